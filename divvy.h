@@ -1,4 +1,5 @@
-// All that a program includes: the public headers of Divvy, in the order in which they build on each other.
+// All that a program includes: the public headers of Divvy, in the order in which they build on
+// each other.
 #ifndef DIVVY_DIVVY_H_
 #define DIVVY_DIVVY_H_
 

@@ -28,13 +28,17 @@ using ::testing::ElementsAre;
 
 DIVVY_STRONG_ID(StepNumber, uint64_t);
 DIVVY_STRONG_ID(SmallNumber, uint8_t);
-static_assert(!std::is_convertible_v<uint64_t, StepNumber> && !std::is_convertible_v<StepNumber, uint64_t>, "an id is no number");
-static_assert(!std::is_convertible_v<SmallNumber, StepNumber>, "an id of one kind is none of another");
+static_assert(!std::is_convertible_v<uint64_t, StepNumber> &&
+                  !std::is_convertible_v<StepNumber, uint64_t>,
+              "an id is no number");
+static_assert(!std::is_convertible_v<SmallNumber, StepNumber>,
+              "an id of one kind is none of another");
 
 TEST(StrongIdTest, ComparesHashesAndCountsAsItsNumber) {
   const StepNumber seven(7), eight = seven.next();
   EXPECT_EQ(eight.value(), 8u);
-  EXPECT_TRUE(seven < eight && seven <= eight && eight > seven && eight >= seven && seven != eight && seven == StepNumber(7));
+  EXPECT_TRUE(seven < eight && seven <= eight && eight > seven && eight >= seven &&
+              seven != eight && seven == StepNumber(7));
   EXPECT_EQ(StepNumber().value(), 0u);
   EXPECT_EQ((std::unordered_set<StepNumber>{seven, eight, StepNumber(7)}).size(), 2u);
   EXPECT_TRUE(absl::VerifyTypeImplementsAbslHashCorrectly({seven, eight, StepNumber()}));
@@ -94,12 +98,15 @@ TEST(StatusMacrosTest, AValueThatOnlyMovesIsMoved) {
   EXPECT_EQ(read(true).status().code(), absl::StatusCode::kNotFound);
 }
 
-// ---- Randomness. Expected values: Random123's kat_vectors for Philox, and separate computations in Python.
+// ---- Randomness. Expected values: Random123's kat_vectors for Philox, and separate computations
+// in Python.
 
 TEST(PhiloxTest, GivesThePublishedAnswers) {
   EXPECT_THAT(Philox4x32(0, 0, 0), ElementsAre(0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u));
-  EXPECT_THAT(Philox4x32(~0ull, ~0ull, ~0ull), ElementsAre(0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu));
-  EXPECT_THAT(Philox4x32(0x299F31D0A4093822ull, 0x85A308D3243F6A88ull, 0x0370734413198A2Eull), ElementsAre(0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u));
+  EXPECT_THAT(Philox4x32(~0ull, ~0ull, ~0ull),
+              ElementsAre(0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu));
+  EXPECT_THAT(Philox4x32(0x299F31D0A4093822ull, 0x85A308D3243F6A88ull, 0x0370734413198A2Eull),
+              ElementsAre(0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u));
 }
 
 TEST(RandomTest, IsSplitMix64) {
@@ -176,8 +183,13 @@ std::vector<Checksum> KnownChecksums() {
     up.push_back(c);
     down.insert(down.begin(), c);
   }
-  return {{"", 0},           {"a", 0xC1D04330u}, {"123456789", 0xE3069283u}, {std::string(32, '\0'), 0x8A9136AAu}, {std::string(32, '\xFF'), 0x62A8AB43u},
-          {up, 0x46DD794Eu}, {down, 0x113FDB5Cu}};
+  return {{"", 0},
+          {"a", 0xC1D04330u},
+          {"123456789", 0xE3069283u},
+          {std::string(32, '\0'), 0x8A9136AAu},
+          {std::string(32, '\xFF'), 0x62A8AB43u},
+          {up, 0x46DD794Eu},
+          {down, 0x113FDB5Cu}};
 }
 
 TEST(Crc32cTest, GivesThePublishedAnswersInBothWays) {
@@ -188,7 +200,8 @@ TEST(Crc32cTest, GivesThePublishedAnswersInBothWays) {
 }
 
 TEST(Crc32cTest, BothWaysAgreeOnAnyLengthAndPlace) {
-  if (!internal::HasCrc32cInstruction()) GTEST_SKIP() << "this processor has no CRC-32C instruction";
+  if (!internal::HasCrc32cInstruction())
+    GTEST_SKIP() << "this processor has no CRC-32C instruction";
   Random random(11);
   std::string bytes(300, '\0');
   for (char& c : bytes) c = static_cast<char>(random.Next());
@@ -196,14 +209,17 @@ TEST(Crc32cTest, BothWaysAgreeOnAnyLengthAndPlace) {
     for (size_t length = 0; begin + length <= bytes.size(); ++length) {
       const absl::string_view part = absl::string_view(bytes).substr(begin, length);
       const uint32_t crc = static_cast<uint32_t>(random.Next());
-      ASSERT_EQ(internal::ExtendCrc32cByInstruction(crc, part), internal::ExtendCrc32cByTables(crc, part)) << begin << " " << length;
+      ASSERT_EQ(internal::ExtendCrc32cByInstruction(crc, part),
+                internal::ExtendCrc32cByTables(crc, part))
+          << begin << " " << length;
     }
   }
 }
 
 // Long texts are summed in lanes of 1024 bytes, three at a time.
 TEST(Crc32cTest, BothWaysAgreeWhereLanesBeginAndEnd) {
-  if (!internal::HasCrc32cInstruction()) GTEST_SKIP() << "this processor has no CRC-32C instruction";
+  if (!internal::HasCrc32cInstruction())
+    GTEST_SKIP() << "this processor has no CRC-32C instruction";
   Random random(12);
   std::string bytes(20'000, '\0');
   for (char& c : bytes) c = static_cast<char>(random.Next());
@@ -211,25 +227,30 @@ TEST(Crc32cTest, BothWaysAgreeWhereLanesBeginAndEnd) {
     for (size_t begin = 0; begin < 9; ++begin) {
       const absl::string_view part = absl::string_view(bytes).substr(begin, length);
       const uint32_t crc = static_cast<uint32_t>(random.Next());
-      ASSERT_EQ(internal::ExtendCrc32cByInstruction(crc, part), internal::ExtendCrc32cByTables(crc, part)) << begin << " " << length;
+      ASSERT_EQ(internal::ExtendCrc32cByInstruction(crc, part),
+                internal::ExtendCrc32cByTables(crc, part))
+          << begin << " " << length;
     }
   }
 }
 
 TEST(Crc32cTest, WhatIsExtendedIsTheChecksumOfTheWhole) {
   const absl::string_view text = "the checksum of a whole is that of its parts";
-  for (size_t cut = 0; cut <= text.size(); ++cut) EXPECT_EQ(ExtendCrc32c(Crc32c(text.substr(0, cut)), text.substr(cut)), Crc32c(text));
+  for (size_t cut = 0; cut <= text.size(); ++cut)
+    EXPECT_EQ(ExtendCrc32c(Crc32c(text.substr(0, cut)), text.substr(cut)), Crc32c(text));
 }
 
 TEST(Crc32cTest, AMaskedChecksumIsAnotherAndComesBack) {
   EXPECT_EQ(MaskCrc32c(Crc32c("foo")), 0xFEBE8A61u);
   EXPECT_NE(MaskCrc32c(MaskCrc32c(Crc32c("foo"))), Crc32c("foo"));
-  for (const Checksum& known : KnownChecksums()) EXPECT_EQ(UnmaskCrc32c(MaskCrc32c(known.crc)), known.crc);
+  for (const Checksum& known : KnownChecksums())
+    EXPECT_EQ(UnmaskCrc32c(MaskCrc32c(known.crc)), known.crc);
 }
 
 // ---- Switches and the process.
 
-static_assert(RuleHolds(Rule::kDedupe) && RuleHolds(Rule::kSessionCheck) && RuleHolds(Rule::kWaitForFence) && RuleHolds(Rule::kOpenContainsInFlight),
+static_assert(RuleHolds(Rule::kDedupe) && RuleHolds(Rule::kSessionCheck) &&
+                  RuleHolds(Rule::kWaitForFence) && RuleHolds(Rule::kOpenContainsInFlight),
               "in what ships no rule can be broken");
 
 TEST(ProcessTest, HasACoreAndUsesMemory) {

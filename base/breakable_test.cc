@@ -7,7 +7,8 @@ namespace divvy {
 namespace {
 
 TEST(BreakableTest, EveryRuleHoldsUntilItIsBrokenAndAgainWhenItIsMended) {
-  constexpr Rule kRules[kNumRules] = {Rule::kDedupe, Rule::kSessionCheck, Rule::kWaitForFence, Rule::kOpenContainsInFlight};
+  constexpr Rule kRules[kNumRules] = {Rule::kDedupe, Rule::kSessionCheck, Rule::kWaitForFence,
+                                      Rule::kOpenContainsInFlight};
   for (const Rule broken : kRules) {
     SetRuleBroken(broken, true);
     for (const Rule rule : kRules) EXPECT_EQ(RuleHolds(rule), rule != broken);

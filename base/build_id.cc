@@ -20,14 +20,16 @@ struct Search {
 bool Holds(const dl_phdr_info& file, uintptr_t address) {
   for (int i = 0; i < file.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = file.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && address - (file.dlpi_addr + segment.p_vaddr) < segment.p_memsz) return true;
+    if (segment.p_type == PT_LOAD && address - (file.dlpi_addr + segment.p_vaddr) < segment.p_memsz)
+      return true;
   }
   return false;
 }
 
 size_t Padded(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Among the notes of one segment: a header, a name and a description each, both padded to four bytes.
+// Among the notes of one segment: a header, a name and a description each, both padded to four
+// bytes.
 std::string IdAmong(absl::string_view notes) {
   constexpr absl::string_view kGnu("GNU", 4);  // with its NUL
   ElfW(Nhdr) head;
@@ -36,7 +38,8 @@ std::string IdAmong(absl::string_view notes) {
     notes.remove_prefix(sizeof(head));
     const size_t name = Padded(head.n_namesz), all = name + Padded(head.n_descsz);
     if (all > notes.size()) return "";
-    if (head.n_type == NT_GNU_BUILD_ID && notes.substr(0, head.n_namesz) == kGnu) return absl::BytesToHexString(notes.substr(name, head.n_descsz));
+    if (head.n_type == NT_GNU_BUILD_ID && notes.substr(0, head.n_namesz) == kGnu)
+      return absl::BytesToHexString(notes.substr(name, head.n_descsz));
     notes.remove_prefix(all);
   }
   return "";
@@ -47,7 +50,9 @@ int Look(dl_phdr_info* file, size_t, void* data) {
   if (!Holds(*file, search.address)) return 0;
   for (int i = 0; i < file->dlpi_phnum && search.id.empty(); ++i) {
     const ElfW(Phdr)& segment = file->dlpi_phdr[i];
-    if (segment.p_type == PT_NOTE) search.id = IdAmong({reinterpret_cast<const char*>(file->dlpi_addr + segment.p_vaddr), segment.p_memsz});
+    if (segment.p_type == PT_NOTE)
+      search.id = IdAmong(
+          {reinterpret_cast<const char*>(file->dlpi_addr + segment.p_vaddr), segment.p_memsz});
   }
   return 1;
 }

@@ -6,8 +6,9 @@
 
 namespace divvy {
 
-// The build id (GNU's, a hash over what was linked, in hex) of the executable or shared library that holds `address`: a function's, say. "": the linker wrote
-// none, or nothing that is loaded holds the address. Thread-safe; blocks on nothing but the loader's lock.
+// The build id (GNU's, a hash over what was linked, in hex) of the executable or shared library
+// that holds `address`: a function's, say. "": the linker wrote none, or nothing that is loaded
+// holds the address. Thread-safe; blocks on nothing but the loader's lock.
 std::string BuildIdAt(const void* address);
 
 }  // namespace divvy

@@ -11,8 +11,8 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Time since some origin of this process: only differences mean anything. Goes on while the machine sleeps
-  // (CLOCK_BOOTTIME) and never back. Every timeout is measured with it.
+  // Time since some origin of this process: only differences mean anything. Goes on while the
+  // machine sleeps (CLOCK_BOOTTIME) and never back. Every timeout is measured with it.
   virtual absl::Duration Elapsed() const = 0;
 
   // Wall time, for logs and event files alone: it may jump.

@@ -16,35 +16,47 @@ constexpr absl::string_view kRoot = "/sys/fs/cgroup";
 
 std::optional<double> Ratio(absl::string_view quota, absl::string_view period) {
   double used = 0, whole = 0;
-  if (!absl::SimpleAtod(quota, &used) || !absl::SimpleAtod(period, &whole) || used <= 0 || whole <= 0) return std::nullopt;  // "max", -1
+  // "max", -1
+  if (!absl::SimpleAtod(quota, &used) || !absl::SimpleAtod(period, &whole) || used <= 0 ||
+      whole <= 0)
+    return std::nullopt;
   return used / whole;
 }
 
 // "200000 100000", "max 100000"
 std::optional<double> LimitOfVersion2(const std::string& directory, const FileReader& read) {
   const std::optional<std::string> text = read(absl::StrCat(directory, "/cpu.max"));
-  const std::vector<std::string> words = absl::StrSplit(text.value_or(""), absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  const std::vector<std::string> words =
+      absl::StrSplit(text.value_or(""), absl::ByAnyChar(" \n"), absl::SkipEmpty());
   return words.size() == 2 ? Ratio(words[0], words[1]) : std::nullopt;
 }
 
 std::optional<double> LimitOfVersion1(const std::string& directory, const FileReader& read) {
-  const auto quota = read(absl::StrCat(directory, "/cpu.cfs_quota_us")), period = read(absl::StrCat(directory, "/cpu.cfs_period_us"));
+  const auto quota = read(absl::StrCat(directory, "/cpu.cfs_quota_us")),
+             period = read(absl::StrCat(directory, "/cpu.cfs_period_us"));
   return quota && period ? Ratio(*quota, *period) : std::nullopt;
 }
 
 std::optional<double> Bytes(const std::optional<std::string>& text) {
   double bytes = 0;
-  return absl::SimpleAtod(absl::StripAsciiWhitespace(text.value_or("")), &bytes) && bytes > 0 ? std::optional<double>(bytes) : std::nullopt;  // "max"
+  // "max"
+  return absl::SimpleAtod(absl::StripAsciiWhitespace(text.value_or("")), &bytes) && bytes > 0
+             ? std::optional<double>(bytes)
+             : std::nullopt;
 }
-std::optional<double> MemoryOfVersion2(const std::string& directory, const FileReader& read) { return Bytes(read(absl::StrCat(directory, "/memory.max"))); }
+std::optional<double> MemoryOfVersion2(const std::string& directory, const FileReader& read) {
+  return Bytes(read(absl::StrCat(directory, "/memory.max")));
+}
 std::optional<double> MemoryOfVersion1(const std::string& directory, const FileReader& read) {
   return Bytes(read(absl::StrCat(directory, "/memory.limit_in_bytes")));
 }
 
 using Limit = std::optional<double> (*)(const std::string& directory, const FileReader& read);
 
-// Of the group at `path` and of each above it. In a container the path may be one of the host's, which is not there: then what is at the root is its own.
-void TakeTightest(const std::string& root, std::string path, Limit limit_of, const FileReader& read, std::optional<double>& tightest) {
+// Of the group at `path` and of each above it. In a container the path may be one of the host's,
+// which is not there: then what is at the root is its own.
+void TakeTightest(const std::string& root, std::string path, Limit limit_of, const FileReader& read,
+                  std::optional<double>& tightest) {
   while (true) {
     const std::optional<double> limit = limit_of(root + path, read);
     if (limit) tightest = std::min(tightest.value_or(*limit), *limit);
@@ -54,10 +66,12 @@ void TakeTightest(const std::string& root, std::string path, Limit limit_of, con
 }
 
 // Of all groups that limit what `controller` of version 1 would.
-std::optional<double> Tightest(absl::string_view groups, absl::string_view controller, Limit version2, Limit version1, const FileReader& read) {
+std::optional<double> Tightest(absl::string_view groups, absl::string_view controller,
+                               Limit version2, Limit version1, const FileReader& read) {
   std::optional<double> tightest;
   for (const absl::string_view line : absl::StrSplit(groups, '\n', absl::SkipEmpty())) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));  // number, controllers, path
+    // number, controllers, path
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3) continue;
     const std::string path = parts[2] == "/" ? "" : parts[2];
     const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
@@ -72,15 +86,18 @@ std::optional<double> Tightest(absl::string_view groups, absl::string_view contr
 }  // namespace
 
 std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read) {
-  const std::optional<double> tightest = Tightest(groups, "cpu", LimitOfVersion2, LimitOfVersion1, read);
+  const std::optional<double> tightest =
+      Tightest(groups, "cpu", LimitOfVersion2, LimitOfVersion1, read);
   if (!tightest) return std::nullopt;
   return std::max(1, static_cast<int>(std::ceil(std::min(*tightest, 1e6))));
 }
 
 std::optional<int64_t> MemoryLimit(absl::string_view groups, const FileReader& read) {
-  const std::optional<double> tightest = Tightest(groups, "memory", MemoryOfVersion2, MemoryOfVersion1, read);
+  const std::optional<double> tightest =
+      Tightest(groups, "memory", MemoryOfVersion2, MemoryOfVersion1, read);
   if (!tightest) return std::nullopt;
-  return static_cast<int64_t>(std::min(*tightest, 1e18));  // version 1 says "no limit" by a number beyond any memory
+  // version 1 says "no limit" by a number beyond any memory
+  return static_cast<int64_t>(std::min(*tightest, 1e18));
 }
 
 }  // namespace divvy

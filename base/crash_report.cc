@@ -13,7 +13,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define DIVVY_HAS_SANITIZER 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define DIVVY_HAS_SANITIZER 1
 #endif
 #endif
@@ -38,19 +39,23 @@ void WriteFrame(void* address) {
   Write("\n");
 }
 
-// By the tables for exceptions, since optimised code keeps no frame pointers, by which Abseil's own handler goes.
+// By the tables for exceptions, since optimised code keeps no frame pointers, by which Abseil's own
+// handler goes.
 void WriteStack() {
   void* frames[kMaxFrames];
   const int count = backtrace(frames, kMaxFrames);
-  for (int i = 2; i < count; ++i) WriteFrame(frames[i]);  // from behind this function and the handler
+  // From behind this function and the handler.
+  for (int i = 2; i < count; ++i) WriteFrame(frames[i]);
 }
 
-// The handler is off by now (SA_RESETHAND): when it returns, the same fault kills the process, and one within it does so at once.
+// The handler is off by now (SA_RESETHAND): when it returns, the same fault kills the process, and
+// one within it does so at once.
 [[maybe_unused]] void Report(int signal) {
   static std::atomic<bool> reported{false};
   if (!reported.exchange(true)) {
     const char* const abbreviation = sigabbrev_np(signal);
-    for (const char* part : {"*** SIG", abbreviation == nullptr ? "?" : abbreviation, " in "}) Write(part);
+    for (const char* part : {"*** SIG", abbreviation == nullptr ? "?" : abbreviation, " in "})
+      Write(part);
     if (name == nullptr) {
       Write("a thread that runs no step");
     } else {
@@ -69,15 +74,18 @@ void ReportCrashes([[maybe_unused]] const char* program) {
 #ifndef DIVVY_HAS_SANITIZER
   absl::InitializeSymbolizer(program);
   void* frame = nullptr;
-  backtrace(&frame, 1);  // loads what it needs, which a signal handler must not
+  // loads what it needs, which a signal handler must not
+  backtrace(&frame, 1);
   struct sigaction action = {};
   action.sa_handler = Report;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT})
+    sigaction(signal, &action, nullptr);
 #endif
 }
 
-CrashNote::CrashNote(const char* what_now, const char* name_now) : what_before_(what), name_before_(name) {
+CrashNote::CrashNote(const char* what_now, const char* name_now)
+    : what_before_(what), name_before_(name) {
   what = what_now;
   name = name_now;
 }

@@ -19,7 +19,8 @@ namespace {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
 TEST(CrashReportDeathTest, NamesTheSignalTheStepAndTheStack) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(CrashIn("train"), testing::KilledBySignal(SIGSEGV), "\\*\\*\\* SIGSEGV in step \"train\":\n(.*\n)*.*CrashIn");
+  EXPECT_EXIT(CrashIn("train"), testing::KilledBySignal(SIGSEGV),
+              "\\*\\*\\* SIGSEGV in step \"train\":\n(.*\n)*.*CrashIn");
 }
 #endif
 

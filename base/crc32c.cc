@@ -23,7 +23,8 @@ constexpr Tables MakeTables() {
     tables[0][byte] = crc;
   }
   for (uint32_t byte = 0; byte < 256; ++byte) {
-    for (size_t k = 1; k < 8; ++k) tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xFF];
+    for (size_t k = 1; k < 8; ++k)
+      tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xFF];
   }
   return tables;
 }
@@ -32,11 +33,13 @@ constexpr Tables kTables = MakeTables();
 
 constexpr uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
-// The instruction takes three cycles, but a new one may begin in each: three lanes of this many bytes are summed side by side.
+// The instruction takes three cycles, but a new one may begin in each: three lanes of this many
+// bytes are summed side by side.
 constexpr size_t kLane = 1024;
 using Shift = std::array<std::array<uint32_t, 256>, 4>;
 
-// shift[k][b]: the checksum's state b << 8k after kLane zero bytes. States add up (by exclusive or), so this joins lanes.
+// shift[k][b]: the checksum's state b << 8k after kLane zero bytes. States add up (by exclusive
+// or), so this joins lanes.
 constexpr Shift MakeShift() {
   std::array<uint32_t, 32> of_bit{};
   for (size_t bit = 0; bit < 32; ++bit) {
@@ -47,7 +50,8 @@ constexpr Shift MakeShift() {
   Shift shift{};
   for (size_t byte = 1; byte < 256; ++byte) {
     for (size_t k = 0; k < 4; ++k) {
-      for (size_t bit = 0; bit < 8; ++bit) shift[k][byte] ^= (byte >> bit & 1) != 0 ? of_bit[8 * k + bit] : 0;
+      for (size_t bit = 0; bit < 8; ++bit)
+        shift[k][byte] ^= (byte >> bit & 1) != 0 ? of_bit[8 * k + bit] : 0;
     }
   }
   return shift;
@@ -56,20 +60,23 @@ constexpr Shift MakeShift() {
 constexpr Shift kShift = MakeShift();
 
 constexpr uint32_t AfterLane(uint32_t state) {
-  return kShift[0][state & 0xFF] ^ kShift[1][(state >> 8) & 0xFF] ^ kShift[2][(state >> 16) & 0xFF] ^ kShift[3][state >> 24];
+  return kShift[0][state & 0xFF] ^ kShift[1][(state >> 8) & 0xFF] ^
+         kShift[2][(state >> 16) & 0xFF] ^ kShift[3][state >> 24];
 }
 
 }  // namespace
 
-// Slicing by 8 (Kounavis and Berry, "A systematic approach to building high performance software-based CRC generators", 2005).
+// Slicing by 8 (Kounavis and Berry, "A systematic approach to building high performance
+// software-based CRC generators", 2005).
 uint32_t ExtendCrc32cByTables(uint32_t crc, absl::string_view bytes) {
   crc = ~crc;
   const char* at = bytes.data();
   size_t left = bytes.size();
   for (; left >= 8; at += 8, left -= 8) {
     crc ^= Byte(at[0]) | Byte(at[1]) << 8 | Byte(at[2]) << 16 | Byte(at[3]) << 24;
-    crc = kTables[7][crc & 0xFF] ^ kTables[6][(crc >> 8) & 0xFF] ^ kTables[5][(crc >> 16) & 0xFF] ^ kTables[4][crc >> 24] ^ kTables[3][Byte(at[4])] ^
-          kTables[2][Byte(at[5])] ^ kTables[1][Byte(at[6])] ^ kTables[0][Byte(at[7])];
+    crc = kTables[7][crc & 0xFF] ^ kTables[6][(crc >> 8) & 0xFF] ^ kTables[5][(crc >> 16) & 0xFF] ^
+          kTables[4][crc >> 24] ^ kTables[3][Byte(at[4])] ^ kTables[2][Byte(at[5])] ^
+          kTables[1][Byte(at[6])] ^ kTables[0][Byte(at[7])];
   }
   for (; left > 0; ++at, --left) crc = (crc >> 8) ^ kTables[0][(crc ^ Byte(*at)) & 0xFF];
   return ~crc;
@@ -101,7 +108,8 @@ __attribute__((target("sse4.2"))) uint64_t ExtendByLanes(uint64_t state, const c
 
 }  // namespace
 
-__attribute__((target("sse4.2"))) uint32_t ExtendCrc32cByInstruction(uint32_t crc, absl::string_view bytes) {
+__attribute__((target("sse4.2"))) uint32_t ExtendCrc32cByInstruction(uint32_t crc,
+                                                                     absl::string_view bytes) {
   uint64_t state = static_cast<uint32_t>(~crc);
   const char* at = bytes.data();
   size_t left = bytes.size();
@@ -115,14 +123,17 @@ __attribute__((target("sse4.2"))) uint32_t ExtendCrc32cByInstruction(uint32_t cr
 #else
 
 bool HasCrc32cInstruction() { return false; }
-uint32_t ExtendCrc32cByInstruction(uint32_t crc, absl::string_view bytes) { return ExtendCrc32cByTables(crc, bytes); }
+uint32_t ExtendCrc32cByInstruction(uint32_t crc, absl::string_view bytes) {
+  return ExtendCrc32cByTables(crc, bytes);
+}
 
 #endif
 
 }  // namespace internal
 
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes) {
-  static const auto extend = internal::HasCrc32cInstruction() ? internal::ExtendCrc32cByInstruction : internal::ExtendCrc32cByTables;
+  static const auto extend = internal::HasCrc32cInstruction() ? internal::ExtendCrc32cByInstruction
+                                                              : internal::ExtendCrc32cByTables;
   return extend(crc, bytes);
 }
 

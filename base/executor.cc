@@ -14,18 +14,21 @@
 namespace divvy {
 namespace {
 
-constexpr int kBackgroundNice = 10;  // added to the process' own: a tenth of the share of an ordinary thread
+// added to the process' own: a tenth of the share of an ordinary thread
+constexpr int kBackgroundNice = 10;
 
 }  // namespace
 
-// One mutex for everything: tasks are coarse (blocks of a shard, messages), so it is never the bottleneck (bench:embedded_steps).
+// One mutex for everything: tasks are coarse (blocks of a shard, messages), so it is never the
+// bottleneck (bench:embedded_steps).
 struct ThreadPoolExecutor::State {
   struct BlockingTask {
     std::string name;
     Task task;
   };
 
-  // The threads of PostBlocking, and those of PostBackground: a thread that has lowered its priority may not raise it again.
+  // The threads of PostBlocking, and those of PostBackground: a thread that has lowered its
+  // priority may not raise it again.
   enum Urgency : int { kNormal, kBackground, kUrgencies };
   struct BlockingPool {
     CondVar work;  // for idle threads
@@ -36,8 +39,10 @@ struct ThreadPoolExecutor::State {
   };
 
   Mutex mu;
-  CondVar work;   // for the pool's threads
-  CondVar timer;  // for the timer thread, which also makes those of the blocking pools
+  // For the pool's threads.
+  CondVar work;
+  // For the timer thread, which also makes those of the blocking pools.
+  CondVar timer;
   bool stopped DIVVY_GUARDED_BY(mu) = false;
   std::deque<Task> ready DIVVY_GUARDED_BY(mu);
   std::multimap<absl::Duration, Task> timers DIVVY_GUARDED_BY(mu);  // by Clock::Elapsed()
@@ -48,7 +53,9 @@ struct ThreadPoolExecutor::State {
   void RunTimers();
   void PostBlocking(Urgency urgency, BlockingTask task);
   void MakeThreads() DIVVY_REQUIRES(mu);
-  bool WantsThreads() const DIVVY_REQUIRES(mu) { return blocking[kNormal].wanted + blocking[kBackground].wanted > 0; }
+  bool WantsThreads() const DIVVY_REQUIRES(mu) {
+    return blocking[kNormal].wanted + blocking[kBackground].wanted > 0;
+  }
   void RunBlocking(Urgency urgency);
 };
 
@@ -57,7 +64,7 @@ void ThreadPoolExecutor::State::RunPool() {
     Task task;
     {
       MutexLock lock(mu);
-      work.Wait(mu, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || !ready.empty(); });
+      work.Wait(mu, [this]() DIVVY_REQUIRES(mu) { return stopped || !ready.empty(); });
       if (stopped) return;
       task = std::move(ready.front());
       ready.pop_front();
@@ -77,8 +84,9 @@ void ThreadPoolExecutor::State::RunTimers() {
       work.NotifyOne();
     }
     const absl::Duration first = timers.empty() ? absl::InfiniteDuration() : timers.begin()->first;
-    timer.WaitFor(mu, first - now,
-                  [this, first]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || WantsThreads() || (!timers.empty() && timers.begin()->first < first); });
+    timer.WaitFor(mu, first - now, [this, first]() DIVVY_REQUIRES(mu) {
+      return stopped || WantsThreads() || (!timers.empty() && timers.begin()->first < first);
+    });
   }
 }
 
@@ -95,22 +103,27 @@ void ThreadPoolExecutor::State::PostBlocking(Urgency urgency, BlockingTask task)
   }
 }
 
-// By the timer's thread: a thread has the priority of the one that makes it, and who posts may be in the background.
+// By the timer's thread: a thread has the priority of the one that makes it, and who posts may be
+// in the background.
 void ThreadPoolExecutor::State::MakeThreads() {
   for (const Urgency urgency : {kNormal, kBackground}) {
     BlockingPool& pool = blocking[urgency];
-    for (; pool.wanted > 0; --pool.wanted) pool.threads.emplace_back([this, urgency] { RunBlocking(urgency); });
+    for (; pool.wanted > 0; --pool.wanted)
+      pool.threads.emplace_back([this, urgency] { RunBlocking(urgency); });
   }
 }
 
 void ThreadPoolExecutor::State::RunBlocking(Urgency urgency) {
-  // On Linux the priority is the thread's own, and 0 names this thread; it ends at 19. A failure costs speed alone.
-  if (urgency == kBackground) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kBackgroundNice);
+  // On Linux the priority is the thread's own, and 0 names this thread; it ends at 19. A failure
+  // costs speed alone.
+  if (urgency == kBackground)
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kBackgroundNice);
   mu.Lock();
   BlockingPool& pool = blocking[urgency];
   while (true) {
     ++pool.idle;
-    pool.work.Wait(mu, [this, &pool]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return stopped || !pool.tasks.empty(); });
+    pool.work.Wait(mu,
+                   [this, &pool]() DIVVY_REQUIRES(mu) { return stopped || !pool.tasks.empty(); });
     --pool.idle;
     if (stopped) return mu.Unlock();
     BlockingTask task = std::move(pool.tasks.front());
@@ -124,7 +137,8 @@ void ThreadPoolExecutor::State::RunBlocking(Urgency urgency) {
 }
 
 ThreadPoolExecutor::ThreadPoolExecutor(int num_threads) : state_(std::make_unique<State>()) {
-  for (int i = 0; i < num_threads; ++i) state_->threads.emplace_back([state = state_.get()] { state->RunPool(); });
+  for (int i = 0; i < num_threads; ++i)
+    state_->threads.emplace_back([state = state_.get()] { state->RunPool(); });
   state_->threads.emplace_back([state = state_.get()] { state->RunTimers(); });
 }
 
@@ -145,8 +159,12 @@ void ThreadPoolExecutor::PostAfter(absl::Duration delay, Task task) {
   state_->timer.NotifyOne();
 }
 
-void ThreadPoolExecutor::PostBlocking(std::string name, Task task) { state_->PostBlocking(State::kNormal, {std::move(name), std::move(task)}); }
-void ThreadPoolExecutor::PostBackground(std::string name, Task task) { state_->PostBlocking(State::kBackground, {std::move(name), std::move(task)}); }
+void ThreadPoolExecutor::PostBlocking(std::string name, Task task) {
+  state_->PostBlocking(State::kNormal, {std::move(name), std::move(task)});
+}
+void ThreadPoolExecutor::PostBackground(std::string name, Task task) {
+  state_->PostBlocking(State::kBackground, {std::move(name), std::move(task)});
+}
 
 void ThreadPoolExecutor::Stop() {
   std::deque<Task> ready;
@@ -167,7 +185,8 @@ void ThreadPoolExecutor::Stop() {
     state_->work.NotifyAll();
     state_->timer.NotifyAll();
   }
-  // What has not begun goes before what runs is waited for: a task that runs may wait for one that was dropped, and learns so from what that one held.
+  // What has not begun goes before what runs is waited for: a task that runs may wait for one that
+  // was dropped, and learns so from what that one held.
   ready.clear();
   timers.clear();
   for (std::deque<State::BlockingTask>& tasks : blocking_tasks) tasks.clear();
@@ -178,8 +197,9 @@ void ThreadPoolExecutor::Stop() {
   }
 }
 
-// Tasks often hold, through their owner, the queue they wait in: only the executor, which is stopped in the end, breaks that circle. So what stands before the
-// executor holds the queue, and where it goes without having run, the tasks behind it go too.
+// Tasks often hold, through their owner, the queue they wait in: only the executor, which is
+// stopped in the end, breaks that circle. So what stands before the executor holds the queue, and
+// where it goes without having run, the tasks behind it go too.
 struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queue> {
   class Turn {
    public:
@@ -204,7 +224,8 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
     executor.Post([turn = std::make_shared<Turn>(shared_from_this())] { turn->Run(); });
   }
 
-  // Runs one task, then posts itself again: a busy queue does not keep a pool thread from the others.
+  // Runs one task, then posts itself again: a busy queue does not keep a pool thread from the
+  // others.
   void RunOne() {
     Task task;
     {
@@ -222,7 +243,8 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
     return running;
   }
   void Drop() {
-    std::deque<Task> dropped;  // goes after the lock: what the tasks hold may post
+    // goes after the lock: what the tasks hold may post
+    std::deque<Task> dropped;
     MutexLock lock(mu);
     dropped.swap(tasks);
     running = false;

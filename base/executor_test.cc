@@ -30,7 +30,7 @@ class Tally {
   }
   void WaitFor(int count) {
     MutexLock lock(mu_);
-    changed_.Wait(mu_, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return count_ >= count; });
+    changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return count_ >= count; });
   }
   int count() {
     MutexLock lock(mu_);
@@ -144,7 +144,11 @@ TEST(ThreadPoolExecutorTest, AnIdleThreadForBlockingIsUsedAgain) {
 TEST(ThreadPoolExecutorTest, TasksMayPostFurtherTasksOfEveryKind) {
   Tally tally;
   ThreadPoolExecutor executor(2);
-  executor.Post([&] { executor.PostAfter(absl::Milliseconds(1), [&] { executor.PostBlocking("last", [&] { executor.Post([&] { tally.Add(); }); }); }); });
+  executor.Post([&] {
+    executor.PostAfter(absl::Milliseconds(1), [&] {
+      executor.PostBlocking("last", [&] { executor.Post([&] { tally.Add(); }); });
+    });
+  });
   tally.WaitFor(1);
 }
 
@@ -249,7 +253,8 @@ struct Caller {
 
 std::weak_ptr<Caller> PostThreeThatHoldTheirCaller(Executor& executor) {
   const auto caller = std::make_shared<Caller>(executor);
-  for (int i = 0; i < 3; ++i) caller->order.Post([caller] { FAIL() << "nothing runs in this test"; });
+  for (int i = 0; i < 3; ++i)
+    caller->order.Post([caller] { FAIL() << "nothing runs in this test"; });
   return caller;
 }
 
@@ -324,7 +329,8 @@ TEST(SimExecutorTest, TheClockMovesToEachTaskAndNeverPastOne) {
   SimExecutor sim(1);
   std::vector<int64_t> seconds;
   for (const int at : {30, 10, 20}) {
-    sim.PostAfter(absl::Seconds(at), [&] { seconds.push_back(absl::ToInt64Seconds(sim.clock().Elapsed())); });
+    sim.PostAfter(absl::Seconds(at),
+                  [&] { seconds.push_back(absl::ToInt64Seconds(sim.clock().Elapsed())); });
   }
   EXPECT_EQ(sim.pending(), 3u);
   ASSERT_TRUE(sim.RunOne());
@@ -375,7 +381,8 @@ TEST(SerialExecutorTest, KeepsItsOrderWhateverTheSeedAndLetsOthersIn) {
       a.Post([&, i] { order_a.push_back(i); });
       b.Post([&, i] { order_b.push_back(i); });
     }
-    EXPECT_EQ(sim.pending(), 2u);  // one task of each is before the executor, not five
+    // One task of each is before the executor, not five.
+    EXPECT_EQ(sim.pending(), 2u);
     sim.RunUntilIdle();
     EXPECT_THAT(order_a, ElementsAre(0, 1, 2, 3, 4));
     EXPECT_THAT(order_b, ElementsAre(0, 1, 2, 3, 4));

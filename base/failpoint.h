@@ -1,7 +1,10 @@
-// Named moments of the protocol at which a test may end a process: before, within and behind each change that others must be able to count on.
+// Named moments of the protocol at which a test may end a process: before, within and behind each
+// change that others must be able to count on.
 //
-// In what ships HitFailpoint is empty and costs nothing. In the testonly build of the cores (-DDIVVY_BREAKABLE, base/breakable.h) it tells the one observer of
-// the process, which is called with the core's lock held and so may call no core: the simulation marks the process as dead, and nothing leaves it any more.
+// In what ships HitFailpoint is empty and costs nothing. In the testonly build of the cores
+// (-DDIVVY_BREAKABLE, base/breakable.h) it tells the one observer of the process, which is called
+// with the core's lock held and so may call no core: the simulation marks the process as dead, and
+// nothing leaves it any more.
 //
 //   applied_.Begin(entry);
 //   HitFailpoint(Failpoint::kPushBegun);
@@ -37,7 +40,8 @@ enum class Failpoint {
   kLoadMidData,
   kLoadBeforeReady,
   // a ps: fences
-  kSyncBeforeWait,  // its sessions are replaced, and what the old ones were doing still runs
+  // Its sessions are replaced, and what the old ones were doing still runs.
+  kSyncBeforeWait,
   kSyncAfterWait,
   kAttachEpochTaken,
   // the coordinator
@@ -51,7 +55,8 @@ enum class Failpoint {
   kIndexBeforeRename,
   kIndexRenamedBeforeStored,
   kCollectBegun,
-  kCollectMidRemove,  // the index of an old checkpoint is gone, its data is not
+  // The index of an old checkpoint is gone, its data is not.
+  kCollectMidRemove,
   kLoadBetweenServers,
   kRegisterBeforeReply,
   kSessionBeforeSync,
@@ -125,9 +130,13 @@ inline std::atomic<FailpointObserver*> failpoint_observer = {nullptr};
 
 inline constexpr bool kHasFailpoints = true;
 // Thread-safe. One at a time; null: nobody.
-inline void SetFailpointObserver(FailpointObserver* observer) { internal::failpoint_observer.store(observer, std::memory_order_release); }
+inline void SetFailpointObserver(FailpointObserver* observer) {
+  internal::failpoint_observer.store(observer, std::memory_order_release);
+}
 inline void HitFailpoint(Failpoint point) {
-  if (FailpointObserver* const observer = internal::failpoint_observer.load(std::memory_order_acquire)) observer->OnFailpoint(point);
+  if (FailpointObserver* const observer =
+          internal::failpoint_observer.load(std::memory_order_acquire))
+    observer->OnFailpoint(point);
 }
 
 #else

@@ -20,8 +20,12 @@ namespace {
 absl::Status SystemError(absl::string_view operation, absl::string_view name) {
   const std::string what = absl::StrCat("cannot ", operation, " ", name);
   if (errno == EIO) return absl::DataLossError(absl::StrCat(what, ": the device failed (EIO)"));
-  if (errno == ELOOP) return absl::FailedPreconditionError(absl::StrCat(what, ": it is a link; remove it, or name the file that it leads to"));
-  if (errno == EFBIG) return absl::ResourceExhaustedError(absl::StrCat(what, ": larger than a file may be here (EFBIG; ulimit -f shows the limit)"));
+  if (errno == ELOOP)
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ": it is a link; remove it, or name the file that it leads to"));
+  if (errno == EFBIG)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": larger than a file may be here (EFBIG; ulimit -f shows the limit)"));
   return absl::ErrnoToStatus(errno, what);
 }
 
@@ -55,23 +59,29 @@ absl::StatusOr<Descriptor> Open(const std::string& name, int flags, absl::string
 
 // What Open is to find.
 enum class Kind : uint8_t {
-  kFile,    // nothing else: to open or read a pipe waits for somebody else, and a device may have no end
-  kStream,  // or a pipe or device, where a user has said so
+  // Nothing else: to open or read a pipe waits for somebody else, and a device may have no end.
+  kFile,
+  // Or a pipe or device, where a user has said so.
+  kStream,
 };
 
 absl::Status CheckKind(const Descriptor& file, const std::string& name, Kind kind) {
   struct stat info;
   if (fstat(file.get(), &info) < 0) return SystemError("look up", name);
-  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return absl::OkStatus();  // a directory says so when it is read
+  // A directory says so when it is read.
+  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return absl::OkStatus();
   if (kind == Kind::kStream) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("cannot open ", name, ": it is a pipe, a device or a socket, and must be a file"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot open ", name, ": it is a pipe, a device or a socket, and must be a file"));
 }
 
 // As Open, and never waits: a pipe that nobody writes to is opened at once.
-absl::StatusOr<Descriptor> OpenFile(const std::string& name, int flags, absl::string_view operation, Kind kind) {
+absl::StatusOr<Descriptor> OpenFile(const std::string& name, int flags, absl::string_view operation,
+                                    Kind kind) {
   ASSIGN_OR_RETURN(Descriptor file, Open(name, flags | O_NONBLOCK | O_NOCTTY, operation));
   RETURN_IF_ERROR(CheckKind(file, name, kind));
-  if (fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK) < 0) return SystemError(operation, name);
+  if (fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK) < 0)
+    return SystemError(operation, name);
   return file;
 }
 
@@ -90,11 +100,13 @@ absl::StatusOr<size_t> ReadFully(absl::Span<char> out, absl::string_view name, R
 
 class RealRandomAccessFile : public RandomAccessFile {
  public:
-  RealRandomAccessFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+  RealRandomAccessFile(std::string name, Descriptor file)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const override {
-    return ReadFully(out, name_,
-                     [&](size_t done, absl::Span<char> rest) { return pread(file_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done)); });
+    return ReadFully(out, name_, [&](size_t done, absl::Span<char> rest) {
+      return pread(file_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done));
+    });
   }
 
  private:
@@ -104,10 +116,13 @@ class RealRandomAccessFile : public RandomAccessFile {
 
 class RealSequentialFile : public SequentialFile {
  public:
-  RealSequentialFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+  RealSequentialFile(std::string name, Descriptor file)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   absl::StatusOr<size_t> Read(absl::Span<char> out) override {
-    return ReadFully(out, name_, [&](size_t, absl::Span<char> rest) { return read(file_.get(), rest.data(), rest.size()); });
+    return ReadFully(out, name_, [&](size_t, absl::Span<char> rest) {
+      return read(file_.get(), rest.data(), rest.size());
+    });
   }
 
  private:
@@ -115,15 +130,18 @@ class RealSequentialFile : public SequentialFile {
   const Descriptor file_;
 };
 
-// Unbuffered: callers write blocks, and what Append has taken outlives the process, if not the machine.
+// Unbuffered: callers write blocks, and what Append has taken outlives the process, if not the
+// machine.
 class RealWritableFile : public WritableFile {
  public:
-  RealWritableFile(std::string name, Descriptor file) : name_(std::move(name)), file_(std::move(file)) {}
+  RealWritableFile(std::string name, Descriptor file)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   absl::Status Append(absl::string_view bytes) override {
     RETURN_IF_ERROR(CheckUsable());
     while (!bytes.empty()) {
-      const ssize_t written = RetryOnSignal([&] { return write(file_.get(), bytes.data(), bytes.size()); });
+      const ssize_t written =
+          RetryOnSignal([&] { return write(file_.get(), bytes.data(), bytes.size()); });
       if (written < 0) return state_ = SystemError("write", name_);
       bytes.remove_prefix(static_cast<size_t>(written));
     }
@@ -132,7 +150,8 @@ class RealWritableFile : public WritableFile {
 
   absl::Status Sync() override {
     RETURN_IF_ERROR(CheckUsable());
-    if (RetryOnSignal([&] { return fdatasync(file_.get()); }) < 0) return state_ = SystemError("sync", name_);
+    if (RetryOnSignal([&] { return fdatasync(file_.get()); }) < 0)
+      return state_ = SystemError("sync", name_);
     return absl::OkStatus();
   }
 
@@ -144,7 +163,9 @@ class RealWritableFile : public WritableFile {
 
  private:
   absl::Status CheckUsable() const {
-    if (state_.ok() && closed_) return absl::FailedPreconditionError(absl::StrCat(name_, " is closed: open it again to write"));
+    if (state_.ok() && closed_)
+      return absl::FailedPreconditionError(
+          absl::StrCat(name_, " is closed: open it again to write"));
     return state_;
   }
 
@@ -165,7 +186,8 @@ int FlagsOf(WriteMode mode) {
 
 class RealFileSystem : public FileSystem {
  public:
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& name) override {
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(
+      const std::string& name) override {
     ASSIGN_OR_RETURN(Descriptor file, OpenFile(name, O_RDONLY, "open", Kind::kFile));
     return std::make_unique<RealRandomAccessFile>(name, std::move(file));
   }
@@ -175,9 +197,13 @@ class RealFileSystem : public FileSystem {
     return std::make_unique<RealSequentialFile>(name, std::move(file));
   }
 
-  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name, WriteMode mode) override {
-    // Never through a link: whoever may make one in this folder would choose which file of ours is overwritten.
-    ASSIGN_OR_RETURN(Descriptor file, OpenFile(name, O_WRONLY | O_CREAT | O_NOFOLLOW | FlagsOf(mode), "open for writing", Kind::kStream));
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name,
+                                                             WriteMode mode) override {
+    // Never through a link: whoever may make one in this folder would choose which file of ours is
+    // overwritten.
+    ASSIGN_OR_RETURN(Descriptor file,
+                     OpenFile(name, O_WRONLY | O_CREAT | O_NOFOLLOW | FlagsOf(mode),
+                              "open for writing", Kind::kStream));
     return std::make_unique<RealWritableFile>(name, std::move(file));
   }
 
@@ -209,7 +235,8 @@ class RealFileSystem : public FileSystem {
       end = directory.find('/', end + 1);
       const std::string part = directory.substr(0, end);
       if (mkdir(part.c_str(), 0777) == 0) continue;
-      const int error = errno;  // EEXIST, EROFS, EACCES ...: no matter if the directory is there
+      // EEXIST, EROFS, EACCES ...: no matter if the directory is there
+      const int error = errno;
       const absl::StatusOr<FileInfo> info = Stat(part);
       if (info.ok() && info->is_directory) continue;
       errno = info.ok() ? ENOTDIR : error;
@@ -219,7 +246,8 @@ class RealFileSystem : public FileSystem {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (rename(from.c_str(), to.c_str()) < 0) return SystemError("rename", absl::StrCat(from, " to ", to));
+    if (rename(from.c_str(), to.c_str()) < 0)
+      return SystemError("rename", absl::StrCat(from, " to ", to));
     return absl::OkStatus();
   }
 
@@ -229,8 +257,10 @@ class RealFileSystem : public FileSystem {
   }
 
   absl::Status SyncDirectory(const std::string& directory) override {
-    ASSIGN_OR_RETURN(const Descriptor file, Open(directory, O_RDONLY | O_DIRECTORY, "open directory"));
-    if (RetryOnSignal([&] { return fsync(file.get()); }) < 0) return SystemError("sync directory", directory);
+    ASSIGN_OR_RETURN(const Descriptor file,
+                     Open(directory, O_RDONLY | O_DIRECTORY, "open directory"));
+    if (RetryOnSignal([&] { return fsync(file.get()); }) < 0)
+      return SystemError("sync directory", directory);
     return absl::OkStatus();
   }
 };
@@ -252,15 +282,19 @@ FileSystem& FileSystem::Real() {
 
 absl::StatusOr<std::string> FileSystem::ReadFile(const std::string& name) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenRandomAccess(name));
-  // The size is a guess: a file in /proc says 0, and a file may grow. One byte more than it shows the end in a single read.
+  // The size is a guess: a file in /proc says 0, and a file may grow. One byte more than it shows
+  // the end in a single read.
   const absl::StatusOr<FileInfo> info = Stat(name);
   std::string bytes;
   size_t length = 0;
   size_t room = info.ok() && info->size_bytes > 0 ? info->size_bytes + 1 : kFirstRead;
   while (true) {
-    if (room > kMostRead) return absl::ResourceExhaustedError(absl::StrCat("cannot read ", name, ": it has more than ", kMostRead >> 20, " MiB"));
+    if (room > kMostRead)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot read ", name, ": it has more than ", kMostRead >> 20, " MiB"));
     bytes.resize(room);
-    ASSIGN_OR_RETURN(const size_t got, file->ReadAt(length, absl::MakeSpan(&bytes[length], room - length)));
+    ASSIGN_OR_RETURN(const size_t got,
+                     file->ReadAt(length, absl::MakeSpan(&bytes[length], room - length)));
     length += got;
     if (length < room) break;
     room *= 2;
@@ -277,14 +311,18 @@ absl::Status FileSystem::CreateDurableDirectory(const std::string& directory) {
     missing = to_sync.back();
   }
   RETURN_IF_ERROR(CreateDirectory(directory));
-  for (auto name = to_sync.rbegin(); name != to_sync.rend(); ++name) RETURN_IF_ERROR(SyncDirectory(*name));
+  for (auto name = to_sync.rbegin(); name != to_sync.rend(); ++name)
+    RETURN_IF_ERROR(SyncDirectory(*name));
   return absl::OkStatus();
 }
 
 absl::Status FileSystem::ReplaceFile(const std::string& name, absl::string_view bytes) {
   const std::string unfinished = name + ".tmp";
-  absl::StatusOr<std::unique_ptr<WritableFile>> made = OpenForWrite(unfinished, WriteMode::kCreateNew);
-  if (absl::IsAlreadyExists(made.status())) {  // of a process that was killed, or somebody else's: neither its owner nor what it leads to is to be kept
+  absl::StatusOr<std::unique_ptr<WritableFile>> made =
+      OpenForWrite(unfinished, WriteMode::kCreateNew);
+  // Of a process that was killed, or somebody else's: neither its owner nor what it leads to is to
+  // be kept.
+  if (absl::IsAlreadyExists(made.status())) {
     RETURN_IF_ERROR(Remove(unfinished));
     made = OpenForWrite(unfinished, WriteMode::kCreateNew);
   }

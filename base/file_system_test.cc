@@ -67,7 +67,8 @@ struct Maker {
   std::function<std::unique_ptr<Subject>()> make;
 };
 
-absl::Status Write(FileSystem& files, const std::string& name, absl::string_view bytes, WriteMode mode = WriteMode::kReplace) {
+absl::Status Write(FileSystem& files, const std::string& name, absl::string_view bytes,
+                   WriteMode mode = WriteMode::kReplace) {
   auto file = files.OpenForWrite(name, mode);
   if (!file.ok()) return file.status();
   const absl::Status appended = (*file)->Append(bytes);
@@ -78,7 +79,8 @@ class FileSystemTest : public ::testing::TestWithParam<Maker> {
  protected:
   FileSystemTest() : subject_(GetParam().make()), files_(subject_->files()) {}
   std::string Name(absl::string_view last) { return absl::StrCat(subject_->root(), "/", last); }
-  absl::Status Write(absl::string_view last, absl::string_view bytes, WriteMode mode = WriteMode::kReplace) {
+  absl::Status Write(absl::string_view last, absl::string_view bytes,
+                     WriteMode mode = WriteMode::kReplace) {
     return divvy::Write(files_, Name(last), bytes, mode);
   }
   std::string Read(absl::string_view last) {
@@ -90,10 +92,11 @@ class FileSystemTest : public ::testing::TestWithParam<Maker> {
   FileSystem& files_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, FileSystemTest,
-                         ::testing::Values(Maker{"Real", [] { return std::make_unique<RealSubject>(); }},
-                                           Maker{"InMemory", [] { return std::make_unique<MemorySubject>(); }}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, FileSystemTest,
+    ::testing::Values(Maker{"Real", [] { return std::make_unique<RealSubject>(); }},
+                      Maker{"InMemory", [] { return std::make_unique<MemorySubject>(); }}),
+    [](const auto& test) { return test.param.name; });
 
 TEST_P(FileSystemTest, WhatWasWrittenIsRead) {
   ASSERT_TRUE(Write("a", absl::string_view("one\0two\xff", 8)).ok());
@@ -258,7 +261,8 @@ TEST_P(FileSystemTest, OnlyAnEmptyDirectoryIsRemovedOrReplaced) {
   ASSERT_TRUE(files_.CreateDirectory(Name("empty")).ok());
   ASSERT_TRUE(Write("full/file", "x").ok());
   EXPECT_EQ(files_.Remove(Name("full")).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(files_.Rename(Name("empty"), Name("full")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.Rename(Name("empty"), Name("full")).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(files_.Rename(Name("full"), Name("empty")).ok());
   ASSERT_TRUE(files_.Remove(Name("empty/file")).ok());
   EXPECT_TRUE(files_.Remove(Name("empty")).ok());
@@ -306,10 +310,12 @@ TEST_F(OddFilesTest, APipeOrADeviceIsNotReadAndNobodyWaitsForIt) {
   ASSERT_EQ(mkfifo(Name("pipe").c_str(), 0600), 0);
   ASSERT_EQ(symlink("/dev/zero", Name("zero").c_str()), 0);
   for (const char* odd : {"pipe", "zero"}) {
-    EXPECT_EQ(files_.ReadFile(Name(odd)).status().code(), absl::StatusCode::kFailedPrecondition) << odd;
+    EXPECT_EQ(files_.ReadFile(Name(odd)).status().code(), absl::StatusCode::kFailedPrecondition)
+        << odd;
     const absl::Status opened = files_.OpenRandomAccess(Name(odd)).status();
     EXPECT_EQ(opened.code(), absl::StatusCode::kFailedPrecondition) << opened;
-    EXPECT_THAT(std::string(opened.message()), HasSubstr("it is a pipe, a device or a socket, and must be a file"));
+    EXPECT_THAT(std::string(opened.message()),
+                HasSubstr("it is a pipe, a device or a socket, and must be a file"));
   }
   EXPECT_FALSE(Write(files_, Name("pipe"), "x").ok());
 }
@@ -401,7 +407,8 @@ TEST_F(InMemoryFileSystemTest, RelativeNamesStandInTheWorkingDirectory) {
 }
 
 TEST_F(InMemoryFileSystemTest, AFaultHitsItsOperationOnItsNamesAsOftenAsAsked) {
-  files_.FailNext(FileOperation::kOpenForWrite, "table", absl::PermissionDeniedError("read-only"), 2);
+  files_.FailNext(FileOperation::kOpenForWrite, "table", absl::PermissionDeniedError("read-only"),
+                  2);
   EXPECT_TRUE(Write(files_, "/other", "x").ok());
   EXPECT_EQ(Write(files_, "/table-1", "x").code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(files_.Stat("/table-1").status().code(), absl::StatusCode::kNotFound);
@@ -412,8 +419,10 @@ TEST_F(InMemoryFileSystemTest, AFaultHitsItsOperationOnItsNamesAsOftenAsAsked) {
 TEST_F(InMemoryFileSystemTest, EveryOperationCanFailAndThenDoesNothing) {
   const absl::Status error = absl::DataLossError("the disk died");
   ASSERT_TRUE(Write(files_, "/a", "x").ok());
-  for (const FileOperation operation : {FileOperation::kOpenForRead, FileOperation::kRead, FileOperation::kRename, FileOperation::kRemove, FileOperation::kList,
-                                        FileOperation::kStat, FileOperation::kCreateDirectory, FileOperation::kSyncDirectory}) {
+  for (const FileOperation operation :
+       {FileOperation::kOpenForRead, FileOperation::kRead, FileOperation::kRename,
+        FileOperation::kRemove, FileOperation::kList, FileOperation::kStat,
+        FileOperation::kCreateDirectory, FileOperation::kSyncDirectory}) {
     files_.FailNext(operation, "/", error);
   }
   EXPECT_EQ(files_.OpenSequential("/a").status(), error);
@@ -497,7 +506,8 @@ TEST_F(InMemoryFileSystemTest, ADirectoryThatWasRenamedAndSyncedKeepsItsFiles) {
 // Wherever ReplaceFile fails and the machine crashes after it, the file is the old or the new one.
 TEST_F(InMemoryFileSystemTest, ReplaceFileIsAllOrNothingWhateverFails) {
   for (const FileOperation operation :
-       {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename, FileOperation::kSyncDirectory}) {
+       {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync,
+        FileOperation::kRename, FileOperation::kSyncDirectory}) {
     InMemoryFileSystem files;
     ASSERT_TRUE(files.ReplaceFile("/a", "old").ok());
     files.FailNext(operation, "", absl::DataLossError("EIO"));

@@ -1,8 +1,10 @@
-// IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) from and to float, with the same bits on every kind of device.
+// IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) from and to float, with
+// the same bits on every kind of device.
 //
-// FromFloat: to nearest, ties to even. What lies beyond the largest number by half a step or more (a half: from 65520 on) becomes infinity; what is smaller
-// than the least normal number becomes a denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits, a half none. ToFloat
-// is exact. Pure; thread-safe. tensor/dtype.h has them as types of elements.
+// FromFloat: to nearest, ties to even. What lies beyond the largest number by half a step or more
+// (a half: from 65520 on) becomes infinity; what is smaller than the least normal number becomes a
+// denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits,
+// a half none. ToFloat is exact. Pure; thread-safe. tensor/dtype.h has them as types of elements.
 #ifndef DIVVY_BASE_HALF_H_
 #define DIVVY_BASE_HALF_H_
 
@@ -30,19 +32,26 @@ struct HalfBits {
   uint16_t bits = 0;
 
   DIVVY_HOST_DEVICE static HalfBits FromFloat(float value) {
-    const uint32_t bits = BitsOfFloat(value), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return {static_cast<uint16_t>(sign | 0x7E00u)};   // NaN
-    if (magnitude >= 0x477FF000u) return {static_cast<uint16_t>(sign | 0x7C00u)};  // rounds to infinity
-    if (magnitude < 0x38800000u) {                                                 // subnormal: adding 0.5 aligns and rounds the mantissa
-      return {static_cast<uint16_t>(sign | (BitsOfFloat(FloatFromBits(magnitude) + 0.5f) - BitsOfFloat(0.5f)))};
+    const uint32_t bits = BitsOfFloat(value), sign = (bits >> 16) & 0x8000u,
+                   magnitude = bits & 0x7FFFFFFFu;
+    // NaN
+    if (magnitude > 0x7F800000u) return {static_cast<uint16_t>(sign | 0x7E00u)};
+    // rounds to infinity
+    if (magnitude >= 0x477FF000u) return {static_cast<uint16_t>(sign | 0x7C00u)};
+    // subnormal: adding 0.5 aligns and rounds the mantissa
+    if (magnitude < 0x38800000u) {
+      return {static_cast<uint16_t>(
+          sign | (BitsOfFloat(FloatFromBits(magnitude) + 0.5f) - BitsOfFloat(0.5f)))};
     }
     const uint32_t rounded = magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u);
     return {static_cast<uint16_t>(sign | (rounded >> 13))};
   }
   DIVVY_HOST_DEVICE float ToFloat() const {
     const uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
-    if (magnitude >= 0x7C00u) return FloatFromBits(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
-    if (magnitude < 0x400u) return FloatFromBits(sign | BitsOfFloat(static_cast<float>(magnitude) * 0x1.0p-24f));
+    if (magnitude >= 0x7C00u)
+      return FloatFromBits(sign | 0x7F800000u | ((magnitude & 0x3FFu) << 13));
+    if (magnitude < 0x400u)
+      return FloatFromBits(sign | BitsOfFloat(static_cast<float>(magnitude) * 0x1.0p-24f));
     return FloatFromBits(sign | ((magnitude << 13) + 0x38000000u));
   }
 };
@@ -52,10 +61,13 @@ struct BFloat16Bits {
 
   DIVVY_HOST_DEVICE static BFloat16Bits FromFloat(float value) {
     const uint32_t bits = BitsOfFloat(value);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};  // NaN stays one
+    // NaN stays one
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};
     return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
   }
-  DIVVY_HOST_DEVICE float ToFloat() const { return FloatFromBits(static_cast<uint32_t>(bits) << 16); }
+  DIVVY_HOST_DEVICE float ToFloat() const {
+    return FloatFromBits(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 }  // namespace divvy

@@ -1,4 +1,5 @@
-// Marks functions that run on the host and, where nvcc compiles them, on a GPU too. What they call must be marked so as well, or be of the language itself.
+// Marks functions that run on the host and, where nvcc compiles them, on a GPU too. What they call
+// must be marked so as well, or be of the language itself.
 //
 //   DIVVY_HOST_DEVICE inline float Square(float x) { return x * x; }
 #ifndef DIVVY_BASE_HOST_DEVICE_H_

@@ -9,8 +9,9 @@
 
 namespace divvy {
 
-// A handle that is empty until it is set, once. A server must listen before its core can be made (the core tells others the port), and its calls may come
-// before that: they find nothing here and answer that they are not ready. Thread-safe; never blocks.
+// A handle that is empty until it is set, once. A server must listen before its core can be made
+// (the core tells others the port), and its calls may come before that: they find nothing here and
+// answer that they are not ready. Thread-safe; never blocks.
 template <typename T>
 class Late {
  public:

@@ -40,23 +40,29 @@ spdlog::level::level_enum LevelOf(Severity severity) {
 class JsonFormatter : public spdlog::formatter {
  public:
   explicit JsonFormatter(std::map<std::string, std::string> context)
-      : context_(std::move(context)), time_("%Y-%m-%dT%H:%M:%S.%fZ", spdlog::pattern_time_type::utc, "") {}
+      : context_(std::move(context)),
+        time_("%Y-%m-%dT%H:%M:%S.%fZ", spdlog::pattern_time_type::utc, "") {}
 
   void format(const spdlog::details::log_msg& msg, spdlog::memory_buf_t& out) override {
     spdlog::memory_buf_t time;
     time_.format(msg, time);
-    nlohmann::ordered_json line = {{"ts", std::string(time.data(), time.size())}, {"sev", SeverityName(msg.level)}};
+    nlohmann::ordered_json line = {{"ts", std::string(time.data(), time.size())},
+                                   {"sev", SeverityName(msg.level)}};
     for (const auto& [name, value] : context_) line[name] = value;
     line["thread"] = msg.thread_id;
     line["file"] = msg.source.filename;
     line["line"] = msg.source.line;
     line["msg"] = std::string(msg.payload.data(), msg.payload.size());
-    // Text may quote bytes from outside: what is not UTF-8 is replaced, for a log line must not throw.
-    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    // Text may quote bytes from outside: what is not UTF-8 is replaced, for a log line must not
+    // throw.
+    const std::string text =
+        line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
 
-  std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(context_); }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>(context_);
+  }
 
  private:
   const std::map<std::string, std::string> context_;
@@ -64,7 +70,8 @@ class JsonFormatter : public spdlog::formatter {
 };
 
 std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
-  auto logger = std::make_shared<spdlog::logger>("divvy", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("divvy", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_level(LevelOf(options.least));
   logger->flush_on(spdlog::level::trace);
   if (options.format == LogFormat::kJson) {
@@ -116,7 +123,8 @@ void Log(const LogEntry& entry) {
     sink = destination.sink;
   }
   if (sink) return (*sink)(entry);
-  logger->log(spdlog::source_loc(BaseName(entry.file), entry.line, ""), LevelOf(entry.severity), spdlog::string_view_t(entry.text));
+  logger->log(spdlog::source_loc(BaseName(entry.file), entry.line, ""), LevelOf(entry.severity),
+              spdlog::string_view_t(entry.text));
 }
 
 namespace internal {

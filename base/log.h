@@ -1,10 +1,14 @@
-// What a person may want to read while the service runs: transitions, not rates (those are metrics), nothing per step at INFO.
+// What a person may want to read while the service runs: transitions, not rates (those are
+// metrics), nothing per step at INFO.
 //
-//   DIVVY_LOG(WARNING) << "worker 3 has not answered for " << silence << "; it counts as lost after " << timeout;
+//   DIVVY_LOG(WARNING) << "worker 3 has not answered for " << silence << "; it counts as lost after
+//   " << timeout;
 //
-// By default each entry is one line on stderr that begins with severity, date, time, thread and place:
+// By default each entry is one line on stderr that begins with severity, date, time, thread and
+// place:
 //
-//   W1121 04:15:02.120033 8121 suspicion.cc:71] worker 3 has not answered for 5s; it counts as lost after 30s
+//   W1121 04:15:02.120033 8121 suspicion.cc:71] worker 3 has not answered for 5s; it counts as lost
+//   after 30s
 #ifndef DIVVY_BASE_LOG_H_
 #define DIVVY_BASE_LOG_H_
 
@@ -27,14 +31,18 @@ struct LogEntry {
 };
 
 enum class LogFormat {
-  kText,  // the line shown above
-  kJson,  // one JSON object a line: ts (RFC 3339, UTC), sev, thread, file, line, the context's fields, msg
+  // The line shown above.
+  kText,
+  // One JSON object a line: ts (RFC 3339, UTC), sev, thread, file, line, the context's fields, msg.
+  kJson,
 };
 
 struct LogOptions {
   LogFormat format = LogFormat::kText;
-  Severity least = Severity::kInfo;            // less than this is not written
-  std::map<std::string, std::string> context;  // role, task, ...: a field each in JSON; the text line leaves them out
+  // Less than this is not written.
+  Severity least = Severity::kInfo;
+  // role, task, ...: a field each in JSON; the text line leaves them out
+  std::map<std::string, std::string> context;
 };
 
 // Everything below is thread-safe and blocks no longer than a write to stderr takes.
@@ -42,8 +50,9 @@ struct LogOptions {
 // How entries are written from now on. A process calls it once, at start.
 void SetLogOptions(LogOptions options);
 
-// Gives entries to `sink` instead of stderr, whatever the options say, and returns the sink before; nullptr goes back to stderr. The sink is
-// called without a lock, perhaps from several threads at once.
+// Gives entries to `sink` instead of stderr, whatever the options say, and returns the sink before;
+// nullptr goes back to stderr. The sink is called without a lock, perhaps from several threads at
+// once.
 using LogSink = std::function<void(const LogEntry&)>;
 LogSink SetLogSink(LogSink sink);
 
@@ -73,10 +82,12 @@ class LogMessage {
 #define DIVVY_SEVERITY_ERROR ::divvy::Severity::kError
 
 // A stream for one entry; the severity is INFO, WARNING or ERROR.
-#define DIVVY_LOG(severity) ::divvy::internal::LogMessage(DIVVY_SEVERITY_##severity, __FILE__, __LINE__).stream()
+#define DIVVY_LOG(severity) \
+  ::divvy::internal::LogMessage(DIVVY_SEVERITY_##severity, __FILE__, __LINE__).stream()
 
-// Prints the condition and aborts if it does not hold. For the programmer's mistakes before serving begins, and in tests; what can come from outside
-// is answered with a Status, and a broken invariant of a running role with kInternal.
+// Prints the condition and aborts if it does not hold. For the programmer's mistakes before serving
+// begins, and in tests; what can come from outside is answered with a Status, and a broken
+// invariant of a running role with kInternal.
 #define DIVVY_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::divvy::internal::CheckFailed(#condition, __FILE__, __LINE__); \

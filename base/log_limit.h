@@ -11,8 +11,8 @@
 
 namespace divvy {
 
-// Admits each text once a minute, and at most 100 texts a minute. Thread-safe; does not block. Remembers a thousand texts: then every one is admitted again.
-// REQUIRES: the clock outlives it.
+// Admits each text once a minute, and at most 100 texts a minute. Thread-safe; does not block.
+// Remembers a thousand texts: then every one is admitted again. REQUIRES: the clock outlives it.
 //
 //   if (limit.Admit(text)) DIVVY_LOG(WARNING) << text;
 class LogLimit {
@@ -36,7 +36,8 @@ class LogLimit {
 
  private:
   static constexpr size_t kRemembered = 1'000;
-  static constexpr int kMostAMinute = 100;  // a peer that says something else each time must not fill the log either
+  // A peer that says something else each time must not fill the log either.
+  static constexpr int kMostAMinute = 100;
   static constexpr absl::Duration kPause = absl::Minutes(1);
   const Clock& clock_;
   Mutex mu_;

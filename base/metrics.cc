@@ -23,7 +23,9 @@ void AddTo(std::atomic<double>& sum, double amount) {
 
 bool IsName(absl::string_view text) {
   const auto is_letter = [](char c) { return absl::ascii_isalpha(c) || c == '_'; };
-  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) { return is_letter(c) || absl::ascii_isdigit(c); });
+  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_letter(c) || absl::ascii_isdigit(c);
+  });
 }
 
 // As short as it can be and still be read back as the same number.
@@ -39,21 +41,27 @@ std::string FormatNumber(double value) {
 std::string FormatLabels(const MetricsRegistry::Labels& labels, absl::string_view le = "") {
   std::vector<std::string> parts;
   for (const auto& [name, value] : labels) {
-    parts.push_back(absl::StrCat(name, "=\"", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\""));
+    parts.push_back(absl::StrCat(
+        name, "=\"", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}),
+        "\""));
   }
   if (!le.empty()) parts.push_back(absl::StrCat("le=\"", le, "\""));
   return parts.empty() ? "" : absl::StrCat("{", absl::StrJoin(parts, ","), "}");
 }
 
-void AppendHistogram(const std::string& name, const MetricsRegistry::Labels& labels, const Histogram& histogram, std::string& text) {
+void AppendHistogram(const std::string& name, const MetricsRegistry::Labels& labels,
+                     const Histogram& histogram, std::string& text) {
   const std::vector<uint64_t> counts = histogram.counts();
   uint64_t total = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
-    total += counts[i];  // Prometheus' buckets hold all that is below their bound
-    const std::string bound = i < histogram.bounds().size() ? FormatNumber(histogram.bounds()[i]) : "+Inf";
+    // Prometheus' buckets hold all that is below their bound
+    total += counts[i];
+    const std::string bound =
+        i < histogram.bounds().size() ? FormatNumber(histogram.bounds()[i]) : "+Inf";
     absl::StrAppend(&text, name, "_bucket", FormatLabels(labels, bound), " ", total, "\n");
   }
-  absl::StrAppend(&text, name, "_sum", FormatLabels(labels), " ", FormatNumber(histogram.sum()), "\n");
+  absl::StrAppend(&text, name, "_sum", FormatLabels(labels), " ", FormatNumber(histogram.sum()),
+                  "\n");
   absl::StrAppend(&text, name, "_count", FormatLabels(labels), " ", total, "\n");
 }
 
@@ -75,7 +83,8 @@ struct MetricsRegistry::Family {
 void Gauge::Add(double amount) { AddTo(value_, amount); }
 
 Histogram::Histogram(const BucketOptions& options) {
-  DIVVY_CHECK(options.first > 0 && options.factor > 1 && options.count >= 1 && options.count <= 200);
+  DIVVY_CHECK(options.first > 0 && options.factor > 1 && options.count >= 1 &&
+              options.count <= 200);
   double bound = options.first;
   for (int i = 0; i < options.count; ++i, bound *= options.factor) bounds_.push_back(bound);
   for (size_t i = 0; i <= bounds_.size(); ++i) counts_.emplace_back(0);
@@ -90,16 +99,20 @@ void Histogram::Observe(double value) {
 
 std::vector<uint64_t> Histogram::counts() const {
   std::vector<uint64_t> counts;
-  for (const std::atomic<uint64_t>& count : counts_) counts.push_back(count.load(std::memory_order_relaxed));
+  for (const std::atomic<uint64_t>& count : counts_)
+    counts.push_back(count.load(std::memory_order_relaxed));
   return counts;
 }
 
 MetricsRegistry::MetricsRegistry() = default;
 MetricsRegistry::~MetricsRegistry() = default;
 
-MetricsRegistry::Family& MetricsRegistry::FindFamily(const std::string& name, const std::string& help, const Labels& labels, int kind) {
+MetricsRegistry::Family& MetricsRegistry::FindFamily(const std::string& name,
+                                                     const std::string& help, const Labels& labels,
+                                                     int kind) {
   DIVVY_CHECK(IsName(name));
-  for (const auto& [label, value] : labels) DIVVY_CHECK(IsName(label) && (kind != kHistogram || label != "le"));
+  for (const auto& [label, value] : labels)
+    DIVVY_CHECK(IsName(label) && (kind != kHistogram || label != "le"));
   std::unique_ptr<Family>& family = families_[name];
   if (family == nullptr) {
     family = std::make_unique<Family>();
@@ -110,17 +123,20 @@ MetricsRegistry::Family& MetricsRegistry::FindFamily(const std::string& name, co
   return *family;
 }
 
-Counter& MetricsRegistry::GetCounter(const std::string& name, const std::string& help, const Labels& labels) {
+Counter& MetricsRegistry::GetCounter(const std::string& name, const std::string& help,
+                                     const Labels& labels) {
   MutexLock lock(mu_);
   return FindFamily(name, help, labels, kCounter).counters[labels];
 }
 
-Gauge& MetricsRegistry::GetGauge(const std::string& name, const std::string& help, const Labels& labels) {
+Gauge& MetricsRegistry::GetGauge(const std::string& name, const std::string& help,
+                                 const Labels& labels) {
   MutexLock lock(mu_);
   return FindFamily(name, help, labels, kGauge).gauges[labels];
 }
 
-Histogram& MetricsRegistry::GetHistogram(const std::string& name, const std::string& help, const Labels& labels, const BucketOptions& buckets) {
+Histogram& MetricsRegistry::GetHistogram(const std::string& name, const std::string& help,
+                                         const Labels& labels, const BucketOptions& buckets) {
   MutexLock lock(mu_);
   Family& family = FindFamily(name, help, labels, kHistogram);
   if (family.histograms.empty()) family.buckets = buckets;
@@ -131,11 +147,15 @@ std::string MetricsRegistry::ToPrometheusText() const {
   MutexLock lock(mu_);
   std::string text;
   for (const auto& [name, family] : families_) {
-    absl::StrAppend(&text, "# HELP ", name, " ", absl::StrReplaceAll(family->help, {{"\\", "\\\\"}, {"\n", "\\n"}}), "\n");
+    absl::StrAppend(&text, "# HELP ", name, " ",
+                    absl::StrReplaceAll(family->help, {{"\\", "\\\\"}, {"\n", "\\n"}}), "\n");
     absl::StrAppend(&text, "# TYPE ", name, " ", kKindNames[family->kind], "\n");
-    for (const auto& [labels, counter] : family->counters) absl::StrAppend(&text, name, FormatLabels(labels), " ", counter.value(), "\n");
-    for (const auto& [labels, gauge] : family->gauges) absl::StrAppend(&text, name, FormatLabels(labels), " ", FormatNumber(gauge.value()), "\n");
-    for (const auto& [labels, histogram] : family->histograms) AppendHistogram(name, labels, histogram, text);
+    for (const auto& [labels, counter] : family->counters)
+      absl::StrAppend(&text, name, FormatLabels(labels), " ", counter.value(), "\n");
+    for (const auto& [labels, gauge] : family->gauges)
+      absl::StrAppend(&text, name, FormatLabels(labels), " ", FormatNumber(gauge.value()), "\n");
+    for (const auto& [labels, histogram] : family->histograms)
+      AppendHistogram(name, labels, histogram, text);
   }
   return text;
 }

@@ -1,15 +1,16 @@
-// std::mutex behind Clang's thread-safety annotations. Not absl::Mutex: the packaged Abseil is not instrumented, and
-// ThreadSanitizer would then report races that are not there.
+// std::mutex behind Clang's thread-safety annotations. Not the mutex of Abseil: the packaged Abseil
+// is not instrumented, and ThreadSanitizer would then report races that are not there.
 //
 // Declare what a lock guards, and the compiler (clang, --config=clang) checks it:
 //
 //   Mutex mu_;
 //   CondVar changed_;
 //   int64_t applied_ DIVVY_GUARDED_BY(mu_) = 0;
-//   int64_t AppliedNow() const DIVVY_REQUIRES(mu_);       // a method that is called with the lock held says so
+//   // a method that is called with the lock held says so
+//   int64_t AppliedNow() const DIVVY_REQUIRES(mu_);
 //
 //   MutexLock lock(mu_);
-//   changed_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return applied_ > 0; });      // clang does not see that a lambda runs under the lock
+//   changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return applied_ > 0; });
 #ifndef DIVVY_BASE_MUTEX_H_
 #define DIVVY_BASE_MUTEX_H_
 
@@ -35,7 +36,8 @@
 
 namespace divvy {
 
-// Not recursive: a thread that locks it twice waits for itself. REQUIRES: unlocked by the thread that locked it. MutexLock does both.
+// Not recursive: a thread that locks it twice waits for itself. REQUIRES: unlocked by the thread
+// that locked it. MutexLock does both.
 class DIVVY_CAPABILITY Mutex {
  public:
   void Lock() DIVVY_ACQUIRE() { mu_.lock(); }
@@ -58,8 +60,10 @@ class DIVVY_SCOPED_CAPABILITY MutexLock {
   Mutex& mu_;
 };
 
-// A condition variable for Mutex. Only code that may block uses one (the blocking faces of the API, executors): a core never does. Thread-safe. Whoever changes
-// what a `ready` looks at, under the mutex, notifies afterwards, with or without it. `ready` is asked again after each notice, so spurious ones do no harm.
+// A condition variable for Mutex. Only code that may block uses one (the blocking faces of the API,
+// executors): a core never does. Thread-safe. Whoever changes what a `ready` looks at, under the
+// mutex, notifies afterwards, with or without it. `ready` is asked again after each notice, so
+// spurious ones do no harm.
 class CondVar {
  public:
   // REQUIRES: `mu` is held. Returns when `ready()` holds; `ready` runs with `mu` held.
@@ -70,8 +74,9 @@ class CondVar {
     lock.release();
   }
 
-  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no simulation runs); of more than a hundred years, never. Zero or less:
-  // asks once. Returns whether `ready()` held at the end.
+  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no
+  // simulation runs); of more than a hundred years, never. Zero or less: asks once. Returns whether
+  // `ready()` held at the end.
   template <typename Ready>
   bool WaitFor(Mutex& mu, absl::Duration timeout, Ready ready) DIVVY_REQUIRES(mu) {
     if (timeout > kLongestWait) {
@@ -88,7 +93,8 @@ class CondVar {
   void NotifyAll() { cv_.notify_all(); }
 
  private:
-  // std::condition_variable adds a timeout to a clock of 64 bits of nanoseconds, and what overflows there is over at once.
+  // std::condition_variable adds a timeout to a clock of 64 bits of nanoseconds, and what overflows
+  // there is over at once.
   static constexpr absl::Duration kLongestWait = absl::Hours(24 * 365 * 100);
 
   std::condition_variable cv_;

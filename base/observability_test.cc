@@ -34,7 +34,8 @@ std::string Stderr(LogOptions options, Write write) {
 
 TEST(LogTest, ALineTellsSeverityTimeThreadAndPlace) {
   const std::string line = Stderr({}, [] { DIVVY_LOG(WARNING) << "worker " << 3 << " is lost"; });
-  EXPECT_THAT(line, MatchesRegex("W[0-9]{4} [0-9:]{8}\\.[0-9]{6} [0-9]+ observability_test\\.cc:[0-9]+\\] worker 3 is lost\n"));
+  EXPECT_THAT(line, MatchesRegex("W[0-9]{4} [0-9:]{8}\\.[0-9]{6} [0-9]+ "
+                                 "observability_test\\.cc:[0-9]+\\] worker 3 is lost\n"));
   EXPECT_THAT(Stderr({}, [] { DIVVY_LOG(INFO) << "x"; }), StartsWith("I"));
   EXPECT_THAT(Stderr({}, [] { DIVVY_LOG(ERROR) << "x"; }), StartsWith("E"));
 }
@@ -74,10 +75,13 @@ TEST(LogTest, JsonIsOneObjectALineWithTheContextsFields) {
   EXPECT_EQ(line["msg"], "said \"so\"\nand more");
   EXPECT_EQ(line["file"], "observability_test.cc");
   EXPECT_GT(line["line"], 0);
-  EXPECT_THAT(line["ts"].get<std::string>(), MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{6}Z"));
+  EXPECT_THAT(line["ts"].get<std::string>(),
+              MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{6}Z"));
 }
 
-TEST(LogTest, JsonSurvivesBytesThatAreNoText) { EXPECT_EQ(JsonLine("bad \xff\xfe byte")["msg"], "bad \xEF\xBF\xBD\xEF\xBF\xBD byte"); }
+TEST(LogTest, JsonSurvivesBytesThatAreNoText) {
+  EXPECT_EQ(JsonLine("bad \xff\xfe byte")["msg"], "bad \xEF\xBF\xBD\xEF\xBF\xBD byte");
+}
 
 TEST(LogTest, ASinkTakesEntriesInsteadOfStderrUntilItIsTakenAway) {
   std::vector<LogEntry> entries;
@@ -168,7 +172,8 @@ TEST(MetricsTest, GaugesPrintTheShortestNumberThatReadsBackTheSame) {
 
 TEST(MetricsTest, AHistogramCountsUpToAndWithEachBound) {
   MetricsRegistry metrics;
-  Histogram& histogram = metrics.GetHistogram("divvy_pull_seconds", "Pulls.", {{"role", "worker"}}, {0.5, 2, 3});
+  Histogram& histogram =
+      metrics.GetHistogram("divvy_pull_seconds", "Pulls.", {{"role", "worker"}}, {0.5, 2, 3});
   EXPECT_THAT(histogram.bounds(), ElementsAre(0.5, 1, 2));
   for (const double value : {0.25, 0.5, 0.75, 2.0, 2.5, -1.0}) histogram.Observe(value);
   histogram.Observe(std::nan(""));

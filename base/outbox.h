@@ -1,4 +1,5 @@
-// How a core speaks without waiting: what it decides under its lock is carried out after the lock is gone, in the order decided.
+// How a core speaks without waiting: what it decides under its lock is carried out after the lock
+// is gone, in the order decided.
 //
 //   void Core::OnMessage(Message m) {
 //     CoreLock lock(mu_, outbox_);
@@ -16,10 +17,11 @@
 
 namespace divvy {
 
-// A queue of effects. Thread-safe. Effects run one at a time, in the order added, never while Add's caller holds its own lock if it
-// drains after unlocking (CoreLock does). An effect may add others, also by calling back into the core: they run after it. Whoever drains first runs
-// them, so an effect of one thread may run on another: it does not block. What is not drained when the outbox goes is dropped. REQUIRES: the outbox outlives
-// Drain, whatever its effects let go of.
+// A queue of effects. Thread-safe. Effects run one at a time, in the order added, never while Add's
+// caller holds its own lock if it drains after unlocking (CoreLock does). An effect may add others,
+// also by calling back into the core: they run after it. Whoever drains first runs them, so an
+// effect of one thread may run on another: it does not block. What is not drained when the outbox
+// goes is dropped. REQUIRES: the outbox outlives Drain, whatever its effects let go of.
 class Outbox {
  public:
   void Add(Task effect) {
@@ -27,7 +29,8 @@ class Outbox {
     effects_.push_back(std::move(effect));
   }
 
-  // Runs what has been added. If another thread (or a caller further up this stack) is already draining, it runs the rest instead.
+  // Runs what has been added. If another thread (or a caller further up this stack) is already
+  // draining, it runs the rest instead.
   void Drain() {
     mu_.Lock();
     if (draining_) return mu_.Unlock();

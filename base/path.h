@@ -16,7 +16,10 @@ inline std::string DirectoryOf(absl::string_view name) {
 }
 
 // The name without its folder: "c" of "a/b/c".
-inline std::string BaseNameOf(absl::string_view name) { return std::string(name.substr(name.rfind('/') + 1)); }  // npos + 1 is 0
+// npos + 1 is 0
+inline std::string BaseNameOf(absl::string_view name) {
+  return std::string(name.substr(name.rfind('/') + 1));
+}
 
 }  // namespace divvy
 

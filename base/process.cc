@@ -29,7 +29,8 @@ std::optional<std::string> ReadSmallFile(const std::string& path) {
 }  // namespace
 
 int NumCores() {
-  static const std::optional<int> limit = CpuLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
+  static const std::optional<int> limit =
+      CpuLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
   cpu_set_t set;
   CPU_ZERO(&set);
   const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
@@ -37,19 +38,23 @@ int NumCores() {
 }
 
 OpenFileLimit RaiseOpenFileLimit() {
-  constexpr rlim_t kMost = 1 << 20;  // without bound some programs, started from here, would close so many descriptors one by one
+  // Without bound some programs, started from here, would close so many descriptors one by one.
+  constexpr rlim_t kMost = 1 << 20;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
   OpenFileLimit found{static_cast<int64_t>(std::min(limit.rlim_cur, kMost)), 0};
   const rlim_t wanted = std::min(limit.rlim_max, kMost);
   rlimit raised = limit;
   raised.rlim_cur = std::max(wanted, limit.rlim_cur);
-  found.now = setrlimit(RLIMIT_NOFILE, &raised) == 0 ? static_cast<int64_t>(std::min(raised.rlim_cur, kMost)) : found.before;
+  found.now = setrlimit(RLIMIT_NOFILE, &raised) == 0
+                  ? static_cast<int64_t>(std::min(raised.rlim_cur, kMost))
+                  : found.before;
   return found;
 }
 
 int64_t MostMemoryBytes() {
-  static const std::optional<int64_t> limit = MemoryLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
+  static const std::optional<int64_t> limit =
+      MemoryLimit(ReadSmallFile("/proc/self/cgroup").value_or(""), ReadSmallFile);
   const int64_t all = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return std::min(all, limit.value_or(all));
 }

@@ -6,7 +6,8 @@
 
 namespace divvy {
 
-// Removes `name` of the machine's files and, if it is a directory, what is in it, as far as that can be. A link goes; what it leads to stays. Blocks.
+// Removes `name` of the machine's files and, if it is a directory, what is in it, as far as that
+// can be. A link goes; what it leads to stays. Blocks.
 void RemoveTree(const std::string& name);
 
 }  // namespace divvy

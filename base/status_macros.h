@@ -2,13 +2,17 @@
 //
 //   RETURN_IF_ERROR(file.Close());
 //   ASSIGN_OR_RETURN(Tensor rows, variable.Read());
-//   ASSIGN_OR_RETURN(const int a, First()); ASSIGN_OR_RETURN(const int b, Second());       // several in one line, as in a macro of one's own
-//   ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<int, bool>>::Decode(nest)));     // a comma outside parentheses wants a pair around it
-//   if (wanted) {                                                                         // several statements: braces, and a line of its own
+//   // several in one line, as in a macro of one's own
+//   ASSIGN_OR_RETURN(const int a, First()); ASSIGN_OR_RETURN(const int b, Second());
+//   // a comma outside parentheses wants a pair around it
+//   ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<int, bool>>::Decode(nest)));
+//   // several statements: braces, and a line of its own
+//   if (wanted) {
 //     ASSIGN_OR_RETURN(rows, variable.Read());
 //   }
 //
-// For functions that return a Status or a StatusOr of any type. The expression is evaluated once; the status is returned as it is, with its payloads.
+// For functions that return a Status or a StatusOr of any type. The expression is evaluated once;
+// the status is returned as it is, with its payloads.
 //
 // The short names are defined only where nobody else has defined them; the DIVVY_ ones always are.
 #ifndef DIVVY_BASE_STATUS_MACROS_H_
@@ -27,10 +31,12 @@ absl::Status ToStatus(const absl::StatusOr<T>& value) {
 }
 }  // namespace divvy::internal
 
-// Returns the status of `expression` (a Status or a StatusOr) from the calling function if it is not OK.
-#define DIVVY_RETURN_IF_ERROR(expression)                                                                     \
-  do {                                                                                                        \
-    if (auto divvy_status = ::divvy::internal::ToStatus(expression); !divvy_status.ok()) return divvy_status; \
+// Returns the status of `expression` (a Status or a StatusOr) from the calling function if it is
+// not OK.
+#define DIVVY_RETURN_IF_ERROR(expression)                                                \
+  do {                                                                                   \
+    if (auto divvy_status = ::divvy::internal::ToStatus(expression); !divvy_status.ok()) \
+      return divvy_status;                                                               \
   } while (false)
 
 #define DIVVY_STATUS_CONCAT_INNER(a, b) a##b
@@ -40,8 +46,10 @@ absl::Status ToStatus(const absl::StatusOr<T>& value) {
   if (!result.ok()) return std::move(result).status();   \
   lhs = *std::move(result)
 
-// Assigns the value of the StatusOr `rexpr` to `lhs`, which may be a declaration, or returns its status.
-#define DIVVY_ASSIGN_OR_RETURN(lhs, rexpr) DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __COUNTER__), lhs, rexpr)
+// Assigns the value of the StatusOr `rexpr` to `lhs`, which may be a declaration, or returns its
+// status.
+#define DIVVY_ASSIGN_OR_RETURN(lhs, rexpr) \
+  DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __COUNTER__), lhs, rexpr)
 
 #ifndef RETURN_IF_ERROR
 #define RETURN_IF_ERROR(expression) DIVVY_RETURN_IF_ERROR(expression)

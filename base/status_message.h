@@ -7,10 +7,13 @@
 
 namespace divvy {
 
-// With the code and the payloads of `status`, so that whoever looks at its reason finds it. REQUIRES: !status.ok().
+// With the code and the payloads of `status`, so that whoever looks at its reason finds it.
+// REQUIRES: !status.ok().
 inline absl::Status WithMessage(const absl::Status& status, absl::string_view message) {
   absl::Status told(status.code(), message);
-  status.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  status.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) {
+    told.SetPayload(type, payload);
+  });
   return told;
 }
 

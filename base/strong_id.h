@@ -11,8 +11,9 @@
 
 namespace divvy {
 
-// A value type over the integer `Int`; `Tag` tells one kind from another: two kinds neither compare nor convert, and an integer becomes one by name alone. Zero
-// when default-made. Ordered, hashable (std and Abseil), printed as its number. next() wraps around as the integer does.
+// A value type over the integer `Int`; `Tag` tells one kind from another: two kinds neither compare
+// nor convert, and an integer becomes one by name alone. Zero when default-made. Ordered, hashable
+// (std and Abseil), printed as its number. next() wraps around as the integer does.
 template <typename Tag, typename Int>
 class StrongId {
  public:

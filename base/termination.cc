@@ -23,8 +23,9 @@ constexpr int kEnding[] = {SIGTERM, SIGINT};
 constexpr int kAsked = 255;  // no signal has that number
 constexpr int kTaken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
-// A handler, and not a mask with signalfd: a library may have threads before main begins (OpenBLAS does) that no mask of ours reaches, and a signal that finds
-// one such thread would kill the process.
+// A handler, and not a mask with signalfd: a library may have threads before main begins (OpenBLAS
+// does) that no mask of ours reaches, and a signal that finds one such thread would kill the
+// process.
 std::atomic<int> signal_pipe{-1};
 
 void OnSignal(int signal) {
@@ -54,14 +55,18 @@ Termination::Termination() {
     DIVVY_CHECK(sigaction(number, &action, nullptr) == 0);
     sigaddset(&taken, number);
   }
-  DIVVY_CHECK(pthread_sigmask(SIG_UNBLOCK, &taken, nullptr) == 0);  // whoever started us may have held them back
+  // whoever started us may have held them back
+  DIVVY_CHECK(pthread_sigmask(SIG_UNBLOCK, &taken, nullptr) == 0);
 }
 
-// A signal that comes now finds a process that ends by itself and has its exit code: were it to kill, whoever waits for the process would be told another one.
+// A signal that comes now finds a process that ends by itself and has its exit code: were it to
+// kill, whoever waits for the process would be told another one.
 Termination::~Termination() {
   for (const int number : kTaken) {
     struct sigaction now = {};
-    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal) signal(number, SIG_IGN);  // else LetSignalsKill was called: so it stays
+    // Else LetSignalsKill was called: so it stays.
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal)
+      signal(number, SIG_IGN);
   }
   close(signal_pipe.exchange(-1));
   close(signals_);
@@ -96,7 +101,8 @@ bool Termination::TakeSignal(Event& event) {
 
 void Termination::Answer(int signal) {
   if (signal == SIGHUP) {
-    DIVVY_LOG(INFO) << "SIGHUP: nothing to do: certificates are read again every minute, without being asked";
+    DIVVY_LOG(INFO)
+        << "SIGHUP: nothing to do: certificates are read again every minute, without being asked";
     return;
   }
   std::function<std::string()> status;

@@ -11,11 +11,14 @@
 
 namespace divvy {
 
-// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for. SIGHUP and SIGUSR1 end nothing: to the first, who waits says
-// in the log that certificates are read again by themselves; to the second, what OnStatusAsked was given. From then on SIGPIPE and SIGXFSZ are ignored:
-// the write that would raise them fails, and whoever wrote says what that means.
+// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for.
+// SIGHUP and SIGUSR1 end nothing: to the first, who waits says in the log that certificates are
+// read again by themselves; to the second, what OnStatusAsked was given. From then on SIGPIPE and
+// SIGXFSZ are ignored: the write that would raise them fails, and whoever wrote says what that
+// means.
 //
-//   Termination termination;                          // first thing in main; threads that were there before do no harm
+//   // first thing in main; threads that were there before do no harm
+//   Termination termination;
 //   ... start the role; its callbacks call termination.Request(code, why) ...
 //   const Termination::Event event = termination.Wait();
 //
@@ -30,7 +33,8 @@ class Termination {
   };
 
   Termination();
-  // From then on the signals do nothing, unless LetSignalsKill was called: the process ends with the exit code it has.
+  // From then on the signals do nothing, unless LetSignalsKill was called: the process ends with
+  // the exit code it has.
   ~Termination();
   Termination(const Termination&) = delete;
 
@@ -38,9 +42,11 @@ class Termination {
   Event Wait() { return *WaitFor(absl::InfiniteDuration()); }
   // The same; nullopt: `timeout` has passed.
   std::optional<Event> WaitFor(absl::Duration timeout);
-  // What a SIGUSR1 logs; nothing before this. `status` is called by the thread that waits, and so must live as long as somebody does.
+  // What a SIGUSR1 logs; nothing before this. `status` is called by the thread that waits, and so
+  // must live as long as somebody does.
   void OnStatusAsked(std::function<std::string()> status);
-  // As if SIGTERM had come: for who speaks to the process by another way than signals. Never blocks.
+  // As if SIGTERM had come: for who speaks to the process by another way than signals. Never
+  // blocks.
   void AskToEnd();
   // Makes Wait return. Only the first counts; never blocks.
   void Request(int exit_code, std::string why);

@@ -57,7 +57,8 @@ TEST(TerminationTest, WhoAsksTheProcessToEndIsHeardAsSigtermIs) {
 TEST(TerminationTest, SigHupAndSigUsr1EndNothing) {
   Termination termination;
   int asked = 0;
-  for (const int signal : {SIGHUP, SIGUSR1}) kill(getpid(), signal);  // nobody has said yet what the status is
+  // Nobody has said yet what the status is.
+  for (const int signal : {SIGHUP, SIGUSR1}) kill(getpid(), signal);
   EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));
   termination.OnStatusAsked([&asked] {
     ++asked;

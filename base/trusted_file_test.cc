@@ -34,7 +34,8 @@ class TrustedFileTest : public testing::Test {
   }
   absl::Status File(const std::string& path) const { return CheckTrustedFile(path, "the library"); }
 
-  const std::string folder_ = absl::StrCat(std::getenv("TEST_TMPDIR"), "/trusted"), file_ = folder_ + "/code.so";
+  const std::string folder_ = absl::StrCat(std::getenv("TEST_TMPDIR"), "/trusted"),
+                    file_ = folder_ + "/code.so";
 };
 
 TEST_F(TrustedFileTest, WhatOnlyThisUserMayWriteIsTrusted) {
@@ -47,7 +48,9 @@ TEST_F(TrustedFileTest, WhatOnlyThisUserMayWriteIsTrusted) {
 TEST_F(TrustedFileTest, AFileThatOthersMayWriteIsNot) {
   for (const mode_t mode : {0775, 0757}) {
     SetModes(0755, mode);
-    EXPECT_EQ(File(file_), absl::PermissionDeniedError(absl::StrCat("can be written by others, whose code would run here; chmod go-w ", file_)));
+    EXPECT_EQ(File(file_),
+              absl::PermissionDeniedError(absl::StrCat(
+                  "can be written by others, whose code would run here; chmod go-w ", file_)));
   }
 }
 
@@ -62,8 +65,11 @@ TEST_F(TrustedFileTest, CodeIsTrustedWhereItsFileAndItsFolderAre) {
 TEST_F(TrustedFileTest, AFolderThatOthersMayWriteIsNotEvenWithTheStickyBit) {
   for (const mode_t mode : {0775, 0757, 01777}) {
     SetModes(mode, 0755);
-    EXPECT_EQ(CheckOwnFolder(folder_), absl::PermissionDeniedError(absl::StrCat(folder_, " can be written by others; take another, or chmod go-w ", folder_)));
-    EXPECT_THAT(std::string(CheckTrustedFolder(file_).message()), HasSubstr("Whoever may write there could run code here"));
+    EXPECT_EQ(CheckOwnFolder(folder_),
+              absl::PermissionDeniedError(absl::StrCat(
+                  folder_, " can be written by others; take another, or chmod go-w ", folder_)));
+    EXPECT_THAT(std::string(CheckTrustedFolder(file_).message()),
+                HasSubstr("Whoever may write there could run code here"));
   }
 }
 
@@ -79,17 +85,25 @@ TEST_F(TrustedFileTest, ALinkIsWorthNoMoreThanWhereItLeads) {
 }
 
 TEST_F(TrustedFileTest, WhatIsSomebodyElsesIsNot) {
-  if (chown(file_.c_str(), kSomebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root, where that user can be, gives a file away";
-  EXPECT_THAT(std::string(File(file_).message()), HasSubstr("belongs to user 12345, whose code would run as user"));
+  if (chown(file_.c_str(), kSomebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root, where that user can be, gives a file away";
+  EXPECT_THAT(std::string(File(file_).message()),
+              HasSubstr("belongs to user 12345, whose code would run as user"));
   ASSERT_EQ(chown(folder_.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
-  EXPECT_EQ(CheckOwnFolder(folder_), absl::PermissionDeniedError(absl::StrCat(folder_, " belongs to user 12345; take a folder of this user's")));
+  EXPECT_EQ(CheckOwnFolder(folder_),
+            absl::PermissionDeniedError(
+                absl::StrCat(folder_, " belongs to user 12345; take a folder of this user's")));
 }
 
 TEST_F(TrustedFileTest, WhatIsNoFileIsNamed) {
-  EXPECT_EQ(File(folder_ + "/not there"), absl::NotFoundError("there is no such file; give the path of the library"));
-  EXPECT_EQ(File(file_ + "/below"), absl::NotFoundError("there is no such file; give the path of the library"));
-  EXPECT_EQ(File(folder_), absl::InvalidArgumentError("is not a file; give the path of the library"));
-  EXPECT_THAT(std::string(CheckOwnFolder(folder_ + "/not there").message()), HasSubstr("cannot be looked at"));
+  EXPECT_EQ(File(folder_ + "/not there"),
+            absl::NotFoundError("there is no such file; give the path of the library"));
+  EXPECT_EQ(File(file_ + "/below"),
+            absl::NotFoundError("there is no such file; give the path of the library"));
+  EXPECT_EQ(File(folder_),
+            absl::InvalidArgumentError("is not a file; give the path of the library"));
+  EXPECT_THAT(std::string(CheckOwnFolder(folder_ + "/not there").message()),
+              HasSubstr("cannot be looked at"));
 }
 
 }  // namespace

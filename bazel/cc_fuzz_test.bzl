@@ -15,7 +15,8 @@ def cc_fuzz_test(name, srcs, deps = [], corpus = []):
         size = "small",
         testonly = True,
         data = corpus,
-        # A short look in the fuzz configuration; libFuzzer keeps what it finds in a directory that is given by hand.
+        # A short look in the fuzz configuration; libFuzzer keeps what it finds in a directory that
+        # is given by hand.
         args = select({
             "//bazel:fuzz": ["-runs=20000", "-max_total_time=20", "-max_len=4096"],
             "//conditions:default": ["$(location %s)" % c for c in corpus],

@@ -41,7 +41,8 @@ def _link_all_impl(ctx):
         linking_context = cc_common.create_linking_context(linker_inputs = depset(inputs)),
     )]
 
-# Every object of `deps` and of what they need, also those that nothing refers to: what a shared library exports must not depend on what its own code calls.
+# Every object of `deps` and of what they need, also those that nothing refers to: what a shared
+# library exports must not depend on what its own code calls.
 link_all = rule(
     implementation = _link_all_impl,
     attrs = {

@@ -34,8 +34,8 @@ def _sdk_tar_impl(ctx):
 def _header(file):
     return ["header", file.short_path, file.path]
 
-# `roots` are the headers a program includes; with them goes what they include of `headers`, and no more.
-# `files`: whatever else, by its name in the tar.
+# `roots` are the headers a program includes; with them goes what they include of `headers`, and no
+# more. `files`: whatever else, by its name in the tar.
 sdk_tar = rule(
     implementation = _sdk_tar_impl,
     attrs = {

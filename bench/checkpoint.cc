@@ -1,10 +1,15 @@
 // bazel run //bench:checkpoint [-- --mb=1024 --rounds=5 --rows=16 --format=json DIRECTORY]
 //
-// Checkpoints of one large variable over two parameter servers of this process, in DIRECTORY (default: the working directory; what is made is removed):
-//   writing    SaveCheckpoint, beside writing as many bytes to two new files at once and syncing them; of either the last two are kept
-//   restoring  RestoreLatest, beside reading two files of as many bytes at once into new memory; both from the disk, not from the operating system's cache
-//   training   steps while checkpoints are written, beside the same steps while none is; and for how long commits were held while it was cut
-// A step adds to a dense variable of 1 MB and to --rows rows of the large one: each row touched for the first time costs a copy of its block.
+// Checkpoints of one large variable over two parameter servers of this process, in DIRECTORY
+// (default: the working directory; what is made is removed):
+//   writing    SaveCheckpoint, beside writing as many bytes to two new files at once and syncing
+//              them; of either the last two are kept
+//   restoring  RestoreLatest, beside reading two files of as many bytes at once into new memory;
+//   both from the disk, not from the operating system's cache training   steps while checkpoints
+//   are written, beside the same steps while none is; and for how long commits were held while it
+//   was cut
+// A step adds to a dense variable of 1 MB and to --rows rows of the large one: each row touched for
+// the first time costs a copy of its block.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -63,8 +68,12 @@ absl::Status TrainStep(WorkerContext& worker, int64_t rows, int64_t table_rows, 
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
   Random random(static_cast<uint64_t>(seed));
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < rows; ++i) ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(table_rows))));
-  ASSIGN_OR_RETURN(const Tensor values, Tensor::Copy<float>({rows, kWidth}, std::vector<float>(static_cast<size_t>(rows * kWidth), 1.0f)));
+  for (int64_t i = 0; i < rows; ++i)
+    ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(table_rows))));
+  ASSIGN_OR_RETURN(
+      const Tensor values,
+      Tensor::Copy<float>({rows, kWidth},
+                          std::vector<float>(static_cast<size_t>(rows * kWidth), 1.0f)));
   IndexedSlices slices{Tensor::Vector<int64_t>(absl::MakeConstSpan(ids)), values, table_rows};
   return table.ScatterRows(Variable::Scatter::kAdd, slices);
 }
@@ -110,7 +119,8 @@ class Processor {
 
 class Bench {
  public:
-  explicit Bench(const std::string& directory) : directory_(directory + "/bench_checkpoint"), executor_(2) {
+  explicit Bench(const std::string& directory)
+      : directory_(directory + "/bench_checkpoint"), executor_(2) {
     DIVVY_CHECK(FileSystem::Real().CreateDirectory(directory_).ok());
     const std::string half(static_cast<size_t>(Bytes() / kServers), 'x');
     for (std::string& bytes : halves_) bytes = half;
@@ -123,7 +133,9 @@ class Bench {
   absl::Status Run();
 
  private:
-  std::vector<std::string> Files() const { return FileSystem::Real().ListDirectory(directory_).value(); }
+  std::vector<std::string> Files() const {
+    return FileSystem::Real().ListDirectory(directory_).value();
+  }
   std::string Path(const std::string& name) const { return absl::StrCat(directory_, "/", name); }
   std::string Plain(int set, int i) const { return Path(absl::StrCat("plain", set, "_", i)); }
   absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartCluster() const;
@@ -134,8 +146,10 @@ class Bench {
   void MeasureWriting(Coordinator& coordinator);
   absl::Status MeasureRestoring();
   absl::Status MeasureTraining(EmbeddedCluster& cluster);
-  absl::StatusOr<double> StepsPerSecond(Coordinator& coordinator, const std::function<bool()>& enough);
-  void Show(const Comparison& comparison, const Unit& unit, const Processor& figure, const Processor& ceiling) const;
+  absl::StatusOr<double> StepsPerSecond(Coordinator& coordinator,
+                                        const std::function<bool()>& enough);
+  void Show(const Comparison& comparison, const Unit& unit, const Processor& figure,
+            const Processor& ceiling) const;
 
   const std::string directory_;
   ThreadPoolExecutor executor_;
@@ -151,20 +165,23 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Bench::StartCluster() const {
   setup.options.checkpoint_dir = directory_;
   setup.limits.keep_checkpoints = 2;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
-  for (const VariableSpec& spec : {Table(), kDense}) RETURN_IF_ERROR(cluster->coordinator().strategy().CreateVariable(spec).status());
+  for (const VariableSpec& spec : {Table(), kDense})
+    RETURN_IF_ERROR(cluster->coordinator().strategy().CreateVariable(spec).status());
   return cluster;
 }
 
 // As a checkpoint's: files of new names, and an older set goes.
 void Bench::PrepareToWrite() {
   ++plain_;
-  for (int i = 0; i < kServers && plain_ > 2; ++i) DIVVY_CHECK(FileSystem::Real().Remove(Plain(plain_ - 2, i)).ok());
+  for (int i = 0; i < kServers && plain_ > 2; ++i)
+    DIVVY_CHECK(FileSystem::Real().Remove(Plain(plain_ - 2, i)).ok());
 }
 
 void Bench::WritePlain() {
   AtOnce(executor_, kServers, [this](int i) {
     const auto file = FileSystem::Real().OpenForWrite(Plain(plain_, i), WriteMode::kCreateNew);
-    DIVVY_CHECK(file.ok() && (*file)->Append(halves_[i]).ok() && (*file)->Sync().ok() && (*file)->Close().ok());
+    DIVVY_CHECK(file.ok() && (*file)->Append(halves_[i]).ok() && (*file)->Sync().ok() &&
+                (*file)->Close().ok());
   });
 }
 
@@ -175,7 +192,8 @@ void Bench::ReadPlain() {
     const size_t size = halves_[i].size();
     const std::unique_ptr<char[]> into(new char[size]);
     for (size_t at = 0; at < size;) {
-      const auto got = (*file)->Read(absl::MakeSpan(&into[at], std::min<size_t>(size - at, 1 << 20)));
+      const auto got =
+          (*file)->Read(absl::MakeSpan(&into[at], std::min<size_t>(size - at, 1 << 20)));
       DIVVY_CHECK(got.ok() && *got > 0);
       at += *got;
     }
@@ -192,16 +210,20 @@ void Bench::LeaveTheCache() const {
   }
 }
 
-void Bench::Show(const Comparison& comparison, const Unit& unit, const Processor& figure, const Processor& ceiling) const {
+void Bench::Show(const Comparison& comparison, const Unit& unit, const Processor& figure,
+                 const Processor& ceiling) const {
   if (absl::GetFlag(FLAGS_format) == "json") return PrintJson("checkpoint", comparison, unit);
   Print(comparison, unit);
-  std::printf("  processor: %.2f s a GB, %.2f s\n", figure.SecondsPerGigabyte(), ceiling.SecondsPerGigabyte());
+  std::printf("  processor: %.2f s a GB, %.2f s\n", figure.SecondsPerGigabyte(),
+              ceiling.SecondsPerGigabyte());
 }
 
 void Bench::MeasureWriting(Coordinator& coordinator) {
   Processor figure, ceiling;
-  const Contender save{"writing", figure.Metered([&] { DIVVY_CHECK(coordinator.SaveCheckpoint().ok()); })};
-  const Contender plain{"two files, written and synced", ceiling.Metered([this] { WritePlain(); }), [this] { PrepareToWrite(); }};
+  const Contender save{"writing",
+                       figure.Metered([&] { DIVVY_CHECK(coordinator.SaveCheckpoint().ok()); })};
+  const Contender plain{"two files, written and synced", ceiling.Metered([this] { WritePlain(); }),
+                        [this] { PrepareToWrite(); }};
   Show(Compare(save, plain, Bytes(), absl::GetFlag(FLAGS_rounds)), {"MB/s", 1e6}, figure, ceiling);
 }
 
@@ -217,22 +239,28 @@ absl::Status Bench::MeasureRestoring() {
     LeaveTheCache();
   };
   const Contender restore{"restoring", figure.Metered([&] {
-                            if (cluster != nullptr) status.Update(cluster->coordinator().RestoreLatest().status());
+                            if (cluster != nullptr)
+                              status.Update(cluster->coordinator().RestoreLatest().status());
                           }),
                           prepare};
-  const Contender plain{"two files, read", ceiling.Metered([this] { ReadPlain(); }), [this] { LeaveTheCache(); }};
+  const Contender plain{"two files, read", ceiling.Metered([this] { ReadPlain(); }),
+                        [this] { LeaveTheCache(); }};
   const Comparison comparison = Compare(restore, plain, Bytes(), absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
   Show(comparison, {"MB/s", 1e6}, figure, ceiling);
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Bench::StepsPerSecond(Coordinator& coordinator, const std::function<bool()>& enough) {
+absl::StatusOr<double> Bench::StepsPerSecond(Coordinator& coordinator,
+                                             const std::function<bool()>& enough) {
   const absl::Duration began = Clock::Real().Elapsed();
   int64_t steps = 0;
   for (; !enough(); steps += kStepsAtATime) {
     for (int i = 0; i < kStepsAtATime; ++i) {
-      RETURN_IF_ERROR(coordinator.Schedule(kTrain, static_cast<int64_t>(absl::GetFlag(FLAGS_rows)), Rows(), seed_++).status());
+      RETURN_IF_ERROR(
+          coordinator
+              .Schedule(kTrain, static_cast<int64_t>(absl::GetFlag(FLAGS_rows)), Rows(), seed_++)
+              .status());
     }
     RETURN_IF_ERROR(coordinator.Join());
   }
@@ -246,24 +274,30 @@ absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
   std::vector<double> before, meanwhile, ratios;
   for (int round = 0; round <= absl::GetFlag(FLAGS_rounds); ++round) {
     const absl::Duration end = Clock::Real().Elapsed() + takes;
-    ASSIGN_OR_RETURN(const double calm, StepsPerSecond(coordinator, [end] { return Clock::Real().Elapsed() >= end; }));
+    ASSIGN_OR_RETURN(const double calm,
+                     StepsPerSecond(coordinator, [end] { return Clock::Real().Elapsed() >= end; }));
     const absl::Duration began = Clock::Real().Elapsed();
     const auto saved = std::make_shared<std::atomic<bool>>(false);
     executor_.PostBlocking("save", [saved, &coordinator] {
       DIVVY_CHECK(coordinator.SaveCheckpoint().ok());
       *saved = true;
     });
-    ASSIGN_OR_RETURN(const double busy, StepsPerSecond(coordinator, [&saved] { return saved->load(); }));
+    ASSIGN_OR_RETURN(const double busy,
+                     StepsPerSecond(coordinator, [&saved] { return saved->load(); }));
     takes = Clock::Real().Elapsed() - began;
     if (round == 0) continue;  // to warm up
     before.push_back(calm), meanwhile.push_back(busy), ratios.push_back(busy / calm);
   }
-  const Comparison comparison{"steps meanwhile", "steps without a checkpoint", Median(meanwhile), Median(before), Median(ratios), meanwhile};
+  const Comparison comparison{"steps meanwhile", "steps without a checkpoint",
+                              Median(meanwhile), Median(before),
+                              Median(ratios),    meanwhile};
   const bool json = absl::GetFlag(FLAGS_format) == "json";
   json ? PrintJson("checkpoint", comparison, {"/s"}) : Print(comparison, {"/s"});
   const double hold = absl::ToDoubleMilliseconds(cluster.coordinator().Snapshot().longest_hold);
-  std::printf(
-      json ? "{\"bench\": \"checkpoint\", \"what\": \"longest hold\", \"unit\": \"ms\", \"rate\": %.3g}\n" : "  commits were held for %.1f ms at most\n", hold);
+  std::printf(json ? "{\"bench\": \"checkpoint\", \"what\": \"longest hold\", \"unit\": \"ms\", "
+                     "\"rate\": %.3g}\n"
+                   : "  commits were held for %.1f ms at most\n",
+              hold);
   return absl::OkStatus();
 }
 
@@ -283,8 +317,9 @@ absl::Status Bench::Run() {
 int main(int argc, char** argv) {
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_format) != "json") {
-    std::printf("%lld MB over %d parameter servers, %d cores; medians of %d rounds in turns\n", static_cast<long long>(absl::GetFlag(FLAGS_mb)),
-                divvy::bench::kServers, divvy::NumCores(), absl::GetFlag(FLAGS_rounds));
+    std::printf("%lld MB over %d parameter servers, %d cores; medians of %d rounds in turns\n",
+                static_cast<long long>(absl::GetFlag(FLAGS_mb)), divvy::bench::kServers,
+                divvy::NumCores(), absl::GetFlag(FLAGS_rounds));
   }
   const absl::Status run = divvy::bench::Bench(arguments.size() > 1 ? arguments[1] : ".").Run();
   if (!run.ok()) std::fprintf(stderr, "%s\n", run.ToString().c_str());

@@ -11,8 +11,10 @@ namespace divvy::bench {
 namespace {
 
 // c = a b, or with `more` c += a b; a is [m, k], b is [k, n], each as it stands or transposed.
-void Multiply(CBLAS_TRANSPOSE a_transposed, CBLAS_TRANSPOSE b_transposed, int m, int n, int k, const float* a, const float* b, bool more, float* c) {
-  cblas_sgemm(CblasRowMajor, a_transposed, b_transposed, m, n, k, 1.0f, a, a_transposed == CblasTrans ? m : k, b, b_transposed == CblasTrans ? k : n,
+void Multiply(CBLAS_TRANSPOSE a_transposed, CBLAS_TRANSPOSE b_transposed, int m, int n, int k,
+              const float* a, const float* b, bool more, float* c) {
+  cblas_sgemm(CblasRowMajor, a_transposed, b_transposed, m, n, k, 1.0f, a,
+              a_transposed == CblasTrans ? m : k, b, b_transposed == CblasTrans ? k : n,
               more ? 1.0f : 0.0f, c, n);
 }
 
@@ -23,7 +25,8 @@ void GlorotUniform(int inputs, int outputs, uint64_t seed, std::vector<float>& v
 }
 
 void RepeatRow(const std::vector<float>& row, int times, std::vector<float>& rows) {
-  for (int i = 0; i < times; ++i) std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(i * row.size()));
+  for (int i = 0; i < times; ++i)
+    std::copy(row.begin(), row.end(), rows.begin() + static_cast<std::ptrdiff_t>(i * row.size()));
 }
 
 void SumRows(const std::vector<float>& rows, int num_rows, std::vector<float>& sum) {
@@ -61,17 +64,20 @@ float DirectMlp::TrainStep(const uint8_t* images, const int64_t* labels) {
   Backward();
   ++steps_;
   const double correction = std::sqrt(1 - std::pow(0.999, steps_)) / (1 - std::pow(0.9, steps_));
-  for (Variable* variable : {&kernel0_, &bias0_, &kernel1_, &bias1_}) Adam(*variable, static_cast<float>(learning_rate_ * correction));
+  for (Variable* variable : {&kernel0_, &bias0_, &kernel1_, &bias1_})
+    Adam(*variable, static_cast<float>(learning_rate_ * correction));
   return loss;
 }
 
 void DirectMlp::Forward(const uint8_t* images) {
   for (size_t i = 0; i < pixels_.size(); ++i) pixels_[i] = static_cast<float>(images[i]) / 255.0f;
   RepeatRow(bias0_.value, batch_, hidden_values_);
-  Multiply(CblasNoTrans, CblasNoTrans, batch_, hidden_, inputs_, pixels_.data(), kernel0_.value.data(), true, hidden_values_.data());
+  Multiply(CblasNoTrans, CblasNoTrans, batch_, hidden_, inputs_, pixels_.data(),
+           kernel0_.value.data(), true, hidden_values_.data());
   for (float& value : hidden_values_) value = std::max(value, 0.0f);
   RepeatRow(bias1_.value, batch_, logits_);
-  Multiply(CblasNoTrans, CblasNoTrans, batch_, classes_, hidden_, hidden_values_.data(), kernel1_.value.data(), true, logits_.data());
+  Multiply(CblasNoTrans, CblasNoTrans, batch_, classes_, hidden_, hidden_values_.data(),
+           kernel1_.value.data(), true, logits_.data());
 }
 
 // Of the mean over the batch: (softmax - label) / batch.
@@ -91,11 +97,15 @@ float DirectMlp::LossAndItsGradient(const int64_t* labels) {
 
 void DirectMlp::Backward() {
   SumRows(logits_, batch_, bias1_.gradient);
-  Multiply(CblasTrans, CblasNoTrans, hidden_, classes_, batch_, hidden_values_.data(), logits_.data(), false, kernel1_.gradient.data());
-  Multiply(CblasNoTrans, CblasTrans, batch_, hidden_, classes_, logits_.data(), kernel1_.value.data(), false, hidden_gradient_.data());
-  for (size_t i = 0; i < hidden_gradient_.size(); ++i) hidden_gradient_[i] = hidden_values_[i] > 0 ? hidden_gradient_[i] : 0.0f;
+  Multiply(CblasTrans, CblasNoTrans, hidden_, classes_, batch_, hidden_values_.data(),
+           logits_.data(), false, kernel1_.gradient.data());
+  Multiply(CblasNoTrans, CblasTrans, batch_, hidden_, classes_, logits_.data(),
+           kernel1_.value.data(), false, hidden_gradient_.data());
+  for (size_t i = 0; i < hidden_gradient_.size(); ++i)
+    hidden_gradient_[i] = hidden_values_[i] > 0 ? hidden_gradient_[i] : 0.0f;
   SumRows(hidden_gradient_, batch_, bias0_.gradient);
-  Multiply(CblasTrans, CblasNoTrans, inputs_, hidden_, batch_, pixels_.data(), hidden_gradient_.data(), false, kernel0_.gradient.data());
+  Multiply(CblasTrans, CblasNoTrans, inputs_, hidden_, batch_, pixels_.data(),
+           hidden_gradient_.data(), false, kernel0_.gradient.data());
 }
 
 void DirectMlp::Adam(Variable& variable, float rate) const {

@@ -1,8 +1,9 @@
 // bazel run //bench:embedded_steps
 //
-// Steps that do nothing, through the embedded coordinator and workers: what scheduling, dispatch, the step's own thread, the commit's bookkeeping and the
-// report cost together. The ceiling is what threads cost alone: as many empty tasks posted to a ThreadPoolExecutor and waited for one by one, by as many
-// threads as there are workers.
+// Steps that do nothing, through the embedded coordinator and workers: what scheduling, dispatch,
+// the step's own thread, the commit's bookkeeping and the report cost together. The ceiling is what
+// threads cost alone: as many empty tasks posted to a ThreadPoolExecutor and waited for one by one,
+// by as many threads as there are workers.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -76,8 +77,11 @@ absl::Status Measure(int workers) {
   ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, StartEmbedded(options));
   ThreadPoolExecutor executor(NumCores());
   absl::Status status;
-  const Contender figure{absl::StrCat("empty steps, ", workers, workers == 1 ? " worker" : " workers"), [&] { status.Update(RunSteps(*coordinator)); }};
-  const Contender ceiling{absl::StrCat("tasks posted and awaited by ", workers), [&] { PostAndWaitOnThreads(executor, workers); }};
+  const Contender figure{
+      absl::StrCat("empty steps, ", workers, workers == 1 ? " worker" : " workers"),
+      [&] { status.Update(RunSteps(*coordinator)); }};
+  const Contender ceiling{absl::StrCat("tasks posted and awaited by ", workers),
+                          [&] { PostAndWaitOnThreads(executor, workers); }};
   const Comparison comparison = Compare(figure, ceiling, kSteps, kRounds);
   RETURN_IF_ERROR(status);
   Print(comparison, {"per s"});
@@ -85,7 +89,8 @@ absl::Status Measure(int workers) {
 }
 
 int Main() {
-  std::printf("%d steps a run, %d cores; medians of %d rounds in turns\n", kSteps, NumCores(), kRounds);
+  std::printf("%d steps a run, %d cores; medians of %d rounds in turns\n", kSteps, NumCores(),
+              kRounds);
   for (const int workers : {1, 2}) {
     if (const absl::Status status = Measure(workers); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.ToString().c_str());

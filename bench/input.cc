@@ -1,7 +1,7 @@
 // bazel run //bench:input [-- --format=json] [DIRECTORY]
 //
-// Records per second of each reader, beside reading the bytes of its file. Writes a file for each format into DIRECTORY (default: the working directory), and
-// removes it again.
+// Records per second of each reader, beside reading the bytes of its file. Writes a file for each
+// format into DIRECTORY (default: the working directory), and removes it again.
 #include <cstdint>
 #include <initializer_list>
 #include <iostream>
@@ -42,20 +42,24 @@ void ReadAll(const Dataset& dataset) {
 }
 
 // The records of `dataset` beside reading the bytes of `files`, which it reads.
-void Measure(const std::string& name, const std::vector<std::string>& files, const Dataset& dataset) {
+void Measure(const std::string& name, const std::vector<std::string>& files,
+             const Dataset& dataset) {
   uint64_t bytes = 0;
   for (const std::string& file : files) bytes += FileSystem::Real().Stat(file).value().size_bytes;
   const auto read_bytes = [&files] {
     for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok());
   };
   const Contender ceiling{absl::StrCat("reading its ", bytes >> 20, " MiB"), read_bytes};
-  const Comparison comparison = Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
+  const Comparison comparison =
+      Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
   const Unit unit{"k records/s", 1e3};
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit) : Print(comparison, unit);
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit)
+                                        : Print(comparison, unit);
   for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
 }
 
-std::string WriteFile(const std::string& directory, const std::string& name, const std::string& bytes) {
+std::string WriteFile(const std::string& directory, const std::string& name,
+                      const std::string& bytes) {
   const std::string file = absl::StrCat(directory, "/bench_input.", name);
   DIVVY_CHECK(FileSystem::Real().ReplaceFile(file, bytes).ok());
   return file;
@@ -63,7 +67,8 @@ std::string WriteFile(const std::string& directory, const std::string& name, con
 
 // `make_record(random)` as often as there are records, in a file that `read` makes a dataset of.
 template <typename MakeRecord, typename Read>
-void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record, const Read& read) {
+void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record,
+            const Read& read) {
   Random random(1);
   std::string bytes;
   for (int64_t i = 0; i < kRecords; ++i) bytes += make_record(random);
@@ -79,20 +84,35 @@ std::string Joined(int count, absl::string_view separator, const Make& make) {
 }
 
 void Texts(const std::string& directory) {
-  const auto csv = [](Random& random) { return Joined(40, ",", [&](int) { return absl::StrCat(random.Below(1000)); }) + "\n"; };
-  Reader("csv", directory, csv, [](const std::string& file) { return Dataset::Csv(file, {{"x", DType::kFloat32, 0, /*width=*/40}}); });
+  const auto csv = [](Random& random) {
+    return Joined(40, ",", [&](int) { return absl::StrCat(random.Below(1000)); }) + "\n";
+  };
+  Reader("csv", directory, csv, [](const std::string& file) {
+    return Dataset::Csv(file, {{"x", DType::kFloat32, 0, /*width=*/40}});
+  });
   const auto libsvm = [](Random& random) {
-    return absl::StrCat("1 ", Joined(20, " ", [&](int i) { return absl::StrCat(i * 100 + random.Below(100), ":0.5"); }), "\n");
-  };
-  Reader("libsvm", directory, libsvm, [](const std::string& file) { return Dataset::Libsvm(file); });
-  const auto criteo = [](Random& random) {
     return absl::StrCat(
-        "1\t", Joined(39, "\t", [&](int i) { return i < 13 ? absl::StrCat(random.Below(1000)) : absl::StrCat(absl::Hex(random.Below(1 << 30))); }), "\n");
+        "1 ",
+        Joined(20, " ", [&](int i) { return absl::StrCat(i * 100 + random.Below(100), ":0.5"); }),
+        "\n");
   };
-  Reader("criteo", directory, criteo, [](const std::string& file) { return Dataset::CriteoTsv(file); });
+  Reader("libsvm", directory, libsvm,
+         [](const std::string& file) { return Dataset::Libsvm(file); });
+  const auto criteo = [](Random& random) {
+    return absl::StrCat("1\t",
+                        Joined(39, "\t",
+                               [&](int i) {
+                                 return i < 13 ? absl::StrCat(random.Below(1000))
+                                               : absl::StrCat(absl::Hex(random.Below(1 << 30)));
+                               }),
+                        "\n");
+  };
+  Reader("criteo", directory, criteo,
+         [](const std::string& file) { return Dataset::CriteoTsv(file); });
 }
 
-// An IDX file of bytes: 0, 0, its type, the number of dimensions, each of them in four bytes, most significant first.
+// An IDX file of bytes: 0, 0, its type, the number of dimensions, each of them in four bytes, most
+// significant first.
 std::string IdxBytes(std::initializer_list<int64_t> dims) {
   std::string bytes{0, 0, 8, static_cast<char>(dims.size())};
   int64_t size = 1;
@@ -104,7 +124,9 @@ std::string IdxBytes(std::initializer_list<int64_t> dims) {
 }
 
 void Images(const std::string& directory) {
-  const std::vector<std::string> files = {WriteFile(directory, "images", IdxBytes({kRecords, 28, 28})), WriteFile(directory, "labels", IdxBytes({kRecords}))};
+  const std::vector<std::string> files = {
+      WriteFile(directory, "images", IdxBytes({kRecords, 28, 28})),
+      WriteFile(directory, "labels", IdxBytes({kRecords}))};
   Measure("idx, 28 x 28", files, Dataset::Idx(files[0], files[1]));
 }
 
@@ -118,8 +140,10 @@ void Records(const std::string& directory) {
     AppendTfRecord(WriteExample({{"dense", dense}, {"ids", ids}}), file);
     return file;
   };
-  Reader("tfrecord, its bytes", directory, example,
-         [](const std::string& file) { return Dataset::TfRecord(file, [](absl::string_view record) { return Nest(std::string(record)); }); });
+  Reader("tfrecord, its bytes", directory, example, [](const std::string& file) {
+    return Dataset::TfRecord(file,
+                             [](absl::string_view record) { return Nest(std::string(record)); });
+  });
   Reader("tfrecord, ParseExample", directory, example, [](const std::string& file) {
     return Dataset::TfRecord(file, [](absl::string_view record) {
       return ParseExample(record, {{"dense", DType::kFloat32, {13}}, {"ids", DType::kInt64, {26}}});

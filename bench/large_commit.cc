@@ -1,8 +1,10 @@
 // bazel run //bench:large_commit [-- --mib=1024 --ps=4 --steps=3 --format=json]
 //
-// A step that commits a gigabyte of sparse rows, in an embedded cluster of one worker: how long the step takes, and whether the worker answers pings meanwhile.
-// The coordinator sends one each second and gives the worker up when it has heard nothing for 2 s, instead of 5: one answer that is more than a second late
-// ends the benchmark with 1. Wants three to four times the memory that it commits.
+// A step that commits a gigabyte of sparse rows, in an embedded cluster of one worker: how long the
+// step takes, and whether the worker answers pings meanwhile. The coordinator sends one each second
+// and gives the worker up when it has heard nothing for 2 s, instead of 5: one answer that is more
+// than a second late ends the benchmark with 1. Wants three to four times the memory that it
+// commits.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +42,8 @@ absl::Status Descend(ReplicaContext& replica) {
   const int64_t table_rows = Ids() / kIdsPerRow;
   Random random(7);
   std::vector<int64_t> ids(static_cast<size_t>(Ids()));
-  for (int64_t& id : ids) id = static_cast<int64_t>(random.Below(static_cast<uint64_t>(table_rows)));
+  for (int64_t& id : ids)
+    id = static_cast<int64_t>(random.Below(static_cast<uint64_t>(table_rows)));
   IndexedSlices rows;
   rows.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
   ASSIGN_OR_RETURN(rows.rows, Tensor::Zeros(DType::kFloat32, {Ids(), kWidth}));
@@ -74,19 +77,23 @@ absl::StatusOr<Result> Run() {
     RETURN_IF_ERROR(coordinator.Join());
     result.seconds.push_back(absl::ToDoubleSeconds(Clock::Real().Elapsed() - began));
   }
-  result.lost_workers = coordinator.step() == absl::GetFlag(FLAGS_steps) ? cluster->coordinator().Snapshot().lost_workers : -1;
+  result.lost_workers = coordinator.step() == absl::GetFlag(FLAGS_steps)
+                            ? cluster->coordinator().Snapshot().lost_workers
+                            : -1;
   return result;
 }
 
 void Print(const Result& result) {
   const bool json = absl::GetFlag(FLAGS_format) == "json";
   for (const double seconds : result.seconds) {
-    std::printf(json ? "{\"bench\": \"large_commit\", \"mib\": %lld, \"seconds\": %.3f}\n" : "a step that commits %lld MiB of rows: %.2f s\n",
+    std::printf(json ? "{\"bench\": \"large_commit\", \"mib\": %lld, \"seconds\": %.3f}\n"
+                     : "a step that commits %lld MiB of rows: %.2f s\n",
                 static_cast<long long>(absl::GetFlag(FLAGS_mib)), seconds);
   }
-  std::printf(json ? "{\"bench\": \"large_commit\", \"lost_workers\": %lld, \"memory_bytes\": %lld}\n"
-                   : "the worker was lost %lld times; resident memory at most %lld bytes\n",
-              static_cast<long long>(result.lost_workers), static_cast<long long>(PeakMemoryBytes()));
+  std::printf(
+      json ? "{\"bench\": \"large_commit\", \"lost_workers\": %lld, \"memory_bytes\": %lld}\n"
+           : "the worker was lost %lld times; resident memory at most %lld bytes\n",
+      static_cast<long long>(result.lost_workers), static_cast<long long>(PeakMemoryBytes()));
 }
 
 }  // namespace

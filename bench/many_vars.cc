@@ -1,8 +1,10 @@
 // bazel run //bench:many_vars [-- --format=json]
 //
-// 16 MB of parameters in 1, 8, 64 and 256 variables on 2 parameter servers: steps of a worker that read all of them and apply a gradient to each (SGD), and
-// compute nothing. All processes of this machine, run by `divvyctl launch`. What a step costs should follow from its bytes, not from the number of variables.
-// The ceiling, in turns with all of them: a plain TCP socket between two threads of the coordinator's process that moves the same bytes back and forth.
+// 16 MB of parameters in 1, 8, 64 and 256 variables on 2 parameter servers: steps of a worker that
+// read all of them and apply a gradient to each (SGD), and compute nothing. All processes of this
+// machine, run by `divvyctl launch`. What a step costs should follow from its bytes, not from the
+// number of variables. The ceiling, in turns with all of them: a plain TCP socket between two
+// threads of the coordinator's process that moves the same bytes back and forth.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -28,7 +30,7 @@ namespace {
 constexpr int64_t kBytes = int64_t{16} << 20;
 constexpr int64_t kCounts[] = {1, 8, 64, 256};
 
-// ---- the step ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the step -----------------------------------------------------------------------------------
 
 // What a step over so many variables reads and writes.
 struct Work {
@@ -57,7 +59,8 @@ std::unique_ptr<Work> MakeWork(int64_t count) {
 
 absl::Status TouchAll(WorkerContext& worker, int64_t count) {
   const auto in_replica = [count](ReplicaContext& replica) -> absl::Status {
-    const Work& work = replica.Local<Work>(absl::StrCat("work/", count), [count] { return MakeWork(count); });
+    const Work& work =
+        replica.Local<Work>(absl::StrCat("work/", count), [count] { return MakeWork(count); });
     RETURN_IF_ERROR(replica.ReadAll(work.variables).status());
     return replica.ApplyGradients(work.gradients);
   };
@@ -66,11 +69,12 @@ absl::Status TouchAll(WorkerContext& worker, int64_t count) {
 const Step kTouchAll("many_vars/touch_all", TouchAll);
 
 absl::Status RunSteps(Coordinator& coordinator, int64_t count) {
-  for (int i = 0; i < absl::GetFlag(FLAGS_steps); ++i) RETURN_IF_ERROR(coordinator.Schedule(kTouchAll, count).status());
+  for (int i = 0; i < absl::GetFlag(FLAGS_steps); ++i)
+    RETURN_IF_ERROR(coordinator.Schedule(kTouchAll, count).status());
   return coordinator.Join();
 }
 
-// ---- the ceiling -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the ceiling --------------------------------------------------------------------------------
 
 // The other end of the socket, on a thread of its own.
 class Peer {
@@ -96,23 +100,28 @@ absl::Status MoveBytes(RawTcp& tcp) {
   return absl::OkStatus();
 }
 
-// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 void Report(int64_t count, const Comparison& comparison, const Comparison& one) {
-  const double ms = 1e3 / comparison.rate, ceiling_ms = 1e3 / comparison.ceiling_rate, of_one = TimesAsFast(comparison, one);
+  const double ms = 1e3 / comparison.rate, ceiling_ms = 1e3 / comparison.ceiling_rate,
+               of_one = TimesAsFast(comparison, one);
   if (absl::GetFlag(FLAGS_format) == "json") {
     absl::PrintF(
-        "{\"bench\": \"many_vars\", \"bytes\": %d, \"variables\": %d, \"step_ms\": %.2f, \"raw_tcp_ms\": %.2f, \"ratio\": %.3f, \"times_one\": %.3f}\n", kBytes,
-        count, ms, ceiling_ms, comparison.ratio, of_one);
+        "{\"bench\": \"many_vars\", \"bytes\": %d, \"variables\": %d, \"step_ms\": %.2f, "
+        "\"raw_tcp_ms\": %.2f, \"ratio\": %.3f, \"times_one\": %.3f}\n",
+        kBytes, count, ms, ceiling_ms, comparison.ratio, of_one);
   } else {
-    absl::PrintF("16 MB in %3d variables  %8.2f ms a step   raw TCP %8.2f ms   %.2f of it   %.2f x the time of one variable\n", count, ms, ceiling_ms,
-                 comparison.ratio, of_one);
+    absl::PrintF(
+        "16 MB in %3d variables  %8.2f ms a step   raw TCP %8.2f ms   %.2f of it   %.2f x the time "
+        "of one variable\n",
+        count, ms, ceiling_ms, comparison.ratio, of_one);
   }
 }
 
 absl::Status Train(Coordinator& coordinator) {
   for (const int64_t count : kCounts) {
-    for (const VariableSpec& variable : Variables(count)) RETURN_IF_ERROR(coordinator.strategy().CreateVariable(variable).status());
+    for (const VariableSpec& variable : Variables(count))
+      RETURN_IF_ERROR(coordinator.strategy().CreateVariable(variable).status());
   }
   ASSIGN_OR_RETURN(std::unique_ptr<RawTcpServer> server, RawTcpServer::Listen());
   const int port = server->port();
@@ -120,11 +129,15 @@ absl::Status Train(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(port, kBytes));
   absl::Status status;
   std::vector<Contender> figures;
-  for (const int64_t count : kCounts) figures.push_back({absl::StrCat(count), [&, count] { status.Update(RunSteps(coordinator, count)); }});
+  for (const int64_t count : kCounts)
+    figures.push_back(
+        {absl::StrCat(count), [&, count] { status.Update(RunSteps(coordinator, count)); }});
   const Contender ceiling{"raw TCP", [&] { status.Update(MoveBytes(*tcp)); }};
-  const std::vector<Comparison> comparisons = CompareAll(figures, ceiling, absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
+  const std::vector<Comparison> comparisons =
+      CompareAll(figures, ceiling, absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
-  for (size_t i = 0; i < comparisons.size(); ++i) Report(kCounts[i], comparisons[i], comparisons[0]);
+  for (size_t i = 0; i < comparisons.size(); ++i)
+    Report(kCounts[i], comparisons[i], comparisons[0]);
   std::fflush(stdout);
   return absl::OkStatus();
 }

@@ -1,7 +1,9 @@
 // bazel run //bench:mlp
 //
-// Examples a second of mnist_mlp's model (784-512-10, Adam, batches of 64), embedded with one worker and data in memory, beside the same arithmetic written
-// straight down (bench/direct_mlp.h). The aim is 0.8 of it: the rest is what copies to and from the parameter server, the tape and scheduling may cost.
+// Examples a second of mnist_mlp's model (784-512-10, Adam, batches of 64), embedded with one
+// worker and data in memory, beside the same arithmetic written straight down (bench/direct_mlp.h).
+// The aim is 0.8 of it: the rest is what copies to and from the parameter server, the tape and
+// scheduling may cost.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -34,7 +36,8 @@ absl::Status Measure() {
     if (metrics.ok()) loss = metrics->at("loss");
   };
   const Contender figure{"embedded, 1 worker, 1 ps", fit};
-  const Contender ceiling{"the same arithmetic on OpenBLAS", [&] { direct_loss = TrainMlpDirectly(direct); }};
+  const Contender ceiling{"the same arithmetic on OpenBLAS",
+                          [&] { direct_loss = TrainMlpDirectly(direct); }};
   const Comparison comparison = Compare(figure, ceiling, kMlpExamples, kRounds);
   RETURN_IF_ERROR(status);
   Print(comparison, {"examples/s"});
@@ -44,8 +47,8 @@ absl::Status Measure() {
 }
 
 int Main() {
-  std::printf("%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns\n", kMlpPixels, kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch,
-              NumCores(), kRounds);
+  std::printf("%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns\n",
+              kMlpPixels, kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch, NumCores(), kRounds);
   const absl::Status status = Measure();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -11,7 +11,8 @@
 namespace divvy::bench {
 namespace {
 
-// A bright band tells the class; three labels in ten are wrong, so that the gradients never die away.
+// A bright band tells the class; three labels in ten are wrong, so that the gradients never die
+// away.
 struct Images {
   std::vector<uint8_t> pixels = std::vector<uint8_t>(kMlpExamples * kMlpPixels);
   std::vector<int64_t> labels = std::vector<int64_t>(kMlpExamples);
@@ -22,7 +23,8 @@ const Images& SyntheticImages() {
     Random random(5);
     for (int i = 0; i < kMlpExamples; ++i) {
       const auto label = static_cast<int>(random.Below(kMlpClasses));
-      made->labels[i] = random.Chance(0.3) ? static_cast<int64_t>(random.Below(kMlpClasses)) : label;
+      made->labels[i] =
+          random.Chance(0.3) ? static_cast<int64_t>(random.Below(kMlpClasses)) : label;
       for (int j = 0; j < kMlpPixels; ++j) {
         const bool in_band = j / (kMlpPixels / kMlpClasses) == label;
         made->pixels[i * kMlpPixels + j] = static_cast<uint8_t>(random.Below(in_band ? 256 : 64));
@@ -38,14 +40,18 @@ const Mlp kMlp("mlp", {kMlpPixels, kMlpHidden, kMlpClasses});
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var pixels = Cast(batch["image"], DType::kFloat32) / 255.0f;
   Var logits = kMlp(tape, pixels);
-  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+  return {SoftmaxCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])}}};
 }
 const Model kModel("mlp", {kMlp}, Forward);
 
 absl::StatusOr<Dataset> Source(const InputContext& input) {
   const Images& images = SyntheticImages();
-  ASSIGN_OR_RETURN(Tensor pixels, Tensor::Borrow(DType::kUInt8, {kMlpExamples, kMlpPixels}, images.pixels.data(), Device(), [] {}));
-  return Dataset::FromTensors({{"image", std::move(pixels)}, {"label", Tensor::Vector<int64_t>(images.labels)}}).Batch(kMlpBatch);
+  ASSIGN_OR_RETURN(Tensor pixels, Tensor::Borrow(DType::kUInt8, {kMlpExamples, kMlpPixels},
+                                                 images.pixels.data(), Device(), [] {}));
+  return Dataset::FromTensors(
+             {{"image", std::move(pixels)}, {"label", Tensor::Vector<int64_t>(images.labels)}})
+      .Batch(kMlpBatch);
 }
 const DataSource kSource("images", Source);
 
@@ -61,7 +67,9 @@ float TrainMlpDirectly(DirectMlp& mlp) {
   const FlushDenormals flush;
   const Images& images = SyntheticImages();
   float loss = 0;
-  for (int i = 0; i < kMlpBatches; ++i) loss = mlp.TrainStep(images.pixels.data() + i * kMlpBatch * kMlpPixels, images.labels.data() + i * kMlpBatch);
+  for (int i = 0; i < kMlpBatches; ++i)
+    loss = mlp.TrainStep(images.pixels.data() + i * kMlpBatch * kMlpPixels,
+                         images.labels.data() + i * kMlpBatch);
   return loss;
 }
 

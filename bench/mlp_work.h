@@ -1,4 +1,5 @@
-// One piece of work, done in several ways: mnist_mlp's model (784-512-10, batches of 64) over made-up images in memory, so that no file is needed.
+// One piece of work, done in several ways: mnist_mlp's model (784-512-10, batches of 64) over
+// made-up images in memory, so that no file is needed.
 #ifndef DIVVY_BENCH_MLP_WORK_H_
 #define DIVVY_BENCH_MLP_WORK_H_
 
@@ -7,7 +8,8 @@
 
 namespace divvy::bench {
 
-constexpr int kMlpPixels = 784, kMlpHidden = 512, kMlpClasses = 10, kMlpBatch = 64, kMlpBatches = 100;
+constexpr int kMlpPixels = 784, kMlpHidden = 512, kMlpClasses = 10, kMlpBatch = 64,
+              kMlpBatches = 100;
 constexpr int kMlpExamples = kMlpBatch * kMlpBatches;  // of one pass
 constexpr float kMlpLearningRate = 1e-3f;              // of Adam
 

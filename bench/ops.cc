@@ -1,7 +1,9 @@
 // bazel run //bench:ops [-- --format=json]
 //
-// Each operation, forth and back through a tape, on one core: those that stream beside memcpy of the bytes that they read and write, products and convolutions
-// beside one matrix product of as many multiplications. What an operation allocates, and what a core's function units bound (Tanh), is the difference.
+// Each operation, forth and back through a tape, on one core: those that stream beside memcpy of
+// the bytes that they read and write, products and convolutions beside one matrix product of as
+// many multiplications. What an operation allocates, and what a core's function units bound (Tanh),
+// is the difference.
 #include <cblas.h>
 
 #include <cstdio>
@@ -36,7 +38,9 @@ std::vector<float> RandomValues(int64_t size) {
   return values;
 }
 
-Tensor RandomTensor(const Shape& shape) { return Tensor::Copy<float>(shape, RandomValues(shape.num_elements())).value(); }
+Tensor RandomTensor(const Shape& shape) {
+  return Tensor::Copy<float>(shape, RandomValues(shape.num_elements())).value();
+}
 
 // Ids in [0, rows) without order.
 Tensor RandomIds(int64_t n, int64_t rows) {
@@ -54,7 +58,9 @@ Tensor EvenSplits(int64_t rows, int64_t length) {
 
 class NoVariables : public VariableReader {
  public:
-  absl::Status Read(absl::Span<ReadRequest>) override { return absl::NotFoundError("no variables"); }
+  absl::Status Read(absl::Span<ReadRequest>) override {
+    return absl::NotFoundError("no variables");
+  }
   Device device() const override { return {}; }
 };
 
@@ -78,10 +84,12 @@ int64_t BytesOf(const std::vector<Tensor>& tensors) {
 }
 
 void Report(const Comparison& comparison, const Unit& unit) {
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("ops", comparison, unit) : Print(comparison, unit);
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("ops", comparison, unit)
+                                        : Print(comparison, unit);
 }
 
-// `moved` bytes are read and written in a forward pass; a backward pass moves about as much again, and the sum's gradient.
+// `moved` bytes are read and written in a forward pass; a backward pass moves about as much again,
+// and the sum's gradient.
 void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
   NoVariables variables;
   GradientTape tape(variables, GradientTape::Mode::kInference);
@@ -90,14 +98,18 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
   std::vector<char> from((in + out) * 2, 1), to(from.size());
   for (bool back : {false, true}) {
     const int64_t moved = back ? 2 * (in + out) : in + out;
-    const Contender copy{"memcpy of the same bytes", [&] { std::memcpy(to.data(), from.data(), moved / 2); }};
-    const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
+    const Contender copy{"memcpy of the same bytes",
+                         [&] { std::memcpy(to.data(), from.data(), moved / 2); }};
+    const Contender run{absl::StrCat(name, back ? ", and back" : ""),
+                        [&] { RunOnce(function, leaves, back); }};
     Report(Compare(run, copy, static_cast<double>(moved), kRounds), {"GB/s", 1e9});
   }
 }
 
-// `multiplications` in the forward pass; a backward pass has `backward` times as many: a product for each leaf.
-void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications, const Function& function) {
+// `multiplications` in the forward pass; a backward pass has `backward` times as many: a product
+// for each leaf.
+void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications,
+                const Function& function) {
   const int backward = static_cast<int>(leaves.size());
   constexpr int kSide = 512;
   for (bool back : {false, true}) {
@@ -105,58 +117,80 @@ void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int6
     const std::vector<float> a(static_cast<size_t>(m) * kSide, 0.5f), b(kSide * kSide, 0.5f);
     std::vector<float> c(a.size());
     const auto multiply = [&] {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, kSide, kSide, 1, a.data(), kSide, b.data(), kSide, 0, c.data(), kSide);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, kSide, kSide, 1, a.data(), kSide,
+                  b.data(), kSide, 0, c.data(), kSide);
     };
-    const Contender run{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(function, leaves, back); }};
-    Report(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds), {"GFLOP/s", 1e9});
+    const Contender run{absl::StrCat(name, back ? ", and back" : ""),
+                        [&] { RunOnce(function, leaves, back); }};
+    Report(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds),
+           {"GFLOP/s", 1e9});
   }
 }
 
 void Elementwise() {
-  const Tensor x = RandomTensor({kRows, kWidth}), y = RandomTensor({kRows, kWidth}), row = RandomTensor({kWidth});
-  const std::pair<const char*, Var (*)(const Var&)> unaries[] = {{"Square", Square},   {"Exp", Exp},         {"Relu", Relu},
-                                                                 {"Sigmoid", Sigmoid}, {"Tanh", Tanh},       {"Softplus", Softplus},
-                                                                 {"Gelu", Gelu},       {"Softmax", Softmax}, {"L2Normalize", L2Normalize}};
-  for (const auto& [name, unary] : unaries) Streams(name, {x}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
+  const Tensor x = RandomTensor({kRows, kWidth}), y = RandomTensor({kRows, kWidth}),
+               row = RandomTensor({kWidth});
+  const std::pair<const char*, Var (*)(const Var&)> unaries[] = {
+      {"Square", Square},   {"Exp", Exp},         {"Relu", Relu},
+      {"Sigmoid", Sigmoid}, {"Tanh", Tanh},       {"Softplus", Softplus},
+      {"Gelu", Gelu},       {"Softmax", Softmax}, {"L2Normalize", L2Normalize}};
+  for (const auto& [name, unary] : unaries)
+    Streams(name, {x}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
   const Tensor positive = Square(x).Value().value();
-  for (const auto& [name, unary] : {std::pair<const char*, Var (*)(const Var&)>("Log", Log), {"Sqrt", Sqrt}}) {
+  for (const auto& [name, unary] :
+       {std::pair<const char*, Var (*)(const Var&)>("Log", Log), {"Sqrt", Sqrt}}) {
     Streams(name, {positive}, [f = unary](const std::vector<Var>& v) { return f(v[0]); });
   }
-  const std::pair<const char*, Var (*)(const Var&, const Var&)> binaries[] = {{"Subtract", [](const Var& a, const Var& b) { return a - b; }},
-                                                                              {"Multiply", [](const Var& a, const Var& b) { return a * b; }},
-                                                                              {"Divide", [](const Var& a, const Var& b) { return a / b; }},
-                                                                              {"Maximum", Maximum},
-                                                                              {"SquaredError", SquaredError}};
-  for (const auto& [name, binary] : binaries) Streams(name, {x, y}, [f = binary](const std::vector<Var>& v) { return f(v[0], v[1]); });
+  const std::pair<const char*, Var (*)(const Var&, const Var&)> binaries[] = {
+      {"Subtract", [](const Var& a, const Var& b) { return a - b; }},
+      {"Multiply", [](const Var& a, const Var& b) { return a * b; }},
+      {"Divide", [](const Var& a, const Var& b) { return a / b; }},
+      {"Maximum", Maximum},
+      {"SquaredError", SquaredError}};
+  for (const auto& [name, binary] : binaries)
+    Streams(name, {x, y}, [f = binary](const std::vector<Var>& v) { return f(v[0], v[1]); });
   Streams("Add", {x, y}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
   Streams("Add a row", {x, row}, [](const std::vector<Var>& v) { return v[0] + v[1]; });
   Streams("Dropout", {x}, [](const std::vector<Var>& v) { return Dropout(v[0], 0.5f); });
-  Streams("LayerNorm", {x, row, row}, [](const std::vector<Var>& v) { return LayerNorm(v[0], v[1], v[2]); });
+  Streams("LayerNorm", {x, row, row},
+          [](const std::vector<Var>& v) { return LayerNorm(v[0], v[1], v[2]); });
 }
 
 using Layer = Var (*)(const Var& product, const Var& bias);
 Var ReluOfSum(const Var& x, const Var& bias) { return Relu(x + bias); }
-Var AddThenRelu(const Var& x, const Var& bias) { return internal::AddThen(internal::UnaryOp::kRelu, x, bias); }
+Var AddThenRelu(const Var& x, const Var& bias) {
+  return internal::AddThen(internal::UnaryOp::kRelu, x, bias);
+}
 
 // One pass over memory beside two; then what is left of that in a perceptron of 784, 512 and 10.
 void Fused() {
   constexpr int64_t kBatch = 64;
   const std::vector<Tensor> sums = {RandomTensor({kRows, kWidth}), RandomTensor({kWidth})};
-  const std::vector<Tensor> perceptron = {RandomTensor({784, 512}), RandomTensor({512}), RandomTensor({512, 10}), RandomTensor({10})};
-  const auto sum = [](Layer layer) -> Function { return [=](const std::vector<Var>& v) { return layer(v[0], v[1]); }; };
-  const auto step = [images = RandomTensor({kBatch, 784}), labels = RandomIds(kBatch, 10)](Layer layer) -> Function {
-    return [=](const std::vector<Var>& v) { return SoftmaxCrossEntropy(MatMul(layer(MatMul(images, v[0]), v[1]), v[2]) + v[3], labels); };
+  const std::vector<Tensor> perceptron = {RandomTensor({784, 512}), RandomTensor({512}),
+                                          RandomTensor({512, 10}), RandomTensor({10})};
+  const auto sum = [](Layer layer) -> Function {
+    return [=](const std::vector<Var>& v) { return layer(v[0], v[1]); };
   };
-  const auto compare = [](const std::string& name, const std::vector<Tensor>& leaves, const Function& one, const Function& two, double units,
+  const auto step = [images = RandomTensor({kBatch, 784}),
+                     labels = RandomIds(kBatch, 10)](Layer layer) -> Function {
+    return [=](const std::vector<Var>& v) {
+      return SoftmaxCrossEntropy(MatMul(layer(MatMul(images, v[0]), v[1]), v[2]) + v[3], labels);
+    };
+  };
+  const auto compare = [](const std::string& name, const std::vector<Tensor>& leaves,
+                          const Function& one, const Function& two, double units,
                           const Unit& unit) {
     for (bool back : {false, true}) {
-      const Contender fused{absl::StrCat(name, back ? ", and back" : ""), [&] { RunOnce(one, leaves, back); }};
+      const Contender fused{absl::StrCat(name, back ? ", and back" : ""),
+                            [&] { RunOnce(one, leaves, back); }};
       const Contender parted{"as two operations", [&] { RunOnce(two, leaves, back); }};
       Report(Compare(fused, parted, units, 5 * kRounds), unit);
     }
   };
-  compare("A sum and Relu in one", sums, sum(AddThenRelu), sum(ReluOfSum), kRows * kWidth, {"M elements/s", 1e6});
-  compare("A perceptron with that", perceptron, step(AddThenRelu), step(ReluOfSum), kBatch, {"examples/s", 1});
+  compare("A sum and Relu in one", sums, sum(AddThenRelu), sum(ReluOfSum), kRows * kWidth,
+          {"M elements/s", 1e6});
+  compare("A perceptron with that", perceptron, step(AddThenRelu), step(ReluOfSum), kBatch,
+          {"examples/s", 1});
 }
 
 void Reductions() {
@@ -165,8 +199,14 @@ void Reductions() {
   Streams("ReduceSum of rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 1); });
   Streams("ReduceSum over rows", {x}, [](const std::vector<Var>& v) { return ReduceSum(v[0], 0); });
   Streams("ReduceMax of rows", {x}, [](const std::vector<Var>& v) { return ReduceMax(v[0], 1); });
-  Streams("SoftmaxCrossEntropy", {x}, [labels = RandomIds(kRows, kWidth)](const std::vector<Var>& v) { return SoftmaxCrossEntropy(v[0], labels); });
-  Streams("SigmoidCrossEntropy", {x}, [labels = RandomTensor({kRows, kWidth})](const std::vector<Var>& v) { return SigmoidCrossEntropy(v[0], labels); });
+  Streams("SoftmaxCrossEntropy", {x},
+          [labels = RandomIds(kRows, kWidth)](const std::vector<Var>& v) {
+            return SoftmaxCrossEntropy(v[0], labels);
+          });
+  Streams("SigmoidCrossEntropy", {x},
+          [labels = RandomTensor({kRows, kWidth})](const std::vector<Var>& v) {
+            return SigmoidCrossEntropy(v[0], labels);
+          });
 }
 
 void Movements() {
@@ -175,18 +215,26 @@ void Movements() {
   Streams("Permute", {x}, [](const std::vector<Var>& v) { return Permute(v[0], {1, 0}); });
   Streams("Concat", {x, x}, [](const std::vector<Var>& v) { return Concat(v, 1); });
   Streams("Slice", {x}, [](const std::vector<Var>& v) { return Slice(v[0], 1, 0, kWidth - 8); });
-  Streams("Gather", {table}, [ids = RandomIds(kTableRows, kTableRows)](const std::vector<Var>& v) { return Gather(v[0], ids); });
-  Streams("SegmentSum", {table}, [splits = EvenSplits(kTableRows, 16)](const std::vector<Var>& v) { return SegmentSum(v[0], splits); });
-  Streams("MaxPool2D", {RandomTensor({64, 28, 28, 32})}, [](const std::vector<Var>& v) { return MaxPool2D(v[0], 2, 2); });
+  Streams("Gather", {table}, [ids = RandomIds(kTableRows, kTableRows)](const std::vector<Var>& v) {
+    return Gather(v[0], ids);
+  });
+  Streams("SegmentSum", {table}, [splits = EvenSplits(kTableRows, 16)](const std::vector<Var>& v) {
+    return SegmentSum(v[0], splits);
+  });
+  Streams("MaxPool2D", {RandomTensor({64, 28, 28, 32})},
+          [](const std::vector<Var>& v) { return MaxPool2D(v[0], 2, 2); });
 }
 
 void Products() {
-  Multiplies("MatMul", {RandomTensor({512, 512}), RandomTensor({512, 512})}, 512 * 512 * 512, [](const std::vector<Var>& v) { return MatMul(v[0], v[1]); });
-  Multiplies("Conv2D 5 x 5, 1 to 32", {RandomTensor({64, 28, 28, 1}), RandomTensor({5, 5, 1, 32})}, 64 * 28 * 28 * 25 * 32,
-             [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
-  Multiplies("Conv2D 3 x 3, 32 to 64", {RandomTensor({64, 14, 14, 32}), RandomTensor({3, 3, 32, 64})}, 64 * 14 * 14 * 9 * 32 * 64,
-             [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
-  Multiplies("DotInteraction", {RandomTensor({2048, 27, 64})}, 2048 * 27 * 27 * 64, [](const std::vector<Var>& v) { return DotInteraction(v[0]); });
+  Multiplies("MatMul", {RandomTensor({512, 512}), RandomTensor({512, 512})}, 512 * 512 * 512,
+             [](const std::vector<Var>& v) { return MatMul(v[0], v[1]); });
+  Multiplies("Conv2D 5 x 5, 1 to 32", {RandomTensor({64, 28, 28, 1}), RandomTensor({5, 5, 1, 32})},
+             64 * 28 * 28 * 25 * 32, [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
+  Multiplies(
+      "Conv2D 3 x 3, 32 to 64", {RandomTensor({64, 14, 14, 32}), RandomTensor({3, 3, 32, 64})},
+      64 * 14 * 14 * 9 * 32 * 64, [](const std::vector<Var>& v) { return Conv2D(v[0], v[1]); });
+  Multiplies("DotInteraction", {RandomTensor({2048, 27, 64})}, 2048 * 27 * 27 * 64,
+             [](const std::vector<Var>& v) { return DotInteraction(v[0]); });
 }
 
 }  // namespace

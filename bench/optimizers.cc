@@ -1,7 +1,8 @@
 // bazel run //bench:optimizers
 //
-// Elements that each optimizer applies in a second on one core, dense and sparse, beside memcpy of as many bytes as its arithmetic reads and writes: memory is
-// what bounds these loops. The parameter and its slots are larger than the caches.
+// Elements that each optimizer applies in a second on one core, dense and sparse, beside memcpy of
+// as many bytes as its arithmetic reads and writes: memory is what bounds these loops. The
+// parameter and its slots are larger than the caches.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -31,7 +32,8 @@ std::vector<float> RandomValues(int64_t size, uint64_t seed) {
 std::vector<int64_t> SparseRows() {
   Random random(3);
   std::vector<int64_t> rows;
-  for (int64_t row = 0; row < kRows; row += 4) rows.push_back(row + static_cast<int64_t>(random.Below(4)));
+  for (int64_t row = 0; row < kRows; row += 4)
+    rows.push_back(row + static_cast<int64_t>(random.Below(4)));
   return rows;
 }
 
@@ -40,7 +42,10 @@ int64_t WidthOf(const SlotSpec& slot) { return slot.kind == SlotSpec::Kind::kVal
 // A parameter [kRows, kWidth] with the slots of one optimizer.
 class Parameter {
  public:
-  explicit Parameter(const Optimizer& optimizer) : step_(StepOf(optimizer, 0)), values_(RandomValues(kRows * kWidth, 1)), slots_(SlotsOf(optimizer)) {
+  explicit Parameter(const Optimizer& optimizer)
+      : step_(StepOf(optimizer, 0)),
+        values_(RandomValues(kRows * kWidth, 1)),
+        slots_(SlotsOf(optimizer)) {
     for (const SlotSpec& slot : slots_) {
       const bool counts = slot.kind == SlotSpec::Kind::kRowCounts;
       slot_values_.emplace_back(counts ? 0 : kRows * WidthOf(slot), slot.initial_value);
@@ -49,9 +54,12 @@ class Parameter {
   }
 
   void Dense(const std::vector<float>& gradient) { ApplyDense(step_, Block(), gradient); }
-  void Sparse(const std::vector<int64_t>& rows, const std::vector<float>& gradient) { ApplySparse(step_, Block(), rows, gradient); }
+  void Sparse(const std::vector<int64_t>& rows, const std::vector<float>& gradient) {
+    ApplySparse(step_, Block(), rows, gradient);
+  }
 
-  // Bytes that an update reads and writes in each row: the gradient once, the parameter and each slot twice.
+  // Bytes that an update reads and writes in each row: the gradient once, the parameter and each
+  // slot twice.
   int64_t BytesMovedPerRow() const {
     int64_t bytes = kWidth * 4 * 3;
     for (const SlotSpec& slot : slots_) bytes += 2 * 4 * WidthOf(slot);
@@ -61,7 +69,8 @@ class Parameter {
  private:
   ParameterBlock Block() {
     ParameterBlock block{absl::MakeSpan(values_), kWidth};
-    for (size_t i = 0; i < slots_.size(); ++i) block.slots[i] = {absl::MakeSpan(slot_values_[i]), absl::MakeSpan(slot_counts_[i])};
+    for (size_t i = 0; i < slots_.size(); ++i)
+      block.slots[i] = {absl::MakeSpan(slot_values_[i]), absl::MakeSpan(slot_counts_[i])};
     return block;
   }
 
@@ -72,14 +81,16 @@ class Parameter {
   std::vector<std::vector<int32_t>> slot_counts_;
 };
 
-// memcpy of as many bytes as an update moves, half of them read and half written: at once, or of the named rows alone, one after another: updates that ask for
-// the rows ahead may be faster.
+// memcpy of as many bytes as an update moves, half of them read and half written: at once, or of
+// the named rows alone, one after another: updates that ask for the rows ahead may be faster.
 class Copy {
  public:
-  explicit Copy(int64_t bytes_per_row) : chunk_(bytes_per_row / 2), from_(kRows * chunk_, 1), to_(kRows * chunk_) {}
+  explicit Copy(int64_t bytes_per_row)
+      : chunk_(bytes_per_row / 2), from_(kRows * chunk_, 1), to_(kRows * chunk_) {}
   void Dense() { std::memcpy(to_.data(), from_.data(), from_.size()); }
   void Sparse(const std::vector<int64_t>& rows) {
-    for (const int64_t row : rows) std::memcpy(to_.data() + row * chunk_, from_.data() + row * chunk_, chunk_);
+    for (const int64_t row : rows)
+      std::memcpy(to_.data() + row * chunk_, from_.data() + row * chunk_, chunk_);
   }
 
  private:
@@ -87,25 +98,35 @@ class Copy {
   std::vector<char> from_, to_;
 };
 
-void Measure(const Optimizer& optimizer, const std::vector<float>& gradient, const std::vector<int64_t>& rows, const std::vector<float>& sparse_gradient) {
+void Measure(const Optimizer& optimizer, const std::vector<float>& gradient,
+             const std::vector<int64_t>& rows, const std::vector<float>& sparse_gradient) {
   Parameter parameter(optimizer);
   Copy copy(parameter.BytesMovedPerRow());
   const std::string name(OptimizerName(optimizer));
   const Unit unit{"M elements/s", 1e6};
-  Print(Compare({name + ", dense", [&] { parameter.Dense(gradient); }}, {"memcpy of the same bytes", [&] { copy.Dense(); }}, kRows * kWidth, kRounds), unit);
-  Print(Compare({name + ", sparse", [&] { parameter.Sparse(rows, sparse_gradient); }}, {"memcpy of the same rows", [&] { copy.Sparse(rows); }},
-                kRowsOfSparse * kWidth, kRounds),
+  Print(Compare({name + ", dense", [&] { parameter.Dense(gradient); }},
+                {"memcpy of the same bytes", [&] { copy.Dense(); }}, kRows * kWidth, kRounds),
+        unit);
+  Print(Compare({name + ", sparse", [&] { parameter.Sparse(rows, sparse_gradient); }},
+                {"memcpy of the same rows", [&] { copy.Sparse(rows); }}, kRowsOfSparse * kWidth,
+                kRounds),
         unit);
 }
 
 void MeasureAll() {
   const FlushDenormals flush;
-  const std::vector<float> gradient = RandomValues(kRows * kWidth, 2), sparse_gradient = RandomValues(kRowsOfSparse * kWidth, 2);
+  const std::vector<float> gradient = RandomValues(kRows * kWidth, 2),
+                           sparse_gradient = RandomValues(kRowsOfSparse * kWidth, 2);
   const std::vector<int64_t> rows = SparseRows();
-  std::printf("%lld rows of %lld elements, one thread; sparse: %lld of the rows; medians of %d rounds in turns\n", static_cast<long long>(kRows),
-              static_cast<long long>(kWidth), static_cast<long long>(kRowsOfSparse), kRounds);
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.01}), Optimizer(Momentum{0.01}), Optimizer(Adagrad{0.01}), Optimizer(RowwiseAdagrad{0.01}),
-                                     Optimizer(Adam{0.01}), Optimizer(RmsProp{0.01}), Optimizer(Ftrl{0.01})}) {
+  std::printf(
+      "%lld rows of %lld elements, one thread; sparse: %lld of the rows; medians of %d rounds in "
+      "turns\n",
+      static_cast<long long>(kRows), static_cast<long long>(kWidth),
+      static_cast<long long>(kRowsOfSparse), kRounds);
+  for (const Optimizer& optimizer :
+       {Optimizer(Sgd{0.01}), Optimizer(Momentum{0.01}), Optimizer(Adagrad{0.01}),
+        Optimizer(RowwiseAdagrad{0.01}), Optimizer(Adam{0.01}), Optimizer(RmsProp{0.01}),
+        Optimizer(Ftrl{0.01})}) {
     Measure(optimizer, gradient, rows, sparse_gradient);
   }
   PrintPeakMemory();

@@ -15,7 +15,8 @@
 namespace divvy::bench {
 namespace {
 
-constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};  // target: as Attach tells it
+// target: as Attach tells it
+constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};
 
 [[noreturn]] void Exec(const std::string& role, const int* in, const int* out) {
   dup2(in[0], STDIN_FILENO);
@@ -26,7 +27,9 @@ constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, 
   std::_Exit(EXIT_FAILURE);
 }
 
-double Seconds(const timespec& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9; }
+double Seconds(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 }  // namespace
 
@@ -42,13 +45,15 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role) {
   std::FILE* const told = fdopen(out[0], "r");
   const bool ready = std::fscanf(told, "%d", &child->port_) == 1;
   std::fclose(told);
-  if (!ready) return absl::UnavailableError(absl::StrCat("the process with --role=", role, " did not start"));
+  if (!ready)
+    return absl::UnavailableError(absl::StrCat("the process with --role=", role, " did not start"));
   return child;
 }
 
 Child::~Child() {
   close(stdin_);
-  kill(pid_, SIGTERM);  // one that waits for its first connection does not see that its input has ended
+  // One that waits for its first connection does not see that its input has ended.
+  kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
 }
 
@@ -67,9 +72,11 @@ void TellPort(int port) {
 absl::Status ServeParameters() {
   PsTaskOptions options;
   options.task.job = JobName::kPs;
-  ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task, PsTask::Start(options, [](int, const std::string&) {}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task,
+                   PsTask::Start(options, [](int, const std::string&) {}));
   int port = 0;
-  if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port)) return absl::InternalError("no port in " + task->address());
+  if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port))
+    return absl::InternalError("no port in " + task->address());
   TellPort(port);
   char byte;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
@@ -106,14 +113,17 @@ ShardSpec WholeVariable(uint32_t variable, const Shape& shape) {
 }
 
 absl::StatusOr<Fence> BeginJob(ParameterClient& ps, std::vector<ShardSpec> shards) {
-  ASSIGN_OR_RETURN(const PsAttachReply attached, Await(ps, &ParameterClient::Attach, PsAttachRequest{kFence}));
+  ASSIGN_OR_RETURN(const PsAttachReply attached,
+                   Await(ps, &ParameterClient::Attach, PsAttachRequest{kFence}));
   Fence fence = kFence;
   fence.target = attached.incarnation;
   LoadRequest load;
   load.fence = fence;
   load.horizon.next = EntryId(1);
   RETURN_IF_ERROR(Await(ps, &ParameterClient::Load, load).status());
-  RETURN_IF_ERROR(Await(ps, &ParameterClient::CreateShards, CreateShardsRequest{fence, 1, 1, 1, std::move(shards)}).status());
+  RETURN_IF_ERROR(Await(ps, &ParameterClient::CreateShards,
+                        CreateShardsRequest{fence, 1, 1, 1, std::move(shards)})
+                      .status());
   return fence;
 }
 

@@ -1,4 +1,5 @@
-// A parameter server in another process, and a worker's words to it: what benchmarks of the data plane are made of.
+// A parameter server in another process, and a worker's words to it: what benchmarks of the data
+// plane are made of.
 #ifndef DIVVY_BENCH_PARAMETER_SERVER_H_
 #define DIVVY_BENCH_PARAMETER_SERVER_H_
 
@@ -17,7 +18,8 @@
 
 namespace divvy::bench {
 
-// This program in another process, with --role=ROLE, which ends when this goes. It tells its port by TellPort.
+// This program in another process, with --role=ROLE, which ends when this goes. It tells its port
+// by TellPort.
 class Child {
  public:
   static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role);
@@ -55,7 +57,9 @@ class Window {
 
 // Makes the call and waits for its answer.
 template <typename Reply, typename Request>
-absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)(Request, ResultCallback<Reply>), Request request) {
+absl::StatusOr<Reply> Await(ParameterClient& ps,
+                            void (ParameterClient::*method)(Request, ResultCallback<Reply>),
+                            Request request) {
   absl::StatusOr<Reply> answer = absl::UnknownError("");
   Window window(1);
   window.Enter();
@@ -63,7 +67,7 @@ absl::StatusOr<Reply> Await(ParameterClient& ps, void (ParameterClient::*method)
     answer = std::move(reply);
     window.Leave(answer.status());
   });
-  RETURN_IF_ERROR(window.Wait());
+  DIVVY_RETURN_IF_ERROR(window.Wait());
   return answer;
 }
 

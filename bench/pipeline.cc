@@ -1,8 +1,10 @@
 // bazel run //bench:pipeline [-- --format=json] [--rounds=7]
 //
-// What it brings that steps of one worker overlap (--pipeline_depth): training steps a second of mnist_mlp's model (784-512-10, Adam, batches of 64) with
-// depths 1, 2 and 3. Each depth has a cluster of its own, of 1 parameter server and 1 worker, which are processes of this machine. All clusters live at once,
-// and bench/in_turns lets one of them train at a time: this program waits for its turn, trains one pass and says what that took.
+// What it brings that steps of one worker overlap (--pipeline_depth): training steps a second of
+// mnist_mlp's model (784-512-10, Adam, batches of 64) with depths 1, 2 and 3. Each depth has a
+// cluster of its own, of 1 parameter server and 1 worker, which are processes of this machine. All
+// clusters live at once, and bench/in_turns lets one of them train at a time: this program waits
+// for its turn, trains one pass and says what that took.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -15,14 +17,18 @@
 #include "bench/mlp_work.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, turns, "", "where bench/in_turns has made two FIFOs: TURNS.go tells this program to train a pass, and TURNS.done is told the seconds");
+ABSL_FLAG(std::string, turns, "",
+          "where bench/in_turns has made two FIFOs: TURNS.go tells this program to train a pass, "
+          "and TURNS.done is told the seconds");
 
 namespace divvy::bench {
 namespace {
 
 absl::Status Train(Coordinator& coordinator) {
   const std::string turns = absl::GetFlag(FLAGS_turns);
-  if (turns.empty()) return absl::InvalidArgumentError("--turns is missing: this program is run by bench/in_turns (bazel run //bench:pipeline)");
+  if (turns.empty())
+    return absl::InvalidArgumentError(
+        "--turns is missing: this program is run by bench/in_turns (bazel run //bench:pipeline)");
   PrepareMlpImages();
   Trainer trainer(coordinator, MlpModel(), Adam{kMlpLearningRate});
   std::ifstream go(absl::StrCat(turns, ".go"));
@@ -30,7 +36,8 @@ absl::Status Train(Coordinator& coordinator) {
   for (std::string line; std::getline(go, line);) {
     const absl::Duration begin = Clock::Real().Elapsed();
     RETURN_IF_ERROR(trainer.Fit(MlpData()).status());
-    done << absl::ToDoubleSeconds(Clock::Real().Elapsed() - begin) << " " << kMlpBatches << std::endl;
+    done << absl::ToDoubleSeconds(Clock::Real().Elapsed() - begin) << " " << kMlpBatches
+         << std::endl;
   }
   return absl::OkStatus();
 }

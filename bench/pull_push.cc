@@ -1,8 +1,9 @@
 // bazel run //bench:pull_push [-- --format=json --only="push, 1 MB"]
 //
-// A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their gradients pushed and applied with SGD: through the client
-// that a worker has, the data streams, and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes to and from a third
-// process, request and answer, as many outstanding.
+// A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their
+// gradients pushed and applied with SGD: through the client that a worker has, the data streams,
+// and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes
+// to and from a third process, request and answer, as many outstanding.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -36,7 +37,7 @@ namespace {
 constexpr int64_t kLargest = int64_t{16} << 20;
 constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
 
-// ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 // A parameter server with the variables, and the words of a worker.
 class Parameters {
@@ -45,7 +46,8 @@ class Parameters {
 
   absl::Status Prepare() {
     std::vector<ShardSpec> shards;
-    for (const int64_t bytes : kSizes) shards.push_back(WholeVariable(NumberOf(bytes), {bytes / 4}));
+    for (const int64_t bytes : kSizes)
+      shards.push_back(WholeVariable(NumberOf(bytes), {bytes / 4}));
     ASSIGN_OR_RETURN(fence_, BeginJob(*ps_, std::move(shards)));
     for (Tensor& gradient : gradients_) {
       ASSIGN_OR_RETURN(gradient, Tensor::Zeros(DType::kFloat32, {kLargest / 4}));
@@ -58,7 +60,8 @@ class Parameters {
     Window window(outstanding);
     for (int i = 0; i < count; ++i) {
       window.Enter();
-      ps_->Pull({fence_, {{KeyOf(bytes), std::nullopt}}}, [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
+      ps_->Pull({fence_, {{KeyOf(bytes), std::nullopt}}},
+                [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
   }
@@ -68,7 +71,8 @@ class Parameters {
     for (int i = 0; i < count; ++i) {
       window.Enter();
       ASSIGN_OR_RETURN(CommitRequest request, Gradient(bytes));
-      ps_->Commit(std::move(request), [&](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+      ps_->Commit(std::move(request),
+                  [&](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
   }
@@ -95,7 +99,7 @@ class Parameters {
   uint64_t entry_ = 0;
 };
 
-// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 // What both ends of one contender used while it ran, per GB.
 struct CpuMeter {
@@ -106,10 +110,13 @@ struct CpuMeter {
     return [this, run = std::move(run)] {
       const double before = OwnCpuSeconds() + other.CpuSeconds();
       run();
-      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;  // the first warms up
+      // The first warms up.
+      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;
     };
   }
-  double PerGb(double bytes_a_run) const { return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9; }
+  double PerGb(double bytes_a_run) const {
+    return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9;
+  }
 };
 
 struct Workload {
@@ -121,7 +128,8 @@ struct Workload {
 
 template <typename Transport>
 absl::Status RunOnce(Transport& transport, const Workload& work) {
-  const int count = static_cast<int>(absl::GetFlag(FLAGS_run_bytes) / work.bytes) / (work.pull && work.push ? 2 : 1);
+  const int count = static_cast<int>(absl::GetFlag(FLAGS_run_bytes) / work.bytes) /
+                    (work.pull && work.push ? 2 : 1);
   if (!work.push) return transport.Pull(work.bytes, count, work.outstanding);
   if (!work.pull) return transport.Push(work.bytes, count, work.outstanding);
   for (int i = 0; i < count; ++i) {
@@ -134,9 +142,11 @@ absl::Status RunOnce(Transport& transport, const Workload& work) {
 void Report(const Workload& work, const Comparison& comparison, double cpu, double raw_cpu) {
   if (absl::GetFlag(FLAGS_format) == "json") {
     absl::PrintF(
-        "{\"bench\": \"pull_push\", \"what\": \"%s\", \"bytes\": %d, \"outstanding\": %d, \"gb_per_s\": %.3f, \"raw_tcp_gb_per_s\": %.3f, \"ratio\": %.3f, "
+        "{\"bench\": \"pull_push\", \"what\": \"%s\", \"bytes\": %d, \"outstanding\": %d, "
+        "\"gb_per_s\": %.3f, \"raw_tcp_gb_per_s\": %.3f, \"ratio\": %.3f, "
         "\"cpu_s_per_gb\": %.3f, \"raw_tcp_cpu_s_per_gb\": %.3f}\n",
-        work.name, work.bytes, work.outstanding, comparison.rate / 1e9, comparison.ceiling_rate / 1e9, comparison.ratio, cpu, raw_cpu);
+        work.name, work.bytes, work.outstanding, comparison.rate / 1e9,
+        comparison.ceiling_rate / 1e9, comparison.ratio, cpu, raw_cpu);
     std::fflush(stdout);
   } else {
     Print(comparison, {"GB/s", 1e9});
@@ -144,13 +154,16 @@ void Report(const Workload& work, const Comparison& comparison, double cpu, doub
   }
 }
 
-absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const Child& raw, const Workload& work) {
+absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const Child& raw,
+                     const Workload& work) {
   absl::Status status;
   CpuMeter cpu{ps}, raw_cpu{raw};
   const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
-  if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name) return absl::OkStatus();
+  if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name)
+    return absl::OkStatus();
   const Contender figure{name, cpu.Measuring([&] { status.Update(RunOnce(parameters, work)); })};
-  const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"), raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
+  const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"),
+                          raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
   const double bytes = static_cast<double>(absl::GetFlag(FLAGS_run_bytes));
   const Comparison comparison = Compare(figure, ceiling, bytes, absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
@@ -169,7 +182,8 @@ absl::Status Run() {
   for (const int64_t bytes : kSizes) {
     RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"pull", bytes, 2, true, false}));
     RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"push", bytes, 2, false, true}));
-    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"pull, then push", bytes, 1, true, true}));
+    RETURN_IF_ERROR(
+        Measure(parameters, *ps, *tcp, *raw, {"pull, then push", bytes, 1, true, true}));
   }
   return absl::OkStatus();
 }
@@ -182,7 +196,9 @@ absl::Status ServeRawTcp() {
 
 int Main() {
   const std::string role = absl::GetFlag(FLAGS_role);
-  const absl::Status status = role == "ps" ? ServeParameters() : role == "tcp" ? ServeRawTcp() : Run();
+  const absl::Status status = role == "ps"    ? ServeParameters()
+                              : role == "tcp" ? ServeRawTcp()
+                                              : Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -22,7 +22,9 @@ struct Request {
   int64_t pull_bytes = 0;  // are the answer; 0: one byte is
 };
 
-absl::Status ErrnoStatus(const char* what) { return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno))); }
+absl::Status ErrnoStatus(const char* what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
 
 absl::Status SendAll(int socket, const void* data, int64_t bytes) {
   for (const char* next = static_cast<const char*>(data); bytes > 0;) {
@@ -69,7 +71,8 @@ void ServeConnection(int socket, int64_t largest_bytes) {
     std::vector<char>& buffer = buffers[turn % buffers.size()];
     if (request.push_bytes > largest_bytes || request.pull_bytes > largest_bytes) return;
     if (!ReceiveAll(socket, buffer.data(), request.push_bytes).ok()) return;
-    if (!SendAll(socket, buffer.data(), request.pull_bytes > 0 ? request.pull_bytes : 1).ok()) return;
+    if (!SendAll(socket, buffer.data(), request.pull_bytes > 0 ? request.pull_bytes : 1).ok())
+      return;
   }
 }
 
@@ -79,8 +82,10 @@ absl::StatusOr<std::unique_ptr<RawTcpServer>> RawTcpServer::Listen() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0) return ErrnoStatus("listen");
-  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) return ErrnoStatus("getsockname");
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0)
+    return ErrnoStatus("listen");
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return ErrnoStatus("getsockname");
   return std::unique_ptr<RawTcpServer>(new RawTcpServer(listener, ntohs(address.sin_port)));
 }
 
@@ -97,13 +102,15 @@ absl::Status RawTcpServer::Serve(int64_t largest_bytes) {
 
 void RawTcpServer::Stop() { shutdown(listener_, SHUT_RDWR); }
 
-RawTcp::RawTcp(int socket, int64_t largest_bytes) : socket_(socket), buffers_(TouchedBuffers(largest_bytes)) {}
+RawTcp::RawTcp(int socket, int64_t largest_bytes)
+    : socket_(socket), buffers_(TouchedBuffers(largest_bytes)) {}
 RawTcp::~RawTcp() { close(socket_); }
 
 absl::StatusOr<std::unique_ptr<RawTcp>> RawTcp::Connect(int port, int64_t largest_bytes) {
   const int connection = socket(AF_INET, SOCK_STREAM, 0);
   const sockaddr_in address = Loopback(port);
-  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return ErrnoStatus("connect");
+  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    return ErrnoStatus("connect");
   SetNoDelay(connection);
   return std::unique_ptr<RawTcp>(new RawTcp(connection, largest_bytes));
 }
@@ -115,7 +122,8 @@ absl::Status RawTcp::Push(int64_t bytes, int count, int outstanding) {
     if (i >= outstanding) RETURN_IF_ERROR(ReceiveAll(socket_, &answer, 1));
     if (i >= count) continue;
     RETURN_IF_ERROR(SendAll(socket_, &request, sizeof(request)));
-    RETURN_IF_ERROR(SendAll(socket_, buffers_[static_cast<size_t>(i) % buffers_.size()].data(), bytes));
+    RETURN_IF_ERROR(
+        SendAll(socket_, buffers_[static_cast<size_t>(i) % buffers_.size()].data(), bytes));
   }
   return absl::OkStatus();
 }
@@ -123,7 +131,9 @@ absl::Status RawTcp::Push(int64_t bytes, int count, int outstanding) {
 absl::Status RawTcp::Pull(int64_t bytes, int count, int outstanding) {
   const Request request{0, bytes};
   for (int i = 0; i < count + outstanding; ++i) {
-    if (i >= outstanding) RETURN_IF_ERROR(ReceiveAll(socket_, buffers_[static_cast<size_t>(i) % buffers_.size()].data(), bytes));
+    if (i >= outstanding)
+      RETURN_IF_ERROR(
+          ReceiveAll(socket_, buffers_[static_cast<size_t>(i) % buffers_.size()].data(), bytes));
     if (i < count) RETURN_IF_ERROR(SendAll(socket_, &request, sizeof(request)));
   }
   return absl::OkStatus();

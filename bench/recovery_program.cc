@@ -1,5 +1,5 @@
-// What bench/recovery.cc kills the tasks of. Chief and workers print what happens when: "... at NANOSECONDS" on the clock that all processes of a Linux machine
-// share.
+// What bench/recovery.cc kills the tasks of. Chief and workers print what happens when: "... at
+// NANOSECONDS" on the clock that all processes of a Linux machine share.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -12,7 +12,9 @@
 #include "base/status_macros.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, work, "train", "train: short steps on small variables, beside large ones; nap: steps of 300 ms; rate: many short steps, and their rate");
+ABSL_FLAG(std::string, work, "train",
+          "train: short steps on small variables, beside large ones; nap: steps of 300 ms; rate: "
+          "many short steps, and their rate");
 ABSL_FLAG(int64_t, megabytes, 64, "of variables with Adam");
 ABSL_FLAG(int, steps, 5'000, "of a rate");
 ABSL_FLAG(std::string, stop_file, "", "goes on until this file is there");
@@ -24,7 +26,8 @@ constexpr int64_t kVariableBytes = int64_t{4} << 20;
 const VariableSpec kSmall{"recovery/small", {16}, Zeros(), Adam{0.001}};
 
 void Say(const std::string& what) {
-  std::printf("%s at %lld\n", what.c_str(), static_cast<long long>(absl::ToInt64Nanoseconds(Clock::Real().Elapsed())));
+  std::printf("%s at %lld\n", what.c_str(),
+              static_cast<long long>(absl::ToInt64Nanoseconds(Clock::Real().Elapsed())));
   std::fflush(stdout);
 }
 
@@ -63,7 +66,8 @@ absl::Status TrainUntilStopped(Coordinator& coordinator) {
 
 absl::Status NapUntilStopped(Coordinator& coordinator) {
   for (int64_t number = 0; !IsAskedToStop(); number += 4) {
-    for (int64_t i = 0; i < 4; ++i) RETURN_IF_ERROR(coordinator.Schedule(kNap, number + i).status());
+    for (int64_t i = 0; i < 4; ++i)
+      RETURN_IF_ERROR(coordinator.Schedule(kNap, number + i).status());
     RETURN_IF_ERROR(coordinator.Join());
   }
   return absl::OkStatus();
@@ -75,7 +79,8 @@ absl::Status MeasureRate(Coordinator& coordinator) {
     const absl::Duration began = Clock::Real().Elapsed();
     for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kTrain).status());
     RETURN_IF_ERROR(coordinator.Join());
-    if (round == 1) std::printf("rate %.1f\n", steps / absl::ToDoubleSeconds(Clock::Real().Elapsed() - began));
+    if (round == 1)
+      std::printf("rate %.1f\n", steps / absl::ToDoubleSeconds(Clock::Real().Elapsed() - began));
   }
   return absl::OkStatus();
 }
@@ -85,7 +90,8 @@ absl::Status Run(Coordinator& coordinator) {
   if (absl::GetFlag(FLAGS_work) == "rate") return MeasureRate(coordinator);
   if (absl::GetFlag(FLAGS_work) == "nap") return NapUntilStopped(coordinator);
   for (int64_t i = 0; i < (absl::GetFlag(FLAGS_megabytes) << 20) / kVariableBytes; ++i) {
-    const VariableSpec spec{absl::StrCat("recovery/large", i), {kVariableBytes / 4 / 256, 256}, Zeros(), Adam{0.001}};
+    const VariableSpec spec{
+        absl::StrCat("recovery/large", i), {kVariableBytes / 4 / 256, 256}, Zeros(), Adam{0.001}};
     RETURN_IF_ERROR(coordinator.strategy().CreateVariable(spec).status());
   }
   return TrainUntilStopped(coordinator);

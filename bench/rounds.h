@@ -1,4 +1,5 @@
-// Comparing speeds fairly: contenders take turns, so that what else the machine does falls on all of them alike.
+// Comparing speeds fairly: contenders take turns, so that what else the machine does falls on all
+// of them alike.
 #ifndef DIVVY_BENCH_ROUNDS_H_
 #define DIVVY_BENCH_ROUNDS_H_
 
@@ -16,24 +17,31 @@ struct Contender {
 
 // How `figure` did beside `ceiling`, both doing the same `units` of work in a run.
 struct Comparison {
-  std::string figure, ceiling;        // "" for no ceiling: then its rates and the ratio say nothing
-  double rate = 0, ceiling_rate = 0;  // units per second, the median of the rounds
-  double ratio = 0;                   // the median of each round's own ratio: a disturbance that lasts hits both
-  std::vector<double> rates;          // of each round
-  std::vector<double> ceiling_rates;  // of each round
+  // "" for no ceiling: then its rates and the ratio say nothing
+  std::string figure, ceiling;
+  // units per second, the median of the rounds
+  double rate = 0, ceiling_rate = 0;
+  // The median of each round's own ratio: a disturbance that lasts hits both.
+  double ratio = 0;
+  // Of each round.
+  std::vector<double> rates;
+  // Of each round.
+  std::vector<double> ceiling_rates;
 };
 
-// `rounds` rounds, in each of which both run once, and one before them to warm up, which does not count. Blocks for as long as that takes. REQUIRES: rounds
-// >= 1.
+// `rounds` rounds, in each of which both run once, and one before them to warm up, which does not
+// count. Blocks for as long as that takes. REQUIRES: rounds >= 1.
 Comparison Compare(const Contender& figure, const Contender& ceiling, double units, int rounds);
 
 // The same for several figures beside one ceiling, all in each round.
-std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling, double units, int rounds);
+std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling,
+                                   double units, int rounds);
 
 // The figure alone, where there is no ceiling to hold it against.
 Comparison MeasureAlone(const Contender& figure, double units, int rounds);
 
-// How often `a`'s rate goes into `b`'s, two figures of one CompareAll: the median of each round's own ratio.
+// How often `a`'s rate goes into `b`'s, two figures of one CompareAll: the median of each round's
+// own ratio.
 double TimesAsFast(const Comparison& a, const Comparison& b);
 
 // Of the upper middle, where there are two. REQUIRES: some.
@@ -42,8 +50,8 @@ double Median(std::vector<double> values);
 // Of all processors that this process has used so far.
 double OwnCpuSeconds();
 
-// One line: "Adam, dense  412.3 M elements/s   memcpy of the same bytes  530.1 M elements/s   0.78 of it". A `unit` is so many of the units of work: 1e6 for
-// "M elements/s".
+// One line: "Adam, dense  412.3 M elements/s   memcpy of the same bytes  530.1 M elements/s   0.78
+// of it". A `unit` is so many of the units of work: 1e6 for "M elements/s".
 struct Unit {
   std::string name;
   double scale = 1;

@@ -1,9 +1,11 @@
 // bazel run //bench:soak [-- --empty_steps=10000000 --steps=100000 --format=json DIRECTORY]
 //
-// What a job holds after millions of steps: an embedded cluster of two parameter servers and two workers runs steps that do nothing, then small training steps,
-// each of which looks up and trains rows of a table, in passes over leased data. The redo log is small, so that checkpoints are made all the time, in DIRECTORY
-// (default: the working directory; what is made is removed). Ends with 1 if, after a fifth of the steps of a kind, memory grew by more than 5 % and 16 MiB, or
-// a structure holds more entries at rest than it did then. Prints the size of every structure.
+// What a job holds after millions of steps: an embedded cluster of two parameter servers and two
+// workers runs steps that do nothing, then small training steps, each of which looks up and trains
+// rows of a table, in passes over leased data. The redo log is small, so that checkpoints are made
+// all the time, in DIRECTORY (default: the working directory; what is made is removed). Ends with 1
+// if, after a fifth of the steps of a kind, memory grew by more than 5 % and 16 MiB, or a structure
+// holds more entries at rest than it did then. Prints the size of every structure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -37,9 +39,12 @@ namespace divvy::bench {
 namespace {
 
 constexpr int64_t kStepsAtATime = 1'000, kRows = 1'000, kWidth = 8, kBatch = 16;
-constexpr int64_t kRoom = 64;                      // entries: what is at rest is not counted to the last one
-constexpr int64_t kMemoryRoomBytes = 16 << 20;     // beside 5 %
-constexpr int64_t kMostRemembered = 32'768 + 100;  // the bound of docs/protocol.md, and more slots than these workers have
+// entries: what is at rest is not counted to the last one
+constexpr int64_t kRoom = 64;
+// Beside 5 %.
+constexpr int64_t kMemoryRoomBytes = 16 << 20;
+// The bound of docs/protocol.md, and more slots than these workers have.
+constexpr int64_t kMostRemembered = 32'768 + 100;
 constexpr int64_t kRedoLogBytes = 1 << 20;
 
 absl::Status DoNothing(WorkerContext&) { return absl::OkStatus(); }
@@ -48,14 +53,17 @@ const Step kNothing("bench/soak/nothing", DoNothing);
 absl::StatusOr<Dataset> Batches(const InputContext& input) {
   std::vector<int64_t> ids(static_cast<size_t>(kStepsAtATime * kBatch));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 7919) % kRows;
-  return Dataset::FromTensors({{"id", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}}).Shuffle(1'000, input.seed).Batch(kBatch);
+  return Dataset::FromTensors({{"id", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}})
+      .Shuffle(1'000, input.seed)
+      .Batch(kBatch);
 }
 const DataSource kBatches("bench/soak/batches", Batches);
 
 absl::Status Descend(ReplicaContext& replica, const Nest& batch) {
   IndexedSlices rows;
   ASSIGN_OR_RETURN(rows.ids, batch["id"].tensor());
-  ASSIGN_OR_RETURN(rows.rows, Tensor::Zeros(DType::kFloat32, {rows.ids.shape().num_elements(), kWidth}));
+  ASSIGN_OR_RETURN(rows.rows,
+                   Tensor::Zeros(DType::kFloat32, {rows.ids.shape().num_elements(), kWidth}));
   rows.num_rows = kRows;
   Gradients gradients;
   gradients.Set("table", rows);
@@ -84,11 +92,13 @@ struct Phase {
   // What may not grow and did.
   std::vector<std::string> Grown() const {
     std::vector<std::string> grown;
-    if (memory_bytes > early_memory_bytes + early_memory_bytes / 20 + kMemoryRoomBytes) grown.push_back("resident memory");
+    if (memory_bytes > early_memory_bytes + early_memory_bytes / 20 + kMemoryRoomBytes)
+      grown.push_back("resident memory");
     for (const auto& [structure, size] : late) {
       const auto before = early.find(structure);
       const bool bounded = structure == "redo log" || structure == "ps: remembered entries";
-      const int64_t most = bounded ? kMostRemembered : (before == early.end() ? 0 : before->second) + kRoom;
+      const int64_t most =
+          bounded ? kMostRemembered : (before == early.end() ? 0 : before->second) + kRoom;
       if (size > most) grown.push_back(structure);
     }
     return grown;
@@ -109,13 +119,15 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartCluster(const std::string&
 }
 
 absl::Status RunNothing(Coordinator& coordinator) {
-  for (int64_t i = 0; i < kStepsAtATime; ++i) RETURN_IF_ERROR(coordinator.Schedule(kNothing).status());
+  for (int64_t i = 0; i < kStepsAtATime; ++i)
+    RETURN_IF_ERROR(coordinator.Schedule(kNothing).status());
   const absl::Status polled = coordinator.Join(absl::Milliseconds(1));
   if (!polled.ok() && !absl::IsDeadlineExceeded(polled)) return polled;
   return coordinator.Join();
 }
 
-absl::StatusOr<Phase> RunPhase(EmbeddedCluster& cluster, const std::string& name, int64_t steps, const std::function<absl::Status(Coordinator&)>& some) {
+absl::StatusOr<Phase> RunPhase(EmbeddedCluster& cluster, const std::string& name, int64_t steps,
+                               const std::function<absl::Status(Coordinator&)>& some) {
   Phase phase{name, 0, 0, 0, 0, {}, {}};
   const absl::Duration began = Clock::Real().Elapsed();
   while (phase.steps < steps) {
@@ -135,10 +147,14 @@ absl::StatusOr<Phase> RunPhase(EmbeddedCluster& cluster, const std::string& name
 absl::StatusOr<std::vector<Phase>> Run(const std::string& directory) {
   ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedCluster> cluster, StartCluster(directory));
   std::vector<Phase> phases;
-  ASSIGN_OR_RETURN(Phase empty, RunPhase(*cluster, "empty", absl::GetFlag(FLAGS_empty_steps), RunNothing));
+  ASSIGN_OR_RETURN(Phase empty,
+                   RunPhase(*cluster, "empty", absl::GetFlag(FLAGS_empty_steps), RunNothing));
   phases.push_back(std::move(empty));
-  const auto train = [](Coordinator& coordinator) { return coordinator.RunEpoch(kTrain, kBatches()).status(); };
-  ASSIGN_OR_RETURN(Phase training, RunPhase(*cluster, "training", absl::GetFlag(FLAGS_steps), train));
+  const auto train = [](Coordinator& coordinator) {
+    return coordinator.RunEpoch(kTrain, kBatches()).status();
+  };
+  ASSIGN_OR_RETURN(Phase training,
+                   RunPhase(*cluster, "training", absl::GetFlag(FLAGS_steps), train));
   phases.push_back(std::move(training));
   return phases;
 }
@@ -148,28 +164,37 @@ absl::StatusOr<std::vector<Phase>> RunIn(const std::string& directory) {
   RETURN_IF_ERROR(files.CreateDirectory(directory));
   auto phases = Run(directory);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
-  for (const std::string& name : names) RETURN_IF_ERROR(files.Remove(absl::StrCat(directory, "/", name)));
+  for (const std::string& name : names)
+    RETURN_IF_ERROR(files.Remove(absl::StrCat(directory, "/", name)));
   RETURN_IF_ERROR(files.Remove(directory));
   return phases;
 }
 
 void PrintJson(const Phase& phase) {
   std::string sizes;
-  for (const auto& [structure, size] : phase.late) absl::StrAppend(&sizes, ", \"", structure, "\": ", size);
-  std::printf("{\"bench\": \"soak\", \"phase\": \"%s\", \"steps\": %lld, \"seconds\": %.1f, \"early_memory_bytes\": %lld, \"memory_bytes\": %lld%s}\n",
-              phase.name.c_str(), static_cast<long long>(phase.steps), phase.seconds, static_cast<long long>(phase.early_memory_bytes),
-              static_cast<long long>(phase.memory_bytes), sizes.c_str());
+  for (const auto& [structure, size] : phase.late)
+    absl::StrAppend(&sizes, ", \"", structure, "\": ", size);
+  std::printf(
+      "{\"bench\": \"soak\", \"phase\": \"%s\", \"steps\": %lld, \"seconds\": %.1f, "
+      "\"early_memory_bytes\": %lld, \"memory_bytes\": %lld%s}\n",
+      phase.name.c_str(), static_cast<long long>(phase.steps), phase.seconds,
+      static_cast<long long>(phase.early_memory_bytes), static_cast<long long>(phase.memory_bytes),
+      sizes.c_str());
 }
 
 void Print(const Phase& phase) {
   if (absl::GetFlag(FLAGS_format) == "json") return PrintJson(phase);
   const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  std::printf("%lld %s steps in %.1f s (%.0f a second); resident memory at most %.1f MiB after a fifth, %.1f MiB at the end\n",
-              static_cast<long long>(phase.steps), phase.name.c_str(), phase.seconds, static_cast<double>(phase.steps) / phase.seconds,
-              mebibytes(phase.early_memory_bytes), mebibytes(phase.memory_bytes));
+  std::printf(
+      "%lld %s steps in %.1f s (%.0f a second); resident memory at most %.1f MiB after a fifth, "
+      "%.1f MiB at the end\n",
+      static_cast<long long>(phase.steps), phase.name.c_str(), phase.seconds,
+      static_cast<double>(phase.steps) / phase.seconds, mebibytes(phase.early_memory_bytes),
+      mebibytes(phase.memory_bytes));
   for (const auto& [structure, size] : phase.late) {
     const auto before = phase.early.find(structure);
-    std::printf("  %-32s %8lld   %8lld at the end\n", structure.c_str(), static_cast<long long>(before == phase.early.end() ? 0 : before->second),
+    std::printf("  %-32s %8lld   %8lld at the end\n", structure.c_str(),
+                static_cast<long long>(before == phase.early.end() ? 0 : before->second),
                 static_cast<long long>(size));
   }
 }
@@ -179,7 +204,8 @@ void Print(const Phase& phase) {
 
 int main(int argc, char** argv) {
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  const auto phases = divvy::bench::RunIn(absl::StrCat(arguments.size() > 1 ? arguments[1] : ".", "/bench_soak"));
+  const auto phases =
+      divvy::bench::RunIn(absl::StrCat(arguments.size() > 1 ? arguments[1] : ".", "/bench_soak"));
   if (!phases.ok()) std::fprintf(stderr, "%s\n", phases.status().ToString().c_str());
   if (!phases.ok()) return EXIT_FAILURE;
   bool flat = true;

@@ -1,13 +1,17 @@
 // bazel run //bench:sparse [-- --format=json]
 //
-// Rows of 64 floats of a table of 2^20 rows: 4,096 different ids a request, pulled from a parameter server in another process, and their gradients pushed and
-// applied with SGD, through the client that a worker has, the data streams, and the whole server. Ids are uniform, or by Zipf's law (the n-th most frequent
-// row with probability 1/n, scattered over the table as hashed ids are); a worker asks for a row once, however often a batch names it, so a request is drawn
-// until its ids are so many different ones. The ceiling, in turns with it: as many rows as a dense variable, by the same client.
+// Rows of 64 floats of a table of 2^20 rows: 4,096 different ids a request, pulled from a parameter
+// server in another process, and their gradients pushed and applied with SGD, through the client
+// that a worker has, the data streams, and the whole server. Ids are uniform, or by Zipf's law (the
+// n-th most frequent row with probability 1/n, scattered over the table as hashed ids are); a
+// worker asks for a row once, however often a batch names it, so a request is drawn until its ids
+// are so many different ones. The ceiling, in turns with it: as many rows as a dense variable, by
+// the same client.
 //
-// Then steps of a worker, one after another, that look up such requests through its transaction, 16 ids an example, with the rows of the last 20 steps kept in
-// 64 MiB (--row_cache_bytes, --row_cache_staleness) beside the same steps without: of a table that nobody trains, and of one whose rows each step also trains,
-// of which nothing can be kept.
+// Then steps of a worker, one after another, that look up such requests through its transaction, 16
+// ids an example, with the rows of the last 20 steps kept in 64 MiB (--row_cache_bytes,
+// --row_cache_staleness) beside the same steps without: of a table that nobody trains, and of one
+// whose rows each step also trains, of which nothing can be kept.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -46,18 +50,20 @@ namespace {
 
 constexpr int64_t kTableRows = 1 << 20, kWidth = 64, kIds = 4096;
 constexpr uint32_t kTable = 1, kDense = 2;
-constexpr int kBatches = 32;  // different requests, in turns: more rows than caches hold
+// different requests, in turns: more rows than caches hold
+constexpr int kBatches = 32;
 constexpr int kOutstanding = 2;
 constexpr int kIdsOfAnExample = 16, kStaleness = 20;
 constexpr int64_t kCacheBytes = int64_t{64} << 20;
 
-// ---- ids ---------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- ids ----------------------------------------------------------------------------------------
 
 int64_t UniformId(Random& random) { return static_cast<int64_t>(random.Below(kTableRows)); }
 
 int64_t ZipfId(Random& random) {
   constexpr int64_t kScatter = 0x9E3779B1;  // odd: a permutation of the rows
-  const auto rank = static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kTableRows))));
+  const auto rank =
+      static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kTableRows))));
   return std::min(rank, kTableRows - 1) * kScatter % kTableRows;
 }
 
@@ -73,14 +79,15 @@ std::vector<Tensor> Batches(int64_t (*draw)(Random&)) {
   return batches;
 }
 
-// ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 class Parameters {
  public:
   explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
 
   absl::Status Prepare() {
-    ASSIGN_OR_RETURN(fence_, BeginJob(*ps_, {WholeVariable(kTable, {kTableRows, kWidth}), WholeVariable(kDense, {kIds, kWidth})}));
+    ASSIGN_OR_RETURN(fence_, BeginJob(*ps_, {WholeVariable(kTable, {kTableRows, kWidth}),
+                                             WholeVariable(kDense, {kIds, kWidth})}));
     for (Tensor& gradient : gradients_) {
       ASSIGN_OR_RETURN(gradient, Tensor::Zeros(DType::kFloat32, {kIds, kWidth}));
       for (int64_t i = 0; i < kIds * kWidth; ++i) gradient.fresh_data<float>()[i] = 1e-3f;
@@ -93,7 +100,8 @@ class Parameters {
   // `rows` of the table; none: the dense variable.
   void Pull(const std::optional<Tensor>& rows, Window& window) {
     window.Enter();
-    ps_->Pull({fence_, {{KeyOf(rows), rows}}}, [&window](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
+    ps_->Pull({fence_, {{KeyOf(rows), rows}}},
+              [&window](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
   }
   void Push(const std::optional<Tensor>& rows, Window& window) {
     window.Enter();
@@ -107,11 +115,14 @@ class Parameters {
     request.fence = fence_;
     request.entry = EntryId(entry_);
     request.parts.push_back(std::move(part));
-    ps_->Commit(std::move(request), [&window](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+    ps_->Commit(std::move(request),
+                [&window](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
   }
 
  private:
-  static ShardKey KeyOf(const std::optional<Tensor>& rows) { return {VariableId(rows ? kTable : kDense), 0, 0}; }
+  static ShardKey KeyOf(const std::optional<Tensor>& rows) {
+    return {VariableId(rows ? kTable : kDense), 0, 0};
+  }
 
   const std::shared_ptr<ParameterClient> ps_;
   Fence fence_;
@@ -119,7 +130,7 @@ class Parameters {
   uint64_t entry_ = 0;
 };
 
-// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 enum class What { kPull, kPush, kPullThenPush };
 
@@ -128,7 +139,9 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
   Window window(kOutstanding);
   const int requests = absl::GetFlag(FLAGS_requests);
   for (int i = 0; i < requests; ++i) {
-    const std::optional<Tensor> rows = batches.empty() ? std::nullopt : std::optional<Tensor>(batches[static_cast<size_t>(i) % batches.size()]);
+    const std::optional<Tensor> rows =
+        batches.empty() ? std::nullopt
+                        : std::optional<Tensor>(batches[static_cast<size_t>(i) % batches.size()]);
     if (what == What::kPull) parameters.Pull(rows, window);
     if (what == What::kPush) parameters.Push(rows, window);
     if (what != What::kPullThenPush) continue;
@@ -140,12 +153,13 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
   return window.Wait();
 }
 
-// ---- rows that are kept -------------------------------------------------------------------------------------------------------------------------------------
+// ---- rows that are kept -------------------------------------------------------------------------
 
 // A worker's steps over the table.
 class Lookups {
  public:
-  Lookups(Parameters& parameters, std::shared_ptr<ParameterClient> ps, Executor& executor) : parameters_(parameters), executor_(executor) {
+  Lookups(Parameters& parameters, std::shared_ptr<ParameterClient> ps, Executor& executor)
+      : parameters_(parameters), executor_(executor) {
     auto links = std::make_shared<SessionLinks>();
     links->fence = parameters.fence();
     links->ps[0] = {std::move(ps), parameters.fence().target, 0};
@@ -161,18 +175,22 @@ class Lookups {
 
   absl::Status Run(const std::vector<Tensor>& batches, RowCache* cache, bool train) {
     const std::shared_ptr<RowCache> rows(std::shared_ptr<void>(), cache);
-    for (int i = 0; i < absl::GetFlag(FLAGS_requests); ++i) RETURN_IF_ERROR(Step(batches[next_++ % batches.size()], rows, train));
+    for (int i = 0; i < absl::GetFlag(FLAGS_requests); ++i)
+      RETURN_IF_ERROR(Step(batches[next_++ % batches.size()], rows, train));
     return absl::OkStatus();
   }
 
  private:
   absl::Status Step(const Tensor& ids, const std::shared_ptr<RowCache>& rows, bool train) {
     if (rows != nullptr) rows->BeginStep();
-    const auto transaction =
-        std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links_, layout_, false, false, 1, {}, rows}, executor_, Clock::Real());
+    const auto transaction = std::make_shared<WorkerTransaction>(
+        WorkerTransaction::Options{links_, layout_, false, false, 1, {}, rows}, executor_,
+        Clock::Real());
     Window window(1);
     window.Enter();
-    transaction->Pull({{"table", ids}}, [&window](absl::StatusOr<std::vector<Tensor>> values) { window.Leave(values.status()); });
+    transaction->Pull({{"table", ids}}, [&window](absl::StatusOr<std::vector<Tensor>> values) {
+      window.Leave(values.status());
+    });
     RETURN_IF_ERROR(window.Wait());
     transaction->Finish();
     if (!train) return absl::OkStatus();
@@ -188,51 +206,66 @@ class Lookups {
   size_t next_ = 0;  // batch
 };
 
-absl::Status MeasureCache(Lookups& lookups, const std::string& ids, const std::vector<Tensor>& batches) {
+absl::Status MeasureCache(Lookups& lookups, const std::string& ids,
+                          const std::vector<Tensor>& batches) {
   for (const bool train : {false, true}) {
     absl::Status status;
     MetricsRegistry registry;
     RowCacheMetrics metrics(registry, 0);
     RowCache cache(kCacheBytes, kStaleness, metrics);
-    const std::string name = absl::StrCat(train ? "trained" : "looked up", ", ", ids, ", kept for ", kStaleness, " steps");
+    const std::string name = absl::StrCat(train ? "trained" : "looked up", ", ", ids, ", kept for ",
+                                          kStaleness, " steps");
     const Contender figure{name, [&] { status.Update(lookups.Run(batches, &cache, train)); }};
-    const Contender without{"none kept", [&] { status.Update(lookups.Run(batches, nullptr, train)); }};
-    const double examples = static_cast<double>(kIds) / kIdsOfAnExample * absl::GetFlag(FLAGS_requests);
+    const Contender without{"none kept",
+                            [&] { status.Update(lookups.Run(batches, nullptr, train)); }};
+    const double examples =
+        static_cast<double>(kIds) / kIdsOfAnExample * absl::GetFlag(FLAGS_requests);
     const Comparison comparison = Compare(figure, without, examples, absl::GetFlag(FLAGS_rounds));
     RETURN_IF_ERROR(status);
     const RowCacheStats stats = cache.stats();
-    const double hit_rate = static_cast<double>(stats.hits) / static_cast<double>(std::max<int64_t>(1, stats.hits + stats.misses));
+    const double hit_rate = static_cast<double>(stats.hits) /
+                            static_cast<double>(std::max<int64_t>(1, stats.hits + stats.misses));
     if (absl::GetFlag(FLAGS_format) == "json") {
       absl::PrintF(
-          "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"examples_per_s\": %.0f, \"without_cache\": %.0f, \"ratio\": %.3f, \"hit_rate\": "
+          "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"examples_per_s\": %.0f, "
+          "\"without_cache\": %.0f, \"ratio\": %.3f, \"hit_rate\": "
           "%.3f}\n",
-          train ? "cached, trained" : "cached", ids, comparison.rate, comparison.ceiling_rate, comparison.ratio, hit_rate);
+          train ? "cached, trained" : "cached", ids, comparison.rate, comparison.ceiling_rate,
+          comparison.ratio, hit_rate);
     } else {
       Print(comparison, {"k examples/s", 1e3});
-      absl::PrintF("  hit rate %.3f, %.1f MB kept, %d evictions\n", hit_rate, static_cast<double>(stats.bytes) / 1e6, stats.evictions);
+      absl::PrintF("  hit rate %.3f, %.1f MB kept, %d evictions\n", hit_rate,
+                   static_cast<double>(stats.bytes) / 1e6, stats.evictions);
     }
     std::fflush(stdout);
   }
   return absl::OkStatus();
 }
 
-// ---- figures ------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 void Report(const std::string& what, const std::string& ids, const Comparison& comparison) {
   constexpr double kRowBytes = kWidth * sizeof(float);
   if (absl::GetFlag(FLAGS_format) != "json") return Print(comparison, {"k rows/s", 1e3});
   absl::PrintF(
-      "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"rows_per_s\": %.0f, \"gb_per_s\": %.3f, \"dense_gb_per_s\": %.3f, \"ratio\": %.3f}\n", what,
-      ids, comparison.rate, comparison.rate * kRowBytes / 1e9, comparison.ceiling_rate * kRowBytes / 1e9, comparison.ratio);
+      "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"rows_per_s\": %.0f, "
+      "\"gb_per_s\": %.3f, \"dense_gb_per_s\": %.3f, \"ratio\": %.3f}\n",
+      what, ids, comparison.rate, comparison.rate * kRowBytes / 1e9,
+      comparison.ceiling_rate * kRowBytes / 1e9, comparison.ratio);
   std::fflush(stdout);
 }
 
-absl::Status Measure(Parameters& parameters, const std::string& ids, const std::vector<Tensor>& batches) {
-  for (const auto& [what, name] : {std::pair(What::kPull, "pull"), std::pair(What::kPush, "push"), std::pair(What::kPullThenPush, "pull, then push")}) {
+absl::Status Measure(Parameters& parameters, const std::string& ids,
+                     const std::vector<Tensor>& batches) {
+  for (const auto& [what, name] : {std::pair(What::kPull, "pull"), std::pair(What::kPush, "push"),
+                                   std::pair(What::kPullThenPush, "pull, then push")}) {
     absl::Status status;
-    const Contender figure{absl::StrCat(name, ", ", ids), [&, what = what] { status.Update(RunOnce(parameters, what, batches)); }};
-    const Contender ceiling{"as many dense rows", [&, what = what] { status.Update(RunOnce(parameters, what, {})); }};
-    const double rows = static_cast<double>(kIds) * absl::GetFlag(FLAGS_requests) * (what == What::kPullThenPush ? 2 : 1);
+    const Contender figure{absl::StrCat(name, ", ", ids),
+                           [&, what = what] { status.Update(RunOnce(parameters, what, batches)); }};
+    const Contender ceiling{"as many dense rows",
+                            [&, what = what] { status.Update(RunOnce(parameters, what, {})); }};
+    const double rows = static_cast<double>(kIds) * absl::GetFlag(FLAGS_requests) *
+                        (what == What::kPullThenPush ? 2 : 1);
     const Comparison comparison = Compare(figure, ceiling, rows, absl::GetFlag(FLAGS_rounds));
     RETURN_IF_ERROR(status);
     Report(name, ids, comparison);
@@ -244,7 +277,8 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps"));
   ThreadPoolExecutor executor(NumCores());
   RpcDialer dialer(executor, std::nullopt);
-  const std::shared_ptr<ParameterClient> client = dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port()));
+  const std::shared_ptr<ParameterClient> client =
+      dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port()));
   Parameters parameters(client);
   RETURN_IF_ERROR(parameters.Prepare());
   RETURN_IF_ERROR(Measure(parameters, "uniform", Batches(UniformId)));

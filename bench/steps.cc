@@ -1,8 +1,9 @@
 // bazel run //bench:steps [-- --format=json]
 //
-// What the coordinator's round trip costs in a cluster of real processes: steps that do nothing, and steps that add 1 to a counter on a parameter server. Run
-// by `divvyctl launch`, with 1 and with 2 workers. The ceiling, measured in turns with them by this same process: unary gRPC calls that do next to nothing
-// (Admin.GetStatus of ps 0), one at a time and 32 at a time.
+// What the coordinator's round trip costs in a cluster of real processes: steps that do nothing,
+// and steps that add 1 to a counter on a parameter server. Run by `divvyctl launch`, with 1 and
+// with 2 workers. The ceiling, measured in turns with them by this same process: unary gRPC calls
+// that do next to nothing (Admin.GetStatus of ps 0), one at a time and 32 at a time.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -55,11 +56,13 @@ double Quantile(std::vector<double> values, double q) {
   return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
 }
 
-// ---- the ceiling: calls of gRPC that do next to nothing ----------------------------------------------------------------------------------------------------
+// ---- the ceiling: calls of gRPC that do next to nothing -----------------------------------------
 
 class EmptyCalls {
  public:
-  explicit EmptyCalls(const std::string& address) : stub_(v1::Admin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
+  explicit EmptyCalls(const std::string& address)
+      : stub_(
+            v1::Admin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
 
   absl::Status One() {
     grpc::ClientContext context;
@@ -91,7 +94,8 @@ class EmptyCalls {
   };
 
   static void SetDeadline(grpc::ClientContext& context) {
-    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(5, GPR_TIMESPAN)));
+    context.set_deadline(
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(5, GPR_TIMESPAN)));
   }
 
   void Next() {
@@ -102,13 +106,14 @@ class EmptyCalls {
     }
     auto call = std::make_shared<Call>();
     SetDeadline(call->context);
-    stub_->async()->GetStatus(&call->context, &call->request, &call->reply, [this, call](const grpc::Status& status) {
-      Next();
-      MutexLock lock(mu_);
-      failed_ = failed_ || !status.ok();
-      ++ended_;
-      all_ended_.NotifyAll();
-    });
+    stub_->async()->GetStatus(&call->context, &call->request, &call->reply,
+                              [this, call](const grpc::Status& status) {
+                                Next();
+                                MutexLock lock(mu_);
+                                failed_ = failed_ || !status.ok();
+                                ++ended_;
+                                all_ended_.NotifyAll();
+                              });
   }
 
   const std::unique_ptr<v1::Admin::Stub> stub_;
@@ -118,7 +123,7 @@ class EmptyCalls {
   bool failed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
-// ---- measuring ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 using Work = std::function<absl::Status()>;
 
@@ -155,43 +160,57 @@ struct Results {
 
 absl::Status Round(Coordinator& coordinator, EmptyCalls& calls, Results& results) {
   const int steps = absl::GetFlag(FLAGS_steps);
-  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kNothing, steps); }, steps, results.empty));
+  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kNothing, steps); }, steps,
+                              results.empty));
   RETURN_IF_ERROR(MeasureRate([&] { return calls.Many(steps); }, steps, results.calls));
-  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kCount, steps); }, steps, results.counter));
+  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kCount, steps); }, steps,
+                              results.counter));
   RETURN_IF_ERROR(MeasureLatencies([&] { return FetchOne(coordinator); }, results.single));
   return MeasureLatencies([&] { return calls.One(); }, results.call);
 }
 
 void PrintTable(int workers, const Results& r) {
   const double calls = Quantile(r.calls.rates, 0.5), call = Quantile(r.call.latencies, 0.5);
-  absl::PrintF("workers %d, %d steps a run; medians of %d rounds in turns\n", workers, absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
-  absl::PrintF("  empty steps              %9.0f per s     %.2f of unary calls, 32 at a time (%.0f per s)\n", Quantile(r.empty.rates, 0.5),
-               Quantile(r.empty.rates, 0.5) / calls, calls);
-  absl::PrintF("  counter steps            %9.0f per s     %.2f of the same\n", Quantile(r.counter.rates, 0.5), Quantile(r.counter.rates, 0.5) / calls);
-  absl::PrintF("  one step and its value   %9.0f us p50    %.0f us p99     %.2f x a unary call\n", Quantile(r.single.latencies, 0.5),
-               Quantile(r.single.latencies, 0.99), Quantile(r.single.latencies, 0.5) / call);
-  absl::PrintF("  a unary call             %9.0f us p50    %.0f us p99\n", call, Quantile(r.call.latencies, 0.99));
+  absl::PrintF("workers %d, %d steps a run; medians of %d rounds in turns\n", workers,
+               absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
+  absl::PrintF(
+      "  empty steps              %9.0f per s     %.2f of unary calls, 32 at a time (%.0f per s)\n",
+      Quantile(r.empty.rates, 0.5), Quantile(r.empty.rates, 0.5) / calls, calls);
+  absl::PrintF("  counter steps            %9.0f per s     %.2f of the same\n",
+               Quantile(r.counter.rates, 0.5), Quantile(r.counter.rates, 0.5) / calls);
+  absl::PrintF("  one step and its value   %9.0f us p50    %.0f us p99     %.2f x a unary call\n",
+               Quantile(r.single.latencies, 0.5), Quantile(r.single.latencies, 0.99),
+               Quantile(r.single.latencies, 0.5) / call);
+  absl::PrintF("  a unary call             %9.0f us p50    %.0f us p99\n", call,
+               Quantile(r.call.latencies, 0.99));
 }
 
 void PrintJson(int workers, const Results& r) {
   absl::PrintF(
-      "{\"bench\": \"steps\", \"workers\": %d, \"empty_steps_per_s\": %.0f, \"counter_steps_per_s\": %.0f, \"calls_per_s\": %.0f, \"step_p50_us\": %.1f, "
+      "{\"bench\": \"steps\", \"workers\": %d, \"empty_steps_per_s\": %.0f, "
+      "\"counter_steps_per_s\": %.0f, \"calls_per_s\": %.0f, \"step_p50_us\": %.1f, "
       "\"step_p99_us\": %.1f, \"call_p50_us\": %.1f, \"call_p99_us\": %.1f}\n",
-      workers, Quantile(r.empty.rates, 0.5), Quantile(r.counter.rates, 0.5), Quantile(r.calls.rates, 0.5), Quantile(r.single.latencies, 0.5),
-      Quantile(r.single.latencies, 0.99), Quantile(r.call.latencies, 0.5), Quantile(r.call.latencies, 0.99));
+      workers, Quantile(r.empty.rates, 0.5), Quantile(r.counter.rates, 0.5),
+      Quantile(r.calls.rates, 0.5), Quantile(r.single.latencies, 0.5),
+      Quantile(r.single.latencies, 0.99), Quantile(r.call.latencies, 0.5),
+      Quantile(r.call.latencies, 0.99));
 }
 
 absl::Status Train(Coordinator& coordinator) {
   RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kCounter).status());
-  ASSIGN_OR_RETURN(const std::string ps, coordinator.strategy().cluster_resolver()->master("ps", 0));
+  ASSIGN_OR_RETURN(const std::string ps,
+                   coordinator.strategy().cluster_resolver()->master("ps", 0));
   const size_t scheme = ps.find("://");
   EmptyCalls calls(scheme == std::string::npos ? ps : ps.substr(scheme + 3));
   Results warm_up, results;
   RETURN_IF_ERROR(Round(coordinator, calls, warm_up));
-  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) RETURN_IF_ERROR(Round(coordinator, calls, results));
-  ASSIGN_OR_RETURN(const ClusterSpec cluster, coordinator.strategy().cluster_resolver()->cluster_spec());
+  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i)
+    RETURN_IF_ERROR(Round(coordinator, calls, results));
+  ASSIGN_OR_RETURN(const ClusterSpec cluster,
+                   coordinator.strategy().cluster_resolver()->cluster_spec());
   const int workers = cluster.num_tasks("worker");
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson(workers, results) : PrintTable(workers, results);
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson(workers, results)
+                                        : PrintTable(workers, results);
   std::fflush(stdout);
   return absl::OkStatus();
 }

@@ -1,8 +1,9 @@
 // bazel run //bench:store [-- --format=json] [DIRECTORY]
 //
-// Changes per second of the coordinator's store, one after the other, each the row of a new variable and the job's; beside appending a page to a file and
-// syncing it, which is the least that anything durable can do. A table also says how long one in a hundred took at least. Works in DIRECTORY (default: the
-// working directory), and removes what it made.
+// Changes per second of the coordinator's store, one after the other, each the row of a new
+// variable and the job's; beside appending a page to a file and syncing it, which is the least that
+// anything durable can do. A table also says how long one in a hundred took at least. Works in
+// DIRECTORY (default: the working directory), and removes what it made.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -79,27 +80,33 @@ void Run(const std::string& directory) {
   const std::string state = directory + "/bench_store", pages = directory + "/bench_store.pages";
   ThreadPoolExecutor executor(1);
   std::unique_ptr<Store> store = SqliteStore::Open(state, executor).value();
-  const std::unique_ptr<WritableFile> file = FileSystem::Real().OpenForWrite(pages, WriteMode::kReplace).value();
+  const std::unique_ptr<WritableFile> file =
+      FileSystem::Real().OpenForWrite(pages, WriteMode::kReplace).value();
   uint32_t id = 1;
   Stopwatch changes, syncs;
   const Contender figure{"changes", [&] {
-                           for (int i = 0; i < kChanges; ++i) changes.Time([&] { PutAndWait(*store, NewVariable(id++)); });
+                           for (int i = 0; i < kChanges; ++i)
+                             changes.Time([&] { PutAndWait(*store, NewVariable(id++)); });
                          }};
-  const Contender ceiling{"appending and syncing a page", [&] {
-                            for (int i = 0; i < kChanges; ++i) {
-                              syncs.Time([&] { DIVVY_CHECK(file->Append(std::string(4096, 'x')).ok() && file->Sync().ok()); });
-                            }
-                          }};
+  const Contender ceiling{
+      "appending and syncing a page", [&] {
+        for (int i = 0; i < kChanges; ++i) {
+          syncs.Time(
+              [&] { DIVVY_CHECK(file->Append(std::string(4096, 'x')).ok() && file->Sync().ok()); });
+        }
+      }};
   const Comparison comparison = Compare(figure, ceiling, kChanges, kRounds);
   const Unit unit{"/s"};
   if (absl::GetFlag(FLAGS_format) == "json") {
     PrintJson("store", comparison, unit);
   } else {
     Print(comparison, unit);
-    std::cout << "one in a hundred: " << changes.OneInAHundred() << " a change, " << syncs.OneInAHundred() << " a page\n";
+    std::cout << "one in a hundred: " << changes.OneInAHundred() << " a change, "
+              << syncs.OneInAHundred() << " a page\n";
   }
   store.reset();
-  for (const std::string& made : {state + "/divvy.db", state, pages}) DIVVY_CHECK(FileSystem::Real().Remove(made).ok());
+  for (const std::string& made : {state + "/divvy.db", state, pages})
+    DIVVY_CHECK(FileSystem::Real().Remove(made).ok());
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // bazel run //bench:train [-- --format=json]
 //
-// mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, all processes of this machine, one training step a scheduled step.
-// Run by `divvyctl launch`. The ceiling, measured in turns by the coordinator's process while the workers rest: the same arithmetic in one process, OpenBLAS on
-// all cores.
+// mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, all
+// processes of this machine, one training step a scheduled step. Run by `divvyctl launch`. The
+// ceiling, measured in turns by the coordinator's process while the workers rest: the same
+// arithmetic in one process, OpenBLAS on all cores.
 #include <cstdio>
 #include <string>
 
@@ -28,8 +29,10 @@ void Show(const Comparison& comparison) {
     absl::PrintF("%d examples trained\n", trained);
     return;
   }
-  absl::PrintF("{\"bench\": \"train\", \"examples_per_s\": %.0f, \"direct_examples_per_s\": %.0f, \"ratio\": %.3f, \"examples\": %d}\n", comparison.rate,
-               comparison.ceiling_rate, comparison.ratio, trained);
+  absl::PrintF(
+      "{\"bench\": \"train\", \"examples_per_s\": %.0f, \"direct_examples_per_s\": %.0f, "
+      "\"ratio\": %.3f, \"examples\": %d}\n",
+      comparison.rate, comparison.ceiling_rate, comparison.ratio, trained);
 }
 
 absl::Status Train(Coordinator& coordinator) {
@@ -37,7 +40,8 @@ absl::Status Train(Coordinator& coordinator) {
   Trainer trainer(coordinator, MlpModel(), Adam{kMlpLearningRate});
   DirectMlp direct(kMlpBatch, kMlpPixels, kMlpHidden, kMlpClasses, kMlpLearningRate);
   absl::Status status;
-  const Contender figure{"2 workers, 2 ps", [&] { status.Update(trainer.Fit(MlpData()).status()); }};
+  const Contender figure{"2 workers, 2 ps",
+                         [&] { status.Update(trainer.Fit(MlpData()).status()); }};
   const Contender ceiling{"the same arithmetic in one process", [&] {
                             SetBlasThreads(NumCores());
                             TrainMlpDirectly(direct);

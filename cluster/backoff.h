@@ -9,7 +9,8 @@
 
 namespace divvy {
 
-// 100 ms doubled to 10 s, each with 20 % of jitter either way (so that many waiters do not come back at once). Waits itself for nothing. Not thread-safe.
+// 100 ms doubled to 10 s, each with 20 % of jitter either way (so that many waiters do not come
+// back at once). Waits itself for nothing. Not thread-safe.
 //
 //   executor.PostAfter(backoff.Next(), [] { try again });      // after a failure
 //   backoff.Reset();                                           // after an answer
@@ -20,7 +21,8 @@ class Backoff {
 
   // The wait before the next try, which it counts.
   absl::Duration Next() {
-    const absl::Duration delay = std::min(absl::Seconds(10), absl::Milliseconds(100) * (int64_t{1} << std::min(tries_, 7)));
+    const absl::Duration delay =
+        std::min(absl::Seconds(10), absl::Milliseconds(100) * (int64_t{1} << std::min(tries_, 7)));
     ++tries_;
     return delay * (0.8 + 0.4 * random_.Uniform());
   }

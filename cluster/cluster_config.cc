@@ -28,7 +28,8 @@ using Problems = std::vector<std::string>;
 constexpr size_t kShownProblems = 20;  // of one message
 constexpr size_t kShownIndices = 8;
 constexpr absl::string_view kTypes[] = {"chief", "worker", "ps", "evaluator"};
-constexpr absl::string_view kSeveralSources = "the cluster";  // ahead of the problems of several texts, or of none
+// ahead of the problems of several texts, or of none
+constexpr absl::string_view kSeveralSources = "the cluster";
 constexpr absl::string_view kExampleCluster = R"({"ps": ["host:2222"], "worker": ["host:2222"]})";
 constexpr absl::string_view kExampleTask = R"({"type": "worker", "index": 0})";
 
@@ -37,29 +38,35 @@ struct Dialect {
   absl::string_view source;
   bool has_worker_pools = false;
 };
-constexpr Dialect kTfConfig{"TF_CONFIG"}, kClusterFile{"--cluster_file"}, kVertexClusterSpec{"CLUSTER_SPEC", true};
+constexpr Dialect kTfConfig{"TF_CONFIG"}, kClusterFile{"--cluster_file"},
+    kVertexClusterSpec{"CLUSTER_SPEC", true};
 
-// ---- words ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 
 absl::Status StatusOf(const Problems& problems) {
   if (problems.empty()) return absl::OkStatus();
   const size_t shown = std::min(problems.size(), kShownProblems);
   std::string message = absl::StrJoin(problems.begin(), problems.begin() + shown, "; ");
-  if (shown < problems.size()) absl::StrAppend(&message, "; and ", problems.size() - shown, " more");
+  if (shown < problems.size())
+    absl::StrAppend(&message, "; and ", problems.size() - shown, " more");
   return absl::InvalidArgumentError(message);
 }
 
 absl::Status StatusOf(absl::string_view source, const Problems& problems) {
   const absl::Status status = StatusOf(problems);
-  return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat(source, ": ", status.message()));
+  return status.ok() ? status
+                     : absl::InvalidArgumentError(absl::StrCat(source, ": ", status.message()));
 }
 
-bool IsKnownType(absl::string_view type) { return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes); }
+bool IsKnownType(absl::string_view type) {
+  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
+}
 
 // What a word that is no type was meant to be; "" if that cannot be told.
 absl::string_view NearType(absl::string_view word) {
-  static const auto& others = *new std::map<std::string, absl::string_view>{{"coordinator", "chief"}, {"master", "chief"}, {"parameterserver", "ps"},
-                                                                            {"psserver", "ps"},       {"server", "ps"},    {"eval", "evaluator"}};
+  static const auto& others = *new std::map<std::string, absl::string_view>{
+      {"coordinator", "chief"}, {"master", "chief"}, {"parameterserver", "ps"},
+      {"psserver", "ps"},       {"server", "ps"},    {"eval", "evaluator"}};
   std::string plain;
   for (const char c : word) {
     if (absl::ascii_isalpha(c)) plain += absl::ascii_tolower(c);
@@ -75,11 +82,12 @@ absl::string_view NearType(absl::string_view word) {
 
 std::string TypeAdvice(absl::string_view word) {
   const absl::string_view near = NearType(word);
-  return near.empty() ? "a type is chief, worker, ps or evaluator" : absl::StrCat("it is written \"", near, "\"");
+  return near.empty() ? "a type is chief, worker, ps or evaluator"
+                      : absl::StrCat("it is written \"", near, "\"");
 }
 
-// Which of the keys that are read a word was meant to be: one letter is wrong, or, of a long word, two, or they stand in another order. "" if that cannot be
-// told.
+// Which of the keys that are read a word was meant to be: one letter is wrong, or, of a long word,
+// two, or they stand in another order. "" if that cannot be told.
 absl::string_view NearKey(absl::string_view word, std::initializer_list<absl::string_view> keys) {
   const auto in_order = [](std::string text) {
     std::sort(text.begin(), text.end());
@@ -88,7 +96,8 @@ absl::string_view NearKey(absl::string_view word, std::initializer_list<absl::st
   const std::string plain = absl::AsciiStrToLower(word);
   for (const absl::string_view key : keys) {
     const size_t allowed = key.size() > 5 ? 2 : 1;
-    if (EditDistance(plain, key) <= allowed || in_order(plain) == in_order(std::string(key))) return key;
+    if (EditDistance(plain, key) <= allowed || in_order(plain) == in_order(std::string(key)))
+      return key;
   }
   return "";
 }
@@ -97,14 +106,18 @@ std::string IndicesText(const ClusterSpec& spec, absl::string_view job) {
   const std::vector<int> indices = spec.task_indices(job);
   if (indices.empty()) return "it has none";
   if (indices.size() <= kShownIndices) return absl::StrCat("it has ", absl::StrJoin(indices, ", "));
-  return absl::StrCat("it has ", indices.size(), ", from ", indices.front(), " to ", indices.back());
+  return absl::StrCat("it has ", indices.size(), ", from ", indices.front(), " to ",
+                      indices.back());
 }
 
-std::string EntryPath(absl::string_view job, int index) { return absl::StrCat("cluster.", EscapeText(job), "[", index, "]"); }
+std::string EntryPath(absl::string_view job, int index) {
+  return absl::StrCat("cluster.", EscapeText(job), "[", index, "]");
+}
 
-// ---- reading one text ----------------------------------------------------------------------------------------------------------------------------------
+// ---- reading one text ---------------------------------------------------------------------------
 
-// What one text says. Where something is wrong, as much as could be read: an address that is none stands as it was written.
+// What one text says. Where something is wrong, as much as could be read: an address that is none
+// stands as it was written.
 struct Reading {
   ClusterSpec::Jobs jobs;
   std::optional<std::string> task_type;
@@ -121,7 +134,8 @@ class Reader {
   explicit Reader(const Dialect& dialect) : dialect_(dialect) {}
 
   Reading ReadConfig(absl::string_view text) {
-    const std::optional<JsonDocument> document = ReadDocument(text, R"({"cluster": {...}, "task": {...}})");
+    const std::optional<JsonDocument> document =
+        ReadDocument(text, R"({"cluster": {...}, "task": {...}})");
     if (!document.has_value()) return std::move(reading_);
     for (const auto& [key, value] : document->value.members) ReadMember(key, value);
     return std::move(reading_);
@@ -151,7 +165,8 @@ class Reader {
 
   std::optional<JsonDocument> ReadDocument(absl::string_view text, absl::string_view example) {
     absl::StatusOr<JsonDocument> document = ReadJson(text);
-    reading_.cluster_is_whole = reading_.task_is_whole = document.ok() && document->value.kind == Kind::kMap;
+    reading_.cluster_is_whole = reading_.task_is_whole =
+        document.ok() && document->value.kind == Kind::kMap;
     if (!document.ok()) {
       Problem(document.status().message());
       return std::nullopt;
@@ -161,7 +176,8 @@ class Reader {
       return std::nullopt;
     }
     if (!document->duplicates.empty()) reading_.cluster_is_whole = reading_.task_is_whole = false;
-    for (const std::string& path : document->duplicates) Problem("the key ", path, " stands twice: keep one");
+    for (const std::string& path : document->duplicates)
+      Problem("the key ", path, " stands twice: keep one");
     return std::move(*document);
   }
 
@@ -169,15 +185,19 @@ class Reader {
     if (key == "cluster") return ReadCluster(value);
     if (key == "task") return ReadTask(value);
     if (key == "rpc_layer") return ReadText(key, value, "such as \"grpc\"", reading_.rpc_layer);
-    if (key == "session_master") return ReadText(key, value, "such as \"host:2222\"", reading_.session_master);
-    const absl::string_view meant = NearKey(key, {"cluster", "task", "rpc_layer", "session_master"});
-    if (meant.empty()) return reading_.unread_keys.push_back(absl::StrCat("\"", EscapeText(key), "\""));
+    if (key == "session_master")
+      return ReadText(key, value, "such as \"host:2222\"", reading_.session_master);
+    const absl::string_view meant =
+        NearKey(key, {"cluster", "task", "rpc_layer", "session_master"});
+    if (meant.empty())
+      return reading_.unread_keys.push_back(absl::StrCat("\"", EscapeText(key), "\""));
     Problem("the key ", ShowText(key), " is unknown: it is written \"", meant, "\"");
     if (meant == "cluster") reading_.cluster_is_whole = false;
     if (meant == "task") reading_.task_is_whole = false;
   }
 
-  void ReadText(const std::string& key, const JsonValue& value, absl::string_view example, std::optional<std::string>& text) {
+  void ReadText(const std::string& key, const JsonValue& value, absl::string_view example,
+                std::optional<std::string>& text) {
     if (value.kind == Kind::kText)
       text = value.text;
     else if (value.kind != Kind::kNull)
@@ -187,7 +207,9 @@ class Reader {
   // ---- cluster
   void ReadCluster(const JsonValue& cluster) {
     reading_.has_cluster = true;
-    if (cluster.kind != Kind::kMap) return ClusterProblem("cluster is ", ShowJson(cluster), "; wanted an object such as ", kExampleCluster);
+    if (cluster.kind != Kind::kMap)
+      return ClusterProblem("cluster is ", ShowJson(cluster), "; wanted an object such as ",
+                            kExampleCluster);
     for (const auto& [written, tasks] : cluster.members) {
       const std::string path = absl::StrCat("cluster.", EscapeText(written));
       const std::string job = JobFrom(written, "cluster");
@@ -201,11 +223,14 @@ class Reader {
 
   std::string JobFrom(const std::string& written, absl::string_view where) {
     if (!dialect_.has_worker_pools) return written == "master" ? "chief" : written;
-    static constexpr absl::string_view kPools[] = {"chief", "worker", "ps", "evaluator"};  // workerpool0 to 3
+    // workerpool0 to 3
+    static constexpr absl::string_view kPools[] = {"chief", "worker", "ps", "evaluator"};
     int pool = -1;
-    const bool is_pool = absl::StartsWith(written, "workerpool") && absl::SimpleAtoi(written.substr(10), &pool) && pool >= 0 && pool < 4;
+    const bool is_pool = absl::StartsWith(written, "workerpool") &&
+                         absl::SimpleAtoi(written.substr(10), &pool) && pool >= 0 && pool < 4;
     if (is_pool) return std::string(kPools[pool]);
-    Problem(where, " has ", ShowText(written), "; wanted workerpool0 (chief), 1 (worker), 2 (ps) or 3 (evaluator)");
+    Problem(where, " has ", ShowText(written),
+            "; wanted workerpool0 (chief), 1 (worker), 2 (ps) or 3 (evaluator)");
     reading_.cluster_is_whole = reading_.task_is_whole = false;
     return written;
   }
@@ -213,11 +238,15 @@ class Reader {
   void ReadJob(const std::string& path, const JsonValue& tasks, std::map<int, std::string>& job) {
     if (tasks.kind == Kind::kNull) return;  // Kubeflow's way to write an empty job
     if (tasks.kind == Kind::kMap) return ReadSparseJob(path, tasks, job);
-    if (tasks.kind != Kind::kList) return ClusterProblem(path, " is ", ShowJson(tasks), "; wanted a list of addresses, or an object {\"0\": address}");
-    for (size_t i = 0; i < tasks.items.size(); ++i) job[static_cast<int>(i)] = ReadAddress(absl::StrCat(path, "[", i, "]"), tasks.items[i]);
+    if (tasks.kind != Kind::kList)
+      return ClusterProblem(path, " is ", ShowJson(tasks),
+                            "; wanted a list of addresses, or an object {\"0\": address}");
+    for (size_t i = 0; i < tasks.items.size(); ++i)
+      job[static_cast<int>(i)] = ReadAddress(absl::StrCat(path, "[", i, "]"), tasks.items[i]);
   }
 
-  void ReadSparseJob(const std::string& path, const JsonValue& tasks, std::map<int, std::string>& job) {
+  void ReadSparseJob(const std::string& path, const JsonValue& tasks,
+                     std::map<int, std::string>& job) {
     for (const auto& [key, address] : tasks.members) {
       int index = 0;
       const std::string canonical = absl::SimpleAtoi(key, &index) ? absl::StrCat(index) : "";
@@ -251,7 +280,8 @@ class Reader {
         const std::string path = EntryPath(job, index);
         const auto [known, is_new] = first.emplace(address, path);
         if (!is_new && !address.empty() && bad_addresses_.count(address) == 0) {
-          Problem(known->second, " and ", path, " have the same address ", ShowText(address), ": give each task its own");
+          Problem(known->second, " and ", path, " have the same address ", ShowText(address),
+                  ": give each task its own");
         }
       }
     }
@@ -259,13 +289,16 @@ class Reader {
 
   // ---- task
   void ReadTask(const JsonValue& task) {
-    if (task.kind != Kind::kMap) return TaskProblem("task is ", ShowJson(task), "; wanted an object such as ", kExampleTask);
+    if (task.kind != Kind::kMap)
+      return TaskProblem("task is ", ShowJson(task), "; wanted an object such as ", kExampleTask);
     if (const JsonValue* type = task.Find("type")) ReadType(*type);
     if (const JsonValue* index = task.Find("index")) ReadIndex(*index);
     for (const auto& [key, value] : task.members) {
       if (key == "type" || key == "index") continue;
       const absl::string_view meant = NearKey(key, {"type", "index"});
-      if (!meant.empty()) TaskProblem("the key ", ShowText(absl::StrCat("task.", key)), " is unknown: it is written \"task.", meant, "\"");
+      if (!meant.empty())
+        TaskProblem("the key ", ShowText(absl::StrCat("task.", key)),
+                    " is unknown: it is written \"task.", meant, "\"");
     }
   }
 
@@ -273,17 +306,20 @@ class Reader {
     if (type.kind == Kind::kText)
       reading_.task_type = JobFrom(type.text, "task.type");
     else
-      TaskProblem("task.type is ", ShowJson(type), "; wanted one of the texts \"chief\", \"worker\", \"ps\" and \"evaluator\"");
+      TaskProblem("task.type is ", ShowJson(type),
+                  "; wanted one of the texts \"chief\", \"worker\", \"ps\" and \"evaluator\"");
   }
 
   // Numbers in text are read as Python's int() does, for launchers that write "1".
   void ReadIndex(const JsonValue& index) {
     int number = -1;
-    const bool is_number = (index.kind == Kind::kInteger || index.kind == Kind::kText) && absl::SimpleAtoi(index.text, &number);
+    const bool is_number = (index.kind == Kind::kInteger || index.kind == Kind::kText) &&
+                           absl::SimpleAtoi(index.text, &number);
     if (is_number && number >= 0 && number <= kMaxTaskIndex)
       reading_.task_index = number;
     else
-      TaskProblem("task.index is ", ShowJson(index), "; wanted a whole number from 0 to ", kMaxTaskIndex);
+      TaskProblem("task.index is ", ShowJson(index), "; wanted a whole number from 0 to ",
+                  kMaxTaskIndex);
   }
 
   const Dialect& dialect_;
@@ -301,7 +337,7 @@ ClusterConfig ConfigFrom(Reading reading) {
   return config;
 }
 
-// ---- putting the sources together ----------------------------------------------------------------------------------------------------------------------
+// ---- putting the sources together ---------------------------------------------------------------
 
 // Takes from `lower` what `merged` does not say.
 void MergeInto(Reading lower, Reading& merged) {
@@ -329,37 +365,48 @@ std::vector<std::pair<Dialect, absl::string_view>> TextsOf(const ClusterConfigSo
   std::vector<std::pair<Dialect, absl::string_view>> texts;
   if (sources.tf_config.has_value()) texts.emplace_back(kTfConfig, *sources.tf_config);
   if (sources.cluster_file.has_value()) texts.emplace_back(kClusterFile, *sources.cluster_file);
-  if (sources.cluster_spec.has_value() && !sources.tf_config.has_value()) texts.emplace_back(kVertexClusterSpec, *sources.cluster_spec);
+  if (sources.cluster_spec.has_value() && !sources.tf_config.has_value())
+    texts.emplace_back(kVertexClusterSpec, *sources.cluster_spec);
   return texts;
 }
 
 void ApplyFlags(const ClusterFlags& flags, Resolution& resolution) {
   ClusterConfig& config = resolution.config;
-  if (flags.task_type.has_value()) config.task_type = *flags.task_type == "master" ? "chief" : *flags.task_type;
-  if (flags.task_index.has_value() && *flags.task_index >= 0 && *flags.task_index <= kMaxTaskIndex) {
+  if (flags.task_type.has_value())
+    config.task_type = *flags.task_type == "master" ? "chief" : *flags.task_type;
+  if (flags.task_index.has_value() && *flags.task_index >= 0 &&
+      *flags.task_index <= kMaxTaskIndex) {
     config.task_index = flags.task_index;
   } else if (flags.task_index.has_value()) {
-    resolution.problems.push_back(absl::StrCat("--task_index is ", *flags.task_index, "; wanted a whole number from 0 to ", kMaxTaskIndex));
+    resolution.problems.push_back(absl::StrCat("--task_index is ", *flags.task_index,
+                                               "; wanted a whole number from 0 to ",
+                                               kMaxTaskIndex));
     resolution.task_is_whole = false;
   }
   config.num_ps = flags.num_ps;
   if (flags.num_ps.has_value() && (*flags.num_ps < 1 || *flags.num_ps > kMaxTaskIndex)) {
-    resolution.problems.push_back(absl::StrCat("--num_ps is ", *flags.num_ps, "; wanted 1 or more"));
+    resolution.problems.push_back(
+        absl::StrCat("--num_ps is ", *flags.num_ps, "; wanted 1 or more"));
     resolution.cluster_is_whole = false;
   }
   if (!flags.coordinator_address.has_value()) return;
   const absl::StatusOr<std::string> address = NormalizeAddress(*flags.coordinator_address);
   config.coordinator_address = address.value_or(*flags.coordinator_address);
   if (!address.ok())
-    resolution.problems.push_back(absl::StrCat("--coordinator_address is ", ShowText(*flags.coordinator_address), ": ", address.status().message()));
+    resolution.problems.push_back(absl::StrCat("--coordinator_address is ",
+                                               ShowText(*flags.coordinator_address), ": ",
+                                               address.status().message()));
 }
 
-// Kubeflow gives parameter server k a list with its own address alone, which so stands at index 0; workers are then an empty object.
+// Kubeflow gives parameter server k a list with its own address alone, which so stands at index 0;
+// workers are then an empty object.
 void PutLonePsAtItsIndex(ClusterConfig& config) {
   ClusterSpec::Jobs jobs = config.spec.as_map();
   const auto ps = jobs.find("ps"), workers = jobs.find("worker");
-  const bool knows_itself_alone = config.task_type == "ps" && config.task_index.has_value() && ps != jobs.end() && ps->second.size() == 1 &&
-                                  ps->second.count(0) == 1 && workers != jobs.end() && workers->second.empty();
+  const bool knows_itself_alone = config.task_type == "ps" && config.task_index.has_value() &&
+                                  ps != jobs.end() && ps->second.size() == 1 &&
+                                  ps->second.count(0) == 1 && workers != jobs.end() &&
+                                  workers->second.empty();
   if (!knows_itself_alone) return;
   ps->second = {{*config.task_index, ps->second.at(0)}};
   config.spec = ClusterSpec(std::move(jobs));
@@ -372,11 +419,15 @@ Resolution Resolve(const ClusterConfigSources& sources) {
   for (const auto& [dialect, text] : texts) {
     Reading reading = Reader(dialect).ReadConfig(text);
     const std::string prefix = texts.size() > 1 ? absl::StrCat(dialect.source, " ") : "";
-    for (const std::string& problem : reading.problems) resolution.problems.push_back(prefix + problem);
-    if (!reading.unread_keys.empty()) resolution.notes.push_back(absl::StrCat(dialect.source, ": not read: ", absl::StrJoin(reading.unread_keys, ", ")));
+    for (const std::string& problem : reading.problems)
+      resolution.problems.push_back(prefix + problem);
+    if (!reading.unread_keys.empty())
+      resolution.notes.push_back(
+          absl::StrCat(dialect.source, ": not read: ", absl::StrJoin(reading.unread_keys, ", ")));
     MergeInto(std::move(reading), merged);
   }
-  resolution.source = texts.size() == 1 ? std::string(texts[0].first.source) : std::string(kSeveralSources);
+  resolution.source =
+      texts.size() == 1 ? std::string(texts[0].first.source) : std::string(kSeveralSources);
   resolution.cluster_is_whole = merged.cluster_is_whole;
   resolution.task_is_whole = merged.task_is_whole;
   resolution.config = ConfigFrom(std::move(merged));
@@ -385,13 +436,18 @@ Resolution Resolve(const ClusterConfigSources& sources) {
   return resolution;
 }
 
-// ---- the checks of a cluster with parameter servers ----------------------------------------------------------------------------------------------------
+// ---- the checks of a cluster with parameter servers ---------------------------------------------
 
-// Numbers are those of TensorFlow's order. A check is left out where what it asks for could not be read.
+// Numbers are those of TensorFlow's order. A check is left out where what it asks for could not be
+// read.
 class Validation {
  public:
   Validation(const ClusterConfig& config, bool cluster_is_whole, bool task_is_whole)
-      : config_(config), spec_(config.spec), type_(config.task_type.value_or("")), cluster_is_whole_(cluster_is_whole), task_is_whole_(task_is_whole) {}
+      : config_(config),
+        spec_(config.spec),
+        type_(config.task_type.value_or("")),
+        cluster_is_whole_(cluster_is_whole),
+        task_is_whole_(task_is_whole) {}
 
   Problems Run() {
     if (cluster_is_whole_) CheckNotEmpty(), CheckJobNames();                      // 1, 2
@@ -413,12 +469,16 @@ class Validation {
   bool IsEvaluator() const { return type_ == "evaluator"; }
   // Flags say what the cluster of a sparse TF_CONFIG leaves out.
   bool FlagsTellTheRest() const {
-    return (type_ == "chief" && config_.num_ps.has_value()) || ((type_ == "worker" || type_ == "ps") && config_.coordinator_address.has_value());
+    return (type_ == "chief" && config_.num_ps.has_value()) ||
+           ((type_ == "worker" || type_ == "ps") && config_.coordinator_address.has_value());
   }
-  bool NeedsNoCluster() const { return FlagsTellTheRest() || (IsEvaluator() && TrainingCluster(config_).empty()); }
+  bool NeedsNoCluster() const {
+    return FlagsTellTheRest() || (IsEvaluator() && TrainingCluster(config_).empty());
+  }
 
   void CheckNotEmpty() {
-    if (IsEmpty() && !NeedsNoCluster()) Problem("cluster is missing or has no jobs: write ", kExampleCluster);
+    if (IsEmpty() && !NeedsNoCluster())
+      Problem("cluster is missing or has no jobs: write ", kExampleCluster);
   }
 
   void CheckJobNames() {
@@ -428,13 +488,15 @@ class Validation {
   }
 
   void CheckType() {
-    if (config_.task_type.has_value() && !IsKnownType(type_)) Problem("task.type is ", ShowText(type_), ": ", TypeAdvice(type_));
+    if (config_.task_type.has_value() && !IsKnownType(type_))
+      Problem("task.type is ", ShowText(type_), ": ", TypeAdvice(type_));
   }
 
   void CheckTypeIsInCluster() {
     const bool is_asked = IsKnownType(type_) && !IsEvaluator() && !IsEmpty() && !FlagsTellTheRest();
     if (!is_asked || spec_.as_map().count(type_) > 0) return;
-    Problem("task.type is \"", type_, "\", but cluster has no such job (it has ", absl::StrJoin(spec_.jobs(), ", "), ")");
+    Problem("task.type is \"", type_, "\", but cluster has no such job (it has ",
+            absl::StrJoin(spec_.jobs(), ", "), ")");
   }
 
   void CheckAtMostOne(absl::string_view job) {
@@ -444,42 +506,54 @@ class Validation {
 
   void CheckIndex() {
     if (!IsKnownType(type_)) return;
-    if (!config_.task_index.has_value()) return Problem("task.index is missing: this \"", type_, "\" has to know which one it is");
+    if (!config_.task_index.has_value())
+      return Problem("task.index is missing: this \"", type_, "\" has to know which one it is");
     const int index = *config_.task_index;
     const bool is_listed = spec_.task_address(type_, index).ok();
     if (is_listed || spec_.as_map().count(type_) == 0) return;
     if (FlagsTellTheRest() || (IsEvaluator() && spec_.num_tasks(type_) == 0)) return;
-    Problem("cluster.", type_, " has no task ", index, " (", IndicesText(spec_, type_), "), but task.index is ", index);
+    Problem("cluster.", type_, " has no task ", index, " (", IndicesText(spec_, type_),
+            "), but task.index is ", index);
   }
 
   void CheckParameterServers() {
     const std::vector<int> indices = spec_.task_indices("ps");
     if (config_.num_ps.has_value()) {
-      if (!indices.empty() && indices.back() >= *config_.num_ps) Problem(EntryPath("ps", indices.back()), " is there, but --num_ps is ", *config_.num_ps);
+      if (!indices.empty() && indices.back() >= *config_.num_ps)
+        Problem(EntryPath("ps", indices.back()), " is there, but --num_ps is ", *config_.num_ps);
       if (type_ == "ps" && config_.task_index.value_or(0) >= *config_.num_ps && indices.empty()) {
-        Problem("task.index is ", config_.task_index.value_or(0), ", but --num_ps is ", *config_.num_ps);
+        Problem("task.index is ", config_.task_index.value_or(0), ", but --num_ps is ",
+                *config_.num_ps);
       }
     } else if (indices.empty()) {
-      if (IsMissed("ps")) Problem("cluster.ps has no tasks; at least one is needed", SparseAdvice());
+      if (IsMissed("ps"))
+        Problem("cluster.ps has no tasks; at least one is needed", SparseAdvice());
     } else if (!FlagsTellTheRest() && indices.back() + 1 != static_cast<int>(indices.size())) {
-      Problem("cluster.ps has holes (", IndicesText(spec_, "ps"), "): parameter servers are counted from 0");
+      Problem("cluster.ps has holes (", IndicesText(spec_, "ps"),
+              "): parameter servers are counted from 0");
     }
   }
 
   void CheckWorkers() {
-    if (spec_.num_tasks("worker") == 0 && IsMissed("worker")) Problem("cluster.worker has no tasks; at least one is needed", SparseAdvice());
+    if (spec_.num_tasks("worker") == 0 && IsMissed("worker"))
+      Problem("cluster.worker has no tasks; at least one is needed", SparseAdvice());
   }
 
-  // Whether a job without tasks is a problem of its own: not where the cluster as a whole is missing, nor where another job is this one misspelt.
+  // Whether a job without tasks is a problem of its own: not where the cluster as a whole is
+  // missing, nor where another job is this one misspelt.
   bool IsMissed(absl::string_view job) const {
     const std::vector<std::string> jobs = spec_.jobs();
-    const bool is_misspelt = std::any_of(jobs.begin(), jobs.end(), [&](const std::string& name) { return !IsKnownType(name) && NearType(name) == job; });
+    const bool is_misspelt = std::any_of(jobs.begin(), jobs.end(), [&](const std::string& name) {
+      return !IsKnownType(name) && NearType(name) == job;
+    });
     return !IsEmpty() && !NeedsNoCluster() && !is_misspelt;
   }
 
   absl::string_view SparseAdvice() const {
     if (type_ == "chief") return " (or --num_ps=P, where tasks register by themselves)";
-    if (type_ == "ps" || type_ == "worker") return " (or --coordinator_address=HOST:PORT, where this task knows only a part of the cluster)";
+    if (type_ == "ps" || type_ == "worker")
+      return " (or --coordinator_address=HOST:PORT, where this task knows only a part of the "
+             "cluster)";
     return "";
   }
 
@@ -493,14 +567,19 @@ class Validation {
 void AddNotes(const ClusterConfig& config, std::vector<std::string>& notes) {
   const bool is_served = config.task_type == "worker" || config.task_type == "ps";
   if (is_served && CoordinatorAddress(config).empty()) {
-    notes.push_back("cluster has no chief and there is no --coordinator_address: this task waits until the coordinator dials it");
+    notes.push_back(
+        "cluster has no chief and there is no --coordinator_address: this task waits until the "
+        "coordinator dials it");
   }
-  if (config.spec.num_tasks("evaluator") > 0) notes.push_back("evaluators are in the cluster, but nobody dials them: they read checkpoints");
+  if (config.spec.num_tasks("evaluator") > 0)
+    notes.push_back("evaluators are in the cluster, but nobody dials them: they read checkpoints");
 }
 
-// ---- printing ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- printing -----------------------------------------------------------------------------------
 
-bool IsDense(const std::map<int, std::string>& tasks) { return !tasks.empty() && tasks.rbegin()->first + 1 == static_cast<int>(tasks.size()); }
+bool IsDense(const std::map<int, std::string>& tasks) {
+  return !tasks.empty() && tasks.rbegin()->first + 1 == static_cast<int>(tasks.size());
+}
 
 std::string JobText(const std::map<int, std::string>& tasks) {
   const bool dense = IsDense(tasks);
@@ -512,33 +591,44 @@ std::string JobText(const std::map<int, std::string>& tasks) {
 }
 
 std::string JobsText(const ClusterSpec::Jobs& jobs) {
-  const auto append = [](std::string* out, const auto& job) { absl::StrAppend(out, QuoteJson(job.first), ":", JobText(job.second)); };
+  const auto append = [](std::string* out, const auto& job) {
+    absl::StrAppend(out, QuoteJson(job.first), ":", JobText(job.second));
+  };
   return absl::StrCat("{", absl::StrJoin(jobs, ",", append), "}");
 }
 
 std::string TaskText(const ClusterConfig& config) {
   std::vector<std::string> members;
-  if (config.task_type.has_value()) members.push_back(absl::StrCat("\"type\":", QuoteJson(*config.task_type)));
-  if (config.task_index.has_value()) members.push_back(absl::StrCat("\"index\":", *config.task_index));
+  if (config.task_type.has_value())
+    members.push_back(absl::StrCat("\"type\":", QuoteJson(*config.task_type)));
+  if (config.task_index.has_value())
+    members.push_back(absl::StrCat("\"index\":", *config.task_index));
   return absl::StrCat("{", absl::StrJoin(members, ","), "}");
 }
 
 }  // namespace
 
-// ---- the configuration ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the configuration --------------------------------------------------------------------------
 
 bool operator==(const ClusterConfig& a, const ClusterConfig& b) {
-  const auto all = [](const ClusterConfig& c) { return std::tie(c.task_type, c.task_index, c.rpc_layer, c.session_master, c.coordinator_address, c.num_ps); };
+  const auto all = [](const ClusterConfig& c) {
+    return std::tie(c.task_type, c.task_index, c.rpc_layer, c.session_master, c.coordinator_address,
+                    c.num_ps);
+  };
   return a.spec == b.spec && all(a) == all(b);
 }
 
 std::string CoordinatorAddress(const ClusterConfig& config) {
   if (config.coordinator_address.has_value()) return *config.coordinator_address;
   const auto chief = config.spec.as_map().find("chief");
-  return chief == config.spec.as_map().end() || chief->second.empty() ? "" : chief->second.begin()->second;
+  return chief == config.spec.as_map().end() || chief->second.empty()
+             ? ""
+             : chief->second.begin()->second;
 }
 
-int NumParameterServers(const ClusterConfig& config) { return config.num_ps.value_or(config.spec.num_tasks("ps")); }
+int NumParameterServers(const ClusterConfig& config) {
+  return config.num_ps.value_or(config.spec.num_tasks("ps"));
+}
 
 std::string OwnAddress(const ClusterConfig& config) {
   if (!config.task_type.has_value() || !config.task_index.has_value()) return "";
@@ -553,7 +643,9 @@ ClusterSpec::Jobs TrainingCluster(const ClusterConfig& config) {
   return jobs;
 }
 
-uint64_t ClusterHash(const ClusterConfig& config) { return HashText(JobsText(TrainingCluster(config))); }
+uint64_t ClusterHash(const ClusterConfig& config) {
+  return HashText(JobsText(TrainingCluster(config)));
+}
 
 absl::StatusOr<ClusterConfig> ParseTfConfig(absl::string_view json) {
   Reading reading = Reader(kTfConfig).ReadConfig(json);
@@ -569,16 +661,22 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(absl::string_view json) {
 
 std::string TfConfigText(const ClusterConfig& config) {
   std::vector<std::string> members;
-  if (!config.spec.as_map().empty()) members.push_back(absl::StrCat("\"cluster\":", JobsText(config.spec.as_map())));
-  if (config.task_type.has_value() || config.task_index.has_value()) members.push_back(absl::StrCat("\"task\":", TaskText(config)));
-  if (!config.rpc_layer.empty()) members.push_back(absl::StrCat("\"rpc_layer\":", QuoteJson(config.rpc_layer)));
-  if (config.session_master.has_value()) members.push_back(absl::StrCat("\"session_master\":", QuoteJson(*config.session_master)));
+  if (!config.spec.as_map().empty())
+    members.push_back(absl::StrCat("\"cluster\":", JobsText(config.spec.as_map())));
+  if (config.task_type.has_value() || config.task_index.has_value())
+    members.push_back(absl::StrCat("\"task\":", TaskText(config)));
+  if (!config.rpc_layer.empty())
+    members.push_back(absl::StrCat("\"rpc_layer\":", QuoteJson(config.rpc_layer)));
+  if (config.session_master.has_value())
+    members.push_back(absl::StrCat("\"session_master\":", QuoteJson(*config.session_master)));
   return absl::StrCat("{", absl::StrJoin(members, ","), "}");
 }
 
 bool ClusterConfigSources::empty() const {
-  const bool says_flags = flags.task_type.has_value() || flags.task_index.has_value() || flags.coordinator_address.has_value() || flags.num_ps.has_value();
-  return !tf_config.has_value() && !cluster_file.has_value() && !cluster_spec.has_value() && !says_flags;
+  const bool says_flags = flags.task_type.has_value() || flags.task_index.has_value() ||
+                          flags.coordinator_address.has_value() || flags.num_ps.has_value();
+  return !tf_config.has_value() && !cluster_file.has_value() && !cluster_spec.has_value() &&
+         !says_flags;
 }
 
 absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterConfigSources& sources) {
@@ -588,7 +686,8 @@ absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterConfigSources& s
 }
 
 absl::Status ValidateParameterServerCluster(const ClusterConfig& config) {
-  return StatusOf(kSeveralSources, Validation(config, /*cluster_is_whole=*/true, /*task_is_whole=*/true).Run());
+  return StatusOf(kSeveralSources,
+                  Validation(config, /*cluster_is_whole=*/true, /*task_is_whole=*/true).Run());
 }
 
 absl::StatusOr<ClusterConfig> ResolveParameterServerCluster(const ClusterConfigSources& sources) {
@@ -599,8 +698,10 @@ absl::StatusOr<ClusterConfig> ResolveParameterServerCluster(const ClusterConfigS
 
 ClusterExamination ExamineCluster(const ClusterConfigSources& sources) {
   Resolution resolution = Resolve(sources);
-  ClusterExamination examination{std::move(resolution.source), std::move(resolution.config), std::move(resolution.problems), std::move(resolution.notes)};
-  const Problems more = Validation(examination.config, resolution.cluster_is_whole, resolution.task_is_whole).Run();
+  ClusterExamination examination{std::move(resolution.source), std::move(resolution.config),
+                                 std::move(resolution.problems), std::move(resolution.notes)};
+  const Problems more =
+      Validation(examination.config, resolution.cluster_is_whole, resolution.task_is_whole).Run();
   examination.problems.insert(examination.problems.end(), more.begin(), more.end());
   AddNotes(examination.config, examination.notes);
   return examination;

@@ -12,17 +12,21 @@ namespace {
 
 class EmbeddedResolver : public ClusterResolver {
  public:
-  EmbeddedResolver(ClusterSpec spec, std::string task_type, int task_id) : spec_(std::move(spec)), task_type_(std::move(task_type)), task_id_(task_id) {}
+  EmbeddedResolver(ClusterSpec spec, std::string task_type, int task_id)
+      : spec_(std::move(spec)), task_type_(std::move(task_type)), task_id_(task_id) {}
 
   absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
   std::string task_type() const override { return task_type_; }
   std::optional<int> task_id() const override { return task_id_; }
   std::string rpc_layer() const override { return "grpc"; }
   std::string environment() const override { return ""; }
-  absl::StatusOr<std::string> master(absl::string_view task_type, std::optional<int> task_id) const override {
-    return spec_.task_address(task_type.empty() ? task_type_ : task_type, task_id.value_or(task_id_));
+  absl::StatusOr<std::string> master(absl::string_view task_type,
+                                     std::optional<int> task_id) const override {
+    return spec_.task_address(task_type.empty() ? task_type_ : task_type,
+                              task_id.value_or(task_id_));
   }
-  absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
+  absl::StatusOr<std::map<std::string, int>> num_accelerators(
+      absl::string_view task_type, std::optional<int> task_id) const override {
     if (const auto address = master(task_type, task_id); !address.ok()) return address.status();
     return std::map<std::string, int>();  // ResolverWithAccelerators knows better
   }
@@ -35,17 +39,23 @@ class EmbeddedResolver : public ClusterResolver {
 
 class ResolverWithAccelerators : public ClusterResolver {
  public:
-  ResolverWithAccelerators(std::unique_ptr<ClusterResolver> base, std::map<std::string, int> own) : base_(std::move(base)), own_(std::move(own)) {}
+  ResolverWithAccelerators(std::unique_ptr<ClusterResolver> base, std::map<std::string, int> own)
+      : base_(std::move(base)), own_(std::move(own)) {}
 
   absl::StatusOr<ClusterSpec> cluster_spec() const override { return base_->cluster_spec(); }
   std::string task_type() const override { return base_->task_type(); }
   std::optional<int> task_id() const override { return base_->task_id(); }
   std::string rpc_layer() const override { return base_->rpc_layer(); }
   std::string environment() const override { return base_->environment(); }
-  absl::StatusOr<std::string> master(absl::string_view task_type, std::optional<int> task_id) const override { return base_->master(task_type, task_id); }
-  absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
+  absl::StatusOr<std::string> master(absl::string_view task_type,
+                                     std::optional<int> task_id) const override {
+    return base_->master(task_type, task_id);
+  }
+  absl::StatusOr<std::map<std::string, int>> num_accelerators(
+      absl::string_view task_type, std::optional<int> task_id) const override {
     ASSIGN_OR_RETURN(auto known, base_->num_accelerators(task_type, task_id));
-    const bool is_own = (task_type.empty() || task_type == base_->task_type()) && (!task_id || task_id == base_->task_id());
+    const bool is_own = (task_type.empty() || task_type == base_->task_type()) &&
+                        (!task_id || task_id == base_->task_id());
     return is_own ? own_ : known;
   }
 
@@ -60,7 +70,8 @@ std::map<int, std::string> EmbeddedTasks(absl::string_view job, int number) {
   return tasks;
 }
 
-// "" for a cluster of no or one task, which has nobody else to name. TensorFlow counts the places of the one job's list, so a single task at index 1 is named.
+// "" for a cluster of no or one task, which has nobody else to name. TensorFlow counts the places
+// of the one job's list, so a single task at index 1 is named.
 bool NeedsNoMaster(const ClusterSpec& spec) {
   const std::vector<std::string> jobs = spec.jobs();
   return jobs.empty() || (jobs.size() == 1 && spec.job_tasks(jobs[0]).size() == 1);
@@ -68,7 +79,8 @@ bool NeedsNoMaster(const ClusterSpec& spec) {
 
 class TfConfigResolver : public ClusterResolver {
  public:
-  TfConfigResolver(TfConfigOverrides overrides, TfConfigSource source) : overrides_(std::move(overrides)), source_(std::move(source)) {}
+  TfConfigResolver(TfConfigOverrides overrides, TfConfigSource source)
+      : overrides_(std::move(overrides)), source_(std::move(source)) {}
 
   absl::StatusOr<ClusterSpec> cluster_spec() const override {
     ASSIGN_OR_RETURN(ClusterConfig config, Read());
@@ -79,18 +91,23 @@ class TfConfigResolver : public ClusterResolver {
   std::string rpc_layer() const override { return ReadOrEmpty().rpc_layer; }
   std::string environment() const override { return overrides_.environment.value_or(""); }
 
-  absl::StatusOr<std::string> master(absl::string_view task_type, std::optional<int> task_id) const override {
+  absl::StatusOr<std::string> master(absl::string_view task_type,
+                                     std::optional<int> task_id) const override {
     ASSIGN_OR_RETURN(const ClusterConfig config, Read());
     if (config.session_master.has_value()) return *config.session_master;
     if (NeedsNoMaster(config.spec)) return "";
-    const std::string type = task_type.empty() ? config.task_type.value_or("") : std::string(task_type);
+    const std::string type =
+        task_type.empty() ? config.task_type.value_or("") : std::string(task_type);
     const std::optional<int> id = task_id.has_value() ? task_id : config.task_index;
-    if (type.empty() || !id.has_value()) return absl::InvalidArgumentError("TF_CONFIG has no task.type or no task.index, and none was given: whose address?");
+    if (type.empty() || !id.has_value())
+      return absl::InvalidArgumentError(
+          "TF_CONFIG has no task.type or no task.index, and none was given: whose address?");
     ASSIGN_OR_RETURN(std::string address, config.spec.task_address(type, *id));
     return config.rpc_layer.empty() ? address : absl::StrCat(config.rpc_layer, "://", address);
   }
 
-  absl::StatusOr<std::map<std::string, int>> num_accelerators(absl::string_view task_type, std::optional<int> task_id) const override {
+  absl::StatusOr<std::map<std::string, int>> num_accelerators(
+      absl::string_view task_type, std::optional<int> task_id) const override {
     RETURN_IF_ERROR(master(task_type, task_id));
     return std::map<std::string, int>();  // what others have is known once they are attached
   }
@@ -125,12 +142,16 @@ class TfConfigResolver : public ClusterResolver {
 
 }  // namespace
 
-std::unique_ptr<ClusterResolver> WithAccelerators(std::unique_ptr<ClusterResolver> resolver, std::map<std::string, int> own) {
+std::unique_ptr<ClusterResolver> WithAccelerators(std::unique_ptr<ClusterResolver> resolver,
+                                                  std::map<std::string, int> own) {
   return std::make_unique<ResolverWithAccelerators>(std::move(resolver), std::move(own));
 }
 
-std::unique_ptr<ClusterResolver> EmbeddedClusterResolver(int num_ps, int num_workers, std::string task_type, int task_id) {
-  ClusterSpec spec({{"chief", EmbeddedTasks("chief", 1)}, {"ps", EmbeddedTasks("ps", num_ps)}, {"worker", EmbeddedTasks("worker", num_workers)}});
+std::unique_ptr<ClusterResolver> EmbeddedClusterResolver(int num_ps, int num_workers,
+                                                         std::string task_type, int task_id) {
+  ClusterSpec spec({{"chief", EmbeddedTasks("chief", 1)},
+                    {"ps", EmbeddedTasks("ps", num_ps)},
+                    {"worker", EmbeddedTasks("worker", num_workers)}});
   return std::make_unique<EmbeddedResolver>(std::move(spec), std::move(task_type), task_id);
 }
 
@@ -140,15 +161,18 @@ std::optional<std::string> TfConfigOfTheEnvironment() {
   return text;
 }
 
-std::unique_ptr<ClusterResolver> TfConfigClusterResolver(TfConfigOverrides overrides, TfConfigSource source) {
+std::unique_ptr<ClusterResolver> TfConfigClusterResolver(TfConfigOverrides overrides,
+                                                         TfConfigSource source) {
   return std::make_unique<TfConfigResolver>(std::move(overrides), std::move(source));
 }
 
-absl::StatusOr<std::unique_ptr<ClusterResolver>> SimpleClusterResolver(absl::string_view cluster_json, std::string task_type, int task_id) {
+absl::StatusOr<std::unique_ptr<ClusterResolver>> SimpleClusterResolver(
+    absl::string_view cluster_json, std::string task_type, int task_id) {
   ClusterConfig config;
   ASSIGN_OR_RETURN(config.spec, ParseClusterSpec(cluster_json));
   TfConfigOverrides task{std::move(task_type), task_id, std::nullopt, std::nullopt};
-  return std::make_unique<TfConfigResolver>(std::move(task), [text = TfConfigText(config)] { return text; });
+  return std::make_unique<TfConfigResolver>(std::move(task),
+                                            [text = TfConfigText(config)] { return text; });
 }
 
 }  // namespace divvy

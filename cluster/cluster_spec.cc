@@ -11,7 +11,9 @@ std::vector<std::string> ClusterSpec::jobs() const {
   return names;
 }
 
-int ClusterSpec::num_tasks(absl::string_view job) const { return static_cast<int>(task_indices(job).size()); }
+int ClusterSpec::num_tasks(absl::string_view job) const {
+  return static_cast<int>(task_indices(job).size());
+}
 
 std::vector<int> ClusterSpec::task_indices(absl::string_view job) const {
   std::vector<int> indices;
@@ -24,11 +26,14 @@ std::vector<int> ClusterSpec::task_indices(absl::string_view job) const {
 absl::StatusOr<std::string> ClusterSpec::task_address(absl::string_view job, int index) const {
   const auto found = jobs_.find(std::string(job));
   if (found == jobs_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("the cluster has no job \"", job, "\"; it has: ", absl::StrJoin(jobs(), ", ")));
+    return absl::InvalidArgumentError(absl::StrCat("the cluster has no job \"", job,
+                                                   "\"; it has: ", absl::StrJoin(jobs(), ", ")));
   }
   const auto task = found->second.find(index);
   if (task == found->second.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("job \"", job, "\" has no task ", index, "; it has: ", absl::StrJoin(task_indices(job), ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("job \"", job, "\" has no task ", index,
+                     "; it has: ", absl::StrJoin(task_indices(job), ", ")));
   }
   return task->second;
 }

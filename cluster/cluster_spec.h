@@ -13,21 +13,28 @@
 
 namespace divvy {
 
-// job -> index -> address; indices may have holes and are kept as they are (TensorFlow's strategy counts them anew: docs/deviations.md). An immutable value;
-// thread-safe. Nothing is checked here: ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
+// job -> index -> address; indices may have holes and are kept as they are (TensorFlow's strategy
+// counts them anew: docs/deviations.md). An immutable value; thread-safe. Nothing is checked here:
+// ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
 //
-//   ClusterSpec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3, "c:2222"}}}}).num_tasks("worker") == 2
+//   ClusterSpec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3,
+//   "c:2222"}}}}).num_tasks("worker") == 2
 class ClusterSpec {
  public:
   using Jobs = std::map<std::string, std::map<int, std::string>>;
   ClusterSpec() = default;
   explicit ClusterSpec(Jobs jobs) : jobs_(std::move(jobs)) {}
 
-  std::vector<std::string> jobs() const;                                             // sorted
-  int num_tasks(absl::string_view job) const;                                        // of defined tasks; 0 for an unknown job
-  std::vector<int> task_indices(absl::string_view job) const;                        // rising; none for an unknown job
-  absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;  // InvalidArgument: no such task; lists those there are
-  // [greatest index + 1] addresses; holes are nullopt. None for an unknown or empty job. REQUIRES: its indices are not negative.
+  // sorted
+  std::vector<std::string> jobs() const;
+  // Of defined tasks; 0 for an unknown job.
+  int num_tasks(absl::string_view job) const;
+  // rising; none for an unknown job
+  std::vector<int> task_indices(absl::string_view job) const;
+  // InvalidArgument: no such task; lists those there are
+  absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;
+  // [greatest index + 1] addresses; holes are nullopt. None for an unknown or empty job. REQUIRES:
+  // its indices are not negative.
   std::vector<std::optional<std::string>> job_tasks(absl::string_view job) const;
   const Jobs& as_map() const { return jobs_; }
 

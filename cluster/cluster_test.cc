@@ -23,10 +23,11 @@
 namespace divvy {
 namespace {
 
-// ---- variables ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 TEST(VariableSpecTest, NamesArePartsJoinedBySlashes) {
-  for (const char* name : {"w", "dense/kernel", "a.b-c_D9/0"}) EXPECT_TRUE(Validate(VariableSpec{name, {2}}).ok()) << name;
+  for (const char* name : {"w", "dense/kernel", "a.b-c_D9/0"})
+    EXPECT_TRUE(Validate(VariableSpec{name, {2}}).ok()) << name;
   for (const char* name : {"", "/w", "w/", "a//b", "a b", "a/../b", "a/.", "w:0", "größe"}) {
     EXPECT_EQ(Validate(VariableSpec{name, {2}}).code(), absl::StatusCode::kInvalidArgument) << name;
   }
@@ -34,16 +35,21 @@ TEST(VariableSpecTest, NamesArePartsJoinedBySlashes) {
 
 TEST(VariableSpecTest, ANameIsAsShortAsTheWireWantsItWithItsSlots) {
   EXPECT_TRUE(Validate(VariableSpec{std::string(960, 'w'), {2}}).ok());
-  EXPECT_EQ(Validate(VariableSpec{std::string(961, 'w'), {2}}).message(),
-            "the name of a variable has 961 bytes, more than 960: \"" + std::string(60, 'w') + "...\"");
+  EXPECT_EQ(
+      Validate(VariableSpec{std::string(961, 'w'), {2}}).message(),
+      "the name of a variable has 961 bytes, more than 960: \"" + std::string(60, 'w') + "...\"");
 }
 
 TEST(VariableSpecTest, ErrorsNameTheVariableAndTheFix) {
-  const auto message = [](const VariableSpec& spec) { return std::string(Validate(spec).message()); };
-  EXPECT_EQ(message({"w", {-1, 3}}), "variable \"w\": shape [-1, 3] is not fully known: give every dimension");
+  const auto message = [](const VariableSpec& spec) {
+    return std::string(Validate(spec).message());
+  };
+  EXPECT_EQ(message({"w", {-1, 3}}),
+            "variable \"w\": shape [-1, 3] is not fully known: give every dimension");
   VariableSpec text{"w", {2}};
   text.dtype = DType::kString;
-  EXPECT_EQ(message(text), "variable \"w\": dtype string cannot be trained on parameter servers; use float32");
+  EXPECT_EQ(message(text),
+            "variable \"w\": dtype string cannot be trained on parameter servers; use float32");
   VariableSpec whole{"w", {2}};
   whole.dtype = DType::kInt64;
   whole.optimizer.emplace(Adam{0.1});
@@ -53,15 +59,18 @@ TEST(VariableSpecTest, ErrorsNameTheVariableAndTheFix) {
 }
 
 TEST(WriteOpTest, HasANameForEach) {
-  const std::vector<std::string> names = {"assign",      "add",         "sub",         "scatter_update", "scatter_add", "scatter_sub",
-                                          "scatter_mul", "scatter_div", "scatter_min", "scatter_max",    "gradient"};
-  for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(WriteOpName(static_cast<WriteOp>(i)), names[i]);
+  const std::vector<std::string> names = {
+      "assign",      "add",         "sub",         "scatter_update", "scatter_add", "scatter_sub",
+      "scatter_mul", "scatter_div", "scatter_min", "scatter_max",    "gradient"};
+  for (size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(WriteOpName(static_cast<WriteOp>(i)), names[i]);
 }
 
-// ---- cluster -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- cluster ------------------------------------------------------------------------------------
 
 TEST(ClusterSpecTest, KeepsHolesInTheIndices) {
-  const ClusterSpec spec({{"worker", {{0, "a:1"}, {3, "b:1"}}}, {"ps", {}}, {"chief", {{0, "c:1"}}}});
+  const ClusterSpec spec(
+      {{"worker", {{0, "a:1"}, {3, "b:1"}}}, {"ps", {}}, {"chief", {{0, "c:1"}}}});
   EXPECT_EQ(spec.jobs(), (std::vector<std::string>{"chief", "ps", "worker"}));
   EXPECT_EQ(spec.num_tasks("worker"), 2);
   EXPECT_EQ(spec.num_tasks("ps"), 0);
@@ -73,7 +82,8 @@ TEST(ClusterSpecTest, KeepsHolesInTheIndices) {
   EXPECT_EQ(tasks[0], "a:1");
   EXPECT_EQ(tasks[1], std::nullopt);
   EXPECT_TRUE(spec.job_tasks("ps").empty());
-  EXPECT_EQ(spec.task_address("worker", 1).status().message(), "job \"worker\" has no task 1; it has: 0, 3");
+  EXPECT_EQ(spec.task_address("worker", 1).status().message(),
+            "job \"worker\" has no task 1; it has: 0, 3");
   EXPECT_EQ(spec.task_address("evaluator", 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -103,10 +113,12 @@ TEST(EmbeddedClusterResolverTest, KnowsTheAcceleratorsOfItsOwnTask) {
   EXPECT_EQ(*worker->master(), "embedded:worker/1");
 }
 
-// ---- errors ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(ErrorTest, DetailsTravelWithTheStatus) {
-  ErrorDetail detail{Reason::kOverloaded, JobName::kPs, -2, Epoch(0x123456789abcull), EntryId(~uint64_t{0}), true, absl::Milliseconds(250)};
+  ErrorDetail detail{Reason::kOverloaded,      JobName::kPs,          -2,
+                     Epoch(0x123456789abcull), EntryId(~uint64_t{0}), true,
+                     absl::Milliseconds(250)};
   const absl::Status status = MakeError(detail, "wait");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), "wait");
@@ -121,28 +133,29 @@ TEST(ErrorTest, DetailsTravelWithTheStatus) {
 }
 
 TEST(ErrorTest, CodesSayWhatTheCallerShouldDo) {
-  const std::map<Reason, absl::StatusCode> codes = {{Reason::kVersionMismatch, absl::StatusCode::kFailedPrecondition},
-                                                    {Reason::kWrongJob, absl::StatusCode::kFailedPrecondition},
-                                                    {Reason::kWrongIncarnation, absl::StatusCode::kAborted},
-                                                    {Reason::kStaleEpoch, absl::StatusCode::kFailedPrecondition},
-                                                    {Reason::kNotAttached, absl::StatusCode::kUnavailable},
-                                                    {Reason::kSecondCoordinator, absl::StatusCode::kFailedPrecondition},
-                                                    {Reason::kNotReady, absl::StatusCode::kUnavailable},
-                                                    {Reason::kInvalid, absl::StatusCode::kInvalidArgument},
-                                                    {Reason::kSessionFenced, absl::StatusCode::kAborted},
-                                                    {Reason::kStepClosed, absl::StatusCode::kAborted},
-                                                    {Reason::kUnknownShard, absl::StatusCode::kInternal},
-                                                    {Reason::kBadCommit, absl::StatusCode::kInternal},
-                                                    {Reason::kOverloaded, absl::StatusCode::kResourceExhausted},
-                                                    {Reason::kMemoryLimit, absl::StatusCode::kResourceExhausted},
-                                                    {Reason::kWorkerLost, absl::StatusCode::kUnavailable},
-                                                    {Reason::kPsLost, absl::StatusCode::kUnavailable},
-                                                    {Reason::kStepGaveUp, absl::StatusCode::kUnavailable},
-                                                    {Reason::kBatchCancelled, absl::StatusCode::kCancelled},
-                                                    {Reason::kInputAborted, absl::StatusCode::kAborted},
-                                                    {Reason::kEndOfData, absl::StatusCode::kOutOfRange},
-                                                    {Reason::kJobOver, absl::StatusCode::kCancelled},
-                                                    {Reason::kDeviceLost, absl::StatusCode::kUnavailable}};
+  const std::map<Reason, absl::StatusCode> codes = {
+      {Reason::kVersionMismatch, absl::StatusCode::kFailedPrecondition},
+      {Reason::kWrongJob, absl::StatusCode::kFailedPrecondition},
+      {Reason::kWrongIncarnation, absl::StatusCode::kAborted},
+      {Reason::kStaleEpoch, absl::StatusCode::kFailedPrecondition},
+      {Reason::kNotAttached, absl::StatusCode::kUnavailable},
+      {Reason::kSecondCoordinator, absl::StatusCode::kFailedPrecondition},
+      {Reason::kNotReady, absl::StatusCode::kUnavailable},
+      {Reason::kInvalid, absl::StatusCode::kInvalidArgument},
+      {Reason::kSessionFenced, absl::StatusCode::kAborted},
+      {Reason::kStepClosed, absl::StatusCode::kAborted},
+      {Reason::kUnknownShard, absl::StatusCode::kInternal},
+      {Reason::kBadCommit, absl::StatusCode::kInternal},
+      {Reason::kOverloaded, absl::StatusCode::kResourceExhausted},
+      {Reason::kMemoryLimit, absl::StatusCode::kResourceExhausted},
+      {Reason::kWorkerLost, absl::StatusCode::kUnavailable},
+      {Reason::kPsLost, absl::StatusCode::kUnavailable},
+      {Reason::kStepGaveUp, absl::StatusCode::kUnavailable},
+      {Reason::kBatchCancelled, absl::StatusCode::kCancelled},
+      {Reason::kInputAborted, absl::StatusCode::kAborted},
+      {Reason::kEndOfData, absl::StatusCode::kOutOfRange},
+      {Reason::kJobOver, absl::StatusCode::kCancelled},
+      {Reason::kDeviceLost, absl::StatusCode::kUnavailable}};
   for (const auto& [reason, code] : codes) {
     EXPECT_EQ(MakeError(reason, "").code(), code) << ReasonName(reason);
     EXPECT_EQ(ReasonOf(MakeError(reason, "")), reason);
@@ -184,8 +197,10 @@ TEST(ErrorTest, WhatAStepFunctionReturnsIsMarkedAndNeverTransient) {
 }
 
 TEST(ErrorTest, ADetailIsPrintedInWords) {
-  EXPECT_EQ(MakeError(Reason::kNotReady, "starting").ToString(), "UNAVAILABLE: starting [type.googleapis.com/divvy.v1.ErrorDetail='NOT_READY']");
-  EXPECT_EQ(MarkUser(absl::InternalError("mine")).ToString(), "INTERNAL: mine [type.googleapis.com/divvy.v1.ErrorDetail='the program's own']");
+  EXPECT_EQ(MakeError(Reason::kNotReady, "starting").ToString(),
+            "UNAVAILABLE: starting [type.googleapis.com/divvy.v1.ErrorDetail='NOT_READY']");
+  EXPECT_EQ(MarkUser(absl::InternalError("mine")).ToString(),
+            "INTERNAL: mine [type.googleapis.com/divvy.v1.ErrorDetail='the program's own']");
 }
 
 TEST(ErrorTest, TransientIsWhatTheSameRequestMayOvercome) {
@@ -201,7 +216,7 @@ TEST(ErrorTest, TransientIsWhatTheSameRequestMayOvercome) {
   EXPECT_FALSE(IsTransient(absl::OkStatus()));
 }
 
-// ---- layout ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- layout -------------------------------------------------------------------------------------
 
 VariableLayout Variable(uint32_t id, std::string name) {
   VariableLayout variable;
@@ -226,13 +241,15 @@ TEST(VariableLayoutTest, FindsShardsSlotsAndSizes) {
   EXPECT_EQ(variable.rows(), 7);
   EXPECT_EQ(variable.ShardShape(1), (Shape{2, 3}));
   const std::vector<int> parts = {0, 0, 0, 1, 1, 2, 2};
-  for (int64_t row = 0; row < 7; ++row) EXPECT_EQ(variable.PartOf(row), parts[static_cast<size_t>(row)]);
+  for (int64_t row = 0; row < 7; ++row)
+    EXPECT_EQ(variable.PartOf(row), parts[static_cast<size_t>(row)]);
   AddSlots(Momentum{0.1}, variable);
   AddSlots(Adam{0.1}, variable);
   EXPECT_EQ(*variable.SlotsFor(Adam{0.2}), (std::vector<uint8_t>{2, 3, 4}));
   EXPECT_EQ(*variable.SlotsFor(Sgd{0.2}), std::vector<uint8_t>());
   EXPECT_EQ(variable.SlotsFor(Ftrl{0.2}), std::nullopt);
-  EXPECT_EQ(variable.SlotsFor(Adam{0.2, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}), std::nullopt) << "vhat was not made";
+  EXPECT_EQ(variable.SlotsFor(Adam{0.2, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}), std::nullopt)
+      << "vhat was not made";
   EXPECT_EQ(variable.SlotNumber("Adam", "v"), 3);
   EXPECT_EQ(variable.SlotNumber("Momentum", "v"), std::nullopt);
   EXPECT_EQ(variable.SlotName(1), "w/Adam/" + SlotsOf(Adam{0.1})[0].name);
@@ -264,7 +281,11 @@ TEST(LayoutTest, EachChangeIsANewVersionAndTheOldOneStays) {
 
 TEST(LayoutTest, TheHashIsOfTheVariablesAlone) {
   const auto a = Layout::Empty()->With(Variable(1, "a"))->With(Variable(2, "b"));
-  const auto b = Layout::Empty()->With(Variable(2, "b"))->With(Variable(3, "c"))->With(Variable(1, "a"))->Without(VariableId(3));
+  const auto b = Layout::Empty()
+                     ->With(Variable(2, "b"))
+                     ->With(Variable(3, "c"))
+                     ->With(Variable(1, "a"))
+                     ->Without(VariableId(3));
   EXPECT_EQ(a->hash(), b->hash());
   EXPECT_NE(a->version(), b->version());
   EXPECT_EQ(a->Without(VariableId(1))->Without(VariableId(2))->hash(), Layout::Empty()->hash());
@@ -320,7 +341,9 @@ TEST(LayoutTest, TheHashTellsWhateverTwoProcessesMustAgreeOn) {
       [](VariableLayout& v) {
         v.spec.optimizer = Adam{0.1, 0.8f};
       },
-      [](VariableLayout& v) { v.spec.optimizer = Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}; },
+      [](VariableLayout& v) {
+        v.spec.optimizer = Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
+      },
       [](VariableLayout& v) { v.spec.optimizer = RowwiseAdagrad{0.1}; },
       [](VariableLayout& v) { v.spec.optimizer = RmsProp{0.1}; },
       [](VariableLayout& v) {
@@ -334,19 +357,27 @@ TEST(LayoutTest, TheHashTellsWhateverTwoProcessesMustAgreeOn) {
       }};
   std::map<uint64_t, size_t> seen;
   for (size_t i = 0; i < changes.size(); ++i) {
-    EXPECT_TRUE(seen.emplace(hash(changes[i]), i).second) << "change " << i << " has the hash of " << seen[hash(changes[i])];
+    EXPECT_TRUE(seen.emplace(hash(changes[i]), i).second)
+        << "change " << i << " has the hash of " << seen[hash(changes[i])];
     EXPECT_EQ(hash(changes[i]), hash(changes[i]));
   }
-  EXPECT_EQ(hash([](VariableLayout& v) { v.spec.initializer = Ones(); }), hash(changes[0])) << "means nothing once the variable is made";
+  EXPECT_EQ(hash([](VariableLayout& v) { v.spec.initializer = Ones(); }), hash(changes[0]))
+      << "means nothing once the variable is made";
 }
 
 TEST(LayoutTest, AnUnknownNameIsAnsweredWithTheNearest) {
-  const auto layout =
-      Layout::Empty()->With(Variable(1, "dense/kernel"))->With(Variable(2, "dense/bias"))->With(Variable(3, "embedding"))->With(Variable(4, "zzz"));
+  const auto layout = Layout::Empty()
+                          ->With(Variable(1, "dense/kernel"))
+                          ->With(Variable(2, "dense/bias"))
+                          ->With(Variable(3, "embedding"))
+                          ->With(Variable(4, "zzz"));
   const absl::Status status = layout->UnknownVariable("dense/kernal");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(std::string(status.message()), "no variable \"dense/kernal\" among 4; the nearest: \"dense/kernel\", \"dense/bias\", \"embedding\"");
-  EXPECT_EQ(Layout::Empty()->UnknownVariable("w").message(), "no variable \"w\": none has been created");
+  EXPECT_EQ(std::string(status.message()),
+            "no variable \"dense/kernal\" among 4; the nearest: \"dense/kernel\", \"dense/bias\", "
+            "\"embedding\"");
+  EXPECT_EQ(Layout::Empty()->UnknownVariable("w").message(),
+            "no variable \"w\": none has been created");
 }
 
 TEST(HorizonTest, ClosesWhatIsBelowNextAndNotOpen) {
@@ -356,15 +387,18 @@ TEST(HorizonTest, ClosesWhatIsBelowNextAndNotOpen) {
   EXPECT_FALSE(Horizon().IsClosed(EntryId(0)));
 }
 
-// ---- prelude -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- prelude ------------------------------------------------------------------------------------
 
 TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
-  const PreludeState mine{JobName::kPs, 2, Incarnation(7), JobId(9), Epoch(5), Incarnation(3), true};
-  const PreludeState fresh{JobName::kPs, 2, Incarnation(7), JobId(0), Epoch(0), Incarnation(0), false};
+  const PreludeState mine{JobName::kPs,   2,   Incarnation(7), JobId(9), Epoch(5),
+                          Incarnation(3), true};
+  const PreludeState fresh{JobName::kPs,   2,    Incarnation(7), JobId(0), Epoch(0),
+                           Incarnation(0), false};
   PreludeState busy = mine;
   busy.ready = false;
   const auto fence = [](uint64_t job, uint64_t epoch, uint64_t coordinator, uint64_t target) {
-    return Fence{JobId(job), Epoch(epoch), Incarnation(coordinator), SessionId(0), Incarnation(target)};
+    return Fence{JobId(job), Epoch(epoch), Incarnation(coordinator), SessionId(0),
+                 Incarnation(target)};
   };
   constexpr CallKind kAttach = CallKind::kAttach, kOther = CallKind::kOther;
   struct Case {
@@ -395,7 +429,8 @@ TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
       {"never attached", fresh, fence(9, 0, 3, 7), kOther, Reason::kNotAttached},
       {"two coordinators", mine, fence(9, 5, 4, 7), kOther, Reason::kSecondCoordinator},
       {"two coordinators, attach", mine, fence(9, 5, 4, 7), kAttach, Reason::kSecondCoordinator},
-      {"two coordinators before the state", busy, fence(9, 5, 4, 7), kOther, Reason::kSecondCoordinator},
+      {"two coordinators before the state", busy, fence(9, 5, 4, 7), kOther,
+       Reason::kSecondCoordinator},
       {"not ready", busy, fence(9, 5, 3, 7), kOther, Reason::kNotReady},
       {"attach without a job", fresh, fence(0, 1, 4, 0), kAttach, Reason::kInvalid},
       {"attach without an epoch", fresh, fence(9, 0, 4, 0), kAttach, Reason::kInvalid},
@@ -420,7 +455,9 @@ TEST(PreludeTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
   EXPECT_TRUE(CheckProtocol({0, 7}, own).ok());
   const absl::Status refused = CheckProtocol({2, 4}, own);
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch);
-  EXPECT_EQ(refused.message(), "ps 2: it speaks protocol version 1, and the other side version 2 to 4. Run the same release of Divvy in every task");
+  EXPECT_EQ(refused.message(),
+            "ps 2: it speaks protocol version 1, and the other side version 2 to 4. Run the same "
+            "release of Divvy in every task");
 }
 
 TEST(SameViewTest, KnowingLessIsFineAndAContradictionIsNot) {
@@ -428,11 +465,14 @@ TEST(SameViewTest, KnowingLessIsFineAndAContradictionIsNot) {
   EXPECT_EQ(CheckSameView(own, own, "worker 1"), absl::OkStatus());
   EXPECT_EQ(CheckSameView(own, {}, "ps 1"), absl::OkStatus());
   EXPECT_EQ(CheckSameView({}, own, "ps 1"), absl::OkStatus());
-  EXPECT_EQ(CheckSameView(own, {{"ps", {{1, "b:1"}}}, {"worker", {{7, "d:1"}}}}, "ps 1"), absl::OkStatus());
-  const absl::Status refused = CheckSameView(own, {{"ps", {{1, "x:9"}}}, {"worker", {{5, "c:1"}}}}, "worker 5");
+  EXPECT_EQ(CheckSameView(own, {{"ps", {{1, "b:1"}}}, {"worker", {{7, "d:1"}}}}, "ps 1"),
+            absl::OkStatus());
+  const absl::Status refused =
+      CheckSameView(own, {{"ps", {{1, "x:9"}}}, {"worker", {{5, "c:1"}}}}, "worker 5");
   EXPECT_EQ(ReasonOf(refused), Reason::kClusterMismatch);
   EXPECT_EQ(refused.message(),
-            "worker 5 knows another cluster: cluster.ps[1] is \"x:9\" there and \"b:1\" here; \"c:1\" is cluster.worker[5] there and cluster.worker[0] here. "
+            "worker 5 knows another cluster: cluster.ps[1] is \"x:9\" there and \"b:1\" here; "
+            "\"c:1\" is cluster.worker[5] there and cluster.worker[0] here. "
             "Give all tasks the same TF_CONFIG");
 }
 
@@ -457,7 +497,7 @@ TEST(ErrorTest, AProcessEndsWithTheCodeOfItsReason) {
   EXPECT_EQ(ReasonOf(JobHasEnded(65, "")), Reason::kJobOver);
 }
 
-// ---- registration ------------------------------------------------------------------------------------------------------------------------------------
+// ---- registration -------------------------------------------------------------------------------
 
 class FakeCoordinator : public CoordinatorClient {
  public:
@@ -480,8 +520,9 @@ class RegistrarTest : public testing::Test {
   std::shared_ptr<FakeCoordinator> coordinator_ = std::make_shared<FakeCoordinator>(executor_);
   std::vector<int> over_;
   std::string why_;
-  std::shared_ptr<Registrar> registrar_ =
-      Registrar::Create({}, coordinator_, executor_, [this](int code, const std::string& why) { over_.push_back(code), why_ = why; });
+  std::shared_ptr<Registrar> registrar_ = Registrar::Create(
+      {}, coordinator_, executor_,
+      [this](int code, const std::string& why) { over_.push_back(code), why_ = why; });
 };
 
 TEST_F(RegistrarTest, RepeatsEveryTwoSecondsUntilAttached) {
@@ -503,7 +544,8 @@ TEST_F(RegistrarTest, AnswersAndTimersOfAnEarlierTimeAreVoid) {
   registrar_->OnAttached();
   registrar_->OnDetached();
   executor_.RunFor(absl::Seconds(2.5));
-  EXPECT_EQ(coordinator_->sent_at, (std::vector<double>{0, 0})) << "one chain goes on: the next at 3 s";
+  EXPECT_EQ(coordinator_->sent_at, (std::vector<double>{0, 0}))
+      << "one chain goes on: the next at 3 s";
   executor_.RunFor(absl::Seconds(1));
   EXPECT_EQ(coordinator_->sent_at.size(), 3u);
 }
@@ -534,13 +576,18 @@ TEST_F(RegistrarTest, ToldThatTheJobIsOverItSaysSoOnceAndEnds) {
 }
 
 TEST_F(RegistrarTest, RefusedForEverItSaysWhyOnceAndEnds) {
-  const std::pair<Reason, int> refusals[] = {
-      {Reason::kWrongJob, 78}, {Reason::kVersionMismatch, 78}, {Reason::kClusterMismatch, 78}, {Reason::kDuplicateTask, 78}, {Reason::kNotAuthorized, 77}};
+  const std::pair<Reason, int> refusals[] = {{Reason::kWrongJob, 78},
+                                             {Reason::kVersionMismatch, 78},
+                                             {Reason::kClusterMismatch, 78},
+                                             {Reason::kDuplicateTask, 78},
+                                             {Reason::kNotAuthorized, 77}};
   for (const auto& [reason, code] : refusals) {
     over_.clear();
     coordinator_->sent_at.clear();
     coordinator_->answer = MakeError(reason, "this is why");
-    registrar_ = Registrar::Create({}, coordinator_, executor_, [this](int exit_code, const std::string& why) { over_.push_back(exit_code), why_ = why; });
+    registrar_ = Registrar::Create(
+        {}, coordinator_, executor_,
+        [this](int exit_code, const std::string& why) { over_.push_back(exit_code), why_ = why; });
     registrar_->OnDetached();
     executor_.RunFor(absl::Minutes(1));
     EXPECT_EQ(over_, std::vector<int>{code}) << ReasonName(reason);
@@ -578,7 +625,7 @@ TEST(BackoffTest, DoublesUpToTenSecondsWithAFifthOfJitter) {
   }
 }
 
-// ---- streams -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- streams ------------------------------------------------------------------------------------
 
 using Stream = ResumableStream<int, int>;
 using Frame = StreamFrame<int>;
@@ -608,8 +655,10 @@ TEST(ResumableStreamTest, DropsWhatItHasSeenAndRefusesGapsAndOtherSessions) {
   EXPECT_EQ(message, 5);
   ASSERT_TRUE(stream.Receive(Frame{SessionId(1), false, 0, 1, 5}, resend, message).ok());
   EXPECT_EQ(message, std::nullopt);
-  EXPECT_EQ(stream.Receive(Frame{SessionId(1), false, 0, 3, 7}, resend, message).code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(stream.Receive(Frame{SessionId(2), false, 0, 2, 6}, resend, message).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(stream.Receive(Frame{SessionId(1), false, 0, 3, 7}, resend, message).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(stream.Receive(Frame{SessionId(2), false, 0, 2, 6}, resend, message).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(stream.last_received(), 1u);
 }
 
@@ -628,7 +677,8 @@ TEST(ResumableStreamTest, WhatWasNeverSentCannotBeAcknowledged) {
   std::vector<Frame> resend;
   std::optional<int> message;
   stream.Send(1);
-  EXPECT_EQ(stream.Receive(Frame{SessionId(1), true, 2, 0, {}}, resend, message).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(stream.Receive(Frame{SessionId(1), true, 2, 0, {}}, resend, message).code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_EQ(stream.unacknowledged(), 1u);
 }
 
@@ -643,7 +693,8 @@ TEST(ResumableStreamTest, LosesDoublesAndReordersNothingOverBrokenConnections) {
     int sent[2] = {0, 0};
     const auto connect = [&] {
       for (int side : {0, 1}) wire[side].clear();
-      for (int side : {0, 1}) ends[side].Disconnect(), wire[1 - side].push_back(ends[side].Connect());
+      for (int side : {0, 1})
+        ends[side].Disconnect(), wire[1 - side].push_back(ends[side].Connect());
     };
     connect();
     for (int move = 0; move < 3000 && (move < 300 || got[0].size() + got[1].size() < 80); ++move) {

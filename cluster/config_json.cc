@@ -22,8 +22,12 @@ class TreeBuilder {
   bool null() { return Add({Kind::kNull, "null", {}, {}}); }
   bool boolean(bool value) { return Add({Kind::kBool, value ? "true" : "false", {}, {}}); }
   bool number_integer(int64_t value) { return Add({Kind::kInteger, absl::StrCat(value), {}, {}}); }
-  bool number_unsigned(uint64_t value) { return Add({Kind::kInteger, absl::StrCat(value), {}, {}}); }
-  bool number_float(double, const std::string& written) { return Add({Kind::kReal, written, {}, {}}); }
+  bool number_unsigned(uint64_t value) {
+    return Add({Kind::kInteger, absl::StrCat(value), {}, {}});
+  }
+  bool number_float(double, const std::string& written) {
+    return Add({Kind::kReal, written, {}, {}});
+  }
   bool string(std::string& value) { return Add({Kind::kText, std::move(value), {}, {}}); }
   bool binary(Json::binary_t&) { return false; }  // JSON has none
   bool start_object(size_t) { return Open(Kind::kMap); }
@@ -38,7 +42,8 @@ class TreeBuilder {
     return true;
   }
   bool parse_error(size_t position, const std::string& token, const Json::exception& error) {
-    error_ = absl::StrCat("it is not JSON at byte ", position, Near(token), Hint(token, error.what()));
+    error_ =
+        absl::StrCat("it is not JSON at byte ", position, Near(token), Hint(token, error.what()));
     return false;
   }
 
@@ -83,20 +88,26 @@ class TreeBuilder {
   std::string Path() const {
     std::string path;
     for (const Frame& frame : open_) {
-      if (frame.value.kind == Kind::kMap) absl::StrAppend(&path, path.empty() ? "" : ".", EscapeText(frame.key));
-      if (frame.value.kind == Kind::kList) absl::StrAppend(&path, "[", frame.value.items.size(), "]");
+      if (frame.value.kind == Kind::kMap)
+        absl::StrAppend(&path, path.empty() ? "" : ".", EscapeText(frame.key));
+      if (frame.value.kind == Kind::kList)
+        absl::StrAppend(&path, "[", frame.value.items.size(), "]");
     }
     return path;
   }
 
-  static std::string Near(const std::string& token) { return token.empty() ? "" : absl::StrCat(", near ", ShowText(token)); }
+  static std::string Near(const std::string& token) {
+    return token.empty() ? "" : absl::StrCat(", near ", ShowText(token));
+  }
 
   // What people do most often.
   static std::string Hint(const std::string& token, absl::string_view what) {
-    if (absl::StrContains(what, "unexpected end of input")) return ": it ends too early; did the shell take a part of it?";
+    if (absl::StrContains(what, "unexpected end of input"))
+      return ": it ends too early; did the shell take a part of it?";
     if (absl::EndsWith(token, "'")) return ": names and texts stand in double quotes";
     if (absl::EndsWith(token, "/")) return ": JSON has no comments";
-    if (absl::StrContains(what, "; expected end of input")) return ": nothing may stand behind the object";
+    if (absl::StrContains(what, "; expected end of input"))
+      return ": nothing may stand behind the object";
     if (absl::StrContains(what, "UTF-8")) return ": it is not UTF-8";
     if (absl::StrContains(what, "surrogate")) return ": half of a surrogate pair";
     return "";
@@ -109,10 +120,16 @@ class TreeBuilder {
 
 // What the parser would let pass.
 absl::Status CheckBytes(absl::string_view text) {
-  if (text.size() > kMaxConfigBytes) return absl::InvalidArgumentError(absl::StrCat("it has ", text.size(), " bytes; at most ", kMaxConfigBytes, " are read"));
-  if (absl::StartsWith(text, "\xEF\xBB\xBF")) return absl::InvalidArgumentError("it begins with a byte order mark: save it as UTF-8 without one");
-  if (const size_t at = text.find('\0'); at != text.npos) return absl::InvalidArgumentError(absl::StrCat("it has a NUL at byte ", at));
-  if (text.find_first_not_of(" \t\r\n") == text.npos) return absl::InvalidArgumentError("it is empty: unset it, or write {}");
+  if (text.size() > kMaxConfigBytes)
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has ", text.size(), " bytes; at most ", kMaxConfigBytes, " are read"));
+  if (absl::StartsWith(text, "\xEF\xBB\xBF"))
+    return absl::InvalidArgumentError(
+        "it begins with a byte order mark: save it as UTF-8 without one");
+  if (const size_t at = text.find('\0'); at != text.npos)
+    return absl::InvalidArgumentError(absl::StrCat("it has a NUL at byte ", at));
+  if (text.find_first_not_of(" \t\r\n") == text.npos)
+    return absl::InvalidArgumentError("it is empty: unset it, or write {}");
   return absl::OkStatus();
 }
 
@@ -132,7 +149,9 @@ absl::StatusOr<JsonDocument> ReadJson(absl::string_view text) {
   return absl::InvalidArgumentError(builder.error());
 }
 
-std::string QuoteJson(absl::string_view text) { return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string QuoteJson(absl::string_view text) {
+  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string EscapeText(absl::string_view text) {
   std::string shown;
@@ -145,7 +164,10 @@ std::string EscapeText(absl::string_view text) {
   return shown;
 }
 
-std::string ShowText(absl::string_view text) { return absl::StrCat("\"", EscapeText(text.substr(0, kShownBytes)), text.size() > kShownBytes ? "...\"" : "\""); }
+std::string ShowText(absl::string_view text) {
+  return absl::StrCat("\"", EscapeText(text.substr(0, kShownBytes)),
+                      text.size() > kShownBytes ? "...\"" : "\"");
+}
 
 std::string ShowJson(const JsonValue& value) {
   switch (value.kind) {

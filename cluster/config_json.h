@@ -19,26 +19,31 @@ constexpr int kMaxConfigDepth = 16;
 struct JsonValue {
   enum class Kind { kNull, kBool, kInteger, kReal, kText, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;                                        // of kText what it says; of the other scalars as they are written, "true", "-1", "1e3"
-  std::vector<JsonValue> items;                            // kList
-  std::vector<std::pair<std::string, JsonValue>> members;  // kMap: in the order of the text; of a key that stands twice the first
+  // Of kText what it says; of the other scalars as they are written, "true", "-1", "1e3".
+  std::string text;
+  // kList
+  std::vector<JsonValue> items;
+  // kMap: in the order of the text; of a key that stands twice the first
+  std::vector<std::pair<std::string, JsonValue>> members;
 
   const JsonValue* Find(absl::string_view key) const;  // nullptr: not there
 };
 
 struct JsonDocument {
   JsonValue value;
-  std::vector<std::string> duplicates;  // paths of keys that stand twice in one object: "cluster.worker"
+  // paths of keys that stand twice in one object: "cluster.worker"
+  std::vector<std::string> duplicates;
 };
 
-// Total: any bytes. InvalidArgument, saying where and why: not JSON, more than kMaxConfigBytes, deeper than kMaxConfigDepth, not UTF-8, a byte order mark, a
-// NUL, or anything behind the value.
+// Total: any bytes. InvalidArgument, saying where and why: not JSON, more than kMaxConfigBytes,
+// deeper than kMaxConfigDepth, not UTF-8, a byte order mark, a NUL, or anything behind the value.
 absl::StatusOr<JsonDocument> ReadJson(absl::string_view text);
 
 // The text as a JSON string, quotes included. What is not UTF-8 is replaced.
 std::string QuoteJson(absl::string_view text);
 
-// A value as a message shows it: `null`, `7`, `"text"` (cut where it is long), `a list`, `an object`.
+// A value as a message shows it: `null`, `7`, `"text"` (cut where it is long), `a list`, `an
+// object`.
 std::string ShowJson(const JsonValue& value);
 std::string ShowText(absl::string_view text);
 // On one line of ASCII, whatever it holds: other bytes as \xNN.

@@ -8,7 +8,8 @@
 
 namespace divvy {
 
-// Levenshtein's distance, in bytes. Takes time and memory as a.size() * b.size() and b.size(): for names, not for texts.
+// Levenshtein's distance, in bytes. Takes time and memory as a.size() * b.size() and b.size(): for
+// names, not for texts.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
 }  // namespace divvy

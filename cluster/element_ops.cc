@@ -6,7 +6,8 @@
 namespace divvy {
 namespace {
 
-// The type an element is computed in: unsigned for integers, whose overflow is defined and has the same bits.
+// The type an element is computed in: unsigned for integers, whose overflow is defined and has the
+// same bits.
 template <typename T>
 struct Computed {
   using type = T;
@@ -33,7 +34,9 @@ T Quotient(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return 0;
     // The least number has no positive twin.
-    if (std::is_signed_v<T> && b == static_cast<T>(-1)) return static_cast<T>(typename Computed<T>::type{0} - static_cast<typename Computed<T>::type>(a));
+    if (std::is_signed_v<T> && b == static_cast<T>(-1))
+      return static_cast<T>(typename Computed<T>::type{0} -
+                            static_cast<typename Computed<T>::type>(a));
   }
   return a / b;
 }

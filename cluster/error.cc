@@ -13,11 +13,13 @@ namespace divvy {
 namespace {
 
 constexpr char kTypeUrl[] = "type.googleapis.com/divvy.v1.ErrorDetail";
-constexpr char kExitCodeUrl[] = "divvy/exit_code";  // of JobHasEnded: a number in decimal; crosses no wire
+// Of JobHasEnded: a number in decimal; crosses no wire.
+constexpr char kExitCodeUrl[] = "divvy/exit_code";
 
-// The payload: these fields in this order, little-endian, without the zero bytes at the end. A refusal that names no entry so fits into the 15 bytes that
-// a Cord holds in place.
-constexpr size_t kReasonAt = 0, kJobAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15, kRetryAfterAt = 23, kEncodedBytes = 31;
+// The payload: these fields in this order, little-endian, without the zero bytes at the end. A
+// refusal that names no entry so fits into the 15 bytes that a Cord holds in place.
+constexpr size_t kReasonAt = 0, kJobAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15,
+                 kRetryAfterAt = 23, kEncodedBytes = 31;
 
 void Put(uint64_t value, size_t at, size_t bytes, std::string& out) {
   for (size_t i = 0; i < bytes; ++i) out[at + i] = static_cast<char>(value >> (8 * i));
@@ -25,7 +27,8 @@ void Put(uint64_t value, size_t at, size_t bytes, std::string& out) {
 
 uint64_t Get(absl::string_view in, size_t at, size_t bytes) {
   uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(static_cast<uint8_t>(in[at + i])) << (8 * i);
+  for (size_t i = 0; i < bytes; ++i)
+    value |= static_cast<uint64_t>(static_cast<uint8_t>(in[at + i])) << (8 * i);
   return value;
 }
 
@@ -47,8 +50,11 @@ ErrorDetail Decode(std::string in) {
   ErrorDetail detail;
   if (in.size() > kEncodedBytes) return detail;
   in.resize(kEncodedBytes, '\0');
-  const uint64_t reason = Get(in, kReasonAt, 1), job = Get(in, kJobAt, 1), user = Get(in, kUserAt, 1);
-  if (reason > static_cast<uint64_t>(kLastReason) || job > static_cast<uint64_t>(JobName::kWorker) || user > 1) return detail;
+  const uint64_t reason = Get(in, kReasonAt, 1), job = Get(in, kJobAt, 1),
+                 user = Get(in, kUserAt, 1);
+  if (reason > static_cast<uint64_t>(kLastReason) ||
+      job > static_cast<uint64_t>(JobName::kWorker) || user > 1)
+    return detail;
   detail.reason = static_cast<Reason>(reason);
   detail.job = static_cast<JobName>(job);
   detail.user = user == 1;
@@ -67,12 +73,14 @@ struct ReasonRow {
 ReasonRow RowOf(Reason reason) {
   switch (reason) {
     case Reason::kNone: return {"NONE", absl::StatusCode::kUnknown};
-    case Reason::kVersionMismatch: return {"VERSION_MISMATCH", absl::StatusCode::kFailedPrecondition};
+    case Reason::kVersionMismatch:
+      return {"VERSION_MISMATCH", absl::StatusCode::kFailedPrecondition};
     case Reason::kWrongJob: return {"WRONG_JOB", absl::StatusCode::kFailedPrecondition};
     case Reason::kWrongIncarnation: return {"WRONG_INCARNATION", absl::StatusCode::kAborted};
     case Reason::kStaleEpoch: return {"STALE_EPOCH", absl::StatusCode::kFailedPrecondition};
     case Reason::kNotAttached: return {"NOT_ATTACHED", absl::StatusCode::kUnavailable};
-    case Reason::kSecondCoordinator: return {"SECOND_COORDINATOR", absl::StatusCode::kFailedPrecondition};
+    case Reason::kSecondCoordinator:
+      return {"SECOND_COORDINATOR", absl::StatusCode::kFailedPrecondition};
     case Reason::kNotReady: return {"NOT_READY", absl::StatusCode::kUnavailable};
     case Reason::kInvalid: return {"INVALID", absl::StatusCode::kInvalidArgument};
     case Reason::kSessionFenced: return {"SESSION_FENCED", absl::StatusCode::kAborted};
@@ -90,7 +98,8 @@ ReasonRow RowOf(Reason reason) {
     case Reason::kJobOver: return {"JOB_OVER", absl::StatusCode::kCancelled};
     case Reason::kNotAuthorized: return {"NOT_AUTHORIZED", absl::StatusCode::kPermissionDenied};
     case Reason::kDuplicateTask: return {"DUPLICATE_TASK", absl::StatusCode::kFailedPrecondition};
-    case Reason::kClusterMismatch: return {"CLUSTER_MISMATCH", absl::StatusCode::kFailedPrecondition};
+    case Reason::kClusterMismatch:
+      return {"CLUSTER_MISMATCH", absl::StatusCode::kFailedPrecondition};
     case Reason::kDisk: return {"DISK", absl::StatusCode::kResourceExhausted};
     case Reason::kCheckpointMissing: return {"CHECKPOINT_MISSING", absl::StatusCode::kNotFound};
     case Reason::kCheckpointCorrupt: return {"CHECKPOINT_CORRUPT", absl::StatusCode::kDataLoss};
@@ -109,8 +118,8 @@ absl::optional<std::string> PrintDetail(absl::string_view type_url, const absl::
 
 void Attach(const ErrorDetail& detail, absl::Status& status) {
   // A program may have a printer of its own.
-  static const bool printed =
-      absl::status_internal::GetStatusPayloadPrinter() != nullptr || (absl::status_internal::SetStatusPayloadPrinter(PrintDetail), true);
+  static const bool printed = absl::status_internal::GetStatusPayloadPrinter() != nullptr ||
+                              (absl::status_internal::SetStatusPayloadPrinter(PrintDetail), true);
   static_cast<void>(printed);
   status.SetPayload(kTypeUrl, absl::Cord(Encode(detail)));
 }
@@ -204,7 +213,9 @@ int ExitCodeOf(const absl::Status& status) {
   const ErrorDetail detail = DetailOf(status);
   if (detail.user) return ExitCodeOfUser(status.code());
   int told = 0;
-  if (const auto payload = status.GetPayload(kExitCodeUrl); payload && absl::SimpleAtoi(std::string(*payload), &told)) return told;
+  if (const auto payload = status.GetPayload(kExitCodeUrl);
+      payload && absl::SimpleAtoi(std::string(*payload), &told))
+    return told;
   if (const std::optional<int> code = ExitCodeOf(detail.reason)) return *code;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable: return exit_codes::kTryAgain;

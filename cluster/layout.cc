@@ -13,7 +13,8 @@
 namespace divvy {
 namespace {
 
-// Writes values one after another in a form that only equal values share: numbers as 8 bytes, little-endian; texts and lists with their length.
+// Writes values one after another in a form that only equal values share: numbers as 8 bytes,
+// little-endian; texts and lists with their length.
 class Canonical {
  public:
   void Add(uint64_t value) {
@@ -46,11 +47,18 @@ class Canonical {
 struct AddLearningRate {
   Canonical& out;
   void operator()(double rate) { out.AddNumber(rate); }
-  void operator()(const ExponentialDecay& d) { out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase); }
-  void operator()(const InverseTimeDecay& d) { out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase); }
-  void operator()(const PolynomialDecay& d) { out.AddNumbers(d.initial, d.decay_steps, d.final_rate, d.power); }
+  void operator()(const ExponentialDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase);
+  }
+  void operator()(const InverseTimeDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase);
+  }
+  void operator()(const PolynomialDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.final_rate, d.power);
+  }
   void operator()(const CosineDecay& d) {
-    out.AddNumbers(d.initial, d.decay_steps, d.final_fraction, d.warmup_steps, d.warmup_target.has_value(), d.warmup_target.value_or(0));
+    out.AddNumbers(d.initial, d.decay_steps, d.final_fraction, d.warmup_steps,
+                   d.warmup_target.has_value(), d.warmup_target.value_or(0));
   }
   void operator()(const PiecewiseConstant& d) {
     out.AddList(absl::MakeConstSpan(d.boundaries));
@@ -64,14 +72,20 @@ struct AddOptimizer {
   void operator()(const Momentum& o) { out.AddNumbers(o.momentum, o.nesterov); }
   void operator()(const Adagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
   void operator()(const RowwiseAdagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
-  void operator()(const Adam& o) { out.AddNumbers(o.beta1, o.beta2, o.epsilon, o.weight_decay, o.amsgrad); }
+  void operator()(const Adam& o) {
+    out.AddNumbers(o.beta1, o.beta2, o.epsilon, o.weight_decay, o.amsgrad);
+  }
   void operator()(const RmsProp& o) { out.AddNumbers(o.rho, o.momentum, o.epsilon, o.centered); }
-  void operator()(const Ftrl& o) { out.AddNumbers(o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta, o.l2_shrinkage); }
+  void operator()(const Ftrl& o) {
+    out.AddNumbers(o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta,
+                   o.l2_shrinkage);
+  }
 };
 
 void Add(const Optimizer& optimizer, Canonical& out) {
   out.Add(uint64_t{optimizer.index()});
-  const LearningRate& rate = std::visit([](const auto& o) -> const LearningRate& { return o.learning_rate; }, optimizer);
+  const LearningRate& rate =
+      std::visit([](const auto& o) -> const LearningRate& { return o.learning_rate; }, optimizer);
   out.Add(uint64_t{rate.index()});
   std::visit(AddLearningRate{out}, rate);
   std::visit(AddOptimizer{out}, optimizer);
@@ -108,11 +122,16 @@ Shape VariableLayout::ShardShape(int part) const {
   return spec.shape.WithRows(offsets[part + 1] - offsets[part]);
 }
 
-int VariableLayout::PartOf(int64_t row) const { return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) - 1; }
+int VariableLayout::PartOf(int64_t row) const {
+  return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) -
+         1;
+}
 
-std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer, absl::string_view slot) const {
+std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer,
+                                                  absl::string_view slot) const {
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (slot_optimizers[i] == optimizer && slots[i].name == slot) return static_cast<uint8_t>(i + 1);
+    if (slot_optimizers[i] == optimizer && slots[i].name == slot)
+      return static_cast<uint8_t>(i + 1);
   }
   return std::nullopt;
 }
@@ -127,13 +146,18 @@ std::optional<std::vector<uint8_t>> VariableLayout::SlotsFor(const Optimizer& op
   return numbers;
 }
 
-std::string VariableLayout::SlotName(int slot_index) const { return absl::StrCat(spec.name, "/", slot_optimizers[slot_index], "/", slots[slot_index].name); }
+std::string VariableLayout::SlotName(int slot_index) const {
+  return absl::StrCat(spec.name, "/", slot_optimizers[slot_index], "/", slots[slot_index].name);
+}
 
-int64_t VariableLayout::value_bytes() const { return spec.shape.num_elements() * DTypeSize(spec.dtype); }
+int64_t VariableLayout::value_bytes() const {
+  return spec.shape.num_elements() * DTypeSize(spec.dtype);
+}
 
 int64_t VariableLayout::slot_bytes() const {
   int64_t bytes = 0;
-  for (const SlotSpec& slot : slots) bytes += slot.ShapeFor(spec.shape).num_elements() * DTypeSize(slot.dtype());
+  for (const SlotSpec& slot : slots)
+    bytes += slot.ShapeFor(spec.shape).num_elements() * DTypeSize(slot.dtype());
   return bytes;
 }
 
@@ -143,7 +167,8 @@ std::shared_ptr<const Layout> Layout::Empty() {
   return layout;
 }
 
-std::shared_ptr<const Layout> Layout::Received(uint64_t version, std::map<VariableId, VariableLayout> variables) {
+std::shared_ptr<const Layout> Layout::Received(uint64_t version,
+                                               std::map<VariableId, VariableLayout> variables) {
   auto layout = std::make_shared<Layout>();
   layout->version_ = version;
   layout->hash_ = HashOf(variables);
@@ -163,13 +188,17 @@ const VariableLayout* Layout::Find(VariableId id) const {
 }
 
 absl::Status Layout::UnknownVariable(absl::string_view name) const {
-  if (variables_.empty()) return absl::NotFoundError(absl::StrCat("no variable \"", name, "\": none has been created"));
+  if (variables_.empty())
+    return absl::NotFoundError(absl::StrCat("no variable \"", name, "\": none has been created"));
   std::vector<std::pair<size_t, std::string>> near;
   for (const auto& [known, id] : by_name_) near.emplace_back(EditDistance(name, known), known);
   std::sort(near.begin(), near.end());
   near.resize(std::min<size_t>(near.size(), 3));
-  const auto append = [](std::string* out, const auto& pair) { absl::StrAppend(out, "\"", pair.second, "\""); };
-  return absl::NotFoundError(absl::StrCat("no variable \"", name, "\" among ", variables_.size(), "; the nearest: ", absl::StrJoin(near, ", ", append)));
+  const auto append = [](std::string* out, const auto& pair) {
+    absl::StrAppend(out, "\"", pair.second, "\"");
+  };
+  return absl::NotFoundError(absl::StrCat("no variable \"", name, "\" among ", variables_.size(),
+                                          "; the nearest: ", absl::StrJoin(near, ", ", append)));
 }
 
 std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {

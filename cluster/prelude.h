@@ -21,11 +21,13 @@ struct PreludeState {
 };
 
 enum class CallKind : uint8_t {
-  kAttach,  // may bring a higher epoch, and need not know the target's incarnation
+  // May bring a higher epoch, and need not know the target's incarnation.
+  kAttach,
   kOther,
 };
 
-// OK, or the first refusal of these, in this order (protocol, section 3; the caller's reaction stands beside each Reason in error.h):
+// OK, or the first refusal of these, in this order (protocol, section 3; the caller's reaction
+// stands beside each Reason in error.h):
 //
 //   kWrongJob           fence.job is not mine, and I have one
 //   kWrongIncarnation   fence.target is not me. 0 is allowed in Attach alone
@@ -35,12 +37,15 @@ enum class CallKind : uint8_t {
 //   kNotReady           my state does not allow the call (never for Attach)
 //   kInvalid            an Attach whose job, epoch or coordinator is 0
 //
-// Every refusal carries role, index and epoch of the receiver. Pure. (Certificates are checked where a network is: rpc/.)
+// Every refusal carries role, index and epoch of the receiver. Pure. (Certificates are checked
+// where a network is: rpc/.)
 absl::Status CheckPrelude(const Fence& fence, const PreludeState& own, CallKind call);
 
-// CLUSTER_MISMATCH, naming the contradictions and the fix, unless what two tasks know of the cluster agrees: what both name has one address, and no address has
-// two names. Knowing less is no contradiction. `who` is the owner of `theirs` ("worker 1"). Pure.
-absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs, absl::string_view who);
+// CLUSTER_MISMATCH, naming the contradictions and the fix, unless what two tasks know of the
+// cluster agrees: what both name has one address, and no address has two names. Knowing less is no
+// contradiction. `who` is the owner of `theirs` ("worker 1"). Pure.
+absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs,
+                           absl::string_view who);
 
 // VERSION_MISMATCH, naming both, unless the ranges meet. For Attach and Register. Pure.
 absl::Status CheckProtocol(ProtocolRange theirs, const PreludeState& own);

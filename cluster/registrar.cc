@@ -18,12 +18,20 @@ std::optional<int> EndOf(const absl::StatusOr<RegisterReply>& reply) {
 
 }  // namespace
 
-std::shared_ptr<Registrar> Registrar::Create(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, OnExit on_over) {
-  return std::shared_ptr<Registrar>(new Registrar(std::move(options), std::move(coordinator), executor, std::move(on_over)));
+std::shared_ptr<Registrar> Registrar::Create(Options options,
+                                             std::shared_ptr<CoordinatorClient> coordinator,
+                                             Executor& executor, OnExit on_over) {
+  return std::shared_ptr<Registrar>(
+      new Registrar(std::move(options), std::move(coordinator), executor, std::move(on_over)));
 }
 
-Registrar::Registrar(Options options, std::shared_ptr<CoordinatorClient> coordinator, Executor& executor, OnExit on_over)
-    : options_(std::move(options)), coordinator_(std::move(coordinator)), executor_(executor), on_over_(std::move(on_over)), backoff_(options_.seed) {}
+Registrar::Registrar(Options options, std::shared_ptr<CoordinatorClient> coordinator,
+                     Executor& executor, OnExit on_over)
+    : options_(std::move(options)),
+      coordinator_(std::move(coordinator)),
+      executor_(executor),
+      on_over_(std::move(on_over)),
+      backoff_(options_.seed) {}
 
 void Registrar::OnAttached() {
   MutexLock lock(mu_);
@@ -46,9 +54,10 @@ void Registrar::Send(uint64_t generation) {
     MutexLock lock(mu_);
     if (over_ || generation != generation_) return;
   }
-  coordinator_->Register(options_.request, [weak = weak_from_this(), generation](absl::StatusOr<RegisterReply> reply) {
-    if (auto self = weak.lock()) self->OnReply(generation, reply);
-  });
+  coordinator_->Register(
+      options_.request, [weak = weak_from_this(), generation](absl::StatusOr<RegisterReply> reply) {
+        if (auto self = weak.lock()) self->OnReply(generation, reply);
+      });
 }
 
 void Registrar::OnReply(uint64_t generation, const absl::StatusOr<RegisterReply>& reply) {

@@ -13,7 +13,8 @@
 
 namespace divvy {
 
-// What travels on a connection of a Steps stream. The first frame each way is a Resume (`resume` set, no message).
+// What travels on a connection of a Steps stream. The first frame each way is a Resume (`resume`
+// set, no message).
 template <typename Message>
 struct StreamFrame {
   SessionId session;
@@ -23,13 +24,17 @@ struct StreamFrame {
   std::optional<Message> message;
 };
 
-// One end of the stream. While the session lives no message is lost, doubled or overtaken by another, over any number of broken connections. Pure: it sends
-// nothing itself. Not thread-safe (each core keeps it under its lock). Memory: what has been sent and not acknowledged is kept, without a bound; every frame
-// from the other side acknowledges, so a side that has nothing to say sends an Acknowledgement now and then.
+// One end of the stream. While the session lives no message is lost, doubled or overtaken by
+// another, over any number of broken connections. Pure: it sends nothing itself. Not thread-safe
+// (each core keeps it under its lock). Memory: what has been sent and not acknowledged is kept,
+// without a bound; every frame from the other side acknowledges, so a side that has nothing to say
+// sends an Acknowledgement now and then.
 //
-//   on Send:            transport(stream.Send(message));           // kept until acknowledged; goes out only while connected
+//   // kept until acknowledged; goes out only while connected
+//   on Send:            transport(stream.Send(message));
 //   on a connection:    transport(stream.Connect());               // the Resume frame
-//   on a frame:         status = stream.Receive(std::move(frame), resend, message);   // DataLoss: close the connection and open another
+//   // DataLoss: close the connection and open another
+//   on a frame:         status = stream.Receive(std::move(frame), resend, message);
 //                       transport(each of resend);  if (message) handle(*message);
 template <typename Out, typename In>
 class ResumableStream {
@@ -46,21 +51,27 @@ class ResumableStream {
   }
   void Disconnect() { connected_ = resumed_ = false; }
 
-  // Numbers and keeps `message`. Returns the frame to send, or nullopt where it must wait for the Resume of the other side.
+  // Numbers and keeps `message`. Returns the frame to send, or nullopt where it must wait for the
+  // Resume of the other side.
   std::optional<StreamFrame<Out>> Send(Out message) {
     unacknowledged_.push_back({++last_sent_, std::move(message)});
     if (!resumed_) return std::nullopt;
     return Frame(unacknowledged_.back());
   }
 
-  // Takes in a frame. Appends to `resend` what the other side has not got (after its Resume), to be put on the wire first. Sets `message` if the frame brings
-  // one that is new, else clears it. DataLoss: a gap, or an acknowledgement of what was never sent (the connection must be broken and opened again);
-  // FailedPrecondition: another session's frame, to be dropped.
-  absl::Status Receive(StreamFrame<In> frame, std::vector<StreamFrame<Out>>& resend, std::optional<In>& message) {
+  // Takes in a frame. Appends to `resend` what the other side has not got (after its Resume), to be
+  // put on the wire first. Sets `message` if the frame brings one that is new, else clears it.
+  // DataLoss: a gap, or an acknowledgement of what was never sent (the connection must be broken
+  // and opened again); FailedPrecondition: another session's frame, to be dropped.
+  absl::Status Receive(StreamFrame<In> frame, std::vector<StreamFrame<Out>>& resend,
+                       std::optional<In>& message) {
     message.reset();
-    if (frame.session != session_) return absl::FailedPreconditionError("a frame of another session");
-    if (frame.acknowledged > last_sent_) return absl::DataLossError("a message is acknowledged that was never sent");
-    while (!unacknowledged_.empty() && unacknowledged_.front().first <= frame.acknowledged) unacknowledged_.pop_front();
+    if (frame.session != session_)
+      return absl::FailedPreconditionError("a frame of another session");
+    if (frame.acknowledged > last_sent_)
+      return absl::DataLossError("a message is acknowledged that was never sent");
+    while (!unacknowledged_.empty() && unacknowledged_.front().first <= frame.acknowledged)
+      unacknowledged_.pop_front();
     if (frame.resume && connected_) {
       resumed_ = true;
       for (const auto& kept : unacknowledged_) resend.push_back(Frame(kept));

@@ -1,12 +1,15 @@
-// From variables to shards and back: what a read or a set of writes means for each parameter server. Pure functions of the layout; tensors lie on the CPU.
+// From variables to shards and back: what a read or a set of writes means for each parameter
+// server. Pure functions of the layout; tensors lie on the CPU.
 //
-//   RETURN_IF_ERROR(CheckWrite(*layout, write));
-//   for (auto& [ps, parts] : PlanCommits(*layout, {write}, ordinal, /*learning_rate_scale=*/1)) ...       // a CommitRequest to each
+//   DIVVY_RETURN_IF_ERROR(CheckWrite(*layout, write));
+//   // A CommitRequest to each.
+//   for (auto& [ps, parts] : PlanCommits(*layout, {write}, ordinal, /*learning_rate_scale=*/1)) ...
 //
-//   RETURN_IF_ERROR(CheckRead(*layout, read));
+//   DIVVY_RETURN_IF_ERROR(CheckRead(*layout, read));
 //   const PullPlan plan(*layout, {read});
-//   for (const auto& [ps, parts] : plan.parts()) ...                                                      // a PullRequest to each
-//   ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));                                 // when all have answered
+//   for (const auto& [ps, parts] : plan.parts()) ...  // a PullRequest to each
+//   // When all have answered:
+//   DIVVY_ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));
 #ifndef DIVVY_CLUSTER_TRANSFER_PLAN_H_
 #define DIVVY_CLUSTER_TRANSFER_PLAN_H_
 
@@ -32,7 +35,8 @@ struct VariableRead {
   std::optional<Tensor> ids;
 };
 
-// One write to a variable: `value` is whole (assign, add, sub, dense gradient) or the rows at `ids` (int64 [n], global): scatters, sparse gradients.
+// One write to a variable: `value` is whole (assign, add, sub, dense gradient) or the rows at `ids`
+// (int64 [n], global): scatters, sparse gradients.
 struct StagedWrite {
   std::string variable;
   WriteOp op = WriteOp::kAssign;
@@ -41,35 +45,45 @@ struct StagedWrite {
   std::optional<Optimizer> optimizer;  // of a gradient: instead of the variable's own
 };
 
-// What a row of a variable takes, and the shape of rows of it behind leading dimensions `outer`. REQUIRES of the second: the variable has rank 1 or more.
+// What a row of a variable takes, and the shape of rows of it behind leading dimensions `outer`.
+// REQUIRES of the second: the variable has rank 1 or more.
 int64_t RowBytes(const VariableSpec& spec);
 Shape RowsShape(absl::Span<const int64_t> outer, const Shape& variable);
 
-// Everything about a write that could be refused: NotFound (with near names), InvalidArgument (dtype, shape, an id outside the variable, a gradient of a
-// variable that is not float32 or has no optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
+// Everything about a write that could be refused: NotFound (with near names), InvalidArgument
+// (dtype, shape, an id outside the variable, a gradient of a variable that is not float32 or has no
+// optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
 // REQUIRES: write.optimizer, where there is one, has passed Validate.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
-// NotFound, as above; InvalidArgument: rows of a variable of rank 0, ids that are no int64 on the CPU, or an id outside the variable.
+// NotFound, as above; InvalidArgument: rows of a variable of rank 0, ids that are no int64 on the
+// CPU, or an id outside the variable.
 absl::Status CheckRead(const Layout& layout, const VariableRead& read);
 
-// The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite is OK, op is kGradient.
+// The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite
+// is OK, op is kGradient.
 const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
-// The optimizers whose slots the gradients among `writes` need and `layout` lacks, each with its variable: their slots are created before the commit is
-// planned.
-std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout, absl::Span<const StagedWrite> writes);
+// The optimizers whose slots the gradients among `writes` need and `layout` lacks, each with its
+// variable: their slots are created before the commit is planned.
+std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout,
+                                                            absl::Span<const StagedWrite> writes);
 
-// What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard that no row falls into is not asked. The learning rate is
-// evaluated at `ordinal` and scaled. Takes seconds for a gigabyte of rows: not under a lock that others wait for (PlanningBytes).
+// What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard
+// that no row falls into is not asked. The learning rate is evaluated at `ordinal` and scaled.
+// Takes seconds for a gigabyte of rows: not under a lock that others wait for (PlanningBytes).
 // REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
-std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
-// What PlanCommits sorts, sums or copies of these writes. Whole values are cut without a copy, and count as nothing.
+std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
+                                                   absl::Span<const StagedWrite> writes,
+                                                   int64_t ordinal, double learning_rate_scale);
+// What PlanCommits sorts, sums or copies of these writes. Whole values are cut without a copy, and
+// count as nothing.
 int64_t PlanningBytes(absl::Span<const StagedWrite> writes);
 
 // PlanCommits in units that may run at the same time: each makes the rows of one shard.
 class CommitPlanner {
  public:
   // REQUIRES: as PlanCommits; layout and writes outlive the planner.
-  CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal, double learning_rate_scale);
+  CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal,
+                double learning_rate_scale);
   ~CommitPlanner();
   CommitPlanner(const CommitPlanner&) = delete;
 
@@ -82,7 +96,8 @@ class CommitPlanner {
  private:
   struct Unit;
   void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common);
-  void AddSparse(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common);
+  void AddSparse(const VariableLayout& variable, const StagedWrite& write,
+                 const CommitPart& common);
 
   std::map<int, std::vector<CommitPart>> commits_;
   std::vector<std::unique_ptr<const Unit>> units_;
@@ -90,9 +105,11 @@ class CommitPlanner {
 
 // Of the tensors of a commit, as they travel: values and rows.
 int64_t PayloadBytes(absl::Span<const CommitPart> parts);
-// The error of an optimizer whose learning rate cannot be, now that it is known: the schedule's at this step, times the scale.
+// The error of an optimizer whose learning rate cannot be, now that it is known: the schedule's at
+// this step, times the scale.
 absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts);
-// InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes. `max_bytes` 0: it takes any.
+// InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes.
+// `max_bytes` 0: it takes any.
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes);
 
 // One pull for each ps, and how the answers become the values asked for.
@@ -103,8 +120,10 @@ class PullPlan {
   PullPlan(const Layout& layout, absl::Span<const VariableRead> reads);
 
   const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }  // by ps
-  // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape + row shape, in the order asked.
-  // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not fit.
+  // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape +
+  // row shape, in the order asked.
+  // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not
+  // fit.
   // Copies copied_bytes(): what is large is not assembled under a lock that others wait for.
   absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
   int64_t copied_bytes() const;
@@ -127,7 +146,8 @@ class PullPlan {
   void AddWhole(const VariableLayout& variable);
   void AddRows(const VariableLayout& variable, const Tensor& ids);
   size_t AddPart(int ps, PullPart part);
-  absl::Status Fill(const Target& target, const std::map<int, PullReply>& replies, Tensor& result) const;
+  absl::Status Fill(const Target& target, const std::map<int, PullReply>& replies,
+                    Tensor& result) const;
 
   std::map<int, std::vector<PullPart>> parts_;
   std::vector<Target> targets_;

@@ -15,38 +15,61 @@
 
 namespace divvy {
 
-// How the replicas of one worker combine what each assigns in a Run (semantics of tf.VariableAggregation). Gradients are another matter: ApplyGradients is told
-// how. What several workers assign is not combined: steps write one after another.
+// How the replicas of one worker combine what each assigns in a Run (semantics of
+// tf.VariableAggregation). Gradients are another matter: ApplyGradients is told how. What several
+// workers assign is not combined: steps write one after another.
 enum class VariableAggregation {
-  kNone,              // they may not: InvalidArgument, where there are several replicas
+  // They may not: InvalidArgument, where there are several replicas.
+  kNone,
   kSum,               // of all replicas' values, in replica order
   kMean,              // the same, divided by the number of replicas
   kOnlyFirstReplica,  // replica 0's value; the others' are dropped
 };
 
-// What a variable is. Declare it `const` at namespace scope and it is the same in every process: the coordinator creates from it, steps name it.
-// A plain value, registered nowhere: the layout that the coordinator made is the truth.
+// What a variable is. Declare it `const` at namespace scope and it is the same in every process:
+// the coordinator creates from it, steps name it. A plain value, registered nowhere: the layout
+// that the coordinator made is the truth.
 //
-//   const VariableSpec kUsers{"users/embedding", {1'000'000, 64}, RandomUniform{}, RowwiseAdagrad{0.05}};
-//   const VariableSpec kCount{"count", {}, Zeros(), std::nullopt, DType::kInt64};
+//   const VariableSpec kUsers{"users/embedding", {1'000'000, 64}, RandomUniform{},
+//   RowwiseAdagrad{0.05}}; const VariableSpec kCount{"count", {}, Zeros(), std::nullopt,
+//   DType::kInt64};
 struct VariableSpec {
-  std::string name;  // unique in the job; [A-Za-z0-9_.-]+ joined by '/', no part "." or "..", at most 960 bytes; in checkpoints, too
-  Shape shape;       // fully known; rows (axis 0) are what is cut and looked up. {}: a scalar, never cut
+  // unique in the job; [A-Za-z0-9_.-]+ joined by '/', no part "." or "..", at most 960 bytes; in
+  // checkpoints, too
+  std::string name;
+  // fully known; rows (axis 0) are what is cut and looked up. {}: a scalar, never cut
+  Shape shape;
   Initializer initializer = Zeros();
-  std::optional<Optimizer> optimizer = {};  // its slots are created with it; none: the one given to ApplyGradients or Trainer
-  DType dtype = DType::kFloat32;            // any that tensors hold; an optimizer, and gradients, need float32
+  // Its slots are created with it; none: the one given to ApplyGradients or Trainer.
+  std::optional<Optimizer> optimizer = {};
+  // Any that tensors hold; an optimizer, and gradients, need float32.
+  DType dtype = DType::kFloat32;
   VariableAggregation aggregation = VariableAggregation::kNone;
   std::optional<Partitioner> partitioner = {};  // instead of the strategy's
   operator absl::string_view() const { return name; }
 };
 
-// InvalidArgument, naming the variable and the fix: a bad name, an invalid or unknown shape, a dtype that no variable has, what Validate refuses of the
-// initializer or the optimizer, or an optimizer of a variable that is not float32. Pure.
+// InvalidArgument, naming the variable and the fix: a bad name, an invalid or unknown shape, a
+// dtype that no variable has, what Validate refuses of the initializer or the optimizer, or an
+// optimizer of a variable that is not float32. Pure.
 absl::Status Validate(const VariableSpec& spec);
 
-// What one write does: the first three and a dense gradient to all of a variable, the scatters and a sparse gradient to the rows that it names. Every scatter
-// applies each occurrence of an id, kScatterUpdate keeps the last; rows of a sparse gradient are summed by id first.
-enum class WriteOp : uint8_t { kAssign, kAdd, kSub, kScatterUpdate, kScatterAdd, kScatterSub, kScatterMul, kScatterDiv, kScatterMin, kScatterMax, kGradient };
+// What one write does: the first three and a dense gradient to all of a variable, the scatters and
+// a sparse gradient to the rows that it names. Every scatter applies each occurrence of an id,
+// kScatterUpdate keeps the last; rows of a sparse gradient are summed by id first.
+enum class WriteOp : uint8_t {
+  kAssign,
+  kAdd,
+  kSub,
+  kScatterUpdate,
+  kScatterAdd,
+  kScatterSub,
+  kScatterMul,
+  kScatterDiv,
+  kScatterMin,
+  kScatterMax,
+  kGradient
+};
 absl::string_view WriteOpName(WriteOp op);  // "assign", "scatter_add", ...
 
 }  // namespace divvy

@@ -8,7 +8,9 @@
 namespace divvy::data_internal {
 namespace {
 
-const TellingRecipe* Telling(const Recipe& recipe) { return dynamic_cast<const TellingRecipe*>(recipe.get()); }
+const TellingRecipe* Telling(const Recipe& recipe) {
+  return dynamic_cast<const TellingRecipe*>(recipe.get());
+}
 
 // What `recipe` is made from in the end.
 Recipe OriginOf(Recipe recipe) {
@@ -27,26 +29,34 @@ Recipe OverOrigin(const Recipe& recipe, const Recipe& origin) {
   return source == nullptr ? origin : telling->Over(OverOrigin(source, origin));
 }
 
-// The cut is made as near to the files as it may be: below what keeps all that is there, but above what chooses (Take, Skip, Filter, Shard). So it is made
-// before a shuffle, which may be another on each worker, and each worker builds full batches of its own part.
+// The cut is made as near to the files as it may be: below what keeps all that is there, but above
+// what chooses (Take, Skip, Filter, Shard). So it is made before a shuffle, which may be another on
+// each worker, and each worker builds full batches of its own part.
 Recipe ByData(const Recipe& recipe, WorkerShare share) {
   const TellingRecipe* telling = Telling(recipe);
-  if (telling != nullptr && telling->keeps_all() && telling->source() != nullptr) return telling->Over(ByData(telling->source(), share));
+  if (telling != nullptr && telling->keeps_all() && telling->source() != nullptr)
+    return telling->Over(ByData(telling->source(), share));
   return ShardRecipe(recipe, share.num_shards, share.index);
 }
 
 class AutoSharded : public TellingRecipe {
  public:
-  AutoSharded(Recipe source, AutoShardPolicy policy, WorkerShare share) : source_(std::move(source)), policy_(policy), share_(share) {}
+  AutoSharded(Recipe source, AutoShardPolicy policy, WorkerShare share)
+      : source_(std::move(source)), policy_(policy), share_(share) {}
 
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
     const absl::StatusOr<Recipe> part = Part(environment);
-    return part.ok() ? (*part)->Iterate(environment) : FailedRecipe(part.status())->Iterate(environment);
+    return part.ok() ? (*part)->Iterate(environment)
+                     : FailedRecipe(part.status())->Iterate(environment);
   }
-  Specs ElementSpec(const DataEnvironment& environment) const override { return source_->ElementSpec(environment); }
+  Specs ElementSpec(const DataEnvironment& environment) const override {
+    return source_->ElementSpec(environment);
+  }
   std::optional<BatchCut> batch_cut() const override { return BatchCutOf(*source_); }
   Recipe source() const override { return source_; }
-  Recipe Over(Recipe source) const override { return std::make_shared<AutoSharded>(std::move(source), policy_, share_); }
+  Recipe Over(Recipe source) const override {
+    return std::make_shared<AutoSharded>(std::move(source), policy_, share_);
+  }
 
  private:
   absl::StatusOr<Recipe> Part(const DataEnvironment& environment) const {
@@ -57,10 +67,14 @@ class AutoSharded : public TellingRecipe {
     if (telling != nullptr) {
       ASSIGN_OR_RETURN(files, telling->CountFiles(environment));
     }
-    if (files.value_or(0) >= share_.num_shards) return OverOrigin(source_, telling->SomeFiles(share_));
+    if (files.value_or(0) >= share_.num_shards)
+      return OverOrigin(source_, telling->SomeFiles(share_));
     if (policy_ == AutoShardPolicy::kAuto) return ByData(source_, share_);
-    const std::string what = files ? absl::StrCat(*files, " files are too few") : "the data are not read from files that could be dealt out,";
-    return absl::InvalidArgumentError(absl::StrCat(what, " for ", share_.num_shards, " workers with AutoShardPolicy::kFile: use kData or kAuto"));
+    const std::string what = files ? absl::StrCat(*files, " files are too few")
+                                   : "the data are not read from files that could be dealt out,";
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " for ", share_.num_shards,
+                     " workers with AutoShardPolicy::kFile: use kData or kAuto"));
   }
 
   const Recipe source_;

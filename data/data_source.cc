@@ -14,10 +14,13 @@ namespace {
 
 struct Registered {
   Mutex mu;
-  std::map<std::string, std::vector<std::unique_ptr<const RegisteredDataSource>>, std::less<>> by_name DIVVY_GUARDED_BY(mu);  // never taken out again
+  // Never taken out again.
+  std::map<std::string, std::vector<std::unique_ptr<const RegisteredDataSource>>, std::less<>>
+      by_name DIVVY_GUARDED_BY(mu);
 };
 
-// Made by the first registration, never destroyed: no order of initialisation or destruction matters.
+// Made by the first registration, never destroyed: no order of initialisation or destruction
+// matters.
 Registered& Registry() {
   static Registered& registered = *new Registered;
   return registered;
@@ -25,7 +28,8 @@ Registered& Registry() {
 
 std::string Quoted(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
 
-absl::StatusOr<Dataset> OpenPart(const RegisteredDataSource& source, const Nest& args, const InputContext& context) {
+absl::StatusOr<Dataset> OpenPart(const RegisteredDataSource& source, const Nest& args,
+                                 const InputContext& context) {
   const internal::InputScope scope(context, source.options.policy);
   ASSIGN_OR_RETURN(const Dataset dataset, source.open(context, args));
   return internal::AutoShard(dataset, source.options.policy, context);
@@ -48,7 +52,8 @@ absl::StatusOr<const RegisteredDataSource*> DataSourceRegistry::Get(absl::string
     if (found != registry.by_name.end()) return found->second.front().get();
   }
   const std::vector<std::string> names = Names();
-  const std::string known = names.empty() ? "there are none in this program" : absl::StrCat("there are ", absl::StrJoin(names, ", "));
+  const std::string known = names.empty() ? "there are none in this program"
+                                          : absl::StrCat("there are ", absl::StrJoin(names, ", "));
   return absl::NotFoundError(absl::StrCat("no data source is named ", Quoted(name), "; ", known));
 }
 
@@ -65,10 +70,14 @@ absl::StatusOr<InputOptions> DataSourceRegistry::Options(absl::string_view name)
   return source->options;
 }
 
-absl::StatusOr<Dataset> DataSourceRegistry::Open(const BoundDataSource& source, const InputContext& context) {
+absl::StatusOr<Dataset> DataSourceRegistry::Open(const BoundDataSource& source,
+                                                 const InputContext& context) {
   ASSIGN_OR_RETURN(const RegisteredDataSource* registered, Get(source.name()));
-  absl::StatusOr<Dataset> dataset = OpenPart(*registered, source.args(), internal::WithPipelines(context, registered->options.policy));
-  if (!dataset.ok()) return data_internal::WithContext(dataset.status(), absl::StrCat("data source ", Quoted(source.name())));
+  absl::StatusOr<Dataset> dataset = OpenPart(
+      *registered, source.args(), internal::WithPipelines(context, registered->options.policy));
+  if (!dataset.ok())
+    return data_internal::WithContext(dataset.status(),
+                                      absl::StrCat("data source ", Quoted(source.name())));
   return dataset;
 }
 
@@ -80,11 +89,16 @@ absl::Status DataSourceRegistry::Validate() {
     if (name.empty()) problems.push_back("a data source has no name");
     for (const auto& source : sources) {
       if (source->options.policy == AutoShardPolicy::kHint)
-        problems.push_back(absl::StrCat("data source ", Quoted(name), " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
+        problems.push_back(absl::StrCat(
+            "data source ", Quoted(name),
+            " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
     }
-    if (sources.size() > 1) problems.push_back(absl::StrCat(sources.size(), " data sources are named ", Quoted(name), ": give each a name of its own"));
+    if (sources.size() > 1)
+      problems.push_back(absl::StrCat(sources.size(), " data sources are named ", Quoted(name),
+                                      ": give each a name of its own"));
   }
-  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 }  // namespace divvy

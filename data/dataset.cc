@@ -27,13 +27,19 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
     const std::string which = absl::StrCat("column \"", column.name, "\" ");
     if (!names.insert(column.name).second) return absl::StrCat(which, "is there twice");
     if (column.width < 1 || column.width > kMostFields || (fields += column.width) > kMostFields)
-      return absl::StrCat(which, "has a width of ", column.width, ": from 1, and all together to ", kMostFields);
-    if (column.hash_buckets < 0) return absl::StrCat(which, "has ", column.hash_buckets, " hash_buckets");
-    if (column.hash_buckets == 0 && DTypeSize(column.dtype) == 0) return absl::StrCat(which, "is text, which tensors do not hold: give it hash_buckets");
-    if (column.hash_buckets == 0 && (column.dtype == DType::kComplex64 || column.dtype == DType::kComplex128))
+      return absl::StrCat(which, "has a width of ", column.width, ": from 1, and all together to ",
+                          kMostFields);
+    if (column.hash_buckets < 0)
+      return absl::StrCat(which, "has ", column.hash_buckets, " hash_buckets");
+    if (column.hash_buckets == 0 && DTypeSize(column.dtype) == 0)
+      return absl::StrCat(which, "is text, which tensors do not hold: give it hash_buckets");
+    if (column.hash_buckets == 0 &&
+        (column.dtype == DType::kComplex64 || column.dtype == DType::kComplex128))
       return absl::StrCat(which, "cannot be ", DTypeName(column.dtype));
-    if (column.below < 0 || (column.below > 0 && (column.hash_buckets > 0 || !IsInteger(column.dtype))))
-      return absl::StrCat(which, "is to be below ", column.below, ": a bound, above 0, is for integers that are not hashed");
+    if (column.below < 0 ||
+        (column.below > 0 && (column.hash_buckets > 0 || !IsInteger(column.dtype))))
+      return absl::StrCat(which, "is to be below ", column.below,
+                          ": a bound, above 0, is for integers that are not hashed");
   }
   return "";
 }
@@ -41,65 +47,88 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
 // What is wrong with the arguments of Shard and HoldOut; empty: nothing.
 std::string ShardProblem(int num_shards, int index) {
   if (num_shards >= 1 && index >= 0 && index < num_shards) return "";
-  return absl::StrCat("(", num_shards, ", ", index, "): there must be at least one shard, and an index from 0 below their number");
+  return absl::StrCat(
+      "(", num_shards, ", ", index,
+      "): there must be at least one shard, and an index from 0 below their number");
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> InputContext::GetPerReplicaBatchSize(int64_t global_batch_size) const {
-  if (num_replicas_in_sync > 0 && global_batch_size % num_replicas_in_sync == 0) return global_batch_size / num_replicas_in_sync;
+  if (num_replicas_in_sync > 0 && global_batch_size % num_replicas_in_sync == 0)
+    return global_batch_size / num_replicas_in_sync;
   return absl::InvalidArgumentError(
-      absl::StrCat("a batch of ", global_batch_size, " cannot be split evenly over ", num_replicas_in_sync, " replicas: make it a multiple"));
+      absl::StrCat("a batch of ", global_batch_size, " cannot be split evenly over ",
+                   num_replicas_in_sync, " replicas: make it a multiple"));
 }
 
-absl::StatusOr<std::map<std::string, TensorSpec>> DatasetRecipe::ElementSpec(const DataEnvironment& environment) const {
+absl::StatusOr<std::map<std::string, TensorSpec>> DatasetRecipe::ElementSpec(
+    const DataEnvironment& environment) const {
   ASSIGN_OR_RETURN(const std::optional<Nest> first, Iterate(environment)->Next());
-  if (!first) return absl::OutOfRangeError("the dataset is empty: it has no element that would show the types and shapes");
+  if (!first)
+    return absl::OutOfRangeError(
+        "the dataset is empty: it has no element that would show the types and shapes");
   return SpecOf(*first);
 }
 
 Dataset Dataset::FromTensors(Nest rows) {
-  return Dataset(RowsRecipe([rows = std::move(rows)](const DataEnvironment&) -> absl::StatusOr<Nest> { return rows; }));
+  return Dataset(RowsRecipe(
+      [rows = std::move(rows)](const DataEnvironment&) -> absl::StatusOr<Nest> { return rows; }));
 }
 
-Dataset Dataset::Idx(std::string images, std::string labels) { return Dataset(IdxRecipe(std::move(images), std::move(labels))); }
+Dataset Dataset::Idx(std::string images, std::string labels) {
+  return Dataset(IdxRecipe(std::move(images), std::move(labels)));
+}
 
 Dataset Dataset::Libsvm(std::string files, int64_t below, LibsvmLabels labels) {
-  if (below < 0) return Refused("Libsvm of \"", files, "\": ids below ", below, ": give the rows of their table, or 0 for ids of any size");
+  if (below < 0)
+    return Refused("Libsvm of \"", files, "\": ids below ", below,
+                   ": give the rows of their table, or 0 for ids of any size");
   return Dataset(LibsvmRecipe(std::move(files), below, labels));
 }
 
 Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns, char separator) {
   const std::string problem = ColumnsProblem(columns);
   if (!problem.empty()) return Refused("Csv of \"", files, "\": ", problem);
-  if (separator == '"' || separator == '\n' || separator == '\r') return Refused("Csv of \"", files, "\": a quote or a line end cannot part its fields");
+  if (separator == '"' || separator == '\n' || separator == '\r')
+    return Refused("Csv of \"", files, "\": a quote or a line end cannot part its fields");
   return Dataset(CsvRecipe(std::move(files), std::move(columns), separator));
 }
 
 Dataset Dataset::CriteoTsv(std::string files) { return Dataset(CriteoRecipe(std::move(files))); }
 
-Dataset Dataset::TfRecord(std::string files, std::function<absl::StatusOr<Nest>(absl::string_view record)> parse) {
+Dataset Dataset::TfRecord(std::string files,
+                          std::function<absl::StatusOr<Nest>(absl::string_view record)> parse) {
   return Dataset(TfRecordRecipe(std::move(files), std::move(parse)));
 }
 
-Dataset Dataset::Generator(std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size) {
-  if (size < -1) return Refused("Generator with ", size, " elements: it must have at least 0, or -1 where the end is not known before");
+Dataset Dataset::Generator(
+    std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size) {
+  if (size < -1)
+    return Refused("Generator with ", size,
+                   " elements: it must have at least 0, or -1 where the end is not known before");
   return Dataset(GeneratorRecipe(std::move(element), size));
 }
 
-Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn, int64_t parallel_calls) const {
-  if (parallel_calls < 1) return Refused("Map with ", parallel_calls, " parallel_calls: there must be at least 1");
+Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
+                     int64_t parallel_calls) const {
+  if (parallel_calls < 1)
+    return Refused("Map with ", parallel_calls, " parallel_calls: there must be at least 1");
   return Dataset(MapRecipe(recipe_, std::move(fn), parallel_calls));
 }
 
-Dataset Dataset::Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const { return Dataset(FilterRecipe(recipe_, std::move(keep))); }
+Dataset Dataset::Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const {
+  return Dataset(FilterRecipe(recipe_, std::move(keep)));
+}
 
 Dataset Dataset::IgnoreErrors(int64_t limit) const {
-  return limit < 0 ? Refused("IgnoreErrors(", limit, "): it must be at least 0") : Dataset(IgnoreErrorsRecipe(recipe_, limit));
+  return limit < 0 ? Refused("IgnoreErrors(", limit, "): it must be at least 0")
+                   : Dataset(IgnoreErrorsRecipe(recipe_, limit));
 }
 
 Dataset Dataset::Shuffle(int64_t window, uint64_t seed) const {
-  if (window < 1) return Refused("Shuffle in windows of ", window, " elements: a window has at least 1");
+  if (window < 1)
+    return Refused("Shuffle in windows of ", window, " elements: a window has at least 1");
   return Dataset(ShuffleRecipe(recipe_, window, seed));
 }
 
@@ -110,17 +139,23 @@ Dataset Dataset::Repeat(int64_t times) const {
 
 Dataset Dataset::Shard(int num_shards, int index) const {
   const std::string problem = ShardProblem(num_shards, index);
-  return problem.empty() ? Dataset(ShardRecipe(recipe_, num_shards, index)) : Refused("Shard", problem);
+  return problem.empty() ? Dataset(ShardRecipe(recipe_, num_shards, index))
+                         : Refused("Shard", problem);
 }
 
 Dataset Dataset::HoldOut(int num_shards, int index) const {
   const std::string problem = ShardProblem(num_shards, index);
-  return problem.empty() ? Dataset(HoldOutRecipe(recipe_, num_shards, index)) : Refused("HoldOut", problem);
+  return problem.empty() ? Dataset(HoldOutRecipe(recipe_, num_shards, index))
+                         : Refused("HoldOut", problem);
 }
 
-Dataset Dataset::Take(int64_t n) const { return n < 0 ? Refused("Take(", n, "): it must be at least 0") : Dataset(TakeRecipe(recipe_, n)); }
+Dataset Dataset::Take(int64_t n) const {
+  return n < 0 ? Refused("Take(", n, "): it must be at least 0") : Dataset(TakeRecipe(recipe_, n));
+}
 
-Dataset Dataset::Skip(int64_t n) const { return n < 0 ? Refused("Skip(", n, "): it must be at least 0") : Dataset(SkipRecipe(recipe_, n)); }
+Dataset Dataset::Skip(int64_t n) const {
+  return n < 0 ? Refused("Skip(", n, "): it must be at least 0") : Dataset(SkipRecipe(recipe_, n));
+}
 
 Dataset Dataset::Batch(int64_t size, bool drop_remainder) const {
   if (size < 1) return Refused("Batch of ", size, " elements: a batch has at least 1");
@@ -128,11 +163,17 @@ Dataset Dataset::Batch(int64_t size, bool drop_remainder) const {
 }
 
 Dataset Dataset::Prefetch(int64_t elements) const {
-  return elements < 0 ? Refused("Prefetch(", elements, "): it must be at least 0") : Dataset(PrefetchRecipe(recipe_, elements));
+  return elements < 0 ? Refused("Prefetch(", elements, "): it must be at least 0")
+                      : Dataset(PrefetchRecipe(recipe_, elements));
 }
 
-std::unique_ptr<DatasetIterator> Dataset::Iterate(const DataEnvironment& environment) const { return recipe_->Iterate(environment); }
+std::unique_ptr<DatasetIterator> Dataset::Iterate(const DataEnvironment& environment) const {
+  return recipe_->Iterate(environment);
+}
 
-absl::StatusOr<std::map<std::string, TensorSpec>> Dataset::ElementSpec(const DataEnvironment& environment) const { return recipe_->ElementSpec(environment); }
+absl::StatusOr<std::map<std::string, TensorSpec>> Dataset::ElementSpec(
+    const DataEnvironment& environment) const {
+  return recipe_->ElementSpec(environment);
+}
 
 }  // namespace divvy

@@ -1,4 +1,5 @@
-// Datasets in memory: what each method yields, that every position can be sought, which arguments are refused; and data sources by name.
+// Datasets in memory: what each method yields, that every position can be sought, which arguments
+// are refused; and data sources by name.
 #include "data/dataset.h"
 
 #include <algorithm>
@@ -41,7 +42,11 @@ Dataset Count(int64_t n) {
 
 // A dataset of unknown size.
 Dataset CountUnknown(int64_t n) {
-  return Dataset::Generator([n](int64_t i) -> absl::StatusOr<std::optional<Nest>> { return i < n ? std::optional<Nest>(X(i)) : std::nullopt; }, -1);
+  return Dataset::Generator(
+      [n](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+        return i < n ? std::optional<Nest>(X(i)) : std::nullopt;
+      },
+      -1);
 }
 
 std::vector<Nest> Collect(DatasetIterator& iterator, size_t at_most = 10'000) {
@@ -65,17 +70,21 @@ absl::Status FirstError(const Dataset& dataset) { return dataset.Iterate()->Next
 
 bool IsOdd(int64_t value) { return value % 2 != 0; }
 Dataset Odd(const Dataset& dataset) {
-  return dataset.Filter([](const Nest& element) -> absl::StatusOr<bool> { return IsOdd(ValueOf(element)); });
+  return dataset.Filter(
+      [](const Nest& element) -> absl::StatusOr<bool> { return IsOdd(ValueOf(element)); });
 }
 Dataset Tenfold(const Dataset& dataset) {
-  return dataset.Map([](const Nest& element) -> absl::StatusOr<Nest> { return X(10 * ValueOf(element)); });
+  return dataset.Map(
+      [](const Nest& element) -> absl::StatusOr<Nest> { return X(10 * ValueOf(element)); });
 }
 
 // ---- what each yields
 
 TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
-  SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 1, 3}), Tensor::Vector<float>({1, 2, 3})};
-  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(Nest{{"a", Nest(*Tensor::Copy<float>({2, 2}, {1, 2, 3, 4}))}, {"s", Nest(ids)}}));
+  SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 1, 3}),
+                Tensor::Vector<float>({1, 2, 3})};
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(
+      Nest{{"a", Nest(*Tensor::Copy<float>({2, 2}, {1, 2, 3, 4}))}, {"s", Nest(ids)}}));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_TRUE(BitwiseEqual(*rows[1]["a"].tensor(), Tensor::Vector<float>({3, 4})));
   EXPECT_TRUE(BitwiseEqual(*rows[1]["s"]["ids"].tensor(), Tensor::Vector<int64_t>({8, 9})));
@@ -84,8 +93,11 @@ TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
 }
 
 TEST(FromTensorsTest, ALoneTensorAndAListHaveRowsToo) {
-  EXPECT_TRUE(BitwiseEqual(*PlainPass(Dataset::FromTensors(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(), Tensor::Scalar<int32_t>(5)));
-  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(Nest(Nest::List{Nest(Tensor::Vector<int32_t>({4})), Nest(Tensor::Vector<bool>({true}))})));
+  EXPECT_TRUE(BitwiseEqual(
+      *PlainPass(Dataset::FromTensors(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(),
+      Tensor::Scalar<int32_t>(5)));
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(
+      Nest(Nest::List{Nest(Tensor::Vector<int32_t>({4})), Nest(Tensor::Vector<bool>({true}))})));
   EXPECT_TRUE(BitwiseEqual(*rows[0][1].tensor(), Tensor::Scalar<bool>(true)));
 }
 
@@ -97,12 +109,17 @@ TEST(FromTensorsTest, AnEmptyDatasetEndsAtOnce) {
 }
 
 TEST(FromTensorsTest, RefusesWhatHasNoCommonRows) {
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(Tensor::Vector<float>({1, 2}))}, {"b", Nest(Tensor::Vector<float>({1}))}})).message(),
+  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(Tensor::Vector<float>({1, 2}))},
+                                                   {"b", Nest(Tensor::Vector<float>({1}))}}))
+                  .message(),
               HasSubstr("\"a\" has 2 rows, \"b\" has 1"));
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(1.0f)}})).message(), HasSubstr("\"a\" has no rows: it is float32 []"));
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest("text")}})).message(), HasSubstr("\"a\" has no rows"));
+  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(1.0f)}})).message(),
+              HasSubstr("\"a\" has no rows: it is float32 []"));
+  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest("text")}})).message(),
+              HasSubstr("\"a\" has no rows"));
   EXPECT_EQ(FirstError(Dataset::FromTensors(Nest())).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(FirstError(Dataset::FromTensors(Nest::Failed(absl::AbortedError("why")))).message(), "why");
+  EXPECT_EQ(FirstError(Dataset::FromTensors(Nest::Failed(absl::AbortedError("why")))).message(),
+            "why");
 }
 
 TEST(GeneratorTest, YieldsWhatTheFunctionGivesForEachIndex) {
@@ -113,10 +130,13 @@ TEST(GeneratorTest, YieldsWhatTheFunctionGivesForEachIndex) {
 }
 
 TEST(GeneratorTest, AnEndBeforeTheDeclaredOneIsAnError) {
-  const auto two = [](int64_t i) -> absl::StatusOr<std::optional<Nest>> { return i < 2 ? std::optional<Nest>(X(i)) : std::nullopt; };
+  const auto two = [](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
+    return i < 2 ? std::optional<Nest>(X(i)) : std::nullopt;
+  };
   const auto iterator = Dataset::Generator(two, 3).Iterate();
   ASSERT_TRUE(iterator->Seek(2).ok());
-  EXPECT_THAT(iterator->Next().status().message(), HasSubstr("declared with 3 elements has none at 2"));
+  EXPECT_THAT(iterator->Next().status().message(),
+              HasSubstr("declared with 3 elements has none at 2"));
 }
 
 TEST(MapTest, KeepsTheOrderAndPassesErrorsOn) {
@@ -128,18 +148,24 @@ TEST(MapTest, KeepsTheOrderAndPassesErrorsOn) {
   const auto iterator = failing.Iterate();
   EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(), absl::AbortedError("not this one"));
-  EXPECT_EQ(iterator->Next().status(), absl::AbortedError("not this one"));  // until somebody goes elsewhere
+  // Until somebody goes elsewhere.
+  EXPECT_EQ(iterator->Next().status(), absl::AbortedError("not this one"));
   ASSERT_TRUE(iterator->Seek(2).ok());
   EXPECT_EQ(ValueOf(**iterator->Next()), 2);
 }
 
 TEST(MapTest, AFailedNestIsAnError) {
-  EXPECT_THAT(FirstError(Count(3).Map([](const Nest& element) -> absl::StatusOr<Nest> { return element["y"]; })).message(), HasSubstr("\"x\""));
+  EXPECT_THAT(FirstError(Count(3).Map([](const Nest& element) -> absl::StatusOr<Nest> {
+                return element["y"];
+              })).message(),
+              HasSubstr("\"x\""));
 }
 
 TEST(FilterTest, KeepsWhatTheFunctionKeeps) {
   EXPECT_THAT(Values(Odd(Count(6))), ElementsAre(1, 3, 5));
-  EXPECT_EQ(FirstError(Count(3).Filter([](const Nest&) -> absl::StatusOr<bool> { return absl::AbortedError("no"); })), absl::AbortedError("no"));
+  EXPECT_EQ(FirstError(Count(3).Filter(
+                [](const Nest&) -> absl::StatusOr<bool> { return absl::AbortedError("no"); })),
+            absl::AbortedError("no"));
 }
 
 TEST(ShardTest, ShardsAndHoldOutsPartTheElements) {
@@ -174,13 +200,17 @@ TEST(RepeatTest, APassWithoutElementsEndsIt) {
 class SizeCounted : public DatasetRecipe {
  public:
   SizeCounted(int64_t n, bool known, int& asked) : n_(n), known_(known), asked_(asked) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<Iterator>(*this); }
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override {
+    return std::make_unique<Iterator>(*this);
+  }
 
  private:
   class Iterator : public DatasetIterator {
    public:
     explicit Iterator(const SizeCounted& recipe) : recipe_(recipe) {}
-    absl::StatusOr<std::optional<Nest>> Next() override { return position_ < recipe_.n_ ? std::optional<Nest>(X(position_++)) : std::nullopt; }
+    absl::StatusOr<std::optional<Nest>> Next() override {
+      return position_ < recipe_.n_ ? std::optional<Nest>(X(position_++)) : std::nullopt;
+    }
     absl::Status Seek(int64_t position) override {
       position_ = position;
       return absl::OkStatus();
@@ -228,7 +258,8 @@ TEST(ShuffleTest, DependsOnTheSeedAlone) {
   EXPECT_EQ(Values(Count(100).Shuffle(50, 3)), Values(Count(100).Shuffle(50, 3)));
   EXPECT_NE(Values(Count(100).Shuffle(50, 3)), Values(Count(100).Shuffle(50, 4)));
   const Ints two_windows = Values(Count(10).Repeat(2).Shuffle(10, 3));
-  EXPECT_NE(Ints(two_windows.begin(), two_windows.begin() + 10), Ints(two_windows.begin() + 10, two_windows.end()));
+  EXPECT_NE(Ints(two_windows.begin(), two_windows.begin() + 10),
+            Ints(two_windows.begin() + 10, two_windows.end()));
 }
 
 TEST(ShuffleTest, EveryOrderOfASmallWindowComes) {
@@ -249,12 +280,15 @@ TEST(BatchTest, StacksTensorsAndTheLastMayBeSmaller) {
 
 TEST(BatchTest, BatchesCanBeBatched) {
   const std::vector<Nest> batches = PlainPass(Count(4).Batch(2).Batch(2));
-  EXPECT_TRUE(BitwiseEqual(*batches[0]["x"].tensor(), *Tensor::Copy<int64_t>({2, 2}, {0, 1, 2, 3})));
+  EXPECT_TRUE(
+      BitwiseEqual(*batches[0]["x"].tensor(), *Tensor::Copy<int64_t>({2, 2}, {0, 1, 2, 3})));
 }
 
 TEST(BatchTest, SparseIdsOfSingleRowsBecomeOneCsrBatch) {
-  const SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 0, 1, 3}), Tensor::Vector<float>({1, 2, 3})};
-  const std::vector<Nest> batches = PlainPass(Dataset::FromTensors(Nest{{"s", Nest(ids)}}).Batch(3));
+  const SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 0, 1, 3}),
+                      Tensor::Vector<float>({1, 2, 3})};
+  const std::vector<Nest> batches =
+      PlainPass(Dataset::FromTensors(Nest{{"s", Nest(ids)}}).Batch(3));
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_TRUE(BitwiseEqual(batches[0]["s"], Nest(ids)));
 }
@@ -266,32 +300,46 @@ TEST(BatchTest, RefusesElementsThatAreNotAlike) {
     return std::string(status.message());
   };
   const Nest sparse(SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 1}), {}});
-  const Nest weighted(SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 1}), Tensor::Vector<float>({1})});
-  const Nest two_rows(SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 1, 1}), {}});
+  const Nest weighted(SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 1}),
+                                Tensor::Vector<float>({1})});
+  const Nest two_rows(
+      SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 1, 1}), {}});
   const Nest torn(SparseIds{Tensor::Vector<int64_t>({7}), Tensor::Vector<int64_t>({0, 2}), {}});
-  EXPECT_THAT(refusal(Nest{{"a", Nest(1.0f)}}, Nest{{"a", Nest(1.0)}}), HasSubstr("\"a\" is float64 [] in its element 1 and float32 [] in its first"));
-  EXPECT_THAT(refusal(Nest{{"a", Nest(Tensor::Vector<float>({1}))}}, Nest{{"a", Nest(Tensor())}}), HasSubstr("\"a\" is float32 [0] in its element 1"));
-  EXPECT_THAT(refusal(Nest{{"a", Nest(1.0f)}}, Nest{{"b", Nest(1.0f)}}), HasSubstr("the element is {\"b\""));
+  EXPECT_THAT(refusal(Nest{{"a", Nest(1.0f)}}, Nest{{"a", Nest(1.0)}}),
+              HasSubstr("\"a\" is float64 [] in its element 1 and float32 [] in its first"));
+  EXPECT_THAT(refusal(Nest{{"a", Nest(Tensor::Vector<float>({1}))}}, Nest{{"a", Nest(Tensor())}}),
+              HasSubstr("\"a\" is float32 [0] in its element 1"));
+  EXPECT_THAT(refusal(Nest{{"a", Nest(1.0f)}}, Nest{{"b", Nest(1.0f)}}),
+              HasSubstr("the element is {\"b\""));
   EXPECT_THAT(refusal(Nest(Nest::List{Nest(1.0f)}), Nest()), HasSubstr("in its element 1"));
-  EXPECT_THAT(refusal(Nest{{"t", Nest("text")}}, Nest{{"t", Nest("text")}}), HasSubstr("\"t\" cannot be batched"));
+  EXPECT_THAT(refusal(Nest{{"t", Nest("text")}}, Nest{{"t", Nest("text")}}),
+              HasSubstr("\"t\" cannot be batched"));
   EXPECT_THAT(refusal(Nest{{"s", sparse}}, Nest{{"s", weighted}}), HasSubstr("\"s\" is"));
-  EXPECT_THAT(refusal(Nest{{"s", sparse}}, Nest{{"s", two_rows}}), HasSubstr("\"s\" has 2 rows of sparse ids in element 1"));
+  EXPECT_THAT(refusal(Nest{{"s", sparse}}, Nest{{"s", two_rows}}),
+              HasSubstr("\"s\" has 2 rows of sparse ids in element 1"));
   EXPECT_FALSE(refusal(torn, sparse).empty());
 }
 
 TEST(ElementSpecTest, TellsTypesAndShapesByPath) {
-  const SparseIds ids{Tensor::Vector<int64_t>({7, 8}), Tensor::Vector<int64_t>({0, 1, 2}), Tensor::Vector<float>({1, 2})};
-  const Dataset rows = Dataset::FromTensors(Nest{{"a", Nest(*Tensor::Copy<float>({2, 3}, {1, 2, 3, 4, 5, 6}))}, {"s", Nest(ids)}});
+  const SparseIds ids{Tensor::Vector<int64_t>({7, 8}), Tensor::Vector<int64_t>({0, 1, 2}),
+                      Tensor::Vector<float>({1, 2})};
+  const Dataset rows = Dataset::FromTensors(
+      Nest{{"a", Nest(*Tensor::Copy<float>({2, 3}, {1, 2, 3, 4, 5, 6}))}, {"s", Nest(ids)}});
   const auto shown = [](const Dataset& dataset) {
     std::string text;
     const auto specs = dataset.ElementSpec();
     EXPECT_TRUE(specs.ok()) << specs.status();
-    for (const auto& [path, spec] : *specs) absl::StrAppend(&text, path, " ", DTypeName(spec.dtype), " ", spec.shape.ToString(), "; ");
+    for (const auto& [path, spec] : *specs)
+      absl::StrAppend(&text, path, " ", DTypeName(spec.dtype), " ", spec.shape.ToString(), "; ");
     return text;
   };
-  EXPECT_EQ(shown(rows), "a float32 [3]; s/ids int64 [-1]; s/row_splits int64 [2]; s/weights float32 [-1]; ");
-  EXPECT_EQ(shown(rows.Shuffle(2, 1).Batch(2).Prefetch(1)), "a float32 [-1, 3]; s/ids int64 [-1]; s/row_splits int64 [-1]; s/weights float32 [-1]; ");
-  EXPECT_EQ(shown(rows.Batch(2, true)), "a float32 [2, 3]; s/ids int64 [-1]; s/row_splits int64 [3]; s/weights float32 [-1]; ");
+  EXPECT_EQ(shown(rows),
+            "a float32 [3]; s/ids int64 [-1]; s/row_splits int64 [2]; s/weights float32 [-1]; ");
+  EXPECT_EQ(
+      shown(rows.Shuffle(2, 1).Batch(2).Prefetch(1)),
+      "a float32 [-1, 3]; s/ids int64 [-1]; s/row_splits int64 [-1]; s/weights float32 [-1]; ");
+  EXPECT_EQ(shown(rows.Batch(2, true)),
+            "a float32 [2, 3]; s/ids int64 [-1]; s/row_splits int64 [3]; s/weights float32 [-1]; ");
   EXPECT_EQ(shown(Dataset::FromTensors(Nest(Tensor::Vector<bool>({true})))), " bool []; ");
   EXPECT_EQ(Count(0).ElementSpec().status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_FALSE(Count(1).Batch(0).ElementSpec().ok());
@@ -317,8 +365,10 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
       {Dataset::Csv("f", {{"a", DType::kComplex64}}), "cannot be complex64"},
       {Dataset::Csv("f", {{"a", DType::kInt64, -1}}), "-1 hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "is to be below -1"},
-      {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 1, /*below=*/5}}), "integers that are not hashed"},
-      {Dataset::Csv("f", {{"a", DType::kInt64, 7, 1, /*below=*/5}}), "integers that are not hashed"},
+      {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 1, /*below=*/5}}),
+       "integers that are not hashed"},
+      {Dataset::Csv("f", {{"a", DType::kInt64, 7, 1, /*below=*/5}}),
+       "integers that are not hashed"},
       {Dataset::Libsvm(""), "has no name"},
       {Count(3).Batch(0).Shuffle(2, 1).Take(1), "Batch of 0"},
   };
@@ -331,7 +381,17 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
 }
 
 TEST(SizeTest, IsKnownWithoutReadingWhereTheRecipeAllows) {
-  EXPECT_EQ(Tenfold(Count(100)).Shuffle(7, 1).HoldOut(5, 0).Skip(3).Take(50).Repeat(2).Batch(32).Prefetch(2).Iterate()->size(), 4);
+  EXPECT_EQ(Tenfold(Count(100))
+                .Shuffle(7, 1)
+                .HoldOut(5, 0)
+                .Skip(3)
+                .Take(50)
+                .Repeat(2)
+                .Batch(32)
+                .Prefetch(2)
+                .Iterate()
+                ->size(),
+            4);
   EXPECT_EQ(Count(3).Repeat().Iterate()->size(), std::nullopt);
   EXPECT_EQ(Count(0).Repeat().Iterate()->size(), 0);
   EXPECT_EQ(Odd(Count(3)).Iterate()->size(), std::nullopt);
@@ -361,8 +421,11 @@ Sample Grow(Sample sample, Random& random) {
     }
     model = kept;
   };
-  const auto name = [&](absl::string_view method) { absl::StrAppend(&sample.recipe, ".", method, "(", n, ", ", index, ")"); };
-  switch (random.Below(sample.ordered ? 9 : 4)) {  // behind a shuffle the model knows only what does not ask for the order
+  const auto name = [&](absl::string_view method) {
+    absl::StrAppend(&sample.recipe, ".", method, "(", n, ", ", index, ")");
+  };
+  // Behind a shuffle the model knows only what does not ask for the order.
+  switch (random.Below(sample.ordered ? 9 : 4)) {
     case 0:
       name("Map");
       for (int64_t& value : model) value *= 10;
@@ -415,9 +478,12 @@ Sample Grow(Sample sample, Random& random) {
 Sample RandomSample(Random& random) {
   const int64_t n = static_cast<int64_t>(random.Below(30));
   const bool known = random.Chance(0.5);
-  Sample sample{absl::StrCat(known ? "Count(" : "CountUnknown(", n, ")"), known ? Count(n) : CountUnknown(n), {}};
+  Sample sample{absl::StrCat(known ? "Count(" : "CountUnknown(", n, ")"),
+                known ? Count(n) : CountUnknown(n),
+                {}};
   for (int64_t i = 0; i < n; ++i) sample.model.push_back(i);
-  for (uint64_t depth = random.Below(5); depth > 0; --depth) sample = Grow(std::move(sample), random);
+  for (uint64_t depth = random.Below(5); depth > 0; --depth)
+    sample = Grow(std::move(sample), random);
   return sample;
 }
 
@@ -435,7 +501,10 @@ TEST(SeekTest, AnyPipelineYieldsWhatItsModelYieldsAndAnyPositionCanBeSought) {
       std::sort(sample.model.begin(), sample.model.end());
     }
     ASSERT_EQ(values, sample.model);
-    const Dataset batched = random.Chance(0.5) ? sample.dataset.Batch(static_cast<int64_t>(random.Below(4)) + 1, random.Chance(0.5)) : sample.dataset;
+    const Dataset batched =
+        random.Chance(0.5)
+            ? sample.dataset.Batch(static_cast<int64_t>(random.Below(4)) + 1, random.Chance(0.5))
+            : sample.dataset;
     const DataEnvironment environment{nullptr, random.Chance(0.5) ? &executor : nullptr};
     ExpectEveryPositionCanBeSought(batched, random.Next(), environment);
     if (HasFatalFailure()) return;
@@ -445,7 +514,8 @@ TEST(SeekTest, AnyPipelineYieldsWhatItsModelYieldsAndAnyPositionCanBeSought) {
 TEST(SeekTest, PositionsPastEveryNumberAreBehindTheEnd) {
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
   for (const Dataset& dataset :
-       {Count(3).Batch(2), Count(3).Shard(3, 1), Count(3).HoldOut(3, 1), Count(3).Skip(2), Count(3).Shuffle(kFar, 1), Count(3).Repeat(kFar).Take(2)}) {
+       {Count(3).Batch(2), Count(3).Shard(3, 1), Count(3).HoldOut(3, 1), Count(3).Skip(2),
+        Count(3).Shuffle(kFar, 1), Count(3).Repeat(kFar).Take(2)}) {
     const auto iterator = dataset.Iterate();
     ASSERT_TRUE(iterator->Seek(kFar).ok());
     const auto element = iterator->Next();
@@ -518,7 +588,8 @@ TEST(PrefetchTest, GoesOnWithoutAnExecutorOrWithAStoppedOne) {
 
 TEST(PrefetchTest, AnIteratorMayGoWhileItsReaderRuns) {
   ThreadPoolExecutor executor(2);
-  for (int i = 0; i < 50; ++i) ASSERT_TRUE(Count(1000).Prefetch(100).Iterate({nullptr, &executor})->Next().ok());
+  for (int i = 0; i < 50; ++i)
+    ASSERT_TRUE(Count(1000).Prefetch(100).Iterate({nullptr, &executor})->Next().ok());
   executor.Stop();
 }
 
@@ -544,7 +615,8 @@ TEST(ParallelMapTest, CallsRunAtOnceAndTheOrderIsKept) {
   EXPECT_EQ(iterator->size(), 40);
   const std::vector<Nest> mapped = Collect(*iterator);
   ASSERT_EQ(mapped.size(), 40u);
-  for (size_t i = 0; i < mapped.size(); ++i) EXPECT_EQ(ValueOf(mapped[i]), static_cast<int64_t>(10 * i));
+  for (size_t i = 0; i < mapped.size(); ++i)
+    EXPECT_EQ(ValueOf(mapped[i]), static_cast<int64_t>(10 * i));
   executor.Stop();
 }
 
@@ -568,21 +640,30 @@ TEST(ParallelMapTest, ErrorsComeInTheirPlaceAndOneCanGoOnBehindThem) {
 }
 
 TEST(ParallelMapTest, AnyPositionCanBeSoughtAlsoWithoutAnExecutorOrWithAStoppedOne) {
-  const Dataset mapped = Count(50).Map([](const Nest& element) -> absl::StatusOr<Nest> { return X(ValueOf(element) + 1); }, 4);
+  const Dataset mapped = Count(50).Map(
+      [](const Nest& element) -> absl::StatusOr<Nest> { return X(ValueOf(element) + 1); }, 4);
   ThreadPoolExecutor executor(2), stopped(1);
   stopped.Stop();
-  for (Executor* each : {static_cast<Executor*>(&executor), static_cast<Executor*>(&stopped), static_cast<Executor*>(nullptr)})
+  for (Executor* each : {static_cast<Executor*>(&executor), static_cast<Executor*>(&stopped),
+                         static_cast<Executor*>(nullptr)})
     ExpectEveryPositionCanBeSought(mapped, 5, {nullptr, each});
   executor.Stop();
 }
 
 TEST(ThrowingTest, WhatAFunctionOfTheProgramThrowsIsAnErrorAlsoOnAnotherThread) {
-  const auto throwing = [](const Nest&) -> absl::StatusOr<Nest> { throw std::runtime_error("thrown by the program"); };
-  const auto throwing_filter = [](const Nest&) -> absl::StatusOr<bool> { throw std::runtime_error("thrown by the program"); };
-  const auto throwing_generator = [](int64_t) -> absl::StatusOr<std::optional<Nest>> { throw std::runtime_error("thrown by the program"); };
+  const auto throwing = [](const Nest&) -> absl::StatusOr<Nest> {
+    throw std::runtime_error("thrown by the program");
+  };
+  const auto throwing_filter = [](const Nest&) -> absl::StatusOr<bool> {
+    throw std::runtime_error("thrown by the program");
+  };
+  const auto throwing_generator = [](int64_t) -> absl::StatusOr<std::optional<Nest>> {
+    throw std::runtime_error("thrown by the program");
+  };
   ThreadPoolExecutor executor(2);
   for (const Dataset& dataset :
-       {Count(3).Map(throwing), Count(3).Map(throwing, 2), Count(3).Filter(throwing_filter), Dataset::Generator(throwing_generator, 2)}) {
+       {Count(3).Map(throwing), Count(3).Map(throwing, 2), Count(3).Filter(throwing_filter),
+        Dataset::Generator(throwing_generator, 2)}) {
     const absl::Status status = dataset.Prefetch(2).Iterate({nullptr, &executor})->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
     EXPECT_THAT(status.message(), HasSubstr("threw: thrown by the program"));
@@ -593,12 +674,16 @@ TEST(ThrowingTest, WhatAFunctionOfTheProgramThrowsIsAnErrorAlsoOnAnotherThread) 
 // A kind of dataset of the program's own.
 class ThrowingRecipe : public DatasetRecipe {
  public:
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<Iterator>(); }
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override {
+    return std::make_unique<Iterator>();
+  }
 
  private:
   class Iterator : public DatasetIterator {
    public:
-    absl::StatusOr<std::optional<Nest>> Next() override { throw std::runtime_error("thrown by the program"); }
+    absl::StatusOr<std::optional<Nest>> Next() override {
+      throw std::runtime_error("thrown by the program");
+    }
     absl::Status Seek(int64_t) override { return absl::OkStatus(); }
     std::optional<int64_t> size() override { return std::nullopt; }
   };
@@ -606,7 +691,11 @@ class ThrowingRecipe : public DatasetRecipe {
 
 TEST(ThrowingTest, WhatARecipeOfTheProgramThrowsWhileReadAheadIsAnError) {
   ThreadPoolExecutor executor(1);
-  const absl::Status status = Dataset(std::make_shared<ThrowingRecipe>()).Prefetch(2).Iterate({nullptr, &executor})->Next().status();
+  const absl::Status status = Dataset(std::make_shared<ThrowingRecipe>())
+                                  .Prefetch(2)
+                                  .Iterate({nullptr, &executor})
+                                  ->Next()
+                                  .status();
   EXPECT_EQ(status, absl::UnknownError("reading ahead threw: thrown by the program"));
   executor.Stop();
 }
@@ -623,23 +712,28 @@ Dataset BadThirds(int64_t n, absl::Status error) {
 
 TEST(IgnoreErrorsTest, PassesOverBadElementsUpToItsLimitAndTellsThem) {
   const CapturedLog log;
-  EXPECT_THAT(Values(BadThirds(7, absl::DataLossError("a.csv: line 3: bad")).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
-  EXPECT_THAT(
-      log.texts(),
-      ElementsAre("data: passed over bad element 1 (3 are allowed): a.csv: line 3: bad", "data: passed over bad element 2 (3 are allowed): a.csv: line 3: bad",
-                  "data: passed over bad element 3 (3 are allowed): a.csv: line 3: bad", "data: 3 bad elements were passed over in a pass of 7"));
+  EXPECT_THAT(Values(BadThirds(7, absl::DataLossError("a.csv: line 3: bad")).IgnoreErrors(3)),
+              ElementsAre(1, 2, 4, 5));
+  EXPECT_THAT(log.texts(),
+              ElementsAre("data: passed over bad element 1 (3 are allowed): a.csv: line 3: bad",
+                          "data: passed over bad element 2 (3 are allowed): a.csv: line 3: bad",
+                          "data: passed over bad element 3 (3 are allowed): a.csv: line 3: bad",
+                          "data: 3 bad elements were passed over in a pass of 7"));
 }
 
 TEST(IgnoreErrorsTest, TheOneAboveTheLimitIsTheError) {
   const CapturedLog log;
   const auto iterator = BadThirds(7, absl::InvalidArgumentError("bad")).IgnoreErrors(2).Iterate();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(iterator->Next().ok());
-  EXPECT_EQ(iterator->Next().status(), absl::InvalidArgumentError("more than the 2 bad elements that are allowed: bad"));
+  EXPECT_EQ(iterator->Next().status(),
+            absl::InvalidArgumentError("more than the 2 bad elements that are allowed: bad"));
   EXPECT_FALSE(BadThirds(7, absl::DataLossError("bad")).IgnoreErrors(0).Iterate()->Next().ok());
 }
 
 TEST(IgnoreErrorsTest, ErrorsThatAreNoBadDataComeOut) {
-  for (const absl::Status& error : {absl::NotFoundError("no file"), absl::UnavailableError("the disk is away"), absl::InternalError("?")})
+  for (const absl::Status& error :
+       {absl::NotFoundError("no file"), absl::UnavailableError("the disk is away"),
+        absl::InternalError("?")})
     EXPECT_EQ(FirstError(BadThirds(7, error).IgnoreErrors(9)), error);
 }
 
@@ -668,18 +762,23 @@ Dataset GeneratedBadThirds(int64_t n) {
 TEST(IgnoreErrorsTest, ABadElementOfAGeneratorOrUnderAFilterIsOne) {
   const CapturedLog log;
   EXPECT_THAT(Values(GeneratedBadThirds(7).IgnoreErrors(3)), ElementsAre(1, 2, 4, 5));
-  EXPECT_THAT(Values(Odd(BadThirds(7, absl::InvalidArgumentError("bad"))).IgnoreErrors(3)), ElementsAre(1, 5));
+  EXPECT_THAT(Values(Odd(BadThirds(7, absl::InvalidArgumentError("bad"))).IgnoreErrors(3)),
+              ElementsAre(1, 5));
   EXPECT_THAT(Values(Odd(GeneratedBadThirds(7)).IgnoreErrors(3)), ElementsAre(1, 5));
   ExpectEveryPositionCanBeSought(GeneratedBadThirds(30).IgnoreErrors(10), 7);
   ExpectEveryPositionCanBeSought(Odd(GeneratedBadThirds(30)).IgnoreErrors(10), 8);
 }
 
-// Of a filter over 0, 1, ... those that can be divided by 3 are bad, of the others the odd ones stay: bad, 1, bad, 5, bad, 7, bad, 11, ...
+// Of a filter over 0, 1, ... those that can be divided by 3 are bad, of the others the odd ones
+// stay: bad, 1, bad, 5, bad, 7, bad, 11, ...
 TEST(IgnoreErrorsTest, ABadElementHasAPlaceBehindWhichOneCanGoOn) {
-  for (const auto& [dataset, behind] : {std::pair(GeneratedBadThirds(9), 7), std::pair(Odd(BadThirds(21, absl::DataLossError("bad"))), 11)}) {
+  for (const auto& [dataset, behind] :
+       {std::pair(GeneratedBadThirds(9), 7),
+        std::pair(Odd(BadThirds(21, absl::DataLossError("bad"))), 11)}) {
     const auto iterator = dataset.Iterate();
     EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));
-    EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));  // until somebody goes elsewhere
+    // Until somebody goes elsewhere.
+    EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));
     ASSERT_TRUE(iterator->Seek(1).ok());
     EXPECT_EQ(ValueOf(**iterator->Next()), 1);
     ASSERT_TRUE(iterator->Seek(7).ok());
@@ -704,10 +803,13 @@ TEST(ProgressTest, AnElementThatIsLongInComingIsToldOfEveryTenSeconds) {
   });
   const DataEnvironment environment{nullptr, nullptr, &clock};
   const CapturedLog log;
-  const Dataset last = slow.Filter([](const Nest& element) -> absl::StatusOr<bool> { return ValueOf(element) == 24; });
+  const Dataset last = slow.Filter(
+      [](const Nest& element) -> absl::StatusOr<bool> { return ValueOf(element) == 24; });
   EXPECT_EQ(ValueOf(**last.Iterate(environment)->Next()), 24);
-  EXPECT_THAT(log.texts(), ElementsAre("data: on the way to element 0 Filter has looked at 10 and kept 0 in 10s",
-                                       "data: on the way to element 0 Filter has looked at 20 and kept 0 in 20s"));
+  EXPECT_THAT(
+      log.texts(),
+      ElementsAre("data: on the way to element 0 Filter has looked at 10 and kept 0 in 10s",
+                  "data: on the way to element 0 Filter has looked at 20 and kept 0 in 20s"));
   EXPECT_TRUE(slow.Shuffle(15, 1).Iterate(environment)->Next().ok());
   EXPECT_EQ(log.texts().back(), "data: Shuffle has read 10 elements of its window of 15 in 10s");
   const size_t told = log.texts().size();
@@ -733,11 +835,12 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n, std::strin
 }
 const DataSource kNumbers("numbers", Numbers);
 const DataSource kAgain("numbers", Numbers, InputOptions{AutoShardPolicy::kOff});
-const DataSource<std::vector<int64_t>> kGiven("given",
-                                              [](const InputContext&, const std::vector<int64_t>& values) -> absl::StatusOr<Dataset> {
-                                                return Dataset::FromTensors(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
-                                              },
-                                              {AutoShardPolicy::kOff});
+const DataSource<std::vector<int64_t>> kGiven(
+    "given",
+    [](const InputContext&, const std::vector<int64_t>& values) -> absl::StatusOr<Dataset> {
+      return Dataset::FromTensors(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
+    },
+    {AutoShardPolicy::kOff});
 
 TEST(DataSourceTest, IsOpenedByNameWithItsArguments) {
   InputContext input;
@@ -750,26 +853,33 @@ TEST(DataSourceTest, IsOpenedByNameWithItsArguments) {
 }
 
 TEST(DataSourceTest, OptionsAreKnownByName) {
-  EXPECT_EQ(DataSourceRegistry::Options("numbers")->policy, AutoShardPolicy::kLease);  // of a double name, the first
+  // Of a double name, the first.
+  EXPECT_EQ(DataSourceRegistry::Options("numbers")->policy, AutoShardPolicy::kLease);
   EXPECT_EQ(DataSourceRegistry::Options("given")->policy, AutoShardPolicy::kOff);
   EXPECT_EQ((*DataSourceRegistry::Get("numbers"))->num_args, 2);
 }
 
 TEST(DataSourceTest, AnUnknownNameListsThoseThereAre) {
-  const absl::Status status = DataSourceRegistry::Open(BoundDataSource("nubmers", Nest()), {}).status();
+  const absl::Status status =
+      DataSourceRegistry::Open(BoundDataSource("nubmers", Nest()), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "no data source is named \"nubmers\"; there are given, numbers");
 }
 
 TEST(DataSourceTest, ErrorsOfTheFunctionAndWrongArgumentsNameTheSource) {
-  EXPECT_EQ(DataSourceRegistry::Open(kNumbers(5, "letters"), {}).status(), absl::NotFoundError("data source \"numbers\": no letters"));
-  const absl::Status status = DataSourceRegistry::Open(BoundDataSource("numbers", Nest(Nest::List{Nest("five")})), {}).status();
+  EXPECT_EQ(DataSourceRegistry::Open(kNumbers(5, "letters"), {}).status(),
+            absl::NotFoundError("data source \"numbers\": no letters"));
+  const absl::Status status =
+      DataSourceRegistry::Open(BoundDataSource("numbers", Nest(Nest::List{Nest("five")})), {})
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("data source \"numbers\""));
 }
 
 TEST(DataSourceTest, ADoubleNameIsReportedAtStart) {
-  EXPECT_EQ(DataSourceRegistry::Validate(), absl::InvalidArgumentError("2 data sources are named \"numbers\": give each a name of its own"));
+  EXPECT_EQ(DataSourceRegistry::Validate(),
+            absl::InvalidArgumentError(
+                "2 data sources are named \"numbers\": give each a name of its own"));
   EXPECT_THAT(DataSourceRegistry::Names(), ElementsAre("given", "numbers"));
 }
 

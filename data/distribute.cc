@@ -14,38 +14,48 @@ using data_internal::Recipe;
 
 thread_local const internal::InputScope* current_scope = nullptr;
 
-bool DealsOut(AutoShardPolicy policy) { return policy != AutoShardPolicy::kLease && policy != AutoShardPolicy::kOff; }
+bool DealsOut(AutoShardPolicy policy) {
+  return policy != AutoShardPolicy::kLease && policy != AutoShardPolicy::kOff;
+}
 
-// Whether `recipe` or what it is made from is cut into as many shards as there are workers, and this worker's taken.
+// Whether `recipe` or what it is made from is cut into as many shards as there are workers, and
+// this worker's taken.
 bool IsShardedByHand(Recipe recipe, const InputContext& context) {
   while (const auto* telling = dynamic_cast<const data_internal::TellingRecipe*>(recipe.get())) {
     const auto shard = telling->shard();
-    if (shard && shard->num_shards == context.num_workers && shard->index == context.worker_index) return true;
+    if (shard && shard->num_shards == context.num_workers && shard->index == context.worker_index)
+      return true;
     recipe = telling->source();
   }
   return false;
 }
 
 // The policy that is left for a call with its own inside the scope; kOff: nothing is.
-absl::StatusOr<AutoShardPolicy> OwnPolicy(const internal::InputScope& scope, AutoShardPolicy own, absl::string_view call) {
+absl::StatusOr<AutoShardPolicy> OwnPolicy(const internal::InputScope& scope, AutoShardPolicy own,
+                                          absl::string_view call) {
   if (own == AutoShardPolicy::kHint) return own;  // AutoShard refuses it
   if (own == AutoShardPolicy::kLease || own == scope.policy()) return AutoShardPolicy::kOff;
   if (scope.policy() == AutoShardPolicy::kOff) return own;
   return absl::InvalidArgumentError(
-      absl::StrCat(call, ": its policy is another than its DataSource's, by which the data are dealt out: give it to the DataSource"));
+      absl::StrCat(call,
+                   ": its policy is another than its DataSource's, by which the data are dealt "
+                   "out: give it to the DataSource"));
 }
 
 absl::StatusOr<const internal::InputScope*> NeedScope(absl::string_view call) {
   if (current_scope != nullptr) return current_scope;
-  return absl::FailedPreconditionError(absl::StrCat(
-      call, " stands inside a DataSource function, which runs on each worker: write one, and give it to CreatePerWorkerDataset, RunEpoch or the Trainer"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(call,
+                   " stands inside a DataSource function, which runs on each worker: write one, "
+                   "and give it to CreatePerWorkerDataset, RunEpoch or the Trainer"));
 }
 
 }  // namespace
 
 namespace internal {
 
-InputScope::InputScope(const InputContext& context, AutoShardPolicy policy) : context_(context), policy_(policy), outer_(current_scope) {
+InputScope::InputScope(const InputContext& context, AutoShardPolicy policy)
+    : context_(context), policy_(policy), outer_(current_scope) {
   current_scope = this;
 }
 InputScope::~InputScope() { current_scope = outer_; }
@@ -58,32 +68,45 @@ InputContext WithPipelines(InputContext context, AutoShardPolicy policy) {
   return context;
 }
 
-absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy, const InputContext& context) {
+absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy,
+                                  const InputContext& context) {
   if (policy == AutoShardPolicy::kHint)
-    return absl::InvalidArgumentError("AutoShardPolicy::kHint: say where to shard with Dataset::Shard(num_workers, worker_index) and kOff");
+    return absl::InvalidArgumentError(
+        "AutoShardPolicy::kHint: say where to shard with Dataset::Shard(num_workers, worker_index) "
+        "and kOff");
   if (!DealsOut(policy)) return dataset;
   if (context.worker_index < 0 || context.worker_index >= context.num_workers)
-    return absl::InvalidArgumentError(absl::StrCat("the data of ", context.num_workers, " workers have no part for worker ", context.worker_index));
+    return absl::InvalidArgumentError(absl::StrCat("the data of ", context.num_workers,
+                                                   " workers have no part for worker ",
+                                                   context.worker_index));
   if (context.num_workers == 1) return dataset;
-  if (IsShardedByHand(dataset.recipe(), context)) {  // or a part of all data was held out, the same on every worker: this worker cannot tell
+  // Or a part of all data was held out, the same on every worker: this worker cannot tell.
+  if (IsShardedByHand(dataset.recipe(), context)) {
     DIVVY_LOG(WARNING) << "data: Shard(" << context.num_workers << ", " << context.worker_index
-                       << ") and the policy both take a part of the data: if that Shard is this worker's part, too, leave one out (kOff)";
+                       << ") and the policy both take a part of the data: if that Shard is this "
+                          "worker's part, too, leave one out (kOff)";
   }
-  return Dataset(data_internal::AutoShardRecipe(dataset.recipe(), policy, context.num_workers, context.worker_index));
+  return Dataset(data_internal::AutoShardRecipe(dataset.recipe(), policy, context.num_workers,
+                                                context.worker_index));
 }
 
 }  // namespace internal
 
-absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches, const InputOptions& options) {
+absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches,
+                                          const InputOptions& options) {
   ASSIGN_OR_RETURN(const internal::InputScope* scope, NeedScope("DistributeDataset"));
-  ASSIGN_OR_RETURN(const AutoShardPolicy policy, OwnPolicy(*scope, options.policy, "DistributeDataset"));
-  ASSIGN_OR_RETURN(const Dataset part, internal::AutoShard(global_batches, policy, scope->context()));
+  ASSIGN_OR_RETURN(const AutoShardPolicy policy,
+                   OwnPolicy(*scope, options.policy, "DistributeDataset"));
+  ASSIGN_OR_RETURN(const Dataset part,
+                   internal::AutoShard(global_batches, policy, scope->context()));
   return RecutForReplicas(part, scope->context().num_replicas_in_sync);
 }
 
-absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn, const InputOptions& options) {
+absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn,
+                                                       const InputOptions& options) {
   ASSIGN_OR_RETURN(const internal::InputScope* scope, NeedScope("DistributeDatasetsFromFunction"));
-  ASSIGN_OR_RETURN(const AutoShardPolicy policy, OwnPolicy(*scope, options.policy, "DistributeDatasetsFromFunction"));
+  ASSIGN_OR_RETURN(const AutoShardPolicy policy,
+                   OwnPolicy(*scope, options.policy, "DistributeDatasetsFromFunction"));
   const AutoShardPolicy seen = policy == AutoShardPolicy::kOff ? scope->policy() : policy;
   ASSIGN_OR_RETURN(const Dataset dataset, fn(internal::WithPipelines(scope->context(), seen)));
   return internal::AutoShard(dataset, policy, scope->context());

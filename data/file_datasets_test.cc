@@ -1,4 +1,5 @@
-// Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, good and broken; and the data of the examples.
+// Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, good and
+// broken; and the data of the examples.
 #include <unistd.h>
 #include <zlib.h>
 
@@ -32,12 +33,16 @@ using ::testing::IsEmpty;
 std::string Zlib(absl::string_view text) {
   std::string out(compressBound(text.size()), '\0');
   uLongf size = out.size();
-  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()), text.size()), Z_OK);
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(out.data()), &size,
+                     reinterpret_cast<const Bytef*>(text.data()), text.size()),
+            Z_OK);
   out.resize(size);
   return out;
 }
 
-std::string Bytes(std::initializer_list<int> bytes) { return std::string(bytes.begin(), bytes.end()); }
+std::string Bytes(std::initializer_list<int> bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
 
 template <typename T>
 std::vector<T> Values(const Nest& leaf) {
@@ -46,14 +51,19 @@ std::vector<T> Values(const Nest& leaf) {
   return std::vector<T>(values.begin(), values.end());
 }
 
-const std::vector<CsvColumn> kXAndY = {{"x", DType::kFloat32, 0, /*width=*/2}, {"y", DType::kInt64}};
+const std::vector<CsvColumn> kXAndY = {{"x", DType::kFloat32, 0, /*width=*/2},
+                                       {"y", DType::kInt64}};
 
 class FileDatasetsTest : public ::testing::Test {
  protected:
-  void Write(const std::string& name, absl::string_view bytes) { ASSERT_TRUE(files_.ReplaceFile(name, bytes).ok()); }
+  void Write(const std::string& name, absl::string_view bytes) {
+    ASSERT_TRUE(files_.ReplaceFile(name, bytes).ok());
+  }
 
   std::vector<Nest> Read(const Dataset& dataset) { return PlainPass(dataset, environment_); }
-  absl::Status FirstError(const Dataset& dataset) { return dataset.Iterate(environment_)->Next().status(); }
+  absl::Status FirstError(const Dataset& dataset) {
+    return dataset.Iterate(environment_)->Next().status();
+  }
 
   // What the elements of a pass say, an error being the last.
   std::vector<std::string> Shown(const Dataset& dataset) {
@@ -63,7 +73,8 @@ class FileDatasetsTest : public ::testing::Test {
       const absl::StatusOr<std::optional<Nest>> element = iterator->Next();
       if (!element.ok()) shown.emplace_back(element.status().message());
       if (!element.ok() || !element->has_value()) return shown;
-      shown.push_back(absl::StrCat(absl::StrJoin(Values<float>((**element)["x"]), " "), " -> ", *(**element)["y"].tensor()->scalar<int64_t>()));
+      shown.push_back(absl::StrCat(absl::StrJoin(Values<float>((**element)["x"]), " "), " -> ",
+                                   *(**element)["y"].tensor()->scalar<int64_t>()));
     }
   }
 
@@ -76,7 +87,8 @@ class FileDatasetsTest : public ::testing::Test {
 TEST_F(FileDatasetsTest, CsvColumnsStandByPosition) {
   Write("a.csv", "1,2.5,3\r\n\r\n\"4\",-5,6");
   EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("1 2.5 -> 3", "4 -5 -> 6"));
-  EXPECT_EQ(Read(Dataset::Csv("a.csv", kXAndY))[0].ToString(), "{\"x\": float32 [2], \"y\": int64 []}");
+  EXPECT_EQ(Read(Dataset::Csv("a.csv", kXAndY))[0].ToString(),
+            "{\"x\": float32 [2], \"y\": int64 []}");
 }
 
 TEST_F(FileDatasetsTest, CsvColumnsStandByNameUnderAHeaderThatHasThemAll) {
@@ -84,7 +96,8 @@ TEST_F(FileDatasetsTest, CsvColumnsStandByNameUnderAHeaderThatHasThemAll) {
   EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("2 3 -> 1", "5 6 -> 4"));
   Write("short.csv", "y,x\n1,2\n");
   EXPECT_THAT(Shown(Dataset::Csv("short.csv", kXAndY)),
-              ElementsAre("short.csv: line 1: column \"x\" has 2 fields, but only 1 stand from its name to the end of the header"));
+              ElementsAre("short.csv: line 1: column \"x\" has 2 fields, but only 1 stand from its "
+                          "name to the end of the header"));
   Write("empty.csv", "y,x,x2\n");
   EXPECT_THAT(Shown(Dataset::Csv("empty.csv", kXAndY)), IsEmpty());
 }
@@ -114,10 +127,12 @@ TEST_F(FileDatasetsTest, CsvReadsEveryTypeThatTensorsHold) {
 
 TEST_F(FileDatasetsTest, CsvTextIsHashedIntoItsBuckets) {
   Write("a.csv", "cat,1\ndog,2\ncat,3\n,4\n");
-  const std::vector<Nest> rows = Read(Dataset::Csv("a.csv", {{"word", DType::kString, /*hash_buckets=*/1000}, {"y", DType::kInt64}}));
+  const std::vector<Nest> rows = Read(Dataset::Csv(
+      "a.csv", {{"word", DType::kString, /*hash_buckets=*/1000}, {"y", DType::kInt64}}));
   std::vector<int64_t> words;
   for (const Nest& row : rows) words.push_back(*row["word"].tensor()->scalar<int64_t>());
-  EXPECT_THAT(words, ElementsAre(static_cast<int64_t>(HashText("cat") % 1000), static_cast<int64_t>(HashText("dog") % 1000), words[0],
+  EXPECT_THAT(words, ElementsAre(static_cast<int64_t>(HashText("cat") % 1000),
+                                 static_cast<int64_t>(HashText("dog") % 1000), words[0],
                                  static_cast<int64_t>(HashText("") % 1000)));
 }
 
@@ -126,7 +141,8 @@ TEST_F(FileDatasetsTest, AnotherSeparatorTakesTheCommasPlace) {
   EXPECT_THAT(Shown(Dataset::Csv("u.data", kXAndY, '\t')), ElementsAre("1 2.5 -> 3", "4 5 -> 6"));
   Write("named.tsv", "y\tother\tx\tx2\n1\t,\t2\t3\n");
   EXPECT_THAT(Shown(Dataset::Csv("named.tsv", kXAndY, '\t')), ElementsAre("2 3 -> 1"));
-  EXPECT_EQ(FirstError(Dataset::Csv("u.data", kXAndY, '"')).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FirstError(Dataset::Csv("u.data", kXAndY, '"')).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(FileDatasetsTest, AnIdOutsideItsTableIsAnErrorWithFileLineAndColumn) {
@@ -135,9 +151,11 @@ TEST_F(FileDatasetsTest, AnIdOutsideItsTableIsAnErrorWithFileLineAndColumn) {
   Write("a.csv", "0,9\n3,10\n");
   EXPECT_EQ(Read(Dataset::Csv("a.csv", columns).Take(1)).size(), 1u);
   EXPECT_EQ(FirstError(Dataset::Csv("a.csv", columns).Skip(1)),
-            absl::DataLossError("a.csv: line 2: column \"item\": 10 is not in [0, 10): correct the line, or make the column's bound, and its table, larger"));
+            absl::DataLossError("a.csv: line 2: column \"item\": 10 is not in [0, 10): correct the "
+                                "line, or make the column's bound, and its table, larger"));
   Write("a.csv", "-1,0\n");
-  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", columns)).message(), HasSubstr("a.csv: line 1: column \"user\": -1 is not in [0, 10)"));
+  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", columns)).message(),
+              HasSubstr("a.csv: line 1: column \"user\": -1 is not in [0, 10)"));
 }
 
 TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
@@ -148,7 +166,9 @@ TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
       {"1,2,3\n\n4,5,6.5\n", "a.csv: line 3: column \"y\": \"6.5\" is not an integer of 64 bits"},
       {"1,2,3\n4,5,\n", "a.csv: line 2: column \"y\": \"\" is not an integer"},
       {"1,2,3\n4,\"5,6\n", "a.csv: line 2: a field in quotes that is never closed"},
-      {"y,xx,other\n1,2,3\n", "a.csv: line 1: column \"x\": \"y\" is not a float32 number; if this is a header, it must have all of x, y"},
+      {"y,xx,other\n1,2,3\n",
+       "a.csv: line 1: column \"x\": \"y\" is not a float32 number; if this is a header, it must "
+       "have all of x, y"},
   };
   for (const auto& [text, message] : cases) {
     Write("a.csv", text);
@@ -157,8 +177,10 @@ TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
     EXPECT_THAT(shown.back(), HasSubstr(message));
   }
   Write("a.csv", "300\n");
-  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", {{"i", DType::kInt8}})).message(), HasSubstr("300 does not fit into int8"));
-  EXPECT_EQ(FirstError(Dataset::Csv("a.csv", {{"b", DType::kBool}})).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(FirstError(Dataset::Csv("a.csv", {{"i", DType::kInt8}})).message(),
+              HasSubstr("300 does not fit into int8"));
+  EXPECT_EQ(FirstError(Dataset::Csv("a.csv", {{"b", DType::kBool}})).code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST_F(FileDatasetsTest, BehindABadLineOneCanGoOnBySeeking) {
@@ -180,9 +202,12 @@ TEST_F(FileDatasetsTest, LibsvmRowsAreSparseIdsOfOneRowAndBatchToCsr) {
   const std::vector<Nest> batches = Read(Dataset::Libsvm("a.libsvm").Batch(3));
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_TRUE(BitwiseEqual(*batches[0]["label"].tensor(), Tensor::Vector<float>({1, 0, -1})));
-  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["ids"].tensor(), Tensor::Vector<int64_t>({3, 7, 9})));
-  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["row_splits"].tensor(), Tensor::Vector<int64_t>({0, 2, 2, 3})));
-  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["weights"].tensor(), Tensor::Vector<float>({0.5, 2, 1})));
+  EXPECT_TRUE(
+      BitwiseEqual(*batches[0]["features"]["ids"].tensor(), Tensor::Vector<int64_t>({3, 7, 9})));
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["row_splits"].tensor(),
+                           Tensor::Vector<int64_t>({0, 2, 2, 3})));
+  EXPECT_TRUE(BitwiseEqual(*batches[0]["features"]["weights"].tensor(),
+                           Tensor::Vector<float>({0.5, 2, 1})));
 }
 
 // On a machine with 1 TiB of memory this one would be read.
@@ -192,25 +217,38 @@ TEST(LargeFileTest, AFileThatMemoryCannotHoldIsRefusedUnread) {
   ASSERT_EQ(truncate(name.c_str(), off_t{1} << 40), 0);
   const absl::Status refused = Dataset::Csv(name, kXAndY).Iterate({})->Next().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("large.csv: a file of a dataset is read whole"), HasSubstr("Cut it into several")));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("large.csv: a file of a dataset is read whole"),
+                    HasSubstr("Cut it into several")));
 }
 
 TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
   Write("a.libsvm", "1 3:1\n\n0 4:1 4:2\n");
   const auto iterator = Dataset::Libsvm("a.libsvm").Iterate(environment_);
   EXPECT_TRUE(iterator->Next().ok());
-  EXPECT_EQ(iterator->Next().status(), absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
+  EXPECT_EQ(iterator->Next().status(),
+            absl::DataLossError("a.libsvm: line 3: the id 4 occurs more than once in the line"));
 }
 
 TEST_F(FileDatasetsTest, LibsvmLabelsBecomeZeroAndOneByOptionAndOthersAreErrors) {
   Write("signs.libsvm", "+1 1:1\n-1 1:1\n0 1:1\n");
   Write("classes.libsvm", "1 1:1\n2 1:1\n");
-  EXPECT_TRUE(BitwiseEqual(*Read(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kBinary).Batch(3))[0]["label"].tensor(), Tensor::Vector<float>({1, 0, 0})));
-  EXPECT_TRUE(BitwiseEqual(*Read(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kOneTwo).Batch(2))[0]["label"].tensor(), Tensor::Vector<float>({0, 1})));
-  EXPECT_THAT(FirstError(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kBinary).Skip(1)).message(),
-              AllOf(HasSubstr("classes.libsvm: line 2: the label 2 is none of -1, 0 and 1"), HasSubstr("kOneTwo is for 1 and 2")));
-  EXPECT_THAT(FirstError(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kOneTwo).Skip(1)).message(),
-              AllOf(HasSubstr("signs.libsvm: line 2: the label -1 is none of 1 and 2"), HasSubstr("kBinary")));
+  EXPECT_TRUE(BitwiseEqual(
+      *Read(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kBinary).Batch(3))[0]["label"]
+           .tensor(),
+      Tensor::Vector<float>({1, 0, 0})));
+  EXPECT_TRUE(BitwiseEqual(
+      *Read(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kOneTwo).Batch(2))[0]["label"]
+           .tensor(),
+      Tensor::Vector<float>({0, 1})));
+  EXPECT_THAT(
+      FirstError(Dataset::Libsvm("classes.libsvm", 0, LibsvmLabels::kBinary).Skip(1)).message(),
+      AllOf(HasSubstr("classes.libsvm: line 2: the label 2 is none of -1, 0 and 1"),
+            HasSubstr("kOneTwo is for 1 and 2")));
+  EXPECT_THAT(
+      FirstError(Dataset::Libsvm("signs.libsvm", 0, LibsvmLabels::kOneTwo).Skip(1)).message(),
+      AllOf(HasSubstr("signs.libsvm: line 2: the label -1 is none of 1 and 2"),
+            HasSubstr("kBinary")));
 }
 
 TEST_F(FileDatasetsTest, ALibsvmIdBeyondItsTableIsAnErrorWithFileLineAndBound) {
@@ -218,7 +256,8 @@ TEST_F(FileDatasetsTest, ALibsvmIdBeyondItsTableIsAnErrorWithFileLineAndBound) {
   const auto iterator = Dataset::Libsvm("a.libsvm", 124).Iterate(environment_);
   EXPECT_TRUE(iterator->Next().ok() && iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(),
-            absl::DataLossError("a.libsvm: line 3: the id 124 is not in [0, 124): correct the line, or make the bound of Libsvm, and its table, larger"));
+            absl::DataLossError("a.libsvm: line 3: the id 124 is not in [0, 124): correct the "
+                                "line, or make the bound of Libsvm, and its table, larger"));
   EXPECT_EQ(FirstError(Dataset::Libsvm("a.libsvm", -1)).code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -229,23 +268,29 @@ TEST_F(FileDatasetsTest, WhatIsNotFiniteIsAnErrorWithFileAndLine) {
     Write("day_0", absl::StrCat("1\t", wrong, std::string(38, '\t'), "\n"));
     Write("a.csv", absl::StrCat("1,2\n3,", wrong, "\n"));
     for (const std::string file : {"label.libsvm", "value.libsvm"}) {
-      EXPECT_THAT(FirstError(Dataset::Libsvm(file)).message(), HasSubstr(absl::StrCat(file, ": line 1: \"", wrong, "\" is not a finite number")));
+      EXPECT_THAT(
+          FirstError(Dataset::Libsvm(file)).message(),
+          HasSubstr(absl::StrCat(file, ": line 1: \"", wrong, "\" is not a finite number")));
     }
     EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: "));
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
       EXPECT_THAT(FirstError(Dataset::Csv("a.csv", {{"x"}, {"label", dtype}}).Skip(1)).message(),
-                  AllOf(HasSubstr(absl::StrCat("a.csv: line 2: column \"label\": \"", wrong, "\" is not finite")), HasSubstr("NotFinite::kTaken")));
+                  AllOf(HasSubstr(absl::StrCat("a.csv: line 2: column \"label\": \"", wrong,
+                                               "\" is not finite")),
+                        HasSubstr("NotFinite::kTaken")));
     }
   }
   CsvColumn taken{"label"};
   taken.not_finite = CsvColumn::NotFinite::kTaken;
   Write("a.csv", "1,2\n3,nan\n");
-  EXPECT_TRUE(std::isnan(*Read(Dataset::Csv("a.csv", {{"x"}, taken}))[1]["label"].tensor()->scalar<float>()));
+  EXPECT_TRUE(std::isnan(
+      *Read(Dataset::Csv("a.csv", {{"x"}, taken}))[1]["label"].tensor()->scalar<float>()));
 }
 
 // What is blank and what is a bad line is the same for one who reads and one who passes over.
 TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
-  const std::string kinds[] = {"1 1:1", "", " \t", "\f", "\v", " \r ", "#", " # 1", "#1 1:1", "qid", "0 # 1", "\f1 1:1"};
+  const std::string kinds[] = {"1 1:1", "",     " \t",    "\f",  "\v",    " \r ",
+                               "#",     " # 1", "#1 1:1", "qid", "0 # 1", "\f1 1:1"};
   std::string text;
   for (const std::string& kind : kinds) absl::StrAppend(&text, kind, "\n2 2:2\n");
   Write("a.libsvm", text);
@@ -267,9 +312,12 @@ TEST_F(FileDatasetsTest, ABombOfARecordIsRefusedBeforeItIsParsed) {
   std::string file;
   AppendTfRecord(std::string((size_t{256} << 20) + 1, 'x'), file);
   Write("large.tfrecord", file);
-  const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> { return absl::InternalError("parsed"); };
+  const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> {
+    return absl::InternalError("parsed");
+  };
   EXPECT_THAT(FirstError(Dataset::TfRecord("large.tfrecord", parse)).message(),
-              HasSubstr("record 1: offset 0: has 268435457 bytes, and an element may have 268435456: write several"));
+              HasSubstr("record 1: offset 0: has 268435457 bytes, and an element may have "
+                        "268435456: write several"));
 }
 
 // ---- Criteo's logs
@@ -277,12 +325,15 @@ TEST_F(FileDatasetsTest, ABombOfARecordIsRefusedBeforeItIsParsed) {
 TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {
   const std::string counts = "1\t\t-2\t\t\t\t\t\t\t\t\t\t13";
   const std::string categories = absl::StrCat("68fd1e64", std::string(24, '\t'), "\tcat");
-  Write("day_0", absl::StrCat("1\t", counts, "\t", categories, "\n\n0\t", counts, "\t", categories, "\n"));
+  Write("day_0",
+        absl::StrCat("1\t", counts, "\t", categories, "\n\n0\t", counts, "\t", categories, "\n"));
   const std::vector<Nest> rows = Read(Dataset::CriteoTsv("day_0"));
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[1].ToString(), "{\"dense\": float32 [13], \"label\": float32 [], \"sparse\": int64 [26]}");
+  EXPECT_EQ(rows[1].ToString(),
+            "{\"dense\": float32 [13], \"label\": float32 [], \"sparse\": int64 [26]}");
   EXPECT_EQ(*rows[0]["label"].tensor()->scalar<float>(), 1.0f);
-  EXPECT_THAT(Values<float>(rows[0]["dense"]), ElementsAre(1, 0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13));
+  EXPECT_THAT(Values<float>(rows[0]["dense"]),
+              ElementsAre(1, 0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13));
   const std::vector<int64_t> sparse = Values<int64_t>(rows[0]["sparse"]);
   EXPECT_EQ(sparse[0], static_cast<int64_t>(HashText("68fd1e64") >> 1));
   EXPECT_EQ(sparse[1], static_cast<int64_t>(HashText("") >> 1));
@@ -290,28 +341,34 @@ TEST_F(FileDatasetsTest, CriteoLinesAreALabelCountsAndHashedCategories) {
 }
 
 TEST_F(FileDatasetsTest, CriteoLinesMayBePartedByCommasUnderAHeader) {
-  const std::string line = absl::StrCat("1,,3,260.0", std::string(10, ','), ",68fd1e64", std::string(25, ','), "\n");
+  const std::string line =
+      absl::StrCat("1,,3,260.0", std::string(10, ','), ",68fd1e64", std::string(25, ','), "\n");
   Write("plain.csv", line + line);
   EXPECT_EQ(Read(Dataset::CriteoTsv("plain.csv")).size(), 2u);
   Write("named.csv", "label,I1,I2,...\n" + line);
   const std::vector<Nest> rows = Read(Dataset::CriteoTsv("named.csv"));
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(*rows[0]["label"].tensor()->scalar<float>(), 1.0f);
-  EXPECT_THAT(Values<float>(rows[0]["dense"]), ElementsAre(0, 3, 260, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(Values<float>(rows[0]["dense"]),
+              ElementsAre(0, 3, 260, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_EQ(Values<int64_t>(rows[0]["sparse"])[0], static_cast<int64_t>(HashText("68fd1e64") >> 1));
   Write("short.csv", "label,I1\n1,2,3\n");
-  EXPECT_THAT(FirstError(Dataset::CriteoTsv("short.csv")).message(), HasSubstr("short.csv: line 2: has 3 fields parted by commas, wanted a label, 13"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("short.csv")).message(),
+              HasSubstr("short.csv: line 2: has 3 fields parted by commas, wanted a label, 13"));
 }
 
 TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
   const std::string rest(38, '\t');
   Write("day_0", absl::StrCat("0\t", rest, "\n0\t1", "\n"));
-  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0").Skip(1)).message(),
-              HasSubstr("day_0: line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26"));
+  EXPECT_THAT(
+      FirstError(Dataset::CriteoTsv("day_0").Skip(1)).message(),
+      HasSubstr("day_0: line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26"));
   Write("day_0", absl::StrCat("0\tmany", rest, "\n"));
-  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: \"many\" is not a float32 number"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(),
+              HasSubstr("day_0: line 1: \"many\" is not a float32 number"));
   Write("day_0", absl::StrCat("7\t", rest, "\n"));
-  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(), HasSubstr("day_0: line 1: the label, its first field, is 7, must be 0 or 1"));
+  EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(),
+              HasSubstr("day_0: line 1: the label, its first field, is 7, must be 0 or 1"));
   Write("day_0", absl::StrCat("?\t", rest, "\n"));
   EXPECT_EQ(FirstError(Dataset::CriteoTsv("day_0")).code(), absl::StatusCode::kDataLoss);
 }
@@ -320,16 +377,22 @@ TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
 
 std::string TfRecords(int first, int count) {
   std::string file;
-  for (int i = first; i < first + count; ++i) AppendTfRecord(WriteExample({{"y", std::vector<int64_t>{i}}, {"x", std::vector<float>{0.5f, 1.0f * i}}}), file);
+  for (int i = first; i < first + count; ++i)
+    AppendTfRecord(
+        WriteExample({{"y", std::vector<int64_t>{i}}, {"x", std::vector<float>{0.5f, 1.0f * i}}}),
+        file);
   return file;
 }
 
-absl::StatusOr<Nest> ParseXAndY(absl::string_view record) { return ParseExample(record, {{"x", DType::kFloat32, {2}}, {"y", DType::kInt64}}); }
+absl::StatusOr<Nest> ParseXAndY(absl::string_view record) {
+  return ParseExample(record, {{"x", DType::kFloat32, {2}}, {"y", DType::kInt64}});
+}
 
 TEST_F(FileDatasetsTest, TfRecordsAreParsedPlainAndCompressed) {
   Write("a-0", TfRecords(1, 2));
   Write("a-1", Zlib(TfRecords(3, 1)));
-  EXPECT_THAT(Shown(Dataset::TfRecord("a-*", ParseXAndY)), ElementsAre("0.5 1 -> 1", "0.5 2 -> 2", "0.5 3 -> 3"));
+  EXPECT_THAT(Shown(Dataset::TfRecord("a-*", ParseXAndY)),
+              ElementsAre("0.5 1 -> 1", "0.5 2 -> 2", "0.5 3 -> 3"));
   Write("empty", "");
   EXPECT_THAT(Shown(Dataset::TfRecord("empty", ParseXAndY)), IsEmpty());
 }
@@ -339,7 +402,8 @@ TEST_F(FileDatasetsTest, ATfRecordWhoseLengthLooksLikeCompressedDataIsPlain) {
     std::string file;
     AppendTfRecord(std::string(length, '\0'), file);
     Write("a", file);
-    const Dataset lengths = Dataset::TfRecord("a", [](absl::string_view record) { return Nest(static_cast<int64_t>(record.size())); });
+    const Dataset lengths = Dataset::TfRecord(
+        "a", [](absl::string_view record) { return Nest(static_cast<int64_t>(record.size())); });
     EXPECT_EQ(*Read(lengths).at(0).tensor()->scalar<int64_t>(), static_cast<int64_t>(length));
   }
 }
@@ -351,47 +415,66 @@ TEST_F(FileDatasetsTest, ABadTfRecordIsAnErrorWithItsNumberAndPlaceAndTheNextCan
   Write("a", file);
   const Dataset records = Dataset::TfRecord("a", ParseXAndY);
   EXPECT_THAT(Shown(records),
-              ElementsAre("0.5 1 -> 1", absl::StrCat("a: record 2: offset ", second, ": the checksum of a record does not fit: it is damaged")));
+              ElementsAre("0.5 1 -> 1",
+                          absl::StrCat("a: record 2: offset ", second,
+                                       ": the checksum of a record does not fit: it is damaged")));
   EXPECT_THAT(Shown(records.Skip(2)), ElementsAre("0.5 3 -> 3"));
 }
 
 TEST_F(FileDatasetsTest, BadLinesAndRecordsCanBePassedOver) {
   Write("a.csv", "1,2,3\n4,five,6\n7,8,9\n10\n");
-  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY).IgnoreErrors(2)), ElementsAre("1 2 -> 3", "7 8 -> 9"));
+  EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY).IgnoreErrors(2)),
+              ElementsAre("1 2 -> 3", "7 8 -> 9"));
   std::string file = TfRecords(1, 3);
   file[file.size() / 3 + 20] ^= 1;
   Write("a", file);
-  EXPECT_THAT(Shown(Dataset::TfRecord("a", ParseXAndY).IgnoreErrors(1)), ElementsAre("0.5 1 -> 1", "0.5 3 -> 3"));
+  EXPECT_THAT(Shown(Dataset::TfRecord("a", ParseXAndY).IgnoreErrors(1)),
+              ElementsAre("0.5 1 -> 1", "0.5 3 -> 3"));
   Write("a", file.substr(0, file.size() - 1));
   Write("b", TfRecords(4, 1));
-  EXPECT_THAT(Shown(Dataset::TfRecord("[ab]", ParseXAndY).IgnoreErrors(2)), ElementsAre("0.5 1 -> 1", "0.5 4 -> 4"));
+  EXPECT_THAT(Shown(Dataset::TfRecord("[ab]", ParseXAndY).IgnoreErrors(2)),
+              ElementsAre("0.5 1 -> 1", "0.5 4 -> 4"));
 }
 
 TEST_F(FileDatasetsTest, AnErrorOfParsingSaysOfWhichRecord) {
   Write("a", TfRecords(1, 2));
-  const Dataset records = Dataset::TfRecord("a", [](absl::string_view record) { return ParseExample(record, {{"z", DType::kInt64}}); });
-  EXPECT_EQ(FirstError(records.Skip(1)).message(), absl::StrCat("a: record 2: offset ", TfRecords(1, 1).size(), ": feature \"z\" is missing"));
+  const Dataset records = Dataset::TfRecord("a", [](absl::string_view record) {
+    return ParseExample(record, {{"z", DType::kInt64}});
+  });
+  EXPECT_EQ(
+      FirstError(records.Skip(1)).message(),
+      absl::StrCat("a: record 2: offset ", TfRecords(1, 1).size(), ": feature \"z\" is missing"));
   EXPECT_EQ(FirstError(records).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ParseExampleTest, TakesTheFeaturesAskedForInTheirShapes) {
-  const std::string record =
-      WriteExample({{"ints", std::vector<int64_t>{1, 2, 3, 4}}, {"texts", std::vector<absl::string_view>{"a", "b"}}, {"none", std::monostate()}});
-  const Nest example = *ParseExample(record, {{"ints", DType::kInt64, {-1, 2}}, {"texts", DType::kString, {-1}}, {"none", DType::kFloat32, {-1}}});
-  EXPECT_EQ(example.ToString(), "{\"ints\": int64 [2, 2], \"none\": float32 [0], \"texts\": [\"a\", \"b\"]}");
-  EXPECT_EQ(*(*ParseExample(WriteExample({{"t", std::vector<absl::string_view>{"one"}}}), {{"t", DType::kString}}))["t"].text(), "one");
+  const std::string record = WriteExample({{"ints", std::vector<int64_t>{1, 2, 3, 4}},
+                                           {"texts", std::vector<absl::string_view>{"a", "b"}},
+                                           {"none", std::monostate()}});
+  const Nest example = *ParseExample(record, {{"ints", DType::kInt64, {-1, 2}},
+                                              {"texts", DType::kString, {-1}},
+                                              {"none", DType::kFloat32, {-1}}});
+  EXPECT_EQ(example.ToString(),
+            "{\"ints\": int64 [2, 2], \"none\": float32 [0], \"texts\": [\"a\", \"b\"]}");
+  EXPECT_EQ(*(*ParseExample(WriteExample({{"t", std::vector<absl::string_view>{"one"}}}),
+                            {{"t", DType::kString}}))["t"]
+                 .text(),
+            "one");
 }
 
 TEST(ParseExampleTest, RefusesWhatIsNotAsAskedForAndNamesTheFeature) {
-  const std::string record = WriteExample({{"i", std::vector<int64_t>{1, 2, 3}}, {"t", std::vector<absl::string_view>{"a"}}});
+  const std::string record = WriteExample(
+      {{"i", std::vector<int64_t>{1, 2, 3}}, {"t", std::vector<absl::string_view>{"a"}}});
   const std::vector<std::pair<ExampleFeature, std::string>> cases = {
       {{"x", DType::kInt64}, "feature \"x\" is missing"},
       {{"i", DType::kFloat32, {3}}, "feature \"i\" holds int64s, wanted float32"},
       {{"t", DType::kInt64}, "feature \"t\" holds bytes, wanted int64"},
       {{"i", DType::kInt64}, "feature \"i\" has 3 values, wanted []"},
       {{"i", DType::kInt64, {-1, 2}}, "feature \"i\" has 3 values, wanted [-1, 2]"},
-      {{"i", DType::kInt64, {3, -1}}, "feature \"i\" wanted as [3, -1]: only the first dimension may vary"},
-      {{"i", DType::kInt32, {3}}, "feature \"i\" wanted as int32: an Example holds int64, float32 and string"},
+      {{"i", DType::kInt64, {3, -1}},
+       "feature \"i\" wanted as [3, -1]: only the first dimension may vary"},
+      {{"i", DType::kInt32, {3}},
+       "feature \"i\" wanted as int32: an Example holds int64, float32 and string"},
       {{"t", DType::kString, {1, 1}}, "feature \"t\" wanted as texts of shape [1, 1]"},
   };
   for (const auto& [feature, message] : cases) {
@@ -422,10 +505,13 @@ TEST_F(FileDatasetsTest, BrokenIdxFilesAreNamed) {
   Write("cut", Bytes({0, 0, 8, 1, 0, 0, 0, 9, 5}));
   Write("number", Bytes({0, 0, 8, 0, 5}));
   Write("nothing", Bytes({0, 0, 8, 2, 255, 255, 255, 255, 0, 0, 0, 0}));
-  EXPECT_THAT(FirstError(Dataset::Idx("nothing", "nothing")).message(), HasSubstr("nothing: has 4294967295 rows with nothing in them"));
-  EXPECT_THAT(FirstError(Dataset::Idx("two", "one")).message(), HasSubstr("two has 2 images, but one has 1 labels"));
+  EXPECT_THAT(FirstError(Dataset::Idx("nothing", "nothing")).message(),
+              HasSubstr("nothing: has 4294967295 rows with nothing in them"));
+  EXPECT_THAT(FirstError(Dataset::Idx("two", "one")).message(),
+              HasSubstr("two has 2 images, but one has 1 labels"));
   EXPECT_THAT(FirstError(Dataset::Idx("cut", "one")).message(), HasSubstr("cut: offset 8"));
-  EXPECT_THAT(FirstError(Dataset::Idx("one", "number")).message(), HasSubstr("number: holds one number"));
+  EXPECT_THAT(FirstError(Dataset::Idx("one", "number")).message(),
+              HasSubstr("number: holds one number"));
   EXPECT_EQ(FirstError(Dataset::Idx("one", "missing")).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Dataset::Idx("one", "missing").Iterate(environment_)->size(), std::nullopt);
 }
@@ -450,7 +536,8 @@ TEST_F(FileDatasetsTest, FilesThatAreNotThereAreNamed) {
   Write("s-00000-of-00002", "1,2,3\n");
   EXPECT_EQ(FirstError(Dataset::Csv("missing.csv", kXAndY)).code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(FirstError(Dataset::Csv("missing.csv", kXAndY)).message(), HasSubstr("missing.csv"));
-  EXPECT_EQ(FirstError(Dataset::Csv("*.tsv", kXAndY)), absl::NotFoundError("no file matches *.tsv"));
+  EXPECT_EQ(FirstError(Dataset::Csv("*.tsv", kXAndY)),
+            absl::NotFoundError("no file matches *.tsv"));
   EXPECT_EQ(FirstError(Dataset::Csv("no/where/*.csv", kXAndY)).code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Shown(Dataset::Csv("s@2", kXAndY)).back(), HasSubstr("s-00001-of-00002"));
   EXPECT_EQ(FirstError(Dataset::Csv("s@0", kXAndY)).code(), absl::StatusCode::kInvalidArgument);
@@ -463,7 +550,8 @@ TEST_F(FileDatasetsTest, CompressionIsToldByContentAndDamageByFileAndOffset) {
   EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("1 2 -> 3"));
   Write("a.csv", whole.substr(0, whole.size() - 2));
   EXPECT_EQ(FirstError(Dataset::Csv("a.csv", kXAndY)),
-            absl::DataLossError(absl::StrCat("a.csv: offset ", whole.size() - 2, ": the compressed data end too early")));
+            absl::DataLossError(absl::StrCat("a.csv: offset ", whole.size() - 2,
+                                             ": the compressed data end too early")));
 }
 
 TEST_F(FileDatasetsTest, AnErrorOfTheDiskComesOutAndPasses) {
@@ -481,7 +569,8 @@ std::string ManyLines(int lines, Random& random) {
   std::string text;
   for (int i = 0; i < lines; ++i) {
     if (random.Chance(0.1)) text += "\n";
-    absl::StrAppend(&text, random.Chance(0.1) ? "\"1\"" : "1", ",", random.Below(100), ",", i, random.Chance(0.5) ? "\r\n" : "\n");
+    absl::StrAppend(&text, random.Chance(0.1) ? "\"1\"" : "1", ",", random.Below(100), ",", i,
+                    random.Chance(0.5) ? "\r\n" : "\n");
   }
   return text;
 }
@@ -494,14 +583,18 @@ TEST_F(FileDatasetsTest, AnyPositionOfTextInSeveralFilesCanBeSought) {
   for (int lines : {300, 0, 1, 513, 255, 0}) {
     const std::string text = ManyLines(lines, random);
     Write(absl::StrCat("p", part), part % 2 == 0 ? text : Zlib(absl::StrCat("y,x,x2\n", text)));
-    Write(absl::StrCat("q", part), lines == 0 ? "\n#\n" : absl::StrCat("# comment\n1 3:4\n", absl::StrJoin(std::vector<int>(lines, 2), "\n\n")));
+    Write(absl::StrCat("q", part),
+          lines == 0 ? "\n#\n"
+                     : absl::StrCat("# comment\n1 3:4\n",
+                                    absl::StrJoin(std::vector<int>(lines, 2), "\n\n")));
     ++part;
   }
   const Dataset csv = Dataset::Csv("p*", {{"x"}, {"x2"}, {"y"}});
   const Dataset libsvm = Dataset::Libsvm("q*");
   EXPECT_EQ(Read(csv).size(), 300u + 1 + 513 + 255);
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    for (const Dataset& dataset : {csv, libsvm, csv.Shuffle(100, seed).Batch(7), csv.Shard(3, 1), libsvm.Repeat(2).Batch(5)}) {
+    for (const Dataset& dataset : {csv, libsvm, csv.Shuffle(100, seed).Batch(7), csv.Shard(3, 1),
+                                   libsvm.Repeat(2).Batch(5)}) {
       ExpectEveryPositionCanBeSought(dataset, seed, environment_);
       if (HasFatalFailure()) return;
     }
@@ -521,21 +614,29 @@ TEST_F(FileDatasetsTest, AnyBytesEndInElementsOrInAnError) {
   constexpr uint64_t kSeed = 5;
   std::cout << "seed " << kSeed << "\n";
   Random random(kSeed);
-  const std::vector<std::string> good = {
-      "x,x2,y\r\n1,2,3\n\"4\",5,6\n", "1 3:4 5:6\n# c\n0 qid:1 2:3\n", Zlib("1,2,3\n4,5,6\n"), Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6}), TfRecords(1, 2),
-      std::string(39, '\t') + "\n"};
+  const std::vector<std::string> good = {"x,x2,y\r\n1,2,3\n\"4\",5,6\n",
+                                         "1 3:4 5:6\n# c\n0 qid:1 2:3\n",
+                                         Zlib("1,2,3\n4,5,6\n"),
+                                         Bytes({0, 0, 8, 1, 0, 0, 0, 2, 5, 6}),
+                                         TfRecords(1, 2),
+                                         std::string(39, '\t') + "\n"};
   for (int round = 0; round < 1000; ++round) {
     std::string bytes = good[random.Below(good.size())];
-    for (uint64_t change = random.Below(3); change > 0; --change) bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
+    for (uint64_t change = random.Below(3); change > 0; --change)
+      bytes[random.Below(bytes.size())] = static_cast<char>(random.Below(256));
     bytes.resize(random.Below(bytes.size() + 1));
     Write("any", bytes);
-    const Dataset records = Dataset::TfRecord("any", [](absl::string_view record) { return Nest(std::string(record)); });
-    for (const Dataset& dataset : {Dataset::Csv("any", kXAndY), Dataset::Libsvm("any"), Dataset::Idx("any", "any"), Dataset::CriteoTsv("any"), records}) {
+    const Dataset records = Dataset::TfRecord(
+        "any", [](absl::string_view record) { return Nest(std::string(record)); });
+    for (const Dataset& dataset :
+         {Dataset::Csv("any", kXAndY), Dataset::Libsvm("any"), Dataset::Idx("any", "any"),
+          Dataset::CriteoTsv("any"), records}) {
       const auto iterator = dataset.Iterate(environment_);
       for (size_t count = 0;; ++count) {
         ASSERT_LE(count, 1000u);
         const absl::StatusOr<std::optional<Nest>> element = iterator->Next();
-        ASSERT_TRUE(element.ok() || element.status().code() == absl::StatusCode::kDataLoss) << element.status();
+        ASSERT_TRUE(element.ok() || element.status().code() == absl::StatusCode::kDataLoss)
+            << element.status();
         if (!element.ok() || !element->has_value()) break;
       }
     }
@@ -545,11 +646,14 @@ TEST_F(FileDatasetsTest, AnyBytesEndInElementsOrInAnError) {
 // ---- the data of the examples
 
 TEST(ExampleDataTest, DigitsAre1797ImagesOfWhichEveryFifthIsHeldOut) {
-  const Dataset digits = Dataset::Csv("examples/data/digits.csv.gz", {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
+  const Dataset digits =
+      Dataset::Csv("examples/data/digits.csv.gz",
+                   {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
   std::vector<int> count(10, 0);
   for (const Nest& digit : PlainPass(digits)) {
     ++count.at(static_cast<size_t>(*digit["label"].tensor()->scalar<int64_t>()));
-    for (const float pixel : Values<float>(digit["image"])) ASSERT_TRUE(pixel >= 0 && pixel <= 16) << pixel;
+    for (const float pixel : Values<float>(digit["image"]))
+      ASSERT_TRUE(pixel >= 0 && pixel <= 16) << pixel;
   }
   EXPECT_THAT(count, ElementsAre(178, 182, 177, 183, 181, 182, 181, 179, 174, 180));
   EXPECT_EQ(PlainPass(digits.Shard(5, 0)).size(), 360u);
@@ -560,10 +664,14 @@ TEST(ExampleDataTest, MushroomsAreReadFromBothFiles) {
   const auto read = [](const std::string& part) {
     double positive = 0;
     int64_t rows = 0;
-    for (const Nest& batch : PlainPass(Dataset::Libsvm(absl::StrCat("examples/data/agaricus.", part, ".libsvm")).Shuffle(10'000, 1).Batch(32))) {
+    for (const Nest& batch :
+         PlainPass(Dataset::Libsvm(absl::StrCat("examples/data/agaricus.", part, ".libsvm"))
+                       .Shuffle(10'000, 1)
+                       .Batch(32))) {
       rows += static_cast<int64_t>(Values<float>(batch["label"]).size());
       for (const float label : Values<float>(batch["label"])) positive += label;
-      for (const int64_t id : Values<int64_t>(batch["features"]["ids"])) EXPECT_TRUE(id >= 1 && id <= 126) << id;
+      for (const int64_t id : Values<int64_t>(batch["features"]["ids"]))
+        EXPECT_TRUE(id >= 1 && id <= 126) << id;
     }
     return std::make_pair(rows, positive);
   };

@@ -45,10 +45,13 @@ class FileLimitsTest : public testing::Test {
  protected:
   // What each kind of dataset says of the file.
   std::vector<absl::Status> Errors(const std::string& name) {
-    const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> { return absl::InternalError("parsed"); };
+    const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> {
+      return absl::InternalError("parsed");
+    };
     std::vector<absl::Status> errors;
     for (const Dataset& dataset :
-         {Dataset::Csv(name, {{"x"}}), Dataset::Libsvm(name), Dataset::CriteoTsv(name), Dataset::TfRecord(name, parse), Dataset::Idx(name, name)}) {
+         {Dataset::Csv(name, {{"x"}}), Dataset::Libsvm(name), Dataset::CriteoTsv(name),
+          Dataset::TfRecord(name, parse), Dataset::Idx(name, name)}) {
       errors.push_back(dataset.Iterate(environment_)->Next().status());
     }
     return errors;
@@ -63,9 +66,12 @@ TEST_F(FileLimitsTest, AGzipBombIsRefusedByEachDatasetBeforeItTakesMuchMemory) {
   const int64_t before = PeakMemoryBytes();
   for (const absl::Status& error : Errors("bomb.gz")) {
     EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error;
-    EXPECT_THAT(std::string(error.message()), HasSubstr("bomb.gz: decompressed, the data have more than the allowed 4194304 bytes"));
+    EXPECT_THAT(
+        std::string(error.message()),
+        HasSubstr("bomb.gz: decompressed, the data have more than the allowed 4194304 bytes"));
   }
-  // Half of what one dataset would take that unpacks the whole file. AddressSanitizer keeps some of what the five have freed.
+  // Half of what one dataset would take that unpacks the whole file. AddressSanitizer keeps some of
+  // what the five have freed.
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{128} * static_cast<int64_t>(kMegabyte));
 }
 
@@ -73,7 +79,9 @@ TEST_F(FileLimitsTest, AFileOfMoreThanHalfOfTheMemoryIsRefusedByEachDataset) {
   ASSERT_TRUE(files_.ReplaceFile("large", std::string(4 * kMegabyte + 1, '0')).ok());
   for (const absl::Status& error : Errors("large")) {
     EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error;
-    EXPECT_THAT(std::string(error.message()), StartsWith("large: a file of a dataset is read whole, and may have 4 MiB on this machine. Cut it into several"));
+    EXPECT_THAT(std::string(error.message()),
+                StartsWith("large: a file of a dataset is read whole, and may have 4 MiB on this "
+                           "machine. Cut it into several"));
   }
 }
 

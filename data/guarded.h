@@ -11,8 +11,9 @@
 
 namespace divvy::internal {
 
-// fn(), or Unknown with what() if it throws (ResourceExhausted where there was no memory): a program's function may use libraries that do, and its error must
-// not end the process. `Result` is a Status or StatusOr; `what` names the function in the message.
+// fn(), or Unknown with what() if it throws (ResourceExhausted where there was no memory): a
+// program's function may use libraries that do, and its error must not end the process. `Result` is
+// a Status or StatusOr; `what` names the function in the message.
 template <typename Result, typename Function>
 Result Guarded(absl::string_view what, Function&& fn) {
   try {

@@ -1,5 +1,6 @@
-// Map, with one or several calls at once. The source is read by the iterator alone, one element after another; the function runs on the environment's executor;
-// elements are given in the source's order.
+// Map, with one or several calls at once. The source is read by the iterator alone, one element
+// after another; the function runs on the environment's executor; elements are given in the
+// source's order.
 #include <deque>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace divvy::data_internal {
 namespace {
 
 Element Apply(const MapFn& fn, const Nest& element) {
-  ASSIGN_OR_RETURN(Nest mapped, internal::Guarded<absl::StatusOr<Nest>>("a Map function", [&] { return fn(element); }));
+  ASSIGN_OR_RETURN(Nest mapped, internal::Guarded<absl::StatusOr<Nest>>(
+                                    "a Map function", [&] { return fn(element); }));
   RETURN_IF_ERROR(mapped.status());
   return mapped;
 }
@@ -38,7 +40,8 @@ class Call {
     made_.NotifyAll();
   }
 
-  // The result. A call that nobody has begun is made here: so an executor that drops its tasks stops nobody.
+  // The result. A call that nobody has begun is made here: so an executor that drops its tasks
+  // stops nobody.
   Element Result(const MapFn& fn) {
     Make(fn);
     MutexLock lock(mu_);
@@ -56,7 +59,8 @@ class Call {
 
 class MapIterator : public PositionedIterator {
  public:
-  MapIterator(Source source, const DataEnvironment& environment, std::shared_ptr<const MapFn> fn, int64_t parallel_calls)
+  MapIterator(Source source, const DataEnvironment& environment, std::shared_ptr<const MapFn> fn,
+              int64_t parallel_calls)
       : source_(std::move(source)),
         fn_(std::move(fn)),
         executor_(environment.executor),
@@ -109,7 +113,8 @@ class MapIterator : public PositionedIterator {
   const size_t at_once_;
   std::deque<std::shared_ptr<Call>> calls_;  // of the elements first_, first_ + 1, ...
   int64_t first_ = 0;
-  std::optional<Element> end_;  // what the source gave behind them, if it is no element
+  // What the source gave behind them, if it is no element.
+  std::optional<Element> end_;
 };
 
 }  // namespace
@@ -117,7 +122,8 @@ class MapIterator : public PositionedIterator {
 Recipe MapRecipe(Recipe source, MapFn fn, int64_t parallel_calls) {
   TransformRules rules;
   rules.keeps_all = true;
-  return MakeTransform<MapIterator>(std::move(source), rules, std::make_shared<const MapFn>(std::move(fn)), parallel_calls);
+  return MakeTransform<MapIterator>(std::move(source), rules,
+                                    std::make_shared<const MapFn>(std::move(fn)), parallel_calls);
 }
 
 }  // namespace divvy::data_internal

@@ -32,7 +32,8 @@ absl::StatusOr<Shape> ShapeFor(const ExampleFeature& feature, int64_t count) {
     const int64_t in_row = shape.WithRows(1).num_elements();
     shape = shape.WithRows(in_row > 0 ? count / in_row : 0);
   }
-  if (shape.num_elements() < 0) return Refused(feature, "wanted as ", shape.ToString(), ": only the first dimension may vary");
+  if (shape.num_elements() < 0)
+    return Refused(feature, "wanted as ", shape.ToString(), ": only the first dimension may vary");
   if (shape.num_elements() == count) return shape;
   return Refused(feature, "has ", count, " values, wanted ", feature.shape.ToString());
 }
@@ -54,8 +55,11 @@ absl::StatusOr<Nest> ToTensor(const ExampleFeature& feature, const ExampleValues
 }
 
 absl::StatusOr<Nest> ToTexts(const ExampleFeature& feature, const ExampleValues& values) {
-  if (feature.shape.rank() > 1) return Refused(feature, "wanted as texts of shape ", feature.shape.ToString(), ": texts make a list at most");
-  ASSIGN_OR_RETURN(const std::vector<absl::string_view> list, ListOf<absl::string_view>(feature, values));
+  if (feature.shape.rank() > 1)
+    return Refused(feature, "wanted as texts of shape ", feature.shape.ToString(),
+                   ": texts make a list at most");
+  ASSIGN_OR_RETURN(const std::vector<absl::string_view> list,
+                   ListOf<absl::string_view>(feature, values));
   RETURN_IF_ERROR(ShapeFor(feature, static_cast<int64_t>(list.size())).status());
   if (feature.shape.rank() == 0) return Nest(std::string(list[0]));
   Nest::List texts;
@@ -68,13 +72,16 @@ absl::StatusOr<Nest> Take(const ExampleFeature& feature, const ExampleValues& va
     case DType::kInt64: return ToTensor<int64_t>(feature, values);
     case DType::kFloat32: return ToTensor<float>(feature, values);
     case DType::kString: return ToTexts(feature, values);
-    default: return Refused(feature, "wanted as ", DTypeName(feature.dtype), ": an Example holds int64, float32 and string; Map it to another");
+    default:
+      return Refused(feature, "wanted as ", DTypeName(feature.dtype),
+                     ": an Example holds int64, float32 and string; Map it to another");
   }
 }
 
 }  // namespace
 
-absl::StatusOr<Nest> ParseExample(absl::string_view record, absl::Span<const ExampleFeature> features) {
+absl::StatusOr<Nest> ParseExample(absl::string_view record,
+                                  absl::Span<const ExampleFeature> features) {
   ASSIGN_OR_RETURN(const auto values, ReadExample(record));
   Nest::Dict example;
   for (const ExampleFeature& feature : features) {

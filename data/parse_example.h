@@ -15,19 +15,23 @@ namespace divvy {
 struct ExampleFeature {
   std::string name;
   DType dtype = DType::kFloat32;
-  Shape shape = {};  // {}: one value. The first dimension may be -1: as many as there are
+  // {}: one value. The first dimension may be -1: as many as there are
+  Shape shape = {};
 };
 
-// A tf.train.Example as a dict of the features asked for: a tensor of the shape, of kString a text (shape {}) or a list of texts (shape {n} or {-1}). Features
-// that are not asked for are passed over. Pure; thread-safe.
+// A tf.train.Example as a dict of the features asked for: a tensor of the shape, of kString a text
+// (shape {}) or a list of texts (shape {n} or {-1}). Features that are not asked for are passed
+// over. Pure; thread-safe.
 //
 //   Dataset::TfRecord("clicks-*", [](absl::string_view record) {
 //     return ParseExample(record, {{"label", DType::kFloat32}, {"ids", DType::kInt64, {-1}}});
 //   })
 //
-// InvalidArgument, with the feature: it is missing, of another type, or of another number of values; or one that nothing can be read as (another dtype, texts
-// of more than one dimension, -1 elsewhere). DataLoss: the bytes are no Example.
-absl::StatusOr<Nest> ParseExample(absl::string_view record, absl::Span<const ExampleFeature> features);
+// InvalidArgument, with the feature: it is missing, of another type, or of another number of
+// values; or one that nothing can be read as (another dtype, texts of more than one dimension, -1
+// elsewhere). DataLoss: the bytes are no Example.
+absl::StatusOr<Nest> ParseExample(absl::string_view record,
+                                  absl::Span<const ExampleFeature> features);
 
 }  // namespace divvy
 

@@ -1,5 +1,6 @@
-// Reading ahead. A filler, which runs on the environment's executor while there is room, is the only one to touch the source as long as
-// it runs; the iterator touches it only while no filler runs.
+// Reading ahead. A filler, which runs on the environment's executor while there is room, is the
+// only one to touch the source as long as it runs; the iterator touches it only while no filler
+// runs.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -23,17 +24,22 @@ struct Shared {
 
   Mutex mu;
   CondVar changed;
-  Source source;                                    // of the filler while `filling`, else of the iterator
-  std::deque<Element> buffer DIVVY_GUARDED_BY(mu);  // elements first, first + 1, ...; behind an end or an error comes nothing
+  // Of the filler while `filling`, else of the iterator.
+  Source source;
+  // elements first, first + 1, ...; behind an end or an error comes nothing
+  std::deque<Element> buffer DIVVY_GUARDED_BY(mu);
   int64_t first DIVVY_GUARDED_BY(mu) = 0;
   bool filling DIVVY_GUARDED_BY(mu) = false;
-  bool stop DIVVY_GUARDED_BY(mu) = false;  // asks the filler to end after the element that it reads
+  // asks the filler to end after the element that it reads
+  bool stop DIVVY_GUARDED_BY(mu) = false;
 };
 
-// What runs on the executor. Its end says that no filler runs, also where the executor drops it unrun.
+// What runs on the executor. Its end says that no filler runs, also where the executor drops it
+// unrun.
 class Filler {
  public:
-  Filler(std::shared_ptr<Shared> shared, size_t wanted) : shared_(std::move(shared)), wanted_(wanted) {}
+  Filler(std::shared_ptr<Shared> shared, size_t wanted)
+      : shared_(std::move(shared)), wanted_(wanted) {}
   ~Filler() {
     {
       MutexLock lock(shared_->mu);
@@ -46,7 +52,8 @@ class Filler {
 
   void Run() {
     while (const std::optional<int64_t> position = NextPosition())
-      Keep(internal::Guarded<Element>("reading ahead", [&] { return shared_->source.At(*position); }));
+      Keep(internal::Guarded<Element>("reading ahead",
+                                      [&] { return shared_->source.At(*position); }));
   }
 
  private:
@@ -72,7 +79,9 @@ class Filler {
 class PrefetchIterator : public PositionedIterator {
  public:
   PrefetchIterator(Source source, int64_t elements, Executor& executor)
-      : shared_(std::make_shared<Shared>(std::move(source))), wanted_(static_cast<size_t>(elements)), executor_(executor) {}
+      : shared_(std::make_shared<Shared>(std::move(source))),
+        wanted_(static_cast<size_t>(elements)),
+        executor_(executor) {}
   // Does not wait: a filler that still runs keeps what it needs, and ends soon.
   ~PrefetchIterator() override {
     MutexLock lock(shared_->mu);
@@ -112,7 +121,8 @@ class PrefetchIterator : public PositionedIterator {
   void StopFilling() {
     MutexLock lock(shared_->mu);
     shared_->stop = true;
-    shared_->changed.Wait(shared_->mu, [this]() DIVVY_REQUIRES(shared_->mu) { return !shared_->filling; });
+    shared_->changed.Wait(shared_->mu,
+                          [this]() DIVVY_REQUIRES(shared_->mu) { return !shared_->filling; });
     shared_->stop = false;
   }
 
@@ -123,14 +133,17 @@ class PrefetchIterator : public PositionedIterator {
       if (shared_->filling || !low) return;
       shared_->filling = true;
     }
-    executor_.PostBlocking("prefetch", [filler = std::make_shared<Filler>(shared_, wanted_)] { filler->Run(); });
+    executor_.PostBlocking(
+        "prefetch", [filler = std::make_shared<Filler>(shared_, wanted_)] { filler->Run(); });
   }
 
   // An end or an error stays in the buffer: it is given as often as it is asked for.
   Element Take(int64_t position) {
     {
       MutexLock lock(shared_->mu);
-      shared_->changed.Wait(shared_->mu, [this]() DIVVY_REQUIRES(shared_->mu) { return !shared_->buffer.empty() || !shared_->filling; });
+      shared_->changed.Wait(shared_->mu, [this]() DIVVY_REQUIRES(shared_->mu) {
+        return !shared_->buffer.empty() || !shared_->filling;
+      });
       if (!shared_->buffer.empty()) {
         Element element = shared_->buffer.front();
         if (IsElement(element)) {
@@ -154,12 +167,17 @@ class Prefetched : public TellingRecipe {
 
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
     if (environment.executor == nullptr || elements_ == 0) return source_->Iterate(environment);
-    return std::make_unique<PrefetchIterator>(Source(source_, environment), elements_, *environment.executor);
+    return std::make_unique<PrefetchIterator>(Source(source_, environment), elements_,
+                                              *environment.executor);
   }
-  Specs ElementSpec(const DataEnvironment& environment) const override { return source_->ElementSpec(environment); }
+  Specs ElementSpec(const DataEnvironment& environment) const override {
+    return source_->ElementSpec(environment);
+  }
   std::optional<BatchCut> batch_cut() const override { return BatchCutOf(*source_); }
   Recipe source() const override { return source_; }
-  Recipe Over(Recipe source) const override { return std::make_shared<Prefetched>(std::move(source), elements_); }
+  Recipe Over(Recipe source) const override {
+    return std::make_shared<Prefetched>(std::move(source), elements_);
+  }
   bool keeps_all() const override { return true; }
 
  private:
@@ -169,6 +187,8 @@ class Prefetched : public TellingRecipe {
 
 }  // namespace
 
-Recipe PrefetchRecipe(Recipe source, int64_t elements) { return std::make_shared<Prefetched>(std::move(source), elements); }
+Recipe PrefetchRecipe(Recipe source, int64_t elements) {
+  return std::make_shared<Prefetched>(std::move(source), elements);
+}
 
 }  // namespace divvy::data_internal

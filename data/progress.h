@@ -11,7 +11,8 @@
 
 namespace divvy::data_internal {
 
-// Logs how far one call has come, every kEvery while it lasts: an element that comes soon is never told of. One of a call; not thread-safe.
+// Logs how far one call has come, every kEvery while it lasts: an element that comes soon is never
+// told of. One of a call; not thread-safe.
 //
 //   Progress progress(clock);
 //   while (...) {
@@ -24,7 +25,10 @@ class Progress {
 
   // `ticks_per_look`: how often the clock is read, for loops that turn fast.
   explicit Progress(const Clock& clock, int64_t ticks_per_look = 1)
-      : clock_(clock), ticks_per_look_(ticks_per_look), begun_(clock.Elapsed()), next_(begun_ + kEvery) {}
+      : clock_(clock),
+        ticks_per_look_(ticks_per_look),
+        begun_(clock.Elapsed()),
+        next_(begun_ + kEvery) {}
 
   // `tell()` says in words what was done so far.
   template <typename Tell>
@@ -45,7 +49,9 @@ class Progress {
 };
 
 // The environment's clock, or the machine's.
-inline const Clock& ClockOf(const DataEnvironment& environment) { return environment.clock == nullptr ? Clock::Real() : *environment.clock; }
+inline const Clock& ClockOf(const DataEnvironment& environment) {
+  return environment.clock == nullptr ? Clock::Real() : *environment.clock;
+}
 
 }  // namespace divvy::data_internal
 

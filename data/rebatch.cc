@@ -30,7 +30,9 @@ absl::StatusOr<bool> LoadBatch(Source& source, int64_t index, Batch& batch) {
   if (!element) return false;
   const absl::StatusOr<int64_t> num_rows = NumRows(*element);
   if (!num_rows.ok())
-    return absl::InvalidArgumentError(absl::StrCat("only batches can be cut for replicas, so call Batch first: ", num_rows.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("only batches can be cut for replicas, so call Batch first: ",
+                     num_rows.status().message()));
   batch = Batch{index, *std::move(element), *num_rows};
   return true;
 }
@@ -54,10 +56,12 @@ TransformRules Recutting() {
 
 // ---- sizes in cyclic order
 
-// The stream of rows that batches make. Of batches that are alike the place of a row is computed; else it is learnt by reading forward.
+// The stream of rows that batches make. Of batches that are alike the place of a row is computed;
+// else it is learnt by reading forward.
 class RowStream {
  public:
-  RowStream(Source source, std::optional<int64_t> even_rows) : source_(std::move(source)), even_rows_(even_rows) {}
+  RowStream(Source source, std::optional<int64_t> even_rows)
+      : source_(std::move(source)), even_rows_(even_rows) {}
 
   // Makes the batch that has row `row` the current one. False: there is no such row.
   absl::StatusOr<bool> Find(int64_t row) {
@@ -73,33 +77,41 @@ class RowStream {
   }
 
   // Up to `count` rows from `row` on, of the current batch. REQUIRES: Find(row).
-  absl::StatusOr<Nest> Rows(int64_t row, int64_t count) const { return RowsOf(batch_.rows, row - start_, row - start_ + count); }
+  absl::StatusOr<Nest> Rows(int64_t row, int64_t count) const {
+    return RowsOf(batch_.rows, row - start_, row - start_ + count);
+  }
   int64_t end() const { return start_ + batch_.num_rows; }
 
  private:
   // A batch at or before that of `row`, and its first row.
   std::pair<int64_t, int64_t> Guess(int64_t row) const {
     if (even_rows_) return {row / *even_rows_, row / *even_rows_ * *even_rows_};
-    const int64_t index = std::upper_bound(starts_.begin(), starts_.end(), row) - starts_.begin() - 1;
+    const int64_t index =
+        std::upper_bound(starts_.begin(), starts_.end(), row) - starts_.begin() - 1;
     return {index, starts_[static_cast<size_t>(index)]};
   }
 
   Source source_;
   const std::optional<int64_t> even_rows_;
-  std::vector<int64_t> starts_ = {0};  // the first row of each batch, as far as they are known; unused where batches are even
-  Batch batch_;                        // the current one
-  int64_t start_ = 0;                  // its first row
+  // The first row of each batch, as far as they are known; unused where batches are even.
+  std::vector<int64_t> starts_ = {0};
+  // The current one.
+  Batch batch_;
+  // Its first row.
+  int64_t start_ = 0;
 };
 
 struct Cut {
   std::vector<int64_t> sizes;  // REQUIRES: none is negative, some are not 0
   bool drop_remainder = false;
-  std::optional<int64_t> even_rows;  // of each batch of the source but the last, where known
+  // Of each batch of the source but the last, where known.
+  std::optional<int64_t> even_rows;
 };
 
 class RebatchIterator : public PositionedIterator {
  public:
-  RebatchIterator(Source source, Cut cut) : cut_(std::move(cut)), rows_(std::move(source), cut_.even_rows) {
+  RebatchIterator(Source source, Cut cut)
+      : cut_(std::move(cut)), rows_(std::move(source), cut_.even_rows) {
     before_.push_back(0);
     for (const int64_t size : cut_.sizes) before_.push_back(before_.back() + size);
   }
@@ -108,7 +120,8 @@ class RebatchIterator : public PositionedIterator {
   Element At(int64_t position) override {
     const int64_t cycle = static_cast<int64_t>(cut_.sizes.size());
     const size_t place = static_cast<size_t>(position % cycle);
-    const std::optional<int64_t> first = MultiplyAdd(position / cycle, before_.back(), before_[place]);
+    const std::optional<int64_t> first =
+        MultiplyAdd(position / cycle, before_.back(), before_[place]);
     const int64_t size = cut_.sizes[place];
     if (!first || !MultiplyAdd(1, *first, size)) return std::nullopt;
     return size == 0 ? Empty(*first) : Take(*first, size);
@@ -141,7 +154,8 @@ class RebatchIterator : public PositionedIterator {
   }
 
   const Cut cut_;
-  std::vector<int64_t> before_;  // rows in a cycle before each of its batches, and in all
+  // rows in a cycle before each of its batches, and in all
+  std::vector<int64_t> before_;
   RowStream rows_;
 };
 
@@ -157,7 +171,8 @@ class SplitEachIterator : public PositionedIterator {
     if (!loaded) return std::nullopt;
     const int64_t size = (batch_.num_rows + parts_ - 1) / parts_;
     const int64_t begin = std::min(position % parts_ * size, batch_.num_rows);
-    ASSIGN_OR_RETURN(Nest part, RowsOf(batch_.rows, begin, std::min(begin + size, batch_.num_rows)));
+    ASSIGN_OR_RETURN(Nest part,
+                     RowsOf(batch_.rows, begin, std::min(begin + size, batch_.num_rows)));
     return part;
   }
 
@@ -176,21 +191,28 @@ class SplitEachIterator : public PositionedIterator {
 Recipe RebatchRecipe(Recipe source, std::vector<int64_t> sizes, bool drop_remainder) {
   const std::optional<BatchCut> cut = BatchCutOf(*source);
   const bool even = cut && cut->shorter != ShortBatches::kAnywhere;
-  return MakeTransform<RebatchIterator>(std::move(source), Recutting(),
-                                        Cut{std::move(sizes), drop_remainder, even ? std::optional<int64_t>(cut->size) : std::nullopt});
+  return MakeTransform<RebatchIterator>(
+      std::move(source), Recutting(),
+      Cut{std::move(sizes), drop_remainder,
+          even ? std::optional<int64_t>(cut->size) : std::nullopt});
 }
 
-Recipe SplitEachRecipe(Recipe source, int64_t parts) { return MakeTransform<SplitEachIterator>(std::move(source), Recutting(), parts); }
+Recipe SplitEachRecipe(Recipe source, int64_t parts) {
+  return MakeTransform<SplitEachIterator>(std::move(source), Recutting(), parts);
+}
 
 }  // namespace data_internal
 
 using namespace data_internal;
 
-absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, int64_t workers, int64_t replicas, int64_t worker) {
+absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, int64_t workers,
+                                                         int64_t replicas, int64_t worker) {
   const std::optional<int64_t> pieces = MultiplyAdd(workers, replicas, 0);
-  if (workers < 1 || replicas < 1 || !pieces || worker < 0 || worker >= workers || global_batch < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", global_batch, " cannot be cut for worker ", worker, " of ", workers, " with ", replicas, " replicas each"));
+  if (workers < 1 || replicas < 1 || !pieces || worker < 0 || worker >= workers ||
+      global_batch < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", global_batch,
+                                                   " cannot be cut for worker ", worker, " of ",
+                                                   workers, " with ", replicas, " replicas each"));
   }
   std::vector<int64_t> sizes(static_cast<size_t>(*pieces), global_batch / *pieces);
   for (int64_t i = 0; i < global_batch % *pieces; ++i) ++sizes[static_cast<size_t>(i)];
@@ -199,18 +221,24 @@ absl::StatusOr<std::vector<int64_t>> BatchSizesForWorker(int64_t global_batch, i
 }
 
 Dataset Rebatch(const Dataset& batches, std::vector<int64_t> sizes, bool drop_remainder) {
-  const bool negative = std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; });
-  const bool positive = std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
-  if (negative || !positive) return Dataset(FailedRecipe(absl::InvalidArgumentError("Rebatch: sizes must be at least 0, and one of them more")));
+  const bool negative =
+      std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; });
+  const bool positive =
+      std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
+  if (negative || !positive)
+    return Dataset(FailedRecipe(
+        absl::InvalidArgumentError("Rebatch: sizes must be at least 0, and one of them more")));
   return Dataset(RebatchRecipe(batches.recipe(), std::move(sizes), drop_remainder));
 }
 
 Dataset RecutForReplicas(const Dataset& global_batches, int replicas) {
   if (replicas == 1) return global_batches;
   const std::optional<BatchCut> cut = BatchCutOf(*global_batches.recipe());
-  if (!cut || cut->shorter != ShortBatches::kNone) return Dataset(SplitEachRecipe(global_batches.recipe(), replicas));
+  if (!cut || cut->shorter != ShortBatches::kNone)
+    return Dataset(SplitEachRecipe(global_batches.recipe(), replicas));
   absl::StatusOr<std::vector<int64_t>> sizes = BatchSizesForWorker(cut->size, 1, replicas, 0);
-  return sizes.ok() ? Rebatch(global_batches, *std::move(sizes)) : Dataset(FailedRecipe(sizes.status()));
+  return sizes.ok() ? Rebatch(global_batches, *std::move(sizes))
+                    : Dataset(FailedRecipe(sizes.status()));
 }
 
 }  // namespace divvy

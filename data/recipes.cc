@@ -19,10 +19,14 @@ Element PositionedIterator::Next() {
   return element;
 }
 
-std::optional<int64_t> PositionedIterator::size() { return learnt_size_ ? learnt_size_ : KnownSize(); }
+std::optional<int64_t> PositionedIterator::size() {
+  return learnt_size_ ? learnt_size_ : KnownSize();
+}
 
 absl::Status PositionedIterator::Seek(int64_t position) {
-  if (position < 0) return absl::InvalidArgumentError(absl::StrCat("cannot seek position ", position, " of a dataset: positions count from 0"));
+  if (position < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot seek position ", position, " of a dataset: positions count from 0"));
   position_ = position;
   return absl::OkStatus();
 }
@@ -49,10 +53,13 @@ std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe) {
 std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c) {
   int64_t product = 0;
   int64_t sum = 0;
-  if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(product, c, &sum)) return std::nullopt;
+  if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(product, c, &sum))
+    return std::nullopt;
   return sum;
 }
 
-absl::Status WithContext(const absl::Status& status, absl::string_view where) { return WithMessage(status, absl::StrCat(where, ": ", status.message())); }
+absl::Status WithContext(const absl::Status& status, absl::string_view where) {
+  return WithMessage(status, absl::StrCat(where, ": ", status.message()));
+}
 
 }  // namespace divvy::data_internal

@@ -1,4 +1,5 @@
-// The kinds of datasets. Internal to data/: programs use the methods of Dataset, which say what each does and check its arguments.
+// The kinds of datasets. Internal to data/: programs use the methods of Dataset, which say what
+// each does and check its arguments.
 #ifndef DIVVY_DATA_RECIPES_H_
 #define DIVVY_DATA_RECIPES_H_
 
@@ -19,8 +20,8 @@ namespace divvy::data_internal {
 using Recipe = std::shared_ptr<const DatasetRecipe>;
 using Element = absl::StatusOr<std::optional<Nest>>;  // nullopt: behind the end
 
-// An iterator that is a function from positions to elements, so that seeking is nothing but setting the position. An error is its
-// element's: Next gives it again until a Seek goes elsewhere.
+// An iterator that is a function from positions to elements, so that seeking is nothing but setting
+// the position. An error is its element's: Next gives it again until a Seek goes elsewhere.
 class PositionedIterator : public DatasetIterator {
  public:
   Element Next() final;
@@ -28,21 +29,24 @@ class PositionedIterator : public DatasetIterator {
   std::optional<int64_t> size() final;
 
  protected:
-  // The element at `position`. Cheap where `position` is one more than that of the last call. Behind an end there is nothing but the end.
+  // The element at `position`. Cheap where `position` is one more than that of the last call.
+  // Behind an end there is nothing but the end.
   virtual Element At(int64_t position) = 0;
   // The size, if it is known before Next has met the end.
   virtual std::optional<int64_t> KnownSize() { return std::nullopt; }
 
  private:
   int64_t position_ = 0;
-  int64_t behind_last_seen_ = 0;  // one more than the position of the last element given
+  // One more than the position of the last element given.
+  int64_t behind_last_seen_ = 0;
   std::optional<int64_t> learnt_size_;
 };
 
 // The iterator of a dataset that another is made from: At(p) seeks only if it must.
 class Source {
  public:
-  Source(const Recipe& recipe, const DataEnvironment& environment) : iterator_(recipe->Iterate(environment)) {}
+  Source(const Recipe& recipe, const DataEnvironment& environment)
+      : iterator_(recipe->Iterate(environment)) {}
   Element At(int64_t position);
   std::optional<int64_t> size() { return iterator_->size(); }
 
@@ -59,7 +63,8 @@ absl::Status WithContext(const absl::Status& status, absl::string_view where);
 
 // sources.cc
 Recipe FailedRecipe(absl::Status reason);
-Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> load);  // rows of what `load` gives, loaded once an iterator
+// rows of what `load` gives, loaded once an iterator
+Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> load);
 Recipe IdxRecipe(std::string images, std::string labels);
 Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 

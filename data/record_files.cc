@@ -14,11 +14,17 @@
 namespace divvy::data_internal {
 namespace {
 
-// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those behind it can be reached again.
+// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those
+// behind it can be reached again.
 class RecordFilesIterator : public PositionedIterator {
  public:
-  RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader, const DataEnvironment& environment)
-      : files_(FilesOf(environment)), clock_(ClockOf(environment)), pattern_(std::move(pattern)), share_(share), reader_(std::move(reader)) {}
+  RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader,
+                      const DataEnvironment& environment)
+      : files_(FilesOf(environment)),
+        clock_(ClockOf(environment)),
+        pattern_(std::move(pattern)),
+        share_(share),
+        reader_(std::move(reader)) {}
 
  private:
   static constexpr int64_t kMarkDistance = 256;
@@ -31,13 +37,15 @@ class RecordFilesIterator : public PositionedIterator {
     if (size_ && position >= *size_) return std::nullopt;
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(JumpTowards(position));
-    constexpr int64_t kTicksPerLook = 1024;  // a line is passed over in less time than the clock is read
+    // A line is passed over in less time than the clock is read.
+    constexpr int64_t kTicksPerLook = 1024;
     Progress progress(clock_, kTicksPerLook);
     while (next_ < position) {
       ASSIGN_OR_RETURN(const bool skipped, SkipOne());
       if (!skipped) return std::nullopt;
       progress.Tick([&] {
-        return absl::StrCat("on the way to record ", position, " came to ", next_, ", in ", names_[file_], ", ", file_ + 1, " of ", names_.size(), " files,");
+        return absl::StrCat("on the way to record ", position, " came to ", next_, ", in ",
+                            names_[file_], ", ", file_ + 1, " of ", names_.size(), " files,");
       });
     }
     return ReadOne();
@@ -49,15 +57,22 @@ class RecordFilesIterator : public PositionedIterator {
     if (!names_.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<std::string> all, ExpandFiles(files_, pattern_));
     std::vector<std::string> names;
-    for (size_t i = static_cast<size_t>(share_.index); i < all.size(); i += static_cast<size_t>(share_.num_shards)) names.push_back(all[i]);
-    if (names.empty()) return absl::NotFoundError(absl::StrCat("no file is left of ", pattern_, " for worker ", share_.index));
+    for (size_t i = static_cast<size_t>(share_.index); i < all.size();
+         i += static_cast<size_t>(share_.num_shards))
+      names.push_back(all[i]);
+    if (names.empty())
+      return absl::NotFoundError(
+          absl::StrCat("no file is left of ", pattern_, " for worker ", share_.index));
     RETURN_IF_ERROR(OpenFile(names, 0));
     names_ = std::move(names);
     return absl::OkStatus();
   }
 
   absl::Status OpenFile(const std::vector<std::string>& names, size_t file) {
-    ASSIGN_OR_RETURN(std::string text, ReadDecompressed(files_, clock_, names[file], [this](absl::string_view bytes) { return reader_->IsPlain(bytes); }));
+    ASSIGN_OR_RETURN(std::string text,
+                     ReadDecompressed(files_, clock_, names[file], [this](absl::string_view bytes) {
+                       return reader_->IsPlain(bytes);
+                     }));
     TextPosition at;
     const absl::Status begun = reader_->Begin(text, at);
     if (!begun.ok()) return WithContext(begun, names[file]);
@@ -70,7 +85,8 @@ class RecordFilesIterator : public PositionedIterator {
   // Goes to the last mark before `position`, if that is nearer than where we are.
   absl::Status JumpTowards(int64_t position) {
     if (marks_.empty()) return absl::OkStatus();
-    const int64_t mark = std::min(position / kMarkDistance, static_cast<int64_t>(marks_.size()) - 1);
+    const int64_t mark =
+        std::min(position / kMarkDistance, static_cast<int64_t>(marks_.size()) - 1);
     if (next_ <= position && mark * kMarkDistance <= next_) return absl::OkStatus();
     const Mark& to = marks_[static_cast<size_t>(mark)];
     if (to.file != file_) RETURN_IF_ERROR(OpenFile(names_, to.file));
@@ -90,7 +106,8 @@ class RecordFilesIterator : public PositionedIterator {
   }
 
   void LeaveMark() {
-    if (next_ == static_cast<int64_t>(marks_.size()) * kMarkDistance) marks_.push_back({file_, at_});
+    if (next_ == static_cast<int64_t>(marks_.size()) * kMarkDistance)
+      marks_.push_back({file_, at_});
   }
 
   absl::StatusOr<bool> SkipOne() {
@@ -123,7 +140,8 @@ class RecordFilesIterator : public PositionedIterator {
   std::vector<std::string> names_;  // empty before the first file has been opened
   std::string text_;                // of names_[file_]
   size_t file_ = 0;
-  TextPosition at_;  // in text_: of record next_, or of what lies between it and the one before
+  // In text_: of record next_, or of what lies between it and the one before.
+  TextPosition at_;
   int64_t next_ = 0;
   std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
   std::optional<int64_t> size_;
@@ -137,11 +155,15 @@ class RecordFiles : public TellingRecipe {
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
     return std::make_unique<RecordFilesIterator>(files_, share_, make_reader_(), environment);
   }
-  absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment& environment) const override {
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandFiles(FilesOf(environment), files_));
+  absl::StatusOr<std::optional<int64_t>> CountFiles(
+      const DataEnvironment& environment) const override {
+    ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                     ExpandFiles(FilesOf(environment), files_));
     return static_cast<int64_t>(names.size());
   }
-  Recipe SomeFiles(WorkerShare share) const override { return std::make_shared<RecordFiles>(files_, share, make_reader_); }
+  Recipe SomeFiles(WorkerShare share) const override {
+    return std::make_shared<RecordFiles>(files_, share, make_reader_);
+  }
 
  private:
   const std::string files_;

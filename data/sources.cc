@@ -27,7 +27,9 @@ class FailedIterator : public PositionedIterator {
 class Failure : public DatasetRecipe {
  public:
   explicit Failure(absl::Status reason) : reason_(std::move(reason)) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<FailedIterator>(reason_); }
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override {
+    return std::make_unique<FailedIterator>(reason_);
+  }
 
  private:
   const absl::Status reason_;
@@ -39,7 +41,8 @@ using LoadFn = std::function<absl::StatusOr<Nest>(const DataEnvironment&)>;
 
 class RowsIterator : public PositionedIterator {
  public:
-  RowsIterator(LoadFn load, const DataEnvironment& environment) : load_(std::move(load)), environment_(environment) {}
+  RowsIterator(LoadFn load, const DataEnvironment& environment)
+      : load_(std::move(load)), environment_(environment) {}
 
  private:
   Element At(int64_t position) override {
@@ -49,7 +52,9 @@ class RowsIterator : public PositionedIterator {
     return row;
   }
 
-  std::optional<int64_t> KnownSize() override { return Load().ok() ? std::optional<int64_t>(count_) : std::nullopt; }
+  std::optional<int64_t> KnownSize() override {
+    return Load().ok() ? std::optional<int64_t>(count_) : std::nullopt;
+  }
 
   absl::Status Load() {
     if (rows_) return absl::OkStatus();
@@ -68,30 +73,38 @@ class RowsIterator : public PositionedIterator {
 class Rows : public DatasetRecipe {
  public:
   explicit Rows(LoadFn load) : load_(std::move(load)) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override { return std::make_unique<RowsIterator>(load_, environment); }
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
+    return std::make_unique<RowsIterator>(load_, environment);
+  }
 
  private:
   const LoadFn load_;
 };
 
 absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadDecompressed(FilesOf(environment), ClockOf(environment), name));
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   ReadDecompressed(FilesOf(environment), ClockOf(environment), name));
   absl::StatusOr<Tensor> array = ParseIdx(bytes);
   if (!array.ok()) return WithContext(array.status(), name);
-  if (array->shape().rank() == 0) return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
-  if (const int64_t rows = array->shape().dim(0); rows > 0 && array->shape().num_elements() == 0)  // a head of 16 bytes could promise 4 billion elements
+  if (array->shape().rank() == 0)
+    return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
+  // A head of 16 bytes could promise 4 billion elements.
+  if (const int64_t rows = array->shape().dim(0); rows > 0 && array->shape().num_elements() == 0)
     return absl::DataLossError(absl::StrCat(name, ": has ", rows, " rows with nothing in them"));
   return array;
 }
 
-absl::StatusOr<Nest> LoadImagesAndLabels(const DataEnvironment& environment, const std::string& images_name, const std::string& labels_name) {
+absl::StatusOr<Nest> LoadImagesAndLabels(const DataEnvironment& environment,
+                                         const std::string& images_name,
+                                         const std::string& labels_name) {
   ASSIGN_OR_RETURN(Tensor images, LoadIdx(environment, images_name));
   ASSIGN_OR_RETURN(Tensor labels, LoadIdx(environment, labels_name));
   const int64_t num_images = images.shape().dim(0);
   const int64_t num_labels = labels.shape().dim(0);
   if (num_images != num_labels) {
-    return absl::DataLossError(
-        absl::StrCat(images_name, " has ", num_images, " images, but ", labels_name, " has ", num_labels, " labels: do they belong together?"));
+    return absl::DataLossError(absl::StrCat(images_name, " has ", num_images, " images, but ",
+                                            labels_name, " has ", num_labels,
+                                            " labels: do they belong together?"));
   }
   return Nest{{"image", Nest(std::move(images))}, {"label", Nest(std::move(labels))}};
 }
@@ -103,30 +116,37 @@ using GeneratorFn = std::function<Element(int64_t)>;
 // Read forward: an element may be missing only at the end, and where that is shows only on the way.
 class GeneratorIterator : public PositionedIterator {
  public:
-  GeneratorIterator(GeneratorFn element, int64_t size) : element_(std::move(element)), size_(size) {}
+  GeneratorIterator(GeneratorFn element, int64_t size)
+      : element_(std::move(element)), size_(size) {}
 
  private:
   Element At(int64_t position) override {
     if (position < next_) next_ = 0;
     while (true) {
       Element element = Generate(next_);
-      const bool stays = element.ok() ? !element->has_value() : next_ == position;  // on the way a bad element counts as a good one: it has its index
+      // On the way a bad element counts as a good one: it has its index.
+      const bool stays = element.ok() ? !element->has_value() : next_ == position;
       if (stays || next_++ == position) return element;
     }
   }
 
   Element Generate(int64_t index) const {
     if (size_ >= 0 && index >= size_) return std::nullopt;
-    ASSIGN_OR_RETURN(std::optional<Nest> element, internal::Guarded<Element>("a Generator function", [&] { return element_(index); }));
+    ASSIGN_OR_RETURN(
+        std::optional<Nest> element,
+        internal::Guarded<Element>("a Generator function", [&] { return element_(index); }));
     if (!element && size_ >= 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a generator declared with ", size_, " elements has none at ", index, ": declare -1 if the end is not known before"));
+          absl::StrCat("a generator declared with ", size_, " elements has none at ", index,
+                       ": declare -1 if the end is not known before"));
     }
     if (element) RETURN_IF_ERROR(element->status());
     return element;
   }
 
-  std::optional<int64_t> KnownSize() override { return size_ >= 0 ? std::optional<int64_t>(size_) : std::nullopt; }
+  std::optional<int64_t> KnownSize() override {
+    return size_ >= 0 ? std::optional<int64_t>(size_) : std::nullopt;
+  }
 
   const GeneratorFn element_;
   const int64_t size_;  // -1: not known
@@ -136,7 +156,9 @@ class GeneratorIterator : public PositionedIterator {
 class Generated : public DatasetRecipe {
  public:
   Generated(GeneratorFn element, int64_t size) : element_(std::move(element)), size_(size) {}
-  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override { return std::make_unique<GeneratorIterator>(element_, size_); }
+  std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override {
+    return std::make_unique<GeneratorIterator>(element_, size_);
+  }
 
  private:
   const GeneratorFn element_;
@@ -150,11 +172,14 @@ Recipe FailedRecipe(absl::Status reason) { return std::make_shared<Failure>(std:
 Recipe RowsRecipe(LoadFn load) { return std::make_shared<Rows>(std::move(load)); }
 
 Recipe IdxRecipe(std::string images, std::string labels) {
-  return RowsRecipe([images = std::move(images), labels = std::move(labels)](const DataEnvironment& environment) {
-    return LoadImagesAndLabels(environment, images, labels);
-  });
+  return RowsRecipe(
+      [images = std::move(images), labels = std::move(labels)](const DataEnvironment& environment) {
+        return LoadImagesAndLabels(environment, images, labels);
+      });
 }
 
-Recipe GeneratorRecipe(GeneratorFn element, int64_t size) { return std::make_shared<Generated>(std::move(element), size); }
+Recipe GeneratorRecipe(GeneratorFn element, int64_t size) {
+  return std::make_shared<Generated>(std::move(element), size);
+}
 
 }  // namespace divvy::data_internal

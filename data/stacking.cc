@@ -14,22 +14,29 @@
 namespace divvy {
 namespace {
 
-std::string Join(absl::string_view path, absl::string_view key) { return path.empty() ? std::string(key) : absl::StrCat(path, "/", key); }
+std::string Join(absl::string_view path, absl::string_view key) {
+  return path.empty() ? std::string(key) : absl::StrCat(path, "/", key);
+}
 
 // The name of a leaf in a message.
-std::string Leaf(absl::string_view path) { return path.empty() ? "the element" : absl::StrCat("\"", path, "\""); }
+std::string Leaf(absl::string_view path) {
+  return path.empty() ? "the element" : absl::StrCat("\"", path, "\"");
+}
 
-// Calls `visit(path, leaf)` for each leaf, SparseIds as one, in the order of keys. The first error ends it.
+// Calls `visit(path, leaf)` for each leaf, SparseIds as one, in the order of keys. The first error
+// ends it.
 template <typename Visit>
 absl::Status ForEachLeaf(const std::string& path, const Nest& nest, const Visit& visit) {
   RETURN_IF_ERROR(nest.status());
   if (IsSparseIds(nest)) return visit(path, nest);
   if (nest.dict() != nullptr) {
-    for (const auto& [key, child] : *nest.dict()) RETURN_IF_ERROR(ForEachLeaf(Join(path, key), child, visit));
+    for (const auto& [key, child] : *nest.dict())
+      RETURN_IF_ERROR(ForEachLeaf(Join(path, key), child, visit));
     return absl::OkStatus();
   }
   if (nest.list() == nullptr) return visit(path, nest);
-  for (size_t i = 0; i < nest.size(); ++i) RETURN_IF_ERROR(ForEachLeaf(Join(path, absl::StrCat(i)), (*nest.list())[i], visit));
+  for (size_t i = 0; i < nest.size(); ++i)
+    RETURN_IF_ERROR(ForEachLeaf(Join(path, absl::StrCat(i)), (*nest.list())[i], visit));
   return absl::OkStatus();
 }
 
@@ -39,9 +46,13 @@ absl::StatusOr<int64_t> LeafRows(const std::string& path, const Nest& leaf) {
     RETURN_IF_ERROR(Validate(ids));
     return ids.row_splits.shape().dim(0) - 1;
   }
-  if (leaf.kind() != Nest::Kind::kTensor) return absl::InvalidArgumentError(absl::StrCat(Leaf(path), " has no rows: it is ", leaf.ToString()));
+  if (leaf.kind() != Nest::Kind::kTensor)
+    return absl::InvalidArgumentError(
+        absl::StrCat(Leaf(path), " has no rows: it is ", leaf.ToString()));
   ASSIGN_OR_RETURN(const Tensor tensor, leaf.tensor());
-  if (tensor.shape().rank() == 0) return absl::InvalidArgumentError(absl::StrCat(Leaf(path), " has no rows: it is ", tensor.ToString()));
+  if (tensor.shape().rank() == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(Leaf(path), " has no rows: it is ", tensor.ToString()));
   return tensor.shape().dim(0);
 }
 
@@ -67,7 +78,8 @@ absl::StatusOr<Nest> TensorRow(const Tensor& tensor, int64_t row) {
 
 // `rows` with what `of_sparse(SparseIds)` and `of_tensor(Tensor)` make of its leaves.
 template <typename OfSparse, typename OfTensor>
-absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse, const OfTensor& of_tensor) {
+absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse,
+                             const OfTensor& of_tensor) {
   if (IsSparseIds(rows)) {
     ASSIGN_OR_RETURN(const SparseIds ids, rows.sparse_ids());
     return of_sparse(ids);
@@ -94,16 +106,21 @@ absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse, const 
 
 // ---- stacking
 
-// What is put one behind another: single rows along a new axis 0, or batches along the one they have.
+// What is put one behind another: single rows along a new axis 0, or batches along the one they
+// have.
 enum class Joining { kRows, kBatches };
 
-absl::Status Differ(const std::string& path, size_t index, const std::string& is, const std::string& first) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("the elements of a batch must be alike, but ", Leaf(path), " is ", is, " in its element ", index, " and ", first, " in its first"));
+absl::Status Differ(const std::string& path, size_t index, const std::string& is,
+                    const std::string& first) {
+  return absl::InvalidArgumentError(absl::StrCat("the elements of a batch must be alike, but ",
+                                                 Leaf(path), " is ", is, " in its element ", index,
+                                                 " and ", first, " in its first"));
 }
 
-absl::Status CheckSame(Joining joining, const std::string& path, size_t index, const Tensor& tensor, const Tensor& first) {
-  const bool but_rows = joining == Joining::kBatches && tensor.shape().rank() > 0 && first.shape().rank() > 0;
+absl::Status CheckSame(Joining joining, const std::string& path, size_t index, const Tensor& tensor,
+                       const Tensor& first) {
+  const bool but_rows =
+      joining == Joining::kBatches && tensor.shape().rank() > 0 && first.shape().rank() > 0;
   const Shape shape = but_rows ? tensor.shape().WithRows(first.shape().dim(0)) : tensor.shape();
   if (tensor.dtype() == first.dtype() && shape == first.shape()) return absl::OkStatus();
   return Differ(path, index, tensor.ToString(), first.ToString());
@@ -111,11 +128,13 @@ absl::Status CheckSame(Joining joining, const std::string& path, size_t index, c
 
 absl::Status CheckOnCpu(const std::string& path, const Tensor& tensor) {
   if (tensor.device() == Device{}) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(Leaf(path), " is on ", tensor.device().ToString(), ": elements of datasets live on the CPU"));
+  return absl::InvalidArgumentError(absl::StrCat(Leaf(path), " is on ", tensor.device().ToString(),
+                                                 ": elements of datasets live on the CPU"));
 }
 
 // Joins tensors of equal row shape along axis 0; `shape` is that of the result.
-absl::StatusOr<Tensor> Concatenate(absl::Span<const Tensor> parts, DType dtype, const Shape& shape) {
+absl::StatusOr<Tensor> Concatenate(absl::Span<const Tensor> parts, DType dtype,
+                                   const Shape& shape) {
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(dtype, shape));
   char* to = result.fresh_data<char>();
   for (const Tensor& part : parts) {
@@ -137,33 +156,40 @@ Shape JoinedShape(Joining joining, absl::Span<const Tensor> parts) {
   return Shape(absl::MakeConstSpan(dims));
 }
 
-absl::StatusOr<Nest> StackTensors(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackTensors(Joining joining, const std::string& path,
+                                  absl::Span<const Nest> elements) {
   std::vector<Tensor> tensors;
   tensors.reserve(elements.size());
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (elements[i].kind() != Nest::Kind::kTensor) return Differ(path, i, elements[i].ToString(), elements[0].ToString());
+    if (elements[i].kind() != Nest::Kind::kTensor)
+      return Differ(path, i, elements[i].ToString(), elements[0].ToString());
     ASSIGN_OR_RETURN(Tensor tensor, elements[i].tensor());
     tensors.push_back(std::move(tensor));
     RETURN_IF_ERROR(CheckOnCpu(path, tensors[i]));
     RETURN_IF_ERROR(CheckSame(joining, path, i, tensors[i], tensors[0]));
   }
-  ASSIGN_OR_RETURN(Tensor stacked, Concatenate(tensors, tensors[0].dtype(), JoinedShape(joining, tensors)));
+  ASSIGN_OR_RETURN(Tensor stacked,
+                   Concatenate(tensors, tensors[0].dtype(), JoinedShape(joining, tensors)));
   return Nest(std::move(stacked));
 }
 
 // One part of a batch to be.
-absl::StatusOr<SparseIds> SparsePart(Joining joining, const std::string& path, size_t index, const Nest& element, const Nest& first) {
-  if (!IsSparseIds(element) || element.size() != first.size()) return Differ(path, index, element.ToString(), first.ToString());
+absl::StatusOr<SparseIds> SparsePart(Joining joining, const std::string& path, size_t index,
+                                     const Nest& element, const Nest& first) {
+  if (!IsSparseIds(element) || element.size() != first.size())
+    return Differ(path, index, element.ToString(), first.ToString());
   ASSIGN_OR_RETURN(SparseIds ids, element.sparse_ids());
   RETURN_IF_ERROR(CheckOnCpu(path, ids.ids));
   RETURN_IF_ERROR(Validate(ids));
   const int64_t rows = ids.row_splits.shape().dim(0) - 1;
   if (rows == 1 || joining == Joining::kBatches) return ids;
-  return absl::InvalidArgumentError(
-      absl::StrCat(Leaf(path), " has ", rows, " rows of sparse ids in element ", index, " of a batch: batches are made of single rows"));
+  return absl::InvalidArgumentError(absl::StrCat(Leaf(path), " has ", rows,
+                                                 " rows of sparse ids in element ", index,
+                                                 " of a batch: batches are made of single rows"));
 }
 
-absl::StatusOr<Nest> StackSparse(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackSparse(Joining joining, const std::string& path,
+                                 absl::Span<const Nest> elements) {
   std::vector<Tensor> ids, weights;
   std::vector<int64_t> splits = {0};
   for (size_t i = 0; i < elements.size(); ++i) {
@@ -183,48 +209,61 @@ absl::StatusOr<Nest> StackSparse(Joining joining, const std::string& path, absl:
   return Nest(std::move(batch));
 }
 
-absl::StatusOr<Nest> Stack(Joining joining, const std::string& path, absl::Span<const Nest> elements);
+absl::StatusOr<Nest> Stack(Joining joining, const std::string& path,
+                           absl::Span<const Nest> elements);
 
 // Stacks what `child_of` finds in each element.
 template <typename ChildOf>
-absl::StatusOr<Nest> StackChildren(Joining joining, const std::string& path, absl::Span<const Nest> elements, const ChildOf& child_of) {
+absl::StatusOr<Nest> StackChildren(Joining joining, const std::string& path,
+                                   absl::Span<const Nest> elements, const ChildOf& child_of) {
   std::vector<Nest> children;
   children.reserve(elements.size());
   for (const Nest& element : elements) children.push_back(child_of(element));
   return Stack(joining, path, children);
 }
 
-absl::StatusOr<Nest> StackDicts(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackDicts(Joining joining, const std::string& path,
+                                absl::Span<const Nest> elements) {
   const auto same_keys = [&first = *elements[0].dict()](const Nest& element) {
     const Nest::Dict* dict = element.dict();
     return dict != nullptr &&
-           std::equal(dict->begin(), dict->end(), first.begin(), first.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
+           std::equal(dict->begin(), dict->end(), first.begin(), first.end(),
+                      [](const auto& a, const auto& b) { return a.first == b.first; });
   };
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (!same_keys(elements[i])) return Differ(path, i, elements[i].ToString(), elements[0].ToString());
+    if (!same_keys(elements[i]))
+      return Differ(path, i, elements[i].ToString(), elements[0].ToString());
   }
   Nest::Dict stacked;
   for (const auto& entry : *elements[0].dict()) {
     const std::string& key = entry.first;
-    ASSIGN_OR_RETURN(Nest child, StackChildren(joining, Join(path, key), elements, [&key](const Nest& element) { return element.dict()->find(key)->second; }));
+    ASSIGN_OR_RETURN(Nest child,
+                     StackChildren(joining, Join(path, key), elements, [&key](const Nest& element) {
+                       return element.dict()->find(key)->second;
+                     }));
     stacked.emplace(key, std::move(child));
   }
   return Nest(std::move(stacked));
 }
 
-absl::StatusOr<Nest> StackLists(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> StackLists(Joining joining, const std::string& path,
+                                absl::Span<const Nest> elements) {
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (elements[i].list() == nullptr || elements[i].size() != elements[0].size()) return Differ(path, i, elements[i].ToString(), elements[0].ToString());
+    if (elements[i].list() == nullptr || elements[i].size() != elements[0].size())
+      return Differ(path, i, elements[i].ToString(), elements[0].ToString());
   }
   Nest::List stacked;
   for (size_t at = 0; at < elements[0].size(); ++at) {
-    ASSIGN_OR_RETURN(Nest child, StackChildren(joining, Join(path, absl::StrCat(at)), elements, [at](const Nest& element) { return (*element.list())[at]; }));
+    ASSIGN_OR_RETURN(Nest child,
+                     StackChildren(joining, Join(path, absl::StrCat(at)), elements,
+                                   [at](const Nest& element) { return (*element.list())[at]; }));
     stacked.push_back(std::move(child));
   }
   return Nest(std::move(stacked));
 }
 
-absl::StatusOr<Nest> Stack(Joining joining, const std::string& path, absl::Span<const Nest> elements) {
+absl::StatusOr<Nest> Stack(Joining joining, const std::string& path,
+                           absl::Span<const Nest> elements) {
   for (const Nest& element : elements) RETURN_IF_ERROR(element.status());
   const Nest& first = elements[0];
   if (IsSparseIds(first)) return StackSparse(joining, path, elements);
@@ -234,7 +273,8 @@ absl::StatusOr<Nest> Stack(Joining joining, const std::string& path, absl::Span<
     case Nest::Kind::kList: return StackLists(joining, path, elements);
     default:
       return absl::InvalidArgumentError(
-          absl::StrCat(Leaf(path), " cannot be batched: it is ", first.ToString(), ", and only tensors and sparse ids can; Map it to one"));
+          absl::StrCat(Leaf(path), " cannot be batched: it is ", first.ToString(),
+                       ", and only tensors and sparse ids can; Map it to one"));
   }
 }
 
@@ -244,28 +284,33 @@ bool IsSparseIds(const Nest& nest) {
   const Nest::Dict* dict = nest.dict();
   if (dict == nullptr || dict->count("ids") == 0 || dict->count("row_splits") == 0) return false;
   if (dict->size() != 2 + dict->count("weights")) return false;
-  return std::all_of(dict->begin(), dict->end(), [](const auto& entry) { return entry.second.kind() == Nest::Kind::kTensor; });
+  return std::all_of(dict->begin(), dict->end(),
+                     [](const auto& entry) { return entry.second.kind() == Nest::Kind::kTensor; });
 }
 
 absl::StatusOr<int64_t> NumRows(const Nest& rows) {
   std::optional<int64_t> count;
   std::string counted;
-  RETURN_IF_ERROR(ForEachLeaf("", rows, [&](const std::string& path, const Nest& leaf) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t leaf_rows, LeafRows(path, leaf));
-    if (count.value_or(leaf_rows) != leaf_rows) {
-      return absl::InvalidArgumentError(absl::StrCat(Leaf(counted), " has ", *count, " rows, ", Leaf(path), " has ", leaf_rows, ": all must have as many"));
-    }
-    if (!count) counted = path;
-    count = leaf_rows;
-    return absl::OkStatus();
-  }));
+  RETURN_IF_ERROR(
+      ForEachLeaf("", rows, [&](const std::string& path, const Nest& leaf) -> absl::Status {
+        ASSIGN_OR_RETURN(const int64_t leaf_rows, LeafRows(path, leaf));
+        if (count.value_or(leaf_rows) != leaf_rows) {
+          return absl::InvalidArgumentError(absl::StrCat(Leaf(counted), " has ", *count, " rows, ",
+                                                         Leaf(path), " has ", leaf_rows,
+                                                         ": all must have as many"));
+        }
+        if (!count) counted = path;
+        count = leaf_rows;
+        return absl::OkStatus();
+      }));
   if (!count) return absl::InvalidArgumentError("there are no rows: no tensor is in it");
   return *count;
 }
 
 absl::StatusOr<Nest> RowOf(const Nest& rows, int64_t row) {
   return MapRows(
-      rows, [row](const SparseIds& ids) { return SparseRows(ids, row, row + 1); }, [row](const Tensor& tensor) { return TensorRow(tensor, row); });
+      rows, [row](const SparseIds& ids) { return SparseRows(ids, row, row + 1); },
+      [row](const Tensor& tensor) { return TensorRow(tensor, row); });
 }
 
 absl::StatusOr<Nest> RowsOf(const Nest& rows, int64_t begin, int64_t end) {
@@ -277,40 +322,49 @@ absl::StatusOr<Nest> RowsOf(const Nest& rows, int64_t begin, int64_t end) {
       });
 }
 
-absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements) { return Stack(Joining::kRows, "", elements); }
+absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements) {
+  return Stack(Joining::kRows, "", elements);
+}
 
-absl::StatusOr<Nest> JoinBatches(absl::Span<const Nest> batches) { return Stack(Joining::kBatches, "", batches); }
+absl::StatusOr<Nest> JoinBatches(absl::Span<const Nest> batches) {
+  return Stack(Joining::kBatches, "", batches);
+}
 
 absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element) {
   std::map<std::string, TensorSpec> specs;
-  RETURN_IF_ERROR(ForEachLeaf("", element, [&specs](const std::string& path, const Nest& leaf) -> absl::Status {
-    if (IsSparseIds(leaf)) {
-      for (const auto& entry : *leaf.dict()) {
-        ASSIGN_OR_RETURN(const Tensor tensor, entry.second.tensor());
-        specs[Join(path, entry.first)] = {tensor.dtype(), entry.first == "row_splits" ? tensor.shape() : Shape{-1}};
-      }
-      return absl::OkStatus();
-    }
-    if (leaf.kind() == Nest::Kind::kText) {
-      specs[path] = {DType::kString, {}};
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const Tensor tensor, leaf.tensor());
-    specs[path] = {tensor.dtype(), tensor.shape()};
-    return absl::OkStatus();
-  }));
+  RETURN_IF_ERROR(
+      ForEachLeaf("", element, [&specs](const std::string& path, const Nest& leaf) -> absl::Status {
+        if (IsSparseIds(leaf)) {
+          for (const auto& entry : *leaf.dict()) {
+            ASSIGN_OR_RETURN(const Tensor tensor, entry.second.tensor());
+            specs[Join(path, entry.first)] = {
+                tensor.dtype(), entry.first == "row_splits" ? tensor.shape() : Shape{-1}};
+          }
+          return absl::OkStatus();
+        }
+        if (leaf.kind() == Nest::Kind::kText) {
+          specs[path] = {DType::kString, {}};
+          return absl::OkStatus();
+        }
+        ASSIGN_OR_RETURN(const Tensor tensor, leaf.tensor());
+        specs[path] = {tensor.dtype(), tensor.shape()};
+        return absl::OkStatus();
+      }));
   return specs;
 }
 
-std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSpec>& element, int64_t rows) {
+std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSpec>& element,
+                                            int64_t rows) {
   // Of SparseIds of one row the ids and weights are joined, the splits go on.
   const auto is_sparse = [&element](absl::string_view path) {
     for (absl::string_view name : {"ids", "weights", "row_splits"}) {
       absl::string_view group = path;
-      if (!absl::ConsumeSuffix(&group, name) || !(group.empty() || absl::EndsWith(group, "/"))) continue;
+      if (!absl::ConsumeSuffix(&group, name) || !(group.empty() || absl::EndsWith(group, "/")))
+        continue;
       const auto splits = element.find(absl::StrCat(group, "row_splits"));
       const auto ids = element.find(absl::StrCat(group, "ids"));
-      if (splits != element.end() && ids != element.end() && ids->second.shape == Shape{-1}) return true;
+      if (splits != element.end() && ids != element.end() && ids->second.shape == Shape{-1})
+        return true;
     }
     return false;
   };
@@ -319,7 +373,8 @@ std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSp
     std::vector<int64_t> dims = {rows};
     dims.insert(dims.end(), spec.shape.dims().begin(), spec.shape.dims().end());
     Shape shape{absl::MakeConstSpan(dims)};
-    if (is_sparse(path)) shape = absl::EndsWith(path, "row_splits") ? Shape{rows < 0 ? -1 : rows + 1} : Shape{-1};
+    if (is_sparse(path))
+      shape = absl::EndsWith(path, "row_splits") ? Shape{rows < 0 ? -1 : rows + 1} : Shape{-1};
     batch[path] = {spec.dtype, shape};
   }
   return batch;

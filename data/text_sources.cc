@@ -23,23 +23,32 @@ namespace {
 
 // The label of a row as `labels` says.
 absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
-  const auto refused = [written](absl::string_view wanted) { return absl::DataLossError(absl::StrCat("the label ", written, " is none of ", wanted)); };
+  const auto refused = [written](absl::string_view wanted) {
+    return absl::DataLossError(absl::StrCat("the label ", written, " is none of ", wanted));
+  };
   switch (labels) {
     case LibsvmLabels::kAsWritten: return written;
     case LibsvmLabels::kBinary:
       if (written == -1 || written == 0) return 0;
       if (written == 1) return 1;
-      return refused("-1, 0 and 1, which LibsvmLabels::kBinary takes: kOneTwo is for 1 and 2, kAsWritten for more classes and for numbers");
+      return refused(
+          "-1, 0 and 1, which LibsvmLabels::kBinary takes: kOneTwo is for 1 and 2, kAsWritten for "
+          "more classes and for numbers");
     case LibsvmLabels::kOneTwo:
       if (written == 1 || written == 2) return written - 1;
-      return refused("1 and 2, which LibsvmLabels::kOneTwo takes: kBinary is for -1 and 1 or 0 and 1, kAsWritten for more classes and for numbers");
+      return refused(
+          "1 and 2, which LibsvmLabels::kOneTwo takes: kBinary is for -1 and 1 or 0 and 1, "
+          "kAsWritten for more classes and for numbers");
   }
   return written;
 }
 
 // The rule of columns with a bound and of ids.
-absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below, absl::string_view bound) {
-  return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below, "): correct the line, or make ", bound, ", and its table, larger"));
+absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below,
+                      absl::string_view bound) {
+  return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below,
+                                          "): correct the line, or make ", bound,
+                                          ", and its table, larger"));
 }
 
 class LibsvmReader : public RecordReader {
@@ -71,7 +80,8 @@ class LibsvmReader : public RecordReader {
     ASSIGN_OR_RETURN(row_.label, LabelAs(labels_, row_.label));
     if (below_ == 0 || row_.ids.empty()) return absl::OkStatus();
     const int64_t largest = *std::max_element(row_.ids.begin(), row_.ids.end());
-    return largest < below_ ? absl::OkStatus() : NotBelow("the id ", largest, below_, "the bound of Libsvm");
+    return largest < below_ ? absl::OkStatus()
+                            : NotBelow("the id ", largest, below_, "the bound of Libsvm");
   }
 
   Nest ToNest() const {
@@ -79,7 +89,8 @@ class LibsvmReader : public RecordReader {
     features.ids = Tensor::Vector<int64_t>(row_.ids);
     features.row_splits = Tensor::Vector<int64_t>({0, static_cast<int64_t>(row_.ids.size())});
     features.weights = Tensor::Vector<float>(row_.values);
-    return Nest{{"features", Nest(std::move(features))}, {"label", Nest(Tensor::Scalar<float>(row_.label))}};
+    return Nest{{"features", Nest(std::move(features))},
+                {"label", Nest(Tensor::Scalar<float>(row_.label))}};
   }
 
   const int64_t below_;  // 0: no bound
@@ -95,15 +106,18 @@ absl::StatusOr<T> ParseField(absl::string_view text) {
   if constexpr (std::is_same_v<T, bool>) {
     if (text == "1" || absl::EqualsIgnoreCase(text, "true")) return true;
     if (text == "0" || absl::EqualsIgnoreCase(text, "false")) return false;
-    return absl::DataLossError(absl::StrCat(QuoteForMessage(text), " is none of 0, 1, true, false"));
+    return absl::DataLossError(
+        absl::StrCat(QuoteForMessage(text), " is none of 0, 1, true, false"));
   } else if constexpr (std::is_same_v<T, float>) {
     return ParseFloat(text);
   } else if constexpr (std::is_same_v<T, double>) {
     return ParseDouble(text);
   } else if constexpr (std::is_integral_v<T>) {
     ASSIGN_OR_RETURN(const int64_t value, ParseInt64(text));
-    if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max()) return static_cast<T>(value);
-    return absl::DataLossError(absl::StrCat(value, " does not fit into ", DTypeName(DTypeOf<T>::value)));
+    if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max())
+      return static_cast<T>(value);
+    return absl::DataLossError(
+        absl::StrCat(value, " does not fit into ", DTypeName(DTypeOf<T>::value)));
   } else {
     ASSIGN_OR_RETURN(const float value, ParseFloat(text));
     return T::FromFloat(value);
@@ -130,7 +144,9 @@ absl::StatusOr<T> ParseFinite(absl::string_view text) {
   }
   if (finite) return value;
   return absl::DataLossError(
-      absl::StrCat(QuoteForMessage(text), " is not finite: correct the line, pass it over (IgnoreErrors), or give the column CsvColumn::NotFinite::kTaken"));
+      absl::StrCat(QuoteForMessage(text),
+                   " is not finite: correct the line, pass it over (IgnoreErrors), or give the "
+                   "column CsvColumn::NotFinite::kTaken"));
 }
 
 // A tensor of one element for each field; a scalar where there is one.
@@ -150,24 +166,32 @@ absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std:
   if (column.hash_buckets > 0) {
     const uint64_t buckets = static_cast<uint64_t>(column.hash_buckets);
     return FieldsToTensor<int64_t>(fields,
-                                   [buckets](absl::string_view text) -> absl::StatusOr<int64_t> { return static_cast<int64_t>(HashText(text) % buckets); });
+                                   [buckets](absl::string_view text) -> absl::StatusOr<int64_t> {
+                                     return static_cast<int64_t>(HashText(text) % buckets);
+                                   });
   }
   return DispatchDType(
       column.dtype,
       [&column, fields](auto type) {
         using T = decltype(type);
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-          if (column.below > 0) return FieldsToTensor<T>(fields, [&column](absl::string_view text) { return ParseBelow<T>(column.below, text); });
+          if (column.below > 0)
+            return FieldsToTensor<T>(fields, [&column](absl::string_view text) {
+              return ParseBelow<T>(column.below, text);
+            });
         }
-        if (column.not_finite == CsvColumn::NotFinite::kRefused) return FieldsToTensor<T>(fields, ParseFinite<T>);
+        if (column.not_finite == CsvColumn::NotFinite::kRefused)
+          return FieldsToTensor<T>(fields, ParseFinite<T>);
         return FieldsToTensor<T>(fields, ParseField<T>);
       },
-      absl::StatusOr<Tensor>(absl::InvalidArgumentError(absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
+      absl::StatusOr<Tensor>(absl::InvalidArgumentError(
+          absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
 }
 
 class CsvReader : public RecordReader {
  public:
-  CsvReader(std::vector<CsvColumn> columns, char separator) : columns_(std::move(columns)), separator_(separator) {}
+  CsvReader(std::vector<CsvColumn> columns, char separator)
+      : columns_(std::move(columns)), separator_(separator) {}
 
   // The first record is a header if it has all names.
   absl::Status Begin(absl::string_view text, TextPosition& at) override {
@@ -199,11 +223,14 @@ class CsvReader : public RecordReader {
 
  private:
   size_t FieldNamed(absl::string_view name) const {
-    return static_cast<size_t>(std::find(record_.fields.begin(), record_.fields.end(), name) - record_.fields.begin());
+    return static_cast<size_t>(std::find(record_.fields.begin(), record_.fields.end(), name) -
+                               record_.fields.begin());
   }
 
   bool HeaderHasAllNames() const {
-    return std::all_of(columns_.begin(), columns_.end(), [this](const CsvColumn& column) { return FieldNamed(column.name) < record_.fields.size(); });
+    return std::all_of(columns_.begin(), columns_.end(), [this](const CsvColumn& column) {
+      return FieldNamed(column.name) < record_.fields.size();
+    });
   }
 
   void PlaceByPosition() {
@@ -220,8 +247,10 @@ class CsvReader : public RecordReader {
     for (size_t i = 0; i < columns_.size(); ++i) {
       first_fields_[i] = FieldNamed(columns_[i].name);
       if (first_fields_[i] + static_cast<size_t>(columns_[i].width) > num_fields_) {
-        return absl::DataLossError(absl::StrCat("line ", record_.line, ": column \"", columns_[i].name, "\" has ", columns_[i].width, " fields, but only ",
-                                                num_fields_ - first_fields_[i], " stand from its name to the end of the header"));
+        return absl::DataLossError(
+            absl::StrCat("line ", record_.line, ": column \"", columns_[i].name, "\" has ",
+                         columns_[i].width, " fields, but only ", num_fields_ - first_fields_[i],
+                         " stand from its name to the end of the header"));
       }
     }
     return absl::OkStatus();
@@ -231,13 +260,18 @@ class CsvReader : public RecordReader {
     if (record_.fields.size() != num_fields_) {
       const std::string hint = HeaderHint();
       return absl::DataLossError(
-          absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_, hint.empty() ? absl::StrCat(": ", ColumnNames()) : hint));
+          absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_,
+                       hint.empty() ? absl::StrCat(": ", ColumnNames()) : hint));
     }
     Nest::Dict element;
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const auto fields = absl::MakeConstSpan(record_.fields).subspan(first_fields_[i], static_cast<size_t>(columns_[i].width));
+      const auto fields = absl::MakeConstSpan(record_.fields)
+                              .subspan(first_fields_[i], static_cast<size_t>(columns_[i].width));
       absl::StatusOr<Tensor> value = ReadColumn(columns_[i], fields);
-      if (!value.ok()) return absl::Status(value.status().code(), absl::StrCat("column \"", columns_[i].name, "\": ", value.status().message(), HeaderHint()));
+      if (!value.ok())
+        return absl::Status(value.status().code(),
+                            absl::StrCat("column \"", columns_[i].name,
+                                         "\": ", value.status().message(), HeaderHint()));
       element.emplace(columns_[i].name, *std::move(value));
     }
     return Nest(std::move(element));
@@ -250,7 +284,9 @@ class CsvReader : public RecordReader {
   }
 
   std::string ColumnNames() const {
-    return absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) { absl::StrAppend(out, column.name); });
+    return absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) {
+      absl::StrAppend(out, column.name);
+    });
   }
 
   const std::vector<CsvColumn> columns_;
@@ -302,20 +338,25 @@ class CriteoReader : public RecordReader {
   absl::StatusOr<Nest> ToNest(absl::string_view line) const {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, separator_);
     if (fields.size() != 1 + kCounts + kCategories) {
-      return absl::DataLossError(absl::StrCat("has ", fields.size(), " fields parted by ", separator_ == '\t' ? "tabs" : "commas", ", wanted a label, ",
-                                              kCounts, " counts and ", kCategories, " categories"));
+      return absl::DataLossError(absl::StrCat(
+          "has ", fields.size(), " fields parted by ", separator_ == '\t' ? "tabs" : "commas",
+          ", wanted a label, ", kCounts, " counts and ", kCategories, " categories"));
     }
     ASSIGN_OR_RETURN(const float label, ParseFloat(fields[0]));
-    if (label != 0 && label != 1) return absl::DataLossError(absl::StrCat("the label, its first field, is ", label, ", must be 0 or 1"));
+    if (label != 0 && label != 1)
+      return absl::DataLossError(
+          absl::StrCat("the label, its first field, is ", label, ", must be 0 or 1"));
     std::vector<float> dense;
     for (size_t i = 1; i <= kCounts; ++i) {
       ASSIGN_OR_RETURN(const float count, ParseFiniteFloat(fields[i].empty() ? "0" : fields[i]));
       dense.push_back(count);
     }
     std::vector<int64_t> sparse;
-    for (size_t i = 1 + kCounts; i < fields.size(); ++i) sparse.push_back(static_cast<int64_t>(HashText(fields[i]) >> 1));
-    return Nest{
-        {"label", Nest(Tensor::Scalar<float>(label))}, {"dense", Nest(Tensor::Vector<float>(dense))}, {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
+    for (size_t i = 1 + kCounts; i < fields.size(); ++i)
+      sparse.push_back(static_cast<int64_t>(HashText(fields[i]) >> 1));
+    return Nest{{"label", Nest(Tensor::Scalar<float>(label))},
+                {"dense", Nest(Tensor::Vector<float>(dense))},
+                {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
   }
 
   char separator_ = '\t';  // of the file
@@ -324,11 +365,14 @@ class CriteoReader : public RecordReader {
 }  // namespace
 
 Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels) {
-  return RecordFilesRecipe(std::move(files), [below, labels] { return std::make_unique<LibsvmReader>(below, labels); });
+  return RecordFilesRecipe(
+      std::move(files), [below, labels] { return std::make_unique<LibsvmReader>(below, labels); });
 }
 
 Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator) {
-  return RecordFilesRecipe(std::move(files), [columns = std::move(columns), separator] { return std::make_unique<CsvReader>(columns, separator); });
+  return RecordFilesRecipe(std::move(files), [columns = std::move(columns), separator] {
+    return std::make_unique<CsvReader>(columns, separator);
+  });
 }
 
 Recipe CriteoRecipe(std::string files) {

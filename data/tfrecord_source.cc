@@ -36,13 +36,16 @@ class TfRecordReader : public RecordReader {
     if (!record.ok()) return WithContext(record.status(), absl::StrCat("record ", start.line));
     if (!record->has_value()) return std::nullopt;
     if ((*record)->size() > kMaxRecordBytes) {
-      return absl::ResourceExhaustedError(absl::StrCat("record ", start.line, ": offset ", start.offset, ": has ", (*record)->size(),
-                                                       " bytes, and an element may have ", kMaxRecordBytes, ": write several"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "record ", start.line, ": offset ", start.offset, ": has ", (*record)->size(),
+          " bytes, and an element may have ", kMaxRecordBytes, ": write several"));
     }
-    absl::StatusOr<Nest> element = internal::Guarded<absl::StatusOr<Nest>>("the function that parses", [&] { return parse_(**record); });
+    absl::StatusOr<Nest> element = internal::Guarded<absl::StatusOr<Nest>>(
+        "the function that parses", [&] { return parse_(**record); });
     if (element.ok()) element = NestCodec<Nest>::Decode(*element);
     if (element.ok()) return *std::move(element);
-    return WithContext(element.status(), absl::StrCat("record ", start.line, ": offset ", start.offset));
+    return WithContext(element.status(),
+                       absl::StrCat("record ", start.line, ": offset ", start.offset));
   }
 
  private:
@@ -52,7 +55,9 @@ class TfRecordReader : public RecordReader {
 }  // namespace
 
 Recipe TfRecordRecipe(std::string files, ParseRecord parse) {
-  return RecordFilesRecipe(std::move(files), [parse = std::move(parse)] { return std::make_unique<TfRecordReader>(parse); });
+  return RecordFilesRecipe(std::move(files), [parse = std::move(parse)] {
+    return std::make_unique<TfRecordReader>(parse);
+  });
 }
 
 }  // namespace divvy::data_internal

@@ -1,4 +1,5 @@
-// Datasets made from datasets, as recipes that tell how they are made: so a dataset can be dealt out to workers, and cut for replicas. Internal to data/.
+// Datasets made from datasets, as recipes that tell how they are made: so a dataset can be dealt
+// out to workers, and cut for replicas. Internal to data/.
 #ifndef DIVVY_DATA_TRANSFORM_H_
 #define DIVVY_DATA_TRANSFORM_H_
 
@@ -46,13 +47,16 @@ class TellingRecipe : public DatasetRecipe {
   virtual Recipe source() const { return nullptr; }
   // The same, made from another source. REQUIRES: source() is not null.
   virtual Recipe Over(Recipe source) const { return source; }
-  // Whether all that is in the source is in it, however it is ordered or put together. Then the parts of the source, each treated alike, are the parts of it.
+  // Whether all that is in the source is in it, however it is ordered or put together. Then the
+  // parts of the source, each treated alike, are the parts of it.
   virtual bool keeps_all() const { return false; }
   // If it is Dataset::Shard's.
   virtual std::optional<WorkerShare> shard() const { return std::nullopt; }
 
   // The files it reads, if it is a dataset of whole files. Blocks. Errors as of ExpandFiles.
-  virtual absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment&) const { return std::nullopt; }
+  virtual absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment&) const {
+    return std::nullopt;
+  }
   // The same, of some of them. REQUIRES: CountFiles gives a number.
   virtual Recipe SomeFiles(WorkerShare) const { return nullptr; }
 };
@@ -79,16 +83,19 @@ struct TransformRules {
   std::optional<WorkerShare> shard;
 };
 
-// A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment, arguments...).
+// A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment,
+// arguments...).
 template <typename IteratorT, typename... Args>
 class Transform : public TellingRecipe {
  public:
-  explicit Transform(Recipe source, TransformRules rules, Args... args) : source_(std::move(source)), rules_(std::move(rules)), args_(std::move(args)...) {}
+  explicit Transform(Recipe source, TransformRules rules, Args... args)
+      : source_(std::move(source)), rules_(std::move(rules)), args_(std::move(args)...) {}
 
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
     return std::apply(
         [&](const Args&... args) {
-          if constexpr (std::is_constructible_v<IteratorT, Source, const DataEnvironment&, const Args&...>) {
+          if constexpr (std::is_constructible_v<IteratorT, Source, const DataEnvironment&,
+                                                const Args&...>) {
             return std::make_unique<IteratorT>(Source(source_, environment), environment, args...);
           } else {
             return std::make_unique<IteratorT>(Source(source_, environment), args...);
@@ -99,19 +106,25 @@ class Transform : public TellingRecipe {
 
   Specs ElementSpec(const DataEnvironment& environment) const override {
     if (rules_.elements != ElementOrder::kNew) return source_->ElementSpec(environment);
-    return rules_.spec != nullptr ? rules_.spec(source_->ElementSpec(environment)) : DatasetRecipe::ElementSpec(environment);
+    return rules_.spec != nullptr ? rules_.spec(source_->ElementSpec(environment))
+                                  : DatasetRecipe::ElementSpec(environment);
   }
 
   std::optional<BatchCut> batch_cut() const override {
     if (rules_.elements == ElementOrder::kNew) return rules_.cut;
     std::optional<BatchCut> cut = BatchCutOf(*source_);
-    if (cut && cut->shorter != ShortBatches::kNone && rules_.elements == ElementOrder::kMixed) cut->shorter = ShortBatches::kAnywhere;
+    if (cut && cut->shorter != ShortBatches::kNone && rules_.elements == ElementOrder::kMixed)
+      cut->shorter = ShortBatches::kAnywhere;
     return cut;
   }
 
   Recipe source() const override { return source_; }
   Recipe Over(Recipe source) const override {
-    return std::apply([&](const Args&... args) { return std::make_shared<Transform>(std::move(source), rules_, args...); }, args_);
+    return std::apply(
+        [&](const Args&... args) {
+          return std::make_shared<Transform>(std::move(source), rules_, args...);
+        },
+        args_);
   }
   bool keeps_all() const override { return rules_.keeps_all; }
   std::optional<WorkerShare> shard() const override { return rules_.shard; }
@@ -124,7 +137,8 @@ class Transform : public TellingRecipe {
 
 template <typename IteratorT, typename... Args>
 Recipe MakeTransform(Recipe source, TransformRules rules, Args... args) {
-  return std::make_shared<Transform<IteratorT, Args...>>(std::move(source), std::move(rules), std::move(args)...);
+  return std::make_shared<Transform<IteratorT, Args...>>(std::move(source), std::move(rules),
+                                                         std::move(args)...);
 }
 
 }  // namespace divvy::data_internal

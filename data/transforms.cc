@@ -1,4 +1,5 @@
-// Datasets made from datasets. Each iterator is a function from positions to elements of its source: see PositionedIterator.
+// Datasets made from datasets. Each iterator is a function from positions to elements of its
+// source: see PositionedIterator.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -25,8 +26,12 @@ TransformRules Same(ElementOrder elements, bool keeps_all) {
   return rules;
 }
 
-// Whether the error is that of one element, which has a place among the others, and not of the way to it.
-bool IsOfAnElement(const absl::Status& error) { return error.code() == absl::StatusCode::kDataLoss || error.code() == absl::StatusCode::kInvalidArgument; }
+// Whether the error is that of one element, which has a place among the others, and not of the way
+// to it.
+bool IsOfAnElement(const absl::Status& error) {
+  return error.code() == absl::StatusCode::kDataLoss ||
+         error.code() == absl::StatusCode::kInvalidArgument;
+}
 
 // ---- Filter
 
@@ -47,14 +52,19 @@ class FilterIterator : public PositionedIterator {
       const absl::StatusOr<bool> keep = Keeps(element);
       if (!keep.ok() && (kept_ == position || !IsOfAnElement(keep.status()))) return keep.status();
       ++source_position_;
-      if (keep.value_or(true) && kept_++ == position) return element;  // a bad element is kept, so that one can go on behind it
-      progress.Tick([&] { return absl::StrCat("on the way to element ", position, " Filter has looked at ", source_position_, " and kept ", kept_); });
+      // A bad element is kept, so that one can go on behind it.
+      if (keep.value_or(true) && kept_++ == position) return element;
+      progress.Tick([&] {
+        return absl::StrCat("on the way to element ", position, " Filter has looked at ",
+                            source_position_, " and kept ", kept_);
+      });
     }
   }
 
   absl::StatusOr<bool> Keeps(const Element& element) const {
     RETURN_IF_ERROR(element.status());
-    return internal::Guarded<absl::StatusOr<bool>>("a Filter function", [&] { return keep_(**element); });
+    return internal::Guarded<absl::StatusOr<bool>>("a Filter function",
+                                                   [&] { return keep_(**element); });
   }
 
   Source source_;
@@ -84,18 +94,25 @@ class IgnoreErrorsIterator : public PositionedIterator {
       } else {
         RETURN_IF_ERROR(Ignore(element.status()));
       }
-      progress.Tick([&] { return absl::StrCat("on the way to element ", position, " IgnoreErrors has read ", source_position_); });
+      progress.Tick([&] {
+        return absl::StrCat("on the way to element ", position, " IgnoreErrors has read ",
+                            source_position_);
+      });
     }
   }
 
   // OK: the bad element was passed over.
   absl::Status Ignore(const absl::Status& error) {
     if (!IsOfAnElement(error)) return error;
-    if (ignored_ == limit_) return WithContext(error, absl::StrCat("more than the ", limit_, " bad elements that are allowed"));
+    if (ignored_ == limit_)
+      return WithContext(error,
+                         absl::StrCat("more than the ", limit_, " bad elements that are allowed"));
     ++ignored_;
     if (source_position_ >= told_up_to_) {
       constexpr int64_t kTold = 10;  // one by one
-      if (ignored_ <= kTold) DIVVY_LOG(WARNING) << "data: passed over bad element " << ignored_ << " (" << limit_ << " are allowed): " << error.message();
+      if (ignored_ <= kTold)
+        DIVVY_LOG(WARNING) << "data: passed over bad element " << ignored_ << " (" << limit_
+                           << " are allowed): " << error.message();
       told_up_to_ = source_position_ + 1;
     }
     ++source_position_;
@@ -103,7 +120,9 @@ class IgnoreErrorsIterator : public PositionedIterator {
   }
 
   Element AtEnd() {
-    if (ignored_ > 0 && !end_told_) DIVVY_LOG(WARNING) << "data: " << ignored_ << " bad elements were passed over in a pass of " << source_position_;
+    if (ignored_ > 0 && !end_told_)
+      DIVVY_LOG(WARNING) << "data: " << ignored_ << " bad elements were passed over in a pass of "
+                         << source_position_;
     end_told_ = true;
     return std::nullopt;
   }
@@ -122,13 +141,15 @@ class IgnoreErrorsIterator : public PositionedIterator {
 
 // Which positions of the source are taken.
 struct Choice {
-  std::function<std::optional<int64_t>(int64_t position)> in_source;  // rises; nullopt: behind every end
+  // rises; nullopt: behind every end
+  std::function<std::optional<int64_t>(int64_t position)> in_source;
   std::function<int64_t(int64_t source_size)> size;
 };
 
 class ChoiceIterator : public PositionedIterator {
  public:
-  ChoiceIterator(Source source, Choice choice) : source_(std::move(source)), choice_(std::move(choice)) {}
+  ChoiceIterator(Source source, Choice choice)
+      : source_(std::move(source)), choice_(std::move(choice)) {}
 
  private:
   Element At(int64_t position) override {
@@ -153,20 +174,24 @@ Recipe ChoiceRecipe(Recipe source, Choice choice, std::optional<WorkerShare> sha
 }
 
 // How many of [0, size) are index, index + num_shards, ...
-int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) { return size <= index ? 0 : (size - index - 1) / num_shards + 1; }
+int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) {
+  return size <= index ? 0 : (size - index - 1) / num_shards + 1;
+}
 
 // ---- Repeat
 
 class RepeatIterator : public PositionedIterator {
  public:
-  RepeatIterator(Source source, const DataEnvironment& environment, int64_t times) : source_(std::move(source)), clock_(ClockOf(environment)), times_(times) {}
+  RepeatIterator(Source source, const DataEnvironment& environment, int64_t times)
+      : source_(std::move(source)), clock_(ClockOf(environment)), times_(times) {}
 
  private:
   Element At(int64_t position) override {
     if (times_ == 0) return std::nullopt;
     if (!std::exchange(asked_, true)) pass_ = source_.size();
     if (!pass_) {
-      // How long a pass is shows only when one ends. To ask at each element would stop a source that reads ahead each time.
+      // How long a pass is shows only when one ends. To ask at each element would stop a source
+      // that reads ahead each time.
       Element element = source_.At(position);
       if (!element.ok() || element->has_value()) return element;
       RETURN_IF_ERROR(MeasurePass());
@@ -188,7 +213,8 @@ class RepeatIterator : public PositionedIterator {
     for (int64_t position = 0; !pass_; ++position) {
       ASSIGN_OR_RETURN(const std::optional<Nest> element, source_.At(position));
       if (!element) pass_ = position;
-      progress.Tick([&] { return absl::StrCat("Repeat has counted ", position + 1, " elements of a pass"); });
+      progress.Tick(
+          [&] { return absl::StrCat("Repeat has counted ", position + 1, " elements of a pass"); });
     }
     return absl::OkStatus();
   }
@@ -227,7 +253,9 @@ class ShuffleIterator : public PositionedIterator {
       ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(number * window_ + place));
       if (!element) break;
       elements_.push_back(*std::move(element));
-      progress.Tick([&] { return absl::StrCat("Shuffle has read ", place + 1, " elements of its window of ", window_); });
+      progress.Tick([&] {
+        return absl::StrCat("Shuffle has read ", place + 1, " elements of its window of ", window_);
+      });
     }
     Permute(MixSeeds(seed_, static_cast<uint64_t>(number)));
     loaded_ = number;
@@ -237,7 +265,8 @@ class ShuffleIterator : public PositionedIterator {
   // Fisher and Yates'. The last window, being shorter, has a permutation of its own length.
   void Permute(uint64_t seed) {
     Random random(seed);
-    for (size_t left = elements_.size(); left > 1; --left) std::swap(elements_[left - 1], elements_[random.Below(left)]);
+    for (size_t left = elements_.size(); left > 1; --left)
+      std::swap(elements_[left - 1], elements_[random.Below(left)]);
   }
 
   Source source_;
@@ -252,7 +281,8 @@ class ShuffleIterator : public PositionedIterator {
 
 class BatchIterator : public PositionedIterator {
  public:
-  BatchIterator(Source source, int64_t size, bool drop_remainder) : source_(std::move(source)), size_(size), drop_remainder_(drop_remainder) {}
+  BatchIterator(Source source, int64_t size, bool drop_remainder)
+      : source_(std::move(source)), size_(size), drop_remainder_(drop_remainder) {}
 
  private:
   Element At(int64_t position) override {
@@ -264,7 +294,8 @@ class BatchIterator : public PositionedIterator {
       if (!row) break;
       rows.push_back(*std::move(row));
     }
-    if (rows.empty() || (drop_remainder_ && static_cast<int64_t>(rows.size()) < size_)) return std::nullopt;
+    if (rows.empty() || (drop_remainder_ && static_cast<int64_t>(rows.size()) < size_))
+      return std::nullopt;
     ASSIGN_OR_RETURN(Nest batch, StackRows(rows));
     return batch;
   }
@@ -294,24 +325,29 @@ TransformRules Batching(int64_t size, bool drop_remainder) {
 }  // namespace
 
 Recipe FilterRecipe(Recipe source, FilterFn keep) {
-  return MakeTransform<FilterIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
+  return MakeTransform<FilterIterator>(
+      std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/false), std::move(keep));
 }
 
 Recipe IgnoreErrorsRecipe(Recipe source, int64_t limit) {
-  return MakeTransform<IgnoreErrorsIterator>(std::move(source), Same(ElementOrder::kSame, /*keeps_all=*/true), limit);
+  return MakeTransform<IgnoreErrorsIterator>(std::move(source),
+                                             Same(ElementOrder::kSame, /*keeps_all=*/true), limit);
 }
 
 Recipe ShuffleRecipe(Recipe source, int64_t window, uint64_t seed) {
-  return MakeTransform<ShuffleIterator>(std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), window, seed);
+  return MakeTransform<ShuffleIterator>(
+      std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), window, seed);
 }
 
 Recipe RepeatRecipe(Recipe source, int64_t times) {
-  return MakeTransform<RepeatIterator>(std::move(source), Same(ElementOrder::kMixed, /*keeps_all=*/true), times);
+  return MakeTransform<RepeatIterator>(std::move(source),
+                                       Same(ElementOrder::kMixed, /*keeps_all=*/true), times);
 }
 
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
-  const Choice choice{[=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
-                      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }};
+  const Choice choice{
+      [=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
+      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }};
   return ChoiceRecipe(std::move(source), choice, WorkerShare{num_shards, index});
 }
 
@@ -322,21 +358,29 @@ Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index) {
     const int64_t place = position % others;
     return MultiplyAdd(position / others, num_shards, place < index ? place : place + 1);
   };
-  return ChoiceRecipe(std::move(source), {in_source, [=](int64_t source_size) { return source_size - ShardSize(source_size, num_shards, index); }});
+  return ChoiceRecipe(std::move(source), {in_source, [=](int64_t source_size) {
+                                            return source_size -
+                                                   ShardSize(source_size, num_shards, index);
+                                          }});
 }
 
 Recipe TakeRecipe(Recipe source, int64_t n) {
-  return ChoiceRecipe(std::move(source), {[=](int64_t position) { return position < n ? std::optional<int64_t>(position) : std::nullopt; },
-                                          [=](int64_t source_size) { return std::min(source_size, n); }});
+  return ChoiceRecipe(std::move(source),
+                      {[=](int64_t position) {
+                         return position < n ? std::optional<int64_t>(position) : std::nullopt;
+                       },
+                       [=](int64_t source_size) { return std::min(source_size, n); }});
 }
 
 Recipe SkipRecipe(Recipe source, int64_t n) {
-  return ChoiceRecipe(std::move(source), {[=](int64_t position) { return MultiplyAdd(1, position, n); },
-                                          [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); }});
+  return ChoiceRecipe(std::move(source),
+                      {[=](int64_t position) { return MultiplyAdd(1, position, n); },
+                       [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); }});
 }
 
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder) {
-  return MakeTransform<BatchIterator>(std::move(source), Batching(size, drop_remainder), size, drop_remainder);
+  return MakeTransform<BatchIterator>(std::move(source), Batching(size, drop_remainder), size,
+                                      drop_remainder);
 }
 
 }  // namespace divvy::data_internal

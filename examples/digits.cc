@@ -1,8 +1,10 @@
-// Handwritten digits with a two-layer perceptron: 1,797 images of 8 x 8 pixels, every fifth of them held out to measure the accuracy.
+// Handwritten digits with a two-layer perceptron: 1,797 images of 8 x 8 pixels, every fifth of them
+// held out to measure the accuracy.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, data, "examples/data/digits.csv.gz", "CSV with 64 pixels and the label in each line");
+ABSL_FLAG(std::string, data, "examples/data/digits.csv.gz",
+          "CSV with 64 pixels and the label in each line");
 ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
 ABSL_FLAG(int, epochs, 30, "how often each image is seen");
 
@@ -14,13 +16,16 @@ const Mlp kMlp("mlp", {64, 128, 10});
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var pixels = Cast(batch["image"], DType::kFloat32) / 16.0f;
   Var logits = kMlp(tape, pixels);
-  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+  return {SoftmaxCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])}}};
 }
 const Model kDigitsModel("digits", {kMlp}, Forward);
 
 // The data. Each worker opens it for itself.
 absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
-  Dataset digits = Dataset::Csv(absl::GetFlag(FLAGS_data), {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
+  Dataset digits =
+      Dataset::Csv(absl::GetFlag(FLAGS_data),
+                   {{"image", DType::kFloat32, 0, /*width=*/64}, {"label", DType::kInt64}});
   digits = training ? digits.HoldOut(5, 0).Shuffle(2000, input.seed) : digits.Shard(5, 0);
   return digits.Batch(absl::GetFlag(FLAGS_batch_size));
 }
@@ -35,5 +40,7 @@ absl::Status Train(Coordinator& coordinator) {
 }
 
 // For an evaluator task: scores each checkpoint while training goes on.
-absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kDigitsModel, kDigits(/*training=*/false)); }
+absl::Status Evaluate(Evaluator& evaluator) {
+  return evaluator.Watch(kDigitsModel, kDigits(/*training=*/false));
+}
 DIVVY_PROGRAM(Train, Evaluate);

@@ -1,12 +1,15 @@
-// How many stars will a user give to a film? Each has a bias and a few factors; a rating is their sum and dot. Trains on ratings as MovieLens-100k has them, or
-// on planted ones, whose noise no model can beat, and prints the error beside that floor.
+// How many stars will a user give to a film? Each has a bias and a few factors; a rating is their
+// sum and dot. Trains on ratings as MovieLens-100k has them, or on planted ones, whose noise no
+// model can beat, and prints the error beside that floor.
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "divvy.h"
 #include "examples/planted.h"
 
-ABSL_FLAG(std::string, data, "", "files as MovieLens-100k's u.data: user, item, rating and time, parted by tabs; a glob. Empty: planted ratings");
+ABSL_FLAG(std::string, data, "",
+          "files as MovieLens-100k's u.data: user, item, rating and time, parted by tabs; a glob. "
+          "Empty: planted ratings");
 ABSL_FLAG(int64_t, ratings, 300'000, "how many are planted");
 ABSL_FLAG(int64_t, batch_size, 512, "ratings a replica takes in a step");
 ABSL_FLAG(int, epochs, 20, "at most so many passes over the ratings");
@@ -14,7 +17,8 @@ ABSL_FLAG(float, l2, 0.02, "how much large factors cost");
 
 using namespace divvy;
 
-// Ids count from 1. For larger data, larger tables: they are cut over the parameter servers, and only the rows that a batch names travel.
+// Ids count from 1. For larger data, larger tables: they are cut over the parameter servers, and
+// only the rows that a batch names travel.
 constexpr int64_t kUsers = 944, kItems = 1683, kFactors = 8;
 
 const Embedding kUserBias("user/bias", kUsers, 1, {}, Zeros());
@@ -30,11 +34,13 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var user = kUserFactors(tape, batch["user"]), item = kItemFactors(tape, batch["item"]);
   Var stars = Reshape(user_bias + item_bias, {-1}) + ReduceSum(user * item, 1) + 3.5f;
   Var size = ReduceSum(Square(user) + Square(item), 1) * absl::GetFlag(FLAGS_l2);
-  ModelOutput output = {SquaredError(stars, batch["rating"]) + size, {{"rmse", Rmse(stars, batch["rating"])}}};
+  ModelOutput output = {SquaredError(stars, batch["rating"]) + size,
+                        {{"rmse", Rmse(stars, batch["rating"])}}};
   if (Planted()) output.metrics.emplace("floor", Rmse(batch["planted"], batch["rating"]));
   return output;
 }
-const Model kFactorization("factorization", {kUserBias, kItemBias, kUserFactors, kItemFactors}, Forward);
+const Model kFactorization("factorization", {kUserBias, kItemBias, kUserFactors, kItemFactors},
+                           Forward);
 
 // Made once in a process, not once in a pass.
 Nest PlantedRatings() {
@@ -47,8 +53,10 @@ absl::StatusOr<Dataset> Ratings(const InputContext& input, bool training) {
   CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64};
   user.below = kUsers;
   item.below = kItems;
-  Dataset ratings =
-      Planted() ? Dataset::FromTensors(PlantedRatings()) : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
+  Dataset ratings = Planted()
+                        ? Dataset::FromTensors(PlantedRatings())
+                        : Dataset::Csv(absl::GetFlag(FLAGS_data),
+                                       {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
   ratings = training ? ratings.HoldOut(10, 0).Shuffle(10'000, input.seed) : ratings.Shard(10, 0);
   return ratings.Batch(absl::GetFlag(FLAGS_batch_size));
 }

@@ -1,9 +1,10 @@
-// Handwritten digits with a small convolutional net. Trains on the images of --data, stops when it no longer gets better, and prints the accuracy on those
-// held out.
+// Handwritten digits with a small convolutional net. Trains on the images of --data, stops when it
+// no longer gets better, and prints the accuracy on those held out.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, data, "data/mnist10k", "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
+ABSL_FLAG(std::string, data, "data/mnist10k",
+          "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
 ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
 ABSL_FLAG(int, epochs, 8, "at most so many passes over the data");
 
@@ -19,7 +20,8 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var edges = MaxPool2D(kEdges(tape, pixels), /*window=*/2, /*stride=*/2);
   Var shapes = MaxPool2D(kShapes(tape, edges), /*window=*/2, /*stride=*/2);
   Var logits = kClasses(tape, Dropout(Reshape(shapes, {-1, 7 * 7 * 32}), 0.25f));
-  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+  return {SoftmaxCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])}}};
 }
 const Model kMnist("mnist", {kEdges, kShapes, kClasses}, Forward);
 

@@ -1,8 +1,10 @@
-// Handwritten digits with a two-layer perceptron. Trains on the images of --data and prints the accuracy on those held out.
+// Handwritten digits with a two-layer perceptron. Trains on the images of --data and prints the
+// accuracy on those held out.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, data, "data/mnist10k", "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
+ABSL_FLAG(std::string, data, "data/mnist10k",
+          "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
 ABSL_FLAG(int64_t, batch_size, 64, "examples a replica takes in a step");
 
 using namespace divvy;
@@ -13,7 +15,8 @@ const Mlp kMlp("mlp", {784, 512, 10});
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var pixels = Reshape(Cast(batch["image"], DType::kFloat32), {-1, 784}) / 255.0f;
   Var logits = kMlp(tape, pixels);
-  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}};
+  return {SoftmaxCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])}}};
 }
 const Model kMnist("mnist", {kMlp}, Forward);
 

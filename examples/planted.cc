@@ -23,12 +23,17 @@ double Normal(Random& random) {
 // Parameters of the planted model: rows of normal numbers.
 class Table {
  public:
-  Table(uint64_t seed, int64_t rows, int width, double deviation) : width_(static_cast<size_t>(width)), values_(static_cast<size_t>(rows) * width_) {
+  Table(uint64_t seed, int64_t rows, int width, double deviation)
+      : width_(static_cast<size_t>(width)), values_(static_cast<size_t>(rows) * width_) {
     Random random(seed);
     for (float& value : values_) value = static_cast<float>(deviation * Normal(random));
   }
-  absl::Span<const float> operator[](int64_t row) const { return absl::MakeConstSpan(values_).subspan(static_cast<size_t>(row) * width_, width_); }
-  absl::Span<float> operator[](int64_t row) { return absl::MakeSpan(values_).subspan(static_cast<size_t>(row) * width_, width_); }
+  absl::Span<const float> operator[](int64_t row) const {
+    return absl::MakeConstSpan(values_).subspan(static_cast<size_t>(row) * width_, width_);
+  }
+  absl::Span<float> operator[](int64_t row) {
+    return absl::MakeSpan(values_).subspan(static_cast<size_t>(row) * width_, width_);
+  }
 
  private:
   size_t width_;
@@ -37,7 +42,8 @@ class Table {
 
 double Dot(absl::Span<const float> a, absl::Span<const float> b) {
   double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  for (size_t i = 0; i < a.size(); ++i)
+    sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
@@ -54,7 +60,9 @@ template <typename T>
 class Column {
  public:
   explicit Column(int64_t rows, int64_t width = 1)
-      : tensor_(*Tensor::Uninitialized(DTypeOf<T>::value, width == 1 ? Shape{rows} : Shape{rows, width})), next_(tensor_.fresh_data<T>()) {}
+      : tensor_(*Tensor::Uninitialized(DTypeOf<T>::value,
+                                       width == 1 ? Shape{rows} : Shape{rows, width})),
+        next_(tensor_.fresh_data<T>()) {}
   void Add(T value) { *next_++ = value; }
   void Add(absl::Span<const T> values) { next_ = std::copy(values.begin(), values.end(), next_); }
   Nest Done() const { return Nest(tensor_); }
@@ -66,21 +74,28 @@ class Column {
 
 // Each table and each record has a stream of random numbers of its own.
 uint64_t StreamOf(uint64_t seed, uint64_t table) { return MixSeeds(seed, ~table); }
-Random RecordRandom(uint64_t seed, int64_t record) { return Random(MixSeeds(seed, static_cast<uint64_t>(record))); }
+Random RecordRandom(uint64_t seed, int64_t record) {
+  return Random(MixSeeds(seed, static_cast<uint64_t>(record)));
+}
 
 // OK if all options are above 0; else InvalidArgument with the first that is not.
 absl::Status Above0(std::initializer_list<std::pair<const char*, double>> options) {
   for (const auto& [name, value] : options) {
-    if (!(value > 0)) return absl::InvalidArgumentError(absl::StrCat("planted data: ", name, " is ", value, ", must be above 0"));
+    if (!(value > 0))
+      return absl::InvalidArgumentError(
+          absl::StrCat("planted data: ", name, " is ", value, ", must be above 0"));
   }
   return absl::OkStatus();
 }
 
-// OK if there is room for the widest leaf; else ResourceExhausted with the name of the option that asks for so many records.
+// OK if there is room for the widest leaf; else ResourceExhausted with the name of the option that
+// asks for so many records.
 absl::Status RoomFor(const char* name, int64_t records, int64_t width = 1) {
   const absl::Status status = Tensor::Uninitialized(DType::kInt64, {records, width}).status();
   if (status.ok()) return status;
-  return absl::ResourceExhaustedError(absl::StrCat("planted data: ", name, " is ", records, ", for which there is no memory: ", status.message()));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("planted data: ", name, " is ", records,
+                   ", for which there is no memory: ", status.message()));
 }
 
 // ---- Clicks
@@ -94,7 +109,8 @@ struct ClickModel {
   explicit ClickModel(const ClicksOptions& options)
       : counts(StreamOf(options.seed, 0), kCounts, 1, 0.2),
         single(StreamOf(options.seed, 1), kFields * options.categories, 1, 0.2),
-        paired(StreamOf(options.seed, 2), kFields * options.categories, kPairWidth, OfElements(0.35, kPairWidth)) {}
+        paired(StreamOf(options.seed, 2), kFields * options.categories, kPairWidth,
+               OfElements(0.35, kPairWidth)) {}
 
   Table counts;  // weights of their logarithms
   Table single;  // of each category of each field
@@ -102,7 +118,9 @@ struct ClickModel {
 };
 
 // The number of category `row` in the form that a hash has.
-int64_t HashOf(int64_t row) { return static_cast<int64_t>(MixSeeds(0, static_cast<uint64_t>(row)) >> 1); }
+int64_t HashOf(int64_t row) {
+  return static_cast<int64_t>(MixSeeds(0, static_cast<uint64_t>(row)) >> 1);
+}
 
 // ---- Visits
 
@@ -123,7 +141,8 @@ struct VisitModel {
     for (int64_t user = 0; user < options.users; ++user) {
       ToUnit(users[user]);
       double& most = nearest[static_cast<size_t>(user)];
-      for (int64_t item = 0; item < options.items; ++item) most = std::max(most, Dot(users[user], items[item]));
+      for (int64_t item = 0; item < options.items; ++item)
+        most = std::max(most, Dot(users[user], items[item]));
     }
   }
 
@@ -131,7 +150,9 @@ struct VisitModel {
   int64_t Draw(int64_t user, Random& random) const {
     while (true) {
       const auto item = static_cast<int64_t>(random.Below(static_cast<uint64_t>(num_items)));
-      if (random.Chance(std::exp(kSharpness * (Dot(users[user], items[item]) - nearest[static_cast<size_t>(user)])))) return item;
+      if (random.Chance(std::exp(
+              kSharpness * (Dot(users[user], items[item]) - nearest[static_cast<size_t>(user)]))))
+        return item;
     }
   }
 
@@ -143,12 +164,16 @@ struct VisitModel {
 }  // namespace
 
 Nest Ratings(const RatingsOptions& options) {
-  absl::Status usable =
-      Above0({{"ratings", options.ratings}, {"users", options.users}, {"items", options.items}, {"factors", options.factors}, {"noise", options.noise}});
+  absl::Status usable = Above0({{"ratings", options.ratings},
+                                {"users", options.users},
+                                {"items", options.items},
+                                {"factors", options.factors},
+                                {"noise", options.noise}});
   if (usable.ok()) usable = RoomFor("ratings", options.ratings);
   if (!usable.ok()) return Nest::Failed(usable);
   const double deviation = OfElements(0.6, options.factors);
-  const Table user_bias(StreamOf(options.seed, 0), options.users, 1, 0.4), item_bias(StreamOf(options.seed, 1), options.items, 1, 0.4);
+  const Table user_bias(StreamOf(options.seed, 0), options.users, 1, 0.4),
+      item_bias(StreamOf(options.seed, 1), options.items, 1, 0.4);
   const Table user_factors(StreamOf(options.seed, 2), options.users, options.factors, deviation);
   const Table item_factors(StreamOf(options.seed, 3), options.items, options.factors, deviation);
   Column<int64_t> users(options.ratings), items(options.ratings);
@@ -157,21 +182,27 @@ Nest Ratings(const RatingsOptions& options) {
     Random random = RecordRandom(options.seed, i);
     const auto user = static_cast<int64_t>(random.Below(static_cast<uint64_t>(options.users)));
     const auto item = static_cast<int64_t>(random.Below(static_cast<uint64_t>(options.items)));
-    const double expected = 3.5 + user_bias[user][0] + item_bias[item][0] + Dot(user_factors[user], item_factors[item]);
+    const double expected =
+        3.5 + user_bias[user][0] + item_bias[item][0] + Dot(user_factors[user], item_factors[item]);
     users.Add(user + 1);
     items.Add(item + 1);
     planted.Add(static_cast<float>(expected));
     ratings.Add(static_cast<float>(expected + options.noise * Normal(random)));
   }
-  return {{"user", users.Done()}, {"item", items.Done()}, {"rating", ratings.Done()}, {"planted", planted.Done()}};
+  return {{"user", users.Done()},
+          {"item", items.Done()},
+          {"rating", ratings.Done()},
+          {"planted", planted.Done()}};
 }
 
 Nest Clicks(const ClicksOptions& options) {
-  absl::Status usable = Above0({{"impressions", options.impressions}, {"categories", options.categories}});
+  absl::Status usable =
+      Above0({{"impressions", options.impressions}, {"categories", options.categories}});
   if (usable.ok()) usable = RoomFor("impressions", options.impressions, kFields);
   if (!usable.ok()) return Nest::Failed(usable);
   const ClickModel model(options);
-  Column<float> labels(options.impressions), dense(options.impressions, kCounts), planted(options.impressions), additive(options.impressions);
+  Column<float> labels(options.impressions), dense(options.impressions, kCounts),
+      planted(options.impressions), additive(options.impressions);
   Column<int64_t> sparse(options.impressions, kFields);
   std::vector<int64_t> rows(kFields);  // of the tables, one for each field
   for (int64_t i = 0; i < options.impressions; ++i) {
@@ -184,20 +215,30 @@ Nest Clicks(const ClicksOptions& options) {
     }
     for (int field = 0; field < kFields; ++field) {
       const double uniform = random.Uniform();
-      rows[static_cast<size_t>(field)] = field * options.categories + static_cast<int64_t>(static_cast<double>(options.categories) * uniform * uniform);
+      rows[static_cast<size_t>(field)] =
+          field * options.categories +
+          static_cast<int64_t>(static_cast<double>(options.categories) * uniform * uniform);
       logit += model.single[rows[static_cast<size_t>(field)]][0];
       sparse.Add(HashOf(rows[static_cast<size_t>(field)]));
     }
     additive.Add(static_cast<float>(logit));
-    for (size_t field = 0; field < kFields; field += 2) logit += Dot(model.paired[rows[field]], model.paired[rows[field + 1]]);
+    for (size_t field = 0; field < kFields; field += 2)
+      logit += Dot(model.paired[rows[field]], model.paired[rows[field + 1]]);
     planted.Add(static_cast<float>(logit));
     labels.Add(random.Chance(1 / (1 + std::exp(-logit))) ? 1.0f : 0.0f);
   }
-  return {{"label", labels.Done()}, {"dense", dense.Done()}, {"sparse", sparse.Done()}, {"planted", planted.Done()}, {"additive", additive.Done()}};
+  return {{"label", labels.Done()},
+          {"dense", dense.Done()},
+          {"sparse", sparse.Done()},
+          {"planted", planted.Done()},
+          {"additive", additive.Done()}};
 }
 
 Nest Visits(const VisitsOptions& options) {
-  absl::Status usable = Above0({{"visits", options.visits}, {"users", options.users}, {"items", options.items}, {"tags", options.tags}});
+  absl::Status usable = Above0({{"visits", options.visits},
+                                {"users", options.users},
+                                {"items", options.items},
+                                {"tags", options.tags}});
   if (usable.ok()) usable = RoomFor("visits", options.visits, kDimensions);
   if (!usable.ok()) return Nest::Failed(usable);
   const VisitModel model(options);
@@ -213,7 +254,10 @@ Nest Visits(const VisitsOptions& options) {
     user_points.Add(model.users[user]);
     item_points.Add(model.items[item]);
   }
-  return {{"user", users.Done()}, {"item", items.Done()}, {"tag", tags.Done()}, {"planted", {{"user", user_points.Done()}, {"item", item_points.Done()}}}};
+  return {{"user", users.Done()},
+          {"item", items.Done()},
+          {"tag", tags.Done()},
+          {"planted", {{"user", user_points.Done()}, {"item", item_points.Done()}}}};
 }
 
 }  // namespace divvy::planted

@@ -27,7 +27,9 @@ std::vector<T> Values(const Nest& leaf) {
   return {values.begin(), values.end()};
 }
 
-double Mean(const std::vector<float>& values) { return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()); }
+double Mean(const std::vector<float>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double Deviation(const std::vector<float>& values) {
   const double mean = Mean(values);
@@ -62,13 +64,15 @@ TEST(RatingsTest, ScatterAroundWhatTheModelSaysByTheNoise) {
 TEST(RatingsTest, HaveTheDeviationsThatAreToldForTheModel) {
   const Nest ratings = Ratings();
   EXPECT_NEAR(Mean(Values<float>(ratings["planted"])), 3.5, 0.1);
-  EXPECT_NEAR(Deviation(Values<float>(ratings["planted"])), std::sqrt(0.4 * 0.4 + 0.4 * 0.4 + 0.6 * 0.6), 0.05);
+  EXPECT_NEAR(Deviation(Values<float>(ratings["planted"])),
+              std::sqrt(0.4 * 0.4 + 0.4 * 0.4 + 0.6 * 0.6), 0.05);
   EXPECT_EQ(ratings["rating"].tensor()->shape(), Shape({300'000}));
 }
 
 TEST(RatingsTest, NameEveryUserAndItemCountedFromOne) {
   const Nest ratings = Ratings();
-  const std::set<int64_t> users = Distinct(Values<int64_t>(ratings["user"])), items = Distinct(Values<int64_t>(ratings["item"]));
+  const std::set<int64_t> users = Distinct(Values<int64_t>(ratings["user"])),
+                          items = Distinct(Values<int64_t>(ratings["item"]));
   EXPECT_EQ(users.size(), 943u);
   EXPECT_EQ(*users.begin(), 1);
   EXPECT_EQ(*users.rbegin(), 943);
@@ -82,8 +86,10 @@ TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
   ClicksOptions options;
   options.impressions = 100'000;
   const Nest clicks = Clicks(options);
-  const std::vector<float> logits = Values<float>(clicks["planted"]), labels = Values<float>(clicks["label"]);
-  std::map<int, std::pair<double, double>> by_logit;  // probabilities and clicks of those with about the same logit
+  const std::vector<float> logits = Values<float>(clicks["planted"]),
+                           labels = Values<float>(clicks["label"]);
+  // probabilities and clicks of those with about the same logit
+  std::map<int, std::pair<double, double>> by_logit;
   std::map<int, double> count;
   for (size_t i = 0; i < logits.size(); ++i) {
     const int bin = static_cast<int>(std::floor(logits[i]));
@@ -92,7 +98,8 @@ TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
     ++count[bin];
   }
   for (const auto& [bin, sums] : by_logit) {
-    EXPECT_NEAR(sums.second, sums.first, 4 * std::sqrt(sums.first) + 1) << "logits from " << bin << ", " << count[bin] << " of them";
+    EXPECT_NEAR(sums.second, sums.first, 4 * std::sqrt(sums.first) + 1)
+        << "logits from " << bin << ", " << count[bin] << " of them";
   }
   EXPECT_THAT(Distinct(labels), ::testing::ElementsAre(0.0f, 1.0f));
   EXPECT_NEAR(Mean(labels), 0.27, 0.06);
@@ -102,7 +109,8 @@ TEST(ClicksTest, CannotBeToldBySingleFieldsAsWellAsByPairs) {
   ClicksOptions options;
   options.impressions = 100'000;
   const Nest clicks = Clicks(options);
-  const double ceiling = Auc(clicks["planted"], clicks["label"])->value(), additive = Auc(clicks["additive"], clicks["label"])->value();
+  const double ceiling = Auc(clicks["planted"], clicks["label"])->value(),
+               additive = Auc(clicks["additive"], clicks["label"])->value();
   EXPECT_NEAR(ceiling, 0.836, 0.01);
   EXPECT_LT(additive, 0.9 * ceiling);
 }
@@ -120,10 +128,12 @@ TEST(ClicksTest, HaveTheFormOfCriteosLogs) {
   EXPECT_EQ(of_first_field.size(), 10u);
   int most = 0;
   for (const auto& [hash, count] : of_first_field) most = std::max(most, count);
-  EXPECT_NEAR(most, 20'000 * std::sqrt(0.1), 300);  // category c at most is seen with probability sqrt((c + 1) / 10)
+  // category c at most is seen with probability sqrt((c + 1) / 10)
+  EXPECT_NEAR(most, 20'000 * std::sqrt(0.1), 300);
   EXPECT_EQ(Distinct(sparse).size(), 260u);
   EXPECT_GE(*Distinct(sparse).begin(), 0);
-  for (const float count : Values<float>(clicks["dense"])) ASSERT_TRUE(count >= 0 && count == std::floor(count)) << count;
+  for (const float count : Values<float>(clicks["dense"]))
+    ASSERT_TRUE(count >= 0 && count == std::floor(count)) << count;
 }
 
 // ---- visits
@@ -132,8 +142,10 @@ TEST(VisitsTest, ArePointsOnTheSphereOfUsersAndItems) {
   VisitsOptions options;
   options.visits = 20'000;
   const Nest visits = Visits(options);
-  const std::vector<float> users = Values<float>(visits["planted"]["user"]), items = Values<float>(visits["planted"]["item"]);
-  const std::vector<int64_t> ids = Values<int64_t>(visits["item"]), tags = Values<int64_t>(visits["tag"]);
+  const std::vector<float> users = Values<float>(visits["planted"]["user"]),
+                           items = Values<float>(visits["planted"]["item"]);
+  const std::vector<int64_t> ids = Values<int64_t>(visits["item"]),
+                             tags = Values<int64_t>(visits["tag"]);
   ASSERT_EQ(users.size(), 8u * 20'000);
   double cosines = 0;
   for (size_t i = 0; i < users.size(); i += 8) {
@@ -142,7 +154,8 @@ TEST(VisitsTest, ArePointsOnTheSphereOfUsersAndItems) {
     cosines += std::inner_product(&users[i], &users[i] + 8, &items[i], 0.0);
     EXPECT_EQ(tags[i / 8], ids[i / 8] % 40);
   }
-  EXPECT_GT(cosines / 20'000, 0.4);  // of points that have nothing to do with each other: 0
+  // Of points that have nothing to do with each other: 0.
+  EXPECT_GT(cosines / 20'000, 0.4);
 }
 
 TEST(VisitsTest, GoToItemsInProportionToTheirWeights) {
@@ -152,17 +165,21 @@ TEST(VisitsTest, GoToItemsInProportionToTheirWeights) {
   options.items = 4;
   options.tags = 4;
   const Nest visits = Visits(options);
-  const std::vector<float> users = Values<float>(visits["planted"]["user"]), items = Values<float>(visits["planted"]["item"]);
+  const std::vector<float> users = Values<float>(visits["planted"]["user"]),
+                           items = Values<float>(visits["planted"]["item"]);
   const std::vector<int64_t> ids = Values<int64_t>(visits["item"]);
   std::map<int64_t, double> weights, counts;
   for (size_t i = 0; i < ids.size(); ++i) {
-    weights[ids[i]] = std::exp(6 * std::inner_product(&users[8 * i], &users[8 * i] + 8, &items[8 * i], 0.0));
+    weights[ids[i]] =
+        std::exp(6 * std::inner_product(&users[8 * i], &users[8 * i] + 8, &items[8 * i], 0.0));
     ++counts[ids[i]];
   }
   double total = 0;
   for (const auto& [id, weight] : weights) total += weight;
   ASSERT_GE(weights.size(), 2u);
-  for (const auto& [id, weight] : weights) EXPECT_NEAR(counts[id], 100'000 * weight / total, 5 * std::sqrt(counts[id]) + 50) << "item " << id;
+  for (const auto& [id, weight] : weights)
+    EXPECT_NEAR(counts[id], 100'000 * weight / total, 5 * std::sqrt(counts[id]) + 50)
+        << "item " << id;
 }
 
 // ---- all of them
@@ -172,12 +189,14 @@ TEST(PlantedTest, TheSameOptionsGiveTheSameBitsAndAnotherSeedOthers) {
   ClicksOptions clicks;
   VisitsOptions visits;
   ratings.ratings = clicks.impressions = visits.visits = 500;
-  const Nest first_ratings = Ratings(ratings), first_clicks = Clicks(clicks), first_visits = Visits(visits);
+  const Nest first_ratings = Ratings(ratings), first_clicks = Clicks(clicks),
+             first_visits = Visits(visits);
   EXPECT_TRUE(BitwiseEqual(Ratings(ratings), first_ratings));
   EXPECT_TRUE(BitwiseEqual(Clicks(clicks), first_clicks));
   EXPECT_TRUE(BitwiseEqual(Visits(visits), first_visits));
   ratings.seed = clicks.seed = visits.seed = 2;
-  for (const auto& [name, other, first] : {std::tuple("rating", Ratings(ratings), first_ratings), std::tuple("sparse", Clicks(clicks), first_clicks),
+  for (const auto& [name, other, first] : {std::tuple("rating", Ratings(ratings), first_ratings),
+                                           std::tuple("sparse", Clicks(clicks), first_clicks),
                                            std::tuple("item", Visits(visits), first_visits)}) {
     EXPECT_FALSE(BitwiseEqual(other[name], first[name])) << name;
   }
@@ -188,7 +207,8 @@ TEST(PlantedTest, LongerDataBeginsWithTheShorter) {
   ClicksOptions clicks;
   VisitsOptions visits;
   ratings.ratings = clicks.impressions = visits.visits = 100;
-  const Nest short_ratings = Ratings(ratings), short_clicks = Clicks(clicks), short_visits = Visits(visits);
+  const Nest short_ratings = Ratings(ratings), short_clicks = Clicks(clicks),
+             short_visits = Visits(visits);
   ratings.ratings = clicks.impressions = visits.visits = 300;
   EXPECT_TRUE(BitwiseEqual(Head(Ratings(ratings), 100), short_ratings));
   EXPECT_TRUE(BitwiseEqual(Head(Clicks(clicks), 100), short_clicks));
@@ -203,7 +223,9 @@ TEST(PlantedTest, AnOptionThatIsNotAboveZeroIsNamed) {
   VisitsOptions visits;
   visits.tags = 0;
   const std::vector<std::pair<Nest, std::string>> cases = {
-      {Ratings(ratings), "ratings is 0, must be above 0"}, {Clicks(clicks), "categories is -3"}, {Visits(visits), "tags is 0"}};
+      {Ratings(ratings), "ratings is 0, must be above 0"},
+      {Clicks(clicks), "categories is -3"},
+      {Visits(visits), "tags is 0"}};
   for (const auto& [failed, message] : cases) {
     EXPECT_EQ(failed.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(failed.status().message(), HasSubstr(message));
@@ -220,7 +242,9 @@ TEST(PlantedTest, MoreRecordsThanMemoryHoldsAreAnErrorWithTheOptionsName) {
   VisitsOptions visits;
   visits.visits = kTooMany;
   const std::vector<std::pair<Nest, std::string>> cases = {
-      {Ratings(ratings), "ratings is 2305843009213693952"}, {Clicks(clicks), "impressions is"}, {Visits(visits), "visits is"}};
+      {Ratings(ratings), "ratings is 2305843009213693952"},
+      {Clicks(clicks), "impressions is"},
+      {Visits(visits), "visits is"}};
   for (const auto& [failed, message] : cases) {
     EXPECT_EQ(failed.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(failed.status().message(), HasSubstr(message));

@@ -1,9 +1,11 @@
-// Logistic regression on libsvm text, with the layers of convenience left out: variables, a replica function, a step, a loop.
+// Logistic regression on libsvm text, with the layers of convenience left out: variables, a replica
+// function, a step, a loop.
 #include "absl/flags/flag.h"
 #include "base/status_macros.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm", "libsvm files with labels 0 and 1, or -1 and +1, and ids below 127; a glob");
+ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm",
+          "libsvm files with labels 0 and 1, or -1 and +1, and ids below 127; a glob");
 ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm", "the same, to score by");
 
 using namespace divvy;
@@ -19,7 +21,9 @@ Var Logits(GradientTape& tape, const Nest& batch) {
 }
 
 absl::StatusOr<Metrics> Measure(const Var& logits, const Var& losses, const Nest& batch) {
-  return Collect({{"loss", MeanOf(losses)}, {"accuracy", Accuracy(logits, batch["label"])}, {"auc", Auc(logits, batch["label"])}});
+  return Collect({{"loss", MeanOf(losses)},
+                  {"accuracy", Accuracy(logits, batch["label"])},
+                  {"auc", Auc(logits, batch["label"])}});
 }
 
 // On one replica: one GPU or CPU slot of a worker.
@@ -62,10 +66,12 @@ absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
   RETURN_IF_ERROR(CreateVariable(kWeights).status());
   RETURN_IF_ERROR(CreateVariable(kBias).status());
-  RETURN_IF_ERROR(coordinator.RestoreLatest().status());  // a program that is started again goes on where it was
+  // A program that is started again goes on where it was.
+  RETURN_IF_ERROR(coordinator.RestoreLatest().status());
   while (coordinator.epoch() < 5) {
     RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kMushrooms(absl::GetFlag(FLAGS_train))).status());
-    ASSIGN_OR_RETURN(Metrics metrics, coordinator.RunEpoch(kTest, kMushrooms(absl::GetFlag(FLAGS_test))));
+    ASSIGN_OR_RETURN(Metrics metrics,
+                     coordinator.RunEpoch(kTest, kMushrooms(absl::GetFlag(FLAGS_test))));
     RETURN_IF_ERROR(coordinator.Report("test", coordinator.step(), metrics));
   }
   return absl::OkStatus();

@@ -1,5 +1,7 @@
-// Which item will a user visit next? Two towers make a point of each user and each item; an item is found by its nearness to the user. Trains on visits in CSV,
-// or on planted ones, and prints how often the right item is among the nearest ten of a batch's, beside how often the planted points find it.
+// Which item will a user visit next? Two towers make a point of each user and each item; an item is
+// found by its nearness to the user. Trains on visits in CSV, or on planted ones, and prints how
+// often the right item is among the nearest ten of a batch's, beside how often the planted points
+// find it.
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -8,13 +10,17 @@
 
 ABSL_FLAG(std::string, data, "", "CSV with user, item and tag; a glob. Empty: planted visits");
 ABSL_FLAG(int64_t, visits, 200'000, "how many are planted");
-ABSL_FLAG(int64_t, batch_size, 256, "visits a replica takes in a step, and items among which each is sought");
+ABSL_FLAG(int64_t, batch_size, 256,
+          "visits a replica takes in a step, and items among which each is sought");
 ABSL_FLAG(int, epochs, 5, "passes over the visits");
-ABSL_FLAG(std::string, export_to, "", "where the trained towers go, for a program that serves them: NAME.safetensors. Needs a --checkpoint_dir");
+ABSL_FLAG(std::string, export_to, "",
+          "where the trained towers go, for a program that serves them: NAME.safetensors. Needs a "
+          "--checkpoint_dir");
 
 using namespace divvy;
 
-// For millions of users and items, larger tables: they are cut over the parameter servers, and only the rows that a batch names travel.
+// For millions of users and items, larger tables: they are cut over the parameter servers, and only
+// the rows that a batch names travel.
 constexpr int64_t kUsers = 10'000, kItems = 10'000, kTags = 1'000, kWidth = 32;
 
 const RowwiseAdagrad kRule{0.05, /*initial_accumulator=*/1e-4f};  // one number a row
@@ -26,19 +32,28 @@ const Mlp kItemTower("item_tower", {2 * kWidth, 64, kWidth});
 
 bool Planted() { return absl::GetFlag(FLAGS_data).empty(); }
 
-// [batch, batch]: how near each item of the batch is to each user. The right ones stand on the diagonal; the others serve as wrong ones.
-Var Scores(const Var& users, const Var& items) { return MatMul(users, items, Transpose::kNo, Transpose::kYes); }
+// [batch, batch]: how near each item of the batch is to each user. The right ones stand on the
+// diagonal; the others serve as wrong ones.
+Var Scores(const Var& users, const Var& items) {
+  return MatMul(users, items, Transpose::kNo, Transpose::kYes);
+}
 
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   // The look-ups first: they leave together, in one message to each parameter server.
-  Var user = kUserTable(tape, batch["user"]), item = kItemTable(tape, batch["item"]), tag = kTagTable(tape, batch["tag"]);
-  Var users = L2Normalize(kUserTower(tape, user)), items = L2Normalize(kItemTower(tape, Concat({item, tag}, 1)));
+  Var user = kUserTable(tape, batch["user"]), item = kItemTable(tape, batch["item"]),
+      tag = kTagTable(tape, batch["tag"]);
+  Var users = L2Normalize(kUserTower(tape, user)),
+      items = L2Normalize(kItemTower(tape, Concat({item, tag}, 1)));
   Var scores = Scores(users, items) * 10.0f;
-  ModelOutput output = {SoftmaxCrossEntropy(scores, Range(scores.shape().dim(0))), {{"recall@10", RecallAt(10, scores)}}};
-  if (Planted()) output.metrics.emplace("ceiling", RecallAt(10, Scores(batch["planted"]["user"], batch["planted"]["item"])));
+  ModelOutput output = {SoftmaxCrossEntropy(scores, Range(scores.shape().dim(0))),
+                        {{"recall@10", RecallAt(10, scores)}}};
+  if (Planted())
+    output.metrics.emplace(
+        "ceiling", RecallAt(10, Scores(batch["planted"]["user"], batch["planted"]["item"])));
   return output;
 }
-const Model kTwoTower("two_tower", {kUserTable, kItemTable, kTagTable, kUserTower, kItemTower}, Forward);
+const Model kTwoTower("two_tower", {kUserTable, kItemTable, kTagTable, kUserTower, kItemTower},
+                      Forward);
 
 // Made once in a process, not once in a pass.
 Nest PlantedVisits() {
@@ -48,10 +63,12 @@ Nest PlantedVisits() {
 
 // Every tenth visit is held out.
 absl::StatusOr<Dataset> Visits(const InputContext& input, bool training) {
-  CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64}, tag{"tag", DType::kString, /*hash_buckets=*/kTags};
+  CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64},
+      tag{"tag", DType::kString, /*hash_buckets=*/kTags};
   user.below = kUsers;
   item.below = kItems;
-  Dataset visits = Planted() ? Dataset::FromTensors(PlantedVisits()) : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, tag});
+  Dataset visits = Planted() ? Dataset::FromTensors(PlantedVisits())
+                             : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, tag});
   visits = training ? visits.HoldOut(10, 0).Shuffle(10'000, input.seed) : visits.Shard(10, 0);
   return visits.Batch(absl::GetFlag(FLAGS_batch_size));
 }

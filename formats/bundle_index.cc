@@ -15,10 +15,14 @@
 namespace divvy {
 namespace {
 
-constexpr uint64_t kVersion = 1;     // of the format: both "producer" and the latest that we can read
-constexpr int64_t kWholeAxis = -1;   // TensorFlow's length of an extent that names none
-constexpr size_t kMostBoxes = 4096;  // of one tensor that is cut along several axes: each is compared with each
-constexpr size_t kMostAxes = 254;    // TensorFlow's limit
+// Of the format: both "producer" and the latest that we can read.
+constexpr uint64_t kVersion = 1;
+// TensorFlow's length of an extent that names none
+constexpr int64_t kWholeAxis = -1;
+// Of one tensor that is cut along several axes: each is compared with each.
+constexpr size_t kMostBoxes = 4096;
+// TensorFlow's limit
+constexpr size_t kMostAxes = 254;
 
 // tensorflow.DataType.
 struct TypeRow {
@@ -27,19 +31,25 @@ struct TypeRow {
   std::optional<DType> dtype;
 };
 constexpr TypeRow kTypes[] = {
-    {1, "float32", DType::kFloat32},     {2, "float64", DType::kFloat64},     {3, "int32", DType::kInt32},
-    {4, "uint8", DType::kUInt8},         {5, "int16", std::nullopt},          {6, "int8", DType::kInt8},
-    {7, "string", DType::kString},       {8, "complex64", DType::kComplex64}, {9, "int64", DType::kInt64},
-    {10, "bool", DType::kBool},          {11, "qint8", std::nullopt},         {12, "quint8", std::nullopt},
-    {13, "qint32", std::nullopt},        {14, "bfloat16", DType::kBFloat16},  {15, "qint16", std::nullopt},
-    {16, "quint16", std::nullopt},       {17, "uint16", std::nullopt},        {18, "complex128", DType::kComplex128},
-    {19, "float16", DType::kFloat16},    {20, "resource", std::nullopt},      {21, "variant", std::nullopt},
-    {22, "uint32", std::nullopt},        {23, "uint64", std::nullopt},        {24, "float8_e5m2", std::nullopt},
+    {1, "float32", DType::kFloat32},     {2, "float64", DType::kFloat64},
+    {3, "int32", DType::kInt32},         {4, "uint8", DType::kUInt8},
+    {5, "int16", std::nullopt},          {6, "int8", DType::kInt8},
+    {7, "string", DType::kString},       {8, "complex64", DType::kComplex64},
+    {9, "int64", DType::kInt64},         {10, "bool", DType::kBool},
+    {11, "qint8", std::nullopt},         {12, "quint8", std::nullopt},
+    {13, "qint32", std::nullopt},        {14, "bfloat16", DType::kBFloat16},
+    {15, "qint16", std::nullopt},        {16, "quint16", std::nullopt},
+    {17, "uint16", std::nullopt},        {18, "complex128", DType::kComplex128},
+    {19, "float16", DType::kFloat16},    {20, "resource", std::nullopt},
+    {21, "variant", std::nullopt},       {22, "uint32", std::nullopt},
+    {23, "uint64", std::nullopt},        {24, "float8_e5m2", std::nullopt},
     {25, "float8_e4m3fn", std::nullopt},
 };
 
 absl::Status Damage(absl::string_view what) { return absl::DataLossError(what); }
-absl::Status DamageOf(absl::string_view name, absl::string_view what) { return Damage(absl::StrCat("tensor \"", name, "\": ", what)); }
+absl::Status DamageOf(absl::string_view name, absl::string_view what) {
+  return Damage(absl::StrCat("tensor \"", name, "\": ", what));
+}
 
 // ---- messages
 
@@ -55,13 +65,16 @@ struct Entry {
 
 // Calls `visit(bytes)` for each field `number` that has bytes.
 template <typename Visit>
-absl::Status ForEachPart(const ProtobufRecord& record, absl::string_view message, uint64_t number, const Visit& visit) {
-  return ForEachField(record, message,
-                      [&](const ProtobufField& field) { return field.Is(number, ProtobufType::kBytes) ? visit(field.bytes) : absl::OkStatus(); });
+absl::Status ForEachPart(const ProtobufRecord& record, absl::string_view message, uint64_t number,
+                         const Visit& visit) {
+  return ForEachField(record, message, [&](const ProtobufField& field) {
+    return field.Is(number, ProtobufType::kBytes) ? visit(field.bytes) : absl::OkStatus();
+  });
 }
 
 // The varint `number` of a message, 0 if it is not there.
-absl::StatusOr<int64_t> ReadNumber(const ProtobufRecord& record, absl::string_view message, uint64_t number, int64_t otherwise = 0) {
+absl::StatusOr<int64_t> ReadNumber(const ProtobufRecord& record, absl::string_view message,
+                                   uint64_t number, int64_t otherwise = 0) {
   int64_t value = otherwise;
   RETURN_IF_ERROR(ForEachField(record, message, [&](const ProtobufField& field) {
     if (field.Is(number, ProtobufType::kVarint)) value = static_cast<int64_t>(field.varint);
@@ -70,7 +83,8 @@ absl::StatusOr<int64_t> ReadNumber(const ProtobufRecord& record, absl::string_vi
   return value;
 }
 
-absl::Status ReadDims(const ProtobufRecord& record, absl::string_view shape, std::vector<int64_t>& dims) {
+absl::Status ReadDims(const ProtobufRecord& record, absl::string_view shape,
+                      std::vector<int64_t>& dims) {
   return ForEachPart(record, shape, 2, [&](absl::string_view dim) {
     ASSIGN_OR_RETURN(const int64_t size, ReadNumber(record, dim, 1));
     dims.push_back(size);
@@ -78,7 +92,8 @@ absl::Status ReadDims(const ProtobufRecord& record, absl::string_view shape, std
   });
 }
 
-absl::Status ReadSlice(const ProtobufRecord& record, absl::string_view message, std::vector<BundleExtent>& slice) {
+absl::Status ReadSlice(const ProtobufRecord& record, absl::string_view message,
+                       std::vector<BundleExtent>& slice) {
   return ForEachPart(record, message, 1, [&](absl::string_view extent) {
     ASSIGN_OR_RETURN(const int64_t start, ReadNumber(record, extent, 1));
     ASSIGN_OR_RETURN(const int64_t length, ReadNumber(record, extent, 2, kWholeAxis));
@@ -96,8 +111,11 @@ absl::StatusOr<Entry> ReadEntry(absl::string_view bytes) {
     if (field.Is(3, ProtobufType::kVarint)) entry.file = static_cast<int64_t>(field.varint);
     if (field.Is(4, ProtobufType::kVarint)) entry.offset = static_cast<int64_t>(field.varint);
     if (field.Is(5, ProtobufType::kVarint)) entry.size_bytes = static_cast<int64_t>(field.varint);
-    if (field.Is(6, ProtobufType::kFixed32)) entry.masked_crc32c = LoadLittleEndian<uint32_t>(field.bytes);
-    return field.Is(7, ProtobufType::kBytes) ? ReadSlice(record, field.bytes, entry.slices.emplace_back()) : absl::OkStatus();
+    if (field.Is(6, ProtobufType::kFixed32))
+      entry.masked_crc32c = LoadLittleEndian<uint32_t>(field.bytes);
+    return field.Is(7, ProtobufType::kBytes)
+               ? ReadSlice(record, field.bytes, entry.slices.emplace_back())
+               : absl::OkStatus();
   }));
   return entry;
 }
@@ -122,7 +140,8 @@ std::string WriteSlice(absl::Span<const BundleExtent> box) {
   for (const BundleExtent& axis : box) {
     std::string extent;
     AppendNumber(1, static_cast<uint64_t>(axis.start), extent);
-    AppendVarintField(2, static_cast<uint64_t>(axis.length), extent);  // also 0: without a length it would be the whole axis
+    // Also 0: without a length it would be the whole axis.
+    AppendVarintField(2, static_cast<uint64_t>(axis.length), extent);
     AppendBytesField(1, extent, slice);
   }
   return slice;
@@ -136,7 +155,8 @@ std::string WriteEntry(const Entry& entry) {
   AppendNumber(4, static_cast<uint64_t>(entry.offset), bytes);
   AppendNumber(5, static_cast<uint64_t>(entry.size_bytes), bytes);
   if (entry.masked_crc32c != 0) AppendFixed32Field(6, entry.masked_crc32c, bytes);
-  for (const std::vector<BundleExtent>& slice : entry.slices) AppendBytesField(7, WriteSlice(slice), bytes);
+  for (const std::vector<BundleExtent>& slice : entry.slices)
+    AppendBytesField(7, WriteSlice(slice), bytes);
   return bytes;
 }
 
@@ -158,14 +178,15 @@ void AppendOrderedText(absl::string_view text, std::string& out) {
   out.append("\0\1", 2);
 }
 
-// In n bytes the number has 7n - 1 bits and its sign. The first n bits are ones where the number is not negative (zeros where it is), the next is the reverse:
-// they tell the length and the sign.
+// In n bytes the number has 7n - 1 bits and its sign. The first n bits are ones where the number is
+// not negative (zeros where it is), the next is the reverse: they tell the length and the sign.
 void AppendOrderedSignedNumber(int64_t value, std::string& out) {
   const uint64_t magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
   int length = 1;
   while (length < 10 && magnitude >> (7 * length - 1) != 0) ++length;
   std::string bytes(static_cast<size_t>(length), value < 0 ? '\xff' : '\0');
-  for (int i = 0; i < length && i < 8; ++i) bytes[static_cast<size_t>(length - 1 - i)] = static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < length && i < 8; ++i)
+    bytes[static_cast<size_t>(length - 1 - i)] = static_cast<char>(value >> (8 * i));
   // Of 9 and 10 bytes the length reaches into the second.
   bytes[0] = static_cast<char>(bytes[0] ^ (length >= 8 ? 0xff : 0xff << (8 - length)));
   if (length > 8) bytes[1] = static_cast<char>(bytes[1] ^ (length == 9 ? 0x80 : 0xc0));
@@ -192,7 +213,9 @@ bool Resolve(absl::Span<const int64_t> dims, std::vector<BundleExtent>& box) {
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     BundleExtent& extent = box[axis];
     if (extent.length == kWholeAxis && extent.start == 0) extent.length = dims[axis];
-    if (extent.start < 0 || extent.length < 0 || extent.start > dims[axis] || extent.length > dims[axis] - extent.start) return false;
+    if (extent.start < 0 || extent.length < 0 || extent.start > dims[axis] ||
+        extent.length > dims[axis] - extent.start)
+      return false;
   }
   return true;
 }
@@ -208,7 +231,8 @@ class IndexReader {
   explicit IndexReader(absl::Span<const TableEntry> table) : table_(table) {}
 
   absl::StatusOr<BundleIndex> Read() {
-    if (table_.empty() || !table_[0].key.empty()) return Damage("no index of a tensor bundle: it has no header");
+    if (table_.empty() || !table_[0].key.empty())
+      return Damage("no index of a tensor bundle: it has no header");
     RETURN_IF_ERROR(ReadHeader(table_[0].value));
     for (const TableEntry& entry : table_.subspan(1)) {
       if (entry.key[0] != '\0') RETURN_IF_ERROR(ReadTensor(entry));
@@ -227,11 +251,16 @@ class IndexReader {
       ASSIGN_OR_RETURN(min_consumer, ReadNumber(record, version, 2));
       return absl::OkStatus();
     }));
-    if (endianness != 0) return absl::UnimplementedError("a bundle of a big-endian machine: write it again on a little-endian one");
+    if (endianness != 0)
+      return absl::UnimplementedError(
+          "a bundle of a big-endian machine: write it again on a little-endian one");
     if (min_consumer > static_cast<int64_t>(kVersion)) {
-      return absl::UnimplementedError(absl::StrCat("a bundle for readers of version ", min_consumer, " of the format and later; this one knows ", kVersion));
+      return absl::UnimplementedError(absl::StrCat("a bundle for readers of version ", min_consumer,
+                                                   " of the format and later; this one knows ",
+                                                   kVersion));
     }
-    if (num_files < 0 || num_files > kMaxBundleFiles) return Damage(absl::StrCat("a bundle of ", num_files, " data files"));
+    if (num_files < 0 || num_files > kMaxBundleFiles)
+      return Damage(absl::StrCat("a bundle of ", num_files, " data files"));
     index_.num_files = static_cast<int>(num_files);
     return absl::OkStatus();
   }
@@ -243,7 +272,8 @@ class IndexReader {
     RETURN_IF_ERROR(SetTypeAndShape(entry, tensor));
     tensor.is_sliced = !entry.slices.empty();
     if (tensor.is_sliced) {
-      for (const std::vector<BundleExtent>& slice : entry.slices) RETURN_IF_ERROR(AddSlice(entry, slice, tensor));
+      for (const std::vector<BundleExtent>& slice : entry.slices)
+        RETURN_IF_ERROR(AddSlice(entry, slice, tensor));
     } else {
       std::vector<BundleExtent> whole;
       for (const int64_t size : entry.dims) whole.push_back({0, size});
@@ -255,15 +285,20 @@ class IndexReader {
   }
 
   static absl::Status SetTypeAndShape(const Entry& entry, BundleTensor& tensor) {
-    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.number == entry.type; });
+    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [&](const TypeRow& row) { return row.number == entry.type; });
     const bool is_known = type != std::end(kTypes);
     tensor.type = is_known ? std::string(type->name) : absl::StrCat("type ", entry.type);
     if (is_known) tensor.dtype = type->dtype;
-    if (!tensor.dtype || DTypeSize(*tensor.dtype) == 0) tensor.unreadable = absl::StrCat("Divvy has no tensors of ", tensor.type);
-    if (entry.dims.size() > kMostAxes) return DamageOf(tensor.name, absl::StrCat("a shape of ", entry.dims.size(), " axes"));
-    if (std::any_of(entry.dims.begin(), entry.dims.end(), [](int64_t size) { return size < 0; })) return DamageOf(tensor.name, "a negative extent");
+    if (!tensor.dtype || DTypeSize(*tensor.dtype) == 0)
+      tensor.unreadable = absl::StrCat("Divvy has no tensors of ", tensor.type);
+    if (entry.dims.size() > kMostAxes)
+      return DamageOf(tensor.name, absl::StrCat("a shape of ", entry.dims.size(), " axes"));
+    if (std::any_of(entry.dims.begin(), entry.dims.end(), [](int64_t size) { return size < 0; }))
+      return DamageOf(tensor.name, "a negative extent");
     if (entry.dims.size() > Shape::kMaxRank) {
-      tensor.unreadable = absl::StrCat("Divvy's tensors have at most ", Shape::kMaxRank, " axes, this one ", entry.dims.size());
+      tensor.unreadable = absl::StrCat("Divvy's tensors have at most ", Shape::kMaxRank,
+                                       " axes, this one ", entry.dims.size());
       return absl::OkStatus();
     }
     tensor.shape = Shape(entry.dims);
@@ -271,28 +306,38 @@ class IndexReader {
     return absl::OkStatus();
   }
 
-  absl::Status AddSlice(const Entry& whole, const std::vector<BundleExtent>& slice, BundleTensor& tensor) {
+  absl::Status AddSlice(const Entry& whole, const std::vector<BundleExtent>& slice,
+                        BundleTensor& tensor) {
     const std::string key = SliceKey(tensor.name, slice);
-    const auto row = std::lower_bound(table_.begin(), table_.end(), key, [](const TableEntry& entry, const std::string& k) { return entry.key < k; });
+    const auto row = std::lower_bound(
+        table_.begin(), table_.end(), key,
+        [](const TableEntry& entry, const std::string& k) { return entry.key < k; });
     std::vector<BundleExtent> box = slice;
-    if (row == table_.end() || row->key != key || !Resolve(whole.dims, box)) return DamageOf(tensor.name, "a slice is missing, or reaches out of the tensor");
+    if (row == table_.end() || row->key != key || !Resolve(whole.dims, box))
+      return DamageOf(tensor.name, "a slice is missing, or reaches out of the tensor");
     ASSIGN_OR_RETURN(const Entry entry, ReadEntry(row->value));
-    if (entry.type != whole.type || entry.dims != DimsOf(box)) return DamageOf(tensor.name, "a slice of another type or shape");
+    if (entry.type != whole.type || entry.dims != DimsOf(box))
+      return DamageOf(tensor.name, "a slice of another type or shape");
     return AddPart(entry, std::move(box), tensor);
   }
 
   absl::Status AddPart(const Entry& entry, std::vector<BundleExtent> box, BundleTensor& tensor) {
-    if (entry.file < 0 || entry.file >= index_.num_files) return DamageOf(tensor.name, absl::StrCat("data file ", entry.file, " of ", index_.num_files));
-    if (entry.offset < 0 || entry.size_bytes < 0 || entry.offset + static_cast<uint64_t>(entry.size_bytes) > INT64_MAX) {
+    if (entry.file < 0 || entry.file >= index_.num_files)
+      return DamageOf(tensor.name,
+                      absl::StrCat("data file ", entry.file, " of ", index_.num_files));
+    if (entry.offset < 0 || entry.size_bytes < 0 ||
+        entry.offset + static_cast<uint64_t>(entry.size_bytes) > INT64_MAX) {
       return DamageOf(tensor.name, absl::StrCat(entry.size_bytes, " bytes at ", entry.offset));
     }
-    BundlePart part{std::move(box), static_cast<int>(entry.file), static_cast<uint64_t>(entry.offset), static_cast<uint64_t>(entry.size_bytes),
+    BundlePart part{std::move(box), static_cast<int>(entry.file),
+                    static_cast<uint64_t>(entry.offset), static_cast<uint64_t>(entry.size_bytes),
                     entry.masked_crc32c};
     tensor.parts.push_back(std::move(part));
     return absl::OkStatus();
   }
 
-  // No byte serves twice: so all tensors together are not larger than the files, and reading them takes no more memory than that.
+  // No byte serves twice: so all tensors together are not larger than the files, and reading them
+  // takes no more memory than that.
   absl::Status CheckFiles() const {
     std::vector<const BundlePart*> parts;
     for (const BundleTensor& tensor : index_.tensors) {
@@ -300,12 +345,15 @@ class IndexReader {
         if (part.size_bytes > 0) parts.push_back(&part);
       }
     }
-    const auto before = [](const BundlePart* a, const BundlePart* b) { return std::make_pair(a->file, a->offset) < std::make_pair(b->file, b->offset); };
+    const auto before = [](const BundlePart* a, const BundlePart* b) {
+      return std::make_pair(a->file, a->offset) < std::make_pair(b->file, b->offset);
+    };
     std::sort(parts.begin(), parts.end(), before);
     for (size_t i = 1; i < parts.size(); ++i) {
       const BundlePart &last = *parts[i - 1], &next = *parts[i];
       if (last.file == next.file && next.offset < last.offset + last.size_bytes) {
-        return Damage(absl::StrCat("two tensors share bytes of data file ", next.file, " at ", next.offset));
+        return Damage(
+            absl::StrCat("two tensors share bytes of data file ", next.file, " at ", next.offset));
       }
     }
     return absl::OkStatus();
@@ -320,10 +368,18 @@ class IndexReader {
 // The rows of a tensor: its own, and those of its slices.
 void AddRows(const BundleTensor& tensor, std::map<std::string, std::string>& rows) {
   Entry whole;
-  whole.type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) { return row.dtype == tensor.dtype; })->number;
+  whole.type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) {
+                 return row.dtype == tensor.dtype;
+               })->number;
   whole.dims.assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
   for (const BundlePart& part : tensor.parts) {
-    Entry entry{whole.type, DimsOf(part.box), part.file, static_cast<int64_t>(part.offset), static_cast<int64_t>(part.size_bytes), part.masked_crc32c, {}};
+    Entry entry{whole.type,
+                DimsOf(part.box),
+                part.file,
+                static_cast<int64_t>(part.offset),
+                static_cast<int64_t>(part.size_bytes),
+                part.masked_crc32c,
+                {}};
     rows[tensor.is_sliced ? SliceKey(tensor.name, part.box) : tensor.name] = WriteEntry(entry);
     whole.slices.push_back(part.box);
   }
@@ -333,9 +389,12 @@ void AddRows(const BundleTensor& tensor, std::map<std::string, std::string>& row
 // ---- tiles
 
 int64_t ElementsOf(const BundlePart& part) {
-  if (std::any_of(part.box.begin(), part.box.end(), [](BundleExtent extent) { return extent.length == 0; })) return 0;
+  if (std::any_of(part.box.begin(), part.box.end(),
+                  [](BundleExtent extent) { return extent.length == 0; }))
+    return 0;
   int64_t elements = 1;
-  for (const BundleExtent& extent : part.box) elements *= extent.length;  // no more than the tensor's, whose number is an int64
+  // No more than the tensor's, whose number is an int64.
+  for (const BundleExtent& extent : part.box) elements *= extent.length;
   return elements;
 }
 
@@ -356,18 +415,25 @@ bool IsRows(const BundleTensor& tensor, const BundlePart& part) {
 }
 
 absl::Status CheckRows(const BundleTensor& tensor, std::vector<const BundlePart*> parts) {
-  std::sort(parts.begin(), parts.end(), [](const BundlePart* a, const BundlePart* b) { return a->box[0].start < b->box[0].start; });
+  std::sort(parts.begin(), parts.end(), [](const BundlePart* a, const BundlePart* b) {
+    return a->box[0].start < b->box[0].start;
+  });
   int64_t end = 0;
   for (const BundlePart* part : parts) {
-    if (part->box[0].start != end) return DamageOf(tensor.name, absl::StrCat("its slices do not meet at row ", end));
+    if (part->box[0].start != end)
+      return DamageOf(tensor.name, absl::StrCat("its slices do not meet at row ", end));
     end += part->box[0].length;
   }
-  if (end != tensor.shape.rows()) return DamageOf(tensor.name, absl::StrCat("its slices end at row ", end, " of ", tensor.shape.rows()));
+  if (end != tensor.shape.rows())
+    return DamageOf(tensor.name,
+                    absl::StrCat("its slices end at row ", end, " of ", tensor.shape.rows()));
   return absl::OkStatus();
 }
 
 absl::Status CheckBoxes(const BundleTensor& tensor, absl::Span<const BundlePart* const> parts) {
-  if (parts.size() > kMostBoxes) return DamageOf(tensor.name, absl::StrCat(parts.size(), " slices along several axes, at most ", kMostBoxes, " can be read"));
+  if (parts.size() > kMostBoxes)
+    return DamageOf(tensor.name, absl::StrCat(parts.size(), " slices along several axes, at most ",
+                                              kMostBoxes, " can be read"));
   int64_t left = tensor.shape.num_elements();
   for (size_t i = 0; i < parts.size(); ++i) {
     if (ElementsOf(*parts[i]) > left) return DamageOf(tensor.name, "its slices overlap");
@@ -376,25 +442,31 @@ absl::Status CheckBoxes(const BundleTensor& tensor, absl::Span<const BundlePart*
       if (Overlap(*parts[i], *parts[j])) return DamageOf(tensor.name, "its slices overlap");
     }
   }
-  if (left != 0) return DamageOf(tensor.name, absl::StrCat(left, " of its elements are in no slice"));
+  if (left != 0)
+    return DamageOf(tensor.name, absl::StrCat(left, " of its elements are in no slice"));
   return absl::OkStatus();
 }
 
 }  // namespace
 
 bool BundleIndex::is_own() const {
-  return std::any_of(tensors.begin(), tensors.end(), [](const BundleTensor& tensor) { return absl::StartsWith(tensor.name, kBundleOwnNames); });
+  return std::any_of(tensors.begin(), tensors.end(), [](const BundleTensor& tensor) {
+    return absl::StartsWith(tensor.name, kBundleOwnNames);
+  });
 }
 
 const BundleTensor* BundleIndex::Find(absl::string_view name) const {
-  const auto tensor = std::lower_bound(tensors.begin(), tensors.end(), name, [](const BundleTensor& t, absl::string_view n) { return t.name < n; });
+  const auto tensor =
+      std::lower_bound(tensors.begin(), tensors.end(), name,
+                       [](const BundleTensor& t, absl::string_view n) { return t.name < n; });
   return tensor == tensors.end() || tensor->name != name ? nullptr : &*tensor;
 }
 
 absl::StatusOr<BundleIndex> DecodeBundleIndex(absl::string_view bytes) {
   ASSIGN_OR_RETURN(const std::vector<TableEntry> table, ReadSortedTable(bytes));
   ASSIGN_OR_RETURN(BundleIndex index, IndexReader(table).Read());
-  if (index.is_own() && WriteSortedTable(table) != bytes) return Damage("bytes differ that no checksum covers");
+  if (index.is_own() && WriteSortedTable(table) != bytes)
+    return Damage("bytes differ that no checksum covers");
   return index;
 }
 
@@ -416,7 +488,8 @@ absl::Status CheckBundleTensor(const BundleTensor& tensor) {
   for (const BundlePart& part : tensor.parts) {
     const int64_t elements = ElementsOf(part), size = DTypeSize(*tensor.dtype);
     if (elements > INT64_MAX / size || part.size_bytes != static_cast<uint64_t>(elements * size)) {
-      return DamageOf(tensor.name, absl::StrCat(elements, " elements of ", tensor.type, " in ", part.size_bytes, " bytes"));
+      return DamageOf(tensor.name, absl::StrCat(elements, " elements of ", tensor.type, " in ",
+                                                part.size_bytes, " bytes"));
     }
     if (elements == 0) continue;  // an empty slice may stand anywhere
     is_rows = is_rows && IsRows(tensor, part);
@@ -428,7 +501,9 @@ absl::Status CheckBundleTensor(const BundleTensor& tensor) {
 
 std::string ShowBundleBox(const BundlePart& part) {
   std::string text;
-  for (const BundleExtent& extent : part.box) absl::StrAppend(&text, text.empty() ? "" : " ", "[", extent.start, ", ", extent.start + extent.length, ")");
+  for (const BundleExtent& extent : part.box)
+    absl::StrAppend(&text, text.empty() ? "" : " ", "[", extent.start, ", ",
+                    extent.start + extent.length, ")");
   return text.empty() ? "all" : text;
 }
 

@@ -13,18 +13,21 @@ enum class Behind { kField, kNothing };
 
 class RecordReader {
  public:
-  RecordReader(absl::string_view text, TextPosition& at, CsvRecord& record, char separator) : text_(text), at_(at), record_(record), separator_(separator) {}
+  RecordReader(absl::string_view text, TextPosition& at, CsvRecord& record, char separator)
+      : text_(text), at_(at), record_(record), separator_(separator) {}
 
   absl::Status Read() {
     record_.line = at_.line;
     Behind behind = Behind::kField;
     size_t count = 0;
     for (; behind == Behind::kField; ++count) {
-      if (count == kMaxCsvFields) return Error(absl::StrCat("a record of more than ", kMaxCsvFields, " fields"));
+      if (count == kMaxCsvFields)
+        return Error(absl::StrCat("a record of more than ", kMaxCsvFields, " fields"));
       if (record_.fields.size() == count) record_.fields.emplace_back();
       record_.fields[count].clear();
       const bool quoted = at_.offset < text_.size() && text_[at_.offset] == '"';
-      RETURN_IF_ERROR(quoted ? ReadQuoted(record_.fields[count]) : ReadPlain(record_.fields[count]));
+      RETURN_IF_ERROR(quoted ? ReadQuoted(record_.fields[count])
+                             : ReadPlain(record_.fields[count]));
       ASSIGN_OR_RETURN(behind, ReadSeparator());
     }
     record_.fields.resize(count);
@@ -32,7 +35,9 @@ class RecordReader {
   }
 
  private:
-  absl::Status Error(absl::string_view what) const { return absl::DataLossError(absl::StrCat("line ", at_.line, ": ", what)); }
+  absl::Status Error(absl::string_view what) const {
+    return absl::DataLossError(absl::StrCat("line ", at_.line, ": ", what));
+  }
 
   bool AtLineEnd() const {
     const absl::string_view rest = text_.substr(at_.offset, 2);
@@ -41,8 +46,12 @@ class RecordReader {
 
   absl::Status ReadPlain(std::string& field) {
     const char ends[] = {separator_, '"', '\n'};
-    size_t end = std::min(text_.find_first_of(absl::string_view(ends, sizeof(ends)), at_.offset), text_.size());
-    if (text_.substr(end, 1) == "\"") return Error("a quote inside a field that does not begin with one: put the field in quotes and double those inside");
+    size_t end = std::min(text_.find_first_of(absl::string_view(ends, sizeof(ends)), at_.offset),
+                          text_.size());
+    if (text_.substr(end, 1) == "\"")
+      return Error(
+          "a quote inside a field that does not begin with one: put the field in quotes and double "
+          "those inside");
     const bool ends_line = end == text_.size() || text_[end] == '\n';
     if (ends_line && end > at_.offset && text_[end - 1] == '\r') --end;
     field.assign(text_.data() + at_.offset, end - at_.offset);
@@ -75,7 +84,9 @@ class RecordReader {
       TakeLine(text_, at_, &rest_of_line);
       return Behind::kNothing;
     }
-    if (text_[at_.offset] != separator_) return Error("text behind a closing quote, where a separator or the end of the line should be");
+    if (text_[at_.offset] != separator_)
+      return Error(
+          "text behind a closing quote, where a separator or the end of the line should be");
     ++at_.offset;
     return Behind::kField;
   }
@@ -96,7 +107,8 @@ bool SkipEmptyLines(absl::string_view text, TextPosition& at) {
 
 }  // namespace
 
-absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator) {
+absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record,
+                                   char separator) {
   if (!SkipEmptyLines(text, at)) return false;
   const TextPosition start = at;
   const absl::Status status = RecordReader(text, at, record, separator).Read();

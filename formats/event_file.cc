@@ -29,7 +29,8 @@ struct EventTensor {
   bool Is(TensorType wanted) const { return type == static_cast<uint64_t>(wanted); }
 };
 
-absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message, std::vector<int64_t>& dims) {
+absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message,
+                      std::vector<int64_t>& dims) {
   const auto read_size = [&](const ProtobufField& field) {
     if (field.Is(1, ProtobufType::kVarint)) dims.back() = static_cast<int64_t>(field.varint);
     return absl::OkStatus();
@@ -42,14 +43,17 @@ absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message, s
 }
 
 // One number stands in tensor_content, float_val or double_val, packed or not: the same bytes.
-absl::Status ReadTensor(const ProtobufRecord& record, absl::string_view message, EventTensor& tensor) {
+absl::Status ReadTensor(const ProtobufRecord& record, absl::string_view message,
+                        EventTensor& tensor) {
   return ForEachField(record, message, [&](const ProtobufField& field) {
     if (field.type == ProtobufType::kVarint) {
       if (field.number == 1) tensor.type = field.varint;
       return absl::OkStatus();
     }
     switch (field.number) {
-      case 2: return field.type == ProtobufType::kBytes ? ReadDims(record, field.bytes, tensor.dims) : absl::OkStatus();
+      case 2:
+        return field.type == ProtobufType::kBytes ? ReadDims(record, field.bytes, tensor.dims)
+                                                  : absl::OkStatus();
       case 4:
       case 5:
       case 6: tensor.content = field.bytes; break;
@@ -64,21 +68,27 @@ std::vector<HistogramBucket> BucketsFrom(absl::string_view doubles) {
   std::vector<HistogramBucket> buckets;
   constexpr size_t kBytes = sizeof(double);
   for (; !doubles.empty(); doubles.remove_prefix(3 * kBytes)) {
-    buckets.push_back(
-        {LoadLittleEndian<double>(doubles), LoadLittleEndian<double>(doubles.substr(kBytes)), LoadLittleEndian<double>(doubles.substr(2 * kBytes))});
+    buckets.push_back({LoadLittleEndian<double>(doubles),
+                       LoadLittleEndian<double>(doubles.substr(kBytes)),
+                       LoadLittleEndian<double>(doubles.substr(2 * kBytes))});
   }
   return buckets;
 }
 
-// A writer may name the plugin at the first point of a series alone; a tensor then tells by its type.
+// A writer may name the plugin at the first point of a series alone; a tensor then tells by its
+// type.
 EventData DataFrom(const EventTensor& tensor, absl::string_view plugin) {
   const auto may_be = [plugin](absl::string_view name) { return plugin.empty() || plugin == name; };
   if (may_be("scalars") && tensor.dims.empty()) {
-    if (tensor.Is(TensorType::kFloat) && tensor.content.size() == sizeof(float)) return LoadLittleEndian<float>(tensor.content);
-    if (tensor.Is(TensorType::kDouble) && tensor.content.size() == sizeof(double)) return static_cast<float>(LoadLittleEndian<double>(tensor.content));
+    if (tensor.Is(TensorType::kFloat) && tensor.content.size() == sizeof(float))
+      return LoadLittleEndian<float>(tensor.content);
+    if (tensor.Is(TensorType::kDouble) && tensor.content.size() == sizeof(double))
+      return static_cast<float>(LoadLittleEndian<double>(tensor.content));
   }
-  if (may_be("text") && tensor.Is(TensorType::kString) && tensor.dims.empty() && tensor.text) return std::string(*tensor.text);
-  if (may_be("histograms") && tensor.Is(TensorType::kDouble) && tensor.dims.size() == 2 && tensor.dims[1] == 3) {
+  if (may_be("text") && tensor.Is(TensorType::kString) && tensor.dims.empty() && tensor.text)
+    return std::string(*tensor.text);
+  if (may_be("histograms") && tensor.Is(TensorType::kDouble) && tensor.dims.size() == 2 &&
+      tensor.dims[1] == 3) {
     if (tensor.content.size() % (3 * sizeof(double)) == 0) return BucketsFrom(tensor.content);
   }
   return std::monostate();
@@ -87,13 +97,15 @@ EventData DataFrom(const EventTensor& tensor, absl::string_view plugin) {
 // ---- the messages around them
 
 // plugin_data.plugin_name.
-absl::Status ReadPluginName(const ProtobufRecord& record, absl::string_view metadata, absl::string_view& name) {
+absl::Status ReadPluginName(const ProtobufRecord& record, absl::string_view metadata,
+                            absl::string_view& name) {
   const auto read_name = [&](const ProtobufField& field) {
     if (field.Is(1, ProtobufType::kBytes)) name = field.bytes;
     return absl::OkStatus();
   };
   return ForEachField(record, metadata, [&](const ProtobufField& field) {
-    return field.Is(1, ProtobufType::kBytes) ? ForEachField(record, field.bytes, read_name) : absl::OkStatus();
+    return field.Is(1, ProtobufType::kBytes) ? ForEachField(record, field.bytes, read_name)
+                                             : absl::OkStatus();
   });
 }
 
@@ -115,9 +127,12 @@ absl::Status ReadValue(const ProtobufRecord& record, absl::string_view message, 
 
 absl::Status ReadParts(const ProtobufRecord& record, const ProtobufField& part, Event& event) {
   return ForEachField(record, part.bytes, [&](const ProtobufField& field) {
-    if (part.number == 5 && field.Is(1, ProtobufType::kBytes)) return ReadValue(record, field.bytes, event);
-    if (part.number == 7 && field.Is(1, ProtobufType::kVarint)) event.session_starts = field.varint == kSessionStart;
-    if (part.number == 10 && field.Is(1, ProtobufType::kBytes)) event.source_writer = std::string(field.bytes);
+    if (part.number == 5 && field.Is(1, ProtobufType::kBytes))
+      return ReadValue(record, field.bytes, event);
+    if (part.number == 7 && field.Is(1, ProtobufType::kVarint))
+      event.session_starts = field.varint == kSessionStart;
+    if (part.number == 10 && field.Is(1, ProtobufType::kBytes))
+      event.source_writer = std::string(field.bytes);
     return absl::OkStatus();
   });
 }
@@ -133,16 +148,20 @@ struct DataWriter {
     AppendLittleEndian(scalar, content);
     AppendTensor("scalars", TensorType::kFloat, {}, 4, content);
   }
-  void operator()(const std::string& text) const { AppendTensor("text", TensorType::kString, {}, 8, text); }
+  void operator()(const std::string& text) const {
+    AppendTensor("text", TensorType::kString, {}, 8, text);
+  }
   void operator()(const std::vector<HistogramBucket>& buckets) const {
     std::string content;
     for (const HistogramBucket& bucket : buckets) {
-      for (const double number : {bucket.left, bucket.right, bucket.count}) AppendLittleEndian(number, content);
+      for (const double number : {bucket.left, bucket.right, bucket.count})
+        AppendLittleEndian(number, content);
     }
     AppendTensor("histograms", TensorType::kDouble, {buckets.size(), 3}, 4, content);
   }
 
-  void AppendTensor(absl::string_view plugin, TensorType type, const std::vector<size_t>& dims, int content_field, absl::string_view content) const {
+  void AppendTensor(absl::string_view plugin, TensorType type, const std::vector<size_t>& dims,
+                    int content_field, absl::string_view content) const {
     std::string shape, tensor, plugin_data, metadata;
     for (const size_t size : dims) {
       std::string dim;
@@ -176,10 +195,12 @@ absl::StatusOr<Event> ReadEvent(absl::string_view bytes) {
   const ProtobufRecord record{kKind, bytes};
   Event event;
   RETURN_IF_ERROR(ForEachField(record, bytes, [&](const ProtobufField& field) {
-    if (field.Is(1, ProtobufType::kFixed64)) event.wall_time = LoadLittleEndian<double>(field.bytes);
+    if (field.Is(1, ProtobufType::kFixed64))
+      event.wall_time = LoadLittleEndian<double>(field.bytes);
     if (field.Is(2, ProtobufType::kVarint)) event.step = static_cast<int64_t>(field.varint);
     if (field.Is(3, ProtobufType::kBytes)) event.file_version = std::string(field.bytes);
-    const bool has_parts = field.type == ProtobufType::kBytes && (field.number == 5 || field.number == 7 || field.number == 10);
+    const bool has_parts = field.type == ProtobufType::kBytes &&
+                           (field.number == 5 || field.number == 7 || field.number == 10);
     return has_parts ? ReadParts(record, field, event) : absl::OkStatus();
   }));
   return event;
@@ -225,12 +246,16 @@ absl::StatusOr<EventFile> ReadEventFile(absl::string_view bytes) {
     if (event.ok()) {
       file.events.push_back(*std::move(event));
     } else {
-      file.end = record.ok() ? absl::DataLossError(absl::StrCat("offset ", start, ": ", event.status().message())) : event.status();
+      file.end =
+          record.ok()
+              ? absl::DataLossError(absl::StrCat("offset ", start, ": ", event.status().message()))
+              : event.status();
     }
   }
   if (!file.events.empty() && file.events[0].file_version == kFileVersion) return file;
   if (file.events.empty() && !file.end.ok()) return file.end;
-  return absl::DataLossError(absl::StrCat("no event file: it does not begin with the file version ", kFileVersion));
+  return absl::DataLossError(
+      absl::StrCat("no event file: it does not begin with the file version ", kFileVersion));
 }
 
 bool IsEventFileName(absl::string_view name) { return absl::StrContains(name, "tfevents"); }

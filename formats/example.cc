@@ -16,14 +16,18 @@ constexpr char kKind[] = "a tf.train.Example";
 
 // ---- reading; `record` is the whole of it
 
-absl::Status ReadPackedFloats(const ProtobufRecord& record, absl::string_view bytes, std::vector<float>& values) {
-  if (bytes.size() % 4 != 0) return ProtobufReader(record, bytes).Error(absl::StrCat("packed floats of ", bytes.size(), " bytes, not a multiple of 4"));
+absl::Status ReadPackedFloats(const ProtobufRecord& record, absl::string_view bytes,
+                              std::vector<float>& values) {
+  if (bytes.size() % 4 != 0)
+    return ProtobufReader(record, bytes)
+        .Error(absl::StrCat("packed floats of ", bytes.size(), " bytes, not a multiple of 4"));
   values.reserve(values.size() + bytes.size() / 4);
   for (; !bytes.empty(); bytes.remove_prefix(4)) values.push_back(LoadLittleEndian<float>(bytes));
   return absl::OkStatus();
 }
 
-absl::Status ReadPackedInts(const ProtobufRecord& record, absl::string_view bytes, std::vector<int64_t>& values) {
+absl::Status ReadPackedInts(const ProtobufRecord& record, absl::string_view bytes,
+                            std::vector<int64_t>& values) {
   ProtobufReader reader(record, bytes);
   while (!reader.done()) {
     ASSIGN_OR_RETURN(const uint64_t value, reader.Varint());
@@ -33,16 +37,19 @@ absl::Status ReadPackedInts(const ProtobufRecord& record, absl::string_view byte
 }
 
 // Adds the values of one field of a list.
-absl::Status ReadValues(const ProtobufRecord&, const ProtobufField& field, std::vector<absl::string_view>& values) {
+absl::Status ReadValues(const ProtobufRecord&, const ProtobufField& field,
+                        std::vector<absl::string_view>& values) {
   if (field.type == ProtobufType::kBytes) values.push_back(field.bytes);
   return absl::OkStatus();
 }
-absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field, std::vector<float>& values) {
+absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field,
+                        std::vector<float>& values) {
   if (field.type == ProtobufType::kBytes) return ReadPackedFloats(record, field.bytes, values);
   if (field.type == ProtobufType::kFixed32) values.push_back(LoadLittleEndian<float>(field.bytes));
   return absl::OkStatus();
 }
-absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field, std::vector<int64_t>& values) {
+absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field,
+                        std::vector<int64_t>& values) {
   if (field.type == ProtobufType::kBytes) return ReadPackedInts(record, field.bytes, values);
   if (field.type == ProtobufType::kVarint) values.push_back(static_cast<int64_t>(field.varint));
   return absl::OkStatus();
@@ -50,13 +57,17 @@ absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field
 
 // A list of T's: what `values` had of another type is gone, of the same it goes on.
 template <typename T>
-absl::Status ReadList(const ProtobufRecord& record, absl::string_view message, ExampleValues& values) {
+absl::Status ReadList(const ProtobufRecord& record, absl::string_view message,
+                      ExampleValues& values) {
   if (!std::holds_alternative<std::vector<T>>(values)) values = std::vector<T>();
   auto& list = std::get<std::vector<T>>(values);
-  return ForEachField(record, message, [&](const ProtobufField& field) { return field.number == 1 ? ReadValues(record, field, list) : absl::OkStatus(); });
+  return ForEachField(record, message, [&](const ProtobufField& field) {
+    return field.number == 1 ? ReadValues(record, field, list) : absl::OkStatus();
+  });
 }
 
-absl::Status ReadFeature(const ProtobufRecord& record, absl::string_view message, ExampleValues& values) {
+absl::Status ReadFeature(const ProtobufRecord& record, absl::string_view message,
+                         ExampleValues& values) {
   return ForEachField(record, message, [&](const ProtobufField& field) {
     if (field.type != ProtobufType::kBytes) return absl::OkStatus();
     switch (field.number) {
@@ -68,7 +79,8 @@ absl::Status ReadFeature(const ProtobufRecord& record, absl::string_view message
   });
 }
 
-absl::Status ReadEntry(const ProtobufRecord& record, absl::string_view message, Features& features) {
+absl::Status ReadEntry(const ProtobufRecord& record, absl::string_view message,
+                       Features& features) {
   absl::string_view name;
   ExampleValues values;
   RETURN_IF_ERROR(ForEachField(record, message, [&](const ProtobufField& field) {
@@ -118,10 +130,14 @@ absl::StatusOr<Features> ReadExample(absl::string_view bytes) {
   const ProtobufRecord record{kKind, bytes};
   Features features;
   const auto read_features = [&](const ProtobufField& field) {
-    return field.number == 1 && field.type == ProtobufType::kBytes ? ReadEntry(record, field.bytes, features) : absl::OkStatus();
+    return field.number == 1 && field.type == ProtobufType::kBytes
+               ? ReadEntry(record, field.bytes, features)
+               : absl::OkStatus();
   };
   RETURN_IF_ERROR(ForEachField(record, bytes, [&](const ProtobufField& field) {
-    return field.number == 1 && field.type == ProtobufType::kBytes ? ForEachField(record, field.bytes, read_features) : absl::OkStatus();
+    return field.number == 1 && field.type == ProtobufType::kBytes
+               ? ForEachField(record, field.bytes, read_features)
+               : absl::OkStatus();
   }));
   return features;
 }

@@ -1,4 +1,5 @@
-// The readers of all formats: what they accept, what they refuse and in which words, and that no bytes whatever bring them down.
+// The readers of all formats: what they accept, what they refuse and in which words, and that no
+// bytes whatever bring them down.
 #include <zlib.h>
 
 #include <cstdint>
@@ -64,19 +65,22 @@ TEST(ParseNumberTest, TakesTheWholeTextOrNothing) {
   EXPECT_EQ(*ParseFloat("inf"), std::numeric_limits<float>::infinity());
   for (const char* bad : {"", " 1", "1 ", "1x", "x", "9223372036854775808", "1.0"})
     EXPECT_EQ(ParseInt64(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
-  for (const char* bad : {"", " 1", "1\t", "1,5", "--1", "1e39"}) EXPECT_EQ(ParseFloat(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
+  for (const char* bad : {"", " 1", "1\t", "1,5", "--1", "1e39"})
+    EXPECT_EQ(ParseFloat(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
   EXPECT_FALSE(ParseDouble("1e999").ok());
 }
 
 TEST(ParseNumberTest, QuotesTheHeadOfWhatItRefuses) {
   EXPECT_EQ(ParseInt64("1\x01").status().message(), "\"1\\x01\" is not an integer of 64 bits");
-  EXPECT_EQ(QuoteForMessage(std::string(50, 'a')), absl::StrCat("\"", std::string(40, 'a'), "...\""));
+  EXPECT_EQ(QuoteForMessage(std::string(50, 'a')),
+            absl::StrCat("\"", std::string(40, 'a'), "...\""));
 }
 
 // ---- CSV
 
 // All records as "line:field|field", and the first error.
-std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error = nullptr, char separator = ',') {
+std::vector<std::string> AllRecords(absl::string_view text, absl::Status* error = nullptr,
+                                    char separator = ',') {
   std::vector<std::string> records;
   TextPosition at = StartOfText(text);
   CsvRecord record;
@@ -107,11 +111,13 @@ TEST(CsvTest, FieldsAndRecordsArePartedByCommasAndLineEnds) {
 }
 
 TEST(CsvTest, QuotedFieldsHoldCommasLineEndsAndDoubledQuotes) {
-  EXPECT_THAT(AllRecords("\"a,\"\"b\"\"\",\"\"\n\"two\r\nlines\",x\ny"), ElementsAre("1:a,\"b\"||", "2:two\r\nlines|x|", "4:y|"));
+  EXPECT_THAT(AllRecords("\"a,\"\"b\"\"\",\"\"\n\"two\r\nlines\",x\ny"),
+              ElementsAre("1:a,\"b\"||", "2:two\r\nlines|x|", "4:y|"));
 }
 
 TEST(CsvTest, AnotherSeparatorTakesTheCommasPlace) {
-  EXPECT_THAT(AllRecords("a,b\tc\r\n\t\n\"d\te\"\t\r\n", nullptr, '\t'), ElementsAre("1:a,b|c|", "2:||", "3:d\te||"));
+  EXPECT_THAT(AllRecords("a,b\tc\r\n\t\n\"d\te\"\t\r\n", nullptr, '\t'),
+              ElementsAre("1:a,b|c|", "2:||", "3:d\te||"));
   absl::Status error;
   AllRecords("\"a\",b\n", &error, '\t');
   EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
@@ -169,7 +175,8 @@ TEST(LibsvmTest, ALabelAloneIsARowAndARankingGroupIsDropped) {
 
 TEST(LibsvmTest, BlankLinesAndCommentsAreNoRows) {
   LibsvmRow row;
-  for (const char* line : {"", " \t", "# 1 2:3"}) EXPECT_FALSE(ReadLibsvmLine(line, row).value()) << line;
+  for (const char* line : {"", " \t", "# 1 2:3"})
+    EXPECT_FALSE(ReadLibsvmLine(line, row).value()) << line;
 }
 
 TEST(LibsvmTest, RefusesWhatIsNoExample) {
@@ -196,15 +203,23 @@ TEST(LibsvmTest, RefusesWhatIsNoExample) {
 
 // ---- IDX
 
-std::string Bytes(std::initializer_list<int> bytes) { return std::string(bytes.begin(), bytes.end()); }
+std::string Bytes(std::initializer_list<int> bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
 
 TEST(IdxTest, ReadsEachTypeBigEndian) {
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 2, 7, 255})), *Tensor::Copy<uint8_t>({1, 2}, {7, 255})));
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 9, 1, 0, 0, 0, 1, 255})), Tensor::Vector<int8_t>({-1})));
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 11, 1, 0, 0, 0, 2, 255, 254, 1, 0})), Tensor::Vector<int32_t>({-2, 256})));
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 12, 1, 0, 0, 0, 1, 0, 1, 0, 2})), Tensor::Vector<int32_t>({65538})));
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 13, 1, 0, 0, 0, 1, 0x3f, 0x80, 0, 0})), Tensor::Vector<float>({1.0f})));
-  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 14, 1, 0, 0, 0, 1, 0xc0, 0, 0, 0, 0, 0, 0, 0})), Tensor::Vector<double>({-2.0})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 2, 7, 255})),
+                           *Tensor::Copy<uint8_t>({1, 2}, {7, 255})));
+  EXPECT_TRUE(
+      BitwiseEqual(*ParseIdx(Bytes({0, 0, 9, 1, 0, 0, 0, 1, 255})), Tensor::Vector<int8_t>({-1})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 11, 1, 0, 0, 0, 2, 255, 254, 1, 0})),
+                           Tensor::Vector<int32_t>({-2, 256})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 12, 1, 0, 0, 0, 1, 0, 1, 0, 2})),
+                           Tensor::Vector<int32_t>({65538})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 13, 1, 0, 0, 0, 1, 0x3f, 0x80, 0, 0})),
+                           Tensor::Vector<float>({1.0f})));
+  EXPECT_TRUE(BitwiseEqual(*ParseIdx(Bytes({0, 0, 14, 1, 0, 0, 0, 1, 0xc0, 0, 0, 0, 0, 0, 0, 0})),
+                           Tensor::Vector<double>({-2.0})));
 }
 
 TEST(IdxTest, RankZeroIsOneElementAndNoRowsAreLegal) {
@@ -219,10 +234,14 @@ TEST(IdxTest, EachBrokenHeadOrLengthIsAnErrorWithItsOffset) {
       {Bytes({0, 0, 10, 0, 1}), "offset 2: element type 10"},
       {Bytes({0, 0, 8, 9}), "offset 3: rank 9 is above 8"},
       {Bytes({0, 0, 8, 1, 0, 0}), "offset 6: the head of rank 1 has 8 bytes"},
-      {Bytes({0, 0, 8, 1, 0, 0, 0, 2, 1}), "offset 8: [2] of 1 bytes each should follow, but 1 bytes do"},
-      {Bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 1}), "offset 8: [1] of 1 bytes each should follow, but 2 bytes do"},
-      {Bytes({0, 0, 12, 1, 0, 0, 0, 1, 1, 1}), "offset 8: [1] of 4 bytes each should follow, but 2 bytes do"},
-      {Bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}), "[4294967295, 4294967295, 4294967295]"},
+      {Bytes({0, 0, 8, 1, 0, 0, 0, 2, 1}),
+       "offset 8: [2] of 1 bytes each should follow, but 1 bytes do"},
+      {Bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 1}),
+       "offset 8: [1] of 1 bytes each should follow, but 2 bytes do"},
+      {Bytes({0, 0, 12, 1, 0, 0, 0, 1, 1, 1}),
+       "offset 8: [1] of 4 bytes each should follow, but 2 bytes do"},
+      {Bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}),
+       "[4294967295, 4294967295, 4294967295]"},
   };
   for (const auto& [bytes, message] : cases) {
     const absl::Status status = ParseIdx(bytes).status();
@@ -256,25 +275,30 @@ TEST(InflateTest, UndoesGzipAndZlibOfEveryLevelAndLeavesTheRestAlone) {
   std::string text;
   for (int i = 0; i < 200'000; ++i) text.push_back(static_cast<char>('a' + random.Below(20)));
   EXPECT_EQ(*Inflate(Gzip(text), kMegabyte), text);
-  for (int level = 0; level <= 9; ++level) EXPECT_EQ(*Inflate(Zlib(text, level), kMegabyte), text) << level;
+  for (int level = 0; level <= 9; ++level)
+    EXPECT_EQ(*Inflate(Zlib(text, level), kMegabyte), text) << level;
   EXPECT_EQ(*Inflate(text, kMegabyte), text);
   EXPECT_EQ(*Inflate("", kMegabyte), "");
   EXPECT_EQ(*Inflate(Gzip(""), kMegabyte), "");
 }
 
 TEST(InflateTest, TextThatLooksLikeCompressedDataIsText) {
-  for (const char* text : {"80,1\n", "x", "x^2,y\n1,2\n", "\x1f\x8b", "x^"}) EXPECT_EQ(DetectCompression(text), Compression::kNone) << text;
+  for (const char* text : {"80,1\n", "x", "x^2,y\n1,2\n", "\x1f\x8b", "x^"})
+    EXPECT_EQ(DetectCompression(text), Compression::kNone) << text;
   EXPECT_EQ(DetectCompression(Zlib("short", 3)), Compression::kZlib);
 }
 
-TEST(InflateTest, AGzipFileMayHaveSeveralMembers) { EXPECT_EQ(*Inflate(Gzip("one,") + Gzip("") + Gzip("two"), kMegabyte), "one,two"); }
+TEST(InflateTest, AGzipFileMayHaveSeveralMembers) {
+  EXPECT_EQ(*Inflate(Gzip("one,") + Gzip("") + Gzip("two"), kMegabyte), "one,two");
+}
 
 TEST(InflateTest, CutShortIsAnErrorWithTheOffset) {
   for (const std::string& whole : {Gzip("some text, some text"), Zlib("some text, some text")}) {
     for (size_t size = 3; size < whole.size(); ++size) {
       const absl::Status status = Inflate(whole.substr(0, size), kMegabyte).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << size;
-      EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("offset ", size, ": the compressed data end too early")));
+      EXPECT_THAT(status.message(),
+                  HasSubstr(absl::StrCat("offset ", size, ": the compressed data end too early")));
     }
   }
 }
@@ -282,9 +306,13 @@ TEST(InflateTest, CutShortIsAnErrorWithTheOffset) {
 TEST(InflateTest, DamageAndBytesBehindTheEndAreErrors) {
   std::string damaged = Gzip("some text, some text");
   damaged[damaged.size() - 6] ^= 1;  // in the checksum
-  EXPECT_THAT(Inflate(damaged, kMegabyte).status().message(), HasSubstr("the compressed data are damaged: incorrect data check"));
-  EXPECT_THAT(Inflate(Gzip("x") + "y", kMegabyte).status().message(), HasSubstr(absl::StrCat("offset ", Gzip("x").size(), ": there are bytes behind the end")));
-  EXPECT_THAT(Inflate(Zlib("x") + Zlib("y"), kMegabyte).status().message(), HasSubstr("there are bytes behind the end"));
+  EXPECT_THAT(Inflate(damaged, kMegabyte).status().message(),
+              HasSubstr("the compressed data are damaged: incorrect data check"));
+  EXPECT_THAT(
+      Inflate(Gzip("x") + "y", kMegabyte).status().message(),
+      HasSubstr(absl::StrCat("offset ", Gzip("x").size(), ": there are bytes behind the end")));
+  EXPECT_THAT(Inflate(Zlib("x") + Zlib("y"), kMegabyte).status().message(),
+              HasSubstr("there are bytes behind the end"));
 }
 
 TEST(InflateTest, ABombIsRefusedAtTheLimitAndTheLimitItselfIsAllowed) {
@@ -315,7 +343,8 @@ std::vector<std::string> AllTfRecords(absl::string_view file) {
 }
 
 TEST(TfRecordTest, RecordsAreFramedByLengthAndMaskedChecksums) {
-  EXPECT_EQ(TfRecords({"x"}), Bytes({1, 0, 0, 0, 0, 0, 0, 0, 1, 0x75, 0xde, 0x41, 'x', 0x50, 0x3d, 0xaa, 0x61}));
+  EXPECT_EQ(TfRecords({"x"}),
+            Bytes({1, 0, 0, 0, 0, 0, 0, 0, 1, 0x75, 0xde, 0x41, 'x', 0x50, 0x3d, 0xaa, 0x61}));
   EXPECT_THAT(AllTfRecords(TfRecords({"one", "", "three"})), ElementsAre("one", "", "three"));
   EXPECT_THAT(AllTfRecords(""), IsEmpty());
 }
@@ -323,27 +352,36 @@ TEST(TfRecordTest, RecordsAreFramedByLengthAndMaskedChecksums) {
 TEST(TfRecordTest, ADamagedRecordIsAnErrorAndTheNextIsStillFound) {
   std::string file = TfRecords({"one", "two", "three"});
   file[12 + 3 + 4 + 12] ^= 1;  // the first byte of "two"
-  EXPECT_THAT(AllTfRecords(file), ElementsAre("one", "offset 19: the checksum of a record does not fit: it is damaged", "three"));
+  EXPECT_THAT(AllTfRecords(file),
+              ElementsAre("one", "offset 19: the checksum of a record does not fit: it is damaged",
+                          "three"));
 }
 
 TEST(TfRecordTest, BehindADamagedLengthNothingIsFound) {
   std::string file = TfRecords({"one", "two", "three"});
   file[19] ^= 1;  // where "two" begins
-  EXPECT_THAT(AllTfRecords(file), ElementsAre("one", HasSubstr("offset 19: the checksum of a record's length does not fit")));
-  EXPECT_THAT(AllTfRecords("some text, which is no TFRecord file"), ElementsAre(HasSubstr("this is no TFRecord file")));
+  EXPECT_THAT(
+      AllTfRecords(file),
+      ElementsAre("one", HasSubstr("offset 19: the checksum of a record's length does not fit")));
+  EXPECT_THAT(AllTfRecords("some text, which is no TFRecord file"),
+              ElementsAre(HasSubstr("this is no TFRecord file")));
 }
 
 TEST(TfRecordTest, CutShortIsAnErrorWithTheOffset) {
   const std::string whole = TfRecords({"one", "two"});
-  for (size_t size = 20; size < whole.size(); ++size) EXPECT_THAT(AllTfRecords(whole.substr(0, size)), ElementsAre("one", HasSubstr("offset 19: "))) << size;
-  EXPECT_THAT(AllTfRecords(whole.substr(0, 33)), ElementsAre("one", "offset 19: a record of 3 bytes, of which the file has 2"));
+  for (size_t size = 20; size < whole.size(); ++size)
+    EXPECT_THAT(AllTfRecords(whole.substr(0, size)), ElementsAre("one", HasSubstr("offset 19: ")))
+        << size;
+  EXPECT_THAT(AllTfRecords(whole.substr(0, 33)),
+              ElementsAre("one", "offset 19: a record of 3 bytes, of which the file has 2"));
 }
 
 TEST(TfRecordTest, ALengthThatNoFileCanHaveIsRefused) {
   std::string file(8, '\xff');
   const uint32_t crc = MaskCrc32c(Crc32c(file));
   for (int i = 0; i < 4; ++i) file.push_back(static_cast<char>(crc >> (8 * i)));
-  EXPECT_THAT(AllTfRecords(file + "abcdefgh"), ElementsAre(HasSubstr("a record of 18446744073709551615 bytes")));
+  EXPECT_THAT(AllTfRecords(file + "abcdefgh"),
+              ElementsAre(HasSubstr("a record of 18446744073709551615 bytes")));
 }
 
 // ---- tf.train.Example
@@ -353,7 +391,10 @@ using Ints = std::vector<int64_t>;
 using Texts = std::vector<absl::string_view>;
 
 TEST(ExampleTest, ReadsTheThreeListsPackedAndNot) {
-  const std::string packed = WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}, {"none", std::monostate()}});
+  const std::string packed = WriteExample({{"f", Floats{1.5f, -2}},
+                                           {"i", Ints{-1, 300}},
+                                           {"s", Texts{"a", ""}},
+                                           {"none", std::monostate()}});
   const auto features = ReadExample(packed).value();
   EXPECT_EQ(features.size(), 4u);
   EXPECT_EQ(std::get<Floats>(features.at("f")), (Floats{1.5f, -2}));
@@ -363,7 +404,8 @@ TEST(ExampleTest, ReadsTheThreeListsPackedAndNot) {
   // {i: int64_list {value: 5 value: 300}} and {f: float_list {value: 1.5}}, a tag for each value.
   const std::string ints = Bytes({10, 14, 10, 12, 10, 1, 'i', 18, 7, 26, 5, 8, 5, 8, 0xac, 2});
   EXPECT_EQ(std::get<Ints>(ReadExample(ints)->at("i")), (Ints{5, 300}));
-  const std::string floats = Bytes({10, 14, 10, 12, 10, 1, 'f', 18, 7, 18, 5, 13, 0, 0, 0xc0, 0x3f});
+  const std::string floats =
+      Bytes({10, 14, 10, 12, 10, 1, 'f', 18, 7, 18, 5, 13, 0, 0, 0xc0, 0x3f});
   EXPECT_EQ(std::get<Floats>(ReadExample(floats)->at("f")), (Floats{1.5f}));
 }
 
@@ -371,13 +413,17 @@ TEST(ExampleTest, TheLastOfTwoWinsAndListsOfOneTypeAreJoined) {
   const std::string one = WriteExample({{"x", Ints{1}}});
   EXPECT_EQ(std::get<Ints>(ReadExample(one + WriteExample({{"x", Ints{2}}}))->at("x")), (Ints{2}));
   // x: {int64_list {value: [1]} int64_list {value: [2]}}
-  const std::string twice = Bytes({10, 17, 10, 15, 10, 1, 'x', 18, 10, 26, 3, 10, 1, 1, 26, 3, 10, 1, 2});
+  const std::string twice =
+      Bytes({10, 17, 10, 15, 10, 1, 'x', 18, 10, 26, 3, 10, 1, 1, 26, 3, 10, 1, 2});
   EXPECT_EQ(std::get<Ints>(ReadExample(twice)->at("x")), (Ints{1, 2}));
 }
 
 TEST(ExampleTest, UnknownFieldsArePassedOver) {
   const std::string example = WriteExample({{"x", Ints{1}}});
-  EXPECT_EQ(ReadExample(example + Bytes({16, 1, 25, 1, 2, 3, 4, 5, 6, 7, 8, 37, 1, 2, 3, 4, 82, 1, 'u'}))->size(), 1u);
+  EXPECT_EQ(
+      ReadExample(example + Bytes({16, 1, 25, 1, 2, 3, 4, 5, 6, 7, 8, 37, 1, 2, 3, 4, 82, 1, 'u'}))
+          ->size(),
+      1u);
   EXPECT_TRUE(ReadExample("")->empty());
 }
 
@@ -387,7 +433,8 @@ TEST(ExampleTest, WhatIsNotTheWireFormatIsAnErrorWithTheOffset) {
       {Bytes({10}), "offset 1: a number is cut off"},
       {Bytes({11, 1}), "offset 1: a field of wire type 3"},
       {std::string(11, '\xff'), "offset 10: a number of more than 10 bytes"},
-      {Bytes({10, 15, 10, 13, 10, 1, 'f', 18, 8, 18, 6, 10, 3, 0, 0, 0, 8, 0}), "packed floats of 3 bytes"},
+      {Bytes({10, 15, 10, 13, 10, 1, 'f', 18, 8, 18, 6, 10, 3, 0, 0, 0, 8, 0}),
+       "packed floats of 3 bytes"},
   };
   for (const auto& [bytes, message] : cases) {
     const absl::Status status = ReadExample(bytes).status();
@@ -404,7 +451,10 @@ Event SomeEvent() {
   Event event;
   event.wall_time = 1700000000.5;
   event.step = 7;
-  event.values = {{"loss", 0.25f}, {"note", std::string("# *a*")}, {"weights", Buckets{{-1, 0, 2}, {0, 1, 3}}}, {"image", std::monostate()}};
+  event.values = {{"loss", 0.25f},
+                  {"note", std::string("# *a*")},
+                  {"weights", Buckets{{-1, 0, 2}, {0, 1, 3}}},
+                  {"image", std::monostate()}};
   return event;
 }
 
@@ -436,22 +486,39 @@ TEST(EventTest, AScalarHasTheBytesThatTensorFlowWrites) {
   Event event;
   event.wall_time = 1;
   event.values = {{"x", 0.5f}};
-  EXPECT_EQ(WriteEvent(event), Bytes({9,    0,  0,  0,  0,  0, 0,   0xf0, 0x3f,                          // wall_time
-                                      0x2a, 30, 10, 28, 10, 1, 'x',                                      // summary, value, tag
-                                      0x42, 10, 8,  1,  18, 0, 34,  4,    0,    0,   0,   0x3f,          // tensor: float, no dimensions, content
-                                      0x4a, 11, 10, 9,  10, 7, 's', 'c',  'a',  'l', 'a', 'r',  's'}));  // metadata, plugin
+  // wall_time
+  EXPECT_EQ(WriteEvent(event), Bytes({9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f,
+                                      // summary, value, tag
+                                      0x2a, 30, 10, 28, 10, 1, 'x',
+                                      // tensor: float, no dimensions, content
+                                      0x42, 10, 8, 1, 18, 0, 34, 4, 0, 0, 0, 0x3f,
+                                      // metadata, plugin
+                                      0x4a, 11, 10, 9, 10, 7, 's', 'c', 'a', 'l', 'a', 'r', 's'}));
 }
 
 TEST(EventTest, ReadsScalarsOfOtherWriters) {
   const auto with_value = [](const std::string& value) {  // of the tag "x"
     const std::string tagged = Bytes({10, 1, 'x'}) + value;
-    return Bytes({0x2a, static_cast<int>(tagged.size() + 2), 10, static_cast<int>(tagged.size())}) + tagged;
+    return Bytes({0x2a, static_cast<int>(tagged.size() + 2), 10, static_cast<int>(tagged.size())}) +
+           tagged;
   };
   const std::string half = Bytes({0, 0, 0, 0x3f});
-  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({21}) + half))->values[0].data), 0.5f);                                         // simple_value
-  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 8, 8, 1, 42, 4}) + half))->values[0].data), 0.5f);                       // float_val, packed
-  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 7, 8, 1, 45}) + half))->values[0].data), 0.5f);                          // float_val, not packed
-  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({0x42, 11, 8, 2, 49, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f})))->values[0].data), 0.5f);  // double_val
+  // simple_value
+  EXPECT_EQ(std::get<float>(ReadEvent(with_value(Bytes({21}) + half))->values[0].data), 0.5f);
+  // float_val, packed
+  EXPECT_EQ(
+      std::get<float>(ReadEvent(with_value(Bytes({0x42, 8, 8, 1, 42, 4}) + half))->values[0].data),
+      0.5f);
+  // float_val, not packed
+  EXPECT_EQ(
+      std::get<float>(ReadEvent(with_value(Bytes({0x42, 7, 8, 1, 45}) + half))->values[0].data),
+      0.5f);
+  // double_val
+  EXPECT_EQ(std::get<float>(
+                ReadEvent(with_value(Bytes({0x42, 11, 8, 2, 49, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f})))
+                    ->values[0]
+                    .data),
+            0.5f);
 }
 
 TEST(EventTest, TheStartOfASessionIsKept) {
@@ -481,16 +548,22 @@ TEST(EventFileTest, ARecordThatIsPartlyWrittenLosesNoEarlierOne) {
 }
 
 TEST(EventFileTest, AnotherFileIsRefused) {
-  EXPECT_THAT(std::string(ReadEventFile("").status().message()), HasSubstr("does not begin with the file version brain.Event:2"));
-  EXPECT_THAT(std::string(ReadEventFile(TfRecords({WriteEvent(SomeEvent())})).status().message()), HasSubstr("does not begin with the file version"));
-  EXPECT_THAT(std::string(ReadEventFile(TfRecords({"text"})).status().message()), HasSubstr("offset 0: not a tensorflow.Event: offset 1: "));
-  EXPECT_THAT(std::string(ReadEventFile("some text, which is no TFRecord file").status().message()), HasSubstr("this is no TFRecord file"));
+  EXPECT_THAT(std::string(ReadEventFile("").status().message()),
+              HasSubstr("does not begin with the file version brain.Event:2"));
+  EXPECT_THAT(std::string(ReadEventFile(TfRecords({WriteEvent(SomeEvent())})).status().message()),
+              HasSubstr("does not begin with the file version"));
+  EXPECT_THAT(std::string(ReadEventFile(TfRecords({"text"})).status().message()),
+              HasSubstr("offset 0: not a tensorflow.Event: offset 1: "));
+  EXPECT_THAT(std::string(ReadEventFile("some text, which is no TFRecord file").status().message()),
+              HasSubstr("this is no TFRecord file"));
 }
 
 // ---- any bytes at all
 
-// Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or dropped.
-void ForMutationsOf(const std::string& good, uint64_t seed, const std::function<void(const std::string&)>& parse) {
+// Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or
+// dropped.
+void ForMutationsOf(const std::string& good, uint64_t seed,
+                    const std::function<void(const std::string&)>& parse) {
   std::cout << "seed " << seed << "\n";
   for (size_t size = 0; size <= good.size(); ++size) parse(good.substr(0, size));
   Random random(seed);
@@ -508,7 +581,9 @@ void ForMutationsOf(const std::string& good, uint64_t seed, const std::function<
   }
 }
 
-bool IsDataError(const absl::Status& status) { return status.code() == absl::StatusCode::kDataLoss && !status.message().empty(); }
+bool IsDataError(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kDataLoss && !status.message().empty();
+}
 
 TEST(AnyBytesTest, CsvEndsAndEitherReadsOrRefuses) {
   ForMutationsOf("a,\"b\"\"c\",3\r\n\"x\ny\",,1\n4,5,6", 11, [](const std::string& text) {
@@ -536,18 +611,22 @@ TEST(AnyBytesTest, LibsvmEitherReadsOrRefuses) {
 }
 
 TEST(AnyBytesTest, IdxEitherReadsAllBytesOrRefuses) {
-  ForMutationsOf(Bytes({0, 0, 12, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}), 13, [](const std::string& bytes) {
-    const absl::StatusOr<Tensor> got = ParseIdx(bytes);
-    ASSERT_TRUE(got.ok() || IsDataError(got.status()));
-    ASSERT_TRUE(!got.ok() || got->shape().num_elements() < static_cast<int64_t>(bytes.size()));
-  });
+  ForMutationsOf(
+      Bytes({0, 0, 12, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8}), 13,
+      [](const std::string& bytes) {
+        const absl::StatusOr<Tensor> got = ParseIdx(bytes);
+        ASSERT_TRUE(got.ok() || IsDataError(got.status()));
+        ASSERT_TRUE(!got.ok() || got->shape().num_elements() < static_cast<int64_t>(bytes.size()));
+      });
 }
 
 TEST(AnyBytesTest, InflateStaysBelowItsLimit) {
-  for (const std::string& good : {Gzip("some text, some text, some more text"), Zlib("some text, some text, some more text")}) {
+  for (const std::string& good : {Gzip("some text, some text, some more text"),
+                                  Zlib("some text, some text, some more text")}) {
     ForMutationsOf(good, 14, [](const std::string& bytes) {
       const absl::StatusOr<std::string> got = Inflate(bytes, 1000);
-      ASSERT_TRUE(got.ok() || IsDataError(got.status()) || got.status().code() == absl::StatusCode::kResourceExhausted);
+      ASSERT_TRUE(got.ok() || IsDataError(got.status()) ||
+                  got.status().code() == absl::StatusCode::kResourceExhausted);
       ASSERT_TRUE(!got.ok() || got->size() <= 1000);
     });
   }
@@ -568,10 +647,12 @@ TEST(AnyBytesTest, TfRecordEndsAndEitherReadsOrRefuses) {
 }
 
 TEST(AnyBytesTest, ExampleEitherReadsOrRefuses) {
-  ForMutationsOf(WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}}), 16, [](const std::string& record) {
-    const auto features = ReadExample(record);
-    ASSERT_TRUE(features.ok() || IsDataError(features.status()));
-  });
+  ForMutationsOf(
+      WriteExample({{"f", Floats{1.5f, -2}}, {"i", Ints{-1, 300}}, {"s", Texts{"a", ""}}}), 16,
+      [](const std::string& record) {
+        const auto features = ReadExample(record);
+        ASSERT_TRUE(features.ok() || IsDataError(features.status()));
+      });
 }
 
 TEST(AnyBytesTest, EventEitherReadsOrRefuses) {

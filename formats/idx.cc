@@ -17,12 +17,15 @@ constexpr size_t kExtentBytes = 4;
 
 // The unsigned integer of the same size: what bytes are gathered in.
 template <size_t size>
-using Bits = std::conditional_t<size == 1, uint8_t, std::conditional_t<size == 2, uint16_t, std::conditional_t<size == 4, uint32_t, uint64_t>>>;
+using Bits = std::conditional_t<
+    size == 1, uint8_t,
+    std::conditional_t<size == 2, uint16_t, std::conditional_t<size == 4, uint32_t, uint64_t>>>;
 
 template <typename T>
 T LoadBigEndian(const char* from) {
   Bits<sizeof(T)> bits = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) bits = static_cast<Bits<sizeof(T)>>((uint64_t{bits} << 8) | static_cast<uint8_t>(from[i]));
+  for (size_t i = 0; i < sizeof(T); ++i)
+    bits = static_cast<Bits<sizeof(T)>>((uint64_t{bits} << 8) | static_cast<uint8_t>(from[i]));
   T value;
   std::memcpy(&value, &bits, sizeof(T));
   return value;
@@ -36,18 +39,27 @@ struct IdxHead {
 };
 
 absl::StatusOr<IdxHead> ParseHead(absl::string_view bytes) {
-  if (bytes.size() < kMagicBytes) return absl::DataLossError(absl::StrCat("offset 0: IDX begins with 4 bytes, here are ", bytes.size()));
+  if (bytes.size() < kMagicBytes)
+    return absl::DataLossError(
+        absl::StrCat("offset 0: IDX begins with 4 bytes, here are ", bytes.size()));
   if (bytes[0] != 0 || bytes[1] != 0)
-    return absl::DataLossError(absl::StrFormat("offset 0: not IDX, which begins with 00 00, not %02x %02x", uint8_t(bytes[0]), uint8_t(bytes[1])));
+    return absl::DataLossError(
+        absl::StrFormat("offset 0: not IDX, which begins with 00 00, not %02x %02x",
+                        uint8_t(bytes[0]), uint8_t(bytes[1])));
   IdxHead head;
   head.type = static_cast<uint8_t>(bytes[2]);
   const size_t rank = static_cast<uint8_t>(bytes[3]);
-  if (rank > Shape::kMaxRank) return absl::DataLossError(absl::StrCat("offset 3: rank ", rank, " is above ", Shape::kMaxRank));
+  if (rank > Shape::kMaxRank)
+    return absl::DataLossError(
+        absl::StrCat("offset 3: rank ", rank, " is above ", Shape::kMaxRank));
   head.head_bytes = kMagicBytes + rank * kExtentBytes;
   if (bytes.size() < head.head_bytes) {
-    return absl::DataLossError(absl::StrCat("offset ", bytes.size(), ": the head of rank ", rank, " has ", head.head_bytes, " bytes, the data end inside it"));
+    return absl::DataLossError(absl::StrCat("offset ", bytes.size(), ": the head of rank ", rank,
+                                            " has ", head.head_bytes,
+                                            " bytes, the data end inside it"));
   }
-  for (size_t at = kMagicBytes; at < head.head_bytes; at += kExtentBytes) head.dims.push_back(LoadBigEndian<uint32_t>(&bytes[at]));
+  for (size_t at = kMagicBytes; at < head.head_bytes; at += kExtentBytes)
+    head.dims.push_back(LoadBigEndian<uint32_t>(&bytes[at]));
   return head;
 }
 
@@ -56,16 +68,21 @@ template <typename Stored, typename Kept = Stored>
 absl::StatusOr<Tensor> ParseElements(const IdxHead& head, absl::string_view bytes) {
   const Shape shape{absl::MakeConstSpan(head.dims)};
   if (!shape.status().ok())
-    return absl::DataLossError(absl::StrCat("offset 4: the extents [", absl::StrJoin(head.dims, ", "), "] have more elements than can be counted"));
+    return absl::DataLossError(absl::StrCat("offset 4: the extents [",
+                                            absl::StrJoin(head.dims, ", "),
+                                            "] have more elements than can be counted"));
   const absl::string_view elements = bytes.substr(head.head_bytes);
   const uint64_t wanted = static_cast<uint64_t>(shape.num_elements());
   if (elements.size() % sizeof(Stored) != 0 || elements.size() / sizeof(Stored) != wanted) {
-    return absl::DataLossError(absl::StrCat("offset ", head.head_bytes, ": ", shape.ToString(), " of ", sizeof(Stored), " bytes each should follow, but ",
-                                            elements.size(), " bytes do: the file is cut short, or too long"));
+    return absl::DataLossError(absl::StrCat("offset ", head.head_bytes, ": ", shape.ToString(),
+                                            " of ", sizeof(Stored),
+                                            " bytes each should follow, but ", elements.size(),
+                                            " bytes do: the file is cut short, or too long"));
   }
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<Kept>::value, shape));
   Kept* to = tensor.fresh_data<Kept>();
-  for (size_t i = 0; i < wanted; ++i) to[i] = LoadBigEndian<Stored>(elements.data() + i * sizeof(Stored));
+  for (size_t i = 0; i < wanted; ++i)
+    to[i] = LoadBigEndian<Stored>(elements.data() + i * sizeof(Stored));
   return tensor;
 }
 
@@ -80,7 +97,9 @@ absl::StatusOr<Tensor> ParseIdx(absl::string_view bytes) {
     case 12: return ParseElements<int32_t>(head, bytes);
     case 13: return ParseElements<float>(head, bytes);
     case 14: return ParseElements<double>(head, bytes);
-    default: return absl::DataLossError(absl::StrCat("offset 2: element type ", head.type, " is none of 8, 9, 11, 12, 13, 14"));
+    default:
+      return absl::DataLossError(
+          absl::StrCat("offset 2: element type ", head.type, " is none of 8, 9, 11, 12, 13, 14"));
   }
 }
 

@@ -25,7 +25,8 @@ absl::string_view TakeField(absl::string_view& line) {
 
 absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
   const size_t colon = field.find(':');
-  if (colon == absl::string_view::npos) return absl::DataLossError(absl::StrCat(QuoteForMessage(field), " is not \"id:value\""));
+  if (colon == absl::string_view::npos)
+    return absl::DataLossError(absl::StrCat(QuoteForMessage(field), " is not \"id:value\""));
   ASSIGN_OR_RETURN(const int64_t id, ParseInt64(field.substr(0, colon)));
   if (id < 0) return absl::DataLossError(absl::StrCat("the id ", id, " is negative"));
   ASSIGN_OR_RETURN(const float value, ParseFiniteFloat(field.substr(colon + 1)));
@@ -36,7 +37,8 @@ absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
 
 // Most files have their ids in order, where one look is enough.
 absl::Status CheckNoDuplicate(const std::vector<int64_t>& ids) {
-  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end()) return absl::OkStatus();
+  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end())
+    return absl::OkStatus();
   std::vector<int64_t> sorted = ids;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());

@@ -28,7 +28,8 @@ template <typename T>
 T LoadLittleEndian(absl::string_view bytes) {
   using Bits = little_endian_internal::Bits<T>;
   Bits bits = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) bits |= static_cast<Bits>(static_cast<uint8_t>(bytes[i])) << (8 * i);
+  for (size_t i = 0; i < sizeof(T); ++i)
+    bits |= static_cast<Bits>(static_cast<uint8_t>(bytes[i])) << (8 * i);
   T value;
   static_assert(sizeof value == sizeof bits);
   std::memcpy(&value, &bits, sizeof value);

@@ -6,18 +6,24 @@
 namespace divvy {
 namespace {
 
-void AppendTag(int number, ProtobufType type, std::string& out) { AppendVarint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(type), out); }
+void AppendTag(int number, ProtobufType type, std::string& out) {
+  AppendVarint(static_cast<uint64_t>(number) << 3 | static_cast<uint64_t>(type), out);
+}
 
 }  // namespace
 
 absl::Status ProtobufReader::Error(absl::string_view what) const {
-  return absl::DataLossError(absl::StrCat("not ", record_.kind, ": offset ", rest_.data() - record_.bytes.data(), ": ", what));
+  return absl::DataLossError(absl::StrCat("not ", record_.kind, ": offset ",
+                                          rest_.data() - record_.bytes.data(), ": ", what));
 }
 
-absl::Status ProtobufReader::ErrorOfType(int type) const { return Error(absl::StrCat("a field of wire type ", type, ", which it never has")); }
+absl::Status ProtobufReader::ErrorOfType(int type) const {
+  return Error(absl::StrCat("a field of wire type ", type, ", which it never has"));
+}
 
 absl::Status ProtobufReader::ErrorOfLength(uint64_t length) const {
-  return Error(absl::StrCat("a field of ", length, " bytes, of which ", rest_.size(), " are there"));
+  return Error(
+      absl::StrCat("a field of ", length, " bytes, of which ", rest_.size(), " are there"));
 }
 
 void AppendVarint(uint64_t value, std::string& out) {

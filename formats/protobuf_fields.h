@@ -1,14 +1,18 @@
-// Protobuf's wire format, without protobuf: what formats/ needs to read and write the few messages that other programs' files are made of.
+// Protobuf's wire format, without protobuf: what formats/ needs to read and write the few messages
+// that other programs' files are made of.
 //
-//   message = field*      field = (number << 3 | type) as a varint, then by type: a varint | 8 bytes | length as a varint and bytes | 4 bytes
+//   message = field*      field = (number << 3 | type) as a varint, then by type: a varint | 8
+//                         bytes | length as a varint and bytes | 4 bytes
 //
-// Numbers of 4 and 8 bytes are little endian (formats/little_endian.h). Groups (types 3 and 4), which nobody writes any more, are refused. Source: protobuf's
-// "Encoding" (protobuf.dev/programming-guides/encoding). All is pure; nothing is copied but numbers.
+// Numbers of 4 and 8 bytes are little endian (formats/little_endian.h). Groups (types 3 and 4),
+// which nobody writes any more, are refused. Source: protobuf's "Encoding"
+// (protobuf.dev/programming-guides/encoding). All is pure; nothing is copied but numbers.
 //
 //   absl::Status Read(const ProtobufRecord& record, Event& event) {
 //     return ForEachField(record, record.bytes, [&](const ProtobufField& field) {
 //       if (field.Is(2, ProtobufType::kVarint)) event.step = static_cast<int64_t>(field.varint);
-//       return absl::OkStatus();                                                             // fields that nobody knows are passed over
+//       // fields that nobody knows are passed over
+//       return absl::OkStatus();
 //     });
 //   }
 #ifndef DIVVY_FORMATS_PROTOBUF_FIELDS_H_
@@ -34,36 +38,41 @@ struct ProtobufField {
   uint64_t varint = 0;      // of kVarint
   absl::string_view bytes;  // of the others, as they stand
 
-  bool Is(uint64_t wanted_number, ProtobufType wanted_type) const { return number == wanted_number && type == wanted_type; }
+  bool Is(uint64_t wanted_number, ProtobufType wanted_type) const {
+    return number == wanted_number && type == wanted_type;
+  }
 };
 
-// A record that is one message, for errors: what it should be ("a tf.train.Example"), and where it begins.
+// A record that is one message, for errors: what it should be ("a tf.train.Example"), and where it
+// begins.
 struct ProtobufRecord {
   absl::string_view kind;
   absl::string_view bytes;
 };
 
-// The fields of one message, which is a part of `record`; borrows its memory. Errors are DataLoss, "not <kind>: offset <in the record>: ...".
+// The fields of one message, which is a part of `record`; borrows its memory. Errors are DataLoss,
+// "not <kind>: offset <in the record>: ...".
 class ProtobufReader {
  public:
-  ProtobufReader(const ProtobufRecord& record, absl::string_view message) : record_(record), rest_(message) {}
+  ProtobufReader(const ProtobufRecord& record, absl::string_view message)
+      : record_(record), rest_(message) {}
 
   // nullopt: no more.
   absl::StatusOr<std::optional<ProtobufField>> Next() {
     if (rest_.empty()) return std::nullopt;
-    ASSIGN_OR_RETURN(const uint64_t tag, Varint());
+    DIVVY_ASSIGN_OR_RETURN(const uint64_t tag, Varint());
     ProtobufField field;
     field.number = tag >> 3;
     field.type = static_cast<ProtobufType>(tag & 7);
     switch (field.type) {
       case ProtobufType::kVarint: {
-        ASSIGN_OR_RETURN(field.varint, Varint());
+        DIVVY_ASSIGN_OR_RETURN(field.varint, Varint());
         return field;
       }
       case ProtobufType::kFixed64: return WithBytes(field, 8);
       case ProtobufType::kFixed32: return WithBytes(field, 4);
       case ProtobufType::kBytes: {
-        ASSIGN_OR_RETURN(const uint64_t length, Varint());
+        DIVVY_ASSIGN_OR_RETURN(const uint64_t length, Varint());
         return WithBytes(field, length);
       }
     }
@@ -103,18 +112,21 @@ class ProtobufReader {
   absl::string_view rest_;
 };
 
-// Calls `visit(field)`, which returns a Status, for each field of the message. The first error ends it.
+// Calls `visit(field)`, which returns a Status, for each field of the message. The first error ends
+// it.
 template <typename Visit>
-absl::Status ForEachField(const ProtobufRecord& record, absl::string_view message, const Visit& visit) {
+absl::Status ForEachField(const ProtobufRecord& record, absl::string_view message,
+                          const Visit& visit) {
   ProtobufReader reader(record, message);
   while (true) {
-    ASSIGN_OR_RETURN(const std::optional<ProtobufField> field, reader.Next());
+    DIVVY_ASSIGN_OR_RETURN(const std::optional<ProtobufField> field, reader.Next());
     if (!field) return absl::OkStatus();
-    RETURN_IF_ERROR(visit(*field));
+    DIVVY_RETURN_IF_ERROR(visit(*field));
   }
 }
 
-// Writing: the field, or the bare number, behind what `out` has. A negative int64 is written as its uint64, in 10 bytes.
+// Writing: the field, or the bare number, behind what `out` has. A negative int64 is written as its
+// uint64, in 10 bytes.
 void AppendVarint(uint64_t value, std::string& out);
 void AppendVarintField(int number, uint64_t value, std::string& out);
 void AppendDoubleField(int number, double value, std::string& out);

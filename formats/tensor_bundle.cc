@@ -19,12 +19,17 @@ namespace {
 constexpr size_t kPiece = size_t{256} << 10;
 constexpr char kWrongChecksum[] = "the checksum does not fit the bytes";
 
-absl::Status CheckSlice(absl::string_view tensor, DType dtype, const Shape& shape, int64_t begin_row, int64_t end_row) {
+absl::Status CheckSlice(absl::string_view tensor, DType dtype, const Shape& shape,
+                        int64_t begin_row, int64_t end_row) {
   RETURN_IF_ERROR(shape.status());
-  if (tensor.empty() || tensor[0] == '\0') return absl::InvalidArgumentError("a tensor whose name is empty or begins with a NUL");
-  if (DTypeSize(dtype) == 0) return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor, "\": no bundle of ours holds ", DTypeName(dtype)));
+  if (tensor.empty() || tensor[0] == '\0')
+    return absl::InvalidArgumentError("a tensor whose name is empty or begins with a NUL");
+  if (DTypeSize(dtype) == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"", tensor, "\": no bundle of ours holds ", DTypeName(dtype)));
   if (shape.num_elements() < 0 || begin_row < 0 || end_row < begin_row || end_row > shape.rows()) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor, "\": rows [", begin_row, ", ", end_row, ") of ", shape.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor, "\": rows [", begin_row,
+                                                   ", ", end_row, ") of ", shape.ToString()));
   }
   return absl::OkStatus();
 }
@@ -47,14 +52,17 @@ void Arrange(BundleTensor& tensor) {
     parts.erase(std::remove_if(parts.begin(), parts.end(), is_empty), parts.end());
   }
   if (tensor.shape.rank() == 0) return;
-  std::sort(parts.begin(), parts.end(), [](const BundlePart& a, const BundlePart& b) { return a.box[0].start < b.box[0].start; });
+  std::sort(parts.begin(), parts.end(), [](const BundlePart& a, const BundlePart& b) {
+    return a.box[0].start < b.box[0].start;
+  });
   tensor.is_sliced = parts.size() != 1;
 }
 
 absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice> slices) {
   std::map<std::string, BundleTensor> tensors;
   for (const BundleSlice& slice : slices) {
-    RETURN_IF_ERROR(CheckSlice(slice.tensor, slice.dtype, slice.shape, slice.begin_row, slice.end_row));
+    RETURN_IF_ERROR(
+        CheckSlice(slice.tensor, slice.dtype, slice.shape, slice.begin_row, slice.end_row));
     BundleTensor& tensor = tensors[slice.tensor];
     if (tensor.parts.empty()) {
       tensor.name = slice.tensor;
@@ -63,15 +71,17 @@ absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice>
       tensor.shape = slice.shape;
     }
     if (tensor.dtype != slice.dtype || tensor.shape != slice.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"", slice.tensor, "\": slices of ", tensor.type, " ", tensor.shape.ToString(), " and of ",
-                                                     DTypeName(slice.dtype), " ", slice.shape.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", slice.tensor, "\": slices of ", tensor.type, " ", tensor.shape.ToString(),
+          " and of ", DTypeName(slice.dtype), " ", slice.shape.ToString()));
     }
     tensor.parts.push_back(PartOf(slice));
   }
   BundleIndex index{num_files, {}};
   for (auto& [name, tensor] : tensors) {
     Arrange(tensor);
-    if (const absl::Status status = CheckBundleTensor(tensor); !status.ok()) return absl::InvalidArgumentError(status.message());
+    if (const absl::Status status = CheckBundleTensor(tensor); !status.ok())
+      return absl::InvalidArgumentError(status.message());
     index.tensors.push_back(std::move(tensor));
   }
   return index;
@@ -79,7 +89,9 @@ absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice>
 
 // A device that fails says nothing of the bytes that stand there: it is not taken for damage.
 absl::Status OfDevice(const absl::Status& status) {
-  return absl::IsDataLoss(status) ? absl::UnavailableError(absl::StrCat(status.message(), ": try again, or look at the disk")) : status;
+  return absl::IsDataLoss(status) ? absl::UnavailableError(absl::StrCat(
+                                        status.message(), ": try again, or look at the disk"))
+                                  : status;
 }
 
 // How much of a data file the index speaks of.
@@ -101,19 +113,23 @@ std::vector<FileUse> UseOfFiles(const BundleIndex& index) {
 }
 
 // "" if the file is there and as long as it must be.
-absl::StatusOr<std::string> FaultOfFile(FileSystem& files, const std::string& name, const FileUse& use, bool is_exact) {
+absl::StatusOr<std::string> FaultOfFile(FileSystem& files, const std::string& name,
+                                        const FileUse& use, bool is_exact) {
   const absl::StatusOr<FileInfo> info = files.Stat(name);
   if (absl::IsNotFound(info.status())) return absl::StrCat(name, " is missing");
   RETURN_IF_ERROR(info);
-  if (info->size_bytes < use.end) return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors end at ", use.end);
-  if (is_exact && info->size_bytes != use.bytes) return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors have ", use.bytes);
+  if (info->size_bytes < use.end)
+    return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors end at ", use.end);
+  if (is_exact && info->size_bytes != use.bytes)
+    return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors have ", use.bytes);
   return "";
 }
 
 // The bytes of a part from its beginning on.
 class PartStream {
  public:
-  PartStream(const RandomAccessFile& file, const BundlePart& part) : file_(file), offset_(part.offset) {}
+  PartStream(const RandomAccessFile& file, const BundlePart& part)
+      : file_(file), offset_(part.offset) {}
 
   // The next bytes; nullptr: they are only looked at. OutOfRange: the file ends before.
   absl::Status Take(uint64_t bytes, char* out) {
@@ -142,30 +158,38 @@ class PartStream {
   std::vector<char> scratch_;
 };
 
-// Calls `visit(first, count)`, which returns a Status, for each run of elements of the part that stand together in the tensor, in the order of its bytes.
+// Calls `visit(first, count)`, which returns a Status, for each run of elements of the part that
+// stand together in the tensor, in the order of its bytes.
 template <typename Visit>
 absl::Status ForEachRun(const Shape& shape, const BundlePart& part, const Visit& visit) {
   const int rank = shape.rank();
   int64_t inner = 1;  // elements of one step along the run's axis
   int axis = rank - 1;
-  for (; axis > 0 && part.box[static_cast<size_t>(axis)].length == shape.dim(axis); --axis) inner *= shape.dim(axis);
+  for (; axis > 0 && part.box[static_cast<size_t>(axis)].length == shape.dim(axis); --axis)
+    inner *= shape.dim(axis);
   if (rank == 0) return visit(0, 1);
-  std::vector<int64_t> at;  // the place in the box, on the axes before the run's
+  // The place in the box, on the axes before the run's.
+  std::vector<int64_t> at;
   for (int i = 0; i < axis; ++i) at.push_back(0);
   const BundleExtent& run = part.box[static_cast<size_t>(axis)];
   while (true) {
     int64_t first = 0;
-    for (int i = 0; i < axis; ++i) first = first * shape.dim(i) + part.box[static_cast<size_t>(i)].start + at[static_cast<size_t>(i)];
+    for (int i = 0; i < axis; ++i)
+      first = first * shape.dim(i) + part.box[static_cast<size_t>(i)].start +
+              at[static_cast<size_t>(i)];
     RETURN_IF_ERROR(visit((first * shape.dim(axis) + run.start) * inner, run.length * inner));
     int i = axis - 1;
-    for (; i >= 0 && ++at[static_cast<size_t>(i)] == part.box[static_cast<size_t>(i)].length; --i) at[static_cast<size_t>(i)] = 0;
+    for (; i >= 0 && ++at[static_cast<size_t>(i)] == part.box[static_cast<size_t>(i)].length; --i)
+      at[static_cast<size_t>(i)] = 0;
     if (i < 0) return absl::OkStatus();
   }
 }
 
 // How many strings a part has; more than `limit` is limit + 1.
 int64_t NumStrings(const BundlePart& part, int64_t limit) {
-  if (std::any_of(part.box.begin(), part.box.end(), [](BundleExtent extent) { return extent.length == 0; })) return 0;
+  if (std::any_of(part.box.begin(), part.box.end(),
+                  [](BundleExtent extent) { return extent.length == 0; }))
+    return 0;
   int64_t count = 1;
   for (const BundleExtent& extent : part.box) {
     if (extent.length > limit / count) return limit + 1;
@@ -174,9 +198,12 @@ int64_t NumStrings(const BundlePart& part, int64_t limit) {
   return count;
 }
 
-// The lengths as varints, four bytes that are the masked checksum of the lengths (each as a uint32, or as a uint64 if it needs one), then the strings. The
-// checksum of the part is that of the lengths in that form, of those four bytes, and of the strings. Errors are DataLoss and tell no place.
-absl::StatusOr<std::vector<std::string>> ParseStrings(absl::string_view bytes, const BundlePart& part) {
+// The lengths as varints, four bytes that are the masked checksum of the lengths (each as a uint32,
+// or as a uint64 if it needs one), then the strings. The checksum of the part is that of the
+// lengths in that form, of those four bytes, and of the strings. Errors are DataLoss and tell no
+// place.
+absl::StatusOr<std::vector<std::string>> ParseStrings(absl::string_view bytes,
+                                                      const BundlePart& part) {
   const auto damage = [](absl::string_view what) { return absl::DataLossError(what); };
   const int64_t count = NumStrings(part, static_cast<int64_t>(bytes.size()));
   ProtobufReader reader({"a tensor of strings", bytes}, bytes);
@@ -193,7 +220,8 @@ absl::StatusOr<std::vector<std::string>> ParseStrings(absl::string_view bytes, c
   }
   absl::string_view rest = reader.rest();
   const uint32_t crc = Crc32c(checked);
-  if (rest.size() < sizeof crc || LoadLittleEndian<uint32_t>(rest) != MaskCrc32c(crc)) return damage("the checksum of its lengths does not fit");
+  if (rest.size() < sizeof crc || LoadLittleEndian<uint32_t>(rest) != MaskCrc32c(crc))
+    return damage("the checksum of its lengths does not fit");
   if (MaskCrc32c(ExtendCrc32c(crc, rest)) != part.masked_crc32c) return damage(kWrongChecksum);
   rest.remove_prefix(sizeof crc);
   std::vector<std::string> strings;
@@ -212,47 +240,64 @@ int64_t MaxRowsOfBundleSlice(DType dtype, const Shape& shape) {
   return std::max<int64_t>(1, kMaxBundleSliceBytes / row_bytes);
 }
 
-std::string BundleDataFile(absl::string_view prefix, int file, int num_files) { return absl::StrFormat("%s.data-%05d-of-%05d", prefix, file, num_files); }
+std::string BundleDataFile(absl::string_view prefix, int file, int num_files) {
+  return absl::StrFormat("%s.data-%05d-of-%05d", prefix, file, num_files);
+}
 std::string BundleIndexFile(absl::string_view prefix) { return absl::StrCat(prefix, ".index"); }
 
 // ---- BundleDataWriter
 
-BundleDataWriter::BundleDataWriter(FileSystem& files, std::string name, int file, std::unique_ptr<WritableFile> out)
+BundleDataWriter::BundleDataWriter(FileSystem& files, std::string name, int file,
+                                   std::unique_ptr<WritableFile> out)
     : files_(files), name_(std::move(name)), file_(file), out_(std::move(out)) {}
 
-absl::StatusOr<std::unique_ptr<BundleDataWriter>> BundleDataWriter::Create(FileSystem& files, const std::string& prefix, int file, int num_files) {
-  if (file < 0 || file >= num_files || num_files > kMaxBundleFiles) return absl::InvalidArgumentError(absl::StrCat("data file ", file, " of ", num_files));
+absl::StatusOr<std::unique_ptr<BundleDataWriter>> BundleDataWriter::Create(
+    FileSystem& files, const std::string& prefix, int file, int num_files) {
+  if (file < 0 || file >= num_files || num_files > kMaxBundleFiles)
+    return absl::InvalidArgumentError(absl::StrCat("data file ", file, " of ", num_files));
   std::string name = BundleDataFile(prefix, file, num_files);
-  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out, files.OpenForWrite(name, WriteMode::kCreateNew));
-  return std::unique_ptr<BundleDataWriter>(new BundleDataWriter(files, std::move(name), file, std::move(out)));
+  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out,
+                   files.OpenForWrite(name, WriteMode::kCreateNew));
+  return std::unique_ptr<BundleDataWriter>(
+      new BundleDataWriter(files, std::move(name), file, std::move(out)));
 }
 
-absl::StatusOr<BundleSlice> BundleDataWriter::Append(absl::string_view tensor, DType dtype, const Shape& shape, int64_t begin_row, int64_t end_row,
-                                                     absl::string_view bytes) {
+absl::StatusOr<BundleSlice> BundleDataWriter::Append(absl::string_view tensor, DType dtype,
+                                                     const Shape& shape, int64_t begin_row,
+                                                     int64_t end_row, absl::string_view bytes) {
   RETURN_IF_ERROR(Start(tensor, dtype, shape, begin_row, end_row));
   if (bytes.size() != open_bytes_) {
     open_ = nullptr;
-    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", tensor, "\": rows [", begin_row, ", ", end_row, ") in ", bytes.size(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", tensor, "\": rows [",
+                                                   begin_row, ", ", end_row, ") in ", bytes.size(),
+                                                   " bytes"));
   }
   RETURN_IF_ERROR(Add(bytes));
   return End();
 }
 
-absl::Status BundleDataWriter::Start(absl::string_view tensor, DType dtype, const Shape& shape, int64_t begin_row, int64_t end_row) {
+absl::Status BundleDataWriter::Start(absl::string_view tensor, DType dtype, const Shape& shape,
+                                     int64_t begin_row, int64_t end_row) {
   RETURN_IF_ERROR(state_);
-  if (open_ != nullptr) return absl::FailedPreconditionError(absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
+  if (open_ != nullptr)
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
   RETURN_IF_ERROR(CheckSlice(tensor, dtype, shape, begin_row, end_row));
-  open_ = std::make_unique<BundleSlice>(BundleSlice{std::string(tensor), dtype, shape, begin_row, end_row, file_, offset_, 0, 0});
-  open_bytes_ = static_cast<uint64_t>((end_row - begin_row) * shape.row_elements() * DTypeSize(dtype));
+  open_ = std::make_unique<BundleSlice>(
+      BundleSlice{std::string(tensor), dtype, shape, begin_row, end_row, file_, offset_, 0, 0});
+  open_bytes_ =
+      static_cast<uint64_t>((end_row - begin_row) * shape.row_elements() * DTypeSize(dtype));
   crc_ = 0;
   return absl::OkStatus();
 }
 
 absl::Status BundleDataWriter::Add(absl::string_view bytes) {
   RETURN_IF_ERROR(state_);
-  if (open_ == nullptr) return absl::FailedPreconditionError(absl::StrCat(name_, ": bytes of no tensor"));
+  if (open_ == nullptr)
+    return absl::FailedPreconditionError(absl::StrCat(name_, ": bytes of no tensor"));
   if (bytes.size() > open_bytes_ - open_->size_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor, "\": more than its ", open_bytes_, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor,
+                                                   "\": more than its ", open_bytes_, " bytes"));
   }
   while (!bytes.empty()) {
     const absl::string_view piece = bytes.substr(0, kPiece);
@@ -267,9 +312,12 @@ absl::Status BundleDataWriter::Add(absl::string_view bytes) {
 
 absl::StatusOr<BundleSlice> BundleDataWriter::End() {
   RETURN_IF_ERROR(state_);
-  if (open_ == nullptr) return absl::FailedPreconditionError(absl::StrCat(name_, ": no tensor to end"));
+  if (open_ == nullptr)
+    return absl::FailedPreconditionError(absl::StrCat(name_, ": no tensor to end"));
   if (open_->size_bytes != open_bytes_) {
-    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor, "\": ", open_->size_bytes, " of its ", open_bytes_, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor,
+                                                   "\": ", open_->size_bytes, " of its ",
+                                                   open_bytes_, " bytes"));
   }
   open_->masked_crc32c = MaskCrc32c(crc_);
   return std::move(*std::exchange(open_, nullptr));
@@ -277,7 +325,9 @@ absl::StatusOr<BundleSlice> BundleDataWriter::End() {
 
 absl::Status BundleDataWriter::Finish() {
   RETURN_IF_ERROR(state_);
-  if (open_ != nullptr) return absl::FailedPreconditionError(absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
+  if (open_ != nullptr)
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
   RETURN_IF_ERROR(state_ = out_->Sync());
   RETURN_IF_ERROR(state_ = out_->Close());
   return state_ = files_.SyncDirectory(DirectoryOf(name_));
@@ -285,33 +335,44 @@ absl::Status BundleDataWriter::Finish() {
 
 // ---- WriteBundleIndex
 
-absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int num_files, absl::Span<const BundleSlice> slices) {
+absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int num_files,
+                              absl::Span<const BundleSlice> slices) {
   ASSIGN_OR_RETURN(const BundleIndex index, IndexOf(num_files, slices));
   const std::string bytes = EncodeBundleIndex(index);
   // What cannot be read is not written.
   const absl::StatusOr<BundleIndex> read = DecodeBundleIndex(bytes);
-  if (!read.ok()) return absl::InvalidArgumentError(absl::StrCat(prefix, ": ", read.status().message()));
+  if (!read.ok())
+    return absl::InvalidArgumentError(absl::StrCat(prefix, ": ", read.status().message()));
   const std::vector<FileUse> uses = UseOfFiles(index);
   for (int i = 0; i < num_files; ++i) {
-    ASSIGN_OR_RETURN(const std::string fault, FaultOfFile(files, BundleDataFile(prefix, i, num_files), uses[static_cast<size_t>(i)], /*is_exact=*/true));
-    if (!fault.empty()) return absl::FailedPreconditionError(absl::StrCat(fault, ": do all tasks that write the checkpoint see the same directory?"));
+    ASSIGN_OR_RETURN(const std::string fault,
+                     FaultOfFile(files, BundleDataFile(prefix, i, num_files),
+                                 uses[static_cast<size_t>(i)], /*is_exact=*/true));
+    if (!fault.empty())
+      return absl::FailedPreconditionError(
+          absl::StrCat(fault, ": do all tasks that write the checkpoint see the same directory?"));
   }
   const std::string name = BundleIndexFile(prefix);
   const absl::Status there = files.Stat(name).status();
-  if (there.ok()) return absl::AlreadyExistsError(absl::StrCat(name, " exists: a checkpoint is never written again"));
+  if (there.ok())
+    return absl::AlreadyExistsError(
+        absl::StrCat(name, " exists: a checkpoint is never written again"));
   if (!absl::IsNotFound(there)) return there;
   return files.ReplaceFile(name, bytes);
 }
 
 // ---- BundleReader
 
-absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem& files, const std::string& prefix) {
+absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem& files,
+                                                                 const std::string& prefix) {
   const std::string name = BundleIndexFile(prefix);
   const absl::StatusOr<std::string> bytes = files.ReadFile(name);
-  if (absl::IsNotFound(bytes.status())) return absl::NotFoundError(absl::StrCat("no checkpoint ", prefix, ": there is no ", name));
+  if (absl::IsNotFound(bytes.status()))
+    return absl::NotFoundError(absl::StrCat("no checkpoint ", prefix, ": there is no ", name));
   if (!bytes.ok()) return OfDevice(bytes.status());
   absl::StatusOr<BundleIndex> index = DecodeBundleIndex(*bytes);
-  if (!index.ok()) return absl::Status(index.status().code(), absl::StrCat(name, ": ", index.status().message()));
+  if (!index.ok())
+    return absl::Status(index.status().code(), absl::StrCat(name, ": ", index.status().message()));
   std::unique_ptr<BundleReader> reader(new BundleReader(prefix, *std::move(index)));
   RETURN_IF_ERROR(reader->OpenFiles(files));
   return reader;
@@ -336,16 +397,21 @@ absl::Status BundleReader::OpenFiles(FileSystem& files) {
 
 absl::StatusOr<const BundleTensor*> BundleReader::Find(absl::string_view name) const {
   const BundleTensor* const tensor = index_.Find(name);
-  if (tensor == nullptr) return absl::NotFoundError(absl::StrCat(prefix_, " has no tensor \"", name, "\""));
+  if (tensor == nullptr)
+    return absl::NotFoundError(absl::StrCat(prefix_, " has no tensor \"", name, "\""));
   return tensor;
 }
 
-absl::Status BundleReader::Damage(const BundleTensor& tensor, const BundlePart& part, absl::string_view what) const {
-  return absl::DataLossError(absl::StrCat(BundleDataFile(prefix_, part.file, index_.num_files), ": offset ", part.offset, ": tensor \"", tensor.name, "\", ",
-                                          ShowBundleBox(part), ": ", what));
+absl::Status BundleReader::Damage(const BundleTensor& tensor, const BundlePart& part,
+                                  absl::string_view what) const {
+  return absl::DataLossError(absl::StrCat(BundleDataFile(prefix_, part.file, index_.num_files),
+                                          ": offset ", part.offset, ": tensor \"", tensor.name,
+                                          "\", ", ShowBundleBox(part), ": ", what));
 }
 
-absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart& part, int64_t begin, int64_t end, Checksums checksums, char* out) const {
+absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart& part,
+                                    int64_t begin, int64_t end, Checksums checksums,
+                                    char* out) const {
   if (part.size_bytes == 0) return absl::OkStatus();
   const bool verifies = checksums == Checksums::kToVerify;
   const int64_t size = DTypeSize(*tensor.dtype), row = tensor.shape.row_elements();
@@ -356,49 +422,62 @@ absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart
     return absl::OkStatus();
   };
   const absl::Status status = ForEachRun(tensor.shape, part, [&](int64_t first, int64_t count) {
-    const int64_t from = std::clamp(begin * row, first, first + count), to = std::clamp(end * row, first, first + count);
+    const int64_t from = std::clamp(begin * row, first, first + count),
+                  to = std::clamp(end * row, first, first + count);
     RETURN_IF_ERROR(take(from - first, nullptr));
     if (from < to) RETURN_IF_ERROR(take(to - from, out + (from - begin * row) * size));
     return take(first + count - to, nullptr);
   });
   if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
   RETURN_IF_ERROR(status);
-  if (verifies && stream.masked_crc32c() != part.masked_crc32c) return Damage(tensor, part, kWrongChecksum);
+  if (verifies && stream.masked_crc32c() != part.masked_crc32c)
+    return Damage(tensor, part, kWrongChecksum);
   return absl::OkStatus();
 }
 
-absl::Status BundleReader::ReadRows(absl::string_view name, int64_t begin, int64_t end, absl::Span<char> out) const {
+absl::Status BundleReader::ReadRows(absl::string_view name, int64_t begin, int64_t end,
+                                    absl::Span<char> out) const {
   return Read(name, begin, end, Checksums::kToVerify, out);
 }
 
-absl::Status BundleReader::ReadVerifiedRows(absl::string_view name, int64_t begin, int64_t end, absl::Span<char> out) const {
+absl::Status BundleReader::ReadVerifiedRows(absl::string_view name, int64_t begin, int64_t end,
+                                            absl::Span<char> out) const {
   return Read(name, begin, end, Checksums::kVerified, out);
 }
 
-absl::Status BundleReader::Read(absl::string_view name, int64_t begin, int64_t end, Checksums checksums, absl::Span<char> out) const {
+absl::Status BundleReader::Read(absl::string_view name, int64_t begin, int64_t end,
+                                Checksums checksums, absl::Span<char> out) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
-  if (!tensor->unreadable.empty()) return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": ", tensor->unreadable));
+  if (!tensor->unreadable.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix_, ": tensor \"", name, "\": ", tensor->unreadable));
   const Shape& shape = tensor->shape;
   if (begin < 0 || end < begin || end > shape.rows()) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": rows [", begin, ", ", end, ") of ", shape.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": rows [",
+                                                   begin, ", ", end, ") of ", shape.ToString()));
   }
   const int64_t bytes = (end - begin) * shape.row_elements() * DTypeSize(*tensor->dtype);
   if (static_cast<int64_t>(out.size()) != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": ", bytes, " bytes into ", out.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix_, ": tensor \"", name, "\": ", bytes, " bytes into ", out.size()));
   }
   if (begin == end) return absl::OkStatus();
   for (const BundlePart& part : tensor->parts) {
     const BundleExtent rows = shape.rank() == 0 ? BundleExtent{0, 1} : part.box[0];
-    if (rows.start < end && begin < rows.start + rows.length) RETURN_IF_ERROR(ReadPart(*tensor, part, begin, end, checksums, out.data()));
+    if (rows.start < end && begin < rows.start + rows.length)
+      RETURN_IF_ERROR(ReadPart(*tensor, part, begin, end, checksums, out.data()));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> BundleReader::ReadTensor(absl::string_view name) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
-  if (!tensor->unreadable.empty()) return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": ", tensor->unreadable));
+  if (!tensor->unreadable.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix_, ": tensor \"", name, "\": ", tensor->unreadable));
   ASSIGN_OR_RETURN(Tensor value, Tensor::Uninitialized(*tensor->dtype, tensor->shape));
-  const auto out = absl::MakeSpan(value.fresh_data<char>(), static_cast<size_t>(value.size_bytes()));
+  const auto out =
+      absl::MakeSpan(value.fresh_data<char>(), static_cast<size_t>(value.size_bytes()));
   RETURN_IF_ERROR(ReadRows(name, 0, tensor->shape.rows(), out));
   return value;
 }
@@ -406,9 +485,13 @@ absl::StatusOr<Tensor> BundleReader::ReadTensor(absl::string_view name) const {
 absl::Status BundleReader::Verify(absl::string_view name) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
   if (tensor->type == "variant" || tensor->type == "resource") {
-    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\": what the checksum of a ", tensor->type, " covers is not known here"));
+    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name,
+                                                   "\": what the checksum of a ", tensor->type,
+                                                   " covers is not known here"));
   }
-  for (const BundlePart& part : tensor->parts) RETURN_IF_ERROR(tensor->type == "string" ? ReadStringPart(*tensor, part).status() : VerifyBytes(*tensor, part));
+  for (const BundlePart& part : tensor->parts)
+    RETURN_IF_ERROR(tensor->type == "string" ? ReadStringPart(*tensor, part).status()
+                                             : VerifyBytes(*tensor, part));
   return absl::OkStatus();
 }
 
@@ -425,15 +508,18 @@ absl::Status BundleReader::VerifyBytes(const BundleTensor& tensor, const BundleP
 absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(absl::string_view name) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
   if (tensor->type != "string" || tensor->is_sliced) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name, "\" is no whole tensor of strings"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix_, ": tensor \"", name, "\" is no whole tensor of strings"));
   }
   return ReadStringPart(*tensor, tensor->parts[0]);
 }
 
-absl::StatusOr<std::vector<std::string>> BundleReader::ReadStringPart(const BundleTensor& tensor, const BundlePart& part) const {
+absl::StatusOr<std::vector<std::string>> BundleReader::ReadStringPart(
+    const BundleTensor& tensor, const BundlePart& part) const {
   std::string bytes(part.size_bytes, '\0');
   if (!bytes.empty()) {  // else there may be no file
-    const absl::Status status = PartStream(*data_[static_cast<size_t>(part.file)], part).Take(bytes.size(), &bytes[0]);
+    const absl::Status status =
+        PartStream(*data_[static_cast<size_t>(part.file)], part).Take(bytes.size(), &bytes[0]);
     if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
     RETURN_IF_ERROR(status);
   }

@@ -1,4 +1,5 @@
-// Tensor bundles: what is written is read, in any cut; what is damaged is found; what a fault or a crash leaves is a whole checkpoint or none.
+// Tensor bundles: what is written is read, in any cut; what is damaged is found; what a fault or a
+// crash leaves is a whole checkpoint or none.
 #include "formats/tensor_bundle.h"
 
 #include <algorithm>
@@ -37,31 +38,39 @@ using Values = std::map<std::string, Value>;
 
 Value RandomValue(DType dtype, Shape shape, Random& random) {
   Value value{dtype, shape, ""};
-  for (int64_t i = 0; i < shape.num_elements() * DTypeSize(dtype); ++i) value.bytes.push_back(static_cast<char>(random.Next()));
+  for (int64_t i = 0; i < shape.num_elements() * DTypeSize(dtype); ++i)
+    value.bytes.push_back(static_cast<char>(random.Next()));
   return value;
 }
 
 // Small tensors of all types, one of each kind of shape; the one that makes a bundle ours.
 Values RandomValues(Random& random) {
-  constexpr DType kTypes[] = {DType::kBool,    DType::kInt8,     DType::kUInt8,   DType::kInt32,   DType::kInt64,
-                              DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex64};
+  constexpr DType kTypes[] = {DType::kBool,    DType::kInt8,     DType::kUInt8,    DType::kInt32,
+                              DType::kInt64,   DType::kFloat16,  DType::kBFloat16, DType::kFloat32,
+                              DType::kFloat64, DType::kComplex64};
   Values values;
   for (int i = 0; i < 8; ++i) {
     std::vector<int64_t> dims;
-    for (uint64_t rank = random.Below(4); dims.size() < rank;) dims.push_back(static_cast<int64_t>(random.Below(6)));
-    values[absl::StrCat("v", random.Below(4), "/", i)] = RandomValue(kTypes[random.Below(10)], Shape(dims), random);
+    for (uint64_t rank = random.Below(4); dims.size() < rank;)
+      dims.push_back(static_cast<int64_t>(random.Below(6)));
+    values[absl::StrCat("v", random.Below(4), "/", i)] =
+        RandomValue(kTypes[random.Below(10)], Shape(dims), random);
   }
-  values["_divvy/job"] = RandomValue(DType::kUInt8, {static_cast<int64_t>(random.Below(50))}, random);
+  values["_divvy/job"] =
+      RandomValue(DType::kUInt8, {static_cast<int64_t>(random.Below(50))}, random);
   return values;
 }
 
-absl::StatusOr<BundleSlice> AppendRows(BundleDataWriter& file, const std::string& name, const Value& value, int64_t begin, int64_t end) {
-  const auto bytes = absl::string_view(value.bytes).substr(begin * value.row_bytes(), (end - begin) * value.row_bytes());
+absl::StatusOr<BundleSlice> AppendRows(BundleDataWriter& file, const std::string& name,
+                                       const Value& value, int64_t begin, int64_t end) {
+  const auto bytes = absl::string_view(value.bytes)
+                         .substr(begin * value.row_bytes(), (end - begin) * value.row_bytes());
   return file.Append(name, value.dtype, value.shape, begin, end, bytes);
 }
 
 // Writes all tensors, each cut at random into slices that go to any of the files.
-absl::Status Write(FileSystem& files, const std::string& prefix, const Values& values, int num_files, Random random) {
+absl::Status Write(FileSystem& files, const std::string& prefix, const Values& values,
+                   int num_files, Random random) {
   std::vector<std::unique_ptr<BundleDataWriter>> out;
   for (int i = 0; i < num_files; ++i) {
     ASSIGN_OR_RETURN(out.emplace_back(), BundleDataWriter::Create(files, prefix, i, num_files));
@@ -71,8 +80,13 @@ absl::Status Write(FileSystem& files, const std::string& prefix, const Values& v
     int64_t begin = 0;
     do {
       const int64_t rows = value.shape.rows() - begin;
-      const int64_t end = value.shape.rank() == 0 ? 1 : begin + static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows) + 1));
-      ASSIGN_OR_RETURN(slices.emplace_back(), AppendRows(*out[random.Below(static_cast<uint64_t>(num_files))], name, value, begin, end));
+      const int64_t end =
+          value.shape.rank() == 0
+              ? 1
+              : begin + static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows) + 1));
+      ASSIGN_OR_RETURN(slices.emplace_back(),
+                       AppendRows(*out[random.Below(static_cast<uint64_t>(num_files))], name, value,
+                                  begin, end));
       begin = end;
     } while (begin < value.shape.rows());
   }
@@ -80,9 +94,11 @@ absl::Status Write(FileSystem& files, const std::string& prefix, const Values& v
   return WriteBundleIndex(files, prefix, num_files, slices);
 }
 
-absl::StatusOr<std::string> ReadBytes(const BundleReader& reader, const std::string& name, const Value& value, int64_t begin, int64_t end) {
+absl::StatusOr<std::string> ReadBytes(const BundleReader& reader, const std::string& name,
+                                      const Value& value, int64_t begin, int64_t end) {
   std::string bytes(static_cast<size_t>((end - begin) * value.row_bytes()), '?');
-  RETURN_IF_ERROR(reader.ReadRows(name, begin, end, absl::MakeSpan(bytes.empty() ? nullptr : &bytes[0], bytes.size())));
+  RETURN_IF_ERROR(reader.ReadRows(
+      name, begin, end, absl::MakeSpan(bytes.empty() ? nullptr : &bytes[0], bytes.size())));
   return bytes;
 }
 
@@ -91,7 +107,8 @@ absl::Status ReadAll(FileSystem& files, const std::string& prefix, const Values&
   ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(files, prefix));
   EXPECT_EQ(reader->index().tensors.size(), values.size());
   for (const auto& [name, value] : values) {
-    ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(*reader, name, value, 0, value.shape.rows()));
+    ASSIGN_OR_RETURN(const std::string bytes,
+                     ReadBytes(*reader, name, value, 0, value.shape.rows()));
     EXPECT_EQ(bytes, value.bytes) << name;
     RETURN_IF_ERROR(reader->Verify(name));
   }
@@ -107,8 +124,12 @@ void Put(FileSystem& files, const std::string& name, absl::string_view bytes) {
 
 class TensorBundleTest : public ::testing::Test {
  protected:
-  TensorBundleTest() { EXPECT_TRUE(files_.CreateDirectory("/ckpt").ok() && files_.SyncDirectory("/").ok()); }
-  absl::StatusOr<std::unique_ptr<BundleReader>> Open() { return BundleReader::Open(files_, kPrefix); }
+  TensorBundleTest() {
+    EXPECT_TRUE(files_.CreateDirectory("/ckpt").ok() && files_.SyncDirectory("/").ok());
+  }
+  absl::StatusOr<std::unique_ptr<BundleReader>> Open() {
+    return BundleReader::Open(files_, kPrefix);
+  }
 
   InMemoryFileSystem files_;
 };
@@ -122,15 +143,22 @@ TEST_F(TensorBundleTest, AnyRowsOfAnyTensorComeBackWhateverTheCut) {
     Random random(MixSeeds(kSeed, round));
     const std::string prefix = absl::StrCat("/ckpt/", round);
     const Values values = RandomValues(random);
-    ASSERT_EQ(Write(files_, prefix, values, 1 + static_cast<int>(random.Below(4)), random), absl::OkStatus()) << round;
+    ASSERT_EQ(Write(files_, prefix, values, 1 + static_cast<int>(random.Below(4)), random),
+              absl::OkStatus())
+        << round;
     ASSERT_EQ(ReadAll(files_, prefix, values), absl::OkStatus()) << round;
     const auto reader = BundleReader::Open(files_, prefix);
     for (const auto& [name, value] : values) {
-      const int64_t begin = static_cast<int64_t>(random.Below(static_cast<uint64_t>(value.shape.rows()) + 1));
-      const int64_t end = begin + static_cast<int64_t>(random.Below(static_cast<uint64_t>(value.shape.rows() - begin) + 1));
+      const int64_t begin =
+          static_cast<int64_t>(random.Below(static_cast<uint64_t>(value.shape.rows()) + 1));
+      const int64_t end =
+          begin +
+          static_cast<int64_t>(random.Below(static_cast<uint64_t>(value.shape.rows() - begin) + 1));
       const auto bytes = ReadBytes(**reader, name, value, begin, end);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
-      EXPECT_EQ(*bytes, value.bytes.substr(begin * value.row_bytes(), (end - begin) * value.row_bytes())) << name << " in round " << round;
+      EXPECT_EQ(*bytes,
+                value.bytes.substr(begin * value.row_bytes(), (end - begin) * value.row_bytes()))
+          << name << " in round " << round;
     }
   }
 }
@@ -140,8 +168,10 @@ TEST_F(TensorBundleTest, TensorsAreListedByNameWithTypeShapeAndSlices) {
   Values values;
   values["w"] = RandomValue(DType::kFloat32, {5, 2}, random);
   values["_divvy/job"] = RandomValue(DType::kUInt8, {3}, random);
-  auto first = *BundleDataWriter::Create(files_, kPrefix, 0, 2), second = *BundleDataWriter::Create(files_, kPrefix, 1, 2);
-  std::vector<BundleSlice> slices = {*AppendRows(*second, "w", values["w"], 2, 5), *AppendRows(*second, "_divvy/job", values["_divvy/job"], 0, 3),
+  auto first = *BundleDataWriter::Create(files_, kPrefix, 0, 2),
+       second = *BundleDataWriter::Create(files_, kPrefix, 1, 2);
+  std::vector<BundleSlice> slices = {*AppendRows(*second, "w", values["w"], 2, 5),
+                                     *AppendRows(*second, "_divvy/job", values["_divvy/job"], 0, 3),
                                      *AppendRows(*first, "w", values["w"], 0, 2)};
   ASSERT_TRUE(first->Finish().ok() && second->Finish().ok());
   ASSERT_EQ(WriteBundleIndex(files_, kPrefix, 2, slices), absl::OkStatus());
@@ -172,9 +202,11 @@ TEST_F(TensorBundleTest, TensorsAreListedByNameWithTypeShapeAndSlices) {
 
 TEST_F(TensorBundleTest, ScalarsAndTensorsWithoutElementsComeBack) {
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
-  const std::vector<BundleSlice> slices = {*file->Append("empty", DType::kFloat32, {0, 16}, 0, 0, ""), *file->Append("flat", DType::kInt8, {4, 0}, 0, 2, ""),
-                                           *file->Append("flat", DType::kInt8, {4, 0}, 2, 4, ""),
-                                           *file->Append("scalar", DType::kInt64, {}, 0, 1, absl::string_view("\7\0\0\0\0\0\0\0", 8))};
+  const std::vector<BundleSlice> slices = {
+      *file->Append("empty", DType::kFloat32, {0, 16}, 0, 0, ""),
+      *file->Append("flat", DType::kInt8, {4, 0}, 0, 2, ""),
+      *file->Append("flat", DType::kInt8, {4, 0}, 2, 4, ""),
+      *file->Append("scalar", DType::kInt64, {}, 0, 1, absl::string_view("\7\0\0\0\0\0\0\0", 8))};
   ASSERT_TRUE(file->Finish().ok());
   ASSERT_EQ(WriteBundleIndex(files_, kPrefix, 1, slices), absl::OkStatus());
   const auto reader = Open();
@@ -188,7 +220,8 @@ TEST_F(TensorBundleTest, ASliceInPiecesIsTheSameAsOneAtOnce) {
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
   ASSERT_TRUE(file->Start("a", DType::kUInt8, {6}, 0, 6).ok());
   for (const char* piece : {"ab", "", "cdef"}) ASSERT_TRUE(file->Add(piece).ok());
-  const BundleSlice pieces = *file->End(), whole = *file->Append("b", DType::kUInt8, {6}, 0, 6, "abcdef");
+  const BundleSlice pieces = *file->End(),
+                    whole = *file->Append("b", DType::kUInt8, {6}, 0, 6, "abcdef");
   EXPECT_EQ(pieces.size_bytes, 6u);
   EXPECT_EQ(pieces.masked_crc32c, MaskCrc32c(Crc32c("abcdef")));
   EXPECT_EQ(whole.masked_crc32c, pieces.masked_crc32c);
@@ -204,7 +237,8 @@ TEST_F(TensorBundleTest, SlicesOf64MiBAndNeverLessThanARow) {
 }
 
 // A tensor of bytes in the boxes that are given, as one that a foreign writer has cut.
-BundleTensor TensorOfBoxes(const std::string& name, Shape shape, std::vector<std::vector<BundleExtent>> boxes) {
+BundleTensor TensorOfBoxes(const std::string& name, Shape shape,
+                           std::vector<std::vector<BundleExtent>> boxes) {
   BundleTensor tensor;
   tensor.name = name;
   tensor.type = "uint8";
@@ -223,19 +257,26 @@ BundleTensor TensorOfBoxes(const std::string& name, Shape shape, std::vector<std
 
 TEST_F(TensorBundleTest, KeysOfSlicesAreInTensorFlowsOrderedCode) {
   constexpr int64_t kFar = int64_t{1} << 56;
-  const BundleIndex index{
-      1,
-      {TensorOfBoxes("a\xff", {kFar + 1, 1}, {{{0, 63}, {0, 1}}, {{63, 1}, {0, 1}}, {{64, 300}, {0, 1}}, {{364, kFar - 364}, {0, 1}}, {{kFar, 1}, {0, 1}}})}};
+  const BundleIndex index{1,
+                          {TensorOfBoxes("a\xff", {kFar + 1, 1},
+                                         {{{0, 63}, {0, 1}},
+                                          {{63, 1}, {0, 1}},
+                                          {{64, 300}, {0, 1}},
+                                          {{364, kFar - 364}, {0, 1}},
+                                          {{kFar, 1}, {0, 1}}})}};
   const auto table = ReadSortedTable(EncodeBundleIndex(index));
   ASSERT_TRUE(table.ok()) << table.status();
   std::vector<std::string> keys;
   for (const TableEntry& entry : *table) keys.push_back(entry.key);
   // 0, which has no digits; the name with its byte 255 and its end escaped; the rank.
   const std::string head("\0a\xff\0\0\1\1\2", 8), column("\x80\x81", 2);
-  const std::string far_start("\xff\x81\0\0\0\0\0\0\0", 9), far_length("\xff\x80\xff\xff\xff\xff\xff\xfe\x94", 9);
-  EXPECT_THAT(keys,
-              ElementsAre("", absl::StrCat(head, "\x80\xbf", column), absl::StrCat(head, "\xbf\x81", column), absl::StrCat(head, "\xc0\x40\xc1\x2c", column),
-                          absl::StrCat(head, "\xc1\x6c", far_length, column), absl::StrCat(head, far_start, "\x81", column), "a\xff"));
+  const std::string far_start("\xff\x81\0\0\0\0\0\0\0", 9),
+      far_length("\xff\x80\xff\xff\xff\xff\xff\xfe\x94", 9);
+  EXPECT_THAT(keys, ElementsAre("", absl::StrCat(head, "\x80\xbf", column),
+                                absl::StrCat(head, "\xbf\x81", column),
+                                absl::StrCat(head, "\xc0\x40\xc1\x2c", column),
+                                absl::StrCat(head, "\xc1\x6c", far_length, column),
+                                absl::StrCat(head, far_start, "\x81", column), "a\xff"));
   EXPECT_TRUE(DecodeBundleIndex(EncodeBundleIndex(index)).ok());
 }
 
@@ -243,20 +284,26 @@ TEST_F(TensorBundleTest, KeysOfSlicesAreInTensorFlowsOrderedCode) {
 
 TEST_F(TensorBundleTest, ADataFileRefusesRowsThatAreNone) {
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
-  const auto refusal = [&](absl::string_view name, DType dtype, Shape shape, int64_t begin, int64_t end, absl::string_view bytes) {
+  const auto refusal = [&](absl::string_view name, DType dtype, Shape shape, int64_t begin,
+                           int64_t end, absl::string_view bytes) {
     const absl::Status status = file->Append(name, dtype, shape, begin, end, bytes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
   EXPECT_THAT(refusal("", DType::kInt8, {1}, 0, 1, "a"), HasSubstr("name is empty"));
-  EXPECT_THAT(refusal(absl::string_view("\0a", 2), DType::kInt8, {1}, 0, 1, "a"), HasSubstr("begins with a NUL"));
-  EXPECT_THAT(refusal("a", DType::kString, {1}, 0, 1, "a"), HasSubstr("no bundle of ours holds string"));
-  EXPECT_THAT(refusal("a", DType::kInt8, {4}, 2, 5, "abc"), HasSubstr("tensor \"a\": rows [2, 5) of [4]"));
+  EXPECT_THAT(refusal(absl::string_view("\0a", 2), DType::kInt8, {1}, 0, 1, "a"),
+              HasSubstr("begins with a NUL"));
+  EXPECT_THAT(refusal("a", DType::kString, {1}, 0, 1, "a"),
+              HasSubstr("no bundle of ours holds string"));
+  EXPECT_THAT(refusal("a", DType::kInt8, {4}, 2, 5, "abc"),
+              HasSubstr("tensor \"a\": rows [2, 5) of [4]"));
   EXPECT_THAT(refusal("a", DType::kInt8, {4}, 2, 1, ""), HasSubstr("rows [2, 1)"));
   EXPECT_THAT(refusal("a", DType::kInt8, {-1}, 0, 0, ""), HasSubstr("rows [0, 0) of [-1]"));
   EXPECT_THAT(refusal("a", DType::kInt8, {4}, 0, 4, "abc"), HasSubstr("rows [0, 4) in 3 bytes"));
-  EXPECT_THAT(refusal("a", DType::kInt8, Shape({int64_t{1} << 40, int64_t{1} << 40}), 0, 0, ""), HasSubstr("invalid shape"));
-  EXPECT_TRUE(file->Append("a", DType::kInt8, {4}, 0, 4, "abcd").ok());  // a refusal leaves the file as it was
+  EXPECT_THAT(refusal("a", DType::kInt8, Shape({int64_t{1} << 40, int64_t{1} << 40}), 0, 0, ""),
+              HasSubstr("invalid shape"));
+  // A refusal leaves the file as it was.
+  EXPECT_TRUE(file->Append("a", DType::kInt8, {4}, 0, 4, "abcd").ok());
   EXPECT_EQ(file->size_bytes(), 4u);
 }
 
@@ -265,7 +312,8 @@ TEST_F(TensorBundleTest, PiecesComeBetweenStartAndEnd) {
   EXPECT_EQ(file->Add("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(file->End().status().code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(file->Start("a", DType::kInt8, {2}, 0, 2).ok());
-  EXPECT_EQ(file->Start("b", DType::kInt8, {2}, 0, 2).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(file->Start("b", DType::kInt8, {2}, 0, 2).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(file->Finish().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(file->Add("abc").code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(file->Add("a").ok());
@@ -273,18 +321,22 @@ TEST_F(TensorBundleTest, PiecesComeBetweenStartAndEnd) {
 }
 
 TEST_F(TensorBundleTest, NoFileIsWrittenTwice) {
-  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, 2, 2).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, -1, 2).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, 2, 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, -1, 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
   auto file = BundleDataWriter::Create(files_, kPrefix, 0, 1);
   ASSERT_TRUE(file.ok() && (*file)->Finish().ok());
-  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, 0, 1).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(BundleDataWriter::Create(files_, kPrefix, 0, 1).status().code(),
+            absl::StatusCode::kAlreadyExists);
   ASSERT_EQ(WriteBundleIndex(files_, kPrefix, 1, {}), absl::OkStatus());
   EXPECT_EQ(WriteBundleIndex(files_, kPrefix, 1, {}).code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseSlicesDoNotFitTogether) {
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
-  const BundleSlice a = *file->Append("a", DType::kInt8, {4}, 0, 2, "ab"), b = *file->Append("a", DType::kInt8, {4}, 2, 4, "cd");
+  const BundleSlice a = *file->Append("a", DType::kInt8, {4}, 0, 2, "ab"),
+                    b = *file->Append("a", DType::kInt8, {4}, 2, 4, "cd");
   ASSERT_TRUE(file->Finish().ok());
   const auto refusal = [&](std::vector<BundleSlice> slices) {
     const absl::Status status = WriteBundleIndex(files_, kPrefix, 1, slices);
@@ -297,14 +349,20 @@ TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseSlicesDoNotFitTogether) {
     return slice;
   };
   EXPECT_THAT(refusal({a}), HasSubstr("tensor \"a\": its slices end at row 2 of 4"));
-  EXPECT_THAT(refusal({b, with([](auto& s) { s.begin_row = 1, s.end_row = 2, s.size_bytes = 1; })}), HasSubstr("do not meet at row 0"));
+  EXPECT_THAT(refusal({b, with([](auto& s) { s.begin_row = 1, s.end_row = 2, s.size_bytes = 1; })}),
+              HasSubstr("do not meet at row 0"));
   EXPECT_THAT(refusal({a, a}), HasSubstr("do not meet at row 2"));
-  EXPECT_THAT(refusal({a, with([](auto& s) { s.end_row = 3, s.size_bytes = 1; })}), HasSubstr("end at row 3 of 4"));
-  EXPECT_THAT(refusal({a, with([](auto& s) { s.shape = {5}; })}), HasSubstr("slices of int8 [4] and of int8 [5]"));
-  EXPECT_THAT(refusal({a, with([](auto& s) { s.dtype = DType::kBool; })}), HasSubstr("slices of int8 [4] and of bool [4]"));
-  EXPECT_THAT(refusal({a, with([](auto& s) { s.size_bytes = 3; })}), HasSubstr("2 elements of int8 in 3 bytes"));
+  EXPECT_THAT(refusal({a, with([](auto& s) { s.end_row = 3, s.size_bytes = 1; })}),
+              HasSubstr("end at row 3 of 4"));
+  EXPECT_THAT(refusal({a, with([](auto& s) { s.shape = {5}; })}),
+              HasSubstr("slices of int8 [4] and of int8 [5]"));
+  EXPECT_THAT(refusal({a, with([](auto& s) { s.dtype = DType::kBool; })}),
+              HasSubstr("slices of int8 [4] and of bool [4]"));
+  EXPECT_THAT(refusal({a, with([](auto& s) { s.size_bytes = 3; })}),
+              HasSubstr("2 elements of int8 in 3 bytes"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.file = 1; })}), HasSubstr("data file 1 of 1"));
-  EXPECT_THAT(refusal({a, with([](auto& s) { s.offset = 1; })}), HasSubstr("share bytes of data file 0 at 1"));
+  EXPECT_THAT(refusal({a, with([](auto& s) { s.offset = 1; })}),
+              HasSubstr("share bytes of data file 0 at 1"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.end_row = 5; })}), HasSubstr("rows [2, 5) of [4]"));
   BundleSlice scalar{"s", DType::kInt8, {}, 0, 1, 0, 0, 1, 0};
   EXPECT_THAT(refusal({scalar, scalar}), HasSubstr("tensor \"s\": its slices overlap"));
@@ -317,14 +375,17 @@ TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseDataFilesAreNotThere) {
   ASSERT_TRUE(file->Finish().ok());
   const absl::Status missing = WriteBundleIndex(files_, kPrefix, 2, {slice});
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(missing.message(), HasSubstr("data-00001-of-00002 is missing: do all tasks that write the checkpoint see the same directory?"));
+  EXPECT_THAT(missing.message(), HasSubstr("data-00001-of-00002 is missing: do all tasks that "
+                                           "write the checkpoint see the same directory?"));
   Put(files_, BundleDataFile(kPrefix, 1, 2), "x");
-  EXPECT_THAT(WriteBundleIndex(files_, kPrefix, 2, {slice}).message(), HasSubstr("has 1 bytes, its tensors have 0"));
+  EXPECT_THAT(WriteBundleIndex(files_, kPrefix, 2, {slice}).message(),
+              HasSubstr("has 1 bytes, its tensors have 0"));
   EXPECT_EQ(files_.Stat(BundleIndexFile(kPrefix)).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(TensorBundleTest, AReaderSaysWhatIsNotThere) {
-  EXPECT_EQ(Open().status(), absl::NotFoundError("no checkpoint /ckpt/ckpt-1-2: there is no /ckpt/ckpt-1-2.index"));
+  EXPECT_EQ(Open().status(),
+            absl::NotFoundError("no checkpoint /ckpt/ckpt-1-2: there is no /ckpt/ckpt-1-2.index"));
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
   const std::vector<BundleSlice> slices = {*file->Append("a", DType::kInt8, {2}, 0, 2, "ab")};
   ASSERT_TRUE(file->Finish().ok());
@@ -333,11 +394,14 @@ TEST_F(TensorBundleTest, AReaderSaysWhatIsNotThere) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   char out[2];
   EXPECT_EQ((*reader)->ReadTensor("b").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ((*reader)->ReadRows("a", 1, 3, absl::MakeSpan(out)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ((*reader)->ReadRows("a", 0, 1, absl::MakeSpan(out)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*reader)->ReadRows("a", 1, 3, absl::MakeSpan(out)).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*reader)->ReadRows("a", 0, 1, absl::MakeSpan(out)).code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ((*reader)->ReadStrings("a").status().code(), absl::StatusCode::kInvalidArgument);
   files_.FailNext(FileOperation::kRead, "data-", absl::DataLossError("EIO"));
-  EXPECT_EQ((*reader)->ReadTensor("a").status(), absl::UnavailableError("EIO: try again, or look at the disk"));
+  EXPECT_EQ((*reader)->ReadTensor("a").status(),
+            absl::UnavailableError("EIO: try again, or look at the disk"));
   EXPECT_TRUE((*reader)->ReadTensor("a").ok());
 }
 
@@ -371,7 +435,8 @@ TEST_F(DamagedBundleTest, EachBitOfEachByteThatIsFlippedIsFound) {
       for (int bit = 0; bit < 8; ++bit, ++flips) {
         ASSERT_TRUE(files_.FlipBit(name, byte, bit).ok());
         const absl::Status status = Read();
-        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << " byte " << byte << " bit " << bit << ": " << status;
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss)
+            << name << " byte " << byte << " bit " << bit << ": " << status;
         EXPECT_THAT(status.message(), HasSubstr(name));
         ASSERT_TRUE(files_.FlipBit(name, byte, bit).ok());
       }
@@ -407,17 +472,20 @@ TEST_F(DamagedBundleTest, AMissingAForeignAndASwappedDataFileAreFound) {
   EXPECT_THAT(Read().message(), HasSubstr("data-00000-of-00003: offset 0: tensor"));
   EXPECT_THAT(Read().message(), HasSubstr("the checksum does not fit the bytes"));
 
-  ASSERT_TRUE(files_.Rename(names_[2], names_[1]).ok() && files_.Rename("/ckpt/aside", names_[2]).ok());
+  ASSERT_TRUE(files_.Rename(names_[2], names_[1]).ok() &&
+              files_.Rename("/ckpt/aside", names_[2]).ok());
   EXPECT_EQ(Read().code(), absl::StatusCode::kDataLoss);
 }
 
 // ---- faults and crashes while a checkpoint is written
 
-constexpr FileOperation kWrites[] = {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync,
-                                     FileOperation::kRename,       FileOperation::kStat,   FileOperation::kSyncDirectory};
+constexpr FileOperation kWrites[] = {FileOperation::kOpenForWrite, FileOperation::kAppend,
+                                     FileOperation::kSync,         FileOperation::kRename,
+                                     FileOperation::kStat,         FileOperation::kSyncDirectory};
 
-// Calls `attempt(files, fail)` on a directory that holds the checkpoint /ckpt/old, once for each operation of a second one's writing: `fail()` makes that one
-// fail. Ends with the attempt that no fault has hit.
+// Calls `attempt(files, fail)` on a directory that holds the checkpoint /ckpt/old, once for each
+// operation of a second one's writing: `fail()` makes that one fail. Ends with the attempt that no
+// fault has hit.
 template <typename Attempt>
 void ForEachFault(const Values& values, const Attempt& attempt) {
   int hits = 0;
@@ -500,9 +568,11 @@ TEST_F(TensorBundleTest, AnErrorIsFinalForItsFile) {
 class ForeignBundleTest : public TensorBundleTest {
  protected:
   // A bundle of one data file whose header and entry "a" are these messages.
-  absl::Status OpenOf(const std::string& header, const std::string& entry, const std::string& data = "abcdef") {
+  absl::Status OpenOf(const std::string& header, const std::string& entry,
+                      const std::string& data = "abcdef") {
     Put(files_, BundleDataFile(kPrefix, 0, 1), data);
-    Put(files_, BundleIndexFile(kPrefix), WriteSortedTable(std::vector<TableEntry>{{"", header}, {"a", entry}}));
+    Put(files_, BundleIndexFile(kPrefix),
+        WriteSortedTable(std::vector<TableEntry>{{"", header}, {"a", entry}}));
     return Open().status();
   }
   absl::Status OpenOf(const std::string& entry) { return OpenOf(kHeader, entry); }
@@ -511,10 +581,13 @@ class ForeignBundleTest : public TensorBundleTest {
 };
 
 TEST_F(ForeignBundleTest, ATensorCutAlongSeveralAxesIsReadByRows) {
-  // Three boxes of a 3 x 4 tensor: columns 0 to 1 of rows 0 to 1, columns 2 to 3 of these, and row 2.
-  BundleIndex index{1, {TensorOfBoxes("a", {3, 4}, {{{0, 2}, {0, 2}}, {{0, 2}, {2, 2}}, {{2, 1}, {0, 4}}})}};
+  // Three boxes of a 3 x 4 tensor: columns 0 to 1 of rows 0 to 1, columns 2 to 3 of these, and row
+  // 2.
+  BundleIndex index{
+      1, {TensorOfBoxes("a", {3, 4}, {{{0, 2}, {0, 2}}, {{0, 2}, {2, 2}}, {{2, 1}, {0, 4}}})}};
   const std::string data = "abefcdghijkl";
-  for (BundlePart& part : index.tensors[0].parts) part.masked_crc32c = MaskCrc32c(Crc32c(data.substr(part.offset, part.size_bytes)));
+  for (BundlePart& part : index.tensors[0].parts)
+    part.masked_crc32c = MaskCrc32c(Crc32c(data.substr(part.offset, part.size_bytes)));
   Put(files_, BundleDataFile(kPrefix, 0, 1), data);
   Put(files_, BundleIndexFile(kPrefix), EncodeBundleIndex(index));
   const auto reader = Open();
@@ -536,11 +609,16 @@ TEST_F(ForeignBundleTest, ATensorCutAlongSeveralAxesIsReadByRows) {
 
 TEST_F(ForeignBundleTest, BoxesMustTileTheTensor) {
   const auto refusal = [&](std::vector<std::vector<BundleExtent>> boxes) {
-    return std::string(DecodeBundleIndex(EncodeBundleIndex({1, {TensorOfBoxes("a", {2, 2}, std::move(boxes))}})).status().message());
+    return std::string(
+        DecodeBundleIndex(EncodeBundleIndex({1, {TensorOfBoxes("a", {2, 2}, std::move(boxes))}}))
+            .status()
+            .message());
   };
-  EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 1}, {1, 1}}}), HasSubstr("1 of its elements are in no slice"));
+  EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 1}, {1, 1}}}),
+              HasSubstr("1 of its elements are in no slice"));
   EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 1}, {0, 2}}}), HasSubstr("its slices overlap"));
-  EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 2}, {1, 2}}}), HasSubstr("reaches out of the tensor"));
+  EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 2}, {1, 2}}}),
+              HasSubstr("reaches out of the tensor"));
 }
 
 TEST_F(ForeignBundleTest, AnIndexMayBeCompressed) {
@@ -567,18 +645,22 @@ TEST_F(ForeignBundleTest, DataFilesMayHaveGapsAndMayBeLonger) {
 }
 
 TEST_F(ForeignBundleTest, WhatDivvyLacksIsListedAndSaysWhy) {
-  const std::string tail = std::string("\x28\x02\x35", 3) + std::string("\x00\x00\x00\x00", 4);  // 2 bytes, checksum 0
-  ASSERT_EQ(OpenOf("\x08\x11\x12\x04\x12\x02\x08\x01" + tail), absl::OkStatus());                // uint16, [1]
+  // 2 bytes, checksum 0
+  const std::string tail = std::string("\x28\x02\x35", 3) + std::string("\x00\x00\x00\x00", 4);
+  // uint16, [1]
+  ASSERT_EQ(OpenOf("\x08\x11\x12\x04\x12\x02\x08\x01" + tail), absl::OkStatus());
   auto reader = Open();
   EXPECT_EQ((*reader)->index().tensors[0].type, "uint16");
   EXPECT_EQ((*reader)->index().tensors[0].shape, Shape({1}));
-  EXPECT_EQ((*reader)->ReadTensor("a").status().message(), "/ckpt/ckpt-1-2: tensor \"a\": Divvy has no tensors of uint16");
+  EXPECT_EQ((*reader)->ReadTensor("a").status().message(),
+            "/ckpt/ckpt-1-2: tensor \"a\": Divvy has no tensors of uint16");
   EXPECT_EQ((*reader)->Verify("a").code(), absl::StatusCode::kDataLoss);
   std::string nine = "\x08\x01\x12\x24";
   for (int i = 0; i < 9; ++i) nine += "\x12\x02\x08\x01";
   ASSERT_EQ(OpenOf(nine + tail), absl::OkStatus());
   reader = Open();
-  EXPECT_THAT((*reader)->ReadTensor("a").status().message(), HasSubstr("at most 8 axes, this one 9"));
+  EXPECT_THAT((*reader)->ReadTensor("a").status().message(),
+              HasSubstr("at most 8 axes, this one 9"));
   ASSERT_EQ(OpenOf("\x08\x63" + tail), absl::OkStatus());
   EXPECT_EQ((*Open())->index().tensors[0].type, "type 99");
   ASSERT_EQ(OpenOf("\x08\x15" + tail), absl::OkStatus());
@@ -608,7 +690,8 @@ TEST_F(ForeignBundleTest, StringsAreReadAndEachFlippedBitIsFound) {
 
 TEST_F(ForeignBundleTest, BigEndianAndLaterVersionsAreRefused) {
   EXPECT_EQ(OpenOf(std::string("\x08\x01\x10\x01"), "").code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(OpenOf(std::string("\x08\x01\x1a\x02\x10\x02"), "").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(OpenOf(std::string("\x08\x01\x1a\x02\x10\x02"), "").code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 // ---- bytes of an enemy: what is claimed is not believed
@@ -621,50 +704,67 @@ TEST_F(ForeignBundleTest, WhatAnIndexClaimsIsCheckedBeforeItIsUsed) {
   };
   const std::string huge = "\xff\xff\xff\xff\xff\xff\xff\xff\x7f";  // 2^63 - 1
   EXPECT_THAT(OpenOf("\x08" + huge, "").message(), HasSubstr("data files"));
-  EXPECT_THAT(refusal("\x08\x01\x12\x0c\x12\x0a\x08" + huge), HasSubstr("9223372036854775807 elements of float32 in 0 bytes"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x0c\x12\x0a\x08" + huge), HasSubstr("9223372036854775807 elements of int8 in 0 bytes"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x28\x03"), HasSubstr("2 elements of int8 in 3 bytes"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x18\x01\x28\x02"), HasSubstr("data file 1 of 1"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x20" + huge + "\x28\x02"), HasSubstr("2 bytes at 9223372036854775807"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x07\x28\x07"), HasSubstr("has 6 bytes, its tensors end at 7"));
-  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x3a\x06\x0a\x04\x08\x01\x10\x05"), HasSubstr("a slice is missing, or reaches out"));
+  EXPECT_THAT(refusal("\x08\x01\x12\x0c\x12\x0a\x08" + huge),
+              HasSubstr("9223372036854775807 elements of float32 in 0 bytes"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x0c\x12\x0a\x08" + huge),
+              HasSubstr("9223372036854775807 elements of int8 in 0 bytes"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x28\x03"),
+              HasSubstr("2 elements of int8 in 3 bytes"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x18\x01\x28\x02"),
+              HasSubstr("data file 1 of 1"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x20" + huge + "\x28\x02"),
+              HasSubstr("2 bytes at 9223372036854775807"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x07\x28\x07"),
+              HasSubstr("has 6 bytes, its tensors end at 7"));
+  EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x3a\x06\x0a\x04\x08\x01\x10\x05"),
+              HasSubstr("a slice is missing, or reaches out"));
   EXPECT_THAT(refusal("\x08"), HasSubstr("not a tensorflow.BundleEntryProto: offset 1"));
 }
 
 TEST(SortedTableTest, WhatATableClaimsIsCheckedBeforeItIsUsed) {
-  const auto message = [](absl::string_view bytes) { return std::string(ReadSortedTable(bytes).status().message()); };
+  const auto message = [](absl::string_view bytes) {
+    return std::string(ReadSortedTable(bytes).status().message());
+  };
   EXPECT_EQ(message(""), "offset 0: no table: 0 bytes, and the footer alone has 48");
   EXPECT_EQ(message(std::string(48, 'x')), "offset 0: no footer of a table");
   const std::string magic("\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8);
-  EXPECT_EQ(message(std::string(40, '\xff') + magic), "offset 0: a footer without the places of its blocks");
-  std::string far("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 20);
+  EXPECT_EQ(message(std::string(40, '\xff') + magic),
+            "offset 0: a footer without the places of its blocks");
+  std::string far(
+      "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 20);
   EXPECT_THAT(message(far + std::string(20, '\0') + magic), HasSubstr("ends behind the file's"));
 }
 
 TEST(SortedTableTest, ATableThatWouldGrowBeyondMeasureIsRefused) {
   // Keys that share all but their last bytes: a few bytes each in the file, 10,000 in memory.
   std::vector<TableEntry> table;
-  for (int i = 0; i < 1000; ++i) table.push_back({absl::StrCat(std::string(10000, 'k'), i + 1000), ""});
+  for (int i = 0; i < 1000; ++i)
+    table.push_back({absl::StrCat(std::string(10000, 'k'), i + 1000), ""});
   const std::string bytes = WriteSortedTable(table);
   ASSERT_LT(bytes.size(), 1u << 20);
   EXPECT_TRUE(ReadSortedTable(bytes).ok());
   table.clear();
-  for (int i = 0; i < 1000; ++i) table.push_back({absl::StrCat(std::string(10000, 'k'), i + 1000), std::string(1000, 'v')});
-  EXPECT_THAT(ReadSortedTable(WriteSortedTable(table, TableCompression::kSnappy)).status().message(), HasSubstr("claims more than 32 times"));
+  for (int i = 0; i < 1000; ++i)
+    table.push_back({absl::StrCat(std::string(10000, 'k'), i + 1000), std::string(1000, 'v')});
+  EXPECT_THAT(
+      ReadSortedTable(WriteSortedTable(table, TableCompression::kSnappy)).status().message(),
+      HasSubstr("claims more than 32 times"));
 }
 
 TEST(BundleIndexTest, NoBytesWhateverBringTheReaderDown) {
   constexpr uint64_t kSeed = 20261122;
   std::cout << "seed " << kSeed << "\n";
   Random random(kSeed);
-  const BundleIndex index{1, {TensorOfBoxes("a", {3, 4}, {{{0, 2}, {0, 2}}, {{0, 2}, {2, 2}}, {{2, 1}, {0, 4}}})}};
+  const BundleIndex index{
+      1, {TensorOfBoxes("a", {3, 4}, {{{0, 2}, {0, 2}}, {{0, 2}, {2, 2}}, {{2, 1}, {0, 4}}})}};
   const std::string good = EncodeBundleIndex(index);
   std::vector<TableEntry> table = *ReadSortedTable(good);
   for (int round = 0; round < 20000; ++round) {
     // Inside of the checksums: a row's value is damaged and the table built anew.
     std::vector<TableEntry> damaged = table;
     std::string& value = damaged[random.Below(damaged.size())].value;
-    for (uint64_t i = 0; i <= random.Below(3) && !value.empty(); ++i) value[random.Below(value.size())] = static_cast<char>(random.Next());
+    for (uint64_t i = 0; i <= random.Below(3) && !value.empty(); ++i)
+      value[random.Below(value.size())] = static_cast<char>(random.Next());
     const auto decoded = DecodeBundleIndex(WriteSortedTable(damaged));
     if (!decoded.ok()) continue;
     for (const BundleTensor& tensor : decoded->tensors) {

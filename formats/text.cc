@@ -20,10 +20,12 @@ absl::Status NotANumber(absl::string_view text, absl::string_view wanted) {
 
 // Abseil's parsers skip spaces around a number.
 bool HasOuterSpace(absl::string_view text) {
-  return !text.empty() && (absl::ascii_isspace(static_cast<unsigned char>(text.front())) || absl::ascii_isspace(static_cast<unsigned char>(text.back())));
+  return !text.empty() && (absl::ascii_isspace(static_cast<unsigned char>(text.front())) ||
+                           absl::ascii_isspace(static_cast<unsigned char>(text.back())));
 }
 
-// Abseil's parsers give infinity for a number past the range: what was meant to be infinite has a letter i in it.
+// Abseil's parsers give infinity for a number past the range: what was meant to be infinite has a
+// letter i in it.
 template <typename T>
 bool Overflowed(absl::string_view text, T value) {
   return std::isinf(value) && text.find_first_of("iI") == absl::string_view::npos;
@@ -41,23 +43,28 @@ bool TakeLine(absl::string_view text, TextPosition& at, absl::string_view* line)
   return true;
 }
 
-TextPosition StartOfText(absl::string_view text) { return {absl::StartsWith(text, kByteOrderMark) ? kByteOrderMark.size() : 0, 1}; }
+TextPosition StartOfText(absl::string_view text) {
+  return {absl::StartsWith(text, kByteOrderMark) ? kByteOrderMark.size() : 0, 1};
+}
 
 absl::StatusOr<int64_t> ParseInt64(absl::string_view text) {
   int64_t value = 0;
-  if (HasOuterSpace(text) || !absl::SimpleAtoi(text, &value)) return NotANumber(text, "an integer of 64 bits");
+  if (HasOuterSpace(text) || !absl::SimpleAtoi(text, &value))
+    return NotANumber(text, "an integer of 64 bits");
   return value;
 }
 
 absl::StatusOr<float> ParseFloat(absl::string_view text) {
   float value = 0;
-  if (HasOuterSpace(text) || !absl::SimpleAtof(text, &value) || Overflowed(text, value)) return NotANumber(text, "a float32 number");
+  if (HasOuterSpace(text) || !absl::SimpleAtof(text, &value) || Overflowed(text, value))
+    return NotANumber(text, "a float32 number");
   return value;
 }
 
 absl::StatusOr<double> ParseDouble(absl::string_view text) {
   double value = 0;
-  if (HasOuterSpace(text) || !absl::SimpleAtod(text, &value) || Overflowed(text, value)) return NotANumber(text, "a float64 number");
+  if (HasOuterSpace(text) || !absl::SimpleAtod(text, &value) || Overflowed(text, value))
+    return NotANumber(text, "a float64 number");
   return value;
 }
 
@@ -69,7 +76,8 @@ absl::StatusOr<float> ParseFiniteFloat(absl::string_view text) {
 
 std::string QuoteForMessage(absl::string_view text) {
   constexpr size_t kShown = 40;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)), text.size() > kShown ? "..." : "", "\"");
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShown)),
+                      text.size() > kShown ? "..." : "", "\"");
 }
 
 }  // namespace divvy

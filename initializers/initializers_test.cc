@@ -13,15 +13,20 @@
 namespace divvy {
 namespace {
 
-InitializerContext Context(Shape shape, std::string name = "w", uint64_t job_seed = 1) { return {job_seed, std::move(name), shape}; }
+InitializerContext Context(Shape shape, std::string name = "w", uint64_t job_seed = 1) {
+  return {job_seed, std::move(name), shape};
+}
 
-std::vector<float> Fill(const Initializer& initializer, const InitializerContext& context, int64_t first, int64_t count) {
+std::vector<float> Fill(const Initializer& initializer, const InitializerContext& context,
+                        int64_t first, int64_t count) {
   std::vector<float> rows(count * context.shape.row_elements());
   EXPECT_EQ(FillRows(initializer, context, first, count, absl::MakeSpan(rows)), absl::OkStatus());
   return rows;
 }
 
-std::vector<float> FillAll(const Initializer& initializer, const InitializerContext& context) { return Fill(initializer, context, 0, context.shape.rows()); }
+std::vector<float> FillAll(const Initializer& initializer, const InitializerContext& context) {
+  return Fill(initializer, context, 0, context.shape.rows());
+}
 
 std::tuple<double, double> MeanAndStddev(const std::vector<float>& values) {
   double sum = 0, squares = 0;
@@ -32,15 +37,18 @@ std::tuple<double, double> MeanAndStddev(const std::vector<float>& values) {
 }
 
 std::vector<Initializer> PerRowLaws() {
-  return {Constant{2.5f}, RandomUniform{}, RandomNormal{}, TruncatedNormal{}, GlorotUniform(), HeNormal(7), LecunNormal(), Identity{2}};
+  return {Constant{2.5f},  RandomUniform{}, RandomNormal{}, TruncatedNormal{},
+          GlorotUniform(), HeNormal(7),     LecunNormal(),  Identity{2}};
 }
 
 TEST(NormalTest, QuantilesInvertTheDistributionFunction) {
   EXPECT_EQ(NormalQuantile(0.5), 0);
   EXPECT_NEAR(NormalQuantile(0.975), 1.959963984540054, 1e-14);
   EXPECT_NEAR(NormalQuantile(0.001), -3.090232306167814, 1e-14);
-  EXPECT_NEAR(NormalQuantile(0x1.0p-33), -6.337957754553789, 1e-14);  // the least that a 32-bit word asks for
-  for (double x = -6; x <= 6; x += 0.125) EXPECT_NEAR(NormalQuantile(NormalProbability(x)), x, x <= 3 ? 1e-12 : 2e-7) << x;
+  // The least that a 32-bit word asks for.
+  EXPECT_NEAR(NormalQuantile(0x1.0p-33), -6.337957754553789, 1e-14);
+  for (double x = -6; x <= 6; x += 0.125)
+    EXPECT_NEAR(NormalQuantile(NormalProbability(x)), x, x <= 3 ? 1e-12 : 2e-7) << x;
 }
 
 TEST(InitializerTest, ValuesDoNotDependOnTheSharding) {
@@ -53,13 +61,15 @@ TEST(InitializerTest, ValuesDoNotDependOnTheSharding) {
     for (int trial = 0; trial < 20; ++trial) {
       const int64_t first = random.Below(23), count = random.Below(24 - first);
       const std::vector<float> part = Fill(law, context, first, count);
-      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + first * 7)) << "law " << law.index() << ", rows from " << first;
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + first * 7))
+          << "law " << law.index() << ", rows from " << first;
     }
   }
 }
 
 TEST(InitializerTest, AnElementIsAWordOfPhiloxAtItsRowAndColumn) {
-  const std::vector<float> values = FillAll(RandomUniform{0, 1, /*seed=*/9}, Context({3, 6}, "w", /*job_seed=*/4));
+  const std::vector<float> values =
+      FillAll(RandomUniform{0, 1, /*seed=*/9}, Context({3, 6}, "w", /*job_seed=*/4));
   const std::array<uint32_t, 4> words = Philox4x32(MixSeeds(4, 9), /*row=*/2, /*column / 4=*/1);
   EXPECT_FLOAT_EQ(values[2 * 6 + 5], words[1] * 0x1.0p-32);
 }
@@ -68,15 +78,18 @@ TEST(InitializerTest, SeedZeroTakesTheVariablesName) {
   const std::vector<float> a = FillAll(RandomNormal{}, Context({4, 4}, "a"));
   EXPECT_NE(a, FillAll(RandomNormal{}, Context({4, 4}, "b")));
   EXPECT_EQ(a, FillAll(RandomNormal{}, Context({4, 4}, "a")));
-  EXPECT_EQ(FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a")), FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "b")));
+  EXPECT_EQ(FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a")),
+            FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "b")));
 }
 
 TEST(InitializerTest, AnotherJobSeedGivesOtherValues) {
-  EXPECT_NE(FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a", 1)), FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a", 2)));
+  EXPECT_NE(FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a", 1)),
+            FillAll(RandomNormal{0, 1, 5}, Context({4, 4}, "a", 2)));
 }
 
 TEST(InitializerTest, FansAreThoseOfTheWholeVariable) {
-  // The limit of (6, 4) is sqrt(6 / (6 + 4)) in one piece; of its first three rows alone it would be 0.926.
+  // The limit of (6, 4) is sqrt(6 / (6 + 4)) in one piece; of its first three rows alone it would
+  // be 0.926.
   const std::vector<float> part = Fill(GlorotUniform(3), Context({6000, 4000}), 0, 3);
   const float limit = std::sqrt(6.0f / 10000);
   EXPECT_GT(*std::max_element(part.begin(), part.end()), 0.99f * limit);
@@ -95,7 +108,11 @@ TEST(InitializerTest, FollowsTheLawsOfKeras) {
       {HeNormal(), {256, 512}, 0, std::sqrt(2 / 256.0), 2 * std::sqrt(2 / 256.0) / 0.879625661},
       {LecunUniform(), {100'000}, 0, std::sqrt(1e-5), std::sqrt(3e-5)},
       {LecunNormal(), {256, 512}, 0, std::sqrt(1 / 256.0), 2 * std::sqrt(1 / 256.0) / 0.879625661},
-      {VarianceScaling{VarianceScaling::Fan::kOut, VarianceScaling::Distribution::kUniform, 3}, {256, 512}, 0, std::sqrt(3 / 512.0), std::sqrt(9 / 512.0)},
+      {VarianceScaling{VarianceScaling::Fan::kOut, VarianceScaling::Distribution::kUniform, 3},
+       {256, 512},
+       0,
+       std::sqrt(3 / 512.0),
+       std::sqrt(9 / 512.0)},
   };
   for (const auto& [law, shape, mean, stddev, reach] : cases) {
     SCOPED_TRACE(testing::Message() << "law " << law.index() << " of " << shape.ToString());
@@ -121,44 +138,55 @@ TEST(InitializerTest, ConstantsAndIdentityAreLiteral) {
   EXPECT_EQ(FillAll(Ones(), Context({})), std::vector<float>({1}));
   EXPECT_EQ(FillAll(Constant{-1.5f}, Context({3})), std::vector<float>({-1.5f, -1.5f, -1.5f}));
   EXPECT_EQ(FillAll(Identity{2}, Context({3, 2})), std::vector<float>({2, 0, 0, 2, 0, 0}));
-  EXPECT_EQ(Fill(Identity{2}, Context({4, 3}), 1, 3), std::vector<float>({0, 2, 0, 0, 0, 2, 0, 0, 0}));
+  EXPECT_EQ(Fill(Identity{2}, Context({4, 3}), 1, 3),
+            std::vector<float>({0, 2, 0, 0, 0, 2, 0, 0, 0}));
 }
 
 TEST(OrthogonalTest, RowsOrColumnsAreOrthogonalOfNormGain) {
-  for (const auto& [rows, columns] : {std::pair<int, int>{32, 32}, {32, 16}, {16, 32}, {1, 5}, {5, 1}}) {
+  for (const auto& [rows, columns] :
+       {std::pair<int, int>{32, 32}, {32, 16}, {16, 32}, {1, 5}, {5, 1}}) {
     const std::vector<float> q = FillAll(Orthogonal{1.5f}, Context({rows, columns}));
     const int count = std::min(rows, columns), length = std::max(rows, columns);
     const int stride = rows < columns ? columns : 1, step = rows < columns ? 1 : columns;
     for (int a = 0; a < count; ++a) {
       for (int b = 0; b <= a; ++b) {
         double dot = 0;
-        for (int i = 0; i < length; ++i) dot += static_cast<double>(q[a * stride + i * step]) * q[b * stride + i * step];
-        EXPECT_NEAR(dot, a == b ? 2.25 : 0, 1e-5) << rows << "x" << columns << ": " << a << ", " << b;
+        for (int i = 0; i < length; ++i)
+          dot += static_cast<double>(q[a * stride + i * step]) * q[b * stride + i * step];
+        EXPECT_NEAR(dot, a == b ? 2.25 : 0, 1e-5)
+            << rows << "x" << columns << ": " << a << ", " << b;
       }
     }
   }
 }
 
 TEST(OrthogonalTest, APartIsCutFromTheSameMatrix) {
-  const std::vector<float> whole = FillAll(Orthogonal{}, Context({8, 4})), part = Fill(Orthogonal{}, Context({8, 4}), 3, 2);
+  const std::vector<float> whole = FillAll(Orthogonal{}, Context({8, 4})),
+                           part = Fill(Orthogonal{}, Context({8, 4}), 3, 2);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 12));
 }
 
 TEST(FromRowsTest, IsAskedForTheRowsWanted) {
   const FromRows counting{[](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
     std::vector<float> rows;
-    for (int64_t row = first; row < first + count; ++row) rows.insert(rows.end(), {static_cast<float>(row), -1});
+    for (int64_t row = first; row < first + count; ++row)
+      rows.insert(rows.end(), {static_cast<float>(row), -1});
     return Tensor::Copy<float>({count, 2}, rows);
   }};
   EXPECT_EQ(Fill(counting, Context({10, 2}), 3, 2), std::vector<float>({3, -1, 4, -1}));
 }
 
 TEST(FromRowsTest, RefusesRowsOfAnotherShapeAndPassesErrorsOn) {
-  const FromRows short_rows{[](int64_t, int64_t) -> absl::StatusOr<Tensor> { return Tensor::Vector<float>({1}); }};
-  const absl::Status status = InitialRows(short_rows, Context({4, 2}, "table"), DType::kFloat32, 0, 2).status();
-  EXPECT_EQ(status.message(), "FromRows of table gave float32 [1] for rows [0, 2); it must give float32 [2, 2]");
-  const FromRows failing{[](int64_t, int64_t) -> absl::StatusOr<Tensor> { return absl::NotFoundError("no file"); }};
-  EXPECT_EQ(InitialRows(failing, Context({4, 2}), DType::kFloat32, 0, 2).status(), absl::NotFoundError("no file"));
+  const FromRows short_rows{
+      [](int64_t, int64_t) -> absl::StatusOr<Tensor> { return Tensor::Vector<float>({1}); }};
+  const absl::Status status =
+      InitialRows(short_rows, Context({4, 2}, "table"), DType::kFloat32, 0, 2).status();
+  EXPECT_EQ(status.message(),
+            "FromRows of table gave float32 [1] for rows [0, 2); it must give float32 [2, 2]");
+  const FromRows failing{
+      [](int64_t, int64_t) -> absl::StatusOr<Tensor> { return absl::NotFoundError("no file"); }};
+  EXPECT_EQ(InitialRows(failing, Context({4, 2}), DType::kFloat32, 0, 2).status(),
+            absl::NotFoundError("no file"));
 }
 
 TEST(TensorInitializerTest, RowsAreSlices) {
@@ -170,7 +198,8 @@ TEST(TensorInitializerTest, RowsAreSlices) {
 TEST(InitialRowsTest, ConvertsToTheVariablesDtype) {
   const Tensor counts = *InitialRows(Constant{3}, Context({2, 2}), DType::kInt64, 0, 1);
   EXPECT_TRUE(BitwiseEqual(counts, *Tensor::Copy<int64_t>({1, 2}, {3, 3})));
-  EXPECT_TRUE(BitwiseEqual(*InitialRows(Ones(), Context({}), DType::kBool, 0, 1), Tensor::Scalar<bool>(true)));
+  EXPECT_TRUE(BitwiseEqual(*InitialRows(Ones(), Context({}), DType::kBool, 0, 1),
+                           Tensor::Scalar<bool>(true)));
   const Tensor halves = *InitialRows(Constant{1.5f}, Context({1}), DType::kFloat16, 0, 1);
   EXPECT_EQ((*halves.values<Half>())[0].ToFloat(), 1.5f);
   const Tensor doubles = *InitialRows(RandomNormal{}, Context({5, 2}), DType::kFloat64, 2, 2);
@@ -188,14 +217,35 @@ TEST(InitializerTest, OnlyWhatIsMadeWholeIsNotEvaluatedPerRow) {
 TEST(InitializerTest, RefusesWhatCannotBeAndNamesTheFix) {
   const float inf = INFINITY;
   const std::tuple<Initializer, Shape, DType, std::string> cases[] = {
-      {RandomUniform{2, 1}, {4}, DType::kFloat32, "RandomUniform: low 2 is above high 1; swap them"},
-      {RandomUniform{-inf, 1}, {4}, DType::kFloat32, "RandomUniform: low is -inf; give a finite number"},
-      {RandomUniform{0, NAN}, {4}, DType::kFloat32, "RandomUniform: high is nan; give a finite number"},
+      {RandomUniform{2, 1},
+       {4},
+       DType::kFloat32,
+       "RandomUniform: low 2 is above high 1; swap them"},
+      {RandomUniform{-inf, 1},
+       {4},
+       DType::kFloat32,
+       "RandomUniform: low is -inf; give a finite number"},
+      {RandomUniform{0, NAN},
+       {4},
+       DType::kFloat32,
+       "RandomUniform: high is nan; give a finite number"},
       {RandomNormal{0, -1}, {4}, DType::kFloat32, "RandomNormal: stddev is -1; give 0 or more"},
-      {RandomNormal{NAN, 1}, {4}, DType::kFloat32, "RandomNormal: mean is nan; give a finite number"},
-      {TruncatedNormal{NAN, 1}, {4}, DType::kFloat32, "TruncatedNormal: mean is nan; give a finite number"},
-      {TruncatedNormal{0, -1}, {4}, DType::kFloat32, "TruncatedNormal: stddev is -1; give 0 or more"},
-      {TruncatedNormal{0, inf}, {4}, DType::kFloat32, "TruncatedNormal: stddev is inf; give a finite number"},
+      {RandomNormal{NAN, 1},
+       {4},
+       DType::kFloat32,
+       "RandomNormal: mean is nan; give a finite number"},
+      {TruncatedNormal{NAN, 1},
+       {4},
+       DType::kFloat32,
+       "TruncatedNormal: mean is nan; give a finite number"},
+      {TruncatedNormal{0, -1},
+       {4},
+       DType::kFloat32,
+       "TruncatedNormal: stddev is -1; give 0 or more"},
+      {TruncatedNormal{0, inf},
+       {4},
+       DType::kFloat32,
+       "TruncatedNormal: stddev is inf; give a finite number"},
       {VarianceScaling{VarianceScaling::Fan::kIn, VarianceScaling::Distribution::kUniform, 0},
        {4},
        DType::kFloat32,
@@ -206,12 +256,24 @@ TEST(InitializerTest, RefusesWhatCannotBeAndNamesTheFix) {
        "VarianceScaling: scale is inf; give a finite number"},
       {Identity{NAN}, {2, 2}, DType::kFloat32, "Identity: gain is nan; give a finite number"},
       {Identity{}, {4}, DType::kFloat32, "Identity: needs a variable of rank 2, not of shape [4]"},
-      {Orthogonal{}, {2, 2, 2}, DType::kFloat32, "Orthogonal: needs a variable of rank 2, not of shape [2, 2, 2]"},
+      {Orthogonal{},
+       {2, 2, 2},
+       DType::kFloat32,
+       "Orthogonal: needs a variable of rank 2, not of shape [2, 2, 2]"},
       {Orthogonal{NAN}, {2, 2}, DType::kFloat32, "Orthogonal: gain is nan; give a finite number"},
       {FromRows{}, {4}, DType::kFloat32, "FromRows: has no function; give one that makes rows"},
-      {Tensor::Vector<float>({1, 2}), {3}, DType::kFloat32, "initial value: is float32 [2]; the variable is float32 [3]"},
-      {Tensor::Vector<int32_t>({1, 2}), {2}, DType::kFloat32, "initial value: is int32 [2]; the variable is float32 [2]"},
-      {RandomNormal{}, {4}, DType::kInt32, "a random initializer needs a floating dtype, not int32; use Constant or a Tensor"},
+      {Tensor::Vector<float>({1, 2}),
+       {3},
+       DType::kFloat32,
+       "initial value: is float32 [2]; the variable is float32 [3]"},
+      {Tensor::Vector<int32_t>({1, 2}),
+       {2},
+       DType::kFloat32,
+       "initial value: is int32 [2]; the variable is float32 [2]"},
+      {RandomNormal{},
+       {4},
+       DType::kInt32,
+       "a random initializer needs a floating dtype, not int32; use Constant or a Tensor"},
       {Constant{1.5f}, {4}, DType::kInt32, "Constant: a int32 variable cannot hold 1.5"},
       {Constant{-1}, {4}, DType::kUInt8, "Constant: a uint8 variable cannot hold -1"},
       {Constant{128}, {4}, DType::kInt8, "Constant: a int8 variable cannot hold 128"},
@@ -241,10 +303,14 @@ TEST(InitializerTest, RefusesRowsAndRoomThatDoNotFit) {
   std::vector<float> four(4);
   const InitializerContext context = Context({4, 2});
   EXPECT_EQ(FillRows(Zeros(), context, 0, 2, absl::MakeSpan(four)), absl::OkStatus());
-  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{3, 2}, {-1, 2}, {0, -1}, {INT64_MAX, 2}}) {
-    EXPECT_EQ(FillRows(Zeros(), context, first, count, absl::MakeSpan(four)).code(), absl::StatusCode::kInvalidArgument) << first << ", " << count;
+  for (const auto& [first, count] :
+       {std::pair<int64_t, int64_t>{3, 2}, {-1, 2}, {0, -1}, {INT64_MAX, 2}}) {
+    EXPECT_EQ(FillRows(Zeros(), context, first, count, absl::MakeSpan(four)).code(),
+              absl::StatusCode::kInvalidArgument)
+        << first << ", " << count;
   }
-  EXPECT_EQ(FillRows(Zeros(), context, 0, 1, absl::MakeSpan(four)).message(), "room for 4 elements, 2 wanted");
+  EXPECT_EQ(FillRows(Zeros(), context, 0, 1, absl::MakeSpan(four)).message(),
+            "room for 4 elements, 2 wanted");
   EXPECT_FALSE(InitialRows(Zeros(), context, DType::kInt8, 4, 1).ok());
 }
 

@@ -9,8 +9,10 @@ namespace {
 using Coefficients = std::array<double, 8>;  // of x^0 to x^7
 
 // AS 241, PPND16: a rational function for each of the centre, the flanks and the far tails.
-constexpr Coefficients kCentreNumerator = {3.3871328727963666080e0,  1.3314166789178437745e+2, 1.9715909503065514427e+3, 1.3731693765509461125e+4,
-                                           4.5921953931549871457e+4, 6.7265770927008700853e+4, 3.3430575583588128105e+4, 2.5090809287301226727e+3};
+constexpr Coefficients kCentreNumerator = {3.3871328727963666080e0,  1.3314166789178437745e+2,
+                                           1.9715909503065514427e+3, 1.3731693765509461125e+4,
+                                           4.5921953931549871457e+4, 6.7265770927008700853e+4,
+                                           3.3430575583588128105e+4, 2.5090809287301226727e+3};
 constexpr Coefficients kCentreDenominator = {1.0,
                                              4.2313330701600911252e+1,
                                              6.8718700749205790830e+2,
@@ -19,8 +21,10 @@ constexpr Coefficients kCentreDenominator = {1.0,
                                              3.9307895800092710610e+4,
                                              2.8729085735721942674e+4,
                                              5.2264952788528545610e+3};
-constexpr Coefficients kFlankNumerator = {1.42343711074968357734e0, 4.63033784615654529590e0,  5.76949722146069140550e0,  3.64784832476320460504e0,
-                                          1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
+constexpr Coefficients kFlankNumerator = {1.42343711074968357734e0,  4.63033784615654529590e0,
+                                          5.76949722146069140550e0,  3.64784832476320460504e0,
+                                          1.27045825245236838258e0,  2.41780725177450611770e-1,
+                                          2.27238449892691845833e-2, 7.74545014278341407640e-4};
 constexpr Coefficients kFlankDenominator = {1.0,
                                             2.05319162663775882187e0,
                                             1.67638483018380384940e0,
@@ -29,8 +33,10 @@ constexpr Coefficients kFlankDenominator = {1.0,
                                             1.51986665636164571966e-2,
                                             5.47593808499534494600e-4,
                                             1.05075007164441684324e-9};
-constexpr Coefficients kTailNumerator = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,  2.96560571828504891230e-1,
-                                         2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
+constexpr Coefficients kTailNumerator = {6.65790464350110377720e0,  5.46378491116411436990e0,
+                                         1.78482653991729133580e0,  2.96560571828504891230e-1,
+                                         2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                                         2.71155556874348757815e-5, 2.01033439929228813265e-7};
 constexpr Coefficients kTailDenominator = {1.0,
                                            5.99832206555887937690e-1,
                                            1.36929880922735805310e-1,
@@ -55,8 +61,10 @@ double NormalQuantile(double probability) {
     return centred * Polynomial(kCentreNumerator, x) / Polynomial(kCentreDenominator, x);
   }
   const double tail = std::sqrt(-std::log(centred < 0 ? probability : 1 - probability));
-  const double size = tail <= 5 ? Polynomial(kFlankNumerator, tail - 1.6) / Polynomial(kFlankDenominator, tail - 1.6)
-                                : Polynomial(kTailNumerator, tail - 5) / Polynomial(kTailDenominator, tail - 5);
+  const double size =
+      tail <= 5
+          ? Polynomial(kFlankNumerator, tail - 1.6) / Polynomial(kFlankDenominator, tail - 1.6)
+          : Polynomial(kTailNumerator, tail - 5) / Polynomial(kTailDenominator, tail - 5);
   return centred < 0 ? -size : size;
 }
 

@@ -9,7 +9,9 @@
 namespace divvy {
 namespace {
 
-double* Vector(std::vector<double>& vectors, int64_t index, int64_t length) { return vectors.data() + index * length; }
+double* Vector(std::vector<double>& vectors, int64_t index, int64_t length) {
+  return vectors.data() + index * length;
+}
 
 double Dot(const double* a, const double* b, int64_t n) {
   double sum = 0;
@@ -21,13 +23,15 @@ std::vector<double> NormalVectors(uint64_t key, int64_t count, int64_t length) {
   std::vector<double> vectors(count * length);
   for (int64_t v = 0; v < count; ++v) {
     for (int64_t i = 0; i < length; ++i) {
-      vectors[v * length + i] = NormalQuantile((Philox4x32(key, v, i / 4)[i % 4] + 0.5) * 0x1.0p-32);
+      vectors[v * length + i] =
+          NormalQuantile((Philox4x32(key, v, i / 4)[i % 4] + 0.5) * 0x1.0p-32);
     }
   }
   return vectors;
 }
 
-// Takes from vector `v` what lies along those before it. Twice: one pass leaves rounding errors that grow with the count of vectors.
+// Takes from vector `v` what lies along those before it. Twice: one pass leaves rounding errors
+// that grow with the count of vectors.
 void Orthogonalise(std::vector<double>& vectors, int64_t v, int64_t length) {
   double* vector = Vector(vectors, v, length);
   for (int pass = 0; pass < 2; ++pass) {
@@ -41,7 +45,8 @@ void Orthogonalise(std::vector<double>& vectors, int64_t v, int64_t length) {
 
 }  // namespace
 
-// Modified Gram-Schmidt on independent normal vectors: the Q of a QR decomposition whose R has a positive diagonal, which makes Q uniform (Haar).
+// Modified Gram-Schmidt on independent normal vectors: the Q of a QR decomposition whose R has a
+// positive diagonal, which makes Q uniform (Haar).
 std::vector<double> OrthogonalMatrix(uint64_t key, int64_t rows, int64_t columns, double gain) {
   const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
   std::vector<double> vectors = NormalVectors(key, count, length);
@@ -54,7 +59,8 @@ std::vector<double> OrthogonalMatrix(uint64_t key, int64_t rows, int64_t columns
   std::vector<double> matrix(rows * columns);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
-      matrix[row * columns + column] = gain * (rows < columns ? vectors[row * length + column] : vectors[column * length + row]);
+      matrix[row * columns + column] =
+          gain * (rows < columns ? vectors[row * length + column] : vectors[column * length + row]);
     }
   }
   return matrix;

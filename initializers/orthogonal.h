@@ -7,8 +7,9 @@
 
 namespace divvy {
 
-// [rows * columns], row-major: its rows (if rows < columns, else its columns) are orthogonal and of norm `gain`, uniform among all such matrices.
-// Pure: a function of `key` (Philox, counter (row, column / 4) of the normal matrix it starts from). Time grows with max * min^2 of the two extents.
+// [rows * columns], row-major: its rows (if rows < columns, else its columns) are orthogonal and of
+// norm `gain`, uniform among all such matrices. Pure: a function of `key` (Philox, counter (row,
+// column / 4) of the normal matrix it starts from). Time grows with max * min^2 of the two extents.
 std::vector<double> OrthogonalMatrix(uint64_t key, int64_t rows, int64_t columns, double gain);
 
 }  // namespace divvy

@@ -19,7 +19,9 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
   for (int axis = 0; axis < rank; ++axis) {  // counted from the end
     const int64_t in_a = axis < a.rank() ? a.dim(-1 - axis) : 1;
     const int64_t in_b = axis < b.rank() ? b.dim(-1 - axis) : 1;
-    if (in_a != in_b && in_a != 1 && in_b != 1) return Unfit(operation, a.ToString(), " and ", b.ToString(), " do not broadcast to one shape");
+    if (in_a != in_b && in_a != 1 && in_b != 1)
+      return Unfit(operation, a.ToString(), " and ", b.ToString(),
+                   " do not broadcast to one shape");
     dims[rank - 1 - axis] = in_a == 1 ? in_b : in_a;
   }
   const Shape shape(dims);
@@ -27,35 +29,42 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
   return shape;
 }
 
-// A C++ scalar as the other operand has it. It stays on the CPU: a GPU's backend takes it from there.
+// A C++ scalar as the other operand has it. It stays on the CPU: a GPU's backend takes it from
+// there.
 absl::StatusOr<Tensor> Adapted(const Tensor& scalar, const Tensor& other) {
   ASSIGN_OR_RETURN(const Backend* cpu, internal::BackendFor(scalar.device()));
   return internal::CastTo(*cpu, scalar, other.dtype());
 }
 
 // One of the two that lies where the operation computes.
-const Tensor& Placed(const Tensor& a, const Tensor& b) { return a.device().kind == Device::Kind::kCpu ? b : a; }
+const Tensor& Placed(const Tensor& a, const Tensor& b) {
+  return a.device().kind == Device::Kind::kCpu ? b : a;
+}
 
 // The values of both, in one dtype that is computed with.
-absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Var& a, const Var& b) {
+absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Var& a,
+                                                   const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
   if (a.node()->adapts && internal::CheckComputedWith(operation, y).ok()) {
     ASSIGN_OR_RETURN(x, Adapted(x, y));
   } else if (b.node()->adapts && internal::CheckComputedWith(operation, x).ok()) {
     ASSIGN_OR_RETURN(y, Adapted(y, x));
   }
-  if (x.dtype() != y.dtype()) return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
+  if (x.dtype() != y.dtype())
+    return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
   RETURN_IF_ERROR(internal::CheckComputedWith(operation, Placed(x, y)));
   return std::pair<Tensor, Tensor>(std::move(x), std::move(y));
 }
 
-absl::StatusOr<Tensor> Compute(const Backend& backend, BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape) {
+absl::StatusOr<Tensor> Compute(const Backend& backend, BinaryOp op, const Tensor& a,
+                               const Tensor& b, const Shape& shape) {
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(Placed(a, b), shape));
   backend.Binary(op, a, b, y);
   return y;
 }
 
-// What the derivative of a binary operation needs. Operands and result are kept only where a formula below names them.
+// What the derivative of a binary operation needs. Operands and result are kept only where a
+// formula below names them.
 struct BinaryRecord {
   const Backend* backend;
   BinaryOp op;
@@ -63,8 +72,10 @@ struct BinaryRecord {
   Shape a_shape, b_shape;
   Tensor a, b, y;
 
-  absl::StatusOr<Tensor> Times(const Tensor& gradient, BinaryOp op, const Tensor& other, const Shape& to, double scale = 1) const {
-    ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, op, gradient, other, gradient.shape()));
+  absl::StatusOr<Tensor> Times(const Tensor& gradient, BinaryOp op, const Tensor& other,
+                               const Shape& to, double scale = 1) const {
+    ASSIGN_OR_RETURN(const Tensor product,
+                     Compute(*backend, op, gradient, other, gradient.shape()));
     return internal::SummedTo(*backend, product, to, scale);
   }
   absl::StatusOr<Tensor> Masked(const Tensor& gradient, BinaryOp slope, const Shape& to) const {
@@ -88,7 +99,8 @@ struct BinaryRecord {
       case BinaryOp::kSubtract: return internal::SummedTo(*backend, gradient, b_shape, -1);
       case BinaryOp::kMultiply: return Times(gradient, BinaryOp::kMultiply, a, b_shape);
       case BinaryOp::kDivide: {  // -g a / b^2 = -(g y) / b
-        ASSIGN_OR_RETURN(const Tensor product, Compute(*backend, BinaryOp::kMultiply, gradient, y, gradient.shape()));
+        ASSIGN_OR_RETURN(const Tensor product,
+                         Compute(*backend, BinaryOp::kMultiply, gradient, y, gradient.shape()));
         return Times(product, BinaryOp::kDivide, b, b_shape, -1);
       }
       case BinaryOp::kMaximum: return Masked(gradient, BinaryOp::kNotGreaterEqual, b_shape);
@@ -110,17 +122,22 @@ struct BinaryRecord {
 };
 
 // Its result is a constant to the tape.
-bool IsComparison(BinaryOp op) { return op == BinaryOp::kLess || op == BinaryOp::kLessEqual || op == BinaryOp::kGreaterEqual || op == BinaryOp::kEqual; }
+bool IsComparison(BinaryOp op) {
+  return op == BinaryOp::kLess || op == BinaryOp::kLessEqual || op == BinaryOp::kGreaterEqual ||
+         op == BinaryOp::kEqual;
+}
 // Its second operand, the mask, is one.
 bool IsChoice(BinaryOp op) { return op == BinaryOp::kKeepWhere || op == BinaryOp::kDropWhere; }
 
-absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) {
+absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a,
+                              const Var& b) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(operation, {a, b}));
   ASSIGN_OR_RETURN(auto operands, Operands(operation, a, b));
   auto& [x, z] = operands;
   ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(operation, x.shape(), z.shape()));
   ASSIGN_OR_RETURN(Tensor y, Compute(*backend, op, x, z, shape));
-  const bool for_a = internal::NeedsGradient(a) && !IsComparison(op), for_b = internal::NeedsGradient(b) && !IsComparison(op) && !IsChoice(op);
+  const bool for_a = internal::NeedsGradient(a) && !IsComparison(op),
+             for_b = internal::NeedsGradient(b) && !IsComparison(op) && !IsChoice(op);
   BinaryRecord record{backend, op, for_a, for_b, x.shape(), z.shape(), {}, {}, {}};
   if (!record.for_a && !record.for_b) return Var(std::move(y));
   if (op != BinaryOp::kAdd && op != BinaryOp::kSubtract) {
@@ -131,12 +148,16 @@ absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Va
   return internal::Result(std::move(y), {a, b}, std::move(record));
 }
 
-Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) { return internal::OrFailed(TryBinary(operation, op, a, b)); }
+Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b) {
+  return internal::OrFailed(TryBinary(operation, op, a, b));
+}
 
-// Both choices are computed and one of each two elements is 0, so that what was not chosen, a NaN too, does not reach the sum.
+// Both choices are computed and one of each two elements is 0, so that what was not chosen, a NaN
+// too, does not reach the sum.
 Var Chosen(const Var& mask, const Var& a, const Var& b) {
   const Var chosen = Cast(mask, a.node()->adapts ? b.dtype() : a.dtype());
-  return Binary("Where", BinaryOp::kKeepWhere, a, chosen) + Binary("Where", BinaryOp::kDropWhere, b, chosen);
+  return Binary("Where", BinaryOp::kKeepWhere, a, chosen) +
+         Binary("Where", BinaryOp::kDropWhere, b, chosen);
 }
 
 absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var& x) {
@@ -147,11 +168,13 @@ absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var&
   backend->Unary(op, value, y);
   if (!internal::NeedsGradient(x)) return Var(std::move(y));
   const Tensor kept = internal::KeptForGradient(op) == internal::Kept::kInput ? value : y;
-  return internal::Result(std::move(y), {x}, [backend, op, kept](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient));
-    backend->UnaryGradient(op, kept, gradient, dx);
-    return GradientList{std::move(dx)};
-  });
+  return internal::Result(
+      std::move(y), {x},
+      [backend, op, kept](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+        ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient));
+        backend->UnaryGradient(op, kept, gradient, dx);
+        return GradientList{std::move(dx)};
+      });
 }
 
 // What the derivative of a sum and a function after it needs.
@@ -163,7 +186,10 @@ struct AddThenRecord {
   Tensor y;
 
   // A layer's: b is the bias, and a the product.
-  bool is_of_layer() const { return for_a && for_b && a_shape == y.shape() && b_shape.rank() == 1 && b_shape.dim(0) == y.shape().dim(-1); }
+  bool is_of_layer() const {
+    return for_a && for_b && a_shape == y.shape() && b_shape.rank() == 1 &&
+           b_shape.dim(0) == y.shape().dim(-1);
+  }
 
   absl::StatusOr<GradientList> operator()(const Tensor& gradient) const {
     ASSIGN_OR_RETURN(Tensor of_sum, internal::NewLike(gradient));
@@ -173,7 +199,8 @@ struct AddThenRecord {
       return GradientList{std::move(of_sum), std::move(of_bias)};
     }
     backend->UnaryGradient(op, y, gradient, of_sum);
-    return BinaryRecord{backend, BinaryOp::kAdd, for_a, for_b, a_shape, b_shape, {}, {}, {}}(of_sum);
+    return BinaryRecord{
+        backend, BinaryOp::kAdd, for_a, for_b, a_shape, b_shape, {}, {}, {}}(of_sum);
   }
 };
 
@@ -186,10 +213,14 @@ absl::StatusOr<Var> TryAddThen(UnaryOp op, const Var& a, const Var& b) {
   ASSIGN_OR_RETURN(const Shape shape, BroadcastShape(kOperation, x.shape(), z.shape()));
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(Placed(x, z), shape));
   backend->AddThen(op, x, z, y);
-  return internal::Result(y, {a, b}, AddThenRecord{backend, op, internal::NeedsGradient(a), internal::NeedsGradient(b), x.shape(), z.shape(), y});
+  return internal::Result(y, {a, b},
+                          AddThenRecord{backend, op, internal::NeedsGradient(a),
+                                        internal::NeedsGradient(b), x.shape(), z.shape(), y});
 }
 
-Var Unary(absl::string_view operation, UnaryOp op, const Var& x) { return internal::OrFailed(TryUnary(operation, op, x)); }
+Var Unary(absl::string_view operation, UnaryOp op, const Var& x) {
+  return internal::OrFailed(TryUnary(operation, op, x));
+}
 
 }  // namespace
 
@@ -202,9 +233,13 @@ Var Minimum(const Var& a, const Var& b) { return Binary("Minimum", BinaryOp::kMi
 Var Pow(const Var& a, const Var& b) { return Binary("Pow", BinaryOp::kPower, a, b); }
 Var Clip(const Var& x, const Var& low, const Var& high) { return Minimum(Maximum(x, low), high); }
 Var Less(const Var& a, const Var& b) { return Binary("Less", BinaryOp::kLess, a, b); }
-Var LessEqual(const Var& a, const Var& b) { return Binary("LessEqual", BinaryOp::kLessEqual, a, b); }
+Var LessEqual(const Var& a, const Var& b) {
+  return Binary("LessEqual", BinaryOp::kLessEqual, a, b);
+}
 Var Greater(const Var& a, const Var& b) { return Binary("Greater", BinaryOp::kLess, b, a); }
-Var GreaterEqual(const Var& a, const Var& b) { return Binary("GreaterEqual", BinaryOp::kGreaterEqual, a, b); }
+Var GreaterEqual(const Var& a, const Var& b) {
+  return Binary("GreaterEqual", BinaryOp::kGreaterEqual, a, b);
+}
 Var Equal(const Var& a, const Var& b) { return Binary("Equal", BinaryOp::kEqual, a, b); }
 Var Where(const Var& mask, const Var& a, const Var& b) { return Chosen(mask, a, b); }
 Var operator-(const Var& a) { return Unary("operator-", UnaryOp::kNegative, a); }
@@ -219,6 +254,8 @@ Var Tanh(const Var& x) { return Unary("Tanh", UnaryOp::kTanh, x); }
 Var Gelu(const Var& x) { return Unary("Gelu", UnaryOp::kGelu, x); }
 Var Softplus(const Var& x) { return Unary("Softplus", UnaryOp::kSoftplus, x); }
 
-Var internal::AddThen(UnaryOp op, const Var& a, const Var& b) { return OrFailed(TryAddThen(op, a, b)); }
+Var internal::AddThen(UnaryOp op, const Var& a, const Var& b) {
+  return OrFailed(TryAddThen(op, a, b));
+}
 
 }  // namespace divvy

@@ -19,7 +19,9 @@ absl::StatusOr<const Backend*> BackendFor(Device device) {
   static const CpuBackend* const cpu = new CpuBackend();
   if (device.kind == Device::Kind::kCpu) return cpu;
   if (const Backend* const gpu = gpu_backend) return gpu;
-  return absl::UnimplementedError(absl::StrCat("nothing computes on ", device.ToString(), " in this process; move the tensor with To(Device{})"));
+  return absl::UnimplementedError(
+      absl::StrCat("nothing computes on ", device.ToString(),
+                   " in this process; move the tensor with To(Device{})"));
 }
 
 }  // namespace divvy::internal

@@ -15,19 +15,23 @@ namespace divvy::internal {
 template <typename T, typename = void>
 struct IsSmallFloat : std::false_type {};
 template <typename T>
-struct IsSmallFloat<T, std::void_t<decltype(std::declval<const T&>().ToFloat())>> : std::true_type {};
+struct IsSmallFloat<T, std::void_t<decltype(std::declval<const T&>().ToFloat())>> : std::true_type {
+};
 
 // Toward 0, to the nearest end where it does not fit, NaN to 0.
 template <typename To, typename From>
 DIVVY_HOST_DEVICE To Saturate(From value) {
   if (value != value) return 0;
   // 2^digits is exact in any floating type, the largest value of an integer type is not.
-  if (value >= std::ldexp(From(1), std::numeric_limits<To>::digits)) return std::numeric_limits<To>::max();
-  if (value <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+  if (value >= std::ldexp(From(1), std::numeric_limits<To>::digits))
+    return std::numeric_limits<To>::max();
+  if (value <= static_cast<From>(std::numeric_limits<To>::min()))
+    return std::numeric_limits<To>::min();
   return static_cast<To>(value);
 }
 
-// As Cast of ops/ops.h says, for one element. Integers into smaller integers wrap around, as the language has it.
+// As Cast of ops/ops.h says, for one element. Integers into smaller integers wrap around, as the
+// language has it.
 template <typename To, typename From>
 DIVVY_HOST_DEVICE To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {

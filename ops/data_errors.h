@@ -1,5 +1,5 @@
-// What a backend says of data that it finds wrong: at once on the CPU, on a GPU with the next value that it brings. In the same words, after which a GPU names
-// itself.
+// What a backend says of data that it finds wrong: at once on the CPU, on a GPU with the next value
+// that it brings. In the same words, after which a GPU names itself.
 #ifndef DIVVY_OPS_DATA_ERRORS_H_
 #define DIVVY_OPS_DATA_ERRORS_H_
 
@@ -15,29 +15,38 @@ namespace divvy::internal {
 
 // The id at `position`, all of them counted in one row. REQUIRES: the table's rank >= 1.
 inline std::string IdOutOfRange(int64_t id, int64_t position, DType dtype, const Shape& table) {
-  return absl::StrCat("Gather: id ", id, " at ", position, " is outside [0, ", table.dim(0), "), the rows of ", DTypeName(dtype), " ", table.ToString());
+  return absl::StrCat("Gather: id ", id, " at ", position, " is outside [0, ", table.dim(0),
+                      "), the rows of ", DTypeName(dtype), " ", table.ToString());
 }
 
 // logits: [examples, classes].
-inline std::string LabelOutOfRange(int64_t label, int64_t example, DType dtype, const Shape& logits) {
-  return absl::StrCat("SoftmaxCrossEntropy: label ", label, " of example ", example, " is outside [0, ", logits.dim(1), "): the logits, ", DTypeName(dtype),
-                      " ", logits.ToString(), ", have ", logits.dim(1), " classes");
+inline std::string LabelOutOfRange(int64_t label, int64_t example, DType dtype,
+                                   const Shape& logits) {
+  return absl::StrCat("SoftmaxCrossEntropy: label ", label, " of example ", example,
+                      " is outside [0, ", logits.dim(1), "): the logits, ", DTypeName(dtype), " ",
+                      logits.ToString(), ", have ", logits.dim(1), " classes");
 }
 
 // The probability of a class at `position` among all of [examples, classes].
-inline std::string ProbabilityOutOfRange(double probability, int64_t position, DType dtype, const Shape& logits) {
+inline std::string ProbabilityOutOfRange(double probability, int64_t position, DType dtype,
+                                         const Shape& logits) {
   const int64_t classes = logits.dim(1);
-  return absl::StrCat("SoftmaxCrossEntropy: probability ", probability, " of example ", position / classes, ", class ", position % classes,
-                      ", is outside [0, 1]: labels of the shape of the logits, ", DTypeName(dtype), " ", logits.ToString(),
+  return absl::StrCat("SoftmaxCrossEntropy: probability ", probability, " of example ",
+                      position / classes, ", class ", position % classes,
+                      ", is outside [0, 1]: labels of the shape of the logits, ", DTypeName(dtype),
+                      " ", logits.ToString(),
                       ", are probabilities; numbers of classes are integers [batch]");
 }
 
-// A yes or no (or a probability of yes) at `position` among `labels`, an array of examples. `operation` may be a metric, too.
-inline std::string LabelNotInUnit(absl::string_view operation, double label, int64_t position, const Shape& labels) {
+// A yes or no (or a probability of yes) at `position` among `labels`, an array of examples.
+// `operation` may be a metric, too.
+inline std::string LabelNotInUnit(absl::string_view operation, double label, int64_t position,
+                                  const Shape& labels) {
   const int64_t rows = labels.rank() == 0 ? 1 : labels.dim(0);
   return absl::StrCat(
       operation, ": label ", label, " of example ", position / (labels.num_elements() / rows),
-      " is outside [0, 1]: make the labels 0 and 1. Dataset::Libsvm does for files with -1 and +1 (LibsvmLabels::kBinary) or 1 and 2 (kOneTwo); "
+      " is outside [0, 1]: make the labels 0 and 1. Dataset::Libsvm does for files with -1 and +1 "
+      "(LibsvmLabels::kBinary) or 1 and 2 (kOneTwo); "
       "else Map the data, or write Maximum(labels, 0) for -1 and +1, labels - 1 for 1 and 2");
 }
 
@@ -45,7 +54,8 @@ inline std::string LabelNotInUnit(absl::string_view operation, double label, int
 template <typename T>
 int64_t FirstOutsideUnit(const T* numbers, int64_t n) {
   int64_t outside = 0;
-  for (int64_t i = 0; i < n; ++i) outside += !(numbers[i] >= T(0)) | !(numbers[i] <= T(1));  // without a branch, for it finds nothing nearly always
+  // Without a branch, for it finds nothing nearly always.
+  for (int64_t i = 0; i < n; ++i) outside += !(numbers[i] >= T(0)) | !(numbers[i] <= T(1));
   if (outside == 0) return -1;
   int64_t first = 0;
   while (numbers[first] >= T(0) && numbers[first] <= T(1)) ++first;

@@ -1,7 +1,10 @@
-// Functions of one element, of every backend. Compilers vectorise them: for float no branch, no call and no table; for double the standard library's.
+// Functions of one element, of every backend. Compilers vectorise them: for float no branch, no
+// call and no table; for double the standard library's.
 //
-// The approximations of float are polynomials on a reduced range (those of Exp and Tanh: Moshier, Cephes, 1984 ff.), within 4e-7 of the true value, relative
-// (ops_test). They take every float: infinities give the limits, NaN stays. Exp gives denormal numbers, and 0 and infinity where float ends.
+// The approximations of float are polynomials on a reduced range (those of Exp and Tanh: Moshier,
+// Cephes, 1984 ff.), within 4e-7 of the true value, relative (ops_test). They take every float:
+// infinities give the limits, NaN stays. Exp gives denormal numbers, and 0 and infinity where float
+// ends.
 #ifndef DIVVY_OPS_FUNCTIONS_H_
 #define DIVVY_OPS_FUNCTIONS_H_
 
@@ -23,9 +26,11 @@ DIVVY_HOST_DEVICE inline float PowerOfTwo(int32_t n) {
   return power;
 }
 
-// e^x = 2^n e^r with n the integer next to x / ln 2, so that |r| <= ln 2 / 2. ln 2 is taken off in two parts, of which the first times n is exact.
+// e^x = 2^n e^r with n the integer next to x / ln 2, so that |r| <= ln 2 / 2. ln 2 is taken off in
+// two parts, of which the first times n is exact.
 DIVVY_HOST_DEVICE inline float ExpOf(float x) {
-  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to an integer, which then stands in its last bits
+  // 1.5 * 2^23: what is added to it is rounded to an integer, which then stands in its last bits
+  constexpr float kRounder = 12582912.0f;
   const float clamped = std::min(std::max(x, -104.0f), 89.0f);
   const float shifted = clamped * 1.44269504088896341f + kRounder;
   const float count = shifted - kRounder;
@@ -41,7 +46,8 @@ DIVVY_HOST_DEVICE inline float ExpOf(float x) {
   std::memcpy(&bits, &shifted, sizeof(bits));
   std::memcpy(&zero, &kRounder, sizeof(zero));
   const auto n = static_cast<int32_t>(bits - zero);
-  const int32_t half = n / 2;  // in two steps, for 2^n alone may be no float where the result is
+  // In two steps, for 2^n alone may be no float where the result is.
+  const int32_t half = n / 2;
   return p * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
 DIVVY_HOST_DEVICE inline double ExpOf(double x) { return std::exp(x); }
@@ -112,7 +118,7 @@ DIVVY_HOST_DEVICE T SignOf(T v) {
   return v > 0 ? T(1) : v < 0 ? T(-1) : v;
 }
 
-// ---- by name ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- by name ------------------------------------------------------------------------------------
 // Objects, not lambdas: a kernel takes them by value.
 
 #define DIVVY_FUNCTION1(Name, expression)       \

@@ -27,8 +27,12 @@ using ::testing::Pointwise;
 
 using Names = std::vector<std::string>;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return There(*Tensor::Copy<float>(shape, values)); }
-Tensor Ids(Shape shape, std::vector<int64_t> values) { return *Tensor::Copy<int64_t>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) {
+  return There(*Tensor::Copy<float>(shape, values));
+}
+Tensor Ids(Shape shape, std::vector<int64_t> values) {
+  return *Tensor::Copy<int64_t>(shape, values);
+}
 
 template <typename T>
 std::vector<T> ValuesOf(const absl::StatusOr<Tensor>& value) {
@@ -45,21 +49,26 @@ std::vector<float> FloatsOf(const Var& var) { return ValuesOf<float>(var.Value()
 
 // A table of five rows, and two dense variables.
 MapReader Reader() {
-  return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}, {"w", Floats({2}, {3, 4})}, {"b", Tensor::Scalar(0.5f)}}, *TestDevice());
+  return MapReader({{"table", Floats({5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})},
+                    {"w", Floats({2}, {3, 4})},
+                    {"b", Tensor::Scalar(0.5f)}},
+                   *TestDevice());
 }
 
-Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits, std::vector<float> weights = {}) {
+Nest Sparse(std::vector<int64_t> ids, std::vector<int64_t> row_splits,
+            std::vector<float> weights = {}) {
   SparseIds sparse{Tensor::Vector<int64_t>(ids), Tensor::Vector<int64_t>(row_splits), std::nullopt};
   if (!weights.empty()) sparse.weights = Tensor::Vector<float>(weights);
   return sparse;
 }
 
-// ---- reading -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 TEST(ReadTest, FetchesEverythingPendingInOneCall) {
   MapReader reader = Reader();
   GradientTape tape(reader);
-  const Var w = tape.Read("w"), rows = tape.Lookup("table", Ids({3}, {0, 3, 1})), b = tape.Read("b");
+  const Var w = tape.Read("w"), rows = tape.Lookup("table", Ids({3}, {0, 3, 1})),
+            b = tape.Read("b");
   const Var bag = tape.LookupSparse("table", Sparse({4, 2}, {0, 2}), Combiner::kSum);
   EXPECT_THAT(reader.calls(), IsEmpty());
   EXPECT_THAT(FloatsOf(w + b), ElementsAre(3.5, 4.5));
@@ -103,7 +112,7 @@ TEST(ReadTest, AnErrorOfTheReaderIsThatOfEveryPendingVar) {
   EXPECT_EQ(good.status(), tape.Gradient(ReduceSum(good)).status());
 }
 
-// ---- lookups -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- lookups ------------------------------------------------------------------------------------
 
 TEST(LookupTest, GivesIdsShapePlusRowShape) {
   MapReader reader = Reader();
@@ -124,7 +133,9 @@ TEST(LookupTest, ARowThatIsAskedForAgainAndAgainIsReadOnceAndItsGradientsStandAs
   const absl::StatusOr<Gradients> gradients = tape.Gradient(ReduceSum(rows * rows));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   const auto& slices = std::get<IndexedSlices>(gradients->entries().at("table"));
-  EXPECT_EQ(std::vector<int64_t>(slices.ids.values<int64_t>()->begin(), slices.ids.values<int64_t>()->end()), std::vector<int64_t>({3, 1, 3, 3, 0, 1}));
+  EXPECT_EQ(std::vector<int64_t>(slices.ids.values<int64_t>()->begin(),
+                                 slices.ids.values<int64_t>()->end()),
+            std::vector<int64_t>({3, 1, 3, 3, 0, 1}));
   EXPECT_EQ(slices.rows.shape(), (Shape{6, 2}));
   const absl::StatusOr<IndexedSlices> summed = SumDuplicates(slices);
   ASSERT_TRUE(summed.ok());
@@ -136,7 +147,8 @@ TEST(GradientOfSumTest, IsTheGradientOfTheSumThatIsNotComputed) {
     MapReader reader({{"w", Floats({3}, {1, 2, 3})}}, *TestDevice());
     GradientTape tape(reader);
     const Var w = tape.Read("w"), squares = w * w;
-    const absl::StatusOr<Gradients> gradients = fused ? tape.GradientOfSum(squares, 0.5) : tape.Gradient(ReduceSum(squares) * 0.5f);
+    const absl::StatusOr<Gradients> gradients =
+        fused ? tape.GradientOfSum(squares, 0.5) : tape.Gradient(ReduceSum(squares) * 0.5f);
     return FloatsOf(Var(std::get<Tensor>(gradients->entries().at("w"))));
   };
   EXPECT_EQ(gradient(true), std::vector<float>({1, 2, 3}));
@@ -148,9 +160,12 @@ TEST(GradientOfSumTest, RefusesWhatGradientRefusesButForTheShape) {
   GradientTape tape(reader);
   const Var w = tape.Read("w");
   EXPECT_EQ(tape.Gradient(w * w).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(tape.GradientOfSum(Var(Ids({2}, {1, 2}))).status().code(), absl::StatusCode::kInvalidArgument) << "no floating target";
+  EXPECT_EQ(tape.GradientOfSum(Var(Ids({2}, {1, 2}))).status().code(),
+            absl::StatusCode::kInvalidArgument)
+      << "no floating target";
   ASSERT_TRUE(tape.GradientOfSum(w * w).ok());
-  EXPECT_EQ(tape.GradientOfSum(w * w).status().code(), absl::StatusCode::kFailedPrecondition) << "twice";
+  EXPECT_EQ(tape.GradientOfSum(w * w).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "twice";
 }
 
 TEST(LookupTest, ClipsRowsToMaxNorm) {
@@ -158,7 +173,8 @@ TEST(LookupTest, ClipsRowsToMaxNorm) {
   GradientTape tape(reader);
   LookupOptions options;
   options.max_norm = 1;
-  EXPECT_THAT(FloatsOf(tape.Lookup("table", Ids({2}, {0, 1}), options)), Pointwise(::testing::FloatEq(), {0.6f, 0.8f, 0.3f, 0.4f}));
+  EXPECT_THAT(FloatsOf(tape.Lookup("table", Ids({2}, {0, 1}), options)),
+              Pointwise(::testing::FloatEq(), {0.6f, 0.8f, 0.3f, 0.4f}));
 }
 
 TEST(LookupTest, RefusesWhatItCannotLookUp) {
@@ -169,12 +185,13 @@ TEST(LookupTest, RefusesWhatItCannotLookUp) {
   negative_norm.max_norm = -1;
   default_id.default_id = 1;
   const Tensor ids = Ids({1}, {0});
-  for (const auto& [var, word] : std::vector<std::pair<Var, std::string>>{{tape.Lookup("table", Floats({1}, {0})), "not integers"},
-                                                                          {tape.Lookup("table", ids, safe), "LookupSparse"},
-                                                                          {tape.Lookup("table", ids, negative_norm), "max_norm is -1"},
-                                                                          {tape.Lookup("table", ids, default_id), "safe"},
-                                                                          {tape.LookupSparse("table", Nest(ids), Combiner::kSum), "table"},
-                                                                          {tape.LookupSparse("table", Sparse({0}, {0, 2}), Combiner::kSum), "row_splits"}}) {
+  for (const auto& [var, word] : std::vector<std::pair<Var, std::string>>{
+           {tape.Lookup("table", Floats({1}, {0})), "not integers"},
+           {tape.Lookup("table", ids, safe), "LookupSparse"},
+           {tape.Lookup("table", ids, negative_norm), "max_norm is -1"},
+           {tape.Lookup("table", ids, default_id), "safe"},
+           {tape.LookupSparse("table", Nest(ids), Combiner::kSum), "table"},
+           {tape.LookupSparse("table", Sparse({0}, {0, 2}), Combiner::kSum), "row_splits"}}) {
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, var.status().code()) << word;
     EXPECT_THAT(std::string(var.status().message()), HasSubstr(word));
   }
@@ -185,7 +202,9 @@ TEST(LookupTest, AnIdWithoutARowIsInvalid) {
   MapReader reader = Reader();
   for (int64_t id : {-1, 5}) {
     GradientTape tape(reader);
-    EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Lookup("table", Ids({2}, {0, id})).status().code()) << id;
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument,
+              tape.Lookup("table", Ids({2}, {0, id})).status().code())
+        << id;
   }
 }
 
@@ -203,13 +222,16 @@ std::vector<float> Bag(const Nest& ids, Combiner combiner, const LookupOptions& 
 }
 
 TEST(LookupSparseTest, CombinesEachList) {
-  EXPECT_THAT(Bag(Sparse({0, 3, 4, 1}, {0, 2, 3, 4}), Combiner::kMean), ElementsAre(4, 5, 9, 10, 3, 4));
-  EXPECT_THAT(Bag(Sparse({0, 2}, {0, 2}, {3, 4}), Combiner::kSqrtN), Pointwise(::testing::FloatEq(), {4.6f, 6.0f}));
+  EXPECT_THAT(Bag(Sparse({0, 3, 4, 1}, {0, 2, 3, 4}), Combiner::kMean),
+              ElementsAre(4, 5, 9, 10, 3, 4));
+  EXPECT_THAT(Bag(Sparse({0, 2}, {0, 2}, {3, 4}), Combiner::kSqrtN),
+              Pointwise(::testing::FloatEq(), {4.6f, 6.0f}));
   EXPECT_THAT(Bag(Sparse({0, 2}, {0, 2}, {3, 4}), Combiner::kSum), ElementsAre(23, 30));
 }
 
 TEST(LookupSparseTest, GivesARowForEveryListEvenTheLastEmptyOnes) {
-  EXPECT_THAT(Bag(Sparse({1}, {0, 0, 1, 1, 1}), Combiner::kMean), ElementsAre(0, 0, 3, 4, 0, 0, 0, 0));
+  EXPECT_THAT(Bag(Sparse({1}, {0, 0, 1, 1, 1}), Combiner::kMean),
+              ElementsAre(0, 0, 3, 4, 0, 0, 0, 0));
   EXPECT_THAT(Bag(Sparse({}, {0}), Combiner::kSum), IsEmpty());
 }
 
@@ -234,17 +256,19 @@ TEST(LookupSparseTest, TheSafeFormDropsNegativeIdsAndWeights) {
   safe.safe = true;
   const Nest ids = Sparse({0, -1, -1, 1, 2}, {0, 2, 3, 5}, {1, 1, 1, 1, -1});
   EXPECT_THAT(Bag(ids, Combiner::kMean, safe), ElementsAre(1, 2, 0, 0, 3, 4));
-  EXPECT_THAT(Bag(ids, Combiner::kSum, safe), ElementsAre(1, 2, 0, 0, -2, -2));  // kSum keeps weights <= 0
+  // kSum keeps weights <= 0
+  EXPECT_THAT(Bag(ids, Combiner::kSum, safe), ElementsAre(1, 2, 0, 0, -2, -2));
 }
 
 TEST(LookupSparseTest, TheSafeFormFillsEmptyListsWithDefaultId) {
   LookupOptions safe;
   safe.safe = true;
   safe.default_id = 4;
-  EXPECT_THAT(Bag(Sparse({-1, 0}, {0, 1, 1, 2}), Combiner::kSqrtN, safe), ElementsAre(9, 10, 9, 10, 1, 2));
+  EXPECT_THAT(Bag(Sparse({-1, 0}, {0, 1, 1, 2}), Combiner::kSqrtN, safe),
+              ElementsAre(9, 10, 9, 10, 1, 2));
 }
 
-// ---- gradients -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 const IndexedSlices& Slices(const absl::StatusOr<Gradients>& gradients, const std::string& name) {
   return std::get<IndexedSlices>(gradients->entries().at(name));
@@ -257,22 +281,26 @@ TEST(GradientTest, OfATableIsItsRowsAsAskedFor) {
   MapReader reader = Reader();
   GradientTape tape(reader);
   const Var rows = tape.Lookup("table", Ids({2, 2}, {2, 0, 2, 4}));
-  const auto gradients = tape.Gradient(ReduceSum(rows * Floats({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8})));
+  const auto gradients =
+      tape.Gradient(ReduceSum(rows * Floats({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8})));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_EQ(absl::OkStatus(), Validate(Slices(gradients, "table")));
   EXPECT_EQ(5, Slices(gradients, "table").num_rows);
   EXPECT_THAT(ValuesOf<int64_t>(Slices(gradients, "table").ids), ElementsAre(2, 0, 2, 4));
-  EXPECT_THAT(ValuesOf<float>(Slices(gradients, "table").rows), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(ValuesOf<float>(Slices(gradients, "table").rows),
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
 TEST(GradientTest, JoinsSeveralLookupsOfOneTable) {
   MapReader reader = Reader();
   GradientTape tape(reader);
-  const Var once = tape.Lookup("table", Ids({1}, {3})), bag = tape.LookupSparse("table", Sparse({1, 3}, {0, 2}), Combiner::kMean);
+  const Var once = tape.Lookup("table", Ids({1}, {3})),
+            bag = tape.LookupSparse("table", Sparse({1, 3}, {0, 2}), Combiner::kMean);
   const auto gradients = tape.Gradient(ReduceSum(once) + ReduceSum(bag));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_THAT(ValuesOf<int64_t>(Slices(gradients, "table").ids), ElementsAre(3, 1, 3));
-  EXPECT_THAT(ValuesOf<float>(Slices(gradients, "table").rows), ElementsAre(1, 1, 0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(ValuesOf<float>(Slices(gradients, "table").rows),
+              ElementsAre(1, 1, 0.5, 0.5, 0.5, 0.5));
 }
 
 TEST(GradientTest, OfALookupWithoutIdsHasNoRows) {
@@ -322,12 +350,18 @@ TEST(GradientTest, OfLookupsAgreesWithCentralDifferences) {
   safe.default_id = 3;
   const Nest ids = Sparse({0, 1, 0, 3, 2}, {0, 3, 3, 5}, {0.5, 2, 1, -1, 3});
   const Nest with_holes = Sparse({0, -1, 2, -5, 1}, {0, 2, 3, 4, 5}, {1, 1, 2, 1, -4});
-  CheckLookup([](GradientTape& tape) { return Square(tape.Lookup("table", Ids({4}, {0, 2, 2, 1}))); });
-  CheckLookup([&](GradientTape& tape) { return tape.Lookup("table", Ids({4}, {0, 2, 3, 1}), clipped); });
+  CheckLookup([](GradientTape& tape) {
+    return Square(tape.Lookup("table", Ids({4}, {0, 2, 2, 1})));
+  });
+  CheckLookup([&](GradientTape& tape) {
+    return tape.Lookup("table", Ids({4}, {0, 2, 3, 1}), clipped);
+  });
   for (Combiner combiner : {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN}) {
     CheckLookup([&](GradientTape& tape) { return tape.LookupSparse("table", ids, combiner); });
-    CheckLookup([&](GradientTape& tape) { return tape.LookupSparse("table", ids, combiner, clipped); });
-    CheckLookup([&](GradientTape& tape) { return tape.LookupSparse("table", with_holes, combiner, safe); });
+    CheckLookup(
+        [&](GradientTape& tape) { return tape.LookupSparse("table", ids, combiner, clipped); });
+    CheckLookup(
+        [&](GradientTape& tape) { return tape.LookupSparse("table", with_holes, combiner, safe); });
   }
 }
 
@@ -354,9 +388,12 @@ TEST(GradientTest, WantsAFloatingScalar) {
   GradientTape tape(reader);
   const absl::Status status = tape.Gradient(tape.Read("w")).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("float32 [2]"), HasSubstr("ReduceMean")));
-  EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Gradient(Tensor::Scalar<int32_t>(1)).status().code());
-  EXPECT_EQ(absl::OkStatus(), tape.Gradient(ReduceSum(tape.Read("w"))).status());  // a refused target does not use the tape up
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("float32 [2]"), HasSubstr("ReduceMean")));
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument,
+            tape.Gradient(Tensor::Scalar<int32_t>(1)).status().code());
+  // A refused target does not use the tape up.
+  EXPECT_EQ(absl::OkStatus(), tape.Gradient(ReduceSum(tape.Read("w"))).status());
 }
 
 TEST(GradientTest, CanBeAskedForOnce) {
@@ -382,7 +419,8 @@ TEST(GradientTest, RefusesWhatBelongsToAnotherTape) {
   GradientTape tape(reader), other(reader);
   const Var theirs = ReduceSum(other.Read("w"));
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Gradient(theirs).status().code());
-  EXPECT_EQ(absl::StatusCode::kInvalidArgument, (theirs + ReduceSum(tape.Read("w"))).status().code());
+  EXPECT_EQ(absl::StatusCode::kInvalidArgument,
+            (theirs + ReduceSum(tape.Read("w"))).status().code());
 }
 
 TEST(GradientTest, IsRefusedInInferenceModeWhereNothingIsKept) {
@@ -402,7 +440,9 @@ TEST(InferenceTest, RowsThatWereLookedUpAreFreedWithTheirVars) {
    public:
     Borrowing(const float* memory, int* freed) : memory_(memory), freed_(freed) {}
     absl::Status Read(absl::Span<ReadRequest> requests) override {
-      for (ReadRequest& request : requests) request.value = *Tensor::Borrow(DType::kFloat32, {2, 2}, memory_, Device{}, [this] { ++*freed_; });
+      for (ReadRequest& request : requests)
+        request.value =
+            *Tensor::Borrow(DType::kFloat32, {2, 2}, memory_, Device{}, [this] { ++*freed_; });
       return absl::OkStatus();
     }
     Device device() const override { return {}; }
@@ -433,14 +473,16 @@ TEST(WatchTest, RefusesANameThatIsTaken) {
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Watch("x", Floats({1}, {1})).status().code());
 }
 
-// ---- operations of one's own ---------------------------------------------------------------------------------------------------------------------------
+// ---- operations of one's own --------------------------------------------------------------------
 
 Var Cube(GradientTape& tape, const Var& x) {
   const Var cubed = x * x * x;
-  return tape.Record(*StopGradient(cubed).Value(), {x}, [x](const Tensor& gradient) -> absl::StatusOr<std::vector<Tensor>> {
-    ASSIGN_OR_RETURN(Tensor dx, (Var(gradient) * 3.0f * StopGradient(Square(x))).Value());
-    return std::vector<Tensor>{std::move(dx)};
-  });
+  return tape.Record(*StopGradient(cubed).Value(), {x},
+                     [x](const Tensor& gradient) -> absl::StatusOr<std::vector<Tensor>> {
+                       ASSIGN_OR_RETURN(Tensor dx,
+                                        (Var(gradient) * 3.0f * StopGradient(Square(x))).Value());
+                       return std::vector<Tensor>{std::move(dx)};
+                     });
 }
 
 TEST(RecordTest, DifferentiatesByTheFunctionGiven) {
@@ -459,12 +501,17 @@ TEST(RecordTest, RefusesGradientsThatDoNotFitTheInputs) {
          return std::vector<Tensor>{Floats({3}, {1, 2, 3}), Tensor()};
        },
        "input 0 is float32 [3]; the input is float32 [2]"},
-      {[](const Tensor&) -> absl::StatusOr<std::vector<Tensor>> { return absl::InvalidArgumentError("my own reason"); }, "my own reason"},
+      {[](const Tensor&) -> absl::StatusOr<std::vector<Tensor>> {
+         return absl::InvalidArgumentError("my own reason");
+       },
+       "my own reason"},
   };
   for (const auto& [backward, words] : cases) {
     MapReader reader = Reader();
     GradientTape tape(reader);
-    const absl::Status status = tape.Gradient(tape.Record(Tensor::Scalar(1.0f), {tape.Read("w"), Var(1.0f)}, backward)).status();
+    const absl::Status status =
+        tape.Gradient(tape.Record(Tensor::Scalar(1.0f), {tape.Read("w"), Var(1.0f)}, backward))
+            .status();
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
   }
@@ -474,10 +521,13 @@ TEST(RecordTest, CarriesTheErrorOfAnInput) {
   MapReader reader = Reader();
   GradientTape tape(reader);
   const Var failed = internal::FailedVar(absl::DataLossError("torn"));
-  EXPECT_EQ(absl::DataLossError("torn"), tape.Record(Tensor::Scalar(1.0f), {failed}, [](const Tensor& g) { return std::vector<Tensor>{g}; }).status());
+  EXPECT_EQ(absl::DataLossError("torn"),
+            tape.Record(Tensor::Scalar(1.0f), {failed},
+                        [](const Tensor& g) { return std::vector<Tensor>{g}; })
+                .status());
 }
 
-// ---- Gradients -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------
 
 Gradients Some() {
   Gradients gradients;
@@ -495,8 +545,10 @@ TEST(GradientsTest, ScaleLeavesCopiesAlone) {
   Gradients gradients = Some();
   const Gradients copy = gradients;
   EXPECT_EQ(absl::OkStatus(), gradients.Scale(0.5));
-  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))), ElementsAre(1.5, 0));
-  EXPECT_THAT(ValuesOf<double>(std::get<IndexedSlices>(gradients.entries().at("rows")).rows), ElementsAre(0, 2));
+  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))),
+              ElementsAre(1.5, 0));
+  EXPECT_THAT(ValuesOf<double>(std::get<IndexedSlices>(gradients.entries().at("rows")).rows),
+              ElementsAre(0, 2));
   EXPECT_THAT(*copy.GlobalNorm(), DoubleEq(5));
 }
 
@@ -515,7 +567,8 @@ TEST(GradientsTest, RefusesToClipWhatHasNoFiniteNorm) {
     const absl::Status status = gradients.ClipByGlobalNorm(1);
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
     EXPECT_THAT(std::string(status.message()), HasSubstr("broken"));
-    EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))), ElementsAre(3, 0));
+    EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))),
+                ElementsAre(3, 0));
   }
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, Some().ClipByGlobalNorm(0).code());
 }
@@ -523,10 +576,12 @@ TEST(GradientsTest, RefusesToClipWhatHasNoFiniteNorm) {
 TEST(GradientsTest, NamesTheVariableWhoseGradientIsNotComputedWith) {
   Gradients gradients = Some();
   gradients.Set("numbers", Ids({1}, {1}));
-  for (const absl::Status& status : {gradients.Scale(2), gradients.GlobalNorm().status(), gradients.ClipByGlobalNorm(1)}) {
+  for (const absl::Status& status :
+       {gradients.Scale(2), gradients.GlobalNorm().status(), gradients.ClipByGlobalNorm(1)}) {
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("numbers"), HasSubstr("int64 [1]")));
   }
-  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))), ElementsAre(3, 0));
+  EXPECT_THAT(ValuesOf<float>(std::get<Tensor>(gradients.entries().at("dense"))),
+              ElementsAre(3, 0));
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ const Tensor& Values(const GradientValue& gradient) {
   return slices != nullptr ? slices->rows : std::get<Tensor>(gradient);
 }
 
-Tensor& Values(GradientValue& gradient) { return const_cast<Tensor&>(Values(std::as_const(gradient))); }
+Tensor& Values(GradientValue& gradient) {
+  return const_cast<Tensor&>(Values(std::as_const(gradient)));
+}
 
 absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, const Tensor& values) {
   RETURN_IF_ERROR(internal::CheckComputedWith(absl::StrCat("gradient of ", name), values));
@@ -27,7 +29,8 @@ absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, cons
 }
 
 // The sum of the squares of each one's elements. Each device is waited for once.
-absl::StatusOr<std::map<std::string, double>> SquaresOf(const std::map<std::string, GradientValue>& gradients) {
+absl::StatusOr<std::map<std::string, double>> SquaresOf(
+    const std::map<std::string, GradientValue>& gradients) {
   struct Group {
     std::vector<std::string> names;
     std::vector<Tensor> values;
@@ -41,7 +44,8 @@ absl::StatusOr<std::map<std::string, double>> SquaresOf(const std::map<std::stri
   }
   std::map<std::string, double> squares;
   for (const auto& [device, group] : by_device) {
-    ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(group.values[0].device()));
+    ASSIGN_OR_RETURN(const internal::Backend* backend,
+                     internal::BackendFor(group.values[0].device()));
     ASSIGN_OR_RETURN(const std::vector<double> sums, backend->SumsOfSquares(group.values));
     for (size_t i = 0; i < sums.size(); ++i) squares[group.names[i]] = sums[i];
   }
@@ -57,7 +61,9 @@ double NormOf(const std::map<std::string, double>& squares) {
 
 }  // namespace
 
-void Gradients::Set(absl::string_view variable, GradientValue gradient) { entries_.insert_or_assign(std::string(variable), std::move(gradient)); }
+void Gradients::Set(absl::string_view variable, GradientValue gradient) {
+  entries_.insert_or_assign(std::string(variable), std::move(gradient));
+}
 
 absl::StatusOr<double> Gradients::GlobalNorm() const {
   ASSIGN_OR_RETURN(const auto squares, SquaresOf(entries_));
@@ -65,17 +71,22 @@ absl::StatusOr<double> Gradients::GlobalNorm() const {
 }
 
 absl::Status Gradients::ClipByGlobalNorm(double norm) {
-  if (!(norm > 0)) return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the norm to clip to is ", norm, "; it must be above 0"));
+  if (!(norm > 0))
+    return absl::InvalidArgumentError(
+        absl::StrCat("ClipByGlobalNorm: the norm to clip to is ", norm, "; it must be above 0"));
   ASSIGN_OR_RETURN(const auto all_squares, SquaresOf(entries_));
   const double global_norm = NormOf(all_squares);
-  if (std::isfinite(global_norm)) return global_norm > norm ? Scale(norm / global_norm) : absl::OkStatus();
+  if (std::isfinite(global_norm))
+    return global_norm > norm ? Scale(norm / global_norm) : absl::OkStatus();
   for (const auto& [name, squares] : all_squares) {
     if (std::isfinite(squares)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("ClipByGlobalNorm: the gradient of ", name,
-                                                   " has an element that is infinite or NaN; a smaller learning "
-                                                   "rate, or data without such values, helps"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ClipByGlobalNorm: the gradient of ", name,
+                     " has an element that is infinite or NaN; a smaller learning "
+                     "rate, or data without such values, helps"));
   }
-  return absl::InvalidArgumentError("ClipByGlobalNorm: the squares of the gradients' elements sum to more than a double holds");
+  return absl::InvalidArgumentError(
+      "ClipByGlobalNorm: the squares of the gradients' elements sum to more than a double holds");
 }
 
 absl::Status Gradients::Scale(double factor) {
@@ -83,7 +94,8 @@ absl::Status Gradients::Scale(double factor) {
   for (auto& [name, gradient] : scaled) {
     Tensor& values = Values(gradient);
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, values));
-    ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(values.dtype(), values.shape(), values.device()));
+    ASSIGN_OR_RETURN(Tensor result,
+                     Tensor::Uninitialized(values.dtype(), values.shape(), values.device()));
     backend->Broadcast(values, factor, result);
     values = std::move(result);
   }
@@ -91,8 +103,11 @@ absl::Status Gradients::Scale(double factor) {
   return absl::OkStatus();
 }
 
-// Where it is known which ids are one, a GPU need not sort them, and nobody waits for what it finds.
-static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known, const internal::Backend& backend, const IndexedSlices& slices) {
+// Where it is known which ids are one, a GPU need not sort them, and nobody waits for what it
+// finds.
+static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known,
+                                           const internal::Backend& backend,
+                                           const IndexedSlices& slices) {
   const Device device = slices.rows.device();
   ASSIGN_OR_RETURN(const Tensor places, known.PlacesOn(device));
   const Shape shape = slices.rows.shape().WithRows(known.unique().shape().num_elements());
@@ -104,16 +119,21 @@ static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known, con
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices) {
   RETURN_IF_ERROR(internal::CheckComputedWith("SumDuplicates", slices.rows));
   if (slices.rows.shape().rank() == 0 || slices.ids.shape() != Shape{slices.rows.shape().dim(0)}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("SumDuplicates: ids ", slices.ids.ToString(), " for rows ", slices.rows.ToString(), "; there must be one for each"));
+    return absl::InvalidArgumentError(absl::StrCat("SumDuplicates: ids ", slices.ids.ToString(),
+                                                   " for rows ", slices.rows.ToString(),
+                                                   "; there must be one for each"));
   }
   ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(Device{}));
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
   const IndexedSlices here{ids, slices.rows, slices.num_rows};
-  if (std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) == values.end()) return here;
+  if (std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) ==
+      values.end())
+    return here;
   ASSIGN_OR_RETURN(const internal::Backend* backend, internal::BackendFor(slices.rows.device()));
   const std::shared_ptr<const internal::UniqueIds> known = internal::UniqueIfKnown(ids);
-  return known != nullptr && slices.rows.device().kind == Device::Kind::kGpu ? SumAt(*known, *backend, here) : backend->SumDuplicates(here);
+  return known != nullptr && slices.rows.device().kind == Device::Kind::kGpu
+             ? SumAt(*known, *backend, here)
+             : backend->SumDuplicates(here);
 }
 
 Nest NestCodec<Gradients>::Encode(const Gradients& gradients) {
@@ -126,7 +146,9 @@ Nest NestCodec<Gradients>::Encode(const Gradients& gradients) {
 
 absl::StatusOr<Gradients> NestCodec<Gradients>::Decode(const Nest& nest) {
   RETURN_IF_ERROR(nest.status());
-  if (nest.dict() == nullptr) return absl::InvalidArgumentError(absl::StrCat("wanted gradients by variable, not ", nest.ToString()));
+  if (nest.dict() == nullptr)
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted gradients by variable, not ", nest.ToString()));
   Gradients gradients;
   for (const auto& [name, value] : *nest.dict()) {
     if (value.kind() == Nest::Kind::kIndexedSlices) {

@@ -15,10 +15,12 @@ namespace {
 
 absl::Status CheckOptions(absl::string_view operation, const LookupOptions& options) {
   if (options.max_norm && !(*options.max_norm > 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": max_norm is ", *options.max_norm, "; it must be above 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": max_norm is ", *options.max_norm, "; it must be above 0"));
   }
   if (options.default_id && (!options.safe || *options.default_id < 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": default_id ", *options.default_id, " needs safe = true and must not be negative"));
+    return absl::InvalidArgumentError(absl::StrCat(operation, ": default_id ", *options.default_id,
+                                                   " needs safe = true and must not be negative"));
   }
   return absl::OkStatus();
 }
@@ -26,12 +28,14 @@ absl::Status CheckOptions(absl::string_view operation, const LookupOptions& opti
 absl::StatusOr<Tensor> Clipped(const Tensor& rows, std::optional<float> max_norm) {
   if (!max_norm) return rows;
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
-  ASSIGN_OR_RETURN(Tensor clipped, Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
+  ASSIGN_OR_RETURN(Tensor clipped,
+                   Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
   backend->ClipRows(rows, *max_norm, clipped);
   return clipped;
 }
 
-absl::StatusOr<Tensor> ClippedGradient(const Tensor& rows, std::optional<float> max_norm, Tensor gradient) {
+absl::StatusOr<Tensor> ClippedGradient(const Tensor& rows, std::optional<float> max_norm,
+                                       Tensor gradient) {
   if (!max_norm) return gradient;
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
@@ -48,7 +52,8 @@ struct Entries {
 };
 
 // Appends the entries of one list.
-void AddList(const SparseIds& sparse, int64_t begin, int64_t end, Combiner combiner, const LookupOptions& options, Entries& entries) {
+void AddList(const SparseIds& sparse, int64_t begin, int64_t end, Combiner combiner,
+             const LookupOptions& options, Entries& entries) {
   double sum = 0, sum_of_squares = 0;
   const auto add = [&](int64_t id, double weight) {
     entries.ids.push_back(id);
@@ -61,7 +66,8 @@ void AddList(const SparseIds& sparse, int64_t begin, int64_t end, Combiner combi
   const size_t before = entries.ids.size();
   for (int64_t j = begin; j < end; ++j) {
     const double weight = weights == nullptr ? 1 : weights[j];
-    const bool dropped = options.safe && (ids[j] < 0 || (combiner != Combiner::kSum && !(weight > 0)));
+    const bool dropped =
+        options.safe && (ids[j] < 0 || (combiner != Combiner::kSum && !(weight > 0)));
     if (!dropped) add(ids[j], weight);
   }
   if (entries.ids.size() == before && options.default_id) add(*options.default_id, 1);
@@ -75,7 +81,8 @@ Entries EntriesOf(const SparseIds& sparse, Combiner combiner, const LookupOption
   entries.weights.reserve(sparse.ids.shape().num_elements());
   const int64_t* splits = sparse.row_splits.data_as<int64_t>();
   const int64_t batch = sparse.row_splits.shape().num_elements() - 1;
-  for (int64_t i = 0; i < batch; ++i) AddList(sparse, splits[i], splits[i + 1], combiner, options, entries);
+  for (int64_t i = 0; i < batch; ++i)
+    AddList(sparse, splits[i], splits[i + 1], combiner, options, entries);
   return entries;
 }
 
@@ -89,7 +96,8 @@ RowLists ListsOf(const Entries& entries, bool weighted, Combiner combiner) {
 }
 
 // Beside the rows, in their dtype.
-absl::StatusOr<RowLists> ListsLike(const RowLists& lists, const Backend& backend, const Tensor& rows) {
+absl::StatusOr<RowLists> ListsLike(const RowLists& lists, const Backend& backend,
+                                   const Tensor& rows) {
   RowLists like;
   ASSIGN_OR_RETURN(like.row_splits, lists.row_splits.To(rows.device()));
   for (const auto part : {&RowLists::weights, &RowLists::divisors}) {
@@ -104,12 +112,14 @@ absl::StatusOr<Tensor> CombinedRows(const RowLists& lists, const Tensor& rows) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
   ASSIGN_OR_RETURN(const RowLists typed, ListsLike(lists, *backend, rows));
   const int64_t batch = lists.row_splits.shape().num_elements() - 1;
-  ASSIGN_OR_RETURN(Tensor combined, Tensor::Uninitialized(rows.dtype(), rows.shape().WithRows(batch), rows.device()));
+  ASSIGN_OR_RETURN(Tensor combined, Tensor::Uninitialized(
+                                        rows.dtype(), rows.shape().WithRows(batch), rows.device()));
   backend->CombineRows(typed, rows, combined);
   return combined;
 }
 
-absl::StatusOr<Tensor> SpreadGradient(const RowLists& lists, const Tensor& rows, const Tensor& gradient) {
+absl::StatusOr<Tensor> SpreadGradient(const RowLists& lists, const Tensor& rows,
+                                      const Tensor& gradient) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(rows.device()));
   ASSIGN_OR_RETURN(const RowLists typed, ListsLike(lists, *backend, rows));
   ASSIGN_OR_RETURN(Tensor spread, Tensor::Uninitialized(rows.dtype(), rows.shape(), rows.device()));
@@ -121,7 +131,9 @@ absl::StatusOr<Tensor> SpreadGradient(const RowLists& lists, const Tensor& rows,
 
 absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& options) {
   RETURN_IF_ERROR(CheckOptions("Lookup", options));
-  if (options.safe) return absl::InvalidArgumentError("Lookup: safe belongs to LookupSparse; every id given here must have a row");
+  if (options.safe)
+    return absl::InvalidArgumentError(
+        "Lookup: safe belongs to LookupSparse; every id given here must have a row");
   LookupPlan plan;
   ASSIGN_OR_RETURN(const Tensor here, ids.To(Device{}));  // whoever reads the rows sends the ids
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(Device{}));
@@ -139,7 +151,8 @@ absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& op
   return plan;
 }
 
-absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner combiner, const LookupOptions& options) {
+absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner combiner,
+                                            const LookupOptions& options) {
   RETURN_IF_ERROR(CheckOptions("LookupSparse", options));
   ASSIGN_OR_RETURN(const SparseIds sparse, sparse_ids.sparse_ids());
   RETURN_IF_ERROR(Validate(sparse));
@@ -153,7 +166,8 @@ absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner com
     ASSIGN_OR_RETURN(const Tensor clipped, Clipped(rows, max_norm));
     return CombinedRows(lists, clipped);
   };
-  plan.to_rows = [lists, max_norm](const Tensor& rows, const Tensor& gradient) -> absl::StatusOr<Tensor> {
+  plan.to_rows = [lists, max_norm](const Tensor& rows,
+                                   const Tensor& gradient) -> absl::StatusOr<Tensor> {
     ASSIGN_OR_RETURN(Tensor spread, SpreadGradient(lists, rows, gradient));
     return ClippedGradient(rows, max_norm, std::move(spread));
   };

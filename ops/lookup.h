@@ -15,15 +15,18 @@ namespace divvy::internal {
 
 // A lookup ready to be read: the rows to fetch, and both directions of what is done with them.
 struct LookupPlan {
-  Tensor ids;                                                           // int64 [n]
-  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;  // the result, given the rows
+  // int64 [n]
+  Tensor ids;
+  // The result, given the rows.
+  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;
   // The gradient of the rows, given the result's. `rows` are those that were read.
   std::function<absl::StatusOr<Tensor>(const Tensor& rows, const Tensor& gradient)> to_rows;
 };
 
 // As GradientTape::Lookup and LookupSparse say.
 absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& options);
-absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner combiner, const LookupOptions& options);
+absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner combiner,
+                                            const LookupOptions& options);
 
 }  // namespace divvy::internal
 

@@ -11,8 +11,9 @@ namespace divvy::internal {
 
 constexpr int kMaxLoops = 8;
 
-// Nested loops over `full`'s elements, with the distance that each of N operands moves in each loop (0 where it is stretched). Loops that can be walked as
-// one are merged: operands of equal shape give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
+// Nested loops over `full`'s elements, with the distance that each of N operands moves in each loop
+// (0 where it is stretched). Loops that can be walked as one are merged: operands of equal shape
+// give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
 template <size_t N>
 struct LoopNest {
   int rank = 0;  // at least 1
@@ -20,7 +21,8 @@ struct LoopNest {
   std::array<std::array<int64_t, kMaxLoops>, N> stride{};
 };
 
-// Elements from one index of `axis` to the next in an operand aligned at the right of a shape of rank `full_rank`; 0 where it is stretched.
+// Elements from one index of `axis` to the next in an operand aligned at the right of a shape of
+// rank `full_rank`; 0 where it is stretched.
 template <typename Shape>
 int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   const int own = axis - (full_rank - operand.rank());
@@ -30,7 +32,8 @@ int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   return stride;
 }
 
-// REQUIRES: each operand's shape broadcasts to `full`. A Shape has rank() and dim(axis), as Shape of tensor/ has.
+// REQUIRES: each operand's shape broadcasts to `full`. A Shape has rank() and dim(axis), as Shape
+// of tensor/ has.
 template <size_t N, typename Shape>
 LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& operands) {
   LoopNest<N> reversed;  // innermost first, while it grows
@@ -41,7 +44,8 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
     bool merges = rank > 0;
     for (size_t i = 0; i < N; ++i) {
       strides[i] = BroadcastStride(*operands[i], axis, full.rank());
-      if (merges && strides[i] != reversed.stride[i][rank - 1] * reversed.extent[rank - 1]) merges = false;
+      if (merges && strides[i] != reversed.stride[i][rank - 1] * reversed.extent[rank - 1])
+        merges = false;
     }
     if (merges) {
       reversed.extent[rank - 1] *= full.dim(axis);
@@ -67,7 +71,8 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
 struct Division {
   int64_t whole, rest;
 };
-// On a GPU a division of 64 bits is a hundred instructions, one of 32 bits twenty. REQUIRES: 0 <= value, 0 < by.
+// On a GPU a division of 64 bits is a hundred instructions, one of 32 bits twenty. REQUIRES: 0 <=
+// value, 0 < by.
 DIVVY_HOST_DEVICE inline Division Divide(int64_t value, int64_t by) {
   if (value < by) return {0, value};
   if (value > UINT32_MAX) return {value / by, value % by};
@@ -81,7 +86,8 @@ DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int
   std::array<int64_t, N> offset{};
   for (int axis = loops.rank - 1; axis >= 0; --axis) {
     const Division at = Divide(i, loops.extent[axis]);
-    for (size_t operand = 0; operand < N; ++operand) offset[operand] += at.rest * loops.stride[operand][axis];
+    for (size_t operand = 0; operand < N; ++operand)
+      offset[operand] += at.rest * loops.stride[operand][axis];
     i = at.whole;
   }
   return offset;
@@ -101,7 +107,9 @@ void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
     int axis = outer - 1;
     for (; axis >= 0; --axis) {
       const bool wraps = ++index[axis] == loops.extent[axis];
-      for (size_t i = 0; i < N; ++i) offset[i] += wraps ? -loops.stride[i][axis] * (loops.extent[axis] - 1) : loops.stride[i][axis];
+      for (size_t i = 0; i < N; ++i)
+        offset[i] +=
+            wraps ? -loops.stride[i][axis] * (loops.extent[axis] - 1) : loops.stride[i][axis];
       if (!wraps) break;
       index[axis] = 0;
     }

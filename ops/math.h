@@ -1,4 +1,5 @@
-// The vocabulary of arithmetic that every backend speaks: plain numbers, so that a backend in a library of its own needs nothing else of ours.
+// The vocabulary of arithmetic that every backend speaks: plain numbers, so that a backend in a
+// library of its own needs nothing else of ours.
 #ifndef DIVVY_OPS_MATH_H_
 #define DIVVY_OPS_MATH_H_
 
@@ -6,7 +7,19 @@
 
 namespace divvy::internal {
 
-enum class UnaryOp { kNegative, kAbs, kExp, kLog, kSqrt, kSquare, kRelu, kSigmoid, kTanh, kGelu, kSoftplus };
+enum class UnaryOp {
+  kNegative,
+  kAbs,
+  kExp,
+  kLog,
+  kSqrt,
+  kSquare,
+  kRelu,
+  kSigmoid,
+  kTanh,
+  kGelu,
+  kSoftplus
+};
 enum class BinaryOp {
   kAdd,
   kSubtract,
@@ -20,15 +33,22 @@ enum class BinaryOp {
   kLessEqual,
   kGreaterEqual,
   kEqual,
-  kNotLessEqual,     // with kLessEqual the masks of a minimum's gradient: one of the two is 1, also beside a NaN
-  kNotGreaterEqual,  // with kGreaterEqual those of a maximum's
-  kKeepWhere,        // a where b is not 0, else 0
-  kDropWhere,        // a where b is 0, else 0
-  kPowerByBase,      // b a^(b - 1), the derivative of a^b by a
-  kPowerByExponent,  // a^b log a where a > 0, else 0: its derivative by b
+  // With kLessEqual the masks of a minimum's gradient: one of the two is 1, also beside a NaN.
+  kNotLessEqual,
+  // With kGreaterEqual those of a maximum's.
+  kNotGreaterEqual,
+  // A where b is not 0, else 0.
+  kKeepWhere,
+  // A where b is 0, else 0.
+  kDropWhere,
+  // b a^(b - 1), the derivative of a^b by a
+  kPowerByBase,
+  // A^b log a where a > 0, else 0: its derivative by b.
+  kPowerByExponent,
 };
 
-// Which side of an operation its derivative is computed from: keeping that one is enough, and the other's memory can go.
+// Which side of an operation its derivative is computed from: keeping that one is enough, and the
+// other's memory can go.
 enum class Kept { kInput, kOutput };
 constexpr Kept KeptForGradient(UnaryOp op) {
   switch (op) {
@@ -47,8 +67,8 @@ constexpr Kept KeptForGradient(UnaryOp op) {
   return Kept::kInput;
 }
 
-// `batch` products of matrices that lie one after the other, row-major: c [m, n] = a [m, k] x b [k, n]. An operand that is transposed lies there as [k, m], or
-// [n, k].
+// `batch` products of matrices that lie one after the other, row-major: c [m, n] = a [m, k] x b [k,
+// n]. An operand that is transposed lies there as [k, m], or [n, k].
 struct MatMulArgs {
   bool a_transposed = false;
   bool b_transposed = false;
@@ -56,8 +76,10 @@ struct MatMulArgs {
   int64_t m = 0, n = 0, k = 0;  // of the result [m, n] and the summed extent
 };
 
-// What a convolution or a pool moves over images [batch, in_height, in_width, channels], and the places where it stops. The window at (i, j) covers rows
-// i * stride - top to that + height, and columns likewise; what lies outside the image counts as 0 in a convolution and not at all in a pool.
+// What a convolution or a pool moves over images [batch, in_height, in_width, channels], and the
+// places where it stops. The window at (i, j) covers rows i * stride - top to that + height, and
+// columns likewise; what lies outside the image counts as 0 in a convolution and not at all in a
+// pool.
 struct Window2D {
   int64_t batch = 0, in_height = 0, in_width = 0, channels = 0;
   int64_t height = 1, width = 1;  // of the window

@@ -19,18 +19,26 @@ struct Factor {
   int64_t rows() const { return value.shape().dim(transposed ? -1 : -2); }
   int64_t columns() const { return value.shape().dim(transposed ? -2 : -1); }
   Factor Flipped() const { return {value, !transposed}; }
-  std::string ToString() const { return absl::StrCat(value.shape().ToString(), transposed ? " transposed" : ""); }
+  std::string ToString() const {
+    return absl::StrCat(value.shape().ToString(), transposed ? " transposed" : "");
+  }
 };
 
 absl::Status CheckFactors(const Factor& a, const Factor& b) {
   const std::string both = absl::StrCat(a.ToString(), " x ", b.ToString(), ": ");
   if (a.value.dtype() != b.value.dtype()) {
-    return Unfit("MatMul", both, "the dtypes ", DTypeName(a.value.dtype()), " and ", DTypeName(b.value.dtype()), " differ; Cast one");
+    return Unfit("MatMul", both, "the dtypes ", DTypeName(a.value.dtype()), " and ",
+                 DTypeName(b.value.dtype()), " differ; Cast one");
   }
   RETURN_IF_ERROR(internal::CheckComputedWith("MatMul", a.value));
-  if (a.rank() != b.rank() || (a.rank() != 2 && a.rank() != 3)) return Unfit("MatMul", both, "both must have rank 2, or both rank 3");
-  if (a.batch() != b.batch()) return Unfit("MatMul", both, "the leading dimensions ", a.batch(), " and ", b.batch(), " differ");
-  if (a.columns() != b.rows()) return Unfit("MatMul", both, "the inner dimensions ", a.columns(), " and ", b.rows(), " differ");
+  if (a.rank() != b.rank() || (a.rank() != 2 && a.rank() != 3))
+    return Unfit("MatMul", both, "both must have rank 2, or both rank 3");
+  if (a.batch() != b.batch())
+    return Unfit("MatMul", both, "the leading dimensions ", a.batch(), " and ", b.batch(),
+                 " differ");
+  if (a.columns() != b.rows())
+    return Unfit("MatMul", both, "the inner dimensions ", a.columns(), " and ", b.rows(),
+                 " differ");
   return internal::CheckFitsBlas("MatMul", a.value, {a.rows(), a.columns(), b.columns()});
 }
 
@@ -43,15 +51,20 @@ absl::StatusOr<Tensor> Product(const Backend& backend, const Factor& a, const Fa
   return c;
 }
 
-// The gradients of the operands as stored: c = op(a) op(b) gives d op(a) = g op(b)^T and d op(b) = op(a)^T g, transposed once more where the operand was.
-absl::StatusOr<GradientList> ProductGradients(const Backend& backend, const Factor& a, const Factor& b, bool for_a, bool for_b, const Tensor& gradient) {
+// The gradients of the operands as stored: c = op(a) op(b) gives d op(a) = g op(b)^T and d op(b) =
+// op(a)^T g, transposed once more where the operand was.
+absl::StatusOr<GradientList> ProductGradients(const Backend& backend, const Factor& a,
+                                              const Factor& b, bool for_a, bool for_b,
+                                              const Tensor& gradient) {
   GradientList gradients(2);
   const Factor g{gradient, false};
   if (for_a) {
-    ASSIGN_OR_RETURN(gradients[0], a.transposed ? Product(backend, b, g.Flipped()) : Product(backend, g, b.Flipped()));
+    ASSIGN_OR_RETURN(gradients[0], a.transposed ? Product(backend, b, g.Flipped())
+                                                : Product(backend, g, b.Flipped()));
   }
   if (for_b) {
-    ASSIGN_OR_RETURN(gradients[1], b.transposed ? Product(backend, g.Flipped(), a) : Product(backend, a.Flipped(), g));
+    ASSIGN_OR_RETURN(gradients[1], b.transposed ? Product(backend, g.Flipped(), a)
+                                                : Product(backend, a.Flipped(), g));
   }
   return gradients;
 }
@@ -62,15 +75,17 @@ absl::StatusOr<Var> TryMatMul(const Var& a, const Var& b, bool a_transposed, boo
   RETURN_IF_ERROR(CheckFactors(left, right));
   ASSIGN_OR_RETURN(Tensor c, Product(*backend, left, right));
   const bool for_a = internal::NeedsGradient(a), for_b = internal::NeedsGradient(b);
-  return internal::Result(std::move(c), {a, b}, [backend, left, right, for_a, for_b](const Tensor& gradient) {
-    return ProductGradients(*backend, left, right, for_a, for_b, gradient);
-  });
+  return internal::Result(std::move(c), {a, b},
+                          [backend, left, right, for_a, for_b](const Tensor& gradient) {
+                            return ProductGradients(*backend, left, right, for_a, for_b, gradient);
+                          });
 }
 
 }  // namespace
 
 Var MatMul(const Var& a, const Var& b, Transpose a_transposed, Transpose b_transposed) {
-  return internal::OrFailed(TryMatMul(a, b, a_transposed == Transpose::kYes, b_transposed == Transpose::kYes));
+  return internal::OrFailed(
+      TryMatMul(a, b, a_transposed == Transpose::kYes, b_transposed == Transpose::kYes));
 }
 
 }  // namespace divvy

@@ -12,14 +12,19 @@ absl::StatusOr<Var> TryReshape(const Var& x, const Shape& shape) {
   RETURN_IF_ERROR(x.status());
   const Tensor& value = internal::ValueOf(x);
   absl::StatusOr<Tensor> y = value.Reshape(shape);
-  if (!y.ok()) return Unfit("Reshape", value.shape().ToString(), " to ", shape.ToString(), ": ", y.status().message());
-  return internal::Result(*std::move(y), {x}, [from = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, gradient.Reshape(from));
-    return GradientList{std::move(dx)};
-  });
+  if (!y.ok())
+    return Unfit("Reshape", value.shape().ToString(), " to ", shape.ToString(), ": ",
+                 y.status().message());
+  return internal::Result(
+      *std::move(y), {x},
+      [from = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+        ASSIGN_OR_RETURN(Tensor dx, gradient.Reshape(from));
+        return GradientList{std::move(dx)};
+      });
 }
 
-// A tensor cut at an axis: `rows` blocks, each what lies from that axis on under one index of the axes before.
+// A tensor cut at an axis: `rows` blocks, each what lies from that axis on under one index of the
+// axes before.
 struct Blocks {
   int64_t rows = 1;
   int64_t bytes = 0;  // of one block
@@ -36,14 +41,19 @@ absl::StatusOr<Shape> ConcatShape(absl::Span<const Var> parts, int axis) {
   for (const Var& var : parts) {
     const Tensor& part = internal::ValueOf(var);
     bool fits = part.dtype() == first.dtype() && part.shape().rank() == first.shape().rank();
-    for (int i = 0; fits && i < first.shape().rank(); ++i) fits = i == axis || part.shape().dim(i) == first.shape().dim(i);
-    if (!fits) return Unfit("Concat", first.ToString(), " and ", part.ToString(), " do not join along axis ", axis);
+    for (int i = 0; fits && i < first.shape().rank(); ++i)
+      fits = i == axis || part.shape().dim(i) == first.shape().dim(i);
+    if (!fits)
+      return Unfit("Concat", first.ToString(), " and ", part.ToString(), " do not join along axis ",
+                   axis);
     dims[axis] += part.shape().dim(axis);
   }
   return Shape(dims);
 }
 
-absl::StatusOr<GradientList> ConcatGradient(const Backend& backend, const std::vector<Shape>& shapes, int axis, const Tensor& gradient) {
+absl::StatusOr<GradientList> ConcatGradient(const Backend& backend,
+                                            const std::vector<Shape>& shapes, int axis,
+                                            const Tensor& gradient) {
   const Blocks from(gradient, axis);
   GradientList gradients(shapes.size());
   const char* data = static_cast<const char*>(gradient.data());
@@ -51,7 +61,8 @@ absl::StatusOr<GradientList> ConcatGradient(const Backend& backend, const std::v
   for (size_t i = 0; i < shapes.size(); ++i) {
     ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shapes[i]));
     const Blocks to(dx, axis);
-    backend.CopyBlocks(dx.device(), data + offset, from.bytes, dx.fresh_data<char>(), to.bytes, to.bytes, to.rows);
+    backend.CopyBlocks(dx.device(), data + offset, from.bytes, dx.fresh_data<char>(), to.bytes,
+                       to.bytes, to.rows);
     offset += dx.size_bytes() == 0 ? 0 : to.bytes;
     gradients[i] = std::move(dx);
   }
@@ -75,7 +86,9 @@ absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
     data += part.size_bytes() == 0 ? 0 : from.bytes;
     shapes.push_back(part.shape());
   }
-  return internal::Result(std::move(y), parts, [backend, shapes, axis](const Tensor& gradient) { return ConcatGradient(*backend, shapes, axis, gradient); });
+  return internal::Result(std::move(y), parts, [backend, shapes, axis](const Tensor& gradient) {
+    return ConcatGradient(*backend, shapes, axis, gradient);
+  });
 }
 
 absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end) {
@@ -83,22 +96,27 @@ absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end)
   const Tensor& value = internal::ValueOf(x);
   const Shape& shape = value.shape();
   ASSIGN_OR_RETURN(axis, internal::AxisOf("Slice", shape, axis));
-  if (begin < 0 || end < begin || end > shape.dim(axis)) return Unfit("Slice", "[", begin, ", ", end, ") of axis ", axis, " of ", shape.ToString());
+  if (begin < 0 || end < begin || end > shape.dim(axis))
+    return Unfit("Slice", "[", begin, ", ", end, ") of axis ", axis, " of ", shape.ToString());
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims[axis] = end - begin;
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value, Shape(dims)));
   const Blocks whole(value, axis), part(y, axis);
   const int64_t offset = y.size_bytes() == 0 ? 0 : part.bytes / (end - begin) * begin;
-  backend->CopyBlocks(y.device(), static_cast<const char*>(value.data()) + offset, whole.bytes, y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
-  return internal::Result(std::move(y), {x}, [=](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));
-    backend->Zero(dx);
-    backend->CopyBlocks(dx.device(), gradient.data(), part.bytes, dx.fresh_data<char>() + offset, whole.bytes, part.bytes, part.rows);
-    return GradientList{std::move(dx)};
-  });
+  backend->CopyBlocks(y.device(), static_cast<const char*>(value.data()) + offset, whole.bytes,
+                      y.fresh_data<char>(), part.bytes, part.bytes, part.rows);
+  return internal::Result(
+      std::move(y), {x}, [=](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+        ASSIGN_OR_RETURN(Tensor dx, internal::NewLike(gradient, shape));
+        backend->Zero(dx);
+        backend->CopyBlocks(dx.device(), gradient.data(), part.bytes,
+                            dx.fresh_data<char>() + offset, whole.bytes, part.bytes, part.rows);
+        return GradientList{std::move(dx)};
+      });
 }
 
-absl::StatusOr<Tensor> Permuted(const Backend& backend, const Tensor& x, const std::vector<int>& axes) {
+absl::StatusOr<Tensor> Permuted(const Backend& backend, const Tensor& x,
+                                const std::vector<int>& axes) {
   std::vector<int64_t> dims;
   for (int axis : axes) dims.push_back(x.shape().dim(axis));
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(x, Shape(dims)));
@@ -113,16 +131,21 @@ absl::StatusOr<Var> TryPermute(const Var& x, absl::Span<const int> axes) {
   std::vector<int> order, inverse(rank, -1);
   for (int axis : axes) {
     ASSIGN_OR_RETURN(const int index, internal::AxisOf("Permute", value.shape(), axis));
-    if (inverse[index] != -1) return Unfit("Permute", "axis ", axis, " of ", value.shape().ToString(), " is named twice");
+    if (inverse[index] != -1)
+      return Unfit("Permute", "axis ", axis, " of ", value.shape().ToString(), " is named twice");
     inverse[index] = static_cast<int>(order.size());
     order.push_back(index);
   }
-  if (static_cast<int>(order.size()) != rank) return Unfit("Permute", order.size(), " axes for ", value.shape().ToString(), "; name each of its ", rank);
+  if (static_cast<int>(order.size()) != rank)
+    return Unfit("Permute", order.size(), " axes for ", value.shape().ToString(),
+                 "; name each of its ", rank);
   ASSIGN_OR_RETURN(Tensor y, Permuted(*backend, value, order));
-  return internal::Result(std::move(y), {x}, [backend, inverse](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, Permuted(*backend, gradient, inverse));
-    return GradientList{std::move(dx)};
-  });
+  return internal::Result(
+      std::move(y), {x},
+      [backend, inverse](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+        ASSIGN_OR_RETURN(Tensor dx, Permuted(*backend, gradient, inverse));
+        return GradientList{std::move(dx)};
+      });
 }
 
 absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
@@ -130,20 +153,29 @@ absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
   const Tensor& value = internal::ValueOf(x);
   if (value.dtype() == dtype) return x;
   absl::StatusOr<Tensor> y = internal::CastTo(*backend, value, dtype);
-  if (!y.ok()) return Unfit("Cast", value.ToString(), " to ", DTypeName(dtype), ": ", y.status().message());
+  if (!y.ok())
+    return Unfit("Cast", value.ToString(), " to ", DTypeName(dtype), ": ", y.status().message());
   if (!IsFloating(dtype) || !IsFloating(value.dtype())) return Var(*std::move(y));
-  return internal::Result(*std::move(y), {x}, [backend, from = value.dtype()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
-    ASSIGN_OR_RETURN(Tensor dx, internal::CastTo(*backend, gradient, from));
-    return GradientList{std::move(dx)};
-  });
+  return internal::Result(
+      *std::move(y), {x},
+      [backend, from = value.dtype()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
+        ASSIGN_OR_RETURN(Tensor dx, internal::CastTo(*backend, gradient, from));
+        return GradientList{std::move(dx)};
+      });
 }
 
 }  // namespace
 
 Var Reshape(const Var& x, const Shape& shape) { return internal::OrFailed(TryReshape(x, shape)); }
-Var Concat(absl::Span<const Var> parts, int axis) { return internal::OrFailed(TryConcat(parts, axis)); }
-Var Slice(const Var& x, int axis, int64_t begin, int64_t end) { return internal::OrFailed(TrySlice(x, axis, begin, end)); }
-Var Permute(const Var& x, std::initializer_list<int> axes) { return internal::OrFailed(TryPermute(x, axes)); }
+Var Concat(absl::Span<const Var> parts, int axis) {
+  return internal::OrFailed(TryConcat(parts, axis));
+}
+Var Slice(const Var& x, int axis, int64_t begin, int64_t end) {
+  return internal::OrFailed(TrySlice(x, axis, begin, end));
+}
+Var Permute(const Var& x, std::initializer_list<int> axes) {
+  return internal::OrFailed(TryPermute(x, axes));
+}
 Var Cast(const Var& x, DType dtype) { return internal::OrFailed(TryCast(x, dtype)); }
 
 Var StopGradient(const Var& x) {

@@ -21,10 +21,12 @@ std::shared_ptr<VarNode> Holding(Tensor value) {
   return node;
 }
 
-// What a program makes on the CPU beside a tape that computes on a GPU goes there, for operands lie together.
+// What a program makes on the CPU beside a tape that computes on a GPU goes there, for operands lie
+// together.
 std::shared_ptr<VarNode> Constant(Tensor value) {
   TapeState* const tape = TapeState::Innermost();
-  if (tape == nullptr || value.device().kind != Device::Kind::kCpu) return Holding(std::move(value));
+  if (tape == nullptr || value.device().kind != Device::Kind::kCpu)
+    return Holding(std::move(value));
   absl::StatusOr<Tensor> there = value.To(tape->variables().device());
   return there.ok() ? Holding(*std::move(there)) : Failed(there.status());
 }
@@ -63,7 +65,9 @@ Var Result(Tensor value, absl::Span<const Var> inputs, Backward backward) {
     operation.inputs.push_back(needed ? input.node() : nullptr);
     if (!needed) continue;
     if (tape != nullptr && tape != input.node()->tape) {
-      return FailedVar(absl::InvalidArgumentError("an operation has operands that were recorded on different tapes; use one GradientTape for both"));
+      return FailedVar(
+          absl::InvalidArgumentError("an operation has operands that were recorded on different "
+                                     "tapes; use one GradientTape for both"));
     }
     tape = input.node()->tape;
   }

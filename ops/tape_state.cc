@@ -14,8 +14,11 @@ namespace {
 
 absl::Status CheckRead(const ReadRequest& request) {
   const Shape& shape = request.value.shape();
-  if (!request.ids || (shape.rank() >= 1 && shape.dim(0) == request.ids->shape().num_elements())) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("reading ", request.ids->shape().num_elements(), " rows of ", request.name, " gave ", request.value.ToString()));
+  if (!request.ids || (shape.rank() >= 1 && shape.dim(0) == request.ids->shape().num_elements()))
+    return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("reading ", request.ids->shape().num_elements(),
+                                          " rows of ", request.name, " gave ",
+                                          request.value.ToString()));
 }
 
 void Fill(ReadRequest request, Leaf& leaf) {
@@ -53,7 +56,10 @@ absl::Status Accumulate(VarNode& node, Tensor gradient) {
 
 absl::StatusOr<Tensor> Joined(const Tensor& a, const Tensor& b) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(a.device()));
-  ASSIGN_OR_RETURN(Tensor joined, Tensor::Uninitialized(a.dtype(), a.shape().WithRows(a.shape().dim(0) + b.shape().dim(0)), a.device()));
+  ASSIGN_OR_RETURN(
+      Tensor joined,
+      Tensor::Uninitialized(a.dtype(), a.shape().WithRows(a.shape().dim(0) + b.shape().dim(0)),
+                            a.device()));
   char* to = joined.fresh_data<char>();
   backend->CopyBlocks(joined.device(), a.data(), 0, to, 0, a.size_bytes(), 1);
   backend->CopyBlocks(joined.device(), b.data(), 0, to + a.size_bytes(), 0, b.size_bytes(), 1);
@@ -72,11 +78,13 @@ absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients&
   return absl::OkStatus();
 }
 
-// Which leaves' gradients are complete once walking back has passed an operation: the first that uses them. They can be copied from a GPU while it computes the
-// rest.
+// Which leaves' gradients are complete once walking back has passed an operation: the first that
+// uses them. They can be copied from a GPU while it computes the rest.
 class Completions {
  public:
-  Completions(absl::Span<const std::unique_ptr<Leaf>> leaves, absl::Span<const Operation> operations) : completed_by_(operations.size()) {
+  Completions(absl::Span<const std::unique_ptr<Leaf>> leaves,
+              absl::Span<const Operation> operations)
+      : completed_by_(operations.size()) {
     std::unordered_set<VarNode*> unused;
     for (const auto& leaf : leaves) unused.insert(leaf->node.get());
     for (size_t i = 0; i < operations.size(); ++i) {
@@ -98,7 +106,8 @@ class Completions {
 };
 
 std::string NotScalar(const Tensor& value) {
-  return absl::StrCat("Gradient: the target is ", value.ToString(), ", not a floating scalar; reduce it with ReduceMean or ReduceSum");
+  return absl::StrCat("Gradient: the target is ", value.ToString(),
+                      ", not a floating scalar; reduce it with ReduceMean or ReduceSum");
 }
 
 // 1, on the CPU: a GPU's backend takes it from there.
@@ -114,14 +123,19 @@ std::vector<TapeState*>& TapesOfThisThread() {
 
 }  // namespace
 
-TapeState::TapeState(VariableReader& variables, bool records) : variables_(variables), records_(records) { TapesOfThisThread().push_back(this); }
+TapeState::TapeState(VariableReader& variables, bool records)
+    : variables_(variables), records_(records) {
+  TapesOfThisThread().push_back(this);
+}
 
 TapeState::~TapeState() {
   std::vector<TapeState*>& tapes = TapesOfThisThread();
   tapes.erase(std::remove(tapes.begin(), tapes.end(), this), tapes.end());
 }
 
-TapeState* TapeState::Innermost() { return TapesOfThisThread().empty() ? nullptr : TapesOfThisThread().back(); }
+TapeState* TapeState::Innermost() {
+  return TapesOfThisThread().empty() ? nullptr : TapesOfThisThread().back();
+}
 
 Leaf& TapeState::Whole(absl::string_view name) {
   const auto found = whole_.find(name);
@@ -143,10 +157,12 @@ Leaf& TapeState::AddPending(absl::string_view name) {
   return leaf;
 }
 
-absl::StatusOr<std::shared_ptr<VarNode>> TapeState::AddWatched(absl::string_view name, Tensor value) {
+absl::StatusOr<std::shared_ptr<VarNode>> TapeState::AddWatched(absl::string_view name,
+                                                               Tensor value) {
   for (const auto& leaf : leaves_) {
     if (leaf->name != name) continue;
-    return absl::InvalidArgumentError(absl::StrCat("Watch: ", name, " was watched or read before on this tape; its gradient would be two"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Watch: ", name, " was watched or read before on this tape; its gradient would be two"));
   }
   Leaf& leaf = AddPending(name);
   pending_.pop_back();
@@ -182,12 +198,19 @@ void TapeState::ForgetLookups() {
 }
 
 absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {
-  if (!records_) return absl::FailedPreconditionError("Gradient: the tape is in inference mode and has kept nothing");
-  if (differentiated_) return absl::FailedPreconditionError("Gradient: called before on this tape; the first call frees the recording. Add up the targets");
+  if (!records_)
+    return absl::FailedPreconditionError(
+        "Gradient: the tape is in inference mode and has kept nothing");
+  if (differentiated_)
+    return absl::FailedPreconditionError(
+        "Gradient: called before on this tape; the first call frees the recording. Add up the "
+        "targets");
   RETURN_IF_ERROR(target.status);
   const Tensor& value = target.value;
-  if (!CheckComputedWith("Gradient", value).ok()) return absl::InvalidArgumentError(NotScalar(value));
-  if (target.tape != nullptr && target.tape != this) return absl::InvalidArgumentError("Gradient: the target was recorded on another tape");
+  if (!CheckComputedWith("Gradient", value).ok())
+    return absl::InvalidArgumentError(NotScalar(value));
+  if (target.tape != nullptr && target.tape != this)
+    return absl::InvalidArgumentError("Gradient: the target was recorded on another tape");
   return CheckTables();
 }
 
@@ -196,9 +219,11 @@ absl::Status TapeState::CheckTables() const {
     if (!leaf->ids) continue;
     const auto whole = whole_.find(leaf->name);
     if (whole == whole_.end() || !whole->second->asked) continue;
-    return absl::FailedPreconditionError(absl::StrCat("Gradient: ", leaf->name,
-                                                      " was both looked up and read whole (or watched) on this tape: its gradient cannot be rows and dense at "
-                                                      "once. Look all of it up, or read it whole only"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("Gradient: ", leaf->name,
+                     " was both looked up and read whole (or watched) on this tape: its gradient "
+                     "cannot be rows and dense at "
+                     "once. Look all of it up, or read it whole only"));
   }
   return absl::OkStatus();
 }
@@ -206,15 +231,18 @@ absl::Status TapeState::CheckTables() const {
 absl::StatusOr<Gradients> TapeState::Differentiate(const std::shared_ptr<VarNode>& target) {
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
-  if (target->value.shape().rank() != 0) return absl::InvalidArgumentError(NotScalar(target->value));
+  if (target->value.shape().rank() != 0)
+    return absl::InvalidArgumentError(NotScalar(target->value));
   return DifferentiateSum(target, 1);
 }
 
-absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarNode>& target, double scale) {
+absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarNode>& target,
+                                                      double scale) {
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
   differentiated_ = true;
-  records_ = false;  // what is computed from here on is not asked about any more
+  // What is computed from here on is not asked about any more.
+  records_ = false;
   if (target->needs_gradient) {
     ASSIGN_OR_RETURN(target->gradient, NewLike(target->value));
     ASSIGN_OR_RETURN(const Backend* backend, BackendFor(target->value.device()));
@@ -228,8 +256,10 @@ absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarN
 }
 
 absl::Status TapeState::WalkBack(Device device) {
-  const Completions completions = device.kind == Device::Kind::kGpu ? Completions(leaves_, operations_) : Completions();
-  for (; !operations_.empty(); operations_.pop_back()) {  // frees what the operation kept as soon as it was used
+  const Completions completions =
+      device.kind == Device::Kind::kGpu ? Completions(leaves_, operations_) : Completions();
+  // frees what the operation kept as soon as it was used
+  for (; !operations_.empty(); operations_.pop_back()) {
     RETURN_IF_ERROR(StepBack(operations_.back()));
     completions.Passed(operations_.size() - 1);
   }
@@ -257,7 +287,8 @@ absl::StatusOr<Gradients> TapeState::Collect() {
       continue;
     }
     ASSIGN_OR_RETURN(Tensor rows, leaf->to_rows(*gradient));
-    RETURN_IF_ERROR(AddSlices(leaf->name, IndexedSlices{*leaf->ids, std::move(rows), leaf->num_rows}, gradients));
+    RETURN_IF_ERROR(AddSlices(
+        leaf->name, IndexedSlices{*leaf->ids, std::move(rows), leaf->num_rows}, gradients));
   }
   return gradients;
 }

@@ -24,12 +24,18 @@ namespace divvy::internal {
 struct Leaf {
   std::shared_ptr<VarNode> node;
   std::string name;
-  bool asked = false;                                                     // a Var of it was given out; Prefetch alone does not
-  std::optional<Tensor> ids;                                              // of a lookup, as it was asked for
-  std::optional<Tensor> read_ids;                                         // the rows that are read for it
-  int64_t num_rows = 0;                                                   // of its table
-  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;    // of a lookup: what the Var holds, given the rows read
-  std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;  // of a lookup: its gradient, row by row
+  // A Var of it was given out; Prefetch alone does not.
+  bool asked = false;
+  // Of a lookup, as it was asked for.
+  std::optional<Tensor> ids;
+  // The rows that are read for it.
+  std::optional<Tensor> read_ids;
+  // Of its table.
+  int64_t num_rows = 0;
+  // Of a lookup: what the Var holds, given the rows read.
+  std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;
+  // Of a lookup: its gradient, row by row.
+  std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;
 };
 
 // An operation whose result depends on a leaf.
@@ -39,20 +45,23 @@ struct Operation {
   Backward backward;
 };
 
-// Leaves and operations in the order they came, so that walking back from the end meets each result before its inputs. Vars point here, never the other
-// way round: what nobody holds and no derivative needs is freed at once.
+// Leaves and operations in the order they came, so that walking back from the end meets each result
+// before its inputs. Vars point here, never the other way round: what nobody holds and no
+// derivative needs is freed at once.
 class TapeState {
  public:
   TapeState(VariableReader& variables, bool records);
   ~TapeState();
   TapeState(const TapeState&) = delete;
 
-  // The youngest tape that lives on this thread, or null: the one that a constant belongs to, where an operation must know.
+  // The youngest tape that lives on this thread, or null: the one that a constant belongs to, where
+  // an operation must know.
   static TapeState* Innermost();
 
   VariableReader& variables() { return variables_; }
   bool records() const { return records_; }
-  uint64_t NextDraw() { return ++draws_; }  // 1, 2, ...: tells apart the random operations of a step, in the order they run
+  // 1, 2, ...: tells apart the random operations of a step, in the order they run
+  uint64_t NextDraw() { return ++draws_; }
 
   // The leaf of a whole variable, pending since it was first named.
   Leaf& Whole(absl::string_view name);

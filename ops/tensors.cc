@@ -9,7 +9,9 @@ namespace divvy::internal {
 
 absl::StatusOr<Tensor> NewLike(const Tensor& like) { return NewLike(like, like.shape()); }
 
-absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape) { return Tensor::Uninitialized(like.dtype(), shape, like.device()); }
+absl::StatusOr<Tensor> NewLike(const Tensor& like, Shape shape) {
+  return Tensor::Uninitialized(like.dtype(), shape, like.device());
+}
 
 absl::StatusOr<Tensor> CastTo(const Backend& backend, const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
@@ -22,14 +24,20 @@ absl::Status CheckComputedWith(absl::string_view what, const Tensor& x) {
   const bool is_narrow = x.dtype() == DType::kFloat16 || x.dtype() == DType::kBFloat16;
   if (x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat64) return absl::OkStatus();
   if (is_narrow && x.device().kind == Device::Kind::kGpu) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, ": ", x.ToString(), " is not computed with", is_narrow ? " on the CPU" : "",
-                                                 "; Cast it to float32 or float64", is_narrow ? ", or compute on a GPU" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, ": ", x.ToString(), " is not computed with", is_narrow ? " on the CPU" : "",
+      "; Cast it to float32 or float64", is_narrow ? ", or compute on a GPU" : ""));
 }
 
-DType SummedIn(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+DType SummedIn(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
 
-absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend, const Tensor& ids) {
-  if (!IsInteger(ids.dtype())) return absl::InvalidArgumentError(absl::StrCat(operation, ": ids are ", ids.ToString(), ", not integers"));
+absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backend,
+                               const Tensor& ids) {
+  if (!IsInteger(ids.dtype()))
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": ids are ", ids.ToString(), ", not integers"));
   ASSIGN_OR_RETURN(const Tensor wide, CastTo(backend, ids, DType::kInt64));
   return wide.Reshape({wide.shape().num_elements()});
 }

@@ -23,10 +23,12 @@ std::shared_ptr<const UniqueIds> UniqueIfKnown(const Tensor& ids) {
   return known != nullptr && known->num_ids() == ids.shape().num_elements() ? known : nullptr;
 }
 
-// Sorted, then each id is looked for among what is left: no table beside the ids has to fit into a cache.
+// Sorted, then each id is looked for among what is left: no table beside the ids has to fit into a
+// cache.
 std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids) {
   if (auto known = UniqueIfKnown(ids)) return known;
-  const absl::Span<const int64_t> values = absl::MakeConstSpan(ids.data_as<int64_t>(), ids.shape().num_elements());
+  const absl::Span<const int64_t> values =
+      absl::MakeConstSpan(ids.data_as<int64_t>(), ids.shape().num_elements());
   std::vector<int64_t> unique(values.begin(), values.end());
   std::sort(unique.begin(), unique.end());
   unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
@@ -34,9 +36,12 @@ std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids) {
   absl::StatusOr<Tensor> places = Tensor::Uninitialized(DType::kInt64, ids.shape());
   if (!places.ok()) return nullptr;  // each row travels as often as it is asked for
   auto* const at = places->fresh_data<int64_t>();
-  std::transform(values.begin(), values.end(), at,
-                 [&](int64_t id) { return static_cast<int64_t>(std::lower_bound(unique.begin(), unique.end(), id) - unique.begin()); });
-  auto found = std::make_shared<const UniqueIds>(Tensor::Vector<int64_t>(unique), *std::move(places));
+  std::transform(values.begin(), values.end(), at, [&](int64_t id) {
+    return static_cast<int64_t>(std::lower_bound(unique.begin(), unique.end(), id) -
+                                unique.begin());
+  });
+  auto found =
+      std::make_shared<const UniqueIds>(Tensor::Vector<int64_t>(unique), *std::move(places));
   ids.SetNote(found);
   return found;
 }

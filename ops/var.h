@@ -20,14 +20,18 @@ namespace internal {
 struct VarNode;
 }  // namespace internal
 
-// A value in a computation: a constant, or something that a GradientTape knows the derivative of. Errors travel: an operation on a failed Var is failed,
-// with the first reason (operation, shapes). So expressions stay expressions, and one check at the end (Gradient, Value) suffices.
-// A handle, cheap to copy. Used on its tape's thread; REQUIRES: the tape outlives it. A constant belongs to no tape: it is used on one thread at a time. One
-// that is made of a tensor on the CPU while a tape lives on the thread goes to where the youngest computes. What was recorded on two tapes does not meet:
-// InvalidArgument.
+// A value in a computation: a constant, or something that a GradientTape knows the derivative of.
+// Errors travel: an operation on a failed Var is failed, with the first reason (operation, shapes).
+// So expressions stay expressions, and one check at the end (Gradient, Value) suffices. A handle,
+// cheap to copy. Used on its tape's thread; REQUIRES: the tape outlives it. A constant belongs to
+// no tape: it is used on one thread at a time. One that is made of a tensor on the CPU while a tape
+// lives on the thread goes to where the youngest computes. What was recorded on two tapes does not
+// meet: InvalidArgument.
 //
-//   const absl::StatusOr<Tensor> loss = ReduceMean(losses).Value();     // the one check of all that the expression did
-// A variable that was only asked for is *pending*: shape, status and Value fetch it, and all else that is pending on its tape, and block meanwhile.
+//   // the one check of all that the expression did
+//   const absl::StatusOr<Tensor> loss = ReduceMean(losses).Value();
+// A variable that was only asked for is *pending*: shape, status and Value fetch it, and all else
+// that is pending on its tape, and block meanwhile.
 class Var {
  public:
   Var(Tensor constant);
@@ -37,7 +41,8 @@ class Var {
   const Shape& shape() const;  // rank 0 if failed
   DType dtype() const;         // float32 if failed
   absl::Status status() const;
-  // Where the tape computes: on a GPU it may still be being computed, and Tensor::To(Device()) waits for it. The reason if failed.
+  // Where the tape computes: on a GPU it may still be being computed, and Tensor::To(Device())
+  // waits for it. The reason if failed.
   absl::StatusOr<Tensor> Value() const;
 
   // For operations, which are written with ops/recording.h.

@@ -6,7 +6,8 @@ namespace divvy::internal {
 
 namespace {
 
-// `Amsgrad`: whether vhat divides, the greatest v so far; decided once for the loop, not for each element.
+// `Amsgrad`: whether vhat divides, the greatest v so far; decided once for the loop, not for each
+// element.
 template <bool Amsgrad>
 void Adam(const OptimizerStep& step, float corrected_rate, const Run& run) {
   float* __restrict w = run.values;
@@ -19,7 +20,8 @@ void Adam(const OptimizerStep& step, float corrected_rate, const Run& run) {
   for (int64_t i = 0; i < run.n; ++i) {
     m[i] += one_minus_beta1 * (g[i] - m[i]);
     v[i] += one_minus_beta2 * (g[i] * g[i] - v[i]);
-    // The decay is on the old parameter; without decay the product is an exact 0 (or NaN where the parameter is infinite or NaN already).
+    // The decay is on the old parameter; without decay the product is an exact 0 (or NaN where the
+    // parameter is infinite or NaN already).
     float second_moment = v[i];
     if constexpr (Amsgrad) second_moment = vhat[i] = vhat[i] < v[i] ? v[i] : vhat[i];
     w[i] = w[i] - decay * w[i] - corrected_rate * m[i] / (std::sqrt(second_moment) + epsilon);
@@ -29,13 +31,15 @@ void Adam(const OptimizerStep& step, float corrected_rate, const Run& run) {
 }  // namespace
 
 void AdamRun(const OptimizerStep& step, float corrected_rate, const Run& run) {
-  return step.amsgrad ? Adam<true>(step, corrected_rate, run) : Adam<false>(step, corrected_rate, run);
+  return step.amsgrad ? Adam<true>(step, corrected_rate, run)
+                      : Adam<false>(step, corrected_rate, run);
 }
 
 float AdamRate::At(int32_t t) {
   if (t == t_) return rate_;
   t_ = t;
-  const double correction = std::sqrt(1.0 - std::pow(static_cast<double>(step_.beta2), t)) / (1.0 - std::pow(static_cast<double>(step_.beta1), t));
+  const double correction = std::sqrt(1.0 - std::pow(static_cast<double>(step_.beta2), t)) /
+                            (1.0 - std::pow(static_cast<double>(step_.beta1), t));
   return rate_ = static_cast<float>(step_.learning_rate * correction);
 }
 

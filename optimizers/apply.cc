@@ -14,12 +14,15 @@ namespace {
 
 using internal::Run;
 
-float* ValuesAt(const SlotView& slot, int64_t element) { return slot.values.empty() ? nullptr : slot.values.data() + element; }
+float* ValuesAt(const SlotView& slot, int64_t element) {
+  return slot.values.empty() ? nullptr : slot.values.data() + element;
+}
 
 Run RunAt(const ParameterBlock& block, int64_t row, int64_t rows, const float* gradient) {
   const int64_t element = row * block.width;
   Run run{block.values.data() + element, gradient, {}, rows * block.width};
-  for (size_t slot = 0; slot < run.slots.size(); ++slot) run.slots[slot] = ValuesAt(block.slots[slot], element);
+  for (size_t slot = 0; slot < run.slots.size(); ++slot)
+    run.slots[slot] = ValuesAt(block.slots[slot], element);
   return run;
 }
 
@@ -45,14 +48,18 @@ void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const flo
   const absl::Span<int32_t> t = block.slots[2].counts;
   const int64_t rows = block.rows();
   for (int64_t begin = 0, end; begin < rows; begin = end) {
-    end = std::find_if(t.begin() + begin, t.begin() + rows, [before = t[begin]](int32_t other) { return other != before; }) - t.begin();
+    end = std::find_if(t.begin() + begin, t.begin() + rows,
+                       [before = t[begin]](int32_t other) { return other != before; }) -
+          t.begin();
     std::for_each(t.begin() + begin, t.begin() + end, Count);
-    internal::AdamRun(step, rate.At(t[begin]), RunAt(block, begin, end - begin, gradient + begin * block.width));
+    internal::AdamRun(step, rate.At(t[begin]),
+                      RunAt(block, begin, end - begin, gradient + begin * block.width));
   }
 }
 
-// Rows of a large table lie where no cache foresees them: those ahead are asked for while one is worked on, so that their misses overlap (bench:optimizers).
-// Always inline: GCC takes a function that only prefetches for one without an effect, and drops its calls.
+// Rows of a large table lie where no cache foresees them: those ahead are asked for while one is
+// worked on, so that their misses overlap (bench:optimizers). Always inline: GCC takes a function
+// that only prefetches for one without an effect, and drops its calls.
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline void FetchRow(const ParameterBlock& block, int64_t row) {
   constexpr int64_t kLine = 64 / sizeof(float);
   for (int64_t at = row * block.width; at < (row + 1) * block.width; at += kLine) {
@@ -65,7 +72,8 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline void FetchRow(const ParameterBlock& block, i
 
 // Calls `apply(row of the block, its gradient)` for each of `rows`.
 template <typename Apply>
-void ForEachRow(const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient, int64_t first_row, const Apply& apply) {
+void ForEachRow(const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient,
+                int64_t first_row, const Apply& apply) {
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < std::min(kAhead, rows.size()); ++i) FetchRow(block, rows[i] - first_row);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -74,7 +82,8 @@ void ForEachRow(const ParameterBlock& block, absl::Span<const int64_t> rows, con
   }
 }
 
-void AdamSparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, const float* gradient, int64_t first_row) {
+void AdamSparse(const OptimizerStep& step, const ParameterBlock& block,
+                absl::Span<const int64_t> rows, const float* gradient, int64_t first_row) {
   internal::AdamRate rate(step);
   ForEachRow(block, rows, gradient, first_row, [&](int64_t row, const float* row_gradient) {
     int32_t& t = block.slots[2].counts[row];
@@ -83,54 +92,71 @@ void AdamSparse(const OptimizerStep& step, const ParameterBlock& block, absl::Sp
   });
 }
 
-void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row, const float* gradient) {
-  internal::RowwiseAdagradRun(step, block.slots[0].values[row], {block.values.data() + row * block.width, gradient, {}, block.width});
+void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row,
+                       const float* gradient) {
+  internal::RowwiseAdagradRun(step, block.slots[0].values[row],
+                              {block.values.data() + row * block.width, gradient, {}, block.width});
 }
 
-absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot, SlotSpec::Kind kind) {
-  const size_t wanted = kind == SlotSpec::Kind::kValues ? block.values.size() : static_cast<size_t>(block.rows());
-  const size_t got = kind == SlotSpec::Kind::kRowCounts ? block.slots[slot].counts.size() : block.slots[slot].values.size();
+absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot,
+                       SlotSpec::Kind kind) {
+  const size_t wanted =
+      kind == SlotSpec::Kind::kValues ? block.values.size() : static_cast<size_t>(block.rows());
+  const size_t got = kind == SlotSpec::Kind::kRowCounts ? block.slots[slot].counts.size()
+                                                        : block.slots[slot].values.size();
   if (got == wanted) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(OptimizerName(optimizer), " was given ", got, " elements of slot ", slot, " for a block that needs ", wanted));
+  return absl::InternalError(absl::StrCat(OptimizerName(optimizer), " was given ", got,
+                                          " elements of slot ", slot, " for a block that needs ",
+                                          wanted));
 }
 
 }  // namespace
 
 absl::Status CheckBlock(const OptimizerStep& step, const ParameterBlock& block) {
   if (block.width < 0 || (block.width > 0 && block.values.size() % block.width != 0)) {
-    return absl::InternalError(absl::StrCat("a block of ", block.values.size(), " elements is not made of rows of ", block.width));
+    return absl::InternalError(absl::StrCat("a block of ", block.values.size(),
+                                            " elements is not made of rows of ", block.width));
   }
   const std::vector<SlotSpec::Kind> kinds = SlotKindsOf(step);
   for (size_t slot = 0; slot < kinds.size(); ++slot) {
-    if (absl::Status status = CheckSlot(step.kind, block, slot, kinds[slot]); !status.ok()) return status;
+    if (absl::Status status = CheckSlot(step.kind, block, slot, kinds[slot]); !status.ok())
+      return status;
   }
   return absl::OkStatus();
 }
 
-void ApplyDense(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const float> gradient) {
+void ApplyDense(const OptimizerStep& step, const ParameterBlock& block,
+                absl::Span<const float> gradient) {
   if (step.kind == OptimizerKind::kAdam) return AdamDense(step, block, gradient.data());
   if (step.kind == OptimizerKind::kRowwiseAdagrad) {
-    for (int64_t row = 0; row < block.rows(); ++row) RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
+    for (int64_t row = 0; row < block.rows(); ++row)
+      RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
     return;
   }
   ApplyRun(step, RunAt(block, 0, block.rows(), gradient.data()));
 }
 
-void ApplySparse(const OptimizerStep& step, const ParameterBlock& block, absl::Span<const int64_t> rows, absl::Span<const float> gradient, int64_t first_row) {
-  if (step.kind == OptimizerKind::kAdam) return AdamSparse(step, block, rows, gradient.data(), first_row);
+void ApplySparse(const OptimizerStep& step, const ParameterBlock& block,
+                 absl::Span<const int64_t> rows, absl::Span<const float> gradient,
+                 int64_t first_row) {
+  if (step.kind == OptimizerKind::kAdam)
+    return AdamSparse(step, block, rows, gradient.data(), first_row);
   ForEachRow(block, rows, gradient.data(), first_row, [&](int64_t row, const float* row_gradient) {
-    if (step.kind == OptimizerKind::kRowwiseAdagrad) return RowwiseAdagradRow(step, block, row, row_gradient);
+    if (step.kind == OptimizerKind::kRowwiseAdagrad)
+      return RowwiseAdagradRow(step, block, row, row_gradient);
     ApplyRun(step, RunAt(block, row, 1, row_gradient));
   });
 }
 
-SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows, int64_t width) {
+SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows,
+                         int64_t width) {
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end()) {
     return {{ids.begin(), ids.end()}, {rows.begin(), rows.end()}};
   }
   std::vector<int64_t> order(ids.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
   SummedRows summed;
   for (const int64_t at : order) {
     const float* row = rows.data() + at * width;
@@ -138,7 +164,8 @@ SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> 
       summed.ids.push_back(ids[at]);
       summed.rows.insert(summed.rows.end(), row, row + width);
     } else {
-      std::transform(row, row + width, summed.rows.end() - width, summed.rows.end() - width, [](float addend, float sum) { return sum + addend; });
+      std::transform(row, row + width, summed.rows.end() - width, summed.rows.end() - width,
+                     [](float addend, float sum) { return sum + addend; });
     }
   }
   return summed;

@@ -12,7 +12,9 @@ constexpr uint32_t kFlushToZero = 0x8000;       // results
 constexpr uint32_t kDenormalsAreZero = 0x0040;  // operands
 }  // namespace
 
-FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
+FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) {
+  _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero);
+}
 FlushDenormals::~FlushDenormals() { _mm_setcsr(saved_); }
 #else
 FlushDenormals::FlushDenormals() : saved_(0) {}

@@ -12,12 +12,14 @@ void Ftrl(const OptimizerStep& step, const Run& run, Power power) {
   float* __restrict accumulator = run.slots[0];
   float* __restrict linear = run.slots[1];
   const float* __restrict g = run.gradient;
-  const float inverse_rate = 1.0f / step.learning_rate, l1 = step.l1, shrinkage = 2.0f * step.l2_shrinkage;
+  const float inverse_rate = 1.0f / step.learning_rate, l1 = step.l1,
+              shrinkage = 2.0f * step.l2_shrinkage;
   const float quadratic_l2 = 2.0f * step.l2 + step.beta * inverse_rate;
   for (int64_t i = 0; i < run.n; ++i) {
     const float grown = accumulator[i] + g[i] * g[i];
     const float new_power = power(grown);
-    linear[i] += g[i] + shrinkage * w[i] - (new_power - power(accumulator[i])) * inverse_rate * w[i];
+    linear[i] +=
+        g[i] + shrinkage * w[i] - (new_power - power(accumulator[i])) * inverse_rate * w[i];
     const float quadratic = new_power * inverse_rate + quadratic_l2;
     // l1 pulls the coefficient to exactly 0 within [-l1, l1]: that is what makes the model sparse.
     const float shrunk = (std::copysign(l1, linear[i]) - linear[i]) / quadratic;

@@ -19,12 +19,17 @@ double Quotient(int64_t step, int64_t decay_steps, bool staircase) {
 
 double At(double rate, int64_t) { return rate; }
 
-double At(const ExponentialDecay& decay, int64_t step) { return decay.initial * std::pow(decay.rate, Quotient(step, decay.decay_steps, decay.staircase)); }
+double At(const ExponentialDecay& decay, int64_t step) {
+  return decay.initial * std::pow(decay.rate, Quotient(step, decay.decay_steps, decay.staircase));
+}
 
-double At(const InverseTimeDecay& decay, int64_t step) { return decay.initial / (1 + decay.rate * Quotient(step, decay.decay_steps, decay.staircase)); }
+double At(const InverseTimeDecay& decay, int64_t step) {
+  return decay.initial / (1 + decay.rate * Quotient(step, decay.decay_steps, decay.staircase));
+}
 
 double At(const PolynomialDecay& decay, int64_t step) {
-  const double remaining = 1 - Quotient(std::min(step, decay.decay_steps), decay.decay_steps, false);
+  const double remaining =
+      1 - Quotient(std::min(step, decay.decay_steps), decay.decay_steps, false);
   return (decay.initial - decay.final_rate) * std::pow(remaining, decay.power) + decay.final_rate;
 }
 
@@ -34,7 +39,8 @@ double At(const CosineDecay& decay, int64_t step) {
     const double bottom = decay.warmup_target ? decay.initial : 0;
     return bottom + (top - bottom) * Quotient(step, decay.warmup_steps, false);
   }
-  const double done = Quotient(std::min(step - decay.warmup_steps, decay.decay_steps), decay.decay_steps, false);
+  const double done =
+      Quotient(std::min(step - decay.warmup_steps, decay.decay_steps), decay.decay_steps, false);
   const double cosine = 0.5 * (1 + std::cos(kPi * done));
   return top * ((1 - decay.final_fraction) * cosine + decay.final_fraction);
 }
@@ -46,12 +52,14 @@ double At(const PiecewiseConstant& pieces, int64_t step) {
 
 absl::Status Finite(absl::string_view field, double value) {
   if (std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("learning rate: ", field, " is ", value, "; give a finite number"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("learning rate: ", field, " is ", value, "; give a finite number"));
 }
 
 absl::Status AtLeast(absl::string_view field, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("learning rate: ", field, " is ", value, "; give at least ", least));
+  return absl::InvalidArgumentError(
+      absl::StrCat("learning rate: ", field, " is ", value, "; give at least ", least));
 }
 
 absl::Status Check(double rate) { return Finite("the rate", rate); }
@@ -86,9 +94,11 @@ absl::Status Check(const CosineDecay& decay) {
 absl::Status Check(const PiecewiseConstant& pieces) {
   if (pieces.values.size() != pieces.boundaries.size() + 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("learning rate: ", pieces.boundaries.size(), " boundaries need ", pieces.boundaries.size() + 1, " values, not ", pieces.values.size()));
+        absl::StrCat("learning rate: ", pieces.boundaries.size(), " boundaries need ",
+                     pieces.boundaries.size() + 1, " values, not ", pieces.values.size()));
   }
-  if (std::adjacent_find(pieces.boundaries.begin(), pieces.boundaries.end(), std::greater_equal<int64_t>()) != pieces.boundaries.end()) {
+  if (std::adjacent_find(pieces.boundaries.begin(), pieces.boundaries.end(),
+                         std::greater_equal<int64_t>()) != pieces.boundaries.end()) {
     return absl::InvalidArgumentError("learning rate: boundaries must rise");
   }
   for (const double value : pieces.values) RETURN_IF_ERROR(Finite("a value", value));

@@ -13,8 +13,12 @@ using SlotKind = SlotSpec::Kind;
 
 std::vector<SlotSpec> Slots(const Sgd&) { return {}; }
 std::vector<SlotSpec> Slots(const Momentum&) { return {{"momentum"}}; }
-std::vector<SlotSpec> Slots(const Adagrad& adagrad) { return {{"accumulator", SlotKind::kValues, adagrad.initial_accumulator}}; }
-std::vector<SlotSpec> Slots(const RowwiseAdagrad& adagrad) { return {{"accumulator", SlotKind::kRowValues, adagrad.initial_accumulator}}; }
+std::vector<SlotSpec> Slots(const Adagrad& adagrad) {
+  return {{"accumulator", SlotKind::kValues, adagrad.initial_accumulator}};
+}
+std::vector<SlotSpec> Slots(const RowwiseAdagrad& adagrad) {
+  return {{"accumulator", SlotKind::kRowValues, adagrad.initial_accumulator}};
+}
 
 std::vector<SlotSpec> Slots(const Adam& adam) {
   std::vector<SlotSpec> slots = {{"m"}, {"v"}, {"t", SlotKind::kRowCounts}};
@@ -29,7 +33,9 @@ std::vector<SlotSpec> Slots(const RmsProp& rms_prop) {
   return slots;
 }
 
-std::vector<SlotSpec> Slots(const Ftrl& ftrl) { return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}}; }
+std::vector<SlotSpec> Slots(const Ftrl& ftrl) {
+  return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}};
+}
 
 // The slots of the optimizer that a step is of, but for their initial values.
 std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
@@ -54,7 +60,8 @@ std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
   return {};
 }
 
-// The options of each optimizer, but for its learning rate and initial slots, as the scalars that travel.
+// The options of each optimizer, but for its learning rate and initial slots, as the scalars that
+// travel.
 OptimizerStep Scalars(const Sgd&) { return {}; }
 
 OptimizerStep Scalars(const Momentum& momentum) {
@@ -115,16 +122,25 @@ OptimizerStep ScalarsOf(const Optimizer& optimizer) {
 class RangeCheck {
  public:
   explicit RangeCheck(absl::string_view optimizer) : optimizer_(optimizer) {}
-  RangeCheck& NotNegative(absl::string_view field, float value) { return Check(field, value, value >= 0, "at least 0"); }
-  RangeCheck& NotPositive(absl::string_view field, float value) { return Check(field, value, value <= 0, "at most 0"); }
-  RangeCheck& Fraction(absl::string_view field, float value) { return Check(field, value, value >= 0 && value < 1, "in [0, 1)"); }
-  RangeCheck& UpToOne(absl::string_view field, float value) { return Check(field, value, value >= 0 && value <= 1, "in [0, 1]"); }
+  RangeCheck& NotNegative(absl::string_view field, float value) {
+    return Check(field, value, value >= 0, "at least 0");
+  }
+  RangeCheck& NotPositive(absl::string_view field, float value) {
+    return Check(field, value, value <= 0, "at most 0");
+  }
+  RangeCheck& Fraction(absl::string_view field, float value) {
+    return Check(field, value, value >= 0 && value < 1, "in [0, 1)");
+  }
+  RangeCheck& UpToOne(absl::string_view field, float value) {
+    return Check(field, value, value >= 0 && value <= 1, "in [0, 1]");
+  }
   absl::Status status() const { return status_; }
 
  private:
   RangeCheck& Check(absl::string_view field, float value, bool holds, absl::string_view range) {
     if (std::isfinite(value) && holds) return *this;
-    status_.Update(absl::InvalidArgumentError(absl::StrCat(optimizer_, ": ", field, " is ", value, "; give a finite number ", range)));
+    status_.Update(absl::InvalidArgumentError(
+        absl::StrCat(optimizer_, ": ", field, " is ", value, "; give a finite number ", range)));
     return *this;
   }
   absl::string_view optimizer_;
@@ -140,18 +156,32 @@ absl::Status CheckScalars(const OptimizerStep& step) {
     case OptimizerKind::kRowwiseAdagrad: return check.NotNegative("epsilon", step.epsilon).status();
     case OptimizerKind::kAdam:
       check.Fraction("beta1", step.beta1).Fraction("beta2", step.beta2);
-      return check.NotNegative("epsilon", step.epsilon).NotNegative("weight_decay", step.weight_decay).status();
-    case OptimizerKind::kRmsProp: return check.UpToOne("rho", step.rho).UpToOne("momentum", step.momentum).NotNegative("epsilon", step.epsilon).status();
+      return check.NotNegative("epsilon", step.epsilon)
+          .NotNegative("weight_decay", step.weight_decay)
+          .status();
+    case OptimizerKind::kRmsProp:
+      return check.UpToOne("rho", step.rho)
+          .UpToOne("momentum", step.momentum)
+          .NotNegative("epsilon", step.epsilon)
+          .status();
     case OptimizerKind::kFtrl:
-      check.NotNegative("l1", step.l1).NotNegative("l2", step.l2).NotPositive("learning_rate_power", step.learning_rate_power);
-      return check.NotNegative("beta", step.beta).NotNegative("l2_shrinkage", step.l2_shrinkage).status();
+      check.NotNegative("l1", step.l1)
+          .NotNegative("l2", step.l2)
+          .NotPositive("learning_rate_power", step.learning_rate_power);
+      return check.NotNegative("beta", step.beta)
+          .NotNegative("l2_shrinkage", step.l2_shrinkage)
+          .status();
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer kind ", static_cast<int>(step.kind), "; this server is older than its caller"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer kind ",
+                                                 static_cast<int>(step.kind),
+                                                 "; this server is older than its caller"));
 }
 
 }  // namespace
 
-OptimizerKind KindOf(const Optimizer& optimizer) { return static_cast<OptimizerKind>(optimizer.index()); }
+OptimizerKind KindOf(const Optimizer& optimizer) {
+  return static_cast<OptimizerKind>(optimizer.index());
+}
 
 absl::string_view OptimizerName(OptimizerKind kind) {
   switch (kind) {
@@ -167,14 +197,18 @@ absl::string_view OptimizerName(OptimizerKind kind) {
 }
 
 absl::Status Validate(const Optimizer& optimizer) {
-  const LearningRate& rate = std::visit([](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
+  const LearningRate& rate = std::visit(
+      [](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
   if (const absl::Status status = Validate(rate); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(optimizer), ": ", status.message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(OptimizerName(optimizer), ": ", status.message()));
   }
   RangeCheck initial(OptimizerName(optimizer));
-  for (const SlotSpec& slot : SlotsOf(optimizer)) initial.NotNegative("initial_accumulator", slot.initial_value);
+  for (const SlotSpec& slot : SlotsOf(optimizer))
+    initial.NotNegative("initial_accumulator", slot.initial_value);
   RETURN_IF_ERROR(initial.status());
-  return Validate(StepOf(optimizer, 0));  // a rate that cannot be is told here, not by the first gradient that is to be applied
+  // A rate that cannot be is told here, not by the first gradient that is to be applied.
+  return Validate(StepOf(optimizer, 0));
 }
 
 Shape SlotSpec::ShapeFor(const Shape& parameter) const {
@@ -194,14 +228,16 @@ std::vector<SlotKind> SlotKindsOf(const OptimizerStep& step) {
 
 bool operator==(const OptimizerStep& a, const OptimizerStep& b) {
   const auto tied = [](const OptimizerStep& s) {
-    return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2, s.weight_decay, s.amsgrad, s.rho, s.centered, s.l1, s.l2,
-                    s.learning_rate_power, s.beta, s.l2_shrinkage);
+    return std::tie(s.kind, s.learning_rate, s.momentum, s.nesterov, s.epsilon, s.beta1, s.beta2,
+                    s.weight_decay, s.amsgrad, s.rho, s.centered, s.l1, s.l2, s.learning_rate_power,
+                    s.beta, s.l2_shrinkage);
   };
   return tied(a) == tied(b);
 }
 
 OptimizerStep StepOf(const Optimizer& optimizer, int64_t ordinal, double learning_rate_scale) {
-  const LearningRate& rate = std::visit([](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
+  const LearningRate& rate = std::visit(
+      [](const auto& options) -> const LearningRate& { return options.learning_rate; }, optimizer);
   OptimizerStep step = ScalarsOf(optimizer);
   step.learning_rate = static_cast<float>(LearningRateAt(rate, ordinal) * learning_rate_scale);
   return step;
@@ -210,11 +246,14 @@ OptimizerStep StepOf(const Optimizer& optimizer, int64_t ordinal, double learnin
 absl::Status Validate(const OptimizerStep& step) {
   RETURN_IF_ERROR(CheckScalars(step));
   if (!std::isfinite(step.learning_rate)) {
-    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(step.kind), ": the learning rate is ", step.learning_rate, "; give a finite number"));
+    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(step.kind),
+                                                   ": the learning rate is ", step.learning_rate,
+                                                   "; give a finite number"));
   }
   // Ftrl divides by it.
   if (step.kind == OptimizerKind::kFtrl && step.learning_rate <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("Ftrl: the learning rate is ", step.learning_rate, "; give one above 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Ftrl: the learning rate is ", step.learning_rate, "; give one above 0"));
   }
   return absl::OkStatus();
 }

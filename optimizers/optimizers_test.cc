@@ -32,7 +32,7 @@ std::vector<Optimizer> AllOptimizers() {
           Ftrl{0.1, 0, 0, -0.7f, 0.1f, 0.3f, 0.01f}};
 }
 
-// ---- learning rates ----------------------------------------------------------------------------------------------------------------------------------
+// ---- learning rates -----------------------------------------------------------------------------
 
 TEST(LearningRateTest, ConstantIsTheSameAtEveryStep) {
   EXPECT_EQ(LearningRateAt(0.25, 0), 0.25);
@@ -134,24 +134,32 @@ TEST(LearningRateTest, ANegativeRateAscends) {
   EXPECT_TRUE(Validate(LearningRate(ExponentialDecay{-0.1, 1, 0.5})).ok());
 }
 
-// ---- options, slots, scalars -------------------------------------------------------------------------------------------------------------------------
+// ---- options, slots, scalars --------------------------------------------------------------------
 
 TEST(OptimizerTest, SlotsAreThoseOfKerasAndAdamsCount) {
   EXPECT_TRUE(SlotsOf(Sgd{0.1}).empty());
   EXPECT_EQ(SlotsOf(Momentum{0.1}), std::vector<SlotSpec>({{"momentum"}}));
-  EXPECT_EQ(SlotsOf(Adagrad{0.1, 0.5f}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.5f}}));
-  EXPECT_EQ(SlotsOf(RowwiseAdagrad{0.1, 0.5f}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kRowValues, 0.5f}}));
-  EXPECT_EQ(SlotsOf(Adam{0.1}), std::vector<SlotSpec>({{"m"}, {"v"}, {"t", SlotSpec::Kind::kRowCounts}}));
-  EXPECT_EQ(SlotsOf(Ftrl{0.1}), std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.1f}, {"linear"}}));
+  EXPECT_EQ(SlotsOf(Adagrad{0.1, 0.5f}),
+            std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.5f}}));
+  EXPECT_EQ(SlotsOf(RowwiseAdagrad{0.1, 0.5f}),
+            std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kRowValues, 0.5f}}));
+  EXPECT_EQ(SlotsOf(Adam{0.1}),
+            std::vector<SlotSpec>({{"m"}, {"v"}, {"t", SlotSpec::Kind::kRowCounts}}));
+  EXPECT_EQ(SlotsOf(Ftrl{0.1}),
+            std::vector<SlotSpec>({{"accumulator", SlotSpec::Kind::kValues, 0.1f}, {"linear"}}));
 }
 
 TEST(OptimizerTest, AFormThatNeedsMoreSlotsHasThemBehindThoseOfThePlainOne) {
-  const SlotSpec m{"m"}, v{"v"}, t{"t", SlotSpec::Kind::kRowCounts}, vhat{"vhat"}, rms{"rms"}, momentum{"momentum"}, mg{"mg"};
-  EXPECT_EQ(SlotsOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}), std::vector<SlotSpec>({m, v, t, vhat}));
+  const SlotSpec m{"m"}, v{"v"}, t{"t", SlotSpec::Kind::kRowCounts}, vhat{"vhat"}, rms{"rms"},
+      momentum{"momentum"}, mg{"mg"};
+  EXPECT_EQ(SlotsOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}),
+            std::vector<SlotSpec>({m, v, t, vhat}));
   EXPECT_EQ(SlotsOf(RmsProp{0.1}), std::vector<SlotSpec>({rms}));
   EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0.5f}), std::vector<SlotSpec>({rms, momentum}));
-  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0, 1e-7f, /*centered=*/true}), std::vector<SlotSpec>({rms, mg}));
-  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true}), std::vector<SlotSpec>({rms, momentum, mg}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0, 1e-7f, /*centered=*/true}),
+            std::vector<SlotSpec>({rms, mg}));
+  EXPECT_EQ(SlotsOf(RmsProp{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true}),
+            std::vector<SlotSpec>({rms, momentum, mg}));
 }
 
 TEST(OptimizerTest, AStepTellsTheKindsOfItsSlots) {
@@ -164,7 +172,8 @@ TEST(OptimizerTest, AStepTellsTheKindsOfItsSlots) {
 }
 
 TEST(OptimizerTest, SlotShapesFollowTheParameter) {
-  const SlotSpec m{"m"}, t{"t", SlotSpec::Kind::kRowCounts}, row{"accumulator", SlotSpec::Kind::kRowValues};
+  const SlotSpec m{"m"}, t{"t", SlotSpec::Kind::kRowCounts},
+      row{"accumulator", SlotSpec::Kind::kRowValues};
   EXPECT_EQ(row.ShapeFor({4, 3, 2}), Shape({4}));
   EXPECT_EQ(row.dtype(), DType::kFloat32);
   EXPECT_EQ(m.ShapeFor({4, 3, 2}), Shape({4, 3, 2}));
@@ -175,7 +184,9 @@ TEST(OptimizerTest, SlotShapesFollowTheParameter) {
 }
 
 TEST(OptimizerTest, AStepHoldsTheRateOfItsOrdinalTimesTheScale) {
-  const OptimizerStep step = StepOf(Adam{PiecewiseConstant{{3}, {0.5, 0.25}}, 0.8f, 0.9f, 1e-3f, 0.02f}, /*ordinal=*/4, /*learning_rate_scale=*/2);
+  const OptimizerStep step =
+      StepOf(Adam{PiecewiseConstant{{3}, {0.5, 0.25}}, 0.8f, 0.9f, 1e-3f, 0.02f}, /*ordinal=*/4,
+             /*learning_rate_scale=*/2);
   OptimizerStep expected;
   expected.kind = OptimizerKind::kAdam;
   expected.learning_rate = 0.5f;
@@ -216,7 +227,8 @@ TEST(OptimizerTest, RefusesOptionsOutOfRangeAndNamesThem) {
   for (const auto& [optimizer, problem] : cases) {
     const absl::Status status = Validate(optimizer);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(std::string(status.message()).find(problem), std::string::npos) << status << " for " << problem;
+    EXPECT_NE(std::string(status.message()).find(problem), std::string::npos)
+        << status << " for " << problem;
   }
 }
 
@@ -224,32 +236,44 @@ TEST(OptimizerStepTest, IsCheckedWhereItArrives) {
   EXPECT_TRUE(Validate(StepOf(Adam{0.1}, 0)).ok());
   OptimizerStep unknown;
   unknown.kind = static_cast<OptimizerKind>(99);
-  EXPECT_EQ(Validate(unknown).message(), "unknown optimizer kind 99; this server is older than its caller");
+  EXPECT_EQ(Validate(unknown).message(),
+            "unknown optimizer kind 99; this server is older than its caller");
   OptimizerStep infinite = StepOf(Sgd{0.1}, 0);
   infinite.learning_rate = INFINITY;
   EXPECT_EQ(Validate(infinite).message(), "Sgd: the learning rate is inf; give a finite number");
-  EXPECT_EQ(Validate(StepOf(Ftrl{PiecewiseConstant{{0}, {1, 0}}}, 5)).message(), "Ftrl: the learning rate is 0; give one above 0");
+  EXPECT_EQ(Validate(StepOf(Ftrl{PiecewiseConstant{{0}, {1, 0}}}, 5)).message(),
+            "Ftrl: the learning rate is 0; give one above 0");
 }
 
-// A caller may be of another build, or no friend: what Validate(Optimizer) would have refused can stand in any field.
+// A caller may be of another build, or no friend: what Validate(Optimizer) would have refused can
+// stand in any field.
 TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
   using Field = float OptimizerStep::*;
   const std::tuple<Optimizer, Field, float, std::string> cases[] = {
-      {Momentum{0.1}, &OptimizerStep::momentum, 1.5f, "Momentum: momentum is 1.5; give a finite number in [0, 1]"},
-      {Adagrad{0.1}, &OptimizerStep::epsilon, -1, "Adagrad: epsilon is -1; give a finite number at least 0"},
-      {RowwiseAdagrad{0.1}, &OptimizerStep::epsilon, NAN, "RowwiseAdagrad: epsilon is nan; give a finite number at least 0"},
+      {Momentum{0.1}, &OptimizerStep::momentum, 1.5f,
+       "Momentum: momentum is 1.5; give a finite number in [0, 1]"},
+      {Adagrad{0.1}, &OptimizerStep::epsilon, -1,
+       "Adagrad: epsilon is -1; give a finite number at least 0"},
+      {RowwiseAdagrad{0.1}, &OptimizerStep::epsilon, NAN,
+       "RowwiseAdagrad: epsilon is nan; give a finite number at least 0"},
       {Adam{0.1}, &OptimizerStep::beta1, 1, "Adam: beta1 is 1; give a finite number in [0, 1)"},
       {Adam{0.1}, &OptimizerStep::beta2, -1, "Adam: beta2 is -1; give a finite number in [0, 1)"},
-      {Adam{0.1}, &OptimizerStep::epsilon, INFINITY, "Adam: epsilon is inf; give a finite number at least 0"},
-      {Adam{0.1}, &OptimizerStep::weight_decay, -1, "Adam: weight_decay is -1; give a finite number at least 0"},
+      {Adam{0.1}, &OptimizerStep::epsilon, INFINITY,
+       "Adam: epsilon is inf; give a finite number at least 0"},
+      {Adam{0.1}, &OptimizerStep::weight_decay, -1,
+       "Adam: weight_decay is -1; give a finite number at least 0"},
       {RmsProp{0.1}, &OptimizerStep::rho, 2, "RmsProp: rho is 2; give a finite number in [0, 1]"},
-      {RmsProp{0.1}, &OptimizerStep::momentum, NAN, "RmsProp: momentum is nan; give a finite number in [0, 1]"},
-      {RmsProp{0.1}, &OptimizerStep::epsilon, -1, "RmsProp: epsilon is -1; give a finite number at least 0"},
+      {RmsProp{0.1}, &OptimizerStep::momentum, NAN,
+       "RmsProp: momentum is nan; give a finite number in [0, 1]"},
+      {RmsProp{0.1}, &OptimizerStep::epsilon, -1,
+       "RmsProp: epsilon is -1; give a finite number at least 0"},
       {Ftrl{0.1}, &OptimizerStep::l1, -1, "Ftrl: l1 is -1; give a finite number at least 0"},
       {Ftrl{0.1}, &OptimizerStep::l2, NAN, "Ftrl: l2 is nan; give a finite number at least 0"},
-      {Ftrl{0.1}, &OptimizerStep::learning_rate_power, 1, "Ftrl: learning_rate_power is 1; give a finite number at most 0"},
+      {Ftrl{0.1}, &OptimizerStep::learning_rate_power, 1,
+       "Ftrl: learning_rate_power is 1; give a finite number at most 0"},
       {Ftrl{0.1}, &OptimizerStep::beta, -1, "Ftrl: beta is -1; give a finite number at least 0"},
-      {Ftrl{0.1}, &OptimizerStep::l2_shrinkage, -1, "Ftrl: l2_shrinkage is -1; give a finite number at least 0"},
+      {Ftrl{0.1}, &OptimizerStep::l2_shrinkage, -1,
+       "Ftrl: l2_shrinkage is -1; give a finite number at least 0"},
   };
   for (const auto& [optimizer, field, value, problem] : cases) {
     OptimizerStep step = StepOf(optimizer, 0);
@@ -259,13 +283,15 @@ TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
   }
 }
 
-// ---- arithmetic --------------------------------------------------------------------------------------------------------------------------------------
+// ---- arithmetic ---------------------------------------------------------------------------------
 
 // A parameter with its slots, in memory of its own.
 struct Parameter {
-  Parameter(const Optimizer& optimizer, std::vector<float> initial, int64_t width) : values(std::move(initial)), width(width) {
+  Parameter(const Optimizer& optimizer, std::vector<float> initial, int64_t width)
+      : values(std::move(initial)), width(width) {
     for (const SlotSpec& slot : SlotsOf(optimizer)) {
-      const size_t elements = slot.kind == SlotSpec::Kind::kValues ? values.size() : values.size() / width;
+      const size_t elements =
+          slot.kind == SlotSpec::Kind::kValues ? values.size() : values.size() / width;
       const bool counts = slot.kind == SlotSpec::Kind::kRowCounts;
       slots.push_back(slot);
       float_slots.push_back(std::vector<float>(counts ? 0 : elements, slot.initial_value));
@@ -278,8 +304,11 @@ struct Parameter {
     block.width = width;
     for (size_t i = 0; i < float_slots.size(); ++i) {
       const int64_t per_row = slots[i].kind == SlotSpec::Kind::kValues ? width : 1;
-      if (!float_slots[i].empty()) block.slots[i].values = absl::MakeSpan(float_slots[i]).subspan(first * per_row, count * per_row);
-      if (!count_slots[i].empty()) block.slots[i].counts = absl::MakeSpan(count_slots[i]).subspan(first, count);
+      if (!float_slots[i].empty())
+        block.slots[i].values =
+            absl::MakeSpan(float_slots[i]).subspan(first * per_row, count * per_row);
+      if (!count_slots[i].empty())
+        block.slots[i].counts = absl::MakeSpan(count_slots[i]).subspan(first, count);
     }
     return block;
   }
@@ -346,7 +375,8 @@ TEST(RowwiseAdagradTest, DividesARowByTheRootOfItsMeanSquares) {
   EXPECT_EQ(w.values[3], 1);
 }
 
-// a += mean(g^2), w -= lr g / (sqrt(a) + epsilon) in double, from the same float32 gradients: the kernel may differ by what float32 rounds off in 20 steps.
+// a += mean(g^2), w -= lr g / (sqrt(a) + epsilon) in double, from the same float32 gradients: the
+// kernel may differ by what float32 rounds off in 20 steps.
 TEST(RowwiseAdagradTest, AgreesWithItsFormulaInDoublePrecision) {
   const uint64_t seed = 33;
   SCOPED_TRACE(seed);
@@ -361,14 +391,19 @@ TEST(RowwiseAdagradTest, AgreesWithItsFormulaInDoublePrecision) {
       ApplyDense(StepOf(adagrad, ordinal), w.All(), gradient);
       for (int64_t row = 0; row < rows; ++row) {
         double squares = 0;
-        for (int64_t i = row * width; i < (row + 1) * width; ++i) squares += double{gradient[i]} * gradient[i];
+        for (int64_t i = row * width; i < (row + 1) * width; ++i)
+          squares += double{gradient[i]} * gradient[i];
         accumulators[row] += squares / static_cast<double>(width);
         const double divisor = std::sqrt(accumulators[row]) + 1e-3f;
-        for (int64_t i = row * width; i < (row + 1) * width; ++i) values[i] -= 0.05 * gradient[i] / divisor;
+        for (int64_t i = row * width; i < (row + 1) * width; ++i)
+          values[i] -= 0.05 * gradient[i] / divisor;
       }
     }
-    for (int64_t i = 0; i < rows * width; ++i) EXPECT_NEAR(w.values[i], values[i], 1e-6) << "element " << i << " of width " << width;
-    for (int64_t row = 0; row < rows; ++row) EXPECT_NEAR(w.float_slots[0][row], accumulators[row], 1e-5) << "row " << row << " of width " << width;
+    for (int64_t i = 0; i < rows * width; ++i)
+      EXPECT_NEAR(w.values[i], values[i], 1e-6) << "element " << i << " of width " << width;
+    for (int64_t row = 0; row < rows; ++row)
+      EXPECT_NEAR(w.float_slots[0][row], accumulators[row], 1e-5)
+          << "row " << row << " of width " << width;
   }
 }
 
@@ -423,7 +458,8 @@ TEST(AdamTest, TheCountSaturates) {
 }
 
 TEST(AdamTest, AmsgradDividesByTheGreatestSecondMomentSoFar) {
-  const Adam plain{0.1, 0, 0}, amsgrad{0.1, 0, 0, 0, 0, /*amsgrad=*/true};  // betas 0: m is the gradient, v its square
+  // betas 0: m is the gradient, v its square
+  const Adam plain{0.1, 0, 0}, amsgrad{0.1, 0, 0, 0, 0, /*amsgrad=*/true};
   Parameter a(plain, {0}, 1), b(amsgrad, {0}, 1);
   for (const float gradient : {4.0f, 1.0f}) {
     ApplyDense(StepOf(plain, 0), a.All(), {gradient});
@@ -501,7 +537,8 @@ TEST(ApplyTest, BlocksOfAnySizeGiveTheSameBits) {
       ApplyDense(step, whole.All(), gradient);
       for (int64_t first = 0, rows; first < 37; first += rows) {
         rows = std::min<int64_t>(1 + random.Below(8), 37 - first);
-        ApplyDense(step, cut.Rows(first, rows), absl::MakeConstSpan(gradient).subspan(first * 3, rows * 3));
+        ApplyDense(step, cut.Rows(first, rows),
+                   absl::MakeConstSpan(gradient).subspan(first * 3, rows * 3));
       }
     }
     EXPECT_TRUE(whole == cut) << OptimizerName(optimizer);
@@ -550,13 +587,16 @@ TEST(CheckBlockTest, FindsSlotsOfTheWrongSize) {
   Parameter adam(Adam{0.1}, {1, 2, 3, 4}, 2);
   ParameterBlock block = adam.All();
   block.slots[2].counts = {};
-  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(), "Adam was given 0 elements of slot 2 for a block that needs 2");
+  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(),
+            "Adam was given 0 elements of slot 2 for a block that needs 2");
   block.width = 3;
-  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(), "a block of 4 elements is not made of rows of 3");
+  EXPECT_EQ(CheckBlock(StepOf(Adam{0.1}, 0), block).message(),
+            "a block of 4 elements is not made of rows of 3");
 }
 
 TEST(SumDuplicatesTest, SumsRowsOfOneIdAndSortsThem) {
-  const SummedRows summed = SumDuplicates({5, 1, 5, 0, 1, 5}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, 2);
+  const SummedRows summed =
+      SumDuplicates({5, 1, 5, 0, 1, 5}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, 2);
   EXPECT_EQ(summed.ids, std::vector<int64_t>({0, 1, 5}));
   EXPECT_EQ(summed.rows, std::vector<float>({4, 40, 7, 70, 10, 100}));
 }
@@ -573,7 +613,9 @@ TEST(SumDuplicatesTest, RisingIdsAreLeftAsTheyAre) {
   EXPECT_TRUE(SumDuplicates({}, {}, 4).ids.empty());
 }
 
-TEST(SumDuplicatesTest, KeepsIdsOfRowsWithoutElements) { EXPECT_EQ(SumDuplicates({2, 1, 2}, {}, 0).ids, std::vector<int64_t>({1, 2})); }
+TEST(SumDuplicatesTest, KeepsIdsOfRowsWithoutElements) {
+  EXPECT_EQ(SumDuplicates({2, 1, 2}, {}, 0).ids, std::vector<int64_t>({1, 2}));
+}
 
 #ifdef __SSE__
 TEST(FlushDenormalsTest, LastsAsLongAsItsScope) {

@@ -14,7 +14,8 @@ void RmsProp(const OptimizerStep& step, const Run& run) {
   float* __restrict b = Momentum ? run.slots[1] : nullptr;
   float* __restrict a = Centered ? run.slots[Momentum ? 2 : 1] : nullptr;
   const float* __restrict g = run.gradient;
-  const float one_minus_rho = 1.0f - step.rho, rate = step.learning_rate, momentum = step.momentum, epsilon = step.epsilon;
+  const float one_minus_rho = 1.0f - step.rho, rate = step.learning_rate, momentum = step.momentum,
+              epsilon = step.epsilon;
   for (int64_t i = 0; i < run.n; ++i) {
     r[i] += one_minus_rho * (g[i] * g[i] - r[i]);
     float d = r[i];
@@ -34,7 +35,8 @@ void RmsProp(const OptimizerStep& step, const Run& run) {
 }  // namespace
 
 void RmsPropRun(const OptimizerStep& step, const Run& run) {
-  if (step.momentum > 0) return step.centered ? RmsProp<true, true>(step, run) : RmsProp<true, false>(step, run);
+  if (step.momentum > 0)
+    return step.centered ? RmsProp<true, true>(step, run) : RmsProp<true, false>(step, run);
   return step.centered ? RmsProp<false, true>(step, run) : RmsProp<false, false>(step, run);
 }
 

@@ -7,8 +7,11 @@
 namespace divvy {
 
 absl::StatusOr<DivSplit> DivSplit::Create(int64_t rows, int64_t shards) {
-  if (rows < 0) return absl::InvalidArgumentError(absl::StrCat("cannot cut ", rows, " rows; give 0 or more"));
-  if (shards < 1) return absl::InvalidArgumentError(absl::StrCat("cannot cut rows into ", shards, " shards; give at least 1"));
+  if (rows < 0)
+    return absl::InvalidArgumentError(absl::StrCat("cannot cut ", rows, " rows; give 0 or more"));
+  if (shards < 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot cut rows into ", shards, " shards; give at least 1"));
   return DivSplit(rows, std::max<int64_t>(1, std::min(shards, rows)));
 }
 
@@ -25,7 +28,8 @@ std::vector<int64_t> DivSplit::offsets() const {
 }
 
 absl::StatusOr<DivSplit::Place> DivSplit::Find(int64_t id) const {
-  if (id < 0 || id >= rows_) return absl::InvalidArgumentError(absl::StrCat("id ", id, " is outside [0, ", rows_, ")"));
+  if (id < 0 || id >= rows_)
+    return absl::InvalidArgumentError(absl::StrCat("id ", id, " is outside [0, ", rows_, ")"));
   return FindChecked(id);
 }
 

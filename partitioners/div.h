@@ -11,12 +11,14 @@
 
 namespace divvy {
 
-// TensorFlow's "div" strategy: of `rows` rows in n shards the first rows % n shards have rows / n + 1 rows, the others rows / n.
+// TensorFlow's "div" strategy: of `rows` rows in n shards the first rows % n shards have rows / n +
+// 1 rows, the others rows / n.
 //
 //   DivSplit split = *DivSplit::Create(13, 5);   // sizes 3 3 3 2 2
 //   split.Find(9)->shard == 3;   split.Find(9)->local_row == 0;
 //
-// n is never more than `rows`; no rows are one empty shard. All in 64 bits. An immutable value; thread-safe.
+// n is never more than `rows`; no rows are one empty shard. All in 64 bits. An immutable value;
+// thread-safe.
 class DivSplit {
  public:
   // InvalidArgument: rows < 0 or shards < 1. More shards than rows: one for each row.
@@ -24,7 +26,8 @@ class DivSplit {
 
   int64_t rows() const { return rows_; }
   int64_t num_shards() const { return shards_; }
-  // Rows of `shard`, and the first of them. REQUIRES: 0 <= shard < num_shards(); offset also takes num_shards(), which gives rows().
+  // Rows of `shard`, and the first of them. REQUIRES: 0 <= shard < num_shards(); offset also takes
+  // num_shards(), which gives rows().
   int64_t size(int64_t shard) const { return base_ + (shard < extra_ ? 1 : 0); }
   int64_t offset(int64_t shard) const { return shard * base_ + (shard < extra_ ? shard : extra_); }
   std::vector<int64_t> sizes() const;    // [num_shards]
@@ -44,12 +47,14 @@ class DivSplit {
   }
 
  private:
-  DivSplit(int64_t rows, int64_t shards) : rows_(rows), shards_(shards), base_(rows / shards), extra_(rows % shards) {}
+  DivSplit(int64_t rows, int64_t shards)
+      : rows_(rows), shards_(shards), base_(rows / shards), extra_(rows % shards) {}
   int64_t rows_, shards_;
   int64_t base_, extra_;  // base_ >= 1 unless there are no rows
 };
 
-// The name of one shard of `variable`: "<variable>/part_<shard>"; of a variable in one piece, the variable's own.
+// The name of one shard of `variable`: "<variable>/part_<shard>"; of a variable in one piece, the
+// variable's own.
 std::string ShardName(absl::string_view variable, int64_t shard, int64_t num_shards);
 
 }  // namespace divvy

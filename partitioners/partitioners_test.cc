@@ -63,17 +63,22 @@ TEST(MinSizeTest, AnswersAsTensorFlowDoes) {
     SCOPED_TRACE(c.shape.ToString());
     const MinSizePartitioner partitioner{c.min_shard_bytes, c.max_shards};
     EXPECT_EQ(*partitioner(c.shape, c.dtype), c.counts);
-    const Counts sizes = DivSplit::Create(c.shape.dim(0), *NumShards(partitioner, c.shape, c.dtype))->sizes();
+    const Counts sizes =
+        DivSplit::Create(c.shape.dim(0), *NumShards(partitioner, c.shape, c.dtype))->sizes();
     ASSERT_GE(sizes.size(), c.sizes.size());
     EXPECT_TRUE(std::equal(c.sizes.begin(), c.sizes.end(), sizes.begin()));
   }
 }
 
-TEST(MinSizeTest, CutsNothingByDefault) { EXPECT_EQ(*MinSizePartitioner{}({1'000'000, 64}, DType::kFloat32), Counts({1, 1})); }
+TEST(MinSizeTest, CutsNothingByDefault) {
+  EXPECT_EQ(*MinSizePartitioner{}({1'000'000, 64}, DType::kFloat32), Counts({1, 1}));
+}
 
 TEST(MinSizeTest, CountsBytesPastSixtyFourBits) {
   // 2^62 elements of 16 bytes.
-  EXPECT_EQ(*(MinSizePartitioner{1, 1000})({int64_t{1} << 31, int64_t{1} << 31}, DType::kComplex128), Counts({1000, 1}));
+  EXPECT_EQ(
+      *(MinSizePartitioner{1, 1000})({int64_t{1} << 31, int64_t{1} << 31}, DType::kComplex128),
+      Counts({1000, 1}));
 }
 
 TEST(MaxSizeTest, AnswersAsTensorFlowDoes) {
@@ -92,31 +97,42 @@ TEST(MaxSizeTest, AnswersAsTensorFlowDoes) {
       {{4, 0}, DType::kFloat32, 4, 0, {1, 1}},
   };
   for (const auto& [shape, dtype, max_bytes, cap, counts] : cases) {
-    EXPECT_EQ(*(MaxSizePartitioner{max_bytes, cap})(shape, dtype), counts) << shape.ToString() << " max " << max_bytes << " cap " << cap;
+    EXPECT_EQ(*(MaxSizePartitioner{max_bytes, cap})(shape, dtype), counts)
+        << shape.ToString() << " max " << max_bytes << " cap " << cap;
   }
 }
 
 TEST(FixedShardsTest, AnswersAsTensorFlowDoes) {
   const std::tuple<Shape, int64_t, Counts> cases[] = {
-      {{10, 3}, 2, {2, 1}}, {{3}, 4, {3}}, {{7}, 7, {7}}, {{1, 5}, 4, {1, 1}}, {{13, 8}, 5, {5, 1}}, {{4, 0}, 3, {3, 1}},
+      {{10, 3}, 2, {2, 1}}, {{3}, 4, {3}},        {{7}, 7, {7}},
+      {{1, 5}, 4, {1, 1}},  {{13, 8}, 5, {5, 1}}, {{4, 0}, 3, {3, 1}},
   };
-  for (const auto& [shape, shards, counts] : cases) EXPECT_EQ(*(FixedShardsPartitioner{shards})(shape, DType::kFloat32), counts) << shape.ToString();
+  for (const auto& [shape, shards, counts] : cases)
+    EXPECT_EQ(*(FixedShardsPartitioner{shards})(shape, DType::kFloat32), counts)
+        << shape.ToString();
 }
 
-TEST(FixedShardsTest, LeavesAVariableWithoutRowsInOnePiece) { EXPECT_EQ(*(FixedShardsPartitioner{3})({0, 4}, DType::kFloat32), Counts({1, 1})); }
+TEST(FixedShardsTest, LeavesAVariableWithoutRowsInOnePiece) {
+  EXPECT_EQ(*(FixedShardsPartitioner{3})({0, 4}, DType::kFloat32), Counts({1, 1}));
+}
 
 TEST(PartitionerTest, CutsTheAxisItIsAskedFor) {
   EXPECT_EQ(*(MinSizePartitioner{1, 100})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 5, 1}));
-  EXPECT_EQ(*(MaxSizePartitioner{48})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 3, 1}));  // a slice has 2 * 3 * 4 bytes: two a shard
+  // A slice has 2 * 3 * 4 bytes: two a shard.
+  EXPECT_EQ(*(MaxSizePartitioner{48})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 3, 1}));
   EXPECT_EQ(*(FixedShardsPartitioner{9})({2, 5, 3}, DType::kFloat32, 2), Counts({1, 1, 3}));
 }
 
 TEST(PartitionerTest, RefusesOptionsOutOfRangeAndNamesThem) {
   const std::tuple<Partitioner, std::string> cases[] = {
-      {MinSizePartitioner{0}, "min_shard_bytes is 0"},        {MinSizePartitioner{-5}, "min_shard_bytes is -5"},
-      {MinSizePartitioner{4, 0}, "max_shards is 0"},          {MinSizePartitioner{4, 1, 0}, "bytes_per_string is 0"},
-      {MaxSizePartitioner{0}, "max_shard_bytes is 0"},        {MaxSizePartitioner{4, -1}, "max_shards is -1"},
-      {MaxSizePartitioner{4, 1, 0}, "bytes_per_string is 0"}, {FixedShardsPartitioner{0}, "num_shards is 0"},
+      {MinSizePartitioner{0}, "min_shard_bytes is 0"},
+      {MinSizePartitioner{-5}, "min_shard_bytes is -5"},
+      {MinSizePartitioner{4, 0}, "max_shards is 0"},
+      {MinSizePartitioner{4, 1, 0}, "bytes_per_string is 0"},
+      {MaxSizePartitioner{0}, "max_shard_bytes is 0"},
+      {MaxSizePartitioner{4, -1}, "max_shards is -1"},
+      {MaxSizePartitioner{4, 1, 0}, "bytes_per_string is 0"},
+      {FixedShardsPartitioner{0}, "num_shards is 0"},
       {FixedShardsPartitioner{-1}, "num_shards is -1"},
   };
   for (const auto& [partitioner, problem] : cases) {
@@ -128,35 +144,51 @@ TEST(PartitionerTest, RefusesOptionsOutOfRangeAndNamesThem) {
 }
 
 TEST(PartitionerTest, RefusesShapesThatAreNotKnown) {
-  for (const Partitioner& partitioner : {Partitioner(MinSizePartitioner{}), Partitioner(MaxSizePartitioner{4}), Partitioner(FixedShardsPartitioner{2})}) {
-    EXPECT_EQ(partitioner({-1, 4}, DType::kFloat32).status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(partitioner({-2}, DType::kFloat32).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const Partitioner& partitioner :
+       {Partitioner(MinSizePartitioner{}), Partitioner(MaxSizePartitioner{4}),
+        Partitioner(FixedShardsPartitioner{2})}) {
+    EXPECT_EQ(partitioner({-1, 4}, DType::kFloat32).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(partitioner({-2}, DType::kFloat32).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 
 TEST(PartitionerTest, RefusesRankZeroAndAxesThatAreNotThere) {
-  EXPECT_EQ(MinSizePartitioner{}({}, DType::kFloat32).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ((MaxSizePartitioner{4})({}, DType::kFloat32).status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ((FixedShardsPartitioner{4})({}, DType::kFloat32).status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ((FixedShardsPartitioner{4})({3}, DType::kFloat32, 1).status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ((FixedShardsPartitioner{4})({3}, DType::kFloat32, -1).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(MinSizePartitioner{}({}, DType::kFloat32).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((MaxSizePartitioner{4})({}, DType::kFloat32).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((FixedShardsPartitioner{4})({}, DType::kFloat32).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((FixedShardsPartitioner{4})({3}, DType::kFloat32, 1).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((FixedShardsPartitioner{4})({3}, DType::kFloat32, -1).status().code(),
+            absl::StatusCode::kOutOfRange);
 }
 
 TEST(NumShardsTest, AsksNobodyAboutAScalar) {
-  const Partitioner never = [](const Shape&, DType) -> absl::StatusOr<Counts> { return absl::InternalError("was asked"); };
+  const Partitioner never = [](const Shape&, DType) -> absl::StatusOr<Counts> {
+    return absl::InternalError("was asked");
+  };
   EXPECT_EQ(*NumShards(never, {}, DType::kFloat32), 1);
   EXPECT_EQ(*NumShards(nullptr, {4, 4}, DType::kFloat32), 1);
 }
 
 TEST(NumShardsTest, IsNeverMoreThanTheRows) {
-  const Partitioner many = [](const Shape&, DType) -> absl::StatusOr<Counts> { return Counts{100, 1}; };
+  const Partitioner many = [](const Shape&, DType) -> absl::StatusOr<Counts> {
+    return Counts{100, 1};
+  };
   EXPECT_EQ(*NumShards(many, {7, 2}, DType::kFloat32), 7);
   EXPECT_EQ(*NumShards(many, {0, 2}, DType::kFloat32), 1);
 }
 
 TEST(NumShardsTest, RefusesAnswersThatAreNoCut) {
-  for (const Counts& answer : {Counts{}, Counts{2}, Counts{0, 1}, Counts{-1, 1}, Counts{2, 2}, Counts{1, 0}, Counts{2, 1, 1}}) {
-    const Partitioner partitioner = [&answer](const Shape&, DType) -> absl::StatusOr<Counts> { return answer; };
+  for (const Counts& answer : {Counts{}, Counts{2}, Counts{0, 1}, Counts{-1, 1}, Counts{2, 2},
+                               Counts{1, 0}, Counts{2, 1, 1}}) {
+    const Partitioner partitioner = [&answer](const Shape&, DType) -> absl::StatusOr<Counts> {
+      return answer;
+    };
     const absl::Status status = NumShards(partitioner, {4, 4}, DType::kFloat32).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(std::string(status.message()).find("for shape [4, 4]"), std::string::npos) << status;
@@ -164,8 +196,11 @@ TEST(NumShardsTest, RefusesAnswersThatAreNoCut) {
 }
 
 TEST(NumShardsTest, PassesOnAPartitionersOwnError) {
-  const Partitioner failing = [](const Shape&, DType) -> absl::StatusOr<Counts> { return absl::ResourceExhaustedError("none left"); };
-  EXPECT_EQ(NumShards(failing, {4}, DType::kFloat32).status(), absl::ResourceExhaustedError("none left"));
+  const Partitioner failing = [](const Shape&, DType) -> absl::StatusOr<Counts> {
+    return absl::ResourceExhaustedError("none left");
+  };
+  EXPECT_EQ(NumShards(failing, {4}, DType::kFloat32).status(),
+            absl::ResourceExhaustedError("none left"));
 }
 
 TEST(DivSplitTest, GivesTheFirstShardsOneRowMore) {
@@ -197,8 +232,10 @@ TEST(DivSplitTest, GivesTheFirstShardsOneRowMore) {
 TEST(DivSplitTest, FindsTheShardAndLocalRowOfAnId) {
   const std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t> cases[] = {
       // rows, shards, id, shard, local row
-      {13, 5, 0, 0, 0}, {13, 5, 2, 0, 2}, {13, 5, 3, 1, 0}, {13, 5, 8, 2, 2}, {13, 5, 9, 3, 0},   {13, 5, 10, 3, 1},  {13, 5, 11, 4, 0}, {13, 5, 12, 4, 1},
-      {10, 3, 3, 0, 3}, {10, 3, 4, 1, 0}, {10, 3, 7, 2, 0}, {10, 3, 9, 2, 2}, {32, 3, 10, 0, 10}, {32, 3, 21, 1, 10}, {32, 3, 22, 2, 0}, {32, 3, 31, 2, 9},
+      {13, 5, 0, 0, 0},   {13, 5, 2, 0, 2},   {13, 5, 3, 1, 0},  {13, 5, 8, 2, 2},
+      {13, 5, 9, 3, 0},   {13, 5, 10, 3, 1},  {13, 5, 11, 4, 0}, {13, 5, 12, 4, 1},
+      {10, 3, 3, 0, 3},   {10, 3, 4, 1, 0},   {10, 3, 7, 2, 0},  {10, 3, 9, 2, 2},
+      {32, 3, 10, 0, 10}, {32, 3, 21, 1, 10}, {32, 3, 22, 2, 0}, {32, 3, 31, 2, 9},
   };
   for (const auto& [rows, shards, id, shard, local] : cases) {
     const DivSplit::Place place = *DivSplit::Create(rows, shards)->Find(id);
@@ -209,7 +246,8 @@ TEST(DivSplitTest, FindsTheShardAndLocalRowOfAnId) {
 
 TEST(DivSplitTest, RefusesIdsOutsideTheRows) {
   const DivSplit split = *DivSplit::Create(13, 5);
-  for (const int64_t id : {-1, 13, 20, 100}) EXPECT_EQ(split.Find(id).status().code(), absl::StatusCode::kInvalidArgument) << id;
+  for (const int64_t id : {-1, 13, 20, 100})
+    EXPECT_EQ(split.Find(id).status().code(), absl::StatusCode::kInvalidArgument) << id;
   EXPECT_EQ(split.Find(13).status().message(), "id 13 is outside [0, 13)");
   EXPECT_FALSE(DivSplit::Create(0, 1)->Find(0).ok());
 }
@@ -224,7 +262,8 @@ TEST(DivSplitTest, SplitsAndFindsAgreeWithAWalkOverTheRows) {
   SCOPED_TRACE(seed);
   Random random(seed);
   for (int trial = 0; trial < 200; ++trial) {
-    const int64_t rows = static_cast<int64_t>(random.Below(60)), shards = static_cast<int64_t>(random.Below(20)) + 1;
+    const int64_t rows = static_cast<int64_t>(random.Below(60)),
+                  shards = static_cast<int64_t>(random.Below(20)) + 1;
     const DivSplit split = *DivSplit::Create(rows, shards);
     int64_t id = 0;
     for (int64_t shard = 0; shard < split.num_shards(); ++shard) {

@@ -29,8 +29,9 @@ absl::StatusOr<std::string> TfConfigOf(const ClusterResolver& resolver) {
   ASSIGN_OR_RETURN(config.spec, resolver.cluster_spec());
   const std::string type = resolver.task_type();
   if (!type.empty() && type != "chief") {
-    return absl::FailedPreconditionError(absl::StrCat("Connect plays the chief, and the resolver says that this is a ", type,
-                                                      ": give it the chief's resolver, or let divvy::Main play the role"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("Connect plays the chief, and the resolver says that this is a ", type,
+                     ": give it the chief's resolver, or let divvy::Main play the role"));
   }
   config.task_type = "chief";
   config.task_index = 0;
@@ -40,7 +41,8 @@ absl::StatusOr<std::string> TfConfigOf(const ClusterResolver& resolver) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
+absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(
+    std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
   if (resolver == nullptr) return absl::InvalidArgumentError("Connect: there is no resolver");
   RETURN_IF_ERROR(CheckRegistrations());
   ClusterConfigSources sources;

@@ -22,18 +22,25 @@
 namespace divvy {
 namespace {
 
-std::string Address(absl::string_view job, int index) { return absl::StrCat("embedded:", job, "/", index); }
+std::string Address(absl::string_view job, int index) {
+  return absl::StrCat("embedded:", job, "/", index);
+}
 
 absl::Status Together(const std::vector<std::string>& problems) {
-  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 absl::Status Check(const EmbeddedSetup& setup) {
   std::vector<std::string> problems;
-  if (absl::Status options = setup.options.Validate(); !options.ok()) problems.push_back(std::string(options.message()));
-  if (setup.blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
+  if (absl::Status options = setup.options.Validate(); !options.ok())
+    problems.push_back(std::string(options.message()));
+  if (setup.blas_threads < 0)
+    problems.push_back(
+        absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
   for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
-  if (absl::Status registered = CheckRegistrations(); !registered.ok()) problems.push_back(std::string(registered.message()));
+  if (absl::Status registered = CheckRegistrations(); !registered.ok())
+    problems.push_back(std::string(registered.message()));
   return Together(problems);
 }
 
@@ -41,9 +48,12 @@ absl::Status Check(const EmbeddedSetup& setup) {
 absl::Status CheckGpus(const EmbeddedOptions& options) {
   GpuChoice choice;
   std::string error;
-  if (!AbslParseFlag(options.gpus, &choice, &error)) return absl::InvalidArgumentError(absl::StrCat("gpus is \"", options.gpus, "\": ", error));
+  if (!AbslParseFlag(options.gpus, &choice, &error))
+    return absl::InvalidArgumentError(absl::StrCat("gpus is \"", options.gpus, "\": ", error));
   if (choice.kind != GpuChoice::Kind::kListed || options.num_workers < 1) return absl::OkStatus();
-  return GpusPerWorker(choice, static_cast<int>(choice.listed.size()), options.num_workers, std::max(0, options.replicas_per_worker)).status();
+  return GpusPerWorker(choice, static_cast<int>(choice.listed.size()), options.num_workers,
+                       std::max(0, options.replicas_per_worker))
+      .status();
 }
 
 // REQUIRES: CheckGpus.
@@ -60,7 +70,8 @@ void IgnoreExit(int, const std::string&) {}
 }  // namespace
 
 // Two threads at least, so that a ps' block task and a message never wait for each other.
-EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup, std::vector<std::vector<Device>> replica_devices)
+EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup,
+                                 std::vector<std::vector<Device>> replica_devices)
     : setup_(setup),
       replica_devices_(std::move(replica_devices)),
       executor_(std::max(2, NumCores())),
@@ -70,7 +81,8 @@ EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup, std::vector<std::ve
       workers_(setup.options.num_workers) {}
 
 EmbeddedCluster::~EmbeddedCluster() {
-  // The roles stop speaking first; then the threads, also those that run step bodies, end; only then does anything go.
+  // The roles stop speaking first; then the threads, also those that run step bodies, end; only
+  // then does anything go.
   if (core_ != nullptr) core_->Abandon();
   for (WorkerTask& worker : workers_) {
     if (worker.core != nullptr) worker.core->Abandon();
@@ -88,20 +100,27 @@ absl::Status CheckRegistrations() {
 absl::Status EmbeddedOptions::Validate() const {
   std::vector<std::string> problems;
   if (num_ps < 1) problems.push_back(absl::StrCat("num_ps is ", num_ps, ", wanted at least 1"));
-  if (num_workers < 1) problems.push_back(absl::StrCat("num_workers is ", num_workers, ", wanted at least 1"));
+  if (num_workers < 1)
+    problems.push_back(absl::StrCat("num_workers is ", num_workers, ", wanted at least 1"));
   if (replicas_per_worker < 0) {
-    problems.push_back(absl::StrCat("replicas_per_worker is ", replicas_per_worker, ", wanted at least 1, or 0 for one on each GPU"));
+    problems.push_back(absl::StrCat("replicas_per_worker is ", replicas_per_worker,
+                                    ", wanted at least 1, or 0 for one on each GPU"));
   }
-  if (gpu_memory_bytes < 0) problems.push_back(absl::StrCat("gpu_memory_bytes is ", gpu_memory_bytes, ", wanted at least 0 (0: no limit)"));
+  if (gpu_memory_bytes < 0)
+    problems.push_back(absl::StrCat("gpu_memory_bytes is ", gpu_memory_bytes,
+                                    ", wanted at least 0 (0: no limit)"));
   for (const absl::Status& status : {CheckGpus(*this), strategy.problem}) {
     if (!status.ok()) problems.push_back(std::string(status.message()));
   }
   return Together(problems);
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedSetup& setup) {
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(
+    const EmbeddedSetup& setup) {
   RETURN_IF_ERROR(Check(setup));
-  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(GpusOf(setup), setup.options.replicas_per_worker, setup.options.num_workers));
+  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices,
+                   OpenReplicaDevices(GpusOf(setup), setup.options.replicas_per_worker,
+                                      setup.options.num_workers));
   const int replicas = setup.options.num_workers * static_cast<int>(devices[0].size());
   SetBlasThreads(setup.blas_threads > 0 ? setup.blas_threads : std::max(1, NumCores() / replicas));
   std::unique_ptr<EmbeddedCluster> cluster(new EmbeddedCluster(setup, std::move(devices)));
@@ -131,7 +150,8 @@ absl::Status EmbeddedCluster::StartPs(int index) {
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address("ps", index);
   options.checkpoint_files = checkpoint_files_.get();
-  ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_, network_.coordinator(), IgnoreExit));
+  ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_,
+                                                          network_.coordinator(), IgnoreExit));
   network_.Add(Address("ps", index), ps_[index]);
   return absl::OkStatus();
 }
@@ -150,20 +170,26 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   ThreadStepRunnerOptions runner;
   runner.worker_index = index;
   runner.replica_devices = replica_devices_[index];
-  runner.resolver =
-      WithAccelerators(EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index), AcceleratorsAmong(replica_devices_[index]));
+  runner.resolver = WithAccelerators(
+      EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index),
+      AcceleratorsAmong(replica_devices_[index]));
   worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
   ASSIGN_OR_RETURN(worker.core,
-                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner, *worker.inputs, network_, network_.coordinator().get(),
-                                     [this](int exit_code, const std::string& why) { OnWorkerExit(exit_code, why); }));
+                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner,
+                                     *worker.inputs, network_, network_.coordinator().get(),
+                                     [this](int exit_code, const std::string& why) {
+                                       OnWorkerExit(exit_code, why);
+                                     }));
   network_.Add(Address("worker", index), worker.core);
   return absl::OkStatus();
 }
 
-// A worker that would have to be started again, to have its GPUs back, is this process: so the program ends, and whoever started it does that. A worker runs
-// no step, and loses no GPU, before there is a coordinator.
+// A worker that would have to be started again, to have its GPUs back, is this process: so the
+// program ends, and whoever started it does that. A worker runs no step, and loses no GPU, before
+// there is a coordinator.
 void EmbeddedCluster::OnWorkerExit(int exit_code, const std::string& why) {
-  if (exit_code == exit_codes::kTryAgain && core_ != nullptr) core_->Fail(MakeError(Reason::kDeviceLost, why));
+  if (exit_code == exit_codes::kTryAgain && core_ != nullptr)
+    core_->Fail(MakeError(Reason::kDeviceLost, why));
 }
 
 absl::Status EmbeddedCluster::StartCoordinator() {
@@ -172,21 +198,28 @@ absl::Status EmbeddedCluster::StartCoordinator() {
   options.incarnation = Incarnation(EntropySeed());
   options.job_seed = setup_.options.seed;
   for (int i = 0; i < setup_.options.num_ps; ++i) options.ps_addresses.push_back(Address("ps", i));
-  for (int i = 0; i < setup_.options.num_workers; ++i) options.worker_addresses[i] = Address("worker", i);
+  for (int i = 0; i < setup_.options.num_workers; ++i)
+    options.worker_addresses[i] = Address("worker", i);
   options.min_workers = setup_.options.num_workers;
   options.partitioner = setup_.options.strategy.partitioner;
-  options.placement = setup_.options.strategy.placement == StrategyOptions::Placement::kBalanced ? Placement::kBalanced : Placement::kRoundRobin;
-  ASSIGN_OR_RETURN(core_, CoordinatorCore::Start(std::move(options), executor_, Clock::Real(), network_, store_));
+  options.placement = setup_.options.strategy.placement == StrategyOptions::Placement::kBalanced
+                          ? Placement::kBalanced
+                          : Placement::kRoundRobin;
+  ASSIGN_OR_RETURN(core_, CoordinatorCore::Start(std::move(options), executor_, Clock::Real(),
+                                                 network_, store_));
   network_.SetCoordinator(core_);
   if (setup_.report) {
     reporter_ = std::make_shared<Reporter>(*setup_.report, executor_, Clock::Real());
     reporter_->Watch(core_);
   }
   ProgressSink* const sink = reporter_ != nullptr ? reporter_.get() : setup_.sink;
-  coordinator_ =
-      std::make_unique<BlockingCoordinator>(core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-                                            static_cast<int>(replica_devices_[0].size()), sink, setup_.report.value_or(ReportOptions()).report_every,
-                                            [](const LiveVariables& live, const std::string& path) { return ExportVariables(FileSystem::Real(), live, path); });
+  coordinator_ = std::make_unique<BlockingCoordinator>(
+      core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
+      static_cast<int>(replica_devices_[0].size()), sink,
+      setup_.report.value_or(ReportOptions()).report_every,
+      [](const LiveVariables& live, const std::string& path) {
+        return ExportVariables(FileSystem::Real(), live, path);
+      });
   return coordinator_->WaitUntilReady();
 }
 
@@ -215,7 +248,9 @@ absl::Status EmbeddedCluster::RestartPs(int index) {
 
 std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
   std::map<std::string, int64_t> sizes = core_->Sizes();
-  const auto most = [&sizes](const char* name, size_t size) { sizes[name] = std::max(sizes[name], static_cast<int64_t>(size)); };
+  const auto most = [&sizes](const char* name, size_t size) {
+    sizes[name] = std::max(sizes[name], static_cast<int64_t>(size));
+  };
   for (int ps = 0; ps < static_cast<int>(ps_.size()); ++ps) {
     const ParameterServerSnapshot snapshot = InspectPs(ps);
     most("ps: remembered entries", snapshot.remembered.size());
@@ -232,7 +267,9 @@ std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
   return sizes;
 }
 
-void EmbeddedCluster::CutPs(int index) { network_.Add(Address("ps", index), std::weak_ptr<ParameterServerCore>()); }
+void EmbeddedCluster::CutPs(int index) {
+  network_.Add(Address("ps", index), std::weak_ptr<ParameterServerCore>());
+}
 
 void EmbeddedCluster::HealPs(int index) { network_.Add(Address("ps", index), ps_[index]); }
 
@@ -240,7 +277,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions
   EmbeddedSetup setup;
   setup.options = options;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
-  return std::unique_ptr<Coordinator>(std::make_unique<ForwardingCoordinator<Coordinator, EmbeddedCluster>>(std::move(cluster)));
+  return std::unique_ptr<Coordinator>(
+      std::make_unique<ForwardingCoordinator<Coordinator, EmbeddedCluster>>(std::move(cluster)));
 }
 
 }  // namespace divvy

@@ -28,18 +28,24 @@ absl::Status CheckRegistrations();
 
 struct EmbeddedSetup {
   EmbeddedOptions options;
-  ParameterServerOptions ps;          // memory of each parameter server; who it is is filled in
-  CoordinatorOptions limits;          // of the coordinator; seed, tasks, partitioner and placement are filled in from `options`
-  cuda::DeviceOptions gpu_math = {};  // of options.gpus
-  int blas_threads = 0;               // of a matrix product; 0: cores / replicas, at least 1
+  // memory of each parameter server; who it is is filled in
+  ParameterServerOptions ps;
+  // Of the coordinator; seed, tasks, partitioner and placement are filled in from `options`.
+  CoordinatorOptions limits;
+  // Of options.gpus.
+  cuda::DeviceOptions gpu_math = {};
+  // Of a matrix product; 0: cores / replicas, at least 1.
+  int blas_threads = 0;
   bool check_numerics = false;
   PullOptions pulls;                    // of the workers
   std::optional<ReportOptions> report;  // none: nothing is drawn
   ProgressSink* sink = nullptr;         // who is told instead; outlives the cluster
-  std::optional<CheckpointId> only;     // of options.checkpoint_dir: RestoreLatest takes this one, without slots, and none is made. None: the newest
+  std::optional<CheckpointId> only;     // of options.checkpoint_dir: RestoreLatest takes this one,
+                                        // without slots, and none is made. None: the newest
 };
 
-// The three roles joined by in-process clients, each with the objects that it has in a cluster. Members go in the order that lets tasks end first.
+// The three roles joined by in-process clients, each with the objects that it has in a cluster.
+// Members go in the order that lets tasks end first.
 class EmbeddedCluster {
  public:
   // As StartEmbedded.
@@ -47,8 +53,8 @@ class EmbeddedCluster {
   ~EmbeddedCluster();  // stops all tasks
 
   BlockingCoordinator& coordinator() { return *coordinator_; }
-  // As a signal to a chief: no more steps begin, those in flight end, a last checkpoint is made where there is a directory, and the program's calls fail.
-  // Returns at once.
+  // As a signal to a chief: no more steps begin, those in flight end, a last checkpoint is made
+  // where there is a directory, and the program's calls fail. Returns at once.
   void Drain() {
     core_->Drain([] {});
   }
@@ -60,9 +66,12 @@ class EmbeddedCluster {
   absl::Status RestartPs(int index);  // comes back empty, as another life
   void CutPs(int index);              // nobody reaches it, until
   void HealPs(int index);             // REQUIRES: it has not been killed
-  // How much each role holds: the coordinator's Sizes, and of parameter servers and workers what Inspect tells, each of the one that holds most.
+  // How much each role holds: the coordinator's Sizes, and of parameter servers and workers what
+  // Inspect tells, each of the one that holds most.
   std::map<std::string, int64_t> Sizes() const;
-  ParameterServerSnapshot InspectPs(int index) const { return ps_[static_cast<size_t>(index)]->Inspect(ParameterServerCore::Detail::kWithoutValues); }
+  ParameterServerSnapshot InspectPs(int index) const {
+    return ps_[static_cast<size_t>(index)]->Inspect(ParameterServerCore::Detail::kWithoutValues);
+  }
 
  private:
   struct WorkerTask {
@@ -78,7 +87,8 @@ class EmbeddedCluster {
   absl::Status StartCoordinator();
 
   const EmbeddedSetup setup_;
-  const std::vector<std::vector<Device>> replica_devices_;  // of each worker; of all the same number
+  // Of each worker; of all the same number.
+  const std::vector<std::vector<Device>> replica_devices_;
   ThreadPoolExecutor executor_;
   InProcessNetwork network_;
   MemoryStore store_;

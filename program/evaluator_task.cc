@@ -18,19 +18,23 @@ namespace {
 constexpr char kRun[] = "evaluator";
 
 // The chief writes runs of its own in the same directory, and a run is written by one process.
-std::string RunBelowOurs(const std::string& run) { return run == kRun ? run : absl::StrCat(kRun, "/", run); }
+std::string RunBelowOurs(const std::string& run) {
+  return run == kRun ? run : absl::StrCat(kRun, "/", run);
+}
 
 // What is said of one checkpoint.
 class ScoreSink : public ProgressSink {
  public:
-  ScoreSink(CheckpointId checkpoint, EventRecorder* events, const std::string& directory) : checkpoint_(checkpoint), events_(events), directory_(directory) {}
+  ScoreSink(CheckpointId checkpoint, EventRecorder* events, const std::string& directory)
+      : checkpoint_(checkpoint), events_(events), directory_(directory) {}
   void OnLoopBegin(const Layout&, StepKind) override {}
   void OnStep(const Metrics&) override {}
   void OnLoopEnd() override {}
   void OnReport(const std::string& run, int64_t step, const Metrics& metrics) override {
     std::map<std::string, double> means;
     for (const auto& [name, metric] : metrics) means[name] = metric.value();
-    DIVVY_LOG(INFO) << checkpoint_.name() << ", step " << FormatCount(static_cast<double>(step)) << ": " << RunBelowOurs(run) << ": " << FormatMetrics(means);
+    DIVVY_LOG(INFO) << checkpoint_.name() << ", step " << FormatCount(static_cast<double>(step))
+                    << ": " << RunBelowOurs(run) << ": " << FormatMetrics(means);
     if (events_ != nullptr) events_->Scalars(RunBelowOurs(run), step, std::move(means));
   }
   void OnGoal(int64_t) override {}
@@ -48,14 +52,17 @@ EvaluatorTask::EvaluatorTask(EvaluatorOptions options)
     : options_(std::move(options)),
       directory_(options_.cluster.options.checkpoint_dir),
       executor_(1),
-      events_(options_.tensorboard_dir.empty() ? nullptr
-                                               : std::make_shared<EventRecorder>(std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor_)) {}
+      events_(options_.tensorboard_dir.empty()
+                  ? nullptr
+                  : std::make_shared<EventRecorder>(
+                        std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor_)) {}
 
 EvaluatorTask::~EvaluatorTask() { executor_.Stop(); }
 
 absl::StatusOr<std::unique_ptr<EvaluatorTask>> EvaluatorTask::Start(EvaluatorOptions options) {
   if (options.cluster.options.checkpoint_dir.empty()) {
-    return absl::InvalidArgumentError("an evaluator scores checkpoints: give it the --checkpoint_dir of its job");
+    return absl::InvalidArgumentError(
+        "an evaluator scores checkpoints: give it the --checkpoint_dir of its job");
   }
   return std::unique_ptr<EvaluatorTask>(new EvaluatorTask(std::move(options)));
 }
@@ -67,8 +74,10 @@ int EvaluatorTask::exit_code() const {
 
 std::string EvaluatorTask::StatusText() const {
   MutexLock lock(mu_);
-  return absl::StrCat("evaluator of ", directory_, ": ", last_ ? absl::StrCat("has come as far as ", last_->name()) : "no checkpoint is there yet",
-                      ended_ ? "; the job is over" : "");
+  return absl::StrCat(
+      "evaluator of ", directory_, ": ",
+      last_ ? absl::StrCat("has come as far as ", last_->name()) : "no checkpoint is there yet",
+      ended_ ? "; the job is over" : "");
 }
 
 void EvaluatorTask::Flush() {
@@ -101,8 +110,10 @@ absl::StatusOr<std::optional<CheckpointId>> EvaluatorTask::Next() {
 
 // The oldest that is newer than the last; at the beginning the newest.
 absl::StatusOr<std::optional<CheckpointId>> EvaluatorTask::Unscored() const {
-  const absl::StatusOr<std::vector<CheckpointId>> newest_first = ListCheckpoints(FileSystem::Real(), directory_);
-  if (absl::IsNotFound(newest_first.status())) return std::optional<CheckpointId>();  // the chief will make the directory
+  const absl::StatusOr<std::vector<CheckpointId>> newest_first =
+      ListCheckpoints(FileSystem::Real(), directory_);
+  // The chief will make the directory.
+  if (absl::IsNotFound(newest_first.status())) return std::optional<CheckpointId>();
   RETURN_IF_ERROR(newest_first.status());
   MutexLock lock(mu_);
   std::optional<CheckpointId> next;
@@ -121,12 +132,14 @@ absl::Status EvaluatorTask::ScoreOne(CheckpointId checkpoint, const Score& score
   return score((*cluster)->coordinator());
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(CheckpointId checkpoint, ProgressSink& sink) const {
+absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(CheckpointId checkpoint,
+                                                                        ProgressSink& sink) const {
   EmbeddedSetup setup = options_.cluster;
   setup.report.reset();
   setup.sink = &sink;
   setup.only = checkpoint;
-  setup.limits.checkpoint_every = absl::ZeroDuration();  // the flag is the chief's: here nobody writes
+  // The flag is the chief's: here nobody writes.
+  setup.limits.checkpoint_every = absl::ZeroDuration();
   setup.limits.final_checkpoint = false;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   RETURN_IF_ERROR(cluster->coordinator().RestoreLatest().status());
@@ -135,10 +148,13 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(Checkpoi
 
 // OK: one that the job has removed, or a damaged one that will have a successor.
 absl::Status EvaluatorTask::PassOver(CheckpointId checkpoint, const absl::Status& why) {
-  ASSIGN_OR_RETURN(const std::vector<CheckpointId> there, ListCheckpoints(FileSystem::Real(), directory_));
+  ASSIGN_OR_RETURN(const std::vector<CheckpointId> there,
+                   ListCheckpoints(FileSystem::Real(), directory_));
   const bool removed = std::find(there.begin(), there.end(), checkpoint) == there.end();
   if (!removed && !absl::IsDataLoss(why)) return why;
-  DIVVY_LOG(WARNING) << checkpoint.name() << (removed ? " was removed before it was scored (--keep)" : absl::StrCat(" is not scored: ", why.message()));
+  DIVVY_LOG(WARNING) << checkpoint.name()
+                     << (removed ? " was removed before it was scored (--keep)"
+                                 : absl::StrCat(" is not scored: ", why.message()));
   if (!removed) damage_ = why;
   return absl::OkStatus();
 }

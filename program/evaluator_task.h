@@ -1,4 +1,5 @@
-// The evaluator as a process has it: looks at a directory of checkpoints, and scores each in an embedded cluster of its own.
+// The evaluator as a process has it: looks at a directory of checkpoints, and scores each in an
+// embedded cluster of its own.
 #ifndef DIVVY_PROGRAM_EVALUATOR_TASK_H_
 #define DIVVY_PROGRAM_EVALUATOR_TASK_H_
 
@@ -19,9 +20,12 @@
 namespace divvy {
 
 struct EvaluatorOptions {
-  EmbeddedSetup cluster;                         // options.checkpoint_dir is what is watched; report, sink and only are filled in
-  std::string tensorboard_dir;                   // scores stand below its run "evaluator"; empty: nowhere
-  absl::Duration look_every = absl::Seconds(1);  // at the directory
+  // options.checkpoint_dir is what is watched; report, sink and only are filled in
+  EmbeddedSetup cluster;
+  // scores stand below its run "evaluator"; empty: nowhere
+  std::string tensorboard_dir;
+  // At the directory.
+  absl::Duration look_every = absl::Seconds(1);
 };
 
 // Watch is for one thread; the rest is thread-safe.
@@ -33,9 +37,12 @@ class EvaluatorTask : public Evaluator {
 
   using Evaluator::Watch;
   absl::Status Watch(std::function<absl::Status(Coordinator& restored)> score) override;
-  int exit_code() const;           // that the job ended with; 0: it has not, or well
-  std::string StatusText() const;  // in one line
-  void Flush();                    // returns when the scores reported so far are on the disk. Blocks
+  // That the job ended with; 0: it has not, or well.
+  int exit_code() const;
+  // In one line.
+  std::string StatusText() const;
+  // Returns when the scores reported so far are on the disk. Blocks.
+  void Flush();
 
  private:
   using Score = std::function<absl::Status(Coordinator& restored)>;
@@ -43,7 +50,8 @@ class EvaluatorTask : public Evaluator {
   absl::StatusOr<std::optional<CheckpointId>> Next();
   absl::StatusOr<std::optional<CheckpointId>> Unscored() const;
   absl::Status ScoreOne(CheckpointId checkpoint, const Score& score);
-  absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Restore(CheckpointId checkpoint, ProgressSink& sink) const;
+  absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Restore(CheckpointId checkpoint,
+                                                           ProgressSink& sink) const;
   absl::Status PassOver(CheckpointId checkpoint, const absl::Status& why);
 
   const EvaluatorOptions options_;

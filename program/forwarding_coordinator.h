@@ -10,41 +10,62 @@
 
 namespace divvy {
 
-// `Base` is Coordinator or derived of it, `Owner` has coordinator(). Thread-safe as the coordinator is.
+// `Base` is Coordinator or derived of it, `Owner` has coordinator(). Thread-safe as the coordinator
+// is.
 template <typename Base, typename Owner>
 class ForwardingCoordinator : public Base {
  public:
-  explicit ForwardingCoordinator(std::unique_ptr<Owner> owner) : owner_(std::move(owner)), coordinator_(owner_->coordinator()) {}
+  explicit ForwardingCoordinator(std::unique_ptr<Owner> owner)
+      : owner_(std::move(owner)), coordinator_(owner_->coordinator()) {}
   Strategy& strategy() override { return coordinator_.strategy(); }
   absl::Status Join(absl::Duration timeout) override { return coordinator_.Join(timeout); }
   absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
   int64_t epoch() const override { return coordinator_.epoch(); }
   int64_t step() const override { return coordinator_.step(); }
   absl::StatusOr<int64_t> RestoreLatest() override { return coordinator_.RestoreLatest(); }
-  absl::StatusOr<int64_t> RestoreUnlessBegun() override { return coordinator_.RestoreUnlessBegun(); }
-  int64_t TakeRestoredEpochs(int64_t at_most) override { return coordinator_.TakeRestoredEpochs(at_most); }
-  int64_t TakeRestoredSteps(int64_t at_most) override { return coordinator_.TakeRestoredSteps(at_most); }
-  void SetProgramState(std::string bytes) override { coordinator_.SetProgramState(std::move(bytes)); }
+  absl::StatusOr<int64_t> RestoreUnlessBegun() override {
+    return coordinator_.RestoreUnlessBegun();
+  }
+  int64_t TakeRestoredEpochs(int64_t at_most) override {
+    return coordinator_.TakeRestoredEpochs(at_most);
+  }
+  int64_t TakeRestoredSteps(int64_t at_most) override {
+    return coordinator_.TakeRestoredSteps(at_most);
+  }
+  void SetProgramState(std::string bytes) override {
+    coordinator_.SetProgramState(std::move(bytes));
+  }
   std::string program_state() const override { return coordinator_.program_state(); }
   int64_t durable_steps() const override { return coordinator_.durable_steps(); }
   absl::StatusOr<std::string> SaveCheckpoint() override { return coordinator_.SaveCheckpoint(); }
   using Base::Export;
-  absl::Status Export(absl::string_view path, const ExportOptions& options) override { return coordinator_.Export(path, options); }
-  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override { return coordinator_.CreatePerWorkerDataset(source); }
+  absl::Status Export(absl::string_view path, const ExportOptions& options) override {
+    return coordinator_.Export(path, options);
+  }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override {
+    return coordinator_.CreatePerWorkerDataset(source);
+  }
   void SetLearningRateScale(double scale) override { coordinator_.SetLearningRateScale(scale); }
-  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override { return coordinator_.Report(run, step, metrics); }
+  absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {
+    return coordinator_.Report(run, step, metrics);
+  }
   void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
   std::string event_directory() const override { return coordinator_.event_directory(); }
 
  protected:
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(absl::string_view series, int64_t number, absl::string_view name,
-                                                                                 StepKind kind, Nest args) override {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
+      absl::string_view series, int64_t number, absl::string_view name, StepKind kind,
+      Nest args) override {
     return coordinator_.ScheduleStepOnce(series, number, name, kind, std::move(args));
   }
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind kind, Nest args) override {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name,
+                                                                             StepKind kind,
+                                                                             Nest args) override {
     return coordinator_.ScheduleStep(name, kind, std::move(args));
   }
-  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override { return coordinator_.RunSteps(loop); }
+  absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
+    return coordinator_.RunSteps(loop);
+  }
   Owner& owner() { return *owner_; }
 
  private:

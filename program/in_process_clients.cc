@@ -9,53 +9,71 @@ namespace {
 
 template <typename Reply>
 void Refuse(Executor& executor, const std::string& address, ResultCallback<Reply> done) {
-  executor.Post([done = std::move(done), address] { done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process"))); });
+  executor.Post([done = std::move(done), address] {
+    done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process")));
+  });
 }
 
 // An answer that goes through the Executor.
 template <typename Reply>
 ResultCallback<Reply> Posted(Executor& executor, ResultCallback<Reply> done) {
-  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) { executor.Post([done, reply = std::move(reply)] { done(reply); }); };
+  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
+    executor.Post([done, reply = std::move(reply)] { done(reply); });
+  };
 }
 
 class PsClient : public ParameterClient {
  public:
-  PsClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override { Call(&ParameterServerCore::Attach, std::move(request), std::move(done)); }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { Call(&ParameterServerCore::Load, std::move(request), std::move(done)); }
+  PsClient(InProcessNetwork& network, std::string address)
+      : network_(network), address_(std::move(address)) {}
+  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
+    Call(&ParameterServerCore::Attach, std::move(request), std::move(done));
+  }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+    Call(&ParameterServerCore::Load, std::move(request), std::move(done));
+  }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     Call(&ParameterServerCore::Snapshot, std::move(request), std::move(done));
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call(&ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
+    Call(&ParameterServerCore::Sync, std::move(request), std::move(done));
+  }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done));
   }
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done));
   }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override { Call(&ParameterServerCore::Pull, std::move(request), std::move(done)); }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override { Call(&ParameterServerCore::Commit, std::move(request), std::move(done)); }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    Call(&ParameterServerCore::Pull, std::move(request), std::move(done));
+  }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+    Call(&ParameterServerCore::Commit, std::move(request), std::move(done));
+  }
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done));
   }
 
  private:
   template <typename Request, typename Reply>
-  void Call(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done) {
+  void Call(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
+            ResultCallback<Reply> done) {
     Executor& executor = network_.executor();
     const std::shared_ptr<ParameterServerCore> core = network_.FindPs(address_);
     if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
-    executor.Post([&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
-      ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
-    });
+    executor.Post(
+        [&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
+          ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
+        });
   }
 
   InProcessNetwork& network_;
   const std::string address_;
 };
 
-// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The side that closes hears nothing more. Kept alive by its two
-// ends; what waits in the queues does not keep it, so that nothing is left over when the executor stops.
+// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The
+// side that closes hears nothing more. Kept alive by its two ends; what waits in the queues does
+// not keep it, so that nothing is left over when the executor stops.
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
   Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator)
@@ -128,15 +146,23 @@ class WorkerEnd : public StreamConnection<FromWorker> {
 };
 
 void Pipe::Accept(std::shared_ptr<WorkerCore> core) {
-  Post(to_worker_, [core = std::move(core)](Pipe& pipe) { pipe.worker_ = core->Accept(std::make_shared<WorkerEnd>(pipe.shared_from_this())); });
+  Post(to_worker_, [core = std::move(core)](Pipe& pipe) {
+    pipe.worker_ = core->Accept(std::make_shared<WorkerEnd>(pipe.shared_from_this()));
+  });
 }
 
 class InProcessWorkerClient : public WorkerClient {
  public:
-  InProcessWorkerClient(InProcessNetwork& network, std::string address) : network_(network), address_(std::move(address)) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override { Call(&WorkerCore::Attach, std::move(request), std::move(done)); }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Call(&WorkerCore::Shutdown, std::move(request), std::move(done)); }
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+  InProcessWorkerClient(InProcessNetwork& network, std::string address)
+      : network_(network), address_(std::move(address)) {}
+  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
+    Call(&WorkerCore::Attach, std::move(request), std::move(done));
+  }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+    Call(&WorkerCore::Shutdown, std::move(request), std::move(done));
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override {
     auto pipe = std::make_shared<Pipe>(network_.executor(), std::move(listener));
     if (std::shared_ptr<WorkerCore> core = network_.FindWorker(address_)) {
       pipe->Accept(std::move(core));
@@ -148,13 +174,15 @@ class InProcessWorkerClient : public WorkerClient {
 
  private:
   template <typename Request, typename Reply>
-  void Call(void (WorkerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done) {
+  void Call(void (WorkerCore::*method)(Request, ResultCallback<Reply>), Request request,
+            ResultCallback<Reply> done) {
     Executor& executor = network_.executor();
     const std::shared_ptr<WorkerCore> core = network_.FindWorker(address_);
     if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
-    executor.Post([&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
-      ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
-    });
+    executor.Post(
+        [&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
+          ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
+        });
   }
 
   InProcessNetwork& network_;
@@ -169,10 +197,12 @@ class InProcessNetwork::ToCoordinator : public CoordinatorClient {
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     Executor& executor = network_.executor();
     const std::shared_ptr<CoordinatorCore> core = network_.FindCoordinator();
-    if (core == nullptr) return Refuse<RegisterReply>(executor, "embedded:chief/0", std::move(done));
-    executor.Post([&executor, core, request = std::move(request), done = std::move(done)]() mutable {
-      core->Register(std::move(request), Posted<RegisterReply>(executor, std::move(done)));
-    });
+    if (core == nullptr)
+      return Refuse<RegisterReply>(executor, "embedded:chief/0", std::move(done));
+    executor.Post(
+        [&executor, core, request = std::move(request), done = std::move(done)]() mutable {
+          core->Register(std::move(request), Posted<RegisterReply>(executor, std::move(done)));
+        });
   }
 
  private:
@@ -194,9 +224,13 @@ void InProcessNetwork::SetCoordinator(std::weak_ptr<CoordinatorCore> coordinator
   coordinator_ = std::move(coordinator);
 }
 
-std::shared_ptr<ParameterClient> InProcessNetwork::ParameterServer(const std::string& address) { return std::make_shared<PsClient>(*this, address); }
+std::shared_ptr<ParameterClient> InProcessNetwork::ParameterServer(const std::string& address) {
+  return std::make_shared<PsClient>(*this, address);
+}
 
-std::shared_ptr<WorkerClient> InProcessNetwork::Worker(const std::string& address) { return std::make_shared<InProcessWorkerClient>(*this, address); }
+std::shared_ptr<WorkerClient> InProcessNetwork::Worker(const std::string& address) {
+  return std::make_shared<InProcessWorkerClient>(*this, address);
+}
 
 std::shared_ptr<CoordinatorClient> InProcessNetwork::coordinator() {
   MutexLock lock(mu_);

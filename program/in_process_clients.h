@@ -15,9 +15,10 @@
 
 namespace divvy {
 
-// A directory of the cores in this process, by address, and the clients that reach them. Every call and every answer is a task of the Executor: a core is
-// never called from within another. A core that is not there (any more) answers Unavailable, as a refused connection would.
-// Thread-safe. Holds its cores weakly: who made them owns them.
+// A directory of the cores in this process, by address, and the clients that reach them. Every call
+// and every answer is a task of the Executor: a core is never called from within another. A core
+// that is not there (any more) answers Unavailable, as a refused connection would. Thread-safe.
+// Holds its cores weakly: who made them owns them.
 class InProcessNetwork : public Dialer {
  public:
   // REQUIRES: `executor` outlives this and every client.

@@ -53,16 +53,20 @@ int Misused(const absl::Status& why) {
 }
 
 int EndWith(const absl::Status& result) {
-  if (!result.ok()) WriteStandardError(absl::StrCat(absl::StatusCodeToString(result.code()), ": ", result.message(), "\n"));
+  if (!result.ok())
+    WriteStandardError(
+        absl::StrCat(absl::StatusCodeToString(result.code()), ": ", result.message(), "\n"));
   return ExitCodeOf(result);
 }
 
-// ---- signals of those that run the program --------------------------------------------------------------------------------------------------------------
+// ---- signals of those that run the program ------------------------------------------------------
 
-// Waits for a signal while the program runs on the main thread; a drain (`drain` begins it, and does not block) ends the program's calls, and with them Train.
+// Waits for a signal while the program runs on the main thread; a drain (`drain` begins it, and
+// does not block) ends the program's calls, and with them Train.
 class SignalWatch {
  public:
-  SignalWatch(Termination& termination, std::function<void()> drain) : termination_(termination), drain_(std::move(drain)), thread_(1) {
+  SignalWatch(Termination& termination, std::function<void()> drain)
+      : termination_(termination), drain_(std::move(drain)), thread_(1) {
     thread_.PostBlocking("signals", [this] { Watch(); });
   }
   // The exit code that a signal asks for; nullopt: none came.
@@ -77,23 +81,27 @@ class SignalWatch {
     const Termination::Event event = termination_.Wait();
     if (event.signal == 0) return;
     code_ = event.exit_code;
-    DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for " << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";
+    DIVVY_LOG(INFO) << "chief: asked to end: waits for the steps in flight, for "
+                    << absl::FormatDuration(DrainTimeoutFromFlags()) << " at most";
     drain_();
     const std::optional<Termination::Event> end = AwaitDrained(event.asked);
     if (end && end->signal == 0) return;
     if (!end) DIVVY_LOG(WARNING) << "chief: not drained in time";
-    std::_Exit(event.exit_code);  // the program does not come back, or a second signal came before it could kill
+    // The program does not come back, or a second signal came before it could kill.
+    std::_Exit(event.exit_code);
   }
 
-  // A second signal ends a drain at once. Where an operator has asked for the drain, the first signal is not yet the second: whoever stops the whole cluster
-  // behind that, as Kubernetes and the launcher do, has lost no patience.
+  // A second signal ends a drain at once. Where an operator has asked for the drain, the first
+  // signal is not yet the second: whoever stops the whole cluster behind that, as Kubernetes and
+  // the launcher do, has lost no patience.
   std::optional<Termination::Event> AwaitDrained(bool asked) {
     const absl::Duration until = Clock::Real().Elapsed() + DrainTimeoutFromFlags();
     if (asked) {
       const std::optional<Termination::Event> event = termination_.WaitFor(DrainTimeoutFromFlags());
       if (!event || event->signal == 0) return event;
       code_ = event->exit_code;
-      DIVVY_LOG(INFO) << "chief: " << strsignal(event->signal) << ": it is draining already; another signal ends it at once";
+      DIVVY_LOG(INFO) << "chief: " << strsignal(event->signal)
+                      << ": it is draining already; another signal ends it at once";
     }
     Termination::LetSignalsKill();
     std::optional<Termination::Event> event;
@@ -109,7 +117,7 @@ class SignalWatch {
   ThreadPoolExecutor thread_;
 };
 
-// ---- the whole cluster in this process -------------------------------------------------------------------------------------------------------------------
+// ---- the whole cluster in this process ----------------------------------------------------------
 
 void TellEvaluator(const EmbeddedSetup& setup, std::optional<int> exit_code) {
   const std::string& directory = setup.options.checkpoint_dir;
@@ -122,33 +130,39 @@ int RunEmbedded(const RegisteredProgram& program) {
   Termination termination;
   auto cluster = EmbeddedCluster::Start(setup);
   if (!cluster.ok()) return RefuseToStart(cluster.status());
-  WriteStandardError(
-      absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ", setup.options.num_workers, " workers in this process (no network, no TLS)\n"));
+  WriteStandardError(absl::StrCat("embedded cluster: chief, ", setup.options.num_ps, " ps, ",
+                                  setup.options.num_workers,
+                                  " workers in this process (no network, no TLS)\n"));
   TellEvaluator(setup, std::nullopt);
   SignalWatch signals(termination, [&cluster] { (*cluster)->Drain(); });
   BlockingCoordinator& coordinator = (*cluster)->coordinator();
   const absl::Status result = coordinator.Finish(CallTrain(program.train, coordinator));
   (*cluster)->reporter()->Summarize(PeakMemoryBytes());
   const std::optional<int> signalled = signals.Stop();
-  const bool drained = signalled && !result.ok() && coordinator.Snapshot().phase != CoordinatorSnapshot::Phase::kOver;
-  if (!drained && ExitCodeOf(result) < exit_codes::kOfSignal) TellEvaluator(setup, ExitCodeOf(result));
+  const bool drained = signalled && !result.ok() &&
+                       coordinator.Snapshot().phase != CoordinatorSnapshot::Phase::kOver;
+  if (!drained && ExitCodeOf(result) < exit_codes::kOfSignal)
+    TellEvaluator(setup, ExitCodeOf(result));
   return drained ? *signalled : EndWith(result);
 }
 
-// ---- a worker --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- a worker -----------------------------------------------------------------------------------
 
 int RunWorker(const TaskOptions& task) {
   Termination termination;
-  const auto worker =
-      WorkerTask::Start(WorkerOptionsFromFlags(task), [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
+  const auto worker = WorkerTask::Start(WorkerOptionsFromFlags(task),
+                                        [&termination](int exit_code, std::string why) {
+                                          termination.Request(exit_code, std::move(why));
+                                        });
   if (!worker.ok()) return RefuseToStart(worker.status());
   termination.OnStatusAsked([&worker] { return (*worker)->StatusText(); });
-  DIVVY_LOG(INFO) << task.name() << " is at " << (*worker)->address() << " and waits for the coordinator";
+  DIVVY_LOG(INFO) << task.name() << " is at " << (*worker)->address()
+                  << " and waits for the coordinator";
   return AwaitEnd(
       termination, task.name(), [&worker] { (*worker)->Drain(); }, DrainTimeoutFromFlags());
 }
 
-// ---- the chief -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the chief ----------------------------------------------------------------------------------
 
 int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
@@ -170,12 +184,14 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
   return EndWith(result);
 }
 
-// ---- the evaluator ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- the evaluator ------------------------------------------------------------------------------
 
-// A signal ends it at once: it holds nothing that anybody misses, and what it has not scored it will when it is started again.
+// A signal ends it at once: it holds nothing that anybody misses, and what it has not scored it
+// will when it is started again.
 class EndAtSignal {
  public:
-  EndAtSignal(Termination& termination, EvaluatorTask& evaluator) : termination_(termination), thread_(1) {
+  EndAtSignal(Termination& termination, EvaluatorTask& evaluator)
+      : termination_(termination), thread_(1) {
     thread_.PostBlocking("signals", [this, &evaluator] {
       const Termination::Event event = termination_.Wait();
       if (event.signal == 0) return;
@@ -198,7 +214,8 @@ class EndAtSignal {
 int RunEvaluator(const RegisteredProgram& program) {
   if (program.evaluate == nullptr) {
     return RefuseToStart(
-        absl::InvalidArgumentError("task.type is \"evaluator\", and this program has no Evaluate: DIVVY_PROGRAM(Train, Evaluate) gives it one"));
+        absl::InvalidArgumentError("task.type is \"evaluator\", and this program has no Evaluate: "
+                                   "DIVVY_PROGRAM(Train, Evaluate) gives it one"));
   }
   if (const absl::Status made = MakeTensorboardDir(); !made.ok()) return RefuseToStart(made);
   Termination termination;
@@ -206,12 +223,13 @@ int RunEvaluator(const RegisteredProgram& program) {
   if (!evaluator.ok()) return RefuseToStart(evaluator.status());
   termination.OnStatusAsked([&evaluator] { return (*evaluator)->StatusText(); });
   const EndAtSignal signals(termination, **evaluator);
-  const absl::Status result = internal::Guarded<absl::Status>("Evaluate", [&] { return program.evaluate(**evaluator); });
+  const absl::Status result =
+      internal::Guarded<absl::Status>("Evaluate", [&] { return program.evaluate(**evaluator); });
   (*evaluator)->Flush();
   return result.ok() ? (*evaluator)->exit_code() : EndWith(result);
 }
 
-// ---- which of them ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- which of them ------------------------------------------------------------------------------
 
 void DescribeBinary(const std::string& usage) {
   absl::SetProgramUsageMessage(usage);
@@ -228,7 +246,8 @@ int ShowHelp(absl::string_view usage, absl::string_view flags) {
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
   if (task.job == JobName::kPs) return RunParameterServer(task);
-  if (const absl::Status registered = CheckRegistrations(); !registered.ok()) return RefuseToStart(registered);
+  if (const absl::Status registered = CheckRegistrations(); !registered.ok())
+    return RefuseToStart(registered);
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (!program.ok()) return RefuseToStart(program.status());
   switch (task.job) {
@@ -243,10 +262,13 @@ int Play(const TaskOptions& task) {
 int Main(int argc, char** argv) {
   ReportCrashes(argv[0]);
   SurviveLargeFiles();
-  constexpr char kUsage[] = "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W is the size of the embedded cluster";
+  constexpr char kUsage[] =
+      "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W "
+      "is the size of the embedded cluster";
   if (HelpIsAsked(argc, argv)) return ShowHelp(kUsage, HelpOfProgram());
   DescribeBinary(kUsage);
-  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
+  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok())
+    return Misused(flags);
   StepRegistry::Seal();
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
@@ -262,24 +284,36 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
   ReportCrashes(argv[0]);
   const std::optional<std::string> library = ProgramFlag(argc, argv);
   if (library) {
-    if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok()) return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
+    if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok())
+      return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
   }
-  const std::string usage = absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary, " --program=lib.so");
-  if (HelpIsAsked(argc, argv)) return ShowHelp(usage, HelpOfTask(absl::string_view(role) == "chief" ? kUsedByChief | kUsedByEvaluator : kUsedByWorker));
+  const std::string usage =
+      absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary,
+                   " --program=lib.so");
+  if (HelpIsAsked(argc, argv))
+    return ShowHelp(usage,
+                    HelpOfTask(absl::string_view(role) == "chief" ? kUsedByChief | kUsedByEvaluator
+                                                                  : kUsedByWorker));
   DescribeBinary(usage);
-  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) return Misused(flags);
+  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok())
+    return Misused(flags);
   StepRegistry::Seal();
-  if (!library) return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
+  if (!library)
+    return RefuseToStart(absl::InvalidArgumentError(
+        absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (!*task) {
-    return RefuseToStart(absl::InvalidArgumentError(
-        absl::StrCat("this process does not know which task it is: set TF_CONFIG, or --task_type=", role, ", --task_index and --coordinator_address")));
+    return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(
+        "this process does not know which task it is: set TF_CONFIG, or --task_type=", role,
+        ", --task_index and --coordinator_address")));
   }
-  const bool scores = (*task)->job == JobName::kNone && absl::string_view(role) == "chief";  // an evaluator runs the program's own code, as the chief does
+  // An evaluator runs the program's own code, as the chief does.
+  const bool scores = (*task)->job == JobName::kNone && absl::string_view(role) == "chief";
   if (JobNameText((*task)->job) == role || scores) return Play(**task);
-  return RefuseToStart(
-      absl::InvalidArgumentError(absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role, "\": start the binary of that role")));
+  return RefuseToStart(absl::InvalidArgumentError(
+      absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role,
+                   "\": start the binary of that role")));
 }
 
 }  // namespace divvy

@@ -9,13 +9,20 @@
 namespace divvy {
 namespace {
 
-absl::Status NoneIsMade() { return absl::FailedPreconditionError("an evaluator makes no checkpoints: its variables are those of the job"); }
+absl::Status NoneIsMade() {
+  return absl::FailedPreconditionError(
+      "an evaluator makes no checkpoints: its variables are those of the job");
+}
 
 class Files : public CheckpointFiles {
  public:
   explicit Files(std::unique_ptr<CheckpointFiles> files) : files_(std::move(files)) {}
-  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId, int, int) override { return NoneIsMade(); }
-  absl::StatusOr<std::unique_ptr<CheckpointValues>> Open(CheckpointId checkpoint) override { return files_->Open(checkpoint); }
+  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId, int, int) override {
+    return NoneIsMade();
+  }
+  absl::StatusOr<std::unique_ptr<CheckpointValues>> Open(CheckpointId checkpoint) override {
+    return files_->Open(checkpoint);
+  }
 
  private:
   const std::unique_ptr<CheckpointFiles> files_;
@@ -34,18 +41,26 @@ std::shared_ptr<const Layout> WithoutSlots(const Layout& layout) {
 
 class Catalog : public CheckpointCatalog {
  public:
-  Catalog(FileSystem& files, std::string directory, CheckpointId checkpoint) : files_(files), directory_(std::move(directory)), checkpoint_(checkpoint) {}
+  Catalog(FileSystem& files, std::string directory, CheckpointId checkpoint)
+      : files_(files), directory_(std::move(directory)), checkpoint_(checkpoint) {}
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override {
     if (below && !(checkpoint_ < *below)) return std::optional<JobState>();
     ASSIGN_OR_RETURN(JobState state, ReadJobState(files_, directory_, checkpoint_));
     state.layout = WithoutSlots(*state.layout);
-    state.data.clear();  // who scores reads all of the data, and trains nothing
+    // Who scores reads all of the data, and trains nothing.
+    state.data.clear();
     state.epochs = 0;
     return std::optional<JobState>(std::move(state));
   }
-  absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override { return NoneIsMade(); }
-  absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override { return absl::OkStatus(); }
-  absl::Status Export(CheckpointId, const std::string&, const ExportOptions&) override { return NoneIsMade(); }
+  absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override {
+    return NoneIsMade();
+  }
+  absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status Export(CheckpointId, const std::string&, const ExportOptions&) override {
+    return NoneIsMade();
+  }
 
  private:
   FileSystem& files_;
@@ -55,11 +70,14 @@ class Catalog : public CheckpointCatalog {
 
 }  // namespace
 
-std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files, const std::string& directory) {
+std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files,
+                                                      const std::string& directory) {
   return std::make_unique<Files>(MakeBundleFiles(files, directory));
 }
 
-std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
+std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files,
+                                                          const std::string& directory,
+                                                          CheckpointId checkpoint) {
   return std::make_unique<Catalog>(files, directory, checkpoint);
 }
 

@@ -11,10 +11,14 @@
 
 namespace divvy {
 
-// Both sides of a directory in which there is nothing but one checkpoint, without the optimizers' slots and the passes over data that were under way, and to
-// which nothing is added: a job that trains there is not disturbed. REQUIRES: `files` outlives what it is given to.
-std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files, const std::string& directory);
-std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files, const std::string& directory, CheckpointId checkpoint);
+// Both sides of a directory in which there is nothing but one checkpoint, without the optimizers'
+// slots and the passes over data that were under way, and to which nothing is added: a job that
+// trains there is not disturbed. REQUIRES: `files` outlives what it is given to.
+std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files,
+                                                      const std::string& directory);
+std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files,
+                                                          const std::string& directory,
+                                                          CheckpointId checkpoint);
 
 }  // namespace divvy
 

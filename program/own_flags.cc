@@ -5,9 +5,13 @@
 namespace divvy {
 namespace {
 
-constexpr uint8_t C = kUsedByChief, P = kUsedByPs, W = kUsedByWorker, V = kUsedByEvaluator, E = kUsedByEmbedded;  // columns of the table below
-constexpr absl::string_view kNoNetwork = "nothing is sent over a network where the whole cluster is in this process";
-constexpr absl::string_view kOneLife = "where the whole cluster is in this process, nobody outlives anybody";
+// columns of the table below
+constexpr uint8_t C = kUsedByChief, P = kUsedByPs, W = kUsedByWorker, V = kUsedByEvaluator,
+                  E = kUsedByEmbedded;
+constexpr absl::string_view kNoNetwork =
+    "nothing is sent over a network where the whole cluster is in this process";
+constexpr absl::string_view kOneLife =
+    "where the whole cluster is in this process, nobody outlives anybody";
 
 constexpr OwnFlag kFlags[] = {
     {"ps", V | E},
@@ -21,7 +25,8 @@ constexpr OwnFlag kFlags[] = {
     {"report_every", C | V | E},
     {"check_numerics", W | V | E, true},
     {"blas_threads", W | V | E},
-    {"workers_per_host", W, false, "the workers of this process share its cores already (--blas_threads)"},
+    {"workers_per_host", W, false,
+     "the workers of this process share its cores already (--blas_threads)"},
     {"gpus", W | V | E},
     {"gpu_memory_bytes", W | V | E},
     {"tf32", W | V | E, true},
@@ -36,9 +41,11 @@ constexpr OwnFlag kFlags[] = {
     {"step_deadline", C | E},
     {"watchdog", C | E},
     {"ps_timeout", C | E},
-    {"min_workers", C, false, "all --workers of a cluster in this process are there from the beginning"},
+    {"min_workers", C, false,
+     "all --workers of a cluster in this process are there from the beginning"},
     {"job_name", C | E},
-    {"state_dir", C, false, "a cluster in this process is remembered by its checkpoints alone (--checkpoint_dir)"},
+    {"state_dir", C, false,
+     "a cluster in this process is remembered by its checkpoints alone (--checkpoint_dir)"},
     {"orphan_timeout", W, false, kOneLife},
     {"drain_timeout", C | P | W | E},
     {"memory_limit_bytes", P | E},

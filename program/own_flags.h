@@ -1,4 +1,5 @@
-// Which tasks use which of Divvy's flags. The flags themselves are defined where their values are read; a test holds this table to them.
+// Which tasks use which of Divvy's flags. The flags themselves are defined where their values are
+// read; a test holds this table to them.
 #ifndef DIVVY_PROGRAM_OWN_FLAGS_H_
 #define DIVVY_PROGRAM_OWN_FLAGS_H_
 
@@ -15,19 +16,24 @@ enum FlagUser : uint8_t {
   kUsedByPs = 2,
   kUsedByWorker = 4,
   kUsedByEvaluator = 8,
-  kUsedByEmbedded = 16,  // the whole cluster in one process: a flag without this bit is refused there
+  // The whole cluster in one process: a flag without this bit is refused there.
+  kUsedByEmbedded = 16,
 };
 
 struct OwnFlag {
   absl::string_view name;
   uint8_t users = 0;
-  bool is_switch = false;                   // needs no value, and may be written --noNAME
-  absl::string_view why_not_embedded = "";  // completes "--name: ..." where a cluster in one process refuses it
+  // needs no value, and may be written --noNAME
+  bool is_switch = false;
+  // completes "--name: ..." where a cluster in one process refuses it
+  absl::string_view why_not_embedded = "";
 };
 
-// All flags of Divvy that a task may be given, in the order in which people meet them. Lives forever.
+// All flags of Divvy that a task may be given, in the order in which people meet them. Lives
+// forever.
 absl::Span<const OwnFlag> OwnFlags();
-// By the name as it is written, --noNAME of a switch too; null: it is the program's own, or Abseil's.
+// By the name as it is written, --noNAME of a switch too; null: it is the program's own, or
+// Abseil's.
 const OwnFlag* FindOwnFlag(absl::string_view name);
 
 }  // namespace divvy

@@ -9,9 +9,11 @@ namespace divvy {
 
 ProgramDescription DescribeOwnProgram() {
   ProgramDescription own;
-  for (const RegisteredStep* step : StepRegistry::All()) own.steps.emplace(step->name, step->signature);
+  for (const RegisteredStep* step : StepRegistry::All())
+    own.steps.emplace(step->name, step->signature);
   own.flags = ProgramFlagNames();
-  if (const auto program = FindProgram(); program.ok()) own.build = BuildIdAt(reinterpret_cast<const void*>((*program)->train));
+  if (const auto program = FindProgram(); program.ok())
+    own.build = BuildIdAt(reinterpret_cast<const void*>((*program)->train));
   return own;
 }
 

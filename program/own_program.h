@@ -6,8 +6,9 @@
 
 namespace divvy {
 
-// The steps that are registered now, the names of the program's own flags, and the build of the file that holds its Train ("": there is no program here). To
-// be called before Train runs: what that registers is not the program's. Thread-safe.
+// The steps that are registered now, the names of the program's own flags, and the build of the
+// file that holds its Train ("": there is no program here). To be called before Train runs: what
+// that registers is not the program's. Thread-safe.
 ProgramDescription DescribeOwnProgram();
 
 }  // namespace divvy

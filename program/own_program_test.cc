@@ -19,7 +19,8 @@ DIVVY_PROGRAM(Train);
 
 TEST(OwnProgramTest, HasItsStepsItsFlagsAndTheBuildOfItsFile) {
   const ProgramDescription own = DescribeOwnProgram();
-  EXPECT_THAT(own.steps, testing::ElementsAre(testing::Pair("double", StepRegistry::Find("double")->signature)));
+  EXPECT_THAT(own.steps, testing::ElementsAre(
+                             testing::Pair("double", StepRegistry::Find("double")->signature)));
   EXPECT_THAT(own.flags, testing::ElementsAre("test_rows"));
   EXPECT_THAT(own.build, testing::MatchesRegex("[0-9a-f]+"));
 }

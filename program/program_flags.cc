@@ -14,13 +14,17 @@
 namespace divvy {
 namespace {
 
-// The files that define flags of Divvy; a flag knows the file it is defined in, as the compiler was told of it.
-constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "rpc/task_flags.cc", "ps_server/service/run.cc"};
+// The files that define flags of Divvy; a flag knows the file it is defined in, as the compiler was
+// told of it.
+constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "rpc/task_flags.cc",
+                                           "ps_server/service/run.cc"};
 
 // Where our files lie: a program's file of the same name lies elsewhere.
 absl::string_view OwnRoot() { return absl::StripSuffix(__FILE__, "program/program_flags.cc"); }
 
-bool IsChanged(const absl::CommandLineFlag& flag) { return flag.CurrentValue() != flag.DefaultValue(); }
+bool IsChanged(const absl::CommandLineFlag& flag) {
+  return flag.CurrentValue() != flag.DefaultValue();
+}
 
 bool IsProgramFlag(const absl::CommandLineFlag& flag) {
   if (IsAbseilFlag(flag.Name())) return false;
@@ -39,14 +43,16 @@ std::map<std::string, absl::CommandLineFlag*> ProgramFlags() {
   return flags;
 }
 
-absl::Status CheckKnown(const std::map<std::string, absl::CommandLineFlag*>& flags, const std::map<std::string, std::string>& values) {
+absl::Status CheckKnown(const std::map<std::string, absl::CommandLineFlag*>& flags,
+                        const std::map<std::string, std::string>& values) {
   std::vector<std::string> unknown;
   for (const auto& [name, value] : values) {
     if (flags.count(name) == 0) unknown.push_back(absl::StrCat("--", name));
   }
   if (unknown.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("runs another program than the coordinator: it has no flag ", absl::StrJoin(unknown, ", "), ". Deploy one binary to all tasks"));
+      absl::StrCat("runs another program than the coordinator: it has no flag ",
+                   absl::StrJoin(unknown, ", "), ". Deploy one binary to all tasks"));
 }
 
 std::string HelpOfOwn() {
@@ -80,9 +86,12 @@ std::map<std::string, std::string> ChangedFlags() {
 
 std::string HelpOfProgram() {
   std::vector<std::string> embedded, others;
-  for (const OwnFlag& flag : OwnFlags()) ((flag.users & kUsedByEmbedded) != 0 ? embedded : others).push_back(std::string(flag.name));
-  return absl::StrCat(HelpOfOwn(), FlagHelp("flags of the cluster in this process, and of the tasks of another:", embedded),
-                      FlagHelp("flags that only tasks of a cluster have (docs/operations.md says which):", others));
+  for (const OwnFlag& flag : OwnFlags())
+    ((flag.users & kUsedByEmbedded) != 0 ? embedded : others).push_back(std::string(flag.name));
+  return absl::StrCat(
+      HelpOfOwn(),
+      FlagHelp("flags of the cluster in this process, and of the tasks of another:", embedded),
+      FlagHelp("flags that only tasks of a cluster have (docs/operations.md says which):", others));
 }
 
 std::string HelpOfTask(int users) {

@@ -35,7 +35,9 @@ TEST_F(ProgramFlagsTest, AWorkerTakesTheValuesOfTheCoordinatorAndForgetsItsOwn) 
 TEST_F(ProgramFlagsTest, AFlagThatIsNotHereMeansAnotherProgramAndChangesNothing) {
   const absl::Status status = SetProgramFlags({{"test_rows", "9"}, {"hidden_units", "5"}});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), "runs another program than the coordinator: it has no flag --hidden_units. Deploy one binary to all tasks");
+  EXPECT_EQ(status.message(),
+            "runs another program than the coordinator: it has no flag --hidden_units. Deploy one "
+            "binary to all tasks");
   EXPECT_EQ(absl::GetFlag(FLAGS_test_rows), 3);
 }
 

@@ -35,24 +35,29 @@ std::optional<std::string> ProgramFlag(int argc, const char* const* argv) {
 
 // glibc could load it even so, together with a second libdivvy.so and a second libc.
 absl::Status LoadProgramLibrary(const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat("--program=", path,
-                                                    ": this binary is static and cannot load a library; "
-                                                    "use a binary built without --config=static, or link the program with //program:main"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--program=", path,
+      ": this binary is static and cannot load a library; "
+      "use a binary built without --config=static, or link the program with //program:main"));
 }
 
 #else
 
 namespace {
 
-std::string Refused(const std::string& path, absl::string_view why) { return absl::StrCat("--program=", path, ": ", why); }
+std::string Refused(const std::string& path, absl::string_view why) {
+  return absl::StrCat("--program=", path, ": ", why);
+}
 
 std::string Demangled(const std::string& symbol) {
   int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
   return status == 0 ? name.get() : symbol;
 }
 
-// What the system's loader said, in words for who has to mend it. It says "<file>: <what is wrong>", about the library or one that it needs.
+// What the system's loader said, in words for who has to mend it. It says "<file>: <what is
+// wrong>", about the library or one that it needs.
 absl::Status Translated(const std::string& path, absl::string_view said) {
   constexpr absl::string_view kUndefined = "undefined symbol: ";
   constexpr absl::string_view kApi = "divvy_program_api_";
@@ -61,14 +66,20 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
     absl::string_view symbol = said.substr(at + kUndefined.size());
     symbol = symbol.substr(0, symbol.find_first_of(" \n"));
     if (absl::ConsumePrefix(&symbol, kApi)) {
-      return absl::FailedPreconditionError(
-          Refused(path, absl::StrCat("was built for version ", symbol, " of Divvy's program interface, and this is another; build it again with this SDK")));
+      return absl::FailedPreconditionError(Refused(
+          path,
+          absl::StrCat(
+              "was built for version ", symbol,
+              " of Divvy's program interface, and this is another; build it again with this SDK")));
     }
-    return absl::InvalidArgumentError(Refused(path, absl::StrCat("needs ", Demangled(std::string(symbol)),
-                                                                 ", which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses")));
+    return absl::InvalidArgumentError(
+        Refused(path, absl::StrCat("needs ", Demangled(std::string(symbol)),
+                                   ", which is nowhere; link it with -Wl,-z,defs and add the "
+                                   "library that the linker misses")));
   }
   if (absl::StrContains(said, "ELF") || absl::StrContains(said, "file too short")) {
-    return absl::InvalidArgumentError(Refused(path, "is not a shared library for this machine; build it with -shared -fPIC"));
+    return absl::InvalidArgumentError(
+        Refused(path, "is not a shared library for this machine; build it with -shared -fPIC"));
   }
   return absl::InvalidArgumentError(Refused(path, absl::StrCat("cannot be loaded: ", said)));
 }
@@ -82,12 +93,16 @@ absl::Status CheckTrusted(const std::string& file) {
 }  // namespace
 
 absl::Status LoadProgramLibrary(const std::string& path) {
-  if (path.empty()) return absl::InvalidArgumentError("--program: the path of the program's library is missing");
+  if (path.empty())
+    return absl::InvalidArgumentError("--program: the path of the program's library is missing");
   const std::string file = absl::StrContains(path, '/') ? path : absl::StrCat("./", path);
-  if (const absl::Status trusted = CheckTrusted(file); !trusted.ok()) return absl::Status(trusted.code(), Refused(path, trusted.message()));
+  if (const absl::Status trusted = CheckTrusted(file); !trusted.ok())
+    return absl::Status(trusted.code(), Refused(path, trusted.message()));
   if (FindProgram().ok())
-    return absl::FailedPreconditionError(Refused(path, "this binary has a program of its own; use the stock worker or leave --program out"));
-  // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries happen to have in common stays apart.
+    return absl::FailedPreconditionError(Refused(
+        path, "this binary has a program of its own; use the stock worker or leave --program out"));
+  // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries
+  // happen to have in common stays apart.
   if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return Translated(path, dlerror());
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (program.ok()) return absl::OkStatus();

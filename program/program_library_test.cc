@@ -26,7 +26,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Optional;
 
-std::optional<std::string> FlagOf(const std::vector<const char*>& words) { return ProgramFlag(static_cast<int>(words.size()), words.data()); }
+std::optional<std::string> FlagOf(const std::vector<const char*>& words) {
+  return ProgramFlag(static_cast<int>(words.size()), words.data());
+}
 
 TEST(ProgramFlagTest, IsFoundInEachOfItsForms) {
   EXPECT_THAT(FlagOf({"worker", "--program=a.so"}), Optional(Eq("a.so")));
@@ -35,14 +37,20 @@ TEST(ProgramFlagTest, IsFoundInEachOfItsForms) {
   EXPECT_THAT(FlagOf({"worker", "-program", "a.so"}), Optional(Eq("a.so")));
 }
 
-TEST(ProgramFlagTest, TheLastOneCounts) { EXPECT_THAT(FlagOf({"worker", "--program=a.so", "--program=b.so"}), Optional(Eq("b.so"))); }
+TEST(ProgramFlagTest, TheLastOneCounts) {
+  EXPECT_THAT(FlagOf({"worker", "--program=a.so", "--program=b.so"}), Optional(Eq("b.so")));
+}
 
-TEST(ProgramFlagTest, AMissingValueIsTheEmptyOne) { EXPECT_THAT(FlagOf({"worker", "--program"}), Optional(Eq(""))); }
+TEST(ProgramFlagTest, AMissingValueIsTheEmptyOne) {
+  EXPECT_THAT(FlagOf({"worker", "--program"}), Optional(Eq("")));
+}
 
 TEST(ProgramFlagTest, OtherFlagsAndWhatStandsBehindTwoDashesAreNotIt) {
   EXPECT_EQ(FlagOf({"worker"}), std::nullopt);
   EXPECT_EQ(FlagOf({"--program=a.so"}), std::nullopt);  // the binary's name
-  EXPECT_EQ(FlagOf({"worker", "--programs=a.so", "--noprogram", "program=a.so", "--", "--program=a.so"}), std::nullopt);
+  EXPECT_EQ(
+      FlagOf({"worker", "--programs=a.so", "--noprogram", "program=a.so", "--", "--program=a.so"}),
+      std::nullopt);
 }
 
 // Each library is loaded in a process of its own, for it stays where it is loaded.
@@ -51,7 +59,9 @@ class ProgramLibraryTest : public testing::Test {
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-std::string Library(const std::string& name) { return absl::StrCat("program/testing/lib", name, ".so"); }
+std::string Library(const std::string& name) {
+  return absl::StrCat("program/testing/lib", name, ".so");
+}
 
 std::string Temporary(const std::string& name, const std::string& bytes, mode_t mode) {
   const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
@@ -70,8 +80,10 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
 #define EXPECT_LOADING_SAYS(path, words) EXPECT_EXIT(LoadAndSay(path), ExitedWithCode(0), words)
 
 // Nothing of the library runs, and the words are one line.
-#define EXPECT_REFUSED(path, code, words) \
-  EXPECT_LOADING_SAYS(path, AllOf(HasSubstr(absl::StrCat("<", code, ": --program=", path, ": ", words, ">")), Not(HasSubstr("ran"))))
+#define EXPECT_REFUSED(path, code, words)                                                     \
+  EXPECT_LOADING_SAYS(                                                                        \
+      path, AllOf(HasSubstr(absl::StrCat("<", code, ": --program=", path, ": ", words, ">")), \
+                  Not(HasSubstr("ran"))))
 
 // Loads the good library, reads `flag` as its own and runs its program, which says what it read.
 [[noreturn]] void LoadAndTrain(std::string flag) {
@@ -87,16 +99,20 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
 }
 
 TEST_F(ProgramLibraryTest, AGoodOneBringsItsProgramAndItsFlags) {
-  EXPECT_EXIT(LoadAndTrain("--library_rows=7"), ExitedWithCode(0), HasSubstr("UNIMPLEMENTED: rows 7"));
+  EXPECT_EXIT(LoadAndTrain("--library_rows=7"), ExitedWithCode(0),
+              HasSubstr("UNIMPLEMENTED: rows 7"));
 }
 
 TEST_F(ProgramLibraryTest, WhatIsNotThereIsNotFound) {
-  EXPECT_REFUSED("no/such.so", "NOT_FOUND", "there is no such file; give the path of the program's library");
-  EXPECT_LOADING_SAYS("", HasSubstr("<INVALID_ARGUMENT: --program: the path of the program's library is missing>"));
+  EXPECT_REFUSED("no/such.so", "NOT_FOUND",
+                 "there is no such file; give the path of the program's library");
+  EXPECT_LOADING_SAYS(
+      "", HasSubstr("<INVALID_ARGUMENT: --program: the path of the program's library is missing>"));
 }
 
 TEST_F(ProgramLibraryTest, WhatIsNoLibraryIsRefused) {
-  EXPECT_REFUSED(std::getenv("TEST_TMPDIR"), "INVALID_ARGUMENT", "is not a file; give the path of the program's library");
+  EXPECT_REFUSED(std::getenv("TEST_TMPDIR"), "INVALID_ARGUMENT",
+                 "is not a file; give the path of the program's library");
   const std::string words = "is not a shared library for this machine; build it with -shared -fPIC";
   EXPECT_REFUSED(Temporary("short.so", "a", 0644), "INVALID_ARGUMENT", words);
   EXPECT_REFUSED(Temporary("text.so", std::string(5000, '#'), 0644), "INVALID_ARGUMENT", words);
@@ -104,17 +120,25 @@ TEST_F(ProgramLibraryTest, WhatIsNoLibraryIsRefused) {
 
 TEST_F(ProgramLibraryTest, AnotherVersionOfTheInterfaceIsSaidAndNothingOfTheLibraryRuns) {
   EXPECT_REFUSED(Library("other_api"), "FAILED_PRECONDITION",
-                 "was built for version 2 of Divvy's program interface, and this is another; build it again with this SDK");
+                 "was built for version 2 of Divvy's program interface, and this is another; build "
+                 "it again with this SDK");
 }
 
 TEST_F(ProgramLibraryTest, WhatTheLibraryMissesIsNamed) {
   EXPECT_REFUSED(Library("unresolved"), "INVALID_ARGUMENT",
-                 "needs mine::DefinedNowhere(int), which is nowhere; link it with -Wl,-z,defs and add the library that the linker misses");
+                 "needs mine::DefinedNowhere(int), which is nowhere; link it with -Wl,-z,defs and "
+                 "add the library that the linker misses");
 }
 
 TEST_F(ProgramLibraryTest, ALibraryHasOneProgramExactly) {
-  EXPECT_LOADING_SAYS(Library("no_program"), HasSubstr("<INVALID_ARGUMENT: --program=program/testing/libno_program.so: there is no program"));
-  EXPECT_LOADING_SAYS(Library("two_programs"), HasSubstr("<INVALID_ARGUMENT: --program=program/testing/libtwo_programs.so: there are 2 programs"));
+  EXPECT_LOADING_SAYS(
+      Library("no_program"),
+      HasSubstr(
+          "<INVALID_ARGUMENT: --program=program/testing/libno_program.so: there is no program"));
+  EXPECT_LOADING_SAYS(
+      Library("two_programs"),
+      HasSubstr(
+          "<INVALID_ARGUMENT: --program=program/testing/libtwo_programs.so: there are 2 programs"));
 }
 
 [[noreturn]] void LoadTwo(const std::string& second) {
@@ -123,24 +147,29 @@ TEST_F(ProgramLibraryTest, ALibraryHasOneProgramExactly) {
 }
 
 TEST_F(ProgramLibraryTest, ASecondLibraryIsRefused) {
-  EXPECT_EXIT(LoadTwo(Library("two_programs")), ExitedWithCode(0), HasSubstr("this binary has a program of its own"));
+  EXPECT_EXIT(LoadTwo(Library("two_programs")), ExitedWithCode(0),
+              HasSubstr("this binary has a program of its own"));
 }
 
 TEST_F(ProgramLibraryTest, AFileThatOthersMayWriteIsRefused) {
   for (const mode_t mode : {0664, 0646}) {
     const std::string path = Temporary("open.so", "a", mode);
-    EXPECT_REFUSED(path, "PERMISSION_DENIED", absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path));
+    EXPECT_REFUSED(
+        path, "PERMISSION_DENIED",
+        absl::StrCat("can be written by others, whose code would run here; chmod go-w ", path));
   }
 }
 
 TEST_F(ProgramLibraryTest, AFileInAFolderThatOthersMayWriteIsRefused) {
-  const std::string folder = absl::StrCat(std::getenv("TEST_TMPDIR"), "/open"), path = folder + "/own.so";
+  const std::string folder = absl::StrCat(std::getenv("TEST_TMPDIR"), "/open"),
+                    path = folder + "/own.so";
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(folder).ok());
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(path, "a").ok());
   for (const mode_t mode : {0775, 0757, 01777}) {
     ASSERT_EQ(chmod(folder.c_str(), mode), 0);
     EXPECT_REFUSED(path, "PERMISSION_DENIED",
-                   absl::StrCat("its folder ", folder, " can be written by others; take another, or chmod go-w ", folder,
+                   absl::StrCat("its folder ", folder,
+                                " can be written by others; take another, or chmod go-w ", folder,
                                 ". Whoever may write there could run code here"));
   }
 }
@@ -149,7 +178,8 @@ TEST_F(ProgramLibraryTest, AFileOfAnotherUserIsRefused) {
   const std::string path = Temporary("theirs.so", "a", 0644);
   if (chown(path.c_str(), 12345, -1) != 0) GTEST_SKIP() << "only root may give files away";
   EXPECT_REFUSED(path, "PERMISSION_DENIED",
-                 absl::StrCat("belongs to user 12345, whose code would run as user ", geteuid(), "; chown it to root or to this user"));
+                 absl::StrCat("belongs to user 12345, whose code would run as user ", geteuid(),
+                              "; chown it to root or to this user"));
 }
 
 }  // namespace

@@ -16,9 +16,11 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy);
 EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy);
 WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task);
 ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy);
-// A flag that a cluster in this process would take and not obey is an error: InvalidArgument, each with its reason, all at once.
+// A flag that a cluster in this process would take and not obey is an error: InvalidArgument, each
+// with its reason, all at once.
 absl::Status CheckEmbeddedFlags();
-// For the chief and the evaluator: a directory that cannot be made is told at once (InvalidArgument), not by points that are missing in the end.
+// For the chief and the evaluator: a directory that cannot be made is told at once
+// (InvalidArgument), not by points that are missing in the end.
 absl::Status MakeTensorboardDir();
 
 }  // namespace divvy

@@ -45,7 +45,8 @@ std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
   return "77";
 }
 
-// A flag that is new is entered in own_flags.cc, with who reads it and whether a cluster in one process obeys it.
+// A flag that is new is entered in own_flags.cc, with who reads it and whether a cluster in one
+// process obeys it.
 TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround) {
   std::set<std::string> defined, listed;
   const std::set<std::string> of_program = ProgramFlagNames();
@@ -78,12 +79,15 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessRefusesEachFlagThatItWouldNotObey) {
     if ((flag.users & kUsedByEmbedded) != 0) {
       EXPECT_TRUE(status.ok()) << status;
     } else {
-      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("--", flag.name, ": ", flag.why_not_embedded))) << flag.name;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(absl::StrCat("--", flag.name, ": ", flag.why_not_embedded)))
+          << flag.name;
     }
   }
 }
 
-// What the table says to be obeyed changes what the cluster is made of. (Those of a process as a whole, --log_format and --drain_timeout, are read elsewhere.)
+// What the table says to be obeyed changes what the cluster is made of. (Those of a process as a
+// whole, --log_format and --drain_timeout, are read elsewhere.)
 TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   Set("watchdog", "7s");
   Set("step_deadline", "8s");
@@ -104,20 +108,26 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   EXPECT_EQ(setup.ps.snapshot_buffer_bytes, 3000);
 }
 
-TEST_F(RoleFlagsTest, CommitsOfAClusterInOneProcessAreAsLargeAsTheyLikeUnlessOneSaysOtherwise) { EXPECT_EQ(EmbeddedSetupFromFlags({}).ps.max_commit_bytes, 0); }
+TEST_F(RoleFlagsTest, CommitsOfAClusterInOneProcessAreAsLargeAsTheyLikeUnlessOneSaysOtherwise) {
+  EXPECT_EQ(EmbeddedSetupFromFlags({}).ps.max_commit_bytes, 0);
+}
 
 TEST_F(RoleFlagsTest, HelpListsTheProgramsFlagsAndAllOfDivvyWithTheirDefaults) {
   const std::string help = HelpOfProgram();
-  EXPECT_THAT(help, AllOf(HasSubstr("flags of this program:\n  --test_rows=3\n"), HasSubstr("\n  --ps=2\n"), HasSubstr("\n  --checkpoint_dir=\n"),
-                          HasSubstr("\n  --orphan_timeout=1h\n")));
+  EXPECT_THAT(
+      help, AllOf(HasSubstr("flags of this program:\n  --test_rows=3\n"), HasSubstr("\n  --ps=2\n"),
+                  HasSubstr("\n  --checkpoint_dir=\n"), HasSubstr("\n  --orphan_timeout=1h\n")));
   EXPECT_THAT(help, Not(HasSubstr("flagfile")));
-  for (const OwnFlag& flag : OwnFlags()) EXPECT_THAT(help, HasSubstr(absl::StrCat("\n  --", flag.name, "=")));
+  for (const OwnFlag& flag : OwnFlags())
+    EXPECT_THAT(help, HasSubstr(absl::StrCat("\n  --", flag.name, "=")));
 }
 
 TEST_F(RoleFlagsTest, HelpOfABinaryForOneRoleListsWhatThatRoleReads) {
   const std::string help = HelpOfTask(kUsedByWorker);
-  EXPECT_THAT(help, AllOf(HasSubstr("--blas_threads="), HasSubstr("--tls_cert="), HasSubstr("--program="), HasSubstr("--test_rows=3")));
-  EXPECT_THAT(help, AllOf(Not(HasSubstr("--checkpoint_dir")), Not(HasSubstr("--memory_limit_bytes"))));
+  EXPECT_THAT(help, AllOf(HasSubstr("--blas_threads="), HasSubstr("--tls_cert="),
+                          HasSubstr("--program="), HasSubstr("--test_rows=3")));
+  EXPECT_THAT(help,
+              AllOf(Not(HasSubstr("--checkpoint_dir")), Not(HasSubstr("--memory_limit_bytes"))));
 }
 
 }  // namespace

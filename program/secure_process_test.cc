@@ -1,4 +1,5 @@
-// A process that has more rights than the user who started it loads no code: that user chose its flags, its environment and the folder that it lies in.
+// A process that has more rights than the user who started it loads no code: that user chose its
+// flags, its environment and the folder that it lies in.
 #include <sys/auxv.h>
 
 #include "base/trusted_file.h"
@@ -13,14 +14,18 @@ bool is_secure = false;
 
 // What the kernel says of this process; the linker puts the second in the place of the first.
 extern "C" unsigned long __real_getauxval(unsigned long type);
-extern "C" unsigned long __wrap_getauxval(unsigned long type) { return type == AT_SECURE && is_secure ? 1 : __real_getauxval(type); }
+extern "C" unsigned long __wrap_getauxval(unsigned long type) {
+  return type == AT_SECURE && is_secure ? 1 : __real_getauxval(type);
+}
 
 namespace divvy {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr char kSaid[] = "this program has more rights than the user who started it, so it loads no library: take the set-user-ID and set-group-ID bits";
+constexpr char kSaid[] =
+    "this program has more rights than the user who started it, so it loads no library: take the "
+    "set-user-ID and set-group-ID bits";
 
 class SecureProcessTest : public testing::Test {
  protected:
@@ -49,7 +54,8 @@ TEST_F(SecureProcessTest, AsksTheSystemsLoaderForNoLibraryOfGpus) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(opened.status().message()), HasSubstr(kSaid));
   EXPECT_THAT(std::string(opened.status().message()), HasSubstr("give --gpus=none"));
-  EXPECT_THAT(OpenGpus({{GpuChoice::Kind::kAuto, {}}, 0, {}})->why_none, HasSubstr(kSaid)) << "the CPU computes, and the log says why";
+  EXPECT_THAT(OpenGpus({{GpuChoice::Kind::kAuto, {}}, 0, {}})->why_none, HasSubstr(kSaid))
+      << "the CPU computes, and the log says why";
 }
 
 }  // namespace

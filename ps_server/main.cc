@@ -19,9 +19,12 @@ absl::StatusOr<TaskOptions> OwnTask() {
   if (!task.ok()) return task.status();
   if (!*task)
     return absl::InvalidArgumentError(
-        "this process does not know which parameter server it is: set TF_CONFIG, or --task_type=ps, --task_index and --coordinator_address");
+        "this process does not know which parameter server it is: set TF_CONFIG, or "
+        "--task_type=ps, --task_index and --coordinator_address");
   if ((*task)->job != JobName::kPs)
-    return absl::InvalidArgumentError("this is ps_server, but task.type of TF_CONFIG is not \"ps\": start the binary of that role");
+    return absl::InvalidArgumentError(
+        "this is ps_server, but task.type of TF_CONFIG is not \"ps\": start the binary of that "
+        "role");
   return **std::move(task);
 }
 
@@ -32,16 +35,22 @@ int main(int argc, char** argv) {
   divvy::ReportCrashes(argv[0]);
   constexpr char kUsage[] = "a parameter server. TF_CONFIG, or flags, say which";
   if (divvy::HelpIsAsked(argc, argv)) {
-    std::fputs(absl::StrCat(kUsage, "\n", divvy::FlagHelp("flags, with their defaults:", divvy::FlagsOfThisBinary())).c_str(), stdout);
+    std::fputs(
+        absl::StrCat(kUsage, "\n",
+                     divvy::FlagHelp("flags, with their defaults:", divvy::FlagsOfThisBinary()))
+            .c_str(),
+        stdout);
     return 0;
   }
   absl::SetProgramUsageMessage(kUsage);
-  if (const absl::Status flags = divvy::CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok()) {
+  if (const absl::Status flags = divvy::CheckFlagsOnly(absl::ParseCommandLine(argc, argv));
+      !flags.ok()) {
     divvy::RefuseToStart(flags);
     return divvy::exit_codes::kUsage;
   }
   const absl::StatusOr<divvy::TaskOptions> task = divvy::OwnTask();
   if (!task.ok()) return divvy::RefuseToStart(task.status());
-  if (const absl::Status log = divvy::SetLogFromFlags(task->name()); !log.ok()) return divvy::RefuseToStart(log);
+  if (const absl::Status log = divvy::SetLogFromFlags(task->name()); !log.ok())
+    return divvy::RefuseToStart(log);
   return divvy::RunParameterServer(*task);
 }

@@ -20,8 +20,10 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLookEvery = absl::Milliseconds(100);  // at most: looking costs a system call a connection, and a flood must not buy them
-constexpr int kPauseMs = 100;                                   // where no descriptor is left, not even the reserve
+// At most: looking costs a system call a connection, and a flood must not buy them.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+// Where no descriptor is left, not even the reserve.
+constexpr int kPauseMs = 100;
 
 Descriptor AnyDescriptor() { return Descriptor(eventfd(0, EFD_CLOEXEC)); }
 
@@ -35,23 +37,33 @@ std::string AddressOfPeer(const Descriptor& connection) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
   char host[NI_MAXHOST] = "";
-  if (getpeername(connection.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 || address.ss_family == AF_UNIX) return "";
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  if (getpeername(connection.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      address.ss_family == AF_UNIX)
+    return "";
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), nullptr, 0,
+                  NI_NUMERICHOST) != 0)
+    return "";
   return host;
 }
 
-bool IsOutOfDescriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+bool IsOutOfDescriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 }  // namespace
 
 OpenConnections::Admission OpenConnections::Judge(const std::string& from) const {
   if (open_.size() >= most_) return Admission::kTooMany;
   const auto others = of_address_.find(from);
-  return others == of_address_.end() || others->second < most_of_one_address() ? Admission::kAdmitted : Admission::kTooManyOfOneAddress;
+  return others == of_address_.end() || others->second < most_of_one_address()
+             ? Admission::kAdmitted
+             : Admission::kTooManyOfOneAddress;
 }
 
-OpenConnections::Admission OpenConnections::Admit(int fd, const std::string& from, absl::Duration now) {
-  if (const auto before = open_.find(fd); before != open_.end()) Forget(before);  // whatever had this number is closed
+OpenConnections::Admission OpenConnections::Admit(int fd, const std::string& from,
+                                                  absl::Duration now) {
+  // whatever had this number is closed
+  if (const auto before = open_.find(fd); before != open_.end()) Forget(before);
   if (Judge(from) != Admission::kAdmitted && now - looked_ >= kLookEvery) {
     looked_ = now;
     ForgetClosed();
@@ -108,29 +120,35 @@ void Acceptor::Run() {
 
 void Acceptor::TakeOne(const Descriptor& socket) {
   Descriptor connection = AcceptConnection(socket);
-  if (!connection) return IsOutOfDescriptors(errno) ? ShedOne(socket) : void();  // else it has gone meanwhile
+  // Else it has gone meanwhile.
+  if (!connection) return IsOutOfDescriptors(errno) ? ShedOne(socket) : void();
   const std::string from = AddressOfPeer(connection);
-  const OpenConnections::Admission admission = open_.Admit(connection.get(), from, Clock::Real().Elapsed());
+  const OpenConnections::Admission admission =
+      open_.Admit(connection.get(), from, Clock::Real().Elapsed());
   if (admission == OpenConnections::Admission::kAdmitted) return take_(std::move(connection));
   const std::string text =
       admission == OpenConnections::Admission::kTooMany
           ? absl::StrCat("refuses connections: ", max_connections_,
-                         " are open (--max_connections). See who holds them (ss -tn), and keep out who does not belong here by a firewall")
-          : absl::StrCat(
-                "refuses connections from ", from, ": ", open_.most_of_one_address(),
-                " of it are open, and one address may hold half of --max_connections. Keep it out by a firewall if it does not belong here; else raise "
-                "the flag");
+                         " are open (--max_connections). See who holds them (ss -tn), and keep out "
+                         "who does not belong here by a firewall")
+          : absl::StrCat("refuses connections from ", from, ": ", open_.most_of_one_address(),
+                         " of it are open, and one address may hold half of --max_connections. "
+                         "Keep it out by a firewall if it does not belong here; else raise "
+                         "the flag");
   if (said_.Admit(text)) DIVVY_LOG(WARNING) << text;
 }
 
 void Acceptor::ShedOne(const Descriptor& socket) {
-  const std::string text = "refuses connections: no file descriptor is left for them. Raise the limit of open files (ulimit -n)";
+  const std::string text =
+      "refuses connections: no file descriptor is left for them. Raise the limit of open files "
+      "(ulimit -n)";
   if (said_.Admit(text)) DIVVY_LOG(WARNING) << text;
   reserve_.Close();
   const bool shed = static_cast<bool>(AcceptConnection(socket));
   reserve_ = AnyDescriptor();
   if (shed && reserve_) return;
-  pollfd stop{stop_.get(), POLLIN, 0};  // another thread was faster; some time later there will be one
+  // another thread was faster; some time later there will be one
+  pollfd stop{stop_.get(), POLLIN, 0};
   poll(&stop, 1, kPauseMs);
 }
 

@@ -9,16 +9,22 @@
 namespace divvy {
 namespace {
 
-absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target, const std::optional<OperatorCalls>& calls) {
+absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target,
+                         const std::optional<OperatorCalls>& calls) {
   RETURN_IF_ERROR(target);
-  if (!calls) return MakeError(Reason::kInvalid, "this task is not the coordinator, who alone does this: give its address");
+  if (!calls)
+    return MakeError(Reason::kInvalid,
+                     "this task is not the coordinator, who alone does this: give its address");
   if (*target == calls->incarnation) return absl::OkStatus();
-  return MakeError(Reason::kWrongIncarnation, "another life of the coordinator was meant: this one was started since");
+  return MakeError(Reason::kWrongIncarnation,
+                   "another life of the coordinator was meant: this one was started since");
 }
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*, v1::TaskStatus* reply) {
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
+                                                  const v1::GetStatusRequest*,
+                                                  v1::TaskStatus* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status checked = CheckUnaryCall(*context, "Admin.GetStatus");
   if (checked.ok()) *reply = status_();
@@ -28,7 +34,9 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
 
 // `call` is given the callback of what it asks for.
 template <typename Request, typename Reply, typename Call>
-grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::CallbackServerContext* context, const Request& request, Reply& reply,
+grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name,
+                                                grpc::CallbackServerContext* context,
+                                                const Request& request, Reply& reply,
                                                 const Call& call) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
@@ -45,18 +53,27 @@ grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name, grpc::Ca
   return reactor;
 }
 
-grpc::ServerUnaryReactor* AdminService::RequestCheckpoint(grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
-                                                          v1::RequestCheckpointReply* reply) {
-  return Operate("Admin.RequestCheckpoint", context, *request, *reply,
-                 [this](ResultCallback<v1::RequestCheckpointReply> done) { calls_->save(std::move(done)); });
+grpc::ServerUnaryReactor* AdminService::RequestCheckpoint(
+    grpc::CallbackServerContext* context, const v1::RequestCheckpointRequest* request,
+    v1::RequestCheckpointReply* reply) {
+  return Operate(
+      "Admin.RequestCheckpoint", context, *request, *reply,
+      [this](ResultCallback<v1::RequestCheckpointReply> done) { calls_->save(std::move(done)); });
 }
 
-grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) {
-  return Operate("Admin.Drain", context, *request, *reply, [this](ResultCallback<v1::DrainReply> done) { calls_->drain(std::move(done)); });
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,
+                                              const v1::DrainRequest* request,
+                                              v1::DrainReply* reply) {
+  return Operate("Admin.Drain", context, *request, *reply,
+                 [this](ResultCallback<v1::DrainReply> done) { calls_->drain(std::move(done)); });
 }
 
-grpc::ServerUnaryReactor* AdminService::Resize(grpc::CallbackServerContext* context, const v1::ResizeRequest* request, v1::ResizeReply* reply) {
-  const auto resize = [this, num_ps = request->num_ps()](ResultCallback<v1::ResizeReply> done) { calls_->resize(num_ps, std::move(done)); };
+grpc::ServerUnaryReactor* AdminService::Resize(grpc::CallbackServerContext* context,
+                                               const v1::ResizeRequest* request,
+                                               v1::ResizeReply* reply) {
+  const auto resize = [this, num_ps = request->num_ps()](ResultCallback<v1::ResizeReply> done) {
+    calls_->resize(num_ps, std::move(done));
+  };
   return Operate("Admin.Resize", context, *request, *reply, resize);
 }
 

@@ -19,7 +19,8 @@ namespace {
 
 // A call in it has a name of its own for the rules; no rule of a worker covers it.
 constexpr absl::string_view kInSession0 = " in session 0";
-constexpr absl::string_view kPlaintext = "insecure";  // gRPC's name for the transport of a connection without TLS
+// gRPC's name for the transport of a connection without TLS
+constexpr absl::string_view kPlaintext = "insecure";
 
 struct Rule {
   absl::string_view role;
@@ -57,7 +58,9 @@ LogLimit& Limit() {
   return *limit;
 }
 
-bool IsPlaintext(const grpc::AuthContext& peer) { return Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext; }
+bool IsPlaintext(const grpc::AuthContext& peer) {
+  return Property(peer, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) == kPlaintext;
+}
 
 std::optional<PeerRole> RoleOfPeer(const grpc::AuthContext& peer) {
   const std::optional<PeerId> id = ParseRoleUri(Property(peer, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME));
@@ -65,8 +68,11 @@ std::optional<PeerRole> RoleOfPeer(const grpc::AuthContext& peer) {
 }
 
 absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what) {
-  const std::string who = peer ? peer->text() : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
-  const absl::Status refusal = MakeError(Reason::kNotAuthorized, absl::StrCat(who, " may not ", what, ": check which certificate the task was given"));
+  const std::string who =
+      peer ? peer->text() : "a certificate without a role (one URI spiffe://DOMAIN/ROLE/INDEX)";
+  const absl::Status refusal = MakeError(
+      Reason::kNotAuthorized,
+      absl::StrCat(who, " may not ", what, ": check which certificate the task was given"));
   if (Limit().Admit(std::string(refusal.message()))) DIVVY_LOG(WARNING) << refusal.message();
   return refusal;
 }
@@ -75,12 +81,17 @@ absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what)
 
 namespace {
 
-constexpr absl::string_view kAdmin = "admin";  // a person, perhaps by name
-constexpr size_t kLongestName = 40;            // with what stands behind it the name of a CA, which may have 64 characters
+// A person, perhaps by name.
+constexpr absl::string_view kAdmin = "admin";
+// With what stands behind it the name of a CA, which may have 64 characters.
+constexpr size_t kLongestName = 40;
 
 bool IsName(absl::string_view text) {
-  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), plain);
+  const auto plain = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  return !text.empty() && text.size() <= kLongestName &&
+         std::all_of(text.begin(), text.end(), plain);
 }
 
 // As a number is written: "0?x=1" and "00" name no task, and must not pass for one.
@@ -130,10 +141,13 @@ std::string TaskOfPeer(const grpc::AuthContext& peer) {
 std::optional<int> WorkerOfPeer(const grpc::AuthContext& peer) {
   const std::optional<PeerRole> role = RoleOfPeer(peer);
   int index = 0;
-  return role && role->role == "worker" && absl::SimpleAtoi(role->index, &index) ? std::make_optional(index) : std::nullopt;
+  return role && role->role == "worker" && absl::SimpleAtoi(role->index, &index)
+             ? std::make_optional(index)
+             : std::nullopt;
 }
 
-absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method, SessionId session) {
+absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method,
+                              SessionId session) {
   if (session != kCoordinatorSession) return absl::OkStatus();
   return Authorize(peer, absl::StrCat(method, kInSession0));
 }

@@ -26,10 +26,13 @@ struct ExtensionText {
 absl::Status Failed(absl::string_view what) {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
-  return absl::InternalError(absl::StrCat("OpenSSL cannot ", what, ": ", code == 0 ? "no reason given" : ERR_reason_error_string(code)));
+  return absl::InternalError(
+      absl::StrCat("OpenSSL cannot ", what, ": ",
+                   code == 0 ? "no reason given" : ERR_reason_error_string(code)));
 }
 
-// OpenSSL's notation of a list gives these characters a meaning, and no host or URI of ours has one of them.
+// OpenSSL's notation of a list gives these characters a meaning, and no host or URI of ours has one
+// of them.
 bool Travels(absl::string_view name) {
   for (const char c : name) {
     if (c <= ' ' || c > '~' || c == ',' || c == ';' || c == '"' || c == '\\') return false;
@@ -46,7 +49,8 @@ bool IsIpAddress(const std::string& host) {
 
 absl::Status CheckTravels(absl::string_view name) {
   if (Travels(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a certificate cannot hold the name \"", name, "\""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a certificate cannot hold the name \"", name, "\""));
 }
 
 absl::StatusOr<std::string> AlternativeNames(const CertificateRequest& request) {
@@ -70,8 +74,10 @@ std::string Pem(const ssl::Bio& bio) {
 
 absl::StatusOr<CertifiedKey> ToPem(X509* certificate, EVP_PKEY* key) {
   const ssl::Bio certificate_pem(BIO_new(BIO_s_mem())), key_pem(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_X509(certificate_pem.get(), certificate) != 1) return Failed("write a certificate");
-  if (PEM_write_bio_PKCS8PrivateKey(key_pem.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) return Failed("write a key");
+  if (PEM_write_bio_X509(certificate_pem.get(), certificate) != 1)
+    return Failed("write a certificate");
+  if (PEM_write_bio_PKCS8PrivateKey(key_pem.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
+    return Failed("write a key");
   return CertifiedKey{Pem(certificate_pem), Pem(key_pem)};
 }
 
@@ -79,28 +85,37 @@ absl::Status SetSerial(X509* certificate) {
   unsigned char bytes[16];
   if (RAND_bytes(bytes, sizeof bytes) != 1) return Failed("draw a serial number");
   bytes[0] &= 0x7f;  // positive
-  const std::unique_ptr<BIGNUM, ssl::Freer<BN_free>> number(BN_bin2bn(bytes, sizeof bytes, nullptr));
-  return BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr ? Failed("set a serial number") : absl::OkStatus();
+  const std::unique_ptr<BIGNUM, ssl::Freer<BN_free>> number(
+      BN_bin2bn(bytes, sizeof bytes, nullptr));
+  return BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr
+             ? Failed("set a serial number")
+             : absl::OkStatus();
 }
 
 absl::Status SetName(X509* certificate, absl::string_view common_name) {
   X509_NAME* const name = X509_get_subject_name(certificate);
   const auto* const text = reinterpret_cast<const unsigned char*>(common_name.data());
-  if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, text, static_cast<int>(common_name.size()), -1, 0) == 1) return absl::OkStatus();
+  if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, text,
+                                 static_cast<int>(common_name.size()), -1, 0) == 1)
+    return absl::OkStatus();
   ERR_clear_error();
-  return absl::InvalidArgumentError(absl::StrCat("a certificate cannot have the name \"", common_name, "\": at most 64 characters"));
+  return absl::InvalidArgumentError(absl::StrCat("a certificate cannot have the name \"",
+                                                 common_name, "\": at most 64 characters"));
 }
 
 absl::Status AddExtension(X509* certificate, X509* issuer, const ExtensionText& text) {
   X509V3_CTX context;
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const ssl::Extension extension(X509V3_EXT_conf_nid(nullptr, &context, text.nid, text.value.c_str()));
-  if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1) return Failed(absl::StrCat("add \"", text.value, "\" to a certificate"));
+  const ssl::Extension extension(
+      X509V3_EXT_conf_nid(nullptr, &context, text.nid, text.value.c_str()));
+  if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1)
+    return Failed(absl::StrCat("add \"", text.value, "\" to a certificate"));
   return absl::OkStatus();
 }
 
 // A new key and its certificate, signed by `issuer_key`; both null: by itself.
-absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetime, const std::vector<ExtensionText>& extensions, X509* issuer,
+absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetime,
+                                  const std::vector<ExtensionText>& extensions, X509* issuer,
                                   EVP_PKEY* issuer_key) {
   const ssl::Key key(EVP_EC_gen("P-256"));
   const ssl::Certificate certificate(X509_new());
@@ -110,12 +125,15 @@ absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetim
   RETURN_IF_ERROR(SetSerial(made));
   RETURN_IF_ERROR(SetName(made, name));
   X509_set_issuer_name(made, X509_get_subject_name(issuer == nullptr ? made : issuer));
-  const absl::Duration begin = lifetime < absl::ZeroDuration() ? lifetime - kClockSkew : -kClockSkew;
+  const absl::Duration begin =
+      lifetime < absl::ZeroDuration() ? lifetime - kClockSkew : -kClockSkew;
   X509_gmtime_adj(X509_getm_notBefore(made), absl::ToInt64Seconds(begin));
   X509_gmtime_adj(X509_getm_notAfter(made), absl::ToInt64Seconds(lifetime));
   X509_set_pubkey(made, key.get());
-  for (const ExtensionText& extension : extensions) RETURN_IF_ERROR(AddExtension(made, issuer == nullptr ? made : issuer, extension));
-  if (X509_sign(made, issuer_key == nullptr ? key.get() : issuer_key, EVP_sha256()) == 0) return Failed("sign a certificate");
+  for (const ExtensionText& extension : extensions)
+    RETURN_IF_ERROR(AddExtension(made, issuer == nullptr ? made : issuer, extension));
+  if (X509_sign(made, issuer_key == nullptr ? key.get() : issuer_key, EVP_sha256()) == 0)
+    return Failed("sign a certificate");
   return ToPem(made, key.get());
 }
 
@@ -123,7 +141,9 @@ absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetim
 
 absl::StatusOr<CertifiedKey> MakeAuthority(absl::string_view name, absl::Duration lifetime) {
   return Make(name, lifetime,
-              {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"}, {NID_key_usage, "critical,keyCertSign,cRLSign"}, {NID_subject_key_identifier, "hash"}},
+              {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
+               {NID_key_usage, "critical,keyCertSign,cRLSign"},
+               {NID_subject_key_identifier, "hash"}},
               nullptr, nullptr);
 }
 
@@ -135,18 +155,22 @@ struct ReadAuthority {
 };
 
 absl::StatusOr<ReadAuthority> Read(const CertifiedKey& authority) {
-  const ssl::Bio certificate_pem(BIO_new_mem_buf(authority.certificate.data(), static_cast<int>(authority.certificate.size())));
-  const ssl::Bio key_pem(BIO_new_mem_buf(authority.key.data(), static_cast<int>(authority.key.size())));
+  const ssl::Bio certificate_pem(BIO_new_mem_buf(authority.certificate.data(),
+                                                 static_cast<int>(authority.certificate.size())));
+  const ssl::Bio key_pem(
+      BIO_new_mem_buf(authority.key.data(), static_cast<int>(authority.key.size())));
   std::vector<ssl::Certificate> certificates = ssl::ReadCertificates(certificate_pem.get());
   ssl::Key key = ssl::ReadKey(key_pem.get());
   ERR_clear_error();
-  if (certificates.empty() || key == nullptr) return absl::InvalidArgumentError("the authority's certificate or key is not PEM");
+  if (certificates.empty() || key == nullptr)
+    return absl::InvalidArgumentError("the authority's certificate or key is not PEM");
   return ReadAuthority{std::move(certificates[0]), std::move(key)};
 }
 
 }  // namespace
 
-absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority, const CertificateRequest& request) {
+absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority,
+                                              const CertificateRequest& request) {
   ASSIGN_OR_RETURN(const ReadAuthority issuer, Read(authority));
   ASSIGN_OR_RETURN(const std::string names, AlternativeNames(request));
   std::vector<ExtensionText> extensions = {{NID_basic_constraints, "critical,CA:FALSE"},
@@ -164,7 +188,8 @@ absl::StatusOr<std::string> NameOfAuthority(const CertifiedKey& authority) {
     return absl::InvalidArgumentError("the key is not that of the certificate");
   }
   char name[256] = "";
-  X509_NAME_get_text_by_NID(X509_get_subject_name(read.certificate.get()), NID_commonName, name, sizeof name);
+  X509_NAME_get_text_by_NID(X509_get_subject_name(read.certificate.get()), NID_commonName, name,
+                            sizeof name);
   return std::string(name);
 }
 

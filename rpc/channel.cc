@@ -16,27 +16,35 @@ void ReconnectSoon(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
 }
 
-// Finds connections whose other end is gone without a word. Rarer than what a server allows (server.cc).
+// Finds connections whose other end is gone without a word. Rarer than what a server allows
+// (server.cc).
 void KeepAlive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // a Load may take minutes without a byte
+  // A Load may take minutes without a byte.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-// An address is what some task has registered: it names a host or a socket, and none of gRPC's other schemes ("xds:", "ipv4:", "dns://SERVER/").
-std::string TargetOf(const std::string& address) { return SocketPathOf(address) ? address : absl::StrCat("dns:///", address); }
+// An address is what some task has registered: it names a host or a socket, and none of gRPC's
+// other schemes ("xds:", "ipv4:", "dns://SERVER/").
+std::string TargetOf(const std::string& address) {
+  return SocketPathOf(address) ? address : absl::StrCat("dns:///", address);
+}
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   PrepareTransport();
   grpc::ChannelArguments arguments;
   ReconnectSoon(arguments);
   KeepAlive(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);          // an error's text comes twice, in the status and in its details
-  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);  // it would be done before the size is looked at (server.cc)
+  // An error's text comes twice, in the status and in its details.
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);
+  // It would be done before the size is looked at (server.cc).
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   arguments.SetMaxReceiveMessageSize(32 << 20);
   return grpc::CreateCustomChannel(TargetOf(address), credentials, arguments);
 }

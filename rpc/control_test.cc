@@ -1,4 +1,5 @@
-// Control calls, Steps streams and the server they come to, over loopback without TLS (security_test.cc has TLS).
+// Control calls, Steps streams and the server they come to, over loopback without TLS
+// (security_test.cc has TLS).
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -70,7 +71,7 @@ class Events {
   // Blocks until there are so many, and returns them; what there is after kPatience.
   std::vector<std::string> Await(size_t count) {
     MutexLock lock(mu_);
-    more_.WaitFor(mu_, kPatience, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return all_.size() >= count; });
+    more_.WaitFor(mu_, kPatience, [&]() DIVVY_REQUIRES(mu_) { return all_.size() >= count; });
     return all_;
   }
   std::vector<std::string> now() { return Await(0); }
@@ -93,7 +94,7 @@ class Promise {
   }
   T Get() {
     MutexLock lock(mu_);
-    came_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return value_.has_value(); });
+    came_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
     return *value_;
   }
   bool has_value() {
@@ -107,7 +108,7 @@ class Promise {
   std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
 };
 
-// ---- the tasks' cores --------------------------------------------------------------------------------------------------------------------------------------
+// ---- the tasks' cores ---------------------------------------------------------------------------
 
 // Answers as it was told, or keeps the call open.
 class FakeCoordinator {
@@ -131,7 +132,8 @@ class FakeCoordinator {
   Events events;
 
  private:
-  std::optional<absl::StatusOr<RegisterReply>> AnswerOrKeep(const ResultCallback<RegisterReply>& done) {
+  std::optional<absl::StatusOr<RegisterReply>> AnswerOrKeep(
+      const ResultCallback<RegisterReply>& done) {
     MutexLock lock(mu_);
     if (!answer_) open_ = done;
     return answer_;
@@ -145,8 +147,11 @@ class FakeCoordinator {
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
   explicit CoordinatorService(const Late<FakeCoordinator>& core) : core_(core) {}
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) override {
-    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request, *reply);
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const v1::RegisterRequest* request,
+                                     v1::RegisterReply* reply) override {
+    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request,
+                       *reply);
   }
 
  private:
@@ -155,7 +160,8 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
 
 template <typename Message>
 std::string Text(const StreamFrame<Message>& frame) {
-  return absl::StrCat("frame ", frame.session.value(), frame.resume ? " resume" : "", " ", frame.number);
+  return absl::StrCat("frame ", frame.session.value(), frame.resume ? " resume" : "", " ",
+                      frame.number);
 }
 
 template <typename In>
@@ -171,7 +177,8 @@ class Listener : public StreamListener<In> {
 
 class FakeWorker : public StepsAcceptor {
  public:
-  std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override {
+  std::shared_ptr<StreamListener<ToWorker>> Accept(
+      std::shared_ptr<StreamConnection<FromWorker>> connection) override {
     connections.Set(std::move(connection));
     return std::make_shared<Listener<ToWorker>>(events);
   }
@@ -182,8 +189,10 @@ class FakeWorker : public StepsAcceptor {
 
 class WorkerService : public v1::Worker::CallbackService {
  public:
-  WorkerService(const Late<FakeWorker>& core, Executor& executor) : core_(core), executor_(executor) {}
-  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(grpc::CallbackServerContext* context) override {
+  WorkerService(const Late<FakeWorker>& core, Executor& executor)
+      : core_(core), executor_(executor) {}
+  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(
+      grpc::CallbackServerContext* context) override {
     if (silence) return ServeSteps(executor_, core_.Get(), *silence);
     return HandleSteps(*context, executor_, core_);
   }
@@ -213,7 +222,11 @@ ServerOptions OnLoopback() {
 // A server with both services, and what a client needs.
 class ControlTest : public testing::Test {
  protected:
-  ControlTest() : executor_(2), open_(std::make_shared<OpenCalls>()), coordinator_(coordinator_core_), worker_(worker_core_, executor_) {
+  ControlTest()
+      : executor_(2),
+        open_(std::make_shared<OpenCalls>()),
+        coordinator_(coordinator_core_),
+        worker_(worker_core_, executor_) {
     coordinator_core_.Set(coordinator());
     worker_core_.Set(worker());
   }
@@ -231,8 +244,12 @@ class ControlTest : public testing::Test {
   }
   std::shared_ptr<FakeCoordinator> coordinator() const { return fake_coordinator_; }
   std::shared_ptr<FakeWorker> worker() const { return fake_worker_; }
-  std::string address() const { return socket_.empty() ? absl::StrCat("127.0.0.1:", server_->port()) : socket_; }
-  std::shared_ptr<grpc::Channel> Channel() const { return MakeChannel(address(), grpc::InsecureChannelCredentials()); }
+  std::string address() const {
+    return socket_.empty() ? absl::StrCat("127.0.0.1:", server_->port()) : socket_;
+  }
+  std::shared_ptr<grpc::Channel> Channel() const {
+    return MakeChannel(address(), grpc::InsecureChannelCredentials());
+  }
   CallEnvironment Environment() { return {executor_, open_, address()}; }
 
   using Answer = Promise<absl::StatusOr<RegisterReply>>;
@@ -241,11 +258,14 @@ class ControlTest : public testing::Test {
     answers_.push_back(std::make_unique<Answer>());
     Answer& answer = *answers_.back();
     const auto client = MakeCoordinatorClient(Environment(), Channel());
-    client->Register(RegisterWorker(index), [&answer](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+    client->Register(RegisterWorker(index), [&answer](absl::StatusOr<RegisterReply> reply) {
+      answer.Set(std::move(reply));
+    });
     return answer;
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(absl::Duration silence = kStreamSilence) {
-    return OpenStepsStream(Environment(), v1::Worker::NewStub(Channel()), std::make_shared<Listener<FromWorker>>(events_), silence);
+    return OpenStepsStream(Environment(), v1::Worker::NewStub(Channel()),
+                           std::make_shared<Listener<FromWorker>>(events_), silence);
   }
 
   ThreadPoolExecutor executor_;
@@ -262,7 +282,7 @@ class ControlTest : public testing::Test {
   Events events_;  // of the client's end of Steps
 };
 
-// ---- unary calls -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- unary calls --------------------------------------------------------------------------------
 
 TEST_F(ControlTest, TheCoresReplyArrives) {
   Serve();
@@ -308,7 +328,8 @@ TEST_F(ControlTest, ACallWithoutADeadlineIsInvalid) {
   Serve();
   grpc::ClientContext context;
   v1::RegisterReply reply;
-  const grpc::Status status = v1::Coordinator::NewStub(Channel())->Register(&context, wire::ToProto(RegisterWorker(0)), &reply);
+  const grpc::Status status = v1::Coordinator::NewStub(Channel())->Register(
+      &context, wire::ToProto(RegisterWorker(0)), &reply);
   EXPECT_EQ(ReasonOf(FromGrpc(status, "")), Reason::kInvalid) << status.error_message();
   EXPECT_EQ(status.error_message(), "the call has no deadline: set one");
   EXPECT_THAT(coordinator()->events.now(), ElementsAre());
@@ -319,7 +340,8 @@ TEST_F(ControlTest, ARequestThatMakesNoSenseIsInvalidAndNeverReachesTheCore) {
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(kPatience));
   v1::RegisterReply reply;
-  const grpc::Status status = v1::Coordinator::NewStub(Channel())->Register(&context, v1::RegisterRequest(), &reply);
+  const grpc::Status status =
+      v1::Coordinator::NewStub(Channel())->Register(&context, v1::RegisterRequest(), &reply);
   EXPECT_EQ(ReasonOf(FromGrpc(status, "")), Reason::kInvalid) << status.error_message();
   EXPECT_THAT(coordinator()->events.now(), ElementsAre());
 }
@@ -339,15 +361,18 @@ grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::
   context.set_deadline(GrpcDeadline(kPatience));
   context.set_compression_algorithm(compression);
   Promise<grpc::Status> ended;
-  grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register", grpc::StubOptions(), &request, &reply,
+  grpc::GenericStub(channel).UnaryCall(&context, "/divvy.v1.Coordinator/Register",
+                                       grpc::StubOptions(), &request, &reply,
                                        [&](grpc::Status status) { ended.Set(std::move(status)); });
   return ended.Get();
 }
 
-// Whoever registers names where it is dialled: a host or a socket, and no other of gRPC's ways to find somebody.
+// Whoever registers names where it is dialled: a host or a socket, and no other of gRPC's ways to
+// find somebody.
 TEST_F(ControlTest, AnAddressIsAHostAndNoSchemeOfGrpcs) {
   Serve();
-  const auto scheme = MakeChannel(absl::StrCat("ipv4:127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials());
+  const auto scheme = MakeChannel(absl::StrCat("ipv4:127.0.0.1:", server_->port()),
+                                  grpc::InsecureChannelCredentials());
   const grpc::Status refused = SendRaw(scheme, Zeros(1));
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE) << refused.error_message();
 }
@@ -363,10 +388,13 @@ TEST_F(ControlTest, ADeadlineThatPassesNamesTheTaskAndALateAnswerHarmsNobody) {
   Serve();
   Answer answer;
   const std::shared_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(Channel());
-  CallUnary(Environment(), stub, &v1::Coordinator::StubInterface::async_interface::Register, RegisterWorker(0), absl::Milliseconds(300),
-            ResultCallback<RegisterReply>([&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); }));
+  CallUnary(Environment(), stub, &v1::Coordinator::StubInterface::async_interface::Register,
+            RegisterWorker(0), absl::Milliseconds(300),
+            ResultCallback<RegisterReply>(
+                [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); }));
   const ResultCallback<RegisterReply> late = coordinator()->Take();
-  EXPECT_EQ(answer.Get().status(), absl::DeadlineExceededError(absl::StrCat(address(), " has not answered in time")));
+  EXPECT_EQ(answer.Get().status(),
+            absl::DeadlineExceededError(absl::StrCat(address(), " has not answered in time")));
   late(RegisterReply());
 }
 
@@ -376,8 +404,11 @@ TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
   const auto client = MakeCoordinatorClient(Environment(), Channel());
   server_ = nullptr;
   Answer answer;
-  client->Register(RegisterWorker(0), [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
-  EXPECT_EQ(answer.Get().status(), absl::UnavailableError(absl::StrCat("cannot reach ", gone, ": connection refused: nothing listens there")));
+  client->Register(RegisterWorker(0),
+                   [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+  EXPECT_EQ(answer.Get().status(),
+            absl::UnavailableError(absl::StrCat("cannot reach ", gone,
+                                                ": connection refused: nothing listens there")));
 }
 
 TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {
@@ -398,7 +429,7 @@ TEST_F(ControlTest, ClosingCancelsWhatIsOpenAndWhatComesAfter) {
   late(RegisterReply());
 }
 
-// ---- the server --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the server ---------------------------------------------------------------------------------
 
 TEST_F(ControlTest, APortThatIsInUseIsSaidInOneLine) {
   Serve();
@@ -406,7 +437,9 @@ TEST_F(ControlTest, APortThatIsInUseIsSaidInOneLine) {
   options.address = address();
   CoordinatorService second(coordinator_core_);
   const absl::Status status = Server::Start(options, {&second}, nullptr).status();
-  EXPECT_EQ(status, absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address(), ": the port is in use: another process listens there")));
+  EXPECT_EQ(status, absl::FailedPreconditionError(
+                        absl::StrCat("cannot listen on ", address(),
+                                     ": the port is in use: another process listens there")));
 }
 
 TEST_F(ControlTest, APortCanBeTakenAgainAtOnce) {
@@ -459,7 +492,9 @@ TEST_F(SocketTest, AServerOnAUnixSocketIsForItsUserAloneAndItsSuccessorTakesItsP
 
 TEST_F(SocketTest, ASocketAtWhichAnotherServerListensIsLeftToIt) {
   Serve(OnSocket());
-  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr(absl::StrCat("cannot listen on the Unix socket ", path(), ": another process listens there")));
+  EXPECT_THAT(std::string(ServeAgain().message()),
+              HasSubstr(absl::StrCat("cannot listen on the Unix socket ", path(),
+                                     ": another process listens there")));
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(Register().Get().ok());
 }
@@ -467,16 +502,21 @@ TEST_F(SocketTest, ASocketAtWhichAnotherServerListensIsLeftToIt) {
 TEST_F(SocketTest, AFileThatIsNoSocketIsLeftAlone) {
   const Descriptor file(::open(path().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   ASSERT_TRUE(file);
-  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("a file stands there: remove it, or choose another path"));
+  EXPECT_THAT(std::string(ServeAgain().message()),
+              HasSubstr("a file stands there: remove it, or choose another path"));
   struct stat info;
   EXPECT_TRUE(stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode));
 }
 
 TEST_F(SocketTest, ADirectoryThatIsNotThereIsNamed) {
   socket_ = "unix:/no/such/directory/ps-0";
-  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("cannot listen on the Unix socket /no/such/directory/ps-0: No such file or directory"));
+  EXPECT_THAT(
+      std::string(ServeAgain().message()),
+      HasSubstr(
+          "cannot listen on the Unix socket /no/such/directory/ps-0: No such file or directory"));
   socket_ = absl::StrCat("unix:/", std::string(120, 'x'));
-  EXPECT_THAT(std::string(ServeAgain().message()), HasSubstr("its path has 121 bytes; a Unix socket's has at most 107"));
+  EXPECT_THAT(std::string(ServeAgain().message()),
+              HasSubstr("its path has 121 bytes; a Unix socket's has at most 107"));
 }
 
 TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
@@ -488,23 +528,29 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
   const std::string text(options.Validate().message());
   EXPECT_THAT(text, HasSubstr("the address to listen on is \"nowhere\", wanted host:port"));
   EXPECT_THAT(text, HasSubstr("--health_address is \"8080\", wanted host:port"));
-  for (const char* address : {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x", "unix:here"})
+  for (const char* address :
+       {"127.0.0.1:80000", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:x", "unix:here"})
     EXPECT_FALSE(CheckListenAddress("it", address).ok()) << address;
-  for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"}) EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
-  EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 8388608: the memory of 4 of the largest messages"));
+  for (const char* address : {"127.0.0.1:0", "[::]:65535", "unix:/tmp/socket"})
+    EXPECT_TRUE(CheckListenAddress("it", address).ok()) << address;
+  EXPECT_THAT(text, HasSubstr("--rpc_memory_bytes is 5, wanted at least 8388608: the memory of 4 "
+                              "of the largest messages"));
   options.max_message_bytes = int64_t{1} << 40;
-  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
+  EXPECT_THAT(std::string(options.Validate().message()),
+              HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
 }
 
 // The service's word on `service`; nullopt: it does not know it.
 std::optional<Health::ServingStatus> HealthOf(int port, const std::string& service) {
-  const auto channel = MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  const auto channel =
+      MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
   grpc::ClientContext context;
   context.set_deadline(GrpcDeadline(kPatience));
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
   Health response;
-  const grpc::Status status = grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
+  const grpc::Status status =
+      grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
   if (!status.ok()) return std::nullopt;
   return response.status();
 }
@@ -520,7 +566,7 @@ TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
 }
 
 // ---- what an operator asks
-// -----------------------------------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 class OperatorTest : public ::testing::Test {
  protected:
@@ -536,7 +582,9 @@ class OperatorTest : public ::testing::Test {
   OperatorCalls Coordinator() {
     OperatorCalls calls;
     calls.incarnation = Incarnation(7);
-    calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) { ++asked_, done(absl::FailedPreconditionError("no directory")); };
+    calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) {
+      ++asked_, done(absl::FailedPreconditionError("no directory"));
+    };
     calls.drain = [this](ResultCallback<v1::DrainReply> done) {
       ++asked_;
       v1::DrainReply reply;
@@ -602,7 +650,8 @@ TEST_F(OperatorTest, WhoseRequestIsDroppedByAProcessThatEndsIsTold) {
 TEST(TaskServerTest, TakesConnectionsForItsCluster) {
   ClusterConfig cluster;
   EXPECT_EQ(MostConnections(cluster), 4096);
-  cluster.spec = *ParseClusterSpec(R"({"chief": ["a:1"], "ps": ["b:1", "c:1"], "worker": ["d:1"]})");
+  cluster.spec =
+      *ParseClusterSpec(R"({"chief": ["a:1"], "ps": ["b:1", "c:1"], "worker": ["d:1"]})");
   EXPECT_EQ(MostConnections(cluster), 256 + 4 * 4);
 }
 
@@ -612,12 +661,14 @@ TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
   auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
   ASSERT_TRUE(server.ok()) << server.status();
   const int port = std::stoi((*server)->address().substr((*server)->address().rfind(':') + 1));
-  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf(port, service), Health::NOT_SERVING) << service;
+  for (const char* service : {"", "divvy.v1.ParameterServer"})
+    EXPECT_EQ(HealthOf(port, service), Health::NOT_SERVING) << service;
   (*server)->SetServing(true);
-  for (const char* service : {"", "divvy.v1.ParameterServer"}) EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
+  for (const char* service : {"", "divvy.v1.ParameterServer"})
+    EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
 }
 
-// ---- connections that are not gRPC's -----------------------------------------------------------------------------------------------------------------------
+// ---- connections that are not gRPC's ------------------------------------------------------------
 
 Descriptor Socket() { return Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 bool Connect(const Descriptor& socket, int port, uint32_t host = INADDR_LOOPBACK) {
@@ -633,7 +684,8 @@ Descriptor Dial(int port) {
   return connection;
 }
 void Say(const Descriptor& connection, absl::string_view words) {
-  EXPECT_EQ(send(connection.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+  EXPECT_EQ(send(connection.get(), words.data(), words.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(words.size()));
 }
 // Whether something can be read, an end of the connection among it.
 bool HasNews(const Descriptor& connection, absl::Duration patience) {
@@ -672,8 +724,11 @@ constexpr char kProbe[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 TEST_F(ProbeTest, ProbesAreToldWhetherTheTaskServes) {
   EXPECT_THAT(Ask(kProbe), AllOf(HasSubstr("HTTP/1.1 503 "), HasSubstr("\r\n\r\nnot serving\n")));
   server_->SetServing(true);
-  EXPECT_THAT(Ask(kProbe), AllOf(HasSubstr("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: 8\r\n"), HasSubstr("\r\n\r\nserving\n")));
-  EXPECT_THAT(Ask("HEAD / HTTP/1.0\r\n\r\n"), AllOf(HasSubstr("HTTP/1.1 200 OK"), Not(HasSubstr("\nserving"))));
+  EXPECT_THAT(Ask(kProbe),
+              AllOf(HasSubstr("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Length: 8\r\n"),
+                    HasSubstr("\r\n\r\nserving\n")));
+  EXPECT_THAT(Ask("HEAD / HTTP/1.0\r\n\r\n"),
+              AllOf(HasSubstr("HTTP/1.1 200 OK"), Not(HasSubstr("\nserving"))));
 }
 
 constexpr uint32_t kAnotherAddress = INADDR_LOOPBACK + 1;  // 127.0.0.2 is this machine's, too
@@ -691,12 +746,15 @@ TEST_F(ProbeTest, WithoutAHostOnlyLoopbackIsListenedOnAndAWiderAddressIsWarnedOf
   };
   EXPECT_THAT(warnings(":0"), testing::IsEmpty());
   EXPECT_THAT(warnings("127.0.0.1:0"), testing::IsEmpty());
-  EXPECT_EQ(warnings("0.0.0.0:0"), "--health_address=0.0.0.0:0: everybody who reaches it is told whether this task serves, and nothing else\n");
+  EXPECT_EQ(warnings("0.0.0.0:0"),
+            "--health_address=0.0.0.0:0: everybody who reaches it is told whether this task "
+            "serves, and nothing else\n");
 }
 
 TEST_F(ProbeTest, NothingElseIsAnswered) {
   EXPECT_THAT(Ask("POST / HTTP/1.1\r\n\r\n"), HasSubstr("HTTP/1.1 405 "));
-  EXPECT_THAT(Ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), HasSubstr("HTTP/1.1 405 ")) << "gRPC's parser is not for everybody";
+  EXPECT_THAT(Ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), HasSubstr("HTTP/1.1 405 "))
+      << "gRPC's parser is not for everybody";
   EXPECT_EQ(Ask(std::string(8192, 'x')), "") << "a request without an end";
   EXPECT_EQ(HealthOf(server_->health_port(), ""), std::nullopt);
 }
@@ -731,16 +789,22 @@ TEST(OpenConnectionsTest, OneAddressHoldsHalfOfThemAndWhatItClosesMakesRoom) {
   using Admission = OpenConnections::Admission;
   OpenConnections open(300);
   std::vector<Descriptor> strangers, others;
-  const auto admit = [&open](std::vector<Descriptor>& whose, const std::string& from, absl::Duration now) {
+  const auto admit = [&open](std::vector<Descriptor>& whose, const std::string& from,
+                             absl::Duration now) {
     whose.push_back(Socket());
     return open.Admit(whose.back().get(), from, now);
   };
-  for (int i = 0; i < 150; ++i) ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(1)), Admission::kAdmitted);
+  for (int i = 0; i < 150; ++i)
+    ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(1)), Admission::kAdmitted);
   EXPECT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(2)), Admission::kTooManyOfOneAddress);
-  for (int i = 0; i < 75; ++i) ASSERT_EQ(admit(others, absl::StrCat("10.0.1.", i), absl::Seconds(3)), Admission::kAdmitted);
+  for (int i = 0; i < 75; ++i)
+    ASSERT_EQ(admit(others, absl::StrCat("10.0.1.", i), absl::Seconds(3)), Admission::kAdmitted);
   strangers.erase(strangers.begin(), strangers.begin() + 10);
-  for (int i = 0; i < 10; ++i) ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(4)), Admission::kAdmitted);
-  for (int i = 0; i < 75; ++i) ASSERT_EQ(admit(others, "", absl::Seconds(5)), Admission::kAdmitted) << "sockets of this machine have no address";
+  for (int i = 0; i < 10; ++i)
+    ASSERT_EQ(admit(strangers, "10.0.0.7", absl::Seconds(4)), Admission::kAdmitted);
+  for (int i = 0; i < 75; ++i)
+    ASSERT_EQ(admit(others, "", absl::Seconds(5)), Admission::kAdmitted)
+        << "sockets of this machine have no address";
   EXPECT_EQ(admit(others, "", absl::Seconds(6)), Admission::kTooMany);
 }
 
@@ -816,7 +880,8 @@ TEST_F(ControlTest, ACompressedRequestIsRefusedAndNotUnpacked) {
   Serve();
   const int64_t before = PeakMemoryBytes();
   const grpc::Status refused = SendRaw(Channel(), Zeros(kMib), GRPC_COMPRESS_GZIP);
-  EXPECT_NE(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << "it was unpacked to be measured: " << refused.error_message();
+  EXPECT_NE(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << "it was unpacked to be measured: " << refused.error_message();
   EXPECT_FALSE(refused.ok());
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
@@ -834,7 +899,8 @@ class Bomb : public grpc::CallbackGenericService {
    private:
     const grpc::ByteBuffer reply_ = Zeros(256);
   };
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
     context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
     return new Reactor;
   }
@@ -848,8 +914,10 @@ TEST_F(ControlTest, ACompressedReplyIsRefusedAndNotUnpacked) {
   builder.RegisterCallbackGenericService(&bomb);
   const auto server = builder.BuildAndStart();
   const int64_t before = PeakMemoryBytes();
-  const grpc::Status refused = SendRaw(MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()), Zeros(1));
-  EXPECT_THAT(refused.error_message(), Not(HasSubstr("larger than max"))) << "it was unpacked to be measured";
+  const grpc::Status refused = SendRaw(
+      MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()), Zeros(1));
+  EXPECT_THAT(refused.error_message(), Not(HasSubstr("larger than max")))
+      << "it was unpacked to be measured";
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{32} << 20);
 }
 
@@ -862,12 +930,14 @@ TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
   shard.shape = shard.full_shape = {1};
   request.shards.resize(17'000, shard);
   Promise<absl::Status> answer;
-  MakeParameterClient(Environment(), Channel(), Channel())->Load(std::move(request), [&](const absl::StatusOr<LoadReply>& reply) {
-    answer.Set(reply.status());
-  });
+  MakeParameterClient(Environment(), Channel(), Channel())
+      ->Load(std::move(request),
+             [&](const absl::StatusOr<LoadReply>& reply) { answer.Set(reply.status()); });
   const absl::Status refused = answer.Get();
   EXPECT_EQ(ReasonOf(refused), Reason::kInvalid) << refused;
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("LoadRequest for "), HasSubstr("and a message may have 16777216"), HasSubstr("fewer variables")));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("LoadRequest for "), HasSubstr("and a message may have 16777216"),
+                    HasSubstr("fewer variables")));
 }
 
 // gRPC looks at the limit of a message when all of it is there.
@@ -882,10 +952,14 @@ TEST_F(ControlTest, AMessageAboveTheMemoryOfTheServerIsRefusedAndTheServerServes
   EXPECT_THAT(coordinator()->events.now(), ElementsAre("Register 0"));
 }
 
-// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------------
+// ---- the Steps stream ---------------------------------------------------------------------------
 
-StreamFrame<ToWorker> PingFrame(uint64_t number) { return {SessionId(1), false, 0, number, ToWorker(Ping{})}; }
-StreamFrame<FromWorker> PongFrame(uint64_t number) { return {SessionId(1), false, 0, number, FromWorker(Pong{})}; }
+StreamFrame<ToWorker> PingFrame(uint64_t number) {
+  return {SessionId(1), false, 0, number, ToWorker(Ping{})};
+}
+StreamFrame<FromWorker> PongFrame(uint64_t number) {
+  return {SessionId(1), false, 0, number, FromWorker(Pong{})};
+}
 
 TEST_F(ControlTest, FramesArriveInOrderBothWays) {
   Serve();
@@ -950,7 +1024,8 @@ TEST_F(ControlTest, AStreamToNobodyIsBroken) {
   Serve();
   const auto channel = Channel();
   server_->Shutdown(absl::ZeroDuration());
-  const auto connection = OpenStepsStream(Environment(), v1::Worker::NewStub(channel), std::make_shared<Listener<FromWorker>>(events_));
+  const auto connection = OpenStepsStream(Environment(), v1::Worker::NewStub(channel),
+                                          std::make_shared<Listener<FromWorker>>(events_));
   EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
 }
 
@@ -999,7 +1074,7 @@ TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
   EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
 }
 
-// ---- flags --------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- flags --------------------------------------------------------------------------------------
 
 TEST(TaskFlagsTest, AFlagOutOfItsRangeIsNotTakenForOneThatWasNotGiven) {
   absl::SetFlag(&FLAGS_task_index, -1);
@@ -1037,19 +1112,25 @@ TEST_F(ControlTest, TextThatIsNoUtf8IsToldOfInOurLogAndOnce) {
 }
 
 TEST(StatusTest, ACallThatAServerCancelsAsItEndsIsWorthAnother) {
-  const absl::Status ended = FromGrpc(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED"), "10.0.0.9:2222");
+  const absl::Status ended =
+      FromGrpc(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED"), "10.0.0.9:2222");
   EXPECT_TRUE(IsTransient(ended)) << ended;
   EXPECT_THAT(std::string(ended.message()), HasSubstr("10.0.0.9:2222 has ended the call"));
-  const absl::Status typed = FromGrpc(ToGrpc(MakeError(Reason::kBatchCancelled, "another step of its batch failed")), "10.0.0.9:2222");
+  const absl::Status typed =
+      FromGrpc(ToGrpc(MakeError(Reason::kBatchCancelled, "another step of its batch failed")),
+               "10.0.0.9:2222");
   EXPECT_TRUE(absl::IsCancelled(typed)) << "one that says why stays what it is";
 }
 
 TEST(StatusTest, AMessageThatIsTooLargeNamesThePeerAndIsNoLackOfMemory) {
-  const grpc::Status refused(grpc::StatusCode::RESOURCE_EXHAUSTED, "Received message larger than max (34603008 vs. 33554432)");
+  const grpc::Status refused(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                             "Received message larger than max (34603008 vs. 33554432)");
   EXPECT_EQ(FromGrpc(refused, "10.0.0.9:2222"),
-            absl::InternalError("a message from or to 10.0.0.9:2222 is too large for Divvy's protocol: look at what runs there. Received message larger than "
+            absl::InternalError("a message from or to 10.0.0.9:2222 is too large for Divvy's "
+                                "protocol: look at what runs there. Received message larger than "
                                 "max (34603008 vs. 33554432)"));
-  const absl::Status memory = FromGrpc(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"), "10.0.0.9:2222");
+  const absl::Status memory =
+      FromGrpc(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"), "10.0.0.9:2222");
   EXPECT_TRUE(absl::IsResourceExhausted(memory)) << memory;
 }
 

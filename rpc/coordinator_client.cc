@@ -20,9 +20,11 @@ class WaitingWords {
   explicit WaitingWords(absl::Duration silent_wait) : silent_wait_(silent_wait) {}
 
   void OnAnswer(const absl::Status& answer) {
-    if (absl::IsCancelled(answer) || IsFinal(ReasonOf(answer))) return;  // the task ends, and says why
+    // The task ends, and says why.
+    if (absl::IsCancelled(answer) || IsFinal(ReasonOf(answer))) return;
     const std::string cause(answer.message());
-    if (IsLate(answer.ok()) && limit_.Admit(cause)) DIVVY_LOG(WARNING) << "waits for the coordinator: " << cause;
+    if (IsLate(answer.ok()) && limit_.Admit(cause))
+      DIVVY_LOG(WARNING) << "waits for the coordinator: " << cause;
   }
 
  private:
@@ -45,15 +47,20 @@ class WaitingWords {
 
 class RpcCoordinatorClient : public CoordinatorClient {
  public:
-  RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel, absl::Duration silent_wait)
-      : environment_(std::move(environment)), stub_(v1::Coordinator::NewStub(channel)), words_(std::make_shared<WaitingWords>(silent_wait)) {}
+  RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
+                       absl::Duration silent_wait)
+      : environment_(std::move(environment)),
+        stub_(v1::Coordinator::NewStub(channel)),
+        words_(std::make_shared<WaitingWords>(silent_wait)) {}
 
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
-    ResultCallback<RegisterReply> tell = [words = words_, done = std::move(done)](absl::StatusOr<RegisterReply> reply) {
-      words->OnAnswer(reply.status());
-      done(std::move(reply));
-    };
-    CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register, request, kCallDeadline, std::move(tell));
+    ResultCallback<RegisterReply> tell =
+        [words = words_, done = std::move(done)](absl::StatusOr<RegisterReply> reply) {
+          words->OnAnswer(reply.status());
+          done(std::move(reply));
+        };
+    CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register,
+              request, kCallDeadline, std::move(tell));
   }
 
  private:
@@ -64,8 +71,9 @@ class RpcCoordinatorClient : public CoordinatorClient {
 
 }  // namespace
 
-std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
-                                                         absl::Duration silent_wait) {
+std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(
+    CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
+    absl::Duration silent_wait) {
   return std::make_shared<RpcCoordinatorClient>(std::move(environment), channel, silent_wait);
 }
 

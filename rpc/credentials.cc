@@ -25,15 +25,17 @@ namespace {
 namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
-// ---- what is wrong with the files --------------------------------------------------------------------------------------------------------------------------
+// ---- what is wrong with the files ---------------------------------------------------------------
 
 ssl::Bio OpenFile(const std::string& path) { return ssl::Bio(BIO_new_file(path.c_str(), "r")); }
 
 // `chain`: the task's certificate, then those between it and the CA.
-void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& chain, std::vector<std::string>& problems) {
+void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& chain,
+                 std::vector<std::string>& problems) {
   const ssl::Store store(X509_STORE_new());
   if (X509_STORE_load_file(store.get(), files.ca.c_str()) != 1) {
-    problems.push_back(absl::StrCat("--tls_ca=", files.ca, ": cannot read PEM certificates from it"));
+    problems.push_back(
+        absl::StrCat("--tls_ca=", files.ca, ": cannot read PEM certificates from it"));
     return;
   }
   if (chain.empty()) return;
@@ -42,32 +44,40 @@ void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& cha
   const ssl::StoreContext context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
   if (X509_verify_cert(context.get()) == 1) return;
-  problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": ", X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
-                                  " (checked against --tls_ca=", files.ca, ")"));
+  problems.push_back(
+      absl::StrCat("--tls_cert=", files.cert, ": ",
+                   X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
+                   " (checked against --tls_ca=", files.ca, ")"));
 }
 
 // What the one URI of the certificate says.
 std::optional<PeerId> IdOf(const X509* certificate) {
   const std::unique_ptr<GENERAL_NAMES, ssl::Freer<GENERAL_NAMES_free>> names(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+      static_cast<GENERAL_NAMES*>(
+          X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::vector<std::string> uris;
   for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
     if (name->type != GEN_URI) continue;
     const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)), static_cast<size_t>(ASN1_STRING_length(uri)));
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                      static_cast<size_t>(ASN1_STRING_length(uri)));
   }
   return uris.size() == 1 ? ParseRoleUri(uris[0]) : std::nullopt;
 }
 
 // `owner` may be null: any role will do.
-void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner, std::vector<std::string>& problems) {
+void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner,
+               std::vector<std::string>& problems) {
   const std::optional<PeerId> id = IdOf(certificate);
   if (!id) {
-    problems.push_back(absl::StrCat("--tls_cert=", files.cert, " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
+    problems.push_back(absl::StrCat(
+        "--tls_cert=", files.cert,
+        " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
   } else if (owner != nullptr && !(id->task == *owner)) {
-    problems.push_back(
-        absl::StrCat("--tls_cert=", files.cert, " is the certificate of ", id->task.text(), ", and this task is ", owner->text(), ": give it its own"));
+    problems.push_back(absl::StrCat("--tls_cert=", files.cert, " is the certificate of ",
+                                    id->task.text(), ", and this task is ", owner->text(),
+                                    ": give it its own"));
   }
 }
 
@@ -76,13 +86,17 @@ absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
   const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
   const ssl::Key key = ssl::ReadKey(OpenFile(files.key).get());
   if (chain.empty()) {
-    problems.push_back(absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
+    problems.push_back(
+        absl::StrCat("--tls_cert=", files.cert, ": cannot read a PEM certificate from it"));
   } else {
     CheckRole(files, chain[0].get(), owner, problems);
   }
-  if (key == nullptr) problems.push_back(absl::StrCat("--tls_key=", files.key, ": cannot read a PEM private key without password from it"));
+  if (key == nullptr)
+    problems.push_back(absl::StrCat("--tls_key=", files.key,
+                                    ": cannot read a PEM private key without password from it"));
   if (!chain.empty() && key != nullptr && X509_check_private_key(chain[0].get(), key.get()) != 1) {
-    problems.push_back(absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
+    problems.push_back(
+        absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
   }
   CheckSigned(files, chain, problems);
   ERR_clear_error();
@@ -94,11 +108,12 @@ absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
 void WarnOfOpenKey(const std::string& key) {
   struct stat info;
   if (stat(key.c_str(), &info) != 0 || (info.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
-  DIVVY_LOG(WARNING) << "--tls_key=" << key << ": every user of this machine can " << ((info.st_mode & S_IROTH) != 0 ? "read" : "write")
+  DIVVY_LOG(WARNING) << "--tls_key=" << key << ": every user of this machine can "
+                     << ((info.st_mode & S_IROTH) != 0 ? "read" : "write")
                      << " it, and pass for this task. chmod o-rw " << key;
 }
 
-// ---- whom a task believes -----------------------------------------------------------------------------------------------------------------------------------
+// ---- whom a task believes -----------------------------------------------------------------------
 
 // The job that a task's own certificate is of; empty: it cannot be read, or names no role.
 std::string OwnDomain(const TlsFiles& files) {
@@ -110,18 +125,22 @@ std::string OwnDomain(const TlsFiles& files) {
 
 std::optional<PeerId> IdOf(const tls::TlsCustomVerificationCheckRequest& peer) {
   const std::vector<grpc::string_ref> uris = peer.uri_names();
-  return uris.size() == 1 ? ParseRoleUri(absl::string_view(uris[0].data(), uris[0].size())) : std::nullopt;
+  return uris.size() == 1 ? ParseRoleUri(absl::string_view(uris[0].data(), uris[0].size()))
+                          : std::nullopt;
 }
 
 std::string OfAnotherJob(const PeerId& peer, absl::string_view own_domain) {
-  return absl::StrCat("certificate is that of ", peer.task.text(), " of job \"", peer.domain, "\", and this task's is of job \"", own_domain,
-                      "\": check which certificates both were given (divvyctl certs --job=NAME makes those of a job)");
+  return absl::StrCat("certificate is that of ", peer.task.text(), " of job \"", peer.domain,
+                      "\", and this task's is of job \"", own_domain,
+                      "\": check which certificates both were given (divvyctl certs --job=NAME "
+                      "makes those of a job)");
 }
 
 // Looks at the peer's certificate after its chain has been found good.
 class PeerVerifier : public tls::ExternalCertificateVerifier {
  public:
-  bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>, grpc::Status* sync_status) override {
+  bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
+              grpc::Status* sync_status) override {
     const std::string fault = FaultOf(IdOf(*request));
     if (!fault.empty()) *sync_status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, fault);
     return true;
@@ -134,26 +153,35 @@ class PeerVerifier : public tls::ExternalCertificateVerifier {
 
 class ServerVerifier : public PeerVerifier {
  public:
-  ServerVerifier(std::string domain, std::string role, std::optional<int> index) : domain_(std::move(domain)), role_(std::move(role)), index_(index) {}
+  ServerVerifier(std::string domain, std::string role, std::optional<int> index)
+      : domain_(std::move(domain)), role_(std::move(role)), index_(index) {}
 
  private:
   std::string FaultOf(const std::optional<PeerId>& server) const override {
     if (!server) return IsNot("has no role");
-    if (!role_.empty() && server->task.role != role_) return IsNot(absl::StrCat("is not that of a ", role_));
-    if (index_ && server->task.index != absl::StrCat(*index_)) return IsNot(absl::StrCat("is that of ", server->task.text(), ", not of ", role_, " ", *index_));
-    // Without a job of its own a task has nothing to compare, and is told by the server that it may call nothing.
-    return domain_.empty() || server->domain == domain_ ? "" : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
+    if (!role_.empty() && server->task.role != role_)
+      return IsNot(absl::StrCat("is not that of a ", role_));
+    if (index_ && server->task.index != absl::StrCat(*index_))
+      return IsNot(
+          absl::StrCat("is that of ", server->task.text(), ", not of ", role_, " ", *index_));
+    // Without a job of its own a task has nothing to compare, and is told by the server that it may
+    // call nothing.
+    return domain_.empty() || server->domain == domain_
+               ? ""
+               : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
   }
   static std::string IsNot(absl::string_view fault) {
-    return absl::StrCat("the server's certificate ", fault, ": check which certificate the task there was given (divvyctl certs makes some)");
+    return absl::StrCat(
+        "the server's certificate ", fault,
+        ": check which certificate the task there was given (divvyctl certs makes some)");
   }
 
   const std::string domain_, role_;
   const std::optional<int> index_;
 };
 
-// What a caller may do, authorization.h says at each call. Here it is refused before gRPC reads a byte of it: one of another job, and one without a role, which
-// may do nothing.
+// What a caller may do, authorization.h says at each call. Here it is refused before gRPC reads a
+// byte of it: one of another job, and one without a role, which may do nothing.
 class CallerVerifier : public PeerVerifier {
  public:
   explicit CallerVerifier(std::string domain) : domain_(std::move(domain)) {}
@@ -161,9 +189,11 @@ class CallerVerifier : public PeerVerifier {
  private:
   std::string FaultOf(const std::optional<PeerId>& caller) const override {
     if (caller && caller->domain == domain_) return "";
-    const std::string fault = absl::StrCat(
-        "a TLS connection was refused: the peer's ",
-        caller ? OfAnotherJob(*caller, domain_) : "certificate names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)");
+    const std::string fault =
+        absl::StrCat("a TLS connection was refused: the peer's ",
+                     caller ? OfAnotherJob(*caller, domain_)
+                            : "certificate names no role: it needs one URI "
+                              "spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)");
     if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;  // gRPC is silent about it
     return fault;
   }
@@ -173,7 +203,8 @@ class CallerVerifier : public PeerVerifier {
 };
 
 std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& files) {
-  return std::make_shared<tls::FileWatcherCertificateProvider>(files.key, files.cert, files.ca, files.refresh_seconds);
+  return std::make_shared<tls::FileWatcherCertificateProvider>(files.key, files.cert, files.ca,
+                                                               files.refresh_seconds);
 }
 
 // 127.0.0.0/8 in figures: "127.example.com" is somebody's host.
@@ -190,20 +221,25 @@ bool IsLoopbackV4(absl::string_view host) {
 
 absl::Status CheckTlsFiles(const TlsFiles& files) { return CheckFiles(files, nullptr); }
 
-absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner) { return CheckFiles(files, &owner); }
+absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner) {
+  return CheckFiles(files, &owner);
+}
 
-std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const std::optional<TlsFiles>& files) {
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
+    const std::optional<TlsFiles>& files) {
   if (!files) return grpc::InsecureServerCredentials();
   WarnOfOpenKey(files->key);
   tls::TlsServerCredentialsOptions options(Provider(*files));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<CallerVerifier>(OwnDomain(*files)));
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<CallerVerifier>(OwnDomain(*files)));
   return tls::TlsServerCredentials(options);
 }
 
-std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(const std::optional<TlsFiles>& files, absl::string_view role) {
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
+    const std::optional<TlsFiles>& files, absl::string_view role) {
   return ChannelIdentity(files).For(role);
 }
 
@@ -213,14 +249,16 @@ ChannelIdentity::ChannelIdentity(const std::optional<TlsFiles>& files) {
   domain_ = OwnDomain(*files);
 }
 
-std::shared_ptr<grpc::ChannelCredentials> ChannelIdentity::For(absl::string_view role, std::optional<int> index) const {
+std::shared_ptr<grpc::ChannelCredentials> ChannelIdentity::For(absl::string_view role,
+                                                               std::optional<int> index) const {
   if (provider_ == nullptr) return grpc::InsecureChannelCredentials();
   tls::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(provider_);
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_check_call_host(false);
-  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<ServerVerifier>(domain_, std::string(role), index));
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<ServerVerifier>(domain_, std::string(role), index));
   return tls::TlsCredentials(options);
 }
 
@@ -236,9 +274,10 @@ absl::Status CheckPlaintext(const std::vector<std::string>& addresses) {
     if (!address.empty() && !IsLoopback(address)) outside.push_back(address);
   }
   if (outside.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("without certificates a cluster must stay on loopback, but ", absl::StrJoin(outside, ", "),
-                                                    outside.size() == 1 ? " is" : " are",
-                                                    " not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("without certificates a cluster must stay on loopback, but ",
+                   absl::StrJoin(outside, ", "), outside.size() == 1 ? " is" : " are",
+                   " not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes some)"));
 }
 
 }  // namespace divvy

@@ -13,18 +13,22 @@ namespace {
 grpc::Slice Borrow(wire::MessageCutter::Piece piece) {
   auto* const keeper = new Tensor(std::move(piece.tensor));
   return grpc::Slice(
-      const_cast<char*>(piece.bytes.data()), piece.bytes.size(), [](void* kept) { delete static_cast<Tensor*>(kept); }, keeper);
+      const_cast<char*>(piece.bytes.data()), piece.bytes.size(),
+      [](void* kept) { delete static_cast<Tensor*>(kept); }, keeper);
 }
 
 grpc::ByteBuffer ToBuffer(wire::MessageCutter::Message message) {
   std::vector<grpc::Slice> slices;
   slices.reserve(message.payload.size() + 1);
   slices.emplace_back(message.front);
-  for (wire::MessageCutter::Piece& piece : message.payload) slices.push_back(Borrow(std::move(piece)));
+  for (wire::MessageCutter::Piece& piece : message.payload)
+    slices.push_back(Borrow(std::move(piece)));
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-absl::string_view BytesOf(const grpc::Slice& slice) { return absl::string_view(reinterpret_cast<const char*>(slice.begin()), slice.size()); }
+absl::string_view BytesOf(const grpc::Slice& slice) {
+  return absl::string_view(reinterpret_cast<const char*>(slice.begin()), slice.size());
+}
 
 // Moves the first `size` bytes of `pieces`, or as many as there are, to a string of their own.
 std::string TakeFront(std::vector<absl::string_view>& pieces, size_t size) {
@@ -44,7 +48,9 @@ std::string TakeFront(std::vector<absl::string_view>& pieces, size_t size) {
 }  // namespace
 
 void OutgoingMessages::Drop(uint64_t request_id) {
-  const auto is_it = [=](const Transfer& transfer) { return transfer.cutter.request_id() == request_id; };
+  const auto is_it = [=](const Transfer& transfer) {
+    return transfer.cutter.request_id() == request_id;
+  };
   if (std::none_of(transfers_.begin(), transfers_.end(), is_it)) return;
   std::deque<Transfer> kept;
   for (Transfer& transfer : transfers_) {
@@ -71,15 +77,18 @@ void LetGo(IncomingMessage& message) {
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer) {
   IncomingMessage message{std::make_unique<grpc::ByteBuffer>(), {}, {}, {}};
   message.whole->Swap(&buffer);
-  if (!message.whole->Dump(&message.slices).ok()) return MakeError(Reason::kInvalid, "a message of a data stream cannot be read");
+  if (!message.whole->Dump(&message.slices).ok())
+    return MakeError(Reason::kInvalid, "a message of a data stream cannot be read");
   for (const grpc::Slice& slice : message.slices) message.payload.push_back(BytesOf(slice));
   const std::string length = TakeFront(message.payload, wire::kLengthBytes);
   ASSIGN_OR_RETURN(const size_t front_bytes, wire::HeaderBytes(length));
   const size_t header_bytes = front_bytes - wire::kLengthBytes;
   const std::string header = TakeFront(message.payload, header_bytes);
-  if (header.size() != header_bytes) return MakeError(Reason::kInvalid, "a message of a data stream ends within its header");
+  if (header.size() != header_bytes)
+    return MakeError(Reason::kInvalid, "a message of a data stream ends within its header");
   RETURN_IF_ERROR(wire::CheckHeader(header));
-  if (!message.header.ParseFromString(header)) return MakeError(Reason::kInvalid, "the header of a message of a data stream cannot be parsed");
+  if (!message.header.ParseFromString(header))
+    return MakeError(Reason::kInvalid, "the header of a message of a data stream cannot be parsed");
   return message;
 }
 

@@ -16,8 +16,8 @@
 
 namespace divvy {
 
-// The transfers that one end of a stream has to send, message by message. Slices borrow the tensors' memory and hold the tensors until gRPC is done with them.
-// Not thread-safe.
+// The transfers that one end of a stream has to send, message by message. Slices borrow the
+// tensors' memory and hold the tensors until gRPC is done with them. Not thread-safe.
 class OutgoingMessages {
  public:
   // `sent` comes out with the last message; it is dropped with a transfer that is dropped.
@@ -31,7 +31,8 @@ class OutgoingMessages {
 
   struct Message {
     grpc::ByteBuffer bytes;
-    std::function<void()> sent;  // of its transfer; null: there is more of it, or nobody wants to know
+    // Of its transfer; null: there is more of it, or nobody wants to know.
+    std::function<void()> sent;
   };
   // REQUIRES: not empty().
   Message Next();
@@ -44,16 +45,18 @@ class OutgoingMessages {
   std::deque<Transfer> transfers_;
 };
 
-// A message taken apart. The payload lies in `slices`, which share the memory of `whole`. gRPC 1.51 ends the process if the last reference to such memory is
-// let go outside of gRPC while the memory quota is used up, so the buffer itself, which gRPC frees, outlives the slices: it is the first member, and a message
-// is moved but never assigned.
+// A message taken apart. The payload lies in `slices`, which share the memory of `whole`. gRPC 1.51
+// ends the process if the last reference to such memory is let go outside of gRPC while the memory
+// quota is used up, so the buffer itself, which gRPC frees, outlives the slices: it is the first
+// member, and a message is moved but never assigned.
 struct IncomingMessage {
   std::unique_ptr<grpc::ByteBuffer> whole;
   v1::FrameHeader header;
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> payload;
 };
-// Gives back the memory of all but the bytes themselves, which FromBuffer makes a message again; for one that has to wait.
+// Gives back the memory of all but the bytes themselves, which FromBuffer makes a message again;
+// for one that has to wait.
 void LetGo(IncomingMessage& message);
 // Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): bytes that are no message.
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer);

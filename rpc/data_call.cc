@@ -22,7 +22,8 @@ void DataCall::Accept(const Host& host) {
   waiting.self_ = std::move(call);
   waiting.operations_ = 1;
   waiting.context_.AsyncNotifyWhenDone(const_cast<Event*>(&waiting.gone_));
-  host.service.RequestCall(&waiting.context_, &waiting.stream_, &host.queue, &host.queue, const_cast<Event*>(&waiting.accepted_));
+  host.service.RequestCall(&waiting.context_, &waiting.stream_, &host.queue, &host.queue,
+                           const_cast<Event*>(&waiting.accepted_));
 }
 
 void DataCall::Happened(void* tag, bool ok) {
@@ -35,7 +36,8 @@ void DataCall::Happened(void* tag, bool ok) {
 }
 
 void DataCall::Do(std::function<void()> effect) {
-  const std::shared_ptr<DataCall> self = shared_from_this();  // the outbox lives until it is drained
+  // The outbox lives until it is drained.
+  const std::shared_ptr<DataCall> self = shared_from_this();
   outbox_.Add([this, self, effect = std::move(effect)] {
     effect();
     ReadOn();
@@ -86,7 +88,8 @@ void DataCall::OnRead(bool ok) {
   if (over_) return;
   if (!ok) return End(absl::OkStatus());  // the client has said all it wanted, or is gone
   absl::StatusOr<IncomingMessage> message = FromBuffer(incoming_);
-  const absl::Status taken = message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
+  const absl::Status taken =
+      message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
   if (!taken.ok()) return End(taken);
   if (receiver_->HasGoneOn()) watch_->Heard();
 }

@@ -17,7 +17,8 @@
 
 namespace divvy {
 
-// What the messages of a stream mean. Its methods are effects of the call (DataCall::Do), so never two at a time.
+// What the messages of a stream mean. Its methods are effects of the call (DataCall::Do), so never
+// two at a time.
 class MessageReceiver {
  public:
   virtual ~MessageReceiver() = default;
@@ -27,24 +28,30 @@ class MessageReceiver {
   virtual bool WantsMessage() const = 0;
   // Whether the peer has begun something that it must go on with.
   virtual bool OwesPayload() const = 0;
-  // Whether the peer has gone on with it: asked after every message. True: it has the whole time of a silence for the next.
+  // Whether the peer has gone on with it: asked after every message. True: it has the whole time of
+  // a silence for the next.
   virtual bool HasGoneOn() = 0;
   // The stream is over: the last call.
   virtual void OnOver() = 0;
 };
 
-// Waits for a call, then reads and writes its messages. Everything that happens to it is an effect of an outbox: one at a time, in order, on whichever thread
-// brought it, so that nothing here needs a lock and an answer is sent by the thread that made it. Lives as long as an operation of gRPC is under way.
+// Waits for a call, then reads and writes its messages. Everything that happens to it is an effect
+// of an outbox: one at a time, in order, on whichever thread brought it, so that nothing here needs
+// a lock and an answer is sent by the thread that made it. Lives as long as an operation of gRPC is
+// under way.
 class DataCall : public std::enable_shared_from_this<DataCall> {
  public:
   struct Host {
     grpc::AsyncGenericService& service;
-    grpc::ServerCompletionQueue& queue;  // not shut down before its calls have left: they end by operations on it
+    // Not shut down before its calls have left: they end by operations on it.
+    grpc::ServerCompletionQueue& queue;
     Visitors& calls;
     Executor& executor;
     absl::Duration silence;
-    std::function<void()> accept_next;                                                              // the call has been taken: another may come
-    std::function<absl::StatusOr<std::unique_ptr<MessageReceiver>>(DataCall& call)> make_receiver;  // or how the call ends at once
+    // The call has been taken: another may come.
+    std::function<void()> accept_next;
+    // Or how the call ends at once.
+    std::function<absl::StatusOr<std::unique_ptr<MessageReceiver>>(DataCall& call)> make_receiver;
   };
   // A tag: what an operation ends with.
   struct Event {
@@ -59,12 +66,13 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
 
   const grpc::GenericServerContext& context() const { return context_; }
 
-  // Runs `effect` after those before it; soon, or within this call. REQUIRES: the caller holds the call (a weak handle, locked), or is an effect itself.
+  // Runs `effect` after those before it; soon, or within this call. REQUIRES: the caller holds the
+  // call (a weak handle, locked), or is an effect itself.
   void Do(std::function<void()> effect);
   // The same after a while; not at all if the call has gone by then.
   void DoAfter(absl::Duration delay, std::function<void()> effect);
-  // For effects, as End is: sends after what is being sent; `sent` is an effect: the transfer is with gRPC as a whole. It is dropped where the stream ends
-  // before.
+  // For effects, as End is: sends after what is being sent; `sent` is an effect: the transfer is
+  // with gRPC as a whole. It is dropped where the stream ends before.
   void Send(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr);
   // Ends the stream after the message that is being written.
   void End(const absl::Status& status);

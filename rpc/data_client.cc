@@ -30,9 +30,14 @@ class Exchange {
 
 namespace {
 
-absl::Status DoesNotFit(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("an answer on a data stream does not fit: ", why)); }
+absl::Status DoesNotFit(absl::string_view why) {
+  return MakeError(Reason::kInvalid,
+                   absl::StrCat("an answer on a data stream does not fit: ", why));
+}
 
-const v1::PullReplyHeader* HeaderOf(const v1::FrameHeader& header, const PullReply&) { return header.has_pull_reply() ? &header.pull_reply() : nullptr; }
+const v1::PullReplyHeader* HeaderOf(const v1::FrameHeader& header, const PullReply&) {
+  return header.has_pull_reply() ? &header.pull_reply() : nullptr;
+}
 const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const CommitReply&) {
   return header.has_commit_reply() ? &header.commit_reply() : nullptr;
 }
@@ -40,9 +45,12 @@ const v1::CommitReplyHeader* HeaderOf(const v1::FrameHeader& header, const Commi
 template <typename Request, typename Reply>
 class TypedExchange : public Exchange {
  public:
-  TypedExchange(Request request, ResultCallback<Reply> done) : request_(std::move(request)), done_(std::move(done)) {}
+  TypedExchange(Request request, ResultCallback<Reply> done)
+      : request_(std::move(request)), done_(std::move(done)) {}
 
-  wire::OutgoingTransfer ToSend(uint64_t id) const override { return wire::ToTransfer(id, request_); }
+  wire::OutgoingTransfer ToSend(uint64_t id) const override {
+    return wire::ToTransfer(id, request_);
+  }
 
   absl::StatusOr<bool> OnMessage(const IncomingMessage& message) override {
     if (const auto* header = HeaderOf(message.header, Reply())) {
@@ -56,7 +64,8 @@ class TypedExchange : public Exchange {
 
   void Answer(Executor& executor, const absl::Status& status) override {
     absl::StatusOr<Reply> reply = status.ok() ? *std::move(reply_) : absl::StatusOr<Reply>(status);
-    executor.Post([done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
+    executor.Post(
+        [done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
   }
 
  private:
@@ -83,15 +92,19 @@ class TypedExchange : public Exchange {
 // Lives until gRPC is done with the call, or longer where its client still holds it.
 class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  DataStream(Executor& executor, const DataClientOptions& options) : executor_(executor), options_(options) {}
+  DataStream(Executor& executor, const DataClientOptions& options)
+      : executor_(executor), options_(options) {}
 
   // `first` is part of it from the start: gRPC may have ended the call before StartCall returns.
-  void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel, const char* method, std::unique_ptr<Exchange> first) {
+  void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel,
+             const char* method, std::unique_ptr<Exchange> first) {
     self_ = self;
     const std::weak_ptr<DataStream> weak = self;
     const auto cancel = [weak] {
       if (const auto stream = weak.lock())
-        stream->Break(absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ", stream->options_.address, " for too long")));
+        stream->Break(
+            absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ",
+                                                stream->options_.address, " for too long")));
     };
     const auto owed = [weak] {
       const auto stream = weak.lock();
@@ -99,7 +112,8 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     };
     watch_ = SilenceWatch::Start(executor_, options_.silence, cancel, owed);
     if (!options_.open->Begin({self, &context_})) return OnBegunTooLate(std::move(first));
-    grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
+    grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(),
+                                                        this);
     AddHold();  // sends come from outside of the reactions
     StartRead(&incoming_);
     Submit(first);
@@ -146,14 +160,16 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const absl::Status why = WhyEnded(status);
     for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
     const std::shared_ptr<OpenCalls> open = options_.open;
-    executor_.Post([held = open->Take(context_), self = std::move(self_)] {});  // lets go of the call there (open_calls.h); this may be gone from here on
+    // lets go of the call there (open_calls.h); this may be gone from here on
+    executor_.Post([held = open->Take(context_), self = std::move(self_)] {});
     open->End();
   }
 
  private:
   absl::Status OnMessage() {
     ASSIGN_OR_RETURN(const IncomingMessage message, FromBuffer(incoming_));
-    // Exchanges are taken out by the reactions to what is read alone, one at a time, and OnDone comes after the last of them.
+    // Exchanges are taken out by the reactions to what is read alone, one at a time, and OnDone
+    // comes after the last of them.
     Exchange* const exchange = Find(message.header.request_id());
     if (exchange == nullptr) return DoesNotFit("nobody asked for it");
     if (message.header.has_waiting()) return absl::OkStatus();  // it has been heard, that was all
@@ -167,7 +183,9 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (!why_.ok()) return why_;
     const absl::Status ended = FromGrpc(status, options_.address);
     if (ReasonOf(ended) != Reason::kNone) return ended;
-    return absl::UnavailableError(ended.ok() ? absl::StrCat(options_.address, " has ended the data stream") : std::string(ended.message()));
+    return absl::UnavailableError(ended.ok()
+                                      ? absl::StrCat(options_.address, " has ended the data stream")
+                                      : std::string(ended.message()));
   }
 
   bool IsOwed() {
@@ -257,11 +275,17 @@ DataClientOptions WithCalls(DataClientOptions options) {
 
 }  // namespace
 
-DataClient::DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options)
-    : channel_(std::move(channel)), executor_(executor), has_own_calls_(options.open == nullptr), options_(WithCalls(std::move(options))) {}
+DataClient::DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor,
+                       DataClientOptions options)
+    : channel_(std::move(channel)),
+      executor_(executor),
+      has_own_calls_(options.open == nullptr),
+      options_(WithCalls(std::move(options))) {}
 
-std::shared_ptr<DataClient> DataClient::Create(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options) {
-  return std::shared_ptr<DataClient>(new DataClient(std::move(channel), executor, std::move(options)));
+std::shared_ptr<DataClient> DataClient::Create(std::shared_ptr<grpc::Channel> channel,
+                                               Executor& executor, DataClientOptions options) {
+  return std::shared_ptr<DataClient>(
+      new DataClient(std::move(channel), executor, std::move(options)));
 }
 
 DataClient::~DataClient() {
@@ -272,7 +296,8 @@ DataClient::~DataClient() {
 }
 
 void DataClient::Submit(Kind kind, std::unique_ptr<Exchange> exchange) {
-  const char* const method = kind == Kind::kPulls ? "/divvy.v1.ParameterServerData/Pull" : "/divvy.v1.ParameterServerData/Commit";
+  const char* const method = kind == Kind::kPulls ? "/divvy.v1.ParameterServerData/Pull"
+                                                  : "/divvy.v1.ParameterServerData/Commit";
   MutexLock lock(mu_);
   std::shared_ptr<DataStream>& stream = kind == Kind::kPulls ? pulls_ : commits_;
   if (stream != nullptr && stream->Submit(exchange)) return;
@@ -281,11 +306,13 @@ void DataClient::Submit(Kind kind, std::unique_ptr<Exchange> exchange) {
 }
 
 void DataClient::Pull(PullRequest request, ResultCallback<PullReply> done) {
-  Submit(Kind::kPulls, std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request), std::move(done)));
+  Submit(Kind::kPulls, std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request),
+                                                                               std::move(done)));
 }
 
 void DataClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
-  Submit(Kind::kCommits, std::make_unique<TypedExchange<CommitRequest, CommitReply>>(std::move(request), std::move(done)));
+  Submit(Kind::kCommits, std::make_unique<TypedExchange<CommitRequest, CommitReply>>(
+                             std::move(request), std::move(done)));
 }
 
 }  // namespace divvy

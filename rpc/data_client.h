@@ -16,25 +16,34 @@
 namespace divvy {
 
 struct DataClientOptions {
-  std::string address = "the parameter server";  // of the task that is called, for the texts of failures
-  absl::Duration silence = absl::Seconds(10);    // something is owed, nothing moves and the server does not say that it waits: the stream is broken
-  int outstanding = 2;                           // transfers under way on a stream; others wait for their turn
-  // Where its streams count as open calls: CancelAndWait there, and the executor may go. Null: it has its own, and its destructor does that.
+  // Of the task that is called, for the texts of failures.
+  std::string address = "the parameter server";
+  // something is owed, nothing moves and the server does not say that it waits: the stream is
+  // broken
+  absl::Duration silence = absl::Seconds(10);
+  // transfers under way on a stream; others wait for their turn
+  int outstanding = 2;
+  // Where its streams count as open calls: CancelAndWait there, and the executor may go. Null: it
+  // has its own, and its destructor does that.
   std::shared_ptr<OpenCalls> open;
 };
 
 class DataStream;
 class Exchange;
 
-// One stream of each kind, opened by the first request, and again by the first request after one that broke. A broken stream answers every request that it has
-// not answered: Unavailable, or with the typed refusal it was ended for (NOT_AUTHORIZED ...). Whether the request was carried out is then not known: the cores
-// send it again. An answer that does not fit its request breaks the stream.
-// The tensors of a request are lent until it is answered, and until gRPC has let go of them: nobody writes to them any more.
-// Thread-safe; no method blocks. `done` is called exactly once, as a task of the executor. Give the last handle away and what is under way is cancelled.
+// One stream of each kind, opened by the first request, and again by the first request after one
+// that broke. A broken stream answers every request that it has not answered: Unavailable, or with
+// the typed refusal it was ended for (NOT_AUTHORIZED ...). Whether the request was carried out is
+// then not known: the cores send it again. An answer that does not fit its request breaks the
+// stream.
+// The tensors of a request are lent until it is answered, and until gRPC has let go of them: nobody
+// writes to them any more. Thread-safe; no method blocks. `done` is called exactly once, as a task
+// of the executor. Give the last handle away and what is under way is cancelled.
 class DataClient {
  public:
   // REQUIRES: `executor` outlives the last answer (DataClientOptions::open).
-  static std::shared_ptr<DataClient> Create(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
+  static std::shared_ptr<DataClient> Create(std::shared_ptr<grpc::Channel> channel,
+                                            Executor& executor, DataClientOptions options);
   ~DataClient();
 
   void Pull(PullRequest request, ResultCallback<PullReply> done);

@@ -18,11 +18,13 @@ namespace divvy {
 
 // What the streams share. Answers of the handler hold it, and may come after the server is gone.
 struct DataEnvironment {
-  DataEnvironment(DataHandler& handler, DataServerOptions options) : handler(handler), options(options) {}
+  DataEnvironment(DataHandler& handler, DataServerOptions options)
+      : handler(handler), options(options) {}
 
   DataHandler& handler;
   const DataServerOptions options;
-  Visitors answers;  // who enters finds the handler there until it leaves
+  // Who enters finds the handler there until it leaves.
+  Visitors answers;
 };
 
 namespace {
@@ -30,11 +32,13 @@ namespace {
 // Memory that a stream has, or waits for. Gives it back when it goes. Not thread-safe.
 class Reservation {
  public:
-  Reservation(std::shared_ptr<DataEnvironment> environment, DataMemory of) : environment_(std::move(environment)), of_(of) {}
+  Reservation(std::shared_ptr<DataEnvironment> environment, DataMemory of)
+      : environment_(std::move(environment)), of_(of) {}
   Reservation(const Reservation&) = delete;
   ~Reservation() { Release(); }
 
-  // `claim`: without what it is of. REQUIRES: called once, the handler is there, and `granted` uses the reservation only after this has returned.
+  // `claim`: without what it is of. REQUIRES: called once, the handler is there, and `granted` uses
+  // the reservation only after this has returned.
   void Reserve(DataClaim claim, std::function<void(absl::Status)> granted) {
     claim.of = of_;
     ticket_ = environment_->handler.Reserve(std::move(claim), std::move(granted));
@@ -52,50 +56,75 @@ class Reservation {
   uint64_t ticket_ = 0;
 };
 
-constexpr int kOutstanding = 2;       // transfers that a stream has taken and not answered
-constexpr int kManyParts = 64;        // a header with more is counted among what the transfer needs, and not kept while that waits
-constexpr int64_t kPartBytes = 1024;  // what a part takes: parsed, made a request, and looked at by the handler
-constexpr int kWaitingInSilence = 4;  // how often a peer is told that its request waits, in the time after which it would give the stream up
+// transfers that a stream has taken and not answered
+constexpr int kOutstanding = 2;
+// A header with more is counted among what the transfer needs, and not kept while that waits.
+constexpr int kManyParts = 64;
+// What a part takes: parsed, made a request, and looked at by the handler.
+constexpr int64_t kPartBytes = 1024;
+// How often a peer is told that its request waits, in the time after which it would give the stream
+// up.
+constexpr int kWaitingInSilence = 4;
 
-absl::Status DoesNotFollow(absl::string_view why) { return MakeError(Reason::kInvalid, absl::StrCat("a message of a data stream does not follow: ", why)); }
+absl::Status DoesNotFollow(absl::string_view why) {
+  return MakeError(Reason::kInvalid,
+                   absl::StrCat("a message of a data stream does not follow: ", why));
+}
 
 // The two methods, by their requests.
-const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) { return header.has_pull() ? &header.pull() : nullptr; }
-const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) { return header.has_commit() ? &header.commit() : nullptr; }
+const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) {
+  return header.has_pull() ? &header.pull() : nullptr;
+}
+const v1::CommitBegin* HeaderOf(const v1::FrameHeader& header, const CommitRequest&) {
+  return header.has_commit() ? &header.commit() : nullptr;
+}
 constexpr DataMethod KindOf(const PullRequest&) { return DataMethod::kPull; }
 constexpr DataMethod KindOf(const CommitRequest&) { return DataMethod::kCommit; }
 constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
-void HandOn(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) { handler.Pull(std::move(request), std::move(done)); }
-void HandOn(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) { handler.Commit(std::move(request), std::move(done)); }
+void HandOn(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) {
+  handler.Pull(std::move(request), std::move(done));
+}
+void HandOn(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) {
+  handler.Commit(std::move(request), std::move(done));
+}
 
-int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) { return handler.ReplyBytes(request); }
+int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) {
+  return handler.ReplyBytes(request);
+}
 int64_t ReplyBytes(DataHandler&, const CommitRequest&) { return 0; }
 
 // One stream: header, memory, payload, memory for the answer, question, answer.
 template <typename Request, typename Reply>
 class Receiver : public MessageReceiver {
  public:
-  Receiver(DataCall& call, std::shared_ptr<DataEnvironment> environment) : call_(call), environment_(std::move(environment)) {}
+  Receiver(DataCall& call, std::shared_ptr<DataEnvironment> environment)
+      : call_(call), environment_(std::move(environment)) {}
 
   absl::Status OnMessage(IncomingMessage message) override {
     const uint64_t id = message.header.request_id();
     if (message.header.has_data()) {
       if (id == refused_) return absl::OkStatus();
-      if (arriving_ == nullptr || id != arriving_->id) return DoesNotFollow("payload of no transfer that is arriving");
-      return message.payload.empty() ? DoesNotFollow("it is of payload, and has none") : Take(message);
+      if (arriving_ == nullptr || id != arriving_->id)
+        return DoesNotFollow("payload of no transfer that is arriving");
+      return message.payload.empty() ? DoesNotFollow("it is of payload, and has none")
+                                     : Take(message);
     }
-    if (HeaderOf(message.header, Request()) == nullptr) return DoesNotFollow("its kind is not of this stream");
+    if (HeaderOf(message.header, Request()) == nullptr)
+      return DoesNotFollow("its kind is not of this stream");
     if (arriving_ != nullptr) return DoesNotFollow("the transfer before it is not complete");
     if (id <= last_id_) return DoesNotFollow("transfers are numbered, rising, from 1");
     last_id_ = id;
     ++outstanding_;
     return Begin(std::move(message));
   }
-  bool WantsMessage() const override { return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding; }
+  bool WantsMessage() const override {
+    return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding;
+  }
   bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
   bool HasGoneOn() override {
-    const auto wanted = static_cast<int64_t>(environment_->options.least_rate * absl::ToDoubleSeconds(environment_->options.silence));
+    const auto wanted = static_cast<int64_t>(environment_->options.least_rate *
+                                             absl::ToDoubleSeconds(environment_->options.silence));
     if (OwesPayload() && since_ < wanted) return false;
     since_ = 0;
     return true;
@@ -107,7 +136,8 @@ class Receiver : public MessageReceiver {
 
  private:
   struct Arriving {
-    Arriving(uint64_t id, IncomingMessage first, const std::shared_ptr<DataEnvironment>& environment)
+    Arriving(uint64_t id, IncomingMessage first,
+             const std::shared_ptr<DataEnvironment>& environment)
         : id(id),
           first(std::move(first)),
           memory(std::make_shared<Reservation>(environment, DataMemory::kRequest)),
@@ -121,7 +151,8 @@ class Receiver : public MessageReceiver {
   };
 
   absl::Status Begin(IncomingMessage first) {
-    arriving_ = std::make_unique<Arriving>(first.header.request_id(), std::move(first), environment_);
+    arriving_ =
+        std::make_unique<Arriving>(first.header.request_id(), std::move(first), environment_);
     const auto& header = *HeaderOf(arriving_->first.header, Request());
     if (const absl::Status allowed = MayCome(header.fence()); !allowed.ok()) return Refuse(allowed);
     const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(header);
@@ -133,23 +164,29 @@ class Receiver : public MessageReceiver {
     if (is_large) claim.overhead = header.parts_size() * kPartBytes;
     claim.owner = OwnerOfMemory(SessionId(header.fence().session()));
     if (is_large) LetGo(arriving_->first);
-    Reserve(*arriving_->memory, std::move(claim), [this, id = arriving_->id](const absl::Status& status) { OnGrantedLater(id, status); });
+    Reserve(*arriving_->memory, std::move(claim),
+            [this, id = arriving_->id](const absl::Status& status) { OnGrantedLater(id, status); });
     return absl::OkStatus();
   }
 
   // `granted` is an effect, and comes after this one.
-  void Reserve(Reservation& memory, DataClaim claim, std::function<void(const absl::Status&)> granted) {
-    memory.Reserve(std::move(claim), [weak = call_.weak_from_this(), granted = std::move(granted)](const absl::Status& status) {
+  void Reserve(Reservation& memory, DataClaim claim,
+               std::function<void(const absl::Status&)> granted) {
+    memory.Reserve(std::move(claim), [weak = call_.weak_from_this(),
+                                      granted = std::move(granted)](const absl::Status& status) {
       if (const auto call = weak.lock()) call->Do([granted, status] { granted(status); });
     });
     SayThatItWaits();
   }
 
-  // Asked before anything is reserved: who has no session here could hold the memory of all who have.
+  // Asked before anything is reserved: who has no session here could hold the memory of all who
+  // have.
   absl::Status MayCome(const v1::Fence& from) const {
-    RETURN_IF_ERROR(AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()), SessionId(from.session())));
+    RETURN_IF_ERROR(AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()),
+                                     SessionId(from.session())));
     ASSIGN_OR_RETURN(const Fence fence, wire::FromProto(from));
-    return environment_->handler.Admit(KindOf(Request()), fence, WorkerOfPeer(*call_.context().auth_context()));
+    return environment_->handler.Admit(KindOf(Request()), fence,
+                                       WorkerOfPeer(*call_.context().auth_context()));
   }
   std::string OwnerOfMemory(SessionId session) const {
     const std::string task = TaskOfPeer(*call_.context().auth_context());
@@ -173,7 +210,8 @@ class Receiver : public MessageReceiver {
   }
 
   absl::Status Fill(const IncomingMessage& first) {
-    absl::StatusOr<Request> request = wire::FromHeader(*HeaderOf(first.header, Request()), arriving_->filler);
+    absl::StatusOr<Request> request =
+        wire::FromHeader(*HeaderOf(first.header, Request()), arriving_->filler);
     if (!request.ok()) return Refuse(request.status());
     arriving_->granted = true;
     arriving_->request = *std::move(request);
@@ -181,7 +219,8 @@ class Receiver : public MessageReceiver {
   }
 
   absl::Status Take(const IncomingMessage& message) {
-    for (const absl::string_view piece : message.payload) since_ += static_cast<int64_t>(piece.size());
+    for (const absl::string_view piece : message.payload)
+      since_ += static_cast<int64_t>(piece.size());
     RETURN_IF_ERROR(TakePayload(message, arriving_->filler));
     if (arriving_->filler.left() == 0) Complete(std::exchange(arriving_, nullptr));
     return absl::OkStatus();
@@ -197,7 +236,8 @@ class Receiver : public MessageReceiver {
     DataClaim claim;
     claim.bytes = bytes;
     claim.owner = OwnerOfMemory(session);
-    Reserve(memory, std::move(claim), [this, id](const absl::Status& status) { OnReplyGranted(id, status); });
+    Reserve(memory, std::move(claim),
+            [this, id](const absl::Status& status) { OnReplyGranted(id, status); });
   }
 
   // The stream may have ended since.
@@ -210,10 +250,14 @@ class Receiver : public MessageReceiver {
   }
 
   void Ask(std::unique_ptr<Arriving> whole) {
-    const auto done = [weak = call_.weak_from_this(), this, environment = environment_, id = whole->id, memory = whole->memory,
+    const auto done = [weak = call_.weak_from_this(), this, environment = environment_,
+                       id = whole->id, memory = whole->memory,
                        reply_memory = whole->reply_memory](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
-      if (const auto call = weak.lock()) call->Do([this, id, reply = std::move(reply), reply_memory] { Answer(id, reply, reply_memory); });
+      if (const auto call = weak.lock())
+        call->Do([this, id, reply = std::move(reply), reply_memory] {
+          Answer(id, reply, reply_memory);
+        });
       memory->Release();
       environment->answers.Leave();
     };
@@ -229,7 +273,8 @@ class Receiver : public MessageReceiver {
   }
 
   // Holds the reply's memory until it is sent.
-  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply, std::shared_ptr<Reservation> memory) {
+  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply,
+              std::shared_ptr<Reservation> memory) {
     call_.Send(wire::ToTransfer(id, reply), [this, memory = std::move(memory)] { --outstanding_; });
   }
 
@@ -239,7 +284,8 @@ class Receiver : public MessageReceiver {
     return arriving_ != nullptr && !arriving_->granted ? arriving_->id : 0;
   }
 
-  // While a request waits for memory nothing moves that its sender could see: tells it, again and again, that it has its place in the queue.
+  // While a request waits for memory nothing moves that its sender could see: tells it, again and
+  // again, that it has its place in the queue.
   void SayThatItWaits() {
     if (std::exchange(says_that_it_waits_, true)) return;
     call_.DoAfter(environment_->options.silence / kWaitingInSilence, [this] {
@@ -253,7 +299,8 @@ class Receiver : public MessageReceiver {
   DataCall& call_;
   const std::shared_ptr<DataEnvironment> environment_;
   std::unique_ptr<Arriving> arriving_;
-  std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;  // have arrived, and wait for memory for their answer
+  // have arrived, and wait for memory for their answer
+  std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
   int64_t since_ = 0;                // bytes of payload since HasGoneOn was true
@@ -275,7 +322,9 @@ class DataServer::Queue {
               server.executor_,
               server.environment_->options.silence,
               [this] { Accept(); },
-              [environment = server.environment_](DataCall& call) { return MakeReceiver(environment, call); }} {}
+              [environment = server.environment_](DataCall& call) {
+                return MakeReceiver(environment, call);
+              }} {}
 
   void Accept() { DataCall::Accept(host_); }
   // REQUIRES: the server has been shut down, which ends every call.
@@ -291,13 +340,16 @@ class DataServer::Queue {
   }
 
  private:
-  static absl::StatusOr<std::unique_ptr<MessageReceiver>> MakeReceiver(const std::shared_ptr<DataEnvironment>& environment, DataCall& call) {
+  static absl::StatusOr<std::unique_ptr<MessageReceiver>> MakeReceiver(
+      const std::shared_ptr<DataEnvironment>& environment, DataCall& call) {
     absl::string_view method = call.context().method();
     if (!absl::ConsumePrefix(&method, kService) || (method != "Pull" && method != "Commit")) {
       return absl::UnimplementedError(absl::StrCat("there is no method ", call.context().method()));
     }
-    RETURN_IF_ERROR(Authorize(*call.context().auth_context(), absl::StrCat("ParameterServerData.", method)));
-    if (method == "Pull") return std::make_unique<Receiver<PullRequest, PullReply>>(call, environment);
+    RETURN_IF_ERROR(
+        Authorize(*call.context().auth_context(), absl::StrCat("ParameterServerData.", method)));
+    if (method == "Pull")
+      return std::make_unique<Receiver<PullRequest, PullReply>>(call, environment);
     return std::make_unique<Receiver<CommitRequest, CommitReply>>(call, environment);
   }
 
@@ -306,13 +358,16 @@ class DataServer::Queue {
   const DataCall::Host host_;
 };
 
-DataServer::DataServer(DataHandler& handler, DataServerOptions options) : environment_(std::make_shared<DataEnvironment>(handler, options)), executor_(1) {}
+DataServer::DataServer(DataHandler& handler, DataServerOptions options)
+    : environment_(std::make_shared<DataEnvironment>(handler, options)), executor_(1) {}
 DataServer::~DataServer() { Shutdown(); }
 
 void DataServer::Register(grpc::ServerBuilder& builder) {
   builder.RegisterAsyncGenericService(&service_);
-  const int threads = environment_->options.threads > 0 ? environment_->options.threads : std::max(1, NumCores() / 2);
-  for (int i = 0; i < threads; ++i) queues_.push_back(std::make_unique<Queue>(*this, builder.AddCompletionQueue()));
+  const int threads = environment_->options.threads > 0 ? environment_->options.threads
+                                                        : std::max(1, NumCores() / 2);
+  for (int i = 0; i < threads; ++i)
+    queues_.push_back(std::make_unique<Queue>(*this, builder.AddCompletionQueue()));
 }
 
 void DataServer::Start() {

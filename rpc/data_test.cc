@@ -1,4 +1,5 @@
-// The data streams from end to end: client, server, and what either makes of a peer that is broken, silent or hostile.
+// The data streams from end to end: client, server, and what either makes of a peer that is broken,
+// silent or hostile.
 #include <atomic>
 #include <cstdlib>
 #include <deque>
@@ -32,7 +33,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull", kCommit[] = "/divvy.v1.ParameterServerData/Commit";
+constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull",
+               kCommit[] = "/divvy.v1.ParameterServerData/Commit";
 constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
 constexpr absl::Duration kPatience = absl::Seconds(60);  // of a test that will fail
 
@@ -48,7 +50,8 @@ class Happenings {
   // Waits for the next one.
   T Take() {
     MutexLock lock(mu_);
-    const bool came = added_.WaitFor(mu_, kPatience, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return !values_.empty(); });
+    const bool came =
+        added_.WaitFor(mu_, kPatience, [this]() DIVVY_REQUIRES(mu_) { return !values_.empty(); });
     if (!came) {
       ADD_FAILURE() << "nothing happened";
       std::abort();  // what waits for it would hang
@@ -91,14 +94,18 @@ class FakeHandler : public DataHandler {
     DataClaim claim;
   };
 
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override { pulls.Add({std::move(request), std::move(done)}); }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    pulls.Add({std::move(request), std::move(done)});
+  }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
-    if (commits_at_once) return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
+    if (commits_at_once)
+      return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
     commits.Add({std::move(request), std::move(done)});
   }
   int64_t ReplyBytes(const PullRequest&) override { return reply_bytes; }
   absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
-    return fence.session == kFence.session ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
+    return fence.session == kFence.session ? absl::OkStatus()
+                                           : MakeError(Reason::kSessionFenced, "no such session");
   }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     const uint64_t ticket = Next();
@@ -146,17 +153,24 @@ class DataTest : public ::testing::Test {
     channel_ = Connect();
     client_ = DataClient::Create(channel_, executor_, {});
   }
-  std::shared_ptr<grpc::Channel> Connect() { return MakeChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()); }
+  std::shared_ptr<grpc::Channel> Connect() {
+    return MakeChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                       grpc::InsecureChannelCredentials());
+  }
 
   Shared<absl::StatusOr<PullReply>> SendPull(PullRequest request = {kFence, {}}) {
     auto answer = MakeShared<absl::StatusOr<PullReply>>();
-    client_->Pull(std::move(request), [answer](absl::StatusOr<PullReply> reply) { answer->Add(std::move(reply)); });
+    client_->Pull(std::move(request),
+                  [answer](absl::StatusOr<PullReply> reply) { answer->Add(std::move(reply)); });
     return answer;
   }
-  Shared<absl::StatusOr<CommitReply>> SendCommit(CommitRequest request) { return SendCommit(*client_, std::move(request)); }
+  Shared<absl::StatusOr<CommitReply>> SendCommit(CommitRequest request) {
+    return SendCommit(*client_, std::move(request));
+  }
   static Shared<absl::StatusOr<CommitReply>> SendCommit(DataClient& client, CommitRequest request) {
     auto answer = MakeShared<absl::StatusOr<CommitReply>>();
-    client.Commit(std::move(request), [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
+    client.Commit(std::move(request),
+                  [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
     return answer;
   }
   // A whole round: the client's answer to a commit that the handler answers with OK.
@@ -171,7 +185,8 @@ class DataTest : public ::testing::Test {
   // Values that say where they belong.
   static Tensor Filled(int64_t elements, float first = 1) {
     Tensor tensor = *Tensor::Uninitialized(DType::kFloat32, {elements});
-    for (int64_t i = 0; i < elements; ++i) tensor.fresh_data<float>()[i] = first + static_cast<float>(i);
+    for (int64_t i = 0; i < elements; ++i)
+      tensor.fresh_data<float>()[i] = first + static_cast<float>(i);
     return tensor;
   }
   static CommitRequest CommitOf(uint64_t entry, const std::vector<Tensor>& values) {
@@ -195,7 +210,7 @@ class DataTest : public ::testing::Test {
   std::shared_ptr<DataClient> client_;
 };
 
-// ---- values ------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 // Nothing, one part, many small ones, empty ones between, one of several messages.
 std::vector<std::vector<int64_t>> SizesOfParts() {
@@ -210,7 +225,9 @@ TEST_F(DataTest, WhatIsPulledIsBitwiseWhatTheHandlerGave) {
     PullReply reply;
     for (size_t i = 0; i < sizes.size(); ++i) {
       request.parts.push_back({{VariableId(7), 1, static_cast<uint16_t>(i)}, std::nullopt});
-      if (i % 2 == 1) request.parts.back().rows = Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(sizes[i]), 4));
+      if (i % 2 == 1)
+        request.parts.back().rows =
+            Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(sizes[i]), 4));
       reply.parts.push_back({Filled(sizes[i], static_cast<float>(i)), 1000 + i, i % 3 == 0});
     }
     const auto answer = SendPull(request);
@@ -239,7 +256,8 @@ TEST_F(DataTest, WhatIsPulledIsBitwiseWhatTheHandlerGave) {
 TEST_F(DataTest, WhatIsCommittedArrivesBitwise) {
   for (const auto& sizes : SizesOfParts()) {
     std::vector<Tensor> values;
-    for (const int64_t size : sizes) values.push_back(Filled(size, static_cast<float>(values.size())));
+    for (const int64_t size : sizes)
+      values.push_back(Filled(size, static_cast<float>(values.size())));
     CommitRequest request = CommitOf(12, values);
     request.attempt = 3;
     request.kind = EntryKind::kWrite;
@@ -293,7 +311,10 @@ TEST_F(DataTest, ManyRequestsAtOnceGetTheirOwnAnswers) {
     const auto variable = static_cast<float>(pull.request.parts[0].shard.variable.value());
     pull.done(PullReply{{{Filled(500, variable), 1, false}}});
     auto commit = handler_.commits.Take();
-    commit.done(CommitReply{false, commit.request.entry.value(), {static_cast<uint64_t>(commit.request.parts[0].values.shape().num_elements())}});
+    commit.done(CommitReply{
+        false,
+        commit.request.entry.value(),
+        {static_cast<uint64_t>(commit.request.parts[0].values.shape().num_elements())}});
   }
   for (int i = 0; i < kRequests; ++i) sent->Take();
   for (int i = 0; i < kRequests; ++i) {
@@ -310,14 +331,15 @@ TEST_F(DataTest, ManyRequestsAtOnceGetTheirOwnAnswers) {
 TEST_F(DataTest, TheTensorsOfARequestAreLetGoOnceItIsAnswered) {
   const std::vector<float> memory(1'000'000, 3);
   const auto let_go = MakeShared<int>();
-  Tensor lent = *Tensor::Borrow(DType::kFloat32, {1'000'000}, memory.data(), Device(), [let_go] { let_go->Add(1); });
+  Tensor lent = *Tensor::Borrow(DType::kFloat32, {1'000'000}, memory.data(), Device(),
+                                [let_go] { let_go->Add(1); });
   const auto answer = SendCommit(CommitOf(1, {std::move(lent)}));
   handler_.commits.Take().done(CommitReply{false, 1, {1}});
   EXPECT_TRUE(answer->Take().ok());
   EXPECT_EQ(let_go->Take(), 1);
 }
 
-// ---- refusals ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 TEST_F(DataTest, ARefusalOfTheHandlerRidesInTheReplyAndTheStreamGoesOn) {
   const auto before = SendPull();
@@ -361,8 +383,11 @@ TEST_F(DataTest, ARequestThatMakesNoSenseIsRefusedAloneAndNamesTheField) {
 }
 
 TEST_F(DataTest, AnAnswerThatDoesNotFitItsRequestIsNeverDelivered) {
-  const PullRequest two{kFence, {{{VariableId(1), 0, 0}, std::nullopt}, {{VariableId(2), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}};
-  const std::vector<PullReply> wrong = {PullReply{}, PullReply{{{Filled(4), 1, false}}}, PullReply{{{Filled(4), 1, false}, {Filled(4), 1, false}}}};
+  const PullRequest two{kFence,
+                        {{{VariableId(1), 0, 0}, std::nullopt},
+                         {{VariableId(2), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}};
+  const std::vector<PullReply> wrong = {PullReply{}, PullReply{{{Filled(4), 1, false}}},
+                                        PullReply{{{Filled(4), 1, false}, {Filled(4), 1, false}}}};
   for (const PullReply& reply : wrong) {
     const auto answer = SendPull(two);
     handler_.pulls.Take().done(reply);
@@ -374,11 +399,12 @@ TEST_F(DataTest, AnAnswerThatDoesNotFitItsRequestIsNeverDelivered) {
   ExpectCommitWorks();
 }
 
-// ---- memory and flow ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- memory and flow ----------------------------------------------------------------------------
 
 TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
   handler_.grants_at_once = false;
-  const auto first = SendCommit(CommitOf(1, {Filled(5 << 20)})), second = SendCommit(CommitOf(2, {Filled(100)}));
+  const auto first = SendCommit(CommitOf(1, {Filled(5 << 20)})),
+             second = SendCommit(CommitOf(2, {Filled(100)}));
   auto reserved = handler_.reservations.Take();
   EXPECT_EQ(reserved.bytes, (5 << 20) * 4);
   // The second commit stands behind the first one's payload, which nobody reads.
@@ -413,7 +439,8 @@ TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
   // Three silences later, as another client finds that is never answered.
   const auto other = DataClient::Create(channel_, executor_, patient);
   const auto silent = MakeShared<absl::StatusOr<PullReply>>();
-  other->Pull({kFence, {}}, [silent](absl::StatusOr<PullReply> reply) { silent->Add(std::move(reply)); });
+  other->Pull({kFence, {}},
+              [silent](absl::StatusOr<PullReply> reply) { silent->Add(std::move(reply)); });
   EXPECT_THAT(std::string(silent->Take().status().message()), HasSubstr("nothing has moved"));
   EXPECT_EQ(answer->size(), 0u);
   EXPECT_EQ(handler_.released.size(), 0u);
@@ -425,7 +452,8 @@ TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
 
 TEST_F(DataTest, TheRowsOfAPullAreReservedToo) {
   handler_.grants_at_once = false;
-  const auto answer = SendPull({kFence, {{{VariableId(1), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}});
+  const auto answer =
+      SendPull({kFence, {{{VariableId(1), 0, 0}, Tensor::Vector<int64_t>({1, 2, 3})}}});
   auto reserved = handler_.reservations.Take();
   EXPECT_EQ(reserved.bytes, 24);
   reserved.granted(absl::OkStatus());
@@ -515,7 +543,7 @@ TEST_F(DataTest, TwoTransfersAreTakenAtATimeAndTheThirdWhenOneIsAnswered) {
   }
 }
 
-// ---- broken ways -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- broken ways --------------------------------------------------------------------------------
 
 TEST_F(DataTest, AServerThatDiesAnswersEverythingUnavailableAndTheNextRequestFindsItsSuccessor) {
   const auto pull = SendPull();
@@ -540,7 +568,8 @@ TEST_F(DataTest, AServerThatDiesAnswersEverythingUnavailableAndTheNextRequestFin
   const std::shared_ptr<grpc::Channel> channel = channel_;
   Serve(port);
   absl::Status status = absl::UnavailableError("");
-  while (absl::IsUnavailable(status)) {  // until the channel has noticed both the end and the beginning
+  // Until the channel has noticed both the end and the beginning.
+  while (absl::IsUnavailable(status)) {
     ASSERT_TRUE(channel->WaitForConnected(gpr_time_from_seconds(30, GPR_TIMESPAN)));
     status = SendCommit(*client, CommitOf(9, {Filled(10)}))->Take().status();
   }
@@ -552,7 +581,8 @@ TEST_F(DataTest, AClientThatGoesAnswersWhatIsOutstandingOnce) {
   for (int i = 0; i < 20; ++i) answers.push_back(SendCommit(CommitOf(1, {Filled(1 << 20)})));
   handler_.commits.Take();
   client_ = nullptr;
-  for (const auto& answer : answers) EXPECT_EQ(answer->Take().status().code(), absl::StatusCode::kCancelled);
+  for (const auto& answer : answers)
+    EXPECT_EQ(answer->Take().status().code(), absl::StatusCode::kCancelled);
   for (const auto& answer : answers) EXPECT_EQ(answer->size(), 0u);
 }
 
@@ -600,7 +630,8 @@ TEST_F(DataTest, AServerCanBeShutDownWhileAnswersAreOutstandingAndTheyMayComeLat
   EXPECT_EQ(handler_.released.size(), 0u);  // the handler may be gone by then
 }
 
-// gRPC 1.51 dies if the last reference to a received buffer is let go on a thread of ours while the memory quota is used up.
+// gRPC 1.51 dies if the last reference to a received buffer is let go on a thread of ours while the
+// memory quota is used up.
 TEST_F(DataTest, AServerWhoseMemoryIsUsedUpTakesEveryCommitInTheEnd) {
   constexpr int kClients = 8, kCommitsEach = 25, kTries = 1000;
   handler_.commits_at_once = true;
@@ -610,13 +641,17 @@ TEST_F(DataTest, AServerWhoseMemoryIsUsedUpTakesEveryCommitInTheEnd) {
   Serve(0, {}, tight);
   const Tensor values = Filled(wire::kMessageBytes / 2);  // two messages
   std::vector<std::shared_ptr<DataClient>> clients;
-  for (int i = 0; i < kClients; ++i) clients.push_back(DataClient::Create(Connect(), executor_, {}));
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(DataClient::Create(Connect(), executor_, {}));
   Happenings<absl::Status> ends;
   std::function<void(int, int, int)> commit = [&](int client, int left, int tries) {
-    if (left == 0 || tries == 0) return ends.Add(left == 0 ? absl::OkStatus() : absl::UnavailableError("too many tries"));
-    clients[static_cast<size_t>(client)]->Commit(CommitOf(1, {values}), [&commit, client, left, tries](const absl::StatusOr<CommitReply>& reply) {
-      commit(client, left - (reply.ok() ? 1 : 0), tries - 1);
-    });
+    if (left == 0 || tries == 0)
+      return ends.Add(left == 0 ? absl::OkStatus() : absl::UnavailableError("too many tries"));
+    clients[static_cast<size_t>(client)]->Commit(
+        CommitOf(1, {values}),
+        [&commit, client, left, tries](const absl::StatusOr<CommitReply>& reply) {
+          commit(client, left - (reply.ok() ? 1 : 0), tries - 1);
+        });
   };
   for (int i = 0; i < kClients; ++i) commit(i, kCommitsEach, kTries);
   for (int i = 0; i < kClients; ++i) EXPECT_TRUE(ends.Take().ok());
@@ -643,7 +678,7 @@ TEST(SilenceWatchTest, TimeInWhichNothingIsOwedDoesNotCount) {
   EXPECT_TRUE(silent);
 }
 
-// ---- hostile peers -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- hostile peers ------------------------------------------------------------------------------
 
 grpc::ByteBuffer BufferOf(const std::string& bytes) {
   const grpc::Slice slice(bytes);
@@ -683,7 +718,8 @@ class RawStream {
     std::vector<grpc::Slice> slices;
     std::string bytes;
     if (!Read(&message) || !message.Dump(&slices).ok()) return bytes;
-    for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    for (const grpc::Slice& slice : slices)
+      bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
     return bytes;
   }
   // Reads until nothing comes any more.
@@ -713,7 +749,9 @@ class RawStream {
 
 std::string Front(const v1::FrameHeader& header) { return wire::EncodeHeader(header); }
 
-v1::FrameHeader PullHeader(uint64_t id) { return wire::ToTransfer(id, PullRequest{kFence, {}}).header; }
+v1::FrameHeader PullHeader(uint64_t id) {
+  return wire::ToTransfer(id, PullRequest{kFence, {}}).header;
+}
 v1::FrameHeader DataHeader(uint64_t id) {
   v1::FrameHeader header;
   header.set_request_id(id);
@@ -743,7 +781,8 @@ TEST_F(DataTest, BytesThatAreNoMessageEndTheStreamWithInvalid) {
     for (const std::string& bytes : garbage) {
       RawStream stream(channel_, method);
       stream.Write(bytes);
-      EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method << " " << bytes.size();
+      EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+          << method << " " << bytes.size();
     }
   }
   ExpectCommitWorks();
@@ -758,7 +797,8 @@ TEST_F(DataTest, RandomBytesDoNoHarm) {
     RawStream stream(channel_, kCommit);
     for (int messages = 0; messages < 3; ++messages) {
       std::string bytes = real;
-      for (uint64_t changes = random.Below(20); changes > 0; --changes) bytes[random.Below(bytes.size())] = static_cast<char>(random.Next());
+      for (uint64_t changes = random.Below(20); changes > 0; --changes)
+        bytes[random.Below(bytes.size())] = static_cast<char>(random.Next());
       bytes.resize(random.Below(bytes.size() + 1));
       if (!stream.Write(bytes)) break;
     }
@@ -770,14 +810,22 @@ TEST_F(DataTest, RandomBytesDoNoHarm) {
 TEST_F(DataTest, AMessageThatDoesNotFollowEndsTheStreamWithInvalid) {
   const std::string payload(100 * 4, '\0');
   const std::vector<std::vector<std::string>> sequences = {
-      {Front(DataHeader(1))},                                                          // payload of nothing
-      {Front(PullHeader(1))},                                                          // a pull among commits
-      {Front(CommitHeader(0, 1)) + "abcd"},                                            // numbers begin at 1
-      {Front(CommitHeader(1, 100)), Front(CommitHeader(2, 100))},                      // the first is not complete
-      {Front(CommitHeader(1, 100)), Front(DataHeader(2)) + payload},                   // of another transfer
-      {Front(CommitHeader(1, 100)) + payload, Front(CommitHeader(1, 100)) + payload},  // a number twice
-      {Front(CommitHeader(1, 100)) + payload + "x"},                                   // more than announced, at once ...
-      {Front(CommitHeader(1, 100)), Front(DataHeader(1)) + payload + "x"},             // ... and later
+      // payload of nothing
+      {Front(DataHeader(1))},
+      // A pull among commits.
+      {Front(PullHeader(1))},
+      // numbers begin at 1
+      {Front(CommitHeader(0, 1)) + "abcd"},
+      // The first is not complete.
+      {Front(CommitHeader(1, 100)), Front(CommitHeader(2, 100))},
+      // Of another transfer.
+      {Front(CommitHeader(1, 100)), Front(DataHeader(2)) + payload},
+      // A number twice.
+      {Front(CommitHeader(1, 100)) + payload, Front(CommitHeader(1, 100)) + payload},
+      // More than announced, at once ...
+      {Front(CommitHeader(1, 100)) + payload + "x"},
+      // ... and later
+      {Front(CommitHeader(1, 100)), Front(DataHeader(1)) + payload + "x"},
       {Front(CommitHeader(1, 0)) + "x"},
       {Front(CommitHeader(1, 100)), Front(DataHeader(1))},  // payload without payload
   };
@@ -785,7 +833,8 @@ TEST_F(DataTest, AMessageThatDoesNotFollowEndsTheStreamWithInvalid) {
     RawStream stream(channel_, kCommit);
     for (const std::string& message : messages) stream.Write(message);
     const grpc::Status status = stream.Finish();
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << (&messages - sequences.data()) << " " << status.error_message();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << (&messages - sequences.data()) << " " << status.error_message();
   }
   while (handler_.commits.size() > 0) handler_.commits.Take();
   ExpectCommitWorks();
@@ -820,7 +869,9 @@ TEST_F(DataTest, WhoWaitsForMemoryIsToldSoAgainAndAgainUntilItHasIt) {
   handler_.commits.Take().done(CommitReply{false, 1, {1}});
   std::string bytes = stream.ReadBytes();
   while (bytes == waiting) bytes = stream.ReadBytes();  // what was on its way
-  EXPECT_EQ(bytes, Front(wire::ToTransfer(7, absl::StatusOr<CommitReply>(CommitReply{false, 1, {1}})).header));
+  EXPECT_EQ(
+      bytes,
+      Front(wire::ToTransfer(7, absl::StatusOr<CommitReply>(CommitReply{false, 1, {1}})).header));
 }
 
 TEST_F(DataTest, WhoWaitsForTheMemoryOfAReplyIsToldSoToo) {
@@ -844,7 +895,8 @@ TEST_F(DataTest, ARequestThatIsNotAdmittedIsRefusedBeforeMemoryIsTaken) {
   ASSERT_TRUE(stream.Write(Front(stranger)));
   EXPECT_THAT(stream.ReadBytes(), HasSubstr("no such session"));
   EXPECT_EQ(handler_.reservations.size(), 0u);
-  ASSERT_TRUE(stream.Write(Front(DataHeader(1)) + "abcd"));  // what was on its way is dropped, and the stream goes on
+  // What was on its way is dropped, and the stream goes on.
+  ASSERT_TRUE(stream.Write(Front(DataHeader(1)) + "abcd"));
   ASSERT_TRUE(stream.Write(Front(CommitHeader(2, 1)) + "abcd"));
   EXPECT_EQ(handler_.reservations.Take().bytes, 4);
 }
@@ -883,7 +935,8 @@ TEST_F(DataTest, AHeaderOfMillionsOfEmptyPartsIsRefusedUnread) {
   std::string parts;  // tag and length of an empty message
   while (parts.size() < (6 << 20)) parts.append("\x32\x00", 2);
   std::string commit("\x22");
-  for (size_t size = parts.size(); size > 0; size >>= 7) commit.push_back(static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0)));
+  for (size_t size = parts.size(); size > 0; size >>= 7)
+    commit.push_back(static_cast<char>((size & 0x7f) | (size >= 0x80 ? 0x80 : 0)));
   commit += parts;
   const auto length = static_cast<uint32_t>(commit.size());
   std::string message(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -931,7 +984,8 @@ TEST_F(DataTest, AStreamThatIsCancelledInTheMiddleOfAPayloadGivesItsReservationB
 }
 
 TEST_F(DataTest, OtherMethodsAreUnimplemented) {
-  for (const char* method : {"/divvy.v1.ParameterServerData/Steal", "/divvy.v1.ParameterServer/Pull", "/x"}) {
+  for (const char* method :
+       {"/divvy.v1.ParameterServerData/Steal", "/divvy.v1.ParameterServer/Pull", "/x"}) {
     RawStream stream(channel_, method);
     EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED) << method;
   }

@@ -7,7 +7,8 @@
 
 namespace divvy {
 
-RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls) : executor_(executor), open_(std::make_shared<OpenCalls>()), identity_(tls) {}
+RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls)
+    : executor_(executor), open_(std::make_shared<OpenCalls>()), identity_(tls) {}
 
 RpcDialer::~RpcDialer() { Close(); }
 
@@ -18,8 +19,10 @@ namespace {
 constexpr char kPs[] = "ps", kWorker[] = "worker", kChief[] = "chief";
 
 // A stream has a connection of its own.
-std::shared_ptr<ParameterClient> ParameterClientOf(const CallEnvironment& call, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  return MakeParameterClient(call, MakeChannel(call.address, credentials), MakeChannel(call.address, credentials));
+std::shared_ptr<ParameterClient> ParameterClientOf(
+    const CallEnvironment& call, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return MakeParameterClient(call, MakeChannel(call.address, credentials),
+                             MakeChannel(call.address, credentials));
 }
 
 }  // namespace
@@ -28,20 +31,24 @@ std::shared_ptr<ParameterClient> RpcDialer::ParameterServer(const std::string& a
   return ParameterClientOf({executor_, open_, address}, identity_.For(kPs));
 }
 
-std::shared_ptr<ParameterClient> RpcDialer::ParameterServerAt(const std::string& address, int index) {
+std::shared_ptr<ParameterClient> RpcDialer::ParameterServerAt(const std::string& address,
+                                                              int index) {
   return ParameterClientOf({executor_, open_, address}, identity_.For(kPs, index));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::Worker(const std::string& address) {
-  return MakeWorkerClient({executor_, open_, address}, MakeChannel(address, identity_.For(kWorker)));
+  return MakeWorkerClient({executor_, open_, address},
+                          MakeChannel(address, identity_.For(kWorker)));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::WorkerAt(const std::string& address, int index) {
-  return MakeWorkerClient({executor_, open_, address}, MakeChannel(address, identity_.For(kWorker, index)));
+  return MakeWorkerClient({executor_, open_, address},
+                          MakeChannel(address, identity_.For(kWorker, index)));
 }
 
 std::shared_ptr<CoordinatorClient> RpcDialer::Coordinator(const std::string& address) {
-  return MakeCoordinatorClient({executor_, open_, address}, MakeChannel(address, identity_.For(kChief)));
+  return MakeCoordinatorClient({executor_, open_, address},
+                               MakeChannel(address, identity_.For(kChief)));
 }
 
 }  // namespace divvy

@@ -24,16 +24,21 @@ constexpr KnownFailure kConnect[] = {
     {"certificate verify failed", "its certificate is not signed by --tls_ca, or has expired"},
     {"wrong version number", "it does not speak TLS, as this task does"},
     {"Socket closed",
-     "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job or "
-     "of none; or it has as many connections open as it takes (--max_connections); its log says which"},
+     "it closed the connection at once: it wants a certificate and got none, or one that is not "
+     "signed by its --tls_ca, has expired, or is of another job or "
+     "of none; or it has as many connections open as it takes (--max_connections); its log says "
+     "which"},
     {"Name or service not known", "there is no such host name"},
     {"Domain name not found", "there is no such host name"},
 };
 
 constexpr KnownFailure kHandshake[] = {
-    {"peer did not return a certificate", "the peer has no certificate: give it --tls_cert and --tls_key"},
-    {"certificate verify failed", "the peer's certificate is not signed by --tls_ca, or has expired"},
-    {"wrong version number", "the peer does not speak TLS: give it --tls_cert, --tls_key and --tls_ca"},
+    {"peer did not return a certificate",
+     "the peer has no certificate: give it --tls_cert and --tls_key"},
+    {"certificate verify failed",
+     "the peer's certificate is not signed by --tls_ca, or has expired"},
+    {"wrong version number",
+     "the peer does not speak TLS: give it --tls_cert, --tls_key and --tls_ca"},
     {"http request", "the peer does not speak TLS: give it --tls_cert, --tls_key and --tls_ca"},
 };
 
@@ -44,7 +49,8 @@ std::string Find(absl::Span<const KnownFailure> known, absl::string_view text) {
   return std::string(text);
 }
 
-// "...: Custom verification check failed with error: UNAUTHENTICATED: words" -> the verifier's own words (credentials.cc).
+// "...: Custom verification check failed with error: UNAUTHENTICATED: words" -> the verifier's own
+// words (credentials.cc).
 absl::string_view VerifiersWords(absl::string_view text) {
   constexpr absl::string_view kSign = "UNAUTHENTICATED: ";
   const size_t at = text.find(kSign);
@@ -53,10 +59,14 @@ absl::string_view VerifiersWords(absl::string_view text) {
 
 }  // namespace
 
-std::string ListenFailure(absl::string_view grpc_text) { return grpc_text.empty() ? "no reason given" : Find(kListen, grpc_text); }
+std::string ListenFailure(absl::string_view grpc_text) {
+  return grpc_text.empty() ? "no reason given" : Find(kListen, grpc_text);
+}
 
 std::string ConnectFailure(absl::string_view grpc_text) {
-  if (!absl::StrContains(grpc_text, "failed to connect") && !absl::StrContains(grpc_text, "DNS resolution failed")) return std::string(grpc_text);
+  if (!absl::StrContains(grpc_text, "failed to connect") &&
+      !absl::StrContains(grpc_text, "DNS resolution failed"))
+    return std::string(grpc_text);
   const absl::string_view words = VerifiersWords(grpc_text);
   return words.empty() ? Find(kConnect, grpc_text) : std::string(words);
 }

@@ -8,7 +8,8 @@
 
 namespace divvy {
 
-// Pure. Each finds the cause in a text of gRPC's, and says it with what to do; a text that it does not know is returned as it is. For people alone.
+// Pure. Each finds the cause in a text of gRPC's, and says it with what to do; a text that it does
+// not know is returned as it is. For people alone.
 
 // Why a server cannot listen.
 std::string ListenFailure(absl::string_view grpc_text);

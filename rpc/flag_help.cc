@@ -40,7 +40,9 @@ std::string Wrapped(absl::string_view text) {
 bool HelpIsAsked(int argc, const char* const* argv) {
   for (int i = 1; i < argc && absl::string_view(argv[i]) != "--"; ++i) {
     const absl::string_view word = argv[i];
-    if (word == "--help" || word == "-help" || (word == "-h" && absl::FindCommandLineFlag("h") == nullptr)) return true;
+    if (word == "--help" || word == "-help" ||
+        (word == "-h" && absl::FindCommandLineFlag("h") == nullptr))
+      return true;
   }
   return false;
 }
@@ -51,7 +53,9 @@ std::vector<std::string> FlagsGiven(int argc, const char* const* argv) {
     absl::string_view name = NameIn(argv[i]);
     if (name.empty()) continue;
     absl::string_view rest = name;
-    if (absl::FindCommandLineFlag(name) == nullptr && absl::ConsumePrefix(&rest, "no") && absl::FindCommandLineFlag(rest) != nullptr) name = rest;
+    if (absl::FindCommandLineFlag(name) == nullptr && absl::ConsumePrefix(&rest, "no") &&
+        absl::FindCommandLineFlag(rest) != nullptr)
+      name = rest;
     names.push_back(std::string(name));
   }
   return names;
@@ -74,7 +78,8 @@ std::string FlagHelp(absl::string_view heading, absl::Span<const std::string> na
   std::string text;
   for (const std::string& name : names) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    if (flag != nullptr) absl::StrAppend(&text, "  --", name, "=", flag->DefaultValue(), "\n", Wrapped(flag->Help()));
+    if (flag != nullptr)
+      absl::StrAppend(&text, "  --", name, "=", flag->DefaultValue(), "\n", Wrapped(flag->Help()));
   }
   return text.empty() ? "" : absl::StrCat(heading, "\n", text);
 }

@@ -9,7 +9,8 @@
 
 ABSL_FLAG(int, test_rows, 3, "so many");
 ABSL_FLAG(bool, test_switch, false,
-          "a text that does not fit into one line of a hundred columns, since it goes on and on until nobody wants to read it any more");
+          "a text that does not fit into one line of a hundred columns, since it goes on and on "
+          "until nobody wants to read it any more");
 
 namespace divvy {
 namespace {
@@ -22,7 +23,8 @@ TEST(FlagHelpTest, EachFlagHasItsDefaultAndItsMeaningInLinesThatFit) {
             "  --test_rows=3\n"
             "      so many\n"
             "  --test_switch=false\n"
-            "      a text that does not fit into one line of a hundred columns, since it goes on and on until\n"
+            "      a text that does not fit into one line of a hundred columns, since it goes on "
+            "and on until\n"
             "      nobody wants to read it any more\n");
   EXPECT_EQ(FlagHelp("of nobody:", {"not_there"}), "");
 }
@@ -37,8 +39,11 @@ TEST(FlagHelpTest, IsAskedForAheadOfTheProgramsWords) {
 }
 
 TEST(FlagsGivenTest, AreNamedAsTheyAreDefined) {
-  const char* const words[] = {"divvyctl", "launch", "--test_rows=2", "-test_switch", "--notest_switch", "--unknown", "5", "--", "--test_rows"};
-  EXPECT_THAT(FlagsGiven(9, words), ElementsAre("test_rows", "test_switch", "test_switch", "unknown"));
+  const char* const words[] = {
+      "divvyctl", "launch", "--test_rows=2", "-test_switch", "--notest_switch", "--unknown",
+      "5",        "--",     "--test_rows"};
+  EXPECT_THAT(FlagsGiven(9, words),
+              ElementsAre("test_rows", "test_switch", "test_switch", "unknown"));
   char program[] = "test";
   char* only_the_program[] = {program};
   absl::ParseCommandLine(1, only_the_program);  // links what defines it

@@ -36,8 +36,10 @@ void LogOne(gpr_log_func_args* args) {
 }
 
 // What protobuf finds wrong with a peer's message, before anything of ours sees it.
-void LogOneOfProtobuf(google::protobuf::LogLevel level, const char* file, int line, const std::string& message) {
-  if (level >= google::protobuf::LOGLEVEL_WARNING) LogLimited(file, line, absl::StrCat("protobuf: ", message));
+void LogOneOfProtobuf(google::protobuf::LogLevel level, const char* file, int line,
+                      const std::string& message) {
+  if (level >= google::protobuf::LOGLEVEL_WARNING)
+    LogLimited(file, line, absl::StrCat("protobuf: ", message));
 }
 
 }  // namespace

@@ -6,13 +6,15 @@
 
 namespace divvy {
 
-// From now on what gRPC calls an error goes through base/log.h, as a warning of ours: what matters of it comes back to us as a status. A refused TLS connection
-// is told in our words (failure_text.h); the same line comes once a minute at most. gRPC's INFO is left out. What protobuf warns of
-// goes the same way: it would stand on standard error, in another format, as often as a peer likes. Thread-safe; more than once is fine.
+// From now on what gRPC calls an error goes through base/log.h, as a warning of ours: what matters
+// of it comes back to us as a status. A refused TLS connection is told in our words
+// (failure_text.h); the same line comes once a minute at most. gRPC's INFO is left out. What
+// protobuf warns of goes the same way: it would stand on standard error, in another format, as
+// often as a peer likes. Thread-safe; more than once is fine.
 void RouteGrpcLog();
 
-// While one lives, the errors that gRPC reports on this thread are kept here instead of logged: some of its functions fail without saying why. One at a time
-// in a thread; not thread-safe.
+// While one lives, the errors that gRPC reports on this thread are kept here instead of logged:
+// some of its functions fail without saying why. One at a time in a thread; not thread-safe.
 class GrpcErrors {
  public:
   GrpcErrors();

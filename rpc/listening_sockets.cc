@@ -25,31 +25,40 @@ namespace {
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::Status CannotListen(const std::string& address, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", ListenFailure(why)));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on ", address, ": ", ListenFailure(why)));
 }
 
-bool Set(const Descriptor& socket, int level, int option, int value) { return setsockopt(socket.get(), level, option, &value, sizeof(value)) == 0; }
+bool Set(const Descriptor& socket, int level, int option, int value) {
+  return setsockopt(socket.get(), level, option, &value, sizeof(value)) == 0;
+}
 
-bool IsWildcard(absl::string_view host) { return host.empty() || host == "*" || host == "0.0.0.0" || host == "::"; }
+bool IsWildcard(absl::string_view host) {
+  return host.empty() || host == "*" || host == "0.0.0.0" || host == "::";
+}
 
 void SetPort(sockaddr* address, int port) {
   const in_port_t number = htons(static_cast<uint16_t>(port));
-  address->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number : reinterpret_cast<sockaddr_in*>(address)->sin_port = number;
+  address->sa_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number
+                                 : reinterpret_cast<sockaddr_in*>(address)->sin_port = number;
 }
 
 int PortOf(const Descriptor& socket) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
 // `dual`: an IPv6 socket takes connections of IPv4, too. None: errno says why.
 Descriptor ListenOn(const addrinfo& address, bool dual) {
   Descriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool good = fd && Set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && Set(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
-                    (address.ai_family != AF_INET6 || Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual ? 0 : 1)) &&
-                    bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 && listen(fd.get(), kListenBacklog) == 0;
+  const bool good =
+      fd && Set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && Set(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
+      (address.ai_family != AF_INET6 || Set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual ? 0 : 1)) &&
+      bind(fd.get(), address.ai_addr, address.ai_addrlen) == 0 &&
+      listen(fd.get(), kListenBacklog) == 0;
   return good ? std::move(fd) : Descriptor();
 }
 
@@ -83,10 +92,13 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
   absl::string_view host = absl::string_view(address).substr(0, colon);
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
   ListeningSockets opened;
-  if (colon == address.npos || !absl::SimpleAtoi(absl::string_view(address).substr(colon + 1), &opened.port_)) return CannotListen(address, "no port");
+  if (colon == address.npos ||
+      !absl::SimpleAtoi(absl::string_view(address).substr(colon + 1), &opened.port_))
+    return CannotListen(address, "no port");
   const bool every = IsWildcard(host);
   int error = 0, why = 0;
-  for (const int family : every ? std::vector<int>{AF_INET6, AF_INET} : std::vector<int>{AF_UNSPEC}) {
+  for (const int family :
+       every ? std::vector<int>{AF_INET6, AF_INET} : std::vector<int>{AF_UNSPEC}) {
     const Addresses addresses = Resolve(every ? "" : std::string(host), family, error);
     for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
       SetPort(next->ai_addr, opened.port_);
@@ -102,6 +114,8 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
   return CannotListen(address, error != 0 ? gai_strerror(error) : strerror(why));
 }
 
-Descriptor AcceptConnection(const Descriptor& socket) { return Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); }
+Descriptor AcceptConnection(const Descriptor& socket) {
+  return Descriptor(accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
 
 }  // namespace divvy

@@ -10,12 +10,15 @@
 
 namespace divvy {
 
-// Listens on every address that a "host:port" means, on one port, or on "unix:PATH". Closes them when it goes. Move-only; not thread-safe.
+// Listens on every address that a "host:port" means, on one port, or on "unix:PATH". Closes them
+// when it goes. Move-only; not thread-safe.
 class ListeningSockets {
  public:
-  // Port 0: one that is free. "0.0.0.0", "[::]", "*" and no host at all: every address of this machine, of both families. A port that another process listens
-  // on is refused. Only the user may connect to a Unix socket (unix_socket.h); whoever may write its directory could put another one there, so the directory
-  // should be writable by the user alone. FailedPrecondition: "cannot listen on ADDRESS: " and why. Blocks while a name is looked up.
+  // Port 0: one that is free. "0.0.0.0", "[::]", "*" and no host at all: every address of this
+  // machine, of both families. A port that another process listens on is refused. Only the user may
+  // connect to a Unix socket (unix_socket.h); whoever may write its directory could put another one
+  // there, so the directory should be writable by the user alone. FailedPrecondition: "cannot
+  // listen on ADDRESS: " and why. Blocks while a name is looked up.
   static absl::StatusOr<ListeningSockets> Open(const std::string& address);
 
   int port() const { return port_; }                                   // 0: of a Unix socket

@@ -37,7 +37,9 @@ class UnixSocketTest : public testing::Test {
   std::string path() const { return absl::StrCat(directory_, "/ps-0"); }
   absl::StatusOr<ListeningSockets> Open() const { return ListeningSockets::Open("unix:" + path()); }
   std::string Refusal() const { return std::string(Open().status().message()); }
-  Descriptor OpenFile(const std::string& name) const { return Descriptor(open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)); }
+  Descriptor OpenFile(const std::string& name) const {
+    return Descriptor(open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  }
   bool IsTaken() const {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -57,7 +59,8 @@ class UnixSocketTest : public testing::Test {
 TEST_F(UnixSocketTest, OfThoseThatStartAtOnceOneListensAndTheOthersAreRefused) {
   constexpr int kRounds = 300, kAtOnce = 4;
   ThreadPoolExecutor threads(1);
-  for (int round = 0; round < kRounds; ++round) {  // each begins with the socket that the round before left behind
+  // Each begins with the socket that the round before left behind.
+  for (int round = 0; round < kRounds; ++round) {
     std::atomic<int> ready = 0, done = 0;
     std::vector<absl::StatusOr<ListeningSockets>> opened(kAtOnce);
     for (absl::StatusOr<ListeningSockets>& mine : opened) {
@@ -73,7 +76,10 @@ TEST_F(UnixSocketTest, OfThoseThatStartAtOnceOneListensAndTheOthersAreRefused) {
       if (one.ok())
         ++listening;
       else
-        EXPECT_THAT(std::string(one.status().message()), HasSubstr(absl::StrCat(path(), ": another process listens there: stop it, or choose another path")));
+        EXPECT_THAT(
+            std::string(one.status().message()),
+            HasSubstr(absl::StrCat(
+                path(), ": another process listens there: stop it, or choose another path")));
     }
     ASSERT_EQ(listening, 1) << "round " << round;
     ASSERT_TRUE(IsTaken()) << "round " << round;
@@ -114,8 +120,9 @@ TEST_F(UnixSocketTest, ClosedItCanBeTakenAgainAtOnce) {
 TEST_F(UnixSocketTest, WhoHoldsTheLockListensEvenBeforeItsSocketIsThere) {
   const Descriptor lock = OpenFile(path() + ".lock");
   ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
-  EXPECT_THAT(Refusal(),
-              HasSubstr(absl::StrCat("cannot listen on the Unix socket ", path(), ": another process listens there: stop it, or choose another path")));
+  EXPECT_THAT(Refusal(), HasSubstr(absl::StrCat(
+                             "cannot listen on the Unix socket ", path(),
+                             ": another process listens there: stop it, or choose another path")));
   EXPECT_EQ(KindOf(path()), 0u);
 }
 
@@ -130,16 +137,20 @@ TEST_F(UnixSocketTest, AProcessWithoutALockThatListensIsLeftAlone) {
 TEST_F(UnixSocketTest, WhatIsNoSocketIsNamedAndLeftAlone) {
   const std::string target = path() + "-target";
   OpenFile(path());
-  EXPECT_THAT(Refusal(), HasSubstr(path() + ": a file stands there: remove it, or choose another path"));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(path() + ": a file stands there: remove it, or choose another path"));
   EXPECT_EQ(KindOf(path()), S_IFREG);
   unlink(path().c_str());
   ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
-  EXPECT_THAT(Refusal(), HasSubstr(path() + ": a directory stands there: remove it, or choose another path"));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(path() + ": a directory stands there: remove it, or choose another path"));
   rmdir(path().c_str());
   for (const bool dangling : {true, false}) {
     if (!dangling) OpenFile(target);
     ASSERT_EQ(symlink(target.c_str(), path().c_str()), 0);
-    EXPECT_THAT(Refusal(), HasSubstr(path() + ": a symbolic link stands there: remove it, or choose another path"));
+    EXPECT_THAT(
+        Refusal(),
+        HasSubstr(path() + ": a symbolic link stands there: remove it, or choose another path"));
     EXPECT_EQ(KindOf(path()), S_IFLNK);
     unlink(path().c_str());
   }
@@ -148,14 +159,17 @@ TEST_F(UnixSocketTest, WhatIsNoSocketIsNamedAndLeftAlone) {
 TEST_F(UnixSocketTest, ALockThatIsNoPlainFileIsNamed) {
   const std::string lock = path() + ".lock", target = path() + "-target";
   ASSERT_EQ(symlink(target.c_str(), lock.c_str()), 0);
-  EXPECT_THAT(Refusal(), HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
   EXPECT_EQ(KindOf(target), 0u);  // nothing is made behind the link
   unlink(lock.c_str());
   ASSERT_EQ(mkdir(lock.c_str(), 0700), 0);
-  EXPECT_THAT(Refusal(), HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
   rmdir(lock.c_str());
   ASSERT_EQ(mkfifo(lock.c_str(), 0600), 0);
-  EXPECT_THAT(Refusal(), HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
+  EXPECT_THAT(Refusal(),
+              HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
 }
 
 TEST_F(UnixSocketTest, ItIsForItsUserAloneWhateverTheUmask) {
@@ -173,9 +187,12 @@ TEST_F(UnixSocketTest, ItIsForItsUserAloneWhateverTheUmask) {
 TEST_F(UnixSocketTest, APathThatIsTooLongOrNowhereIsNamed) {
   const std::string longer = absl::StrCat("/", std::string(120, 'x'));
   EXPECT_THAT(std::string(ListeningSockets::Open("unix:" + longer).status().message()),
-              HasSubstr(absl::StrCat("cannot listen on the Unix socket ", longer, ": its path has more than 107 bytes: choose a shorter one")));
-  EXPECT_THAT(std::string(ListeningSockets::Open("unix:/no/such/directory/ps-0").status().message()),
-              HasSubstr("cannot listen on the Unix socket /no/such/directory/ps-0: No such file or directory"));
+              HasSubstr(absl::StrCat("cannot listen on the Unix socket ", longer,
+                                     ": its path has more than 107 bytes: choose a shorter one")));
+  EXPECT_THAT(
+      std::string(ListeningSockets::Open("unix:/no/such/directory/ps-0").status().message()),
+      HasSubstr(
+          "cannot listen on the Unix socket /no/such/directory/ps-0: No such file or directory"));
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 
 namespace divvy {
 
-// In bytes, as encoded. Servers refuse larger ones, and clients do not send them: a server's refusal does not say what to do.
+// In bytes, as encoded. Servers refuse larger ones, and clients do not send them: a server's
+// refusal does not say what to do.
 constexpr int64_t kMaxControlMessageBytes = 16 << 20;
 
 }  // namespace divvy

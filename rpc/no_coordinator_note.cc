@@ -12,7 +12,9 @@ constexpr absl::Duration kEvery = absl::Minutes(1);
 
 void Look(Executor& executor, const std::string& task, const std::function<bool()>& waits) {
   if (waits()) {
-    DIVVY_LOG(WARNING) << task << ": its cluster has no chief and there is no --coordinator_address: it waits until the coordinator dials it. If that never "
+    DIVVY_LOG(WARNING) << task
+                       << ": its cluster has no chief and there is no --coordinator_address: it "
+                          "waits until the coordinator dials it. If that never "
                        << "comes, add the chief to cluster in TF_CONFIG";
   }
   executor.PostAfter(kEvery, [&executor, task, waits] { Look(executor, task, waits); });
@@ -21,7 +23,9 @@ void Look(Executor& executor, const std::string& task, const std::function<bool(
 }  // namespace
 
 void WarnOfNoCoordinator(Executor& executor, std::string task, std::function<bool()> waits) {
-  executor.Post([&executor, task = std::move(task), waits = std::move(waits)] { Look(executor, task, waits); });
+  executor.Post([&executor, task = std::move(task), waits = std::move(waits)] {
+    Look(executor, task, waits);
+  });
 }
 
 }  // namespace divvy

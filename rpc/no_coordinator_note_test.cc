@@ -15,7 +15,9 @@ TEST(NoCoordinatorNoteTest, IsSaidAtOnceAndEachMinuteUntilTheTaskIsAttached) {
   WarnOfNoCoordinator(executor, "ps 1", [&waits] { return waits; });
   executor.RunFor(absl::Seconds(59));
   ASSERT_EQ(log.texts().size(), 1u);
-  EXPECT_THAT(log.texts()[0], testing::HasSubstr("ps 1: its cluster has no chief and there is no --coordinator_address"));
+  EXPECT_THAT(
+      log.texts()[0],
+      testing::HasSubstr("ps 1: its cluster has no chief and there is no --coordinator_address"));
   executor.RunFor(absl::Minutes(2));
   EXPECT_EQ(log.texts().size(), 3u);
   waits = false;

@@ -11,10 +11,12 @@
 
 namespace divvy {
 
-// So that what the answers use (the Executor) can be taken down after the last of them. Thread-safe.
+// So that what the answers use (the Executor) can be taken down after the last of them.
+// Thread-safe.
 //
-// A call ends on a thread of gRPC's own, and there the last handle of a channel must never be let go: gRPC would join that very thread, and abort. So the end
-// of a call takes everything that holds its channel (its context does) and gives it away together with its answer:
+// A call ends on a thread of gRPC's own, and there the last handle of a channel must never be let
+// go: gRPC would join that very thread, and abort. So the end of a call takes everything that holds
+// its channel (its context does) and gives it away together with its answer:
 //
 //   executor.Post([held = open->Take(context), ...] { answer });
 //   open->End();
@@ -49,11 +51,13 @@ class OpenCalls {
     MutexLock lock(mu_);
     return closed_;
   }
-  // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES: not called from the end of a call.
+  // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES:
+  // not called from the end of a call.
   void CancelAndWait() {
-    for (const auto& [key, context] : Close()) context->TryCancel();  // without the lock: the end of a call may come within
+    // Without the lock: the end of a call may come within.
+    for (const auto& [key, context] : Close()) context->TryCancel();
     MutexLock lock(mu_);
-    ended_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return open_ == 0; });
+    ended_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return open_ == 0; });
   }
 
  private:

@@ -21,7 +21,8 @@ struct Freer {
     kFree(object);
   }
 };
-inline void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }  // of certificates that are owned elsewhere
+// Of certificates that are owned elsewhere.
+inline void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }
 
 using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
@@ -45,7 +46,8 @@ inline std::vector<Certificate> ReadCertificates(BIO* bio) {
 // Null: there is none, or it needs a password, which nobody is asked for.
 inline Key ReadKey(BIO* bio) {
   const auto no_password = [](char*, int, int, void*) { return -1; };
-  return Key(bio == nullptr ? nullptr : PEM_read_bio_PrivateKey(bio, nullptr, no_password, nullptr));
+  return Key(bio == nullptr ? nullptr
+                            : PEM_read_bio_PrivateKey(bio, nullptr, no_password, nullptr));
 }
 
 }  // namespace divvy::openssl

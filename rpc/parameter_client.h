@@ -10,9 +10,11 @@
 
 namespace divvy {
 
-// As cluster/clients.h says: control calls on `control`, Pull and Commit on `data` (data_client.h), a connection of its own, so that a Sync does not stand
-// behind a gradient. Thread-safe; may go while its control calls are open.
-std::shared_ptr<ParameterClient> MakeParameterClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& control,
+// As cluster/clients.h says: control calls on `control`, Pull and Commit on `data` (data_client.h),
+// a connection of its own, so that a Sync does not stand behind a gradient. Thread-safe; may go
+// while its control calls are open.
+std::shared_ptr<ParameterClient> MakeParameterClient(CallEnvironment environment,
+                                                     const std::shared_ptr<grpc::Channel>& control,
                                                      const std::shared_ptr<grpc::Channel>& data);
 
 }  // namespace divvy

@@ -29,14 +29,18 @@ absl::Duration Now() { return Clock::Real().Elapsed(); }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProbeServer>> ProbeServer::Start(const std::string& address) {
-  const std::string whole = absl::StartsWith(address, ":") ? absl::StrCat("127.0.0.1", address) : address;
+  const std::string whole =
+      absl::StartsWith(address, ":") ? absl::StrCat("127.0.0.1", address) : address;
   ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(whole));
   if (!IsLoopback(whole))
-    DIVVY_LOG(WARNING) << "--health_address=" << address << ": everybody who reaches it is told whether this task serves, and nothing else";
+    DIVVY_LOG(WARNING)
+        << "--health_address=" << address
+        << ": everybody who reaches it is told whether this task serves, and nothing else";
   return std::unique_ptr<ProbeServer>(new ProbeServer(std::move(sockets)));
 }
 
-ProbeServer::ProbeServer(ListeningSockets sockets) : sockets_(std::move(sockets)), stop_(eventfd(0, EFD_CLOEXEC)) {
+ProbeServer::ProbeServer(ListeningSockets sockets)
+    : sockets_(std::move(sockets)), stop_(eventfd(0, EFD_CLOEXEC)) {
   executor_.PostBlocking("probes", [this] { Run(); });
 }
 
@@ -51,7 +55,12 @@ void ProbeServer::Run() {
     std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0}};
     for (const Descriptor& socket : sockets) watched.push_back({socket.get(), POLLIN, 0});
     for (const Caller& caller : callers_) watched.push_back({caller.connection.get(), POLLIN, 0});
-    const int wait_ms = callers_.empty() ? -1 : static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(callers_.front().until - Now())) + 1);
+    const int wait_ms =
+        callers_.empty()
+            ? -1
+            : static_cast<int>(
+                  std::max<int64_t>(0, absl::ToInt64Milliseconds(callers_.front().until - Now())) +
+                  1);
     if (poll(watched.data(), watched.size(), wait_ms) < 0) continue;  // a signal
     if (watched[0].revents != 0) return;
     std::deque<Caller> stay;
@@ -94,11 +103,15 @@ bool ProbeServer::Serve(Caller& caller) const {
 
 std::optional<std::string> AnswerToProbe(absl::string_view request, bool serving) {
   if (!absl::StrContains(request, "\r\n\r\n")) return std::nullopt;
-  const bool is_head = absl::StartsWith(request, "HEAD "), known = is_head || absl::StartsWith(request, "GET ");
-  const absl::string_view status = !known ? "405 Method Not Allowed" : serving ? "200 OK" : "503 Service Unavailable";
+  const bool is_head = absl::StartsWith(request, "HEAD "),
+             known = is_head || absl::StartsWith(request, "GET ");
+  const absl::string_view status = !known    ? "405 Method Not Allowed"
+                                   : serving ? "200 OK"
+                                             : "503 Service Unavailable";
   const absl::string_view body = !known ? "GET or HEAD\n" : serving ? "serving\n" : "not serving\n";
-  return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: text/plain\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n",
-                      is_head ? "" : body);
+  return absl::StrCat("HTTP/1.1 ", status,
+                      "\r\nContent-Type: text/plain\r\nContent-Length: ", body.size(),
+                      "\r\nConnection: close\r\n\r\n", is_head ? "" : body);
 }
 
 }  // namespace divvy

@@ -17,17 +17,20 @@
 
 namespace divvy {
 
-// What a probe that has sent `request` so far is answered; none: its request is not whole yet. Pure.
+// What a probe that has sent `request` so far is answered; none: its request is not whole yet.
+// Pure.
 std::optional<std::string> AnswerToProbe(absl::string_view request, bool serving);
 
-// Answers HTTP/1.1: GET or HEAD of any path is 200 "serving" or 503 "not serving", another method 405; then it closes. It has nothing else to give, so it may
-// be open to everybody: whoever floods it takes a thread's time and 64 connections of 4 KiB, never the task's memory; a probe that sends its request at once is
-// answered all the same. One thread. Thread-safe.
+// Answers HTTP/1.1: GET or HEAD of any path is 200 "serving" or 503 "not serving", another method
+// 405; then it closes. It has nothing else to give, so it may be open to everybody: whoever floods
+// it takes a thread's time and 64 connections of 4 KiB, never the task's memory; a probe that sends
+// its request at once is answered all the same. One thread. Thread-safe.
 class ProbeServer {
  public:
   // "host:port"; without a host: 127.0.0.1. Errors as ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<ProbeServer>> Start(const std::string& address);
-  ~ProbeServer();  // closes everything; blocks until the thread has ended
+  // Closes everything; blocks until the thread has ended.
+  ~ProbeServer();
 
   int port() const { return sockets_.port(); }
   void SetServing(bool serving) { serving_ = serving; }  // at first it is not

@@ -42,7 +42,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// ---- who may call what -------------------------------------------------------------------------------------------------------------------------------------
+// ---- who may call what --------------------------------------------------------------------------
 
 const std::vector<std::string>& Methods() {
   static const auto* const methods = new std::vector<std::string>{
@@ -76,12 +76,16 @@ std::vector<std::string> MethodsOf(absl::string_view role) {
 
 TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   using Calls = std::vector<std::string>;
-  EXPECT_EQ(MethodsOf("chief"), (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach", "ParameterServer.Load",
-                                       "ParameterServer.Sync", "ParameterServer.CreateShards", "ParameterServer.DeleteShards", "ParameterServer.Shutdown",
-                                       "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
-  EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull", "ParameterServerData.Commit"}));
+  EXPECT_EQ(MethodsOf("chief"),
+            (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach",
+                   "ParameterServer.Load", "ParameterServer.Sync", "ParameterServer.CreateShards",
+                   "ParameterServer.DeleteShards", "ParameterServer.Shutdown",
+                   "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
+  EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull",
+                                        "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));
-  EXPECT_EQ(MethodsOf("admin"), (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain", "Admin.Resize"}));
+  EXPECT_EQ(MethodsOf("admin"),
+            (Calls{"Admin.GetStatus", "Admin.RequestCheckpoint", "Admin.Drain", "Admin.Resize"}));
 }
 
 TEST(AuthorizationTest, WhatIsNotListedIsDenied) {
@@ -106,17 +110,23 @@ TEST(AuthorizationTest, ARoleIsReadFromItsUriAlone) {
   EXPECT_EQ(id->task.role, "worker");
   EXPECT_EQ(id->task.index, "3");
   EXPECT_EQ(ParseRoleUri("spiffe://job-1.x/admin/jane")->task.text(), "admin jane");
-  for (const char* bad : {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3", "spiffe://job/worker/3/x", "https://job/worker/3",
-                          "spiffe://job/worker/3?x=1", "spiffe://job/worker/03", "spiffe://job/worker/-1", "spiffe://job/worker/", "spiffe://job/worker/ 3",
-                          "spiffe://job/worker/99999999999", "spiffe://a b/worker/3", "spiffe://job:1/worker/3", "spiffe://job/admin/"}) {
+  for (const char* bad :
+       {"", "spiffe://", "spiffe://job/worker", "spiffe://job//3", "spiffe:///worker/3",
+        "spiffe://job/worker/3/x", "https://job/worker/3", "spiffe://job/worker/3?x=1",
+        "spiffe://job/worker/03", "spiffe://job/worker/-1", "spiffe://job/worker/",
+        "spiffe://job/worker/ 3", "spiffe://job/worker/99999999999", "spiffe://a b/worker/3",
+        "spiffe://job:1/worker/3", "spiffe://job/admin/"}) {
     EXPECT_FALSE(ParseRoleUri(bad).has_value()) << bad;
   }
 }
 
 TEST(PlaintextTest, IsForLoopbackAlone) {
-  for (const char* here : {"localhost:1", "127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "unix:/tmp/x"}) EXPECT_TRUE(IsLoopback(here)) << here;
+  for (const char* here :
+       {"localhost:1", "127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "unix:/tmp/x"})
+    EXPECT_TRUE(IsLoopback(here)) << here;
   for (const char* there :
-       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ps-0:1", "localhost.example.com:1", "127.example.com:1", "127.0.0.1.example.com:1", ":80", ""}) {
+       {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ps-0:1", "localhost.example.com:1",
+        "127.example.com:1", "127.0.0.1.example.com:1", ":80", ""}) {
     EXPECT_FALSE(IsLoopback(there)) << there;
   }
 }
@@ -125,10 +135,10 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
   EXPECT_TRUE(CheckPlaintext({"127.0.0.1:1", "localhost:2"}).ok());
   const absl::Status refused = CheckPlaintext({"127.0.0.1:1", "ps-0:2", "10.0.0.7:3"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(
-      refused.message(),
-      "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
-      "some)");
+  EXPECT_EQ(refused.message(),
+            "without certificates a cluster must stay on loopback, but ps-0:2, 10.0.0.7:3 are not: "
+            "give --tls_cert, --tls_key and --tls_ca (divvyctl certs makes "
+            "some)");
 }
 
 // What a task logs as it begins to listen so.
@@ -140,10 +150,13 @@ std::vector<std::string> LinesAtStart(const TaskOptions& options) {
 }
 
 TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesNot) {
-  const auto told = testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
+  const auto told =
+      testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
   TaskOptions options;
   options.job = JobName::kPs;
-  EXPECT_THAT(LinesAtStart(options), testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"), HasSubstr("divvyctl certs"))));
+  EXPECT_THAT(LinesAtStart(options),
+              testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"),
+                                      HasSubstr("divvyctl certs"))));
   char folder[] = "/tmp/divvy_lines_XXXXXX";  // TEST_TMPDIR may be too long
   ASSERT_NE(mkdtemp(folder), nullptr);
   options.bind_address = absl::StrCat("unix:", folder, "/ps");
@@ -151,7 +164,7 @@ TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesN
   RemoveTree(folder);
 }
 
-// ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- certificates -------------------------------------------------------------------------------
 
 CertifiedKey Value(absl::StatusOr<CertifiedKey> made) {
   EXPECT_TRUE(made.ok()) << made.status();
@@ -161,7 +174,9 @@ CertifiedKey Value(absl::StatusOr<CertifiedKey> made) {
 // A CA and the files of tasks.
 class Pki {
  public:
-  explicit Pki(const std::string& name) : folder_(absl::StrCat(testing::TempDir(), "/", name)), authority_(Value(MakeAuthority(name, absl::Hours(1)))) {
+  explicit Pki(const std::string& name)
+      : folder_(absl::StrCat(testing::TempDir(), "/", name)),
+        authority_(Value(MakeAuthority(name, absl::Hours(1)))) {
     EXPECT_TRUE(FileSystem::Real().CreateDirectory(folder_).ok());
     Write("ca.pem", authority_.certificate);
   }
@@ -175,12 +190,16 @@ class Pki {
     return Value(IssueCertificate(authority_, {uri, {"localhost", "127.0.0.1"}, lifetime}));
   }
   TlsFiles Files(const std::string& name, const CertifiedKey& made) {
-    const TlsFiles files{Write(absl::StrCat(name, ".pem"), made.certificate), Write(absl::StrCat(name, ".key"), made.key), absl::StrCat(folder_, "/ca.pem")};
+    const TlsFiles files{Write(absl::StrCat(name, ".pem"), made.certificate),
+                         Write(absl::StrCat(name, ".key"), made.key),
+                         absl::StrCat(folder_, "/ca.pem")};
     EXPECT_EQ(chmod(files.key.c_str(), 0600), 0);
     return files;
   }
   // Those of a task whose role is its name.
-  TlsFiles Role(const std::string& role) { return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0"))); }
+  TlsFiles Role(const std::string& role) {
+    return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0")));
+  }
   const CertifiedKey& authority() const { return authority_; }
 
  private:
@@ -198,47 +217,61 @@ TEST(CheckTlsFilesTest, SaysEveryProblemAtOnce) {
   const std::string text = pki.Write("text", "no certificate\n");
   const absl::Status refused = CheckTlsFiles({text, "/no/such/key", "/no/such/ca"});
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr(absl::StrCat("--tls_cert=", text, ": cannot read a PEM certificate from it")));
-  EXPECT_THAT(refused.message(), HasSubstr("--tls_key=/no/such/key: cannot read a PEM private key without password from it"));
-  EXPECT_THAT(refused.message(), HasSubstr("--tls_ca=/no/such/ca: cannot read PEM certificates from it"));
+  EXPECT_THAT(
+      refused.message(),
+      HasSubstr(absl::StrCat("--tls_cert=", text, ": cannot read a PEM certificate from it")));
+  EXPECT_THAT(
+      refused.message(),
+      HasSubstr("--tls_key=/no/such/key: cannot read a PEM private key without password from it"));
+  EXPECT_THAT(refused.message(),
+              HasSubstr("--tls_ca=/no/such/ca: cannot read PEM certificates from it"));
 }
 
 TEST(CheckTlsFilesTest, RefusesTheKeyOfAnotherCertificate) {
   Pki pki("key");
   TlsFiles files = pki.Role("worker");
   files.key = pki.Role("ps").key;
-  EXPECT_EQ(CheckTlsFiles(files).message(), absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
+  EXPECT_EQ(CheckTlsFiles(files).message(),
+            absl::StrCat("--tls_key=", files.key, " is not the key of --tls_cert=", files.cert));
 }
 
 TEST(CheckTlsFilesTest, RefusesWhatHasExpired) {
   Pki pki("expired");
   const TlsFiles files = pki.Files("worker", pki.Issue("spiffe://test/worker/0", -absl::Hours(1)));
-  EXPECT_EQ(CheckTlsFiles(files).message(), absl::StrCat("--tls_cert=", files.cert, ": certificate has expired (checked against --tls_ca=", files.ca, ")"));
+  EXPECT_EQ(CheckTlsFiles(files).message(),
+            absl::StrCat("--tls_cert=", files.cert,
+                         ": certificate has expired (checked against --tls_ca=", files.ca, ")"));
 }
 
 TEST(CheckTlsFilesTest, RefusesWhatAnotherAuthorityHasSigned) {
   Pki pki("mine"), other("other");
   TlsFiles files = pki.Role("worker");
   files.ca = other.Role("worker").ca;
-  EXPECT_THAT(CheckTlsFiles(files).message(), HasSubstr(absl::StrCat("--tls_cert=", files.cert, ": unable to get local issuer certificate")));
+  EXPECT_THAT(CheckTlsFiles(files).message(),
+              HasSubstr(absl::StrCat("--tls_cert=", files.cert,
+                                     ": unable to get local issuer certificate")));
 }
 
 TEST(CheckTlsFilesTest, RefusesACertificateWithoutARole) {
   Pki pki("roleless");
-  EXPECT_THAT(CheckTlsFiles(pki.Files("none", pki.Issue(""))).message(), HasSubstr("names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX"));
-  EXPECT_THAT(CheckTlsFiles(pki.Files("web", pki.Issue("https://example.com/x"))).message(), HasSubstr("names no role"));
+  EXPECT_THAT(CheckTlsFiles(pki.Files("none", pki.Issue(""))).message(),
+              HasSubstr("names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX"));
+  EXPECT_THAT(CheckTlsFiles(pki.Files("web", pki.Issue("https://example.com/x"))).message(),
+              HasSubstr("names no role"));
 }
 
 TEST(CheckTlsFilesTest, RefusesTheCertificateOfAnotherTask) {
   Pki pki("another");
   const TlsFiles files = pki.Role("ps");
   EXPECT_TRUE(CheckTlsFiles(files, {"ps", "0"}).ok());
-  EXPECT_EQ(CheckTlsFiles(files, {"worker", "0"}).message(),
-            absl::StrCat("--tls_cert=", files.cert, " is the certificate of ps 0, and this task is worker 0: give it its own"));
+  EXPECT_EQ(
+      CheckTlsFiles(files, {"worker", "0"}).message(),
+      absl::StrCat("--tls_cert=", files.cert,
+                   " is the certificate of ps 0, and this task is worker 0: give it its own"));
   EXPECT_EQ(CheckTlsFiles(files, {"ps", "1"}).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// ---- what a task is asked before it starts -----------------------------------------------------------------------------------------------------------------
+// ---- what a task is asked before it starts ------------------------------------------------------
 
 TaskOptions SparseWorker(const std::string& coordinator, const std::string& bind) {
   TaskOptions options;
@@ -255,14 +288,16 @@ TEST(CheckSecurityTest, ATaskMustHaveACertificateOfItsOwn) {
   Pki pki("own");
   TaskOptions options = SparseWorker("host:2222", "worker-3:2222");
   options.tls = pki.Role("ps");
-  EXPECT_THAT(CheckSecurity(options).message(), HasSubstr("is the certificate of ps 0, and this task is worker 3"));
+  EXPECT_THAT(CheckSecurity(options).message(),
+              HasSubstr("is the certificate of ps 0, and this task is worker 3"));
   options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
   EXPECT_TRUE(CheckSecurity(options).ok()) << CheckSecurity(options);
 }
 
 TEST(CheckSecurityTest, ATaskThatTheClusterDoesNotListMustListenWhereTheCoordinatorCanDialIt) {
   Pki pki("dial");
-  for (const char* bind : {"0.0.0.0:2222", "[::]:2222", ":2222", "127.0.0.1:2222", "localhost:0", ""}) {
+  for (const char* bind :
+       {"0.0.0.0:2222", "[::]:2222", ":2222", "127.0.0.1:2222", "localhost:0", ""}) {
     TaskOptions options = SparseWorker("host:2222", bind);
     options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
     const absl::Status refused = CheckSecurity(options);
@@ -277,22 +312,28 @@ TEST(CheckSecurityTest, ATaskThatTheClusterDoesNotListMustListenWhereTheCoordina
 TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {
   Pki pki("names");
   for (const char* host : {"", "a,DNS:b", "a b", "a\nb", "a;b"}) {
-    const auto made = IssueCertificate(pki.authority(), {"spiffe://test/ps/0", {host}, absl::Hours(1)});
+    const auto made =
+        IssueCertificate(pki.authority(), {"spiffe://test/ps/0", {host}, absl::Hours(1)});
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << host;
   }
 }
 
-// ---- connections -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 struct FakeCoordinator {
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) { done(RegisterReply{JobId(7), Epoch(3), std::nullopt}); }
+  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+    done(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  }
 };
 
 class Service : public v1::Coordinator::CallbackService {
  public:
   Service() { core_.Set(std::make_shared<FakeCoordinator>()); }
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) override {
-    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request, *reply);
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const v1::RegisterRequest* request,
+                                     v1::RegisterReply* reply) override {
+    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request,
+                       *reply);
   }
 
  private:
@@ -342,16 +383,23 @@ class TlsTest : public testing::Test {
   }
   // Over the client's own connection.
   static absl::Status Register(CoordinatorClient& client) {
-    return Answered<RegisterReply>([&](auto done) { client.Register(ARequest(), std::move(done)); });
+    return Answered<RegisterReply>(
+        [&](auto done) { client.Register(ARequest(), std::move(done)); });
   }
-  std::shared_ptr<CoordinatorClient> Connect(const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration silent_wait = kSilentWait) {
-    return MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials), silent_wait);
+  std::shared_ptr<CoordinatorClient> Connect(
+      const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+      absl::Duration silent_wait = kSilentWait) {
+    return MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials),
+                                 silent_wait);
   }
   // Over a new connection.
-  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration silent_wait = kSilentWait) {
+  absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                        absl::Duration silent_wait = kSilentWait) {
     return Register(*Connect(credentials, silent_wait));
   }
-  absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") { return Register(MakeChannelCredentials(files, role)); }
+  absl::Status Register(const std::optional<TlsFiles>& files, absl::string_view role = "chief") {
+    return Register(MakeChannelCredentials(files, role));
+  }
 
   CapturedLog log_;
   Pki pki_;
@@ -365,12 +413,16 @@ class TlsTest : public testing::Test {
 class WillingHandler : public DataHandler {
  public:
   void Pull(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
-  void Commit(CommitRequest, ResultCallback<CommitReply> done) override { done(CommitReply{true, 1, {}}); }
+  void Commit(CommitRequest, ResultCallback<CommitReply> done) override {
+    done(CommitReply{true, 1, {}});
+  }
   int64_t ReplyBytes(const PullRequest&) override { return 0; }
   // As a parameter server whose session 9 is of worker 1.
   absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override {
-    const bool is_others = method == DataMethod::kCommit && fence.session == SessionId(9) && worker && *worker != 1;
-    return is_others ? MakeError(Reason::kNotAuthorized, "session 9 is of worker 1") : absl::OkStatus();
+    const bool is_others =
+        method == DataMethod::kCommit && fence.session == SessionId(9) && worker && *worker != 1;
+    return is_others ? MakeError(Reason::kNotAuthorized, "session 9 is of worker 1")
+                     : absl::OkStatus();
   }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     {
@@ -401,9 +453,11 @@ class DataTlsTest : public TlsTest {
   }
   ~DataTlsTest() override { server_ = nullptr; }
 
-  // What the parameter server says of a pull and of a commit, by a task of this role, that claims this session.
+  // What the parameter server says of a pull and of a commit, by a task of this role, that claims
+  // this session.
   std::vector<absl::Status> Speak(const std::string& role, SessionId session) {
-    const auto client = DataClient::Create(MakeChannel(address(), MakeChannelCredentials(pki_.Role(role), "ps")), executor_, {});
+    const auto client = DataClient::Create(
+        MakeChannel(address(), MakeChannelCredentials(pki_.Role(role), "ps")), executor_, {});
     const Fence fence{JobId(1), Epoch(1), Incarnation(1), session, Incarnation(1)};
     CommitRequest commit;
     commit.fence = fence;
@@ -413,7 +467,8 @@ class DataTlsTest : public TlsTest {
     return {Answered<PullReply>([&](auto done) {
               client->Pull({fence, {}}, std::move(done));
             }),
-            Answered<CommitReply>([&](auto done) { client->Commit(std::move(commit), std::move(done)); })};
+            Answered<CommitReply>(
+                [&](auto done) { client->Commit(std::move(commit), std::move(done)); })};
   }
 
   WillingHandler handler_;
@@ -421,14 +476,18 @@ class DataTlsTest : public TlsTest {
 };
 
 TEST_F(DataTlsTest, ASessionIsForEveryTaskThatPullsAndCommits) {
-  for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
-  for (const absl::Status& status : Speak("chief", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("worker", SessionId(7)))
+    EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("chief", SessionId(7)))
+    EXPECT_TRUE(status.ok()) << status;
 }
 
 // A session's number is easily guessed.
 TEST_F(DataTlsTest, MemoryIsHeldInTheNameOfTheCertificate) {
-  for (const absl::Status& status : Speak("worker", SessionId(7))) EXPECT_TRUE(status.ok()) << status;
-  for (const absl::Status& status : Speak("worker", SessionId(8))) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("worker", SessionId(7)))
+    EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("worker", SessionId(8)))
+    EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(handler_.owners(), testing::ElementsAre("worker 0"));
 }
 
@@ -436,15 +495,18 @@ TEST_F(DataTlsTest, TheHandlerIsToldWhichWorkersCertificateTheCallerHas) {
   const std::vector<absl::Status> others = Speak("worker", SessionId(9));  // worker 0's certificate
   EXPECT_TRUE(others[0].ok()) << others[0];
   EXPECT_EQ(ReasonOf(others[1]), Reason::kNotAuthorized) << others[1];
-  for (const absl::Status& status : Speak("chief", SessionId(9))) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("chief", SessionId(9)))
+    EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(DataTlsTest, TheSessionThatIsNeverFencedIsTheChiefsAlone) {
-  for (const absl::Status& status : Speak("chief", kCoordinatorSession)) EXPECT_TRUE(status.ok()) << status;
+  for (const absl::Status& status : Speak("chief", kCoordinatorSession))
+    EXPECT_TRUE(status.ok()) << status;
   for (const absl::Status& status : Speak("worker", kCoordinatorSession)) {
     EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized) << status;
     EXPECT_THAT(status.message(), HasSubstr("worker 0 may not call ParameterServerData."));
-    EXPECT_THAT(status.message(), HasSubstr(" in session 0: check which certificate the task was given"));
+    EXPECT_THAT(status.message(),
+                HasSubstr(" in session 0: check which certificate the task was given"));
   }
 }
 
@@ -460,15 +522,19 @@ TEST_F(TlsTest, TheWrongRoleIsRefusedAndToldSoOnBothSides) {
   const absl::Status status = Register(pki_.Role("admin"));
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(ReasonOf(status), Reason::kNotAuthorized);
-  EXPECT_EQ(status.message(), "admin 0 may not call Coordinator.Register: check which certificate the task was given");
+  EXPECT_EQ(
+      status.message(),
+      "admin 0 may not call Coordinator.Register: check which certificate the task was given");
   EXPECT_TRUE(log_.Await("admin 0 may not call Coordinator.Register"));
 }
 
 TEST_F(TlsTest, ACertificateWithoutARoleIsRefusedInTheHandshake) {
   Serve(pki_.Role("chief"));
   int number = 0;
-  for (const char* uri : {"", "https://example.com/chief/0", "spiffe://test/chief/0?x=1", "spiffe://test/chief/00", "spiffe://test/chief/"}) {
-    const absl::Status status = Register(pki_.Files(absl::StrCat("roleless", ++number), pki_.Issue(uri)));
+  for (const char* uri : {"", "https://example.com/chief/0", "spiffe://test/chief/0?x=1",
+                          "spiffe://test/chief/00", "spiffe://test/chief/"}) {
+    const absl::Status status =
+        Register(pki_.Files(absl::StrCat("roleless", ++number), pki_.Issue(uri)));
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << uri << ": " << status;
   }
   EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer's certificate names no role"));
@@ -480,21 +546,28 @@ TEST_F(TlsTest, AKeyThatEverybodyCanReadIsWarnedOf) {
   EXPECT_THAT(log_.text(), testing::Not(HasSubstr("--tls_key=")));
   ASSERT_EQ(chmod(files.key.c_str(), 0644), 0);
   Serve(files);
-  EXPECT_THAT(log_.text(), HasSubstr(absl::StrCat("--tls_key=", files.key, ": every user of this machine can read it, and pass for this task. chmod o-rw")));
+  EXPECT_THAT(log_.text(),
+              HasSubstr(absl::StrCat(
+                  "--tls_key=", files.key,
+                  ": every user of this machine can read it, and pass for this task. chmod o-rw")));
 }
 
 TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {
   Serve(pki_.Role("chief"));
-  const absl::Status other_index = Register(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")));
+  const absl::Status other_index =
+      Register(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")));
   EXPECT_EQ(ReasonOf(other_index), Reason::kNotAuthorized) << other_index;
-  EXPECT_EQ(other_index.message(), "worker 1 may not register as worker 0: check which certificate the task was given");
+  EXPECT_EQ(other_index.message(),
+            "worker 1 may not register as worker 0: check which certificate the task was given");
   const absl::Status other_role = Register(pki_.Role("ps"));
-  EXPECT_EQ(other_role.message(), "ps 0 may not register as worker 0: check which certificate the task was given");
+  EXPECT_EQ(other_role.message(),
+            "ps 0 may not register as worker 0: check which certificate the task was given");
   EXPECT_TRUE(log_.Await("ps 0 may not register as worker 0"));
 }
 
 constexpr char kClosed[] =
-    "it closed the connection at once: it wants a certificate and got none, or one that is not signed by its --tls_ca, has expired, or is of another job";
+    "it closed the connection at once: it wants a certificate and got none, or one that is not "
+    "signed by its --tls_ca, has expired, or is of another job";
 
 TEST_F(TlsTest, PlaintextIsRefusedAndToldSoOnBothSides) {
   Serve(pki_.Role("chief"));
@@ -502,7 +575,10 @@ TEST_F(TlsTest, PlaintextIsRefusedAndToldSoOnBothSides) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(status), Reason::kNone);
   EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("cannot reach ", address(), ": ", kClosed)));
-  EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer does not speak TLS: give it --tls_cert, --tls_key and --tls_ca")) << log_.text();
+  EXPECT_TRUE(
+      log_.Await("a TLS connection was refused: the peer does not speak TLS: give it --tls_cert, "
+                 "--tls_key and --tls_ca"))
+      << log_.text();
 }
 
 TEST_F(TlsTest, NoCertificateIsRefusedAndToldSoOnBothSides) {
@@ -512,13 +588,17 @@ TEST_F(TlsTest, NoCertificateIsRefusedAndToldSoOnBothSides) {
   const absl::Status status = Register(grpc::SslCredentials(options));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(kClosed));
-  EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer has no certificate: give it --tls_cert and --tls_key")) << log_.text();
+  EXPECT_TRUE(
+      log_.Await("a TLS connection was refused: the peer has no certificate: give it --tls_cert "
+                 "and --tls_key"))
+      << log_.text();
 }
 
 // One test, since the same line is logged once a minute at most.
 TEST_F(TlsTest, ACertificateThatHasExpiredOrIsOfAnotherAuthorityIsRefusedAndToldSoOnBothSides) {
   Serve(pki_.Role("chief"));
-  const TlsFiles expired = pki_.Files("expired", pki_.Issue("spiffe://test/worker/0", -absl::Hours(1)));
+  const TlsFiles expired =
+      pki_.Files("expired", pki_.Issue("spiffe://test/worker/0", -absl::Hours(1)));
   Pki other("intruder");
   TlsFiles foreign = other.Role("worker");
   foreign.ca = expired.ca;
@@ -526,7 +606,10 @@ TEST_F(TlsTest, ACertificateThatHasExpiredOrIsOfAnotherAuthorityIsRefusedAndTold
     const absl::Status status = Register(files);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(status.message(), HasSubstr(kClosed));
-    EXPECT_TRUE(log_.Await("a TLS connection was refused: the peer's certificate is not signed by --tls_ca, or has expired")) << log_.text();
+    EXPECT_TRUE(
+        log_.Await("a TLS connection was refused: the peer's certificate is not signed by "
+                   "--tls_ca, or has expired"))
+        << log_.text();
   }
 }
 
@@ -534,7 +617,9 @@ TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotBelieved) {
   Serve(pki_.Role("chief"));
   Pki other("believer");
   const absl::Status status = Register(other.Role("worker"));
-  EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(), ": its certificate is not signed by --tls_ca, or has expired"));
+  EXPECT_EQ(status.message(),
+            absl::StrCat("cannot reach ", address(),
+                         ": its certificate is not signed by --tls_ca, or has expired"));
 }
 
 TEST_F(TlsTest, ATaskThatIsDialledByItsIndexMustHaveThatIndex) {
@@ -543,7 +628,8 @@ TEST_F(TlsTest, ATaskThatIsDialledByItsIndexMustHaveThatIndex) {
   EXPECT_TRUE(Register(worker.For("chief", 0)).ok());
   EXPECT_EQ(Register(worker.For("chief", 1)).message(),
             absl::StrCat("cannot reach ", address(),
-                         ": the server's certificate is that of chief 0, not of chief 1: check which certificate the task there was given (divvyctl certs "
+                         ": the server's certificate is that of chief 0, not of chief 1: check "
+                         "which certificate the task there was given (divvyctl certs "
                          "makes some)"));
 }
 
@@ -554,7 +640,8 @@ TEST_F(DataTlsTest, AParameterServerSpeaksForItselfAlone) {
     return Answered<PullReply>([&](auto done) { client->Pull({fence, {}}, std::move(done)); });
   };
   EXPECT_TRUE(pull(dialer.ParameterServerAt(address(), 0)).ok());
-  EXPECT_THAT(pull(dialer.ParameterServerAt(address(), 1)).message(), HasSubstr("the server's certificate is that of ps 0, not of ps 1"));
+  EXPECT_THAT(pull(dialer.ParameterServerAt(address(), 1)).message(),
+              HasSubstr("the server's certificate is that of ps 0, not of ps 1"));
 }
 
 TEST_F(TlsTest, AServerOfAnotherRoleIsNotBelieved) {
@@ -562,20 +649,27 @@ TEST_F(TlsTest, AServerOfAnotherRoleIsNotBelieved) {
   const absl::Status status = Register(pki_.Role("worker"));
   EXPECT_EQ(status.message(),
             absl::StrCat("cannot reach ", address(),
-                         ": the server's certificate is not that of a chief: check which certificate the task there was given (divvyctl certs "
+                         ": the server's certificate is not that of a chief: check which "
+                         "certificate the task there was given (divvyctl certs "
                          "makes some)"));
 }
 
-constexpr char kJobs[] = ": check which certificates both were given (divvyctl certs --job=NAME makes those of a job)";
+constexpr char kJobs[] =
+    ": check which certificates both were given (divvyctl certs --job=NAME makes those of a job)";
 
 TEST_F(TlsTest, ATaskOfAnotherJobOfTheSameAuthorityIsRefusedAndToldSoOnBothSides) {
   Serve(pki_.Role("chief"));
-  const absl::Status status = Register(pki_.Files("stranger", pki_.Issue("spiffe://other/worker/0")));
+  const absl::Status status =
+      Register(pki_.Files("stranger", pki_.Issue("spiffe://other/worker/0")));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(),
-                                           ": the server's certificate is that of chief 0 of job \"test\", and this task's is of job \"other\"", kJobs));
-  EXPECT_TRUE(log_.Await(
-      absl::StrCat("a TLS connection was refused: the peer's certificate is that of worker 0 of job \"other\", and this task's is of job \"test\"", kJobs)))
+                                           ": the server's certificate is that of chief 0 of job "
+                                           "\"test\", and this task's is of job \"other\"",
+                                           kJobs));
+  EXPECT_TRUE(
+      log_.Await(absl::StrCat("a TLS connection was refused: the peer's certificate is that of "
+                              "worker 0 of job \"other\", and this task's is of job \"test\"",
+                              kJobs)))
       << log_.text();
 }
 
@@ -583,14 +677,19 @@ TEST_F(TlsTest, ATaskThatIsNotLetInSaysInItsOwnLogForWhomItWaitsAndWhy) {
   Serve(pki_.Role("ps"));
   const auto credentials = MakeChannelCredentials(pki_.Role("worker"), "chief");
   EXPECT_EQ(Register(credentials).code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));  // it may have been started first
+  // It may have been started first.
+  EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));
   EXPECT_EQ(Register(credentials, absl::ZeroDuration()).code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(log_.text(), HasSubstr(absl::StrCat("waits for the coordinator: cannot reach ", address(), ": the server's certificate is not that of a chief")));
+  EXPECT_THAT(log_.text(),
+              HasSubstr(absl::StrCat("waits for the coordinator: cannot reach ", address(),
+                                     ": the server's certificate is not that of a chief")));
 }
 
 TEST_F(TlsTest, ATaskThatIsRefusedForGoodLeavesTheWordsToItsEnd) {
   Serve(pki_.Role("chief"));
-  const absl::Status refused = Register(MakeChannelCredentials(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")), "chief"), absl::ZeroDuration());
+  const absl::Status refused = Register(
+      MakeChannelCredentials(pki_.Files("one", pki_.Issue("spiffe://test/worker/1")), "chief"),
+      absl::ZeroDuration());
   EXPECT_EQ(ReasonOf(refused), Reason::kNotAuthorized) << refused;
   EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));
 }
@@ -605,7 +704,8 @@ TEST_F(TlsTest, ACallerOfAnotherJobThatDoesNotLookAtItsServerIsRefusedAllTheSame
   const absl::Status status = Register(grpc::SslCredentials(options));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(kClosed));
-  EXPECT_TRUE(log_.Await("the peer's certificate is that of worker 0 of job \"other\"")) << log_.text();
+  EXPECT_TRUE(log_.Await("the peer's certificate is that of worker 0 of job \"other\""))
+      << log_.text();
 }
 
 TEST_F(TlsTest, AServerWithoutTlsIsNotBelieved) {
@@ -613,7 +713,8 @@ TEST_F(TlsTest, AServerWithoutTlsIsNotBelieved) {
   options.address = "127.0.0.1:0";
   server_ = *Server::Start(options, {&service_}, nullptr);
   const absl::Status status = Register(pki_.Role("worker"));
-  EXPECT_EQ(status.message(), absl::StrCat("cannot reach ", address(), ": it does not speak TLS, as this task does"));
+  EXPECT_EQ(status.message(),
+            absl::StrCat("cannot reach ", address(), ": it does not speak TLS, as this task does"));
 }
 
 TEST_F(TlsTest, OnLoopbackWithoutTlsEveryRoleIsTrusted) {
@@ -632,15 +733,19 @@ class RenewalTest : public TlsTest {
     files.refresh_seconds = 1;
     return files;
   }
-  // Makes new connections until one is served, or until one is refused. An error: not within 30 s, and what came last.
-  absl::Status Await(bool is_served, const std::function<std::shared_ptr<grpc::ChannelCredentials>()>& credentials) {
+  // Makes new connections until one is served, or until one is refused. An error: not within 30 s,
+  // and what came last.
+  absl::Status Await(
+      bool is_served,
+      const std::function<std::shared_ptr<grpc::ChannelCredentials>()>& credentials) {
     const absl::Duration until = Clock::Real().Elapsed() + absl::Seconds(30);
     absl::Status status;
     do {
       status = Register(credentials());
       if (status.ok() == is_served) return absl::OkStatus();
     } while (Clock::Real().Elapsed() < until);
-    return absl::DeadlineExceededError(absl::StrCat(is_served ? "never served: " : "never refused", status.message()));
+    return absl::DeadlineExceededError(
+        absl::StrCat(is_served ? "never served: " : "never refused", status.message()));
   }
   absl::Status AwaitServed(const TlsFiles& files) {
     return Await(true, [&] { return MakeChannelCredentials(files, "chief"); });
@@ -654,11 +759,15 @@ TEST_F(RenewalTest, ACertificateThatIsReplacedIsUsedForNewConnectionsAndOpenOnes
   ASSERT_TRUE(Register(*open).ok());
   // The new ones have other indices, by which the two sides tell them from the old ones.
   pki_.Files("chief", pki_.Issue("spiffe://test/chief/1"));
-  EXPECT_TRUE(Await(true, [&] { return worker.For("chief", 1); }).ok()) << "the server shows its new certificate";
-  EXPECT_THAT(std::string(Register(worker.For("chief", 0)).message()), HasSubstr("the server's certificate is that of chief 1, not of chief 0"));
+  EXPECT_TRUE(Await(true, [&] { return worker.For("chief", 1); }).ok())
+      << "the server shows its new certificate";
+  EXPECT_THAT(std::string(Register(worker.For("chief", 0)).message()),
+              HasSubstr("the server's certificate is that of chief 1, not of chief 0"));
   pki_.Files("worker", pki_.Issue("spiffe://test/worker/1"));
-  EXPECT_TRUE(Await(false, [&] { return worker.For("chief"); }).ok()) << "the caller shows its new certificate";
-  EXPECT_EQ(Register(worker.For("chief")).message(), "worker 1 may not register as worker 0: check which certificate the task was given");
+  EXPECT_TRUE(Await(false, [&] { return worker.For("chief"); }).ok())
+      << "the caller shows its new certificate";
+  EXPECT_EQ(Register(worker.For("chief")).message(),
+            "worker 1 may not register as worker 0: check which certificate the task was given");
   EXPECT_TRUE(Register(*open).ok()) << "as worker 0, still: " << Register(*open);
 }
 
@@ -671,7 +780,8 @@ TEST_F(RenewalTest, ANewAuthorityShutsAStolenCertificateOutAndStopsNothingElse) 
   // Step 1: a new CA. The thief believes both.
   Pki next("next");
   const std::string both = pki_.authority().certificate + next.authority().certificate;
-  TlsFiles stolen = pki_.Files("stolen", pki_.Issue("spiffe://test/worker/0")), renewed = next.Role("worker");
+  TlsFiles stolen = pki_.Files("stolen", pki_.Issue("spiffe://test/worker/0")),
+           renewed = next.Role("worker");
   stolen.ca = renewed.ca = pki_.Write("both.pem", both);
   const auto thief = Connect(MakeChannelCredentials(stolen, "chief"));
   ASSERT_TRUE(Register(*thief).ok());
@@ -704,7 +814,9 @@ TEST_F(RenewalTest, ANewAuthorityShutsAStolenCertificateOutAndStopsNothingElse) 
 TEST_F(TlsTest, AServerDoesNotStartWithoutTlsWhereOthersReachIt) {
   ServerOptions options;
   options.address = "0.0.0.0:0";
-  EXPECT_THAT(Server::Start(options, {}, nullptr).status().message(), HasSubstr("without certificates a cluster must stay on loopback, but 0.0.0.0:0 is not"));
+  EXPECT_THAT(
+      Server::Start(options, {}, nullptr).status().message(),
+      HasSubstr("without certificates a cluster must stay on loopback, but 0.0.0.0:0 is not"));
 }
 
 }  // namespace

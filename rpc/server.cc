@@ -20,10 +20,13 @@ namespace divvy {
 namespace {
 
 constexpr int64_t kMostMessage = 256 << 20;
-constexpr int64_t kLeastMessages = 4;  // that the memory must hold: with fewer, calls that are half there keep each other from being whole
+// That the memory must hold: with fewer, calls that are half there keep each other from being
+// whole.
+constexpr int64_t kLeastMessages = 4;
 
-// As many pings as come are answered. gRPC 1.51's own limit, which ends the connection, took 130 MiB of memory for 340 KB of pings that it had read by then;
-// without it they take none (tools/hostile).
+// As many pings as come are answered. gRPC 1.51's own limit, which ends the connection, took 130
+// MiB of memory for 340 KB of pings that it had read by then; without it they take none
+// (tools/hostile).
 void TakePings(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -41,7 +44,8 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
   TakePings(builder);
   KeepAlive(builder);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // gRPC would decompress a message whole before it looks at the message's size and at the memory. Nothing here sends compressed messages.
+  // gRPC would decompress a message whole before it looks at the message's size and at the memory.
+  // Nothing here sends compressed messages.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
@@ -64,11 +68,14 @@ Acceptor::Take HandTo(std::shared_ptr<Connections> connections) {
 }
 
 absl::Status CannotListen(const std::string& address, const GrpcErrors& errors) {
-  return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", ListenFailure(errors.text())));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on ", address, ": ", ListenFailure(errors.text())));
 }
 
-void CheckAddress(absl::string_view what, const std::string& address, std::vector<std::string>& problems) {
-  if (const absl::Status status = CheckListenAddress(what, address); !status.ok()) problems.push_back(std::string(status.message()));
+void CheckAddress(absl::string_view what, const std::string& address,
+                  std::vector<std::string>& problems) {
+  if (const absl::Status status = CheckListenAddress(what, address); !status.ok())
+    problems.push_back(std::string(status.message()));
 }
 
 }  // namespace
@@ -76,14 +83,21 @@ void CheckAddress(absl::string_view what, const std::string& address, std::vecto
 absl::Status CheckListenAddress(absl::string_view what, absl::string_view address) {
   if (SocketPathOf(address)) {
     const absl::StatusOr<std::string> socket = NormalizeAddress(address);
-    return socket.ok() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\": ", socket.status().message()));
+    return socket.ok() ? absl::OkStatus()
+                       : absl::InvalidArgumentError(absl::StrCat(
+                             what, " is \"", address, "\": ", socket.status().message()));
   }
   const size_t colon = address.rfind(':');
   const absl::string_view port = colon == address.npos ? "" : address.substr(colon + 1);
-  int number = -1;  // a port that is too large would be taken for another one
-  const bool is_number = !port.empty() && std::all_of(port.begin(), port.end(), absl::ascii_isdigit) && absl::SimpleAtoi(port, &number) && number <= 65'535;
+  // A port that is too large would be taken for another one.
+  int number = -1;
+  const bool is_number = !port.empty() &&
+                         std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
+                         absl::SimpleAtoi(port, &number) && number <= 65'535;
   if (is_number) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " is \"", address, "\", wanted host:port with a port of 0 (any that is free) to 65535, or unix:/PATH"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " is \"", address,
+      "\", wanted host:port with a port of 0 (any that is free) to 65535, or unix:/PATH"));
 }
 
 absl::Status ServerOptions::Validate() const {
@@ -91,26 +105,37 @@ absl::Status ServerOptions::Validate() const {
   CheckAddress("the address to listen on", address, problems);
   if (!health_address.empty()) CheckAddress("--health_address", health_address, problems);
   if (max_message_bytes < 1 || max_message_bytes > kMostMessage)
-    problems.push_back(absl::StrCat("max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
+    problems.push_back(
+        absl::StrCat("max_message_bytes is ", max_message_bytes, ", wanted 1 to 256 MiB"));
   else if (memory_bytes < kLeastMessages * max_message_bytes)
-    problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least ", kLeastMessages * max_message_bytes, ": the memory of ",
+    problems.push_back(absl::StrCat("--rpc_memory_bytes is ", memory_bytes, ", wanted at least ",
+                                    kLeastMessages * max_message_bytes, ": the memory of ",
                                     kLeastMessages, " of the largest messages"));
-  if (max_metadata_bytes < 1) problems.push_back(absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
-  if (max_concurrent_streams < 1) problems.push_back(absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
-  if (max_connections < 1) problems.push_back(absl::StrCat("--max_connections is ", max_connections, ", wanted at least 1"));
+  if (max_metadata_bytes < 1)
+    problems.push_back(
+        absl::StrCat("max_metadata_bytes is ", max_metadata_bytes, ", wanted at least 1"));
+  if (max_concurrent_streams < 1)
+    problems.push_back(
+        absl::StrCat("max_concurrent_streams is ", max_concurrent_streams, ", wanted at least 1"));
+  if (max_connections < 1)
+    problems.push_back(
+        absl::StrCat("--max_connections is ", max_connections, ", wanted at least 1"));
   const absl::Status security = tls ? CheckTlsFiles(*tls) : CheckPlaintext({address});
   if (!security.ok()) problems.push_back(std::string(security.message()));
-  return problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
 }
 
-absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
+absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options,
+                                                 const std::vector<grpc::Service*>& services,
+                                                 GenericServiceHook* hook) {
   Listening listening;
   grpc::ServerBuilder builder;
   Configure(options, builder);
   ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
   listening.port = sockets.port();
-  std::shared_ptr<Connections> connections =
-      builder.experimental().AddExternalConnectionAcceptor(Builder::ExternalConnectionType::FROM_FD, MakeServerCredentials(options.tls));
+  std::shared_ptr<Connections> connections = builder.experimental().AddExternalConnectionAcceptor(
+      Builder::ExternalConnectionType::FROM_FD, MakeServerCredentials(options.tls));
   for (grpc::Service* service : services) builder.RegisterService(service);
   if (hook != nullptr) hook->Register(builder);
   GrpcErrors errors;
@@ -120,11 +145,14 @@ absl::StatusOr<Server::Listening> Server::Listen(const ServerOptions& options, c
     return CannotListen(options.address, errors);
   }
   if (hook != nullptr) hook->Start();
-  listening.acceptor = std::make_unique<Acceptor>(std::move(sockets), options.max_connections, HandTo(std::move(connections)));
+  listening.acceptor = std::make_unique<Acceptor>(std::move(sockets), options.max_connections,
+                                                  HandTo(std::move(connections)));
   return listening;
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, const std::vector<grpc::Service*>& services, GenericServiceHook* hook) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const std::vector<grpc::Service*>& services,
+                                                      GenericServiceHook* hook) {
   RETURN_IF_ERROR(options.Validate());
   std::unique_ptr<ProbeServer> health;
   if (!options.health_address.empty()) {
@@ -146,7 +174,9 @@ void Server::SetServing(bool serving) {
   if (health_ != nullptr) health_->SetServing(serving);
 }
 
-void Server::SetServing(const std::string& service, bool serving) { main_.server->GetHealthCheckService()->SetServingStatus(service, serving); }
+void Server::SetServing(const std::string& service, bool serving) {
+  main_.server->GetHealthCheckService()->SetServingStatus(service, serving);
+}
 
 void Server::Shutdown(absl::Duration grace) {
   {

@@ -4,8 +4,11 @@
 
 namespace divvy {
 
-std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit, std::function<void()> on_silence, std::function<bool()> owed) {
-  std::shared_ptr<SilenceWatch> watch(new SilenceWatch(executor, limit, std::move(on_silence), std::move(owed)));
+std::shared_ptr<SilenceWatch> SilenceWatch::Start(Executor& executor, absl::Duration limit,
+                                                  std::function<void()> on_silence,
+                                                  std::function<bool()> owed) {
+  std::shared_ptr<SilenceWatch> watch(
+      new SilenceWatch(executor, limit, std::move(on_silence), std::move(owed)));
   watch->Schedule();
   return watch;
 }

@@ -11,20 +11,28 @@ namespace divvy {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const std::string text = wire::ToProto(status).message();  // cut: a peer refuses headers that are too long, and would see another error
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text, wire::StatusDetails(status));
+  // cut: a peer refuses headers that are too long, and would see another error
+  const std::string text = wire::ToProto(status).message();
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text,
+                      wire::StatusDetails(status));
 }
 
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
-  const absl::Status plain = wire::StatusOfCall(static_cast<int>(status.error_code()), status.error_message(), status.error_details());
+  const absl::Status plain = wire::StatusOfCall(static_cast<int>(status.error_code()),
+                                                status.error_message(), status.error_details());
   if (!status.error_details().empty()) return plain;
-  if (absl::IsDeadlineExceeded(plain)) return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
-  if (absl::IsUnavailable(plain)) return absl::UnavailableError(absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
-  if (absl::IsCancelled(plain)) return absl::UnavailableError(absl::StrCat(address, " has ended the call: its process ends"));
+  if (absl::IsDeadlineExceeded(plain))
+    return absl::DeadlineExceededError(absl::StrCat(address, " has not answered in time"));
+  if (absl::IsUnavailable(plain))
+    return absl::UnavailableError(
+        absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
+  if (absl::IsCancelled(plain))
+    return absl::UnavailableError(absl::StrCat(address, " has ended the call: its process ends"));
   // gRPC's own word about a message, not the server's about its memory: none of ours is so large.
   if (absl::StartsWith(plain.message(), "Received message larger than max")) {
-    return absl::InternalError(
-        absl::StrCat("a message from or to ", address, " is too large for Divvy's protocol: look at what runs there. ", plain.message()));
+    return absl::InternalError(absl::StrCat(
+        "a message from or to ", address,
+        " is too large for Divvy's protocol: look at what runs there. ", plain.message()));
   }
   return plain;
 }

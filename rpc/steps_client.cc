@@ -19,18 +19,25 @@ LogLimit& Limit() {
   return *limit;
 }
 
-// Lives until gRPC is done with the call (OnDone), or longer where the coordinator still holds the connection.
+// Lives until gRPC is done with the call (OnDone), or longer where the coordinator still holds the
+// connection.
 class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame> {
  public:
-  StepsCall(CallEnvironment environment, std::shared_ptr<v1::Worker::Stub> stub, std::shared_ptr<StreamListener<FromWorker>> listener)
-      : environment_(std::move(environment)), stub_(std::move(stub)), order_(environment_.executor), listener_(std::move(listener)) {}
+  StepsCall(CallEnvironment environment, std::shared_ptr<v1::Worker::Stub> stub,
+            std::shared_ptr<StreamListener<FromWorker>> listener)
+      : environment_(std::move(environment)),
+        stub_(std::move(stub)),
+        order_(environment_.executor),
+        listener_(std::move(listener)) {}
 
   void Start(const std::shared_ptr<StepsCall>& self, absl::Duration silence) {
     self_ = self;
     if (!environment_.open->Begin({self, &context_})) return OnBegunTooLate();
-    watch_ = SilenceWatch::Start(environment_.executor, silence, [call = std::weak_ptr<StepsCall>(self)] {
-      if (const std::shared_ptr<StepsCall> alive = call.lock()) alive->OnSilence();
-    });
+    watch_ = SilenceWatch::Start(environment_.executor, silence,
+                                 [call = std::weak_ptr<StepsCall>(self)] {
+                                   if (const std::shared_ptr<StepsCall> alive = call.lock())
+                                     alive->OnSilence();
+                                 });
     stub_->async()->Steps(&context_, this);
     AddHold();  // sends come from outside of the reactions
     StartRead(&incoming_);
@@ -58,7 +65,9 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     watch_->Heard();
     absl::StatusOr<StreamFrame<FromWorker>> frame = wire::FromProto(incoming_);
     if (!frame.ok()) return OnNonsense(frame.status());
-    Tell([frame = *std::move(frame)](StreamListener<FromWorker>& listener) mutable { listener.OnFrame(std::move(frame)); });
+    Tell([frame = *std::move(frame)](StreamListener<FromWorker>& listener) mutable {
+      listener.OnFrame(std::move(frame));
+    });
     StartRead(&incoming_);
   }
 
@@ -74,7 +83,8 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     watch_->Stop();
     const std::shared_ptr<OpenCalls> open = environment_.open;
     SerialExecutor order = order_;  // this may be gone before Post returns
-    order.Post([self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
+    order.Post(
+        [self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
     open->End();
   }
 
@@ -90,14 +100,17 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
 
   void OnNonsense(const absl::Status& why) {
     const std::string text =
-        absl::StrCat("the worker at ", environment_.address, " sent a frame that makes no sense (", why.message(), "): its stream is broken off");
+        absl::StrCat("the worker at ", environment_.address, " sent a frame that makes no sense (",
+                     why.message(), "): its stream is broken off");
     if (Limit().Admit(text)) DIVVY_LOG(ERROR) << text;
     context_.TryCancel();
     End();
   }
 
   void OnSilence() {
-    const std::string text = absl::StrCat("nothing has come from the worker at ", environment_.address, " for too long: its stream is broken off");
+    const std::string text =
+        absl::StrCat("nothing has come from the worker at ", environment_.address,
+                     " for too long: its stream is broken off");
     if (Limit().Admit(text)) DIVVY_LOG(WARNING) << text;
     context_.TryCancel();
   }
@@ -154,8 +167,9 @@ class Connection : public StreamConnection<ToWorker> {
 
 }  // namespace
 
-std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
-                                                            std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence) {
+std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
+    const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
+    std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence) {
   auto call = std::make_shared<StepsCall>(environment, stub, std::move(listener));
   call->Start(call, silence);
   return std::make_shared<Connection>(std::move(call));

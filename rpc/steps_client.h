@@ -12,11 +12,14 @@
 
 namespace divvy {
 
-// As WorkerClient::OpenSteps. Frames go out in the order of Send, one at a time; the numbering is the cores' (cluster/resumable_stream.h). The stream breaks,
-// once, when the way does, when nothing has come for `silence`, and at a frame that cannot be decoded (logged: its sender is faulty). Letting the connection go
-// closes it. OnBroken says nothing of why: the next call to the worker does.
-std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
-                                                            std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);
+// As WorkerClient::OpenSteps. Frames go out in the order of Send, one at a time; the numbering is
+// the cores' (cluster/resumable_stream.h). The stream breaks, once, when the way does, when nothing
+// has come for `silence`, and at a frame that cannot be decoded (logged: its sender is faulty).
+// Letting the connection go closes it. OnBroken says nothing of why: the next call to the worker
+// does.
+std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
+    const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
+    std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);
 
 }  // namespace divvy
 

@@ -19,7 +19,8 @@ using Reactor = grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>;
 class ServedSteps : public Reactor {
  public:
   explicit ServedSteps(Executor& executor) : executor_(executor), order_(executor) {}
-  void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor, absl::Duration silence);
+  void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor,
+             absl::Duration silence);
 
   void Send(const StreamFrame<FromWorker>& frame) {
     v1::FromWorkerFrame encoded = wire::ToProto(frame);
@@ -37,11 +38,15 @@ class ServedSteps : public Reactor {
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return FinishOnce(absl::CancelledError("the stream ended, or brought bytes that are no frame"));
+    if (!ok)
+      return FinishOnce(
+          absl::CancelledError("the stream ended, or brought bytes that are no frame"));
     watch_->Heard();
     absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
     if (!frame.ok()) return OnNonsense(frame.status());
-    Tell([frame = *std::move(frame)](StreamListener<ToWorker>& listener) mutable { listener.OnFrame(std::move(frame)); });
+    Tell([frame = *std::move(frame)](StreamListener<ToWorker>& listener) mutable {
+      listener.OnFrame(std::move(frame));
+    });
     StartRead(&incoming_);
   }
 
@@ -63,7 +68,8 @@ class ServedSteps : public Reactor {
  private:
   void OnNonsense(const absl::Status& why) {
     static LogLimit* const limit = new LogLimit;
-    const std::string text = absl::StrCat("the coordinator sent a frame that makes no sense (", why.message(), "): its stream is broken off");
+    const std::string text = absl::StrCat("the coordinator sent a frame that makes no sense (",
+                                          why.message(), "): its stream is broken off");
     if (limit->Admit(text)) DIVVY_LOG(ERROR) << text;
     FinishOnce(why);
   }
@@ -109,10 +115,12 @@ class Connection : public StreamConnection<FromWorker> {
   const std::shared_ptr<ServedSteps> call_;
 };
 
-void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor, absl::Duration silence) {
+void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor,
+                        absl::Duration silence) {
   self_ = self;
   watch_ = SilenceWatch::Start(executor_, silence, [call = std::weak_ptr<ServedSteps>(self)] {
-    if (const std::shared_ptr<ServedSteps> alive = call.lock()) alive->FinishOnce(absl::CancelledError("nothing has come for too long"));
+    if (const std::shared_ptr<ServedSteps> alive = call.lock())
+      alive->FinishOnce(absl::CancelledError("nothing has come for too long"));
   });
   listener_ = acceptor.Accept(std::make_shared<Connection>(self));
   StartRead(&incoming_);
@@ -126,7 +134,8 @@ class Refusal : public Reactor {
 
 }  // namespace
 
-Reactor* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor, absl::Duration silence) {
+Reactor* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor,
+                    absl::Duration silence) {
   auto call = std::make_shared<ServedSteps>(executor);
   call->Start(call, *acceptor, silence);
   return call.get();

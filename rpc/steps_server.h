@@ -17,23 +17,30 @@
 
 namespace divvy {
 
-// Serves one connection: `acceptor` is told of it, here and now, and is given what comes by tasks of the executor, in order. The stream ends with INVALID at a
-// frame that cannot be decoded, and with Cancelled when nothing has come for `silence`; OnBroken is told in every case but Close. The reactor owns itself until
-// gRPC is done with it. REQUIRES: `executor` outlives the server.
-grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* ServeSteps(Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor,
-                                                                            absl::Duration silence = kStreamSilence);
+// Serves one connection: `acceptor` is told of it, here and now, and is given what comes by tasks
+// of the executor, in order. The stream ends with INVALID at a frame that cannot be decoded, and
+// with Cancelled when nothing has come for `silence`; OnBroken is told in every case but Close. The
+// reactor owns itself until gRPC is done with it. REQUIRES: `executor` outlives the server.
+grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* ServeSteps(
+    Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor,
+    absl::Duration silence = kStreamSilence);
 // One that is refused at once.
-grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* RefuseSteps(const absl::Status& why);
+grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* RefuseSteps(
+    const absl::Status& why);
 
-// The whole of a service's method: refused where the peer's role may not call it, or (NOT_READY) while there is no core; else served.
+// The whole of a service's method: refused where the peer's role may not call it, or (NOT_READY)
+// while there is no core; else served.
 //
 //   return HandleSteps(*context, executor_, core_);
 template <typename Core>
-grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* HandleSteps(const grpc::CallbackServerContext& context, Executor& executor,
-                                                                             const Late<Core>& late_core) {
-  if (const absl::Status allowed = Authorize(*context.auth_context(), "Worker.Steps"); !allowed.ok()) return RefuseSteps(allowed);
+grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* HandleSteps(
+    const grpc::CallbackServerContext& context, Executor& executor, const Late<Core>& late_core) {
+  if (const absl::Status allowed = Authorize(*context.auth_context(), "Worker.Steps");
+      !allowed.ok())
+    return RefuseSteps(allowed);
   const std::shared_ptr<StepsAcceptor> core = late_core.Get();
-  return core == nullptr ? RefuseSteps(MakeError(Reason::kNotReady, "the task is starting")) : ServeSteps(executor, core);
+  return core == nullptr ? RefuseSteps(MakeError(Reason::kNotReady, "the task is starting"))
+                         : ServeSteps(executor, core);
 }
 
 }  // namespace divvy

@@ -26,23 +26,27 @@ int EndSoon(int exit_code) {
 
 }  // namespace
 
-int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain, absl::Duration drain_timeout) {
+int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain,
+             absl::Duration drain_timeout) {
   const Termination::Event event = termination.Wait();
   if (event.signal == 0) {
     if (!event.why.empty()) DIVVY_LOG(ERROR) << task << ": " << event.why;
     return EndSoon(event.exit_code);
   }
-  DIVVY_LOG(INFO) << task << ": " << strsignal(event.signal) << ": draining, for " << absl::FormatDuration(drain_timeout)
+  DIVVY_LOG(INFO) << task << ": " << strsignal(event.signal) << ": draining, for "
+                  << absl::FormatDuration(drain_timeout)
                   << " at most; a second signal ends it at once";
   drain();
   Termination::LetSignalsKill();
-  if (!termination.WaitFor(drain_timeout)) DIVVY_LOG(WARNING) << task << ": not drained after " << absl::FormatDuration(drain_timeout);
+  if (!termination.WaitFor(drain_timeout))
+    DIVVY_LOG(WARNING) << task << ": not drained after " << absl::FormatDuration(drain_timeout);
   return EndSoon(event.exit_code);
 }
 
 int RefuseToStart(const absl::Status& why) {
   WriteStandardError(absl::StrCat(why.message(), "\n"));
-  const bool configuration = (absl::IsInvalidArgument(why) || absl::IsFailedPrecondition(why)) && ReasonOf(why) == Reason::kNone;
+  const bool configuration = (absl::IsInvalidArgument(why) || absl::IsFailedPrecondition(why)) &&
+                             ReasonOf(why) == Reason::kNone;
   return configuration ? exit_codes::kConfiguration : ExitCodeOf(why);
 }
 

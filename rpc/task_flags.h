@@ -12,31 +12,37 @@
 
 namespace divvy {
 
-// To be called by main, after the flags were parsed. Everything below blocks no longer than reading --cluster_file takes.
+// To be called by main, after the flags were parsed. Everything below blocks no longer than reading
+// --cluster_file takes.
 
-// InvalidArgument, naming it, if a word of the command line is no flag; a task takes nothing else (exit 64). `words`: what absl::ParseCommandLine returned.
+// InvalidArgument, naming it, if a word of the command line is no flag; a task takes nothing else
+// (exit 64). `words`: what absl::ParseCommandLine returned.
 absl::Status CheckFlagsOnly(const std::vector<char*>& words);
 // What TF_CONFIG, CLUSTER_SPEC, --cluster_file and the flags say of the cluster.
 absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags();
-// Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument: every problem at once.
+// Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument:
+// every problem at once.
 absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags();
 // The same of a cluster that something else than TF_CONFIG and flags describe; other flags count.
 absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources);
 // --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
 absl::Duration DrainTimeoutFromFlags();
-// The value of a flag that names a directory; nullopt: it was not given. Given and empty, as in --checkpoint_dir=, it says that there is to be none.
+// The value of a flag that names a directory; nullopt: it was not given. Given and empty, as in
+// --checkpoint_dir=, it says that there is to be none.
 struct DirectoryFlag {
   std::optional<std::string> name;
 };
 bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string* error);
 std::string AbslUnparseFlag(const DirectoryFlag& flag);
 
-// The value of a flag, or if it was not given that of a variable of the environment: who starts many tasks gives those to all of them.
+// The value of a flag, or if it was not given that of a variable of the environment: who starts
+// many tasks gives those to all of them.
 std::string OrFromEnvironment(const DirectoryFlag& flag, const char* variable);
 // --checkpoint_dir, or DIVVY_CHECKPOINT_DIR. Empty: the job keeps no checkpoints.
 std::string CheckpointDirFromFlags();
-// Whether it is DIVVY_CHECKPOINT_DIR, and DIVVY_TEMPORARY says that the directory goes when the job is complete: then nobody wants a last checkpoint.
+// Whether it is DIVVY_CHECKPOINT_DIR, and DIVVY_TEMPORARY says that the directory goes when the job
+// is complete: then nobody wants a last checkpoint.
 bool CheckpointDirIsTemporary();
 // Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
 absl::Status SetLogFromFlags(const std::string& task);

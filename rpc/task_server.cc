@@ -12,8 +12,12 @@
 namespace divvy {
 namespace {
 
-absl::string_view HostOf(absl::string_view address) { return address.substr(0, address.rfind(':')); }
-absl::string_view PortOf(absl::string_view address) { return address.substr(address.rfind(':') + 1); }
+absl::string_view HostOf(absl::string_view address) {
+  return address.substr(0, address.rfind(':'));
+}
+absl::string_view PortOf(absl::string_view address) {
+  return address.substr(address.rfind(':') + 1);
+}
 
 std::vector<std::string> AddressesOf(const TaskOptions& options) {
   std::vector<std::string> addresses = {BindAddress(options), CoordinatorAddress(options.cluster)};
@@ -40,31 +44,42 @@ bool IsWildcard(absl::string_view address) {
 
 // So many that files of the task's own can still be opened.
 int ConnectionsWithin(const OpenFileLimit& limit, int wanted) {
-  const int most = static_cast<int>(std::min<int64_t>(wanted, std::max<int64_t>(limit.now * 3 / 4, 1)));
-  DIVVY_LOG(INFO) << "takes up to " << most << " connections; " << limit.now << " files and connections may be open (ulimit -n was " << limit.before << ")";
-  if (most < wanted) DIVVY_LOG(WARNING) << "that is fewer connections than the " << wanted << " wanted: raise the limit of open files (ulimit -Hn)";
+  const int most =
+      static_cast<int>(std::min<int64_t>(wanted, std::max<int64_t>(limit.now * 3 / 4, 1)));
+  DIVVY_LOG(INFO) << "takes up to " << most << " connections; " << limit.now
+                  << " files and connections may be open (ulimit -n was " << limit.before << ")";
+  if (most < wanted)
+    DIVVY_LOG(WARNING) << "that is fewer connections than the " << wanted
+                       << " wanted: raise the limit of open files (ulimit -Hn)";
   return most;
 }
 
-// A task that the cluster does not list is known to others by what it registers: the address that it listens on.
+// A task that the cluster does not list is known to others by what it registers: the address that
+// it listens on.
 absl::Status CheckOthersCanDial(const TaskOptions& options) {
   const std::string chief = CoordinatorAddress(options.cluster), bind = BindAddress(options);
-  if (options.job == JobName::kChief || chief.empty() || !OwnAddress(options.cluster).empty()) return absl::OkStatus();
+  if (options.job == JobName::kChief || chief.empty() || !OwnAddress(options.cluster).empty())
+    return absl::OkStatus();
   if (!IsWildcard(bind) && (!IsLoopback(bind) || IsLoopback(chief))) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "the cluster does not list ", options.name(), ", so it registers the address that it listens on, and the coordinator at ", chief, " cannot dial ", bind,
-      ": give --bind_address=HOST:PORT with a name or an address of this machine that it can, ", "or list the task in TF_CONFIG"));
+      "the cluster does not list ", options.name(),
+      ", so it registers the address that it listens on, and the coordinator at ", chief,
+      " cannot dial ", bind,
+      ": give --bind_address=HOST:PORT with a name or an address of this machine that it can, ",
+      "or list the task in TF_CONFIG"));
 }
 
 }  // namespace
 
 std::string TaskOptions::name() const {
   if (job == JobName::kNone) return "evaluator";
-  return job == JobName::kChief ? std::string(JobNameText(job)) : absl::StrCat(JobNameText(job), " ", index);
+  return job == JobName::kChief ? std::string(JobNameText(job))
+                                : absl::StrCat(JobNameText(job), " ", index);
 }
 
 int MostConnections(const ClusterConfig& cluster) {
-  constexpr size_t kAnyway = 256, kEach = 4, kUnlisted = 4096;  // a task has two connections to another, and the old ones for a while after a restart
+  // A task has two connections to another, and the old ones for a while after a restart.
+  constexpr size_t kAnyway = 256, kEach = 4, kUnlisted = 4096;
   const ClusterSpec::Jobs jobs = TrainingCluster(cluster);
   if (jobs.count("worker") == 0) return kUnlisted;
   size_t tasks = 0;
@@ -80,35 +95,45 @@ std::string BindAddress(const TaskOptions& options) {
 }
 
 std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster) {
-  return TfConfigClusterResolver({}, [text = TfConfigText(cluster)] { return std::optional<std::string>(text); });
+  return TfConfigClusterResolver(
+      {}, [text = TfConfigText(cluster)] { return std::optional<std::string>(text); });
 }
 
 absl::Status CheckSecurity(const TaskOptions& options) {
   RETURN_IF_ERROR(CheckListenAddress("--bind_address", BindAddress(options)));
-  if (!options.health_address.empty()) RETURN_IF_ERROR(CheckListenAddress("--health_address", options.health_address));
+  if (!options.health_address.empty())
+    RETURN_IF_ERROR(CheckListenAddress("--health_address", options.health_address));
   RETURN_IF_ERROR(CheckOthersCanDial(options));
   if (!options.tls) return CheckPlaintext(AddressesOf(options));
-  return CheckTlsFiles(*options.tls, {std::string(JobNameText(options.job)), absl::StrCat(options.index)});
+  return CheckTlsFiles(*options.tls,
+                       {std::string(JobNameText(options.job)), absl::StrCat(options.index)});
 }
 
-absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-                                                              std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls) {
+absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
+    const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
+    std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls) {
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;
   server.health_address = options.health_address;
   server.memory_bytes = options.rpc_memory_bytes;
-  server.max_connections = ConnectionsWithin(RaiseOpenFileLimit(), options.max_connections != 0 ? options.max_connections : MostConnections(options.cluster));
+  server.max_connections = ConnectionsWithin(
+      RaiseOpenFileLimit(),
+      options.max_connections != 0 ? options.max_connections : MostConnections(options.cluster));
   std::unique_ptr<TaskServer> task(new TaskServer(std::move(status), std::move(calls)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
-  task->server_->SetServing(ServiceOf(options.job), false);  // from now on it follows the whole task
+  // From now on it follows the whole task.
+  task->server_->SetServing(ServiceOf(options.job), false);
   const std::string own = OwnAddress(options.cluster);
-  const std::string bound = SocketPathOf(server.address) ? server.address : absl::StrCat(HostOf(server.address), ":", task->server_->port());
+  const std::string bound = SocketPathOf(server.address)
+                                ? server.address
+                                : absl::StrCat(HostOf(server.address), ":", task->server_->port());
   task->address_ = own.empty() ? bound : own;
   if (!options.tls && !SocketPathOf(server.address)) {
     DIVVY_LOG(INFO) << "listens on " << server.address
-                    << " without TLS: every user of this machine can reach it. With certificates (divvyctl certs), or as unix:/PATH, "
+                    << " without TLS: every user of this machine can reach it. With certificates "
+                       "(divvyctl certs), or as unix:/PATH, "
                     << "it is for the job alone";
   }
   return task;

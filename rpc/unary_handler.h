@@ -18,16 +18,20 @@
 namespace divvy {
 namespace internal {
 
-// Finishes a call exactly once: with what Finish is told, or, when the last handle goes without it (the core was dropped with the call still open), with
-// Unavailable. A gRPC server cannot shut down before each of its calls is finished.
+// Finishes a call exactly once: with what Finish is told, or, when the last handle goes without it
+// (the core was dropped with the call still open), with Unavailable. A gRPC server cannot shut down
+// before each of its calls is finished.
 class UnaryFinisher {
  public:
   explicit UnaryFinisher(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
   ~UnaryFinisher() {
-    if (reactor_ != nullptr) reactor_->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the task is ending"));
+    if (reactor_ != nullptr)
+      reactor_->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the task is ending"));
   }
   UnaryFinisher(const UnaryFinisher&) = delete;
-  void Finish(const absl::Status& status) { std::exchange(reactor_, nullptr)->Finish(ToGrpc(status)); }
+  void Finish(const absl::Status& status) {
+    std::exchange(reactor_, nullptr)->Finish(ToGrpc(status));
+  }
 
  private:
   grpc::ServerUnaryReactor* reactor_;
@@ -35,35 +39,45 @@ class UnaryFinisher {
 
 }  // namespace internal
 
-// The checks every unary call passes before its request is looked at: the peer's role may make it, and it has a deadline (INVALID without: a call that nobody
-// waits for would hold memory for ever).
+// The checks every unary call passes before its request is looked at: the peer's role may make it,
+// and it has a deadline (INVALID without: a call that nobody waits for would hold memory for ever).
 // `method`: "Worker.Attach". NOT_AUTHORIZED, INVALID. Thread-safe; does not block.
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
-// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core; INVALID: the request makes no sense (wire/); Unavailable: the core
-// has gone without an answer. The method's first argument is the domain's request, its second the callback with the domain's reply; wire/ knows both. Called
-// on gRPC's threads: the method must not block. REQUIRES: proto_reply lives until the call is finished, as gRPC's replies do.
+// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core;
+// INVALID: the request makes no sense (wire/); Unavailable: the core has gone without an answer.
+// The method's first argument is the domain's request, its second the callback with the domain's
+// reply; wire/ knows both. Called on gRPC's threads: the method must not block. REQUIRES:
+// proto_reply lives until the call is finished, as gRPC's replies do.
 //
-//   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync, *request, *reply);
-template <typename Core, typename Request, typename Reply, typename ProtoRequest, typename ProtoReply>
-grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context, const Late<Core>& late_core,
-                                      void (Core::*method)(Request, ResultCallback<Reply>), const ProtoRequest& proto_request, ProtoReply& proto_reply) {
+//   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync,
+//   *request, *reply);
+template <typename Core, typename Request, typename Reply, typename ProtoRequest,
+          typename ProtoReply>
+grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context,
+                                      const Late<Core>& late_core,
+                                      void (Core::*method)(Request, ResultCallback<Reply>),
+                                      const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
   const auto refuse = [&](const absl::Status& status) {
     finisher->Finish(status);
     return reactor;
   };
-  if (const absl::Status checked = CheckUnaryCall(*context, name); !checked.ok()) return refuse(checked);
+  if (const absl::Status checked = CheckUnaryCall(*context, name); !checked.ok())
+    return refuse(checked);
   absl::StatusOr<Request> request = wire::FromProto(proto_request);
   if (!request.ok()) return refuse(request.status());
-  if (const absl::Status authorized = AuthorizeRequest(*context->auth_context(), *request); !authorized.ok()) return refuse(authorized);
+  if (const absl::Status authorized = AuthorizeRequest(*context->auth_context(), *request);
+      !authorized.ok())
+    return refuse(authorized);
   const std::shared_ptr<Core> core = late_core.Get();
   if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
-  ((*core).*method)(*std::move(request), [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
-    if (reply.ok()) proto_reply = wire::ToProto(*reply);
-    finisher->Finish(reply.status());
-  });
+  ((*core).*method)(*std::move(request),
+                    [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
+                      if (reply.ok()) proto_reply = wire::ToProto(*reply);
+                      finisher->Finish(reply.status());
+                    });
   return reactor;
 }
 

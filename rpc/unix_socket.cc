@@ -1,7 +1,9 @@
 // Algorithm:
-//  1. Lock PATH.lock. Whoever holds that lock owns the path, so steps 2 to 4 have no race with another server.
+//  1. Lock PATH.lock. Whoever holds that lock owns the path, so steps 2 to 4 have no race with
+//     another server.
 //  2. Bind. If nothing stands at the path, go to step 4.
-//  3. Connect to the socket there: a process of an older version, which does not know the lock, may listen at it. If nobody does, remove it and bind again.
+//  3. Connect to the socket there: a process of an older version, which does not know the lock, may
+//     listen at it. If nobody does, remove it and bind again.
 //  4. Listen. The lock is kept.
 #include "rpc/unix_socket.h"
 
@@ -28,20 +30,24 @@ namespace {
 constexpr char kAnotherListens[] = "another process listens there: stop it, or choose another path";
 
 absl::Status Refused(const std::string& path, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("cannot listen on the Unix socket ", path, ": ", why));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot listen on the Unix socket ", path, ": ", why));
 }
 
 absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() > kMaxSocketPath) return Refused(path, absl::StrCat("its path has more than ", kMaxSocketPath, " bytes: choose a shorter one"));
+  if (path.size() > kMaxSocketPath)
+    return Refused(path, absl::StrCat("its path has more than ", kMaxSocketPath,
+                                      " bytes: choose a shorter one"));
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }
 
 absl::StatusOr<Descriptor> LockPath(const std::string& path) {
   const std::string name = path + kSocketLockSuffix;
-  const absl::Status odd = Refused(path, absl::StrCat("its lock ", name, " is no plain file: remove it"));
+  const absl::Status odd =
+      Refused(path, absl::StrCat("its lock ", name, " is no plain file: remove it"));
   // O_NONBLOCK: somebody may have put a pipe or a device there.
   Descriptor lock(open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (!lock && (errno == ELOOP || errno == EISDIR || errno == ENXIO)) return odd;
@@ -52,19 +58,25 @@ absl::StatusOr<Descriptor> LockPath(const std::string& path) {
   return Refused(path, errno == EWOULDBLOCK ? kAnotherListens : strerror(errno));
 }
 
-Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+Descriptor NewSocket() {
+  return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 // REQUIRES: something stands at the path.
 absl::Status RemoveDeadSocket(const std::string& path, const sockaddr_un& address) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return Refused(path, strerror(errno));
   if (!S_ISSOCK(info.st_mode)) {
-    const char* const kind = S_ISLNK(info.st_mode) ? "a symbolic link" : S_ISDIR(info.st_mode) ? "a directory" : "a file";
+    const char* const kind = S_ISLNK(info.st_mode)   ? "a symbolic link"
+                             : S_ISDIR(info.st_mode) ? "a directory"
+                                                     : "a file";
     return Refused(path, absl::StrCat(kind, " stands there: remove it, or choose another path"));
   }
   const Descriptor caller = NewSocket();
   if (!caller) return Refused(path, strerror(errno));
-  if (connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno != ECONNREFUSED) return Refused(path, kAnotherListens);
+  if (connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+      errno != ECONNREFUSED)
+    return Refused(path, kAnotherListens);
   return unlink(path.c_str()) == 0 ? absl::OkStatus() : Refused(path, strerror(errno));
 }
 
@@ -75,9 +87,13 @@ absl::StatusOr<UnixSocket> ListenOnUnixSocket(const std::string& path) {
   ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   ASSIGN_OR_RETURN(made.lock, LockPath(path));
   made.socket = NewSocket();
-  // The mode of an unbound socket becomes that of its file (Linux), so there is no moment at which others may connect.
+  // The mode of an unbound socket becomes that of its file (Linux), so there is no moment at which
+  // others may connect.
   if (!made.socket || fchmod(made.socket.get(), 0600) != 0) return Refused(path, strerror(errno));
-  const auto bound = [&] { return bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0; };
+  const auto bound = [&] {
+    return bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
+           0;
+  };
   if (!bound()) {
     if (errno != EADDRINUSE) return Refused(path, strerror(errno));
     RETURN_IF_ERROR(RemoveDeadSocket(path, address));

@@ -28,7 +28,7 @@ class Visitors {
   // Blocks until nobody is inside, though others may come meanwhile.
   void Wait() {
     MutexLock lock(mu_);
-    empty_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return inside_ == 0; });
+    empty_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return inside_ == 0; });
   }
   // Nobody enters any more; blocks until nobody is inside. REQUIRES: not called from inside.
   void CloseAndWait() {

@@ -20,7 +20,8 @@ class RpcWorkerClient : public WorkerClient {
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     CallUnary(environment_, stub_, &Async::Shutdown, request, kCallDeadline, std::move(done));
   }
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override {
     return OpenStepsStream(environment_, stub_, std::move(listener));
   }
 
@@ -31,7 +32,8 @@ class RpcWorkerClient : public WorkerClient {
 
 }  // namespace
 
-std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel) {
+std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment,
+                                               const std::shared_ptr<grpc::Channel>& channel) {
   return std::make_shared<RpcWorkerClient>(std::move(environment), channel);
 }
 

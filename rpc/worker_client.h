@@ -11,7 +11,8 @@
 namespace divvy {
 
 // As cluster/clients.h says. Thread-safe; may go while its calls are open.
-std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel);
+std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment,
+                                               const std::shared_ptr<grpc::Channel>& channel);
 
 }  // namespace divvy
 

@@ -1,5 +1,5 @@
-// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them. Built twice: for replicas on the CPU, and on GPUs that the host
-// plays.
+// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them. Built
+// twice: for replicas on the CPU, and on GPUs that the host plays.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -53,7 +53,8 @@ class HostDevices : public ::testing::Environment {
     internal::SetGpuCollectives(backend);
   }
 };
-const ::testing::Environment* const host_devices = ::testing::AddGlobalTestEnvironment(new HostDevices());
+const ::testing::Environment* const host_devices =
+    ::testing::AddGlobalTestEnvironment(new HostDevices());
 #else
 constexpr Device::Kind kKind = Device::Kind::kCpu;
 #endif
@@ -99,7 +100,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) {
+  return *Tensor::Copy<float>(shape, values);
+}
 Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
 
 std::vector<float> Values(const absl::StatusOr<Tensor>& tensor) {
@@ -119,7 +122,7 @@ absl::StatusOr<Tensor> ReduceTwo(ReduceOp op, const Tensor& a, const Tensor& b, 
   return strategy->Reduce(op, OfEach<Tensor>({a, b}), axes);
 }
 
-// ---- Reduce ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Reduce -------------------------------------------------------------------------------------
 
 struct Worked {
   Tensor r0, r1;
@@ -154,28 +157,38 @@ TEST(ReduceTest, NothingAtAllSumsToZeroAndHasNoMean) {
 }
 
 TEST(ReduceTest, RefusesWhatDoesNotFitAndNamesBothReplicas) {
-  const absl::Status shapes = ReduceTwo(ReduceOp::kSum, Floats({0, 1, 2, 3}), Floats({4, 5}), kNoAxis).status();
+  const absl::Status shapes =
+      ReduceTwo(ReduceOp::kSum, Floats({0, 1, 2, 3}), Floats({4, 5}), kNoAxis).status();
   EXPECT_EQ(shapes.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(shapes.message(), HasSubstr("replica 0 has float32 [4], replica 1 has float32 [2]"));
-  EXPECT_EQ(ReduceTwo(ReduceOp::kSum, Floats({1}), Tensor::Vector<double>({1}), kNoAxis).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      ReduceTwo(ReduceOp::kSum, Floats({1}), Tensor::Vector<double>({1}), kNoAxis).status().code(),
+      absl::StatusCode::kInvalidArgument);
   for (int axis : {1, -2}) {
     const absl::Status outside = ReduceTwo(ReduceOp::kSum, Floats({1}), Floats({1}), axis).status();
     EXPECT_THAT(outside.message(), HasSubstr("is outside a tensor of shape [1]"));
   }
-  EXPECT_THAT(ReduceTwo(ReduceOp::kSum, Floats({1}), Floats({1}), {0, -1}).status().message(), HasSubstr("twice"));
-  EXPECT_THAT(ReduceTwo(ReduceOp::kSum, Tensor::Vector<bool>({true}), Tensor::Vector<bool>({true}), kNoAxis).status().message(), HasSubstr("bool"));
+  EXPECT_THAT(ReduceTwo(ReduceOp::kSum, Floats({1}), Floats({1}), {0, -1}).status().message(),
+              HasSubstr("twice"));
+  EXPECT_THAT(
+      ReduceTwo(ReduceOp::kSum, Tensor::Vector<bool>({true}), Tensor::Vector<bool>({true}), kNoAxis)
+          .status()
+          .message(),
+      HasSubstr("bool"));
 }
 
 TEST(ReduceTest, TheMeanOfIntegersAsksForACastAndTheirSumWrapsAround) {
   const Tensor ints = Tensor::Vector<int32_t>({1, 2147483647});
-  EXPECT_THAT(ReduceTwo(ReduceOp::kMean, ints, ints, kNoAxis).status().message(), HasSubstr("cast to float32"));
+  EXPECT_THAT(ReduceTwo(ReduceOp::kMean, ints, ints, kNoAxis).status().message(),
+              HasSubstr("cast to float32"));
   const auto sum = ReduceTwo(ReduceOp::kSum, ints, ints, kNoAxis);
   EXPECT_THAT(*sum->values<int32_t>(), ElementsAre(2, -2));
 }
 
 TEST(ReduceTest, HalvesAreAddedAsFloats) {
   const Tensor halves = Tensor::Vector<Half>({Half::FromFloat(1.5f)});
-  const auto mean = ReduceTwo(ReduceOp::kMean, halves, Tensor::Vector<Half>({Half::FromFloat(2.5f)}), 0);
+  const auto mean =
+      ReduceTwo(ReduceOp::kMean, halves, Tensor::Vector<Half>({Half::FromFloat(2.5f)}), 0);
   EXPECT_EQ(mean->scalar<Half>()->ToFloat(), 2.0f);
 }
 
@@ -187,13 +200,16 @@ TEST(ReduceTest, IndexedSlicesAreConcatenatedAndTheirMeanDividesTheRows) {
   EXPECT_THAT(*sum->ids.values<int64_t>(), ElementsAre(0, 2, 2));
   EXPECT_EQ(Values(sum->rows), (std::vector<float>{1, 2, 5}));
   EXPECT_EQ(Values(internal::ToDense(*sum)), (std::vector<float>{1, 0, 7, 0}));
-  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, kNoAxis)->rows), (std::vector<float>{0.5, 1, 2.5}));
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, kNoAxis)->rows),
+            (std::vector<float>{0.5, 1, 2.5}));
 }
 
 TEST(ReduceTest, AMixtureOfDenseAndSparseIsDense) {
   ReplicaStrategy strategy(2);
-  const PerReplica<Nest> value({Nest(Slices({3, 3}, {1, 2}, 4)), Nest(Floats({4, 1}, {1, 1, 1, 1}))});
-  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 1, 1, 4}));
+  const PerReplica<Nest> value(
+      {Nest(Slices({3, 3}, {1, 2}, 4)), Nest(Floats({4, 1}, {1, 1, 1, 1}))});
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()),
+            (std::vector<float>{1, 1, 1, 4}));
 }
 
 TEST(ReduceTest, WorksLeafByLeafAndNamesThePathOfADisagreement) {
@@ -202,27 +218,36 @@ TEST(ReduceTest, WorksLeafByLeafAndNamesThePathOfADisagreement) {
   const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), kNoAxis);
   EXPECT_EQ(*(*mean)["a"].tensor()->scalar<float>(), 2);
   EXPECT_EQ(Values((*mean)["b"].tensor()), (std::vector<float>{21, 49.5}));
-  const Nest bad{{"a", 3.0f}, {"b", Floats({2, 98, 1})}}, other_keys{{"a", 3.0f}, {"c", Floats({2, 98})}};
-  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, bad}), kNoAxis).status().message(), HasSubstr("at [\"b\"]"));
-  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, other_keys}), kNoAxis).status().message(), HasSubstr("structures must agree"));
+  const Nest bad{{"a", 3.0f}, {"b", Floats({2, 98, 1})}},
+      other_keys{{"a", 3.0f}, {"c", Floats({2, 98})}};
+  EXPECT_THAT(
+      strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, bad}), kNoAxis).status().message(),
+      HasSubstr("at [\"b\"]"));
+  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, PerReplica<Nest>({r0, other_keys}), kNoAxis)
+                  .status()
+                  .message(),
+              HasSubstr("structures must agree"));
 }
 
 TEST(ReduceTest, APlainValueIsReturnedAsItIsButCountsOncePerReplicaWithAnAxis) {
   ReplicaStrategy strategy(2);
   const Nest value(Floats({1, 2}));
-  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()), (std::vector<float>{1, 2}));
+  EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, kNoAxis)->tensor()),
+            (std::vector<float>{1, 2}));
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kSum, value, 0)->tensor()), std::vector<float>{6});
   EXPECT_EQ(Values(strategy->Reduce(ReduceOp::kMean, value, 0)->tensor()), std::vector<float>{1.5});
 }
 
 TEST(ReduceTest, WithAnAxisANestIsReducedLeafByLeaf) {
   ReplicaStrategy strategy(2);
-  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({4})}}, r1{{"a", Floats({3})}, {"b", Floats({5, 6})}};
+  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({4})}},
+      r1{{"a", Floats({3})}, {"b", Floats({5, 6})}};
   const auto mean = strategy->Reduce(ReduceOp::kMean, PerReplica<Nest>({r0, r1}), 0);
   EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", 5.0f}})) << mean.status();
 }
 
-// Element by element, as one would do it by hand: every element of every replica is added to where it belongs.
+// Element by element, as one would do it by hand: every element of every replica is added to where
+// it belongs.
 struct Model {
   std::map<std::vector<int64_t>, double> sums;
   int64_t count = 0;  // of elements in one sum
@@ -257,13 +282,15 @@ TEST(ReduceTest, AgreesWithSumsByHandOverAnyAxes) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    const int rank = 1 + static_cast<int>(random.Below(4)), replicas = 1 + static_cast<int>(random.Below(4));
+    const int rank = 1 + static_cast<int>(random.Below(4)),
+              replicas = 1 + static_cast<int>(random.Below(4));
     std::set<int> reduced;
     std::vector<int64_t> dims;
     std::vector<int> axes;
     for (int axis = 0; axis < rank; ++axis) {
       dims.push_back(1 + random.Below(4));
-      if (random.Chance(0.5) && reduced.insert(axis).second) axes.push_back(random.Chance(0.5) ? axis : axis - rank);
+      if (random.Chance(0.5) && reduced.insert(axis).second)
+        axes.push_back(random.Chance(0.5) ? axis : axis - rank);
     }
     std::vector<Tensor> values;
     for (int replica = 0; replica < replicas; ++replica) {
@@ -287,7 +314,8 @@ TEST(ReduceTest, AgreesWithSumsByHandOverAnyAxes) {
 TEST(ReduceTest, AddsEveryNumericTypeAsItself) {
   const auto sum = [](auto a, auto b) {
     using T = decltype(a);
-    const auto reduced = ReduceTwo(ReduceOp::kSum, Tensor::Vector<T>({a, a}), Tensor::Vector<T>({b, b}), 0);
+    const auto reduced =
+        ReduceTwo(ReduceOp::kSum, Tensor::Vector<T>({a, a}), Tensor::Vector<T>({b, b}), 0);
     return *reduced->template scalar<T>();
   };
   EXPECT_EQ(sum(int8_t{60}, int8_t{10}), int8_t{-116});  // wraps around, as TensorFlow's does
@@ -301,11 +329,17 @@ TEST(ReduceTest, AddsEveryNumericTypeAsItself) {
 TEST(ReduceTest, TakesCppTypesAndRefusesAValueOfOtherReplicas) {
   ReplicaStrategy strategy(2);
   EXPECT_EQ(*strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1.5, 2}), kNoAxis), 3.5);
-  const auto map = strategy->Reduce(ReduceOp::kSum, PerReplica<std::map<std::string, int>>({{{"x", 1}}, {{"x", 5}}}), kNoAxis);
+  const auto map = strategy->Reduce(
+      ReduceOp::kSum, PerReplica<std::map<std::string, int>>({{{"x", 1}}, {{"x", 5}}}), kNoAxis);
   EXPECT_EQ(map->at("x"), 6);
-  EXPECT_EQ(strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1, 2, 3}), kNoAxis).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(*strategy->extended().ReduceTo(ReduceOp::kMean, PerReplica<float>({1, 2}), Device{}), 1.5f);
-  const auto batch = strategy->extended().BatchReduceTo<float>(ReduceOp::kSum, {{PerReplica<float>({1, 2}), Device{}}, {PerReplica<float>({3, 4}), Device{}}});
+  EXPECT_EQ(
+      strategy->Reduce(ReduceOp::kSum, PerReplica<double>({1, 2, 3}), kNoAxis).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*strategy->extended().ReduceTo(ReduceOp::kMean, PerReplica<float>({1, 2}), Device{}),
+            1.5f);
+  const auto batch = strategy->extended().BatchReduceTo<float>(
+      ReduceOp::kSum,
+      {{PerReplica<float>({1, 2}), Device{}}, {PerReplica<float>({3, 4}), Device{}}});
   EXPECT_THAT(*batch, ElementsAre(3.0f, 7.0f));
 }
 
@@ -315,36 +349,47 @@ TEST(ReduceOpTest, IsParsedInAnyCaseAndNothingElseIs) {
   EXPECT_EQ(ParseReduceOp("MAX").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// ---- Gather, local results, values from a function ---------------------------------------------------------------------------------------------------
+// ---- Gather, local results, values from a function ----------------------------------------------
 
 TEST(GatherTest, ConcatenatesAlongAnyAxis) {
   ReplicaStrategy strategy(4);
   std::vector<Tensor> values;
-  for (int r = 0; r < 4; ++r) values.push_back(Floats({1, 2, 3}, {0.f + r, 1.f + r, 2.f + r, 3.f + r, 4.f + r, 5.f + r}));
+  for (int r = 0; r < 4; ++r)
+    values.push_back(Floats({1, 2, 3}, {0.f + r, 1.f + r, 2.f + r, 3.f + r, 4.f + r, 5.f + r}));
   const PerReplica<Tensor> value(values);
   EXPECT_EQ(strategy->Gather(value, 0)->shape(), Shape({4, 2, 3}));
   EXPECT_EQ(strategy->Gather(value, 1)->shape(), Shape({1, 8, 3}));
   const auto last = strategy->Gather(value, -1);
   EXPECT_EQ(last->shape(), Shape({1, 2, 12}));
-  EXPECT_EQ(Values(last), (std::vector<float>{0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5, 3, 4, 5, 4, 5, 6, 5, 6, 7, 6, 7, 8}));
+  EXPECT_EQ(Values(last), (std::vector<float>{0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5,
+                                              3, 4, 5, 4, 5, 6, 5, 6, 7, 6, 7, 8}));
   EXPECT_EQ(strategy->Gather(value, 3).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
   ReplicaStrategy strategy(2);
-  const PerReplica<Tensor> value({Floats({1, 2, 3}, std::vector<float>(6)), Floats({1, 3, 3}, std::vector<float>(9))});
+  const PerReplica<Tensor> value(
+      {Floats({1, 2, 3}, std::vector<float>(6)), Floats({1, 3, 3}, std::vector<float>(9))});
   EXPECT_EQ(strategy->Gather(value, 1)->shape(), Shape({1, 5, 3}));
-  EXPECT_THAT(strategy->Gather(value, 0).status().message(), HasSubstr("may differ along axis 0 only"));
-  EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Tensor::Scalar(1.f), Tensor::Scalar(1.f)}), 0).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Floats({1}), Floats({1, 1}, {1})}), 0).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));  // not distributed: as it is
+  EXPECT_THAT(strategy->Gather(value, 0).status().message(),
+              HasSubstr("may differ along axis 0 only"));
+  EXPECT_EQ(strategy->Gather(PerReplica<Tensor>({Tensor::Scalar(1.f), Tensor::Scalar(1.f)}), 0)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      strategy->Gather(PerReplica<Tensor>({Floats({1}), Floats({1, 1}, {1})}), 0).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  // Not distributed: as it is.
+  EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));
 }
 
 TEST(LocalResultsTest, AreInReplicaOrderAndAPlainValueIsAlone) {
   ReplicaStrategy strategy(2);
   EXPECT_THAT(strategy->LocalResults(PerReplica<int>({4, 5})), ElementsAre(4, 5));
   EXPECT_THAT(strategy->LocalResults(6), ElementsAre(6));
-  const auto values = strategy->DistributeValuesFromFunction([](ValueContext c) { return c.replica_id_in_sync_group * 10 + c.num_replicas_in_sync; });
+  const auto values = strategy->DistributeValuesFromFunction(
+      [](ValueContext c) { return c.replica_id_in_sync_group * 10 + c.num_replicas_in_sync; });
   EXPECT_THAT(values->values(), ElementsAre(2, 12));
 }
 
@@ -371,7 +416,7 @@ TEST(DistributeValuesTest, WrapsAnyTypeAlsoForOneReplicaAndWithoutAStrategy) {
   EXPECT_THAT(Strategy::Current().DistributeValuesFromFunction(text)->values(), ElementsAre("x"));
 }
 
-// ---- Run ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Run ----------------------------------------------------------------------------------------
 
 class RunTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Replicas, RunTest, ::testing::Values(1, 2, 4));
@@ -380,9 +425,11 @@ TEST_P(RunTest, GivesEachReplicaItsComponentAndPlainArgumentsToAll) {
   ReplicaStrategy strategy(GetParam());
   std::vector<int> own(GetParam());
   for (int i = 0; i < GetParam(); ++i) own[i] = 10 * i;
-  const auto result =
-      strategy->Run([](ReplicaContext& replica, int mine, int all) -> absl::StatusOr<int> { return mine + all + replica.replica_id_in_sync_group(); },
-                    PerReplica<int>(own), 1000);
+  const auto result = strategy->Run(
+      [](ReplicaContext& replica, int mine, int all) -> absl::StatusOr<int> {
+        return mine + all + replica.replica_id_in_sync_group();
+      },
+      PerReplica<int>(own), 1000);
   ASSERT_TRUE(result.ok()) << result.status();
   for (int i = 0; i < GetParam(); ++i) EXPECT_EQ((*result)[i], 1000 + 11 * i);
 }
@@ -393,9 +440,13 @@ TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
   const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<float> {
     float total = 0;
     for (int round = 0; round < 200; ++round) {
-      ASSIGN_OR_RETURN(float sum, replica.AllReduce(ReduceOp::kSum, static_cast<float>(round + replica.replica_id_in_sync_group())));
+      ASSIGN_OR_RETURN(
+          float sum,
+          replica.AllReduce(ReduceOp::kSum,
+                            static_cast<float>(round + replica.replica_id_in_sync_group())));
       EXPECT_EQ(sum, n * round + n * (n - 1) / 2);
-      ASSIGN_OR_RETURN(int last, replica.MergeCall([&](Strategy&, const PerReplica<int>& v) -> absl::StatusOr<int> { return v[n - 1]; },
+      ASSIGN_OR_RETURN(int last, replica.MergeCall([&](Strategy&, const PerReplica<int>& v)
+                                                       -> absl::StatusOr<int> { return v[n - 1]; },
                                                    replica.replica_id_in_sync_group()));
       EXPECT_EQ(last, n - 1);
       total += sum;
@@ -422,7 +473,8 @@ TEST_P(RunTest, MergeCallRunsOnceInCrossReplicaContextAndUnpacksAPerReplicaResul
   std::atomic<int> calls{0};
   const auto result = strategy->Run([&](ReplicaContext& replica) -> absl::StatusOr<int> {
     return replica.MergeCall(
-        [&](Strategy& merged, const PerReplica<int>& ids, const PerReplica<std::string>& texts) -> absl::StatusOr<PerReplica<int>> {
+        [&](Strategy& merged, const PerReplica<int>& ids,
+            const PerReplica<std::string>& texts) -> absl::StatusOr<PerReplica<int>> {
           ++calls;
           EXPECT_TRUE(InCrossReplicaContext());
           EXPECT_EQ(&merged, &*strategy);
@@ -441,21 +493,28 @@ TEST_P(RunTest, MergeCallRunsOnceInCrossReplicaContextAndUnpacksAPerReplicaResul
 TEST_P(RunTest, AMergeFunctionThatFailsOrThrowsFailsAllReplicas) {
   ReplicaStrategy strategy(GetParam());
   const auto failing = [](Strategy&) { return absl::DataLossError("no"); };
-  EXPECT_EQ(strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(failing).status(); }).status(), absl::DataLossError("no"));
+  EXPECT_EQ(
+      strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(failing).status(); })
+          .status(),
+      absl::DataLossError("no"));
   const auto throwing = [](Strategy&) -> absl::Status { throw std::runtime_error("boom"); };
-  const absl::Status thrown = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(throwing).status(); }).status();
+  const absl::Status thrown =
+      strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(throwing).status(); })
+          .status();
   EXPECT_EQ(thrown.code(), absl::StatusCode::kUnknown);
   EXPECT_THAT(thrown.message(), HasSubstr("boom"));
 }
 
 TEST_P(RunTest, AReplicaThatThrowsIsUnknownWithItsWords) {
   ReplicaStrategy strategy(GetParam());
-  const absl::Status status = strategy
-                                  ->Run([](ReplicaContext& replica) -> absl::Status {
-                                    if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1) throw std::runtime_error("boom");
-                                    return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
-                                  })
-                                  .status();
+  const absl::Status status =
+      strategy
+          ->Run([](ReplicaContext& replica) -> absl::Status {
+            if (replica.replica_id_in_sync_group() == replica.num_replicas_in_sync() - 1)
+              throw std::runtime_error("boom");
+            return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+          })
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
   EXPECT_THAT(status.message(), HasSubstr(" threw: boom"));
 }
@@ -477,12 +536,17 @@ TEST_P(RunTest, GivesAPerReplicaWhateverTheFunctionReturns) {
   const int n = GetParam();
   ReplicaStrategy strategy(n);
   const auto nothing = strategy->Run([](ReplicaContext&) { return absl::OkStatus(); });
-  static_assert(std::is_same_v<decltype(nothing), const absl::StatusOr<PerReplica<std::monostate>>>);
+  static_assert(
+      std::is_same_v<decltype(nothing), const absl::StatusOr<PerReplica<std::monostate>>>);
   EXPECT_EQ(nothing->size(), n);
   const auto shared = std::make_shared<int>(5);
-  const auto same = strategy->Run([](ReplicaContext&, const std::shared_ptr<int>& object) -> absl::StatusOr<std::shared_ptr<int>> { return object; }, shared);
+  const auto same = strategy->Run([](ReplicaContext&, const std::shared_ptr<int>& object)
+                                      -> absl::StatusOr<std::shared_ptr<int>> { return object; },
+                                  shared);
   EXPECT_EQ(same->values(), std::vector<std::shared_ptr<int>>(n, shared));
-  const auto nests = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Nest> { return Nest::List(replica.replica_id_in_sync_group()); });
+  const auto nests = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Nest> {
+    return Nest::List(replica.replica_id_in_sync_group());
+  });
   EXPECT_EQ((*nests)[n - 1].size(), n - 1);  // each has its own structure: nothing is regrouped
 }
 
@@ -499,15 +563,20 @@ TEST(RunOnceTest, AFunctionThatCannotFailOrTakesSomethingElseDoesNotCompile) {
   static_assert(!kCanRun<int (*)(ReplicaContext&)>);
   static_assert(!kCanRun<absl::Status (*)(int)>);
   static_assert(!kCanRun<absl::Status (*)(ReplicaContext&, int)>);
-  static_assert(!std::is_constructible_v<PerReplica<Tensor>, IndexedSlices> && !std::is_constructible_v<Tensor, IndexedSlices>);  // nor does Gather of slices
+  // nor does Gather of slices
+  static_assert(!std::is_constructible_v<PerReplica<Tensor>, IndexedSlices> &&
+                !std::is_constructible_v<Tensor, IndexedSlices>);
 }
 
 TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn) {
   ReplicaStrategy strategy(2);
-  const auto merge = [](Strategy&, const PerReplica<Nest>& kwargs) -> absl::StatusOr<PerReplica<Nest>> {
+  const auto merge = [](Strategy&,
+                        const PerReplica<Nest>& kwargs) -> absl::StatusOr<PerReplica<Nest>> {
     return PerReplica<Nest>({kwargs[1]["x"], kwargs[0]["x"]});
   };
-  const auto swapped = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(merge, Nest{{"x", Nest(replica.replica_id_in_sync_group())}}); });
+  const auto swapped = strategy->Run([&](ReplicaContext& replica) {
+    return replica.MergeCall(merge, Nest{{"x", Nest(replica.replica_id_in_sync_group())}});
+  });
   ASSERT_TRUE(swapped.ok()) << swapped.status();
   EXPECT_EQ(*(*swapped)[0].tensor()->scalar<int>(), 1);
   EXPECT_EQ(*(*swapped)[1].tensor()->scalar<int>(), 0);
@@ -515,8 +584,11 @@ TEST(RunOnceTest, AMergeFunctionTakesADictForKeywordArgumentsAndGivesEachItsOwn)
 
 TEST(RunOnceTest, AMergeFunctionThatGivesAnotherNumberOfComponentsFailsAll) {
   ReplicaStrategy strategy(2);
-  const auto three = [](Strategy&) -> absl::StatusOr<PerReplica<int>> { return PerReplica<int>({1, 2, 3}); };
-  const absl::Status status = strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(three); }).status();
+  const auto three = [](Strategy&) -> absl::StatusOr<PerReplica<int>> {
+    return PerReplica<int>({1, 2, 3});
+  };
+  const absl::Status status =
+      strategy->Run([&](ReplicaContext& replica) { return replica.MergeCall(three); }).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("returned 3 components for 2 replicas"));
 }
@@ -524,7 +596,8 @@ TEST(RunOnceTest, AMergeFunctionThatGivesAnotherNumberOfComponentsFailsAll) {
 TEST(RunOnceTest, TheMergeFunctionIsThatOfReplicaZero) {
   ReplicaStrategy strategy(4);
   const auto result = strategy->Run([](ReplicaContext& replica) {
-    const std::function<absl::StatusOr<int>(Strategy&)> mine = [id = replica.replica_id_in_sync_group()](Strategy&) -> absl::StatusOr<int> { return id; };
+    const std::function<absl::StatusOr<int>(Strategy&)> mine =
+        [id = replica.replica_id_in_sync_group()](Strategy&) -> absl::StatusOr<int> { return id; };
     return replica.MergeCall(mine);
   });
   EXPECT_THAT(result->values(), ElementsAre(0, 0, 0, 0));
@@ -532,7 +605,10 @@ TEST(RunOnceTest, TheMergeFunctionIsThatOfReplicaZero) {
 
 TEST(RunOnceTest, RefusesAnArgumentOfOtherReplicas) {
   ReplicaStrategy strategy(2);
-  const absl::Status status = strategy->Run([](ReplicaContext&, int) { return absl::OkStatus(); }, PerReplica<int>({1, 2, 3})).status();
+  const absl::Status status =
+      strategy
+          ->Run([](ReplicaContext&, int) { return absl::OkStatus(); }, PerReplica<int>({1, 2, 3}))
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("3 components"));
 }
@@ -544,11 +620,15 @@ TEST(RunOnceTest, AnExecutorThatHasStoppedEndsItWithAnError) {
   parts.executor = &executor;
   parts.replica_devices.resize(3);
   Strategy strategy(std::move(parts));
-  const absl::Status status = strategy.Run([](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1).status(); }).status();
+  const absl::Status status = strategy
+                                  .Run([](ReplicaContext& replica) {
+                                    return replica.AllReduce(ReduceOp::kSum, 1).status();
+                                  })
+                                  .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
-// ---- replicas that disagree or leave -----------------------------------------------------------------------------------------------------------------
+// ---- replicas that disagree or leave ------------------------------------------------------------
 
 // What each of two replicas got, and what Run gave.
 struct Outcome {
@@ -595,15 +675,24 @@ TEST(DisagreementTest, IsInvalidArgumentForAllAndNamesBothReplicas) {
   const Nest dict{{"a", 1.0f}};
   const Nest sparse(Slices({0}, {1}, 2)), dense(Floats({2, 1}, {1, 1}));
   const std::vector<std::pair<Move, Move>> cases = {
-      {Reduces(ReduceOp::kSum, one), Gathers(0, Floats({1}))},                                // kind
-      {Reduces(ReduceOp::kSum, one), Merges},                                                 // kind
-      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kMean, one)},                          // op
-      {Gathers(0, Floats({1}, {1})), Gathers(-1, Floats({1}, {1}))},                          // axis
-      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, dict)},                          // structure
-      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(1.0))},                     // dtype
-      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(Floats({1, 2})))},          // shape
-      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, dense)},                      // dense against sparse
-      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, Nest(Slices({0}, {1}, 3)))},  // rows of the whole
+      // kind
+      {Reduces(ReduceOp::kSum, one), Gathers(0, Floats({1}))},
+      // kind
+      {Reduces(ReduceOp::kSum, one), Merges},
+      // op
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kMean, one)},
+      // axis
+      {Gathers(0, Floats({1}, {1})), Gathers(-1, Floats({1}, {1}))},
+      // structure
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, dict)},
+      // dtype
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(1.0))},
+      // shape
+      {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(Floats({1, 2})))},
+      // dense against sparse
+      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, dense)},
+      // rows of the whole
+      {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, Nest(Slices({0}, {1}, 3)))},
       {Merges, MergesAnother},
       {Applies("w", Floats({1})), Applies("v", Floats({1}))},
       {Applies("w", Floats({2, 1}, {1, 1})), Applies("w", Slices({0}, {1}, 2))},
@@ -630,10 +719,12 @@ TEST(DisagreementTest, ReplicasMayGoOnTogetherAfterIt) {
 }
 
 TEST(LeavingTest, AReplicaThatReturnsFailsThoseThatWaitForIt) {
-  const Outcome outcome = RunTwo(Reduces(ReduceOp::kSum, Nest(1.0f)), [](ReplicaContext&) { return absl::OkStatus(); });
+  const Outcome outcome =
+      RunTwo(Reduces(ReduceOp::kSum, Nest(1.0f)), [](ReplicaContext&) { return absl::OkStatus(); });
   EXPECT_EQ(outcome.run.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(outcome.replicas[0], outcome.run);
-  EXPECT_THAT(outcome.run.message(), HasSubstr("replica 0 waits in AllReduce SUM, but replica 1 has returned without it"));
+  EXPECT_THAT(outcome.run.message(),
+              HasSubstr("replica 0 waits in AllReduce SUM, but replica 1 has returned without it"));
 }
 
 TEST(LeavingTest, AReplicaThatFailsGivesItsErrorToThoseThatWait) {
@@ -659,19 +750,29 @@ TEST(LeavingTest, WhoWaitedInVainMayComeAgainAndGetsTheSameAnswer) {
   EXPECT_EQ(outcome.run, absl::OkStatus());
 }
 
-// What a replica brings may be an error. It comes all the same: else its next call would meet the others' this one.
+// What a replica brings may be an error. It comes all the same: else its next call would meet the
+// others' this one.
 TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgain) {
   const absl::Status reason = absl::DataLossError("no batch");
   CommunicationOptions nonsense;
   nonsense.bytes_per_pack = -1;
   const std::vector<std::pair<Move, Move>> cases = {
-      {Reduces(ReduceOp::kSum, Nest(Nest::Dict())["there is none"]), Reduces(ReduceOp::kSum, Nest(1.0f))},
-      {[&](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1.0f, nonsense).status(); }, Reduces(ReduceOp::kSum, Nest(1.0f))},
-      {[](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status(); },
-       [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(1.0f)).status(); }},
+      {Reduces(ReduceOp::kSum, Nest(Nest::Dict())["there is none"]),
+       Reduces(ReduceOp::kSum, Nest(1.0f))},
+      {[&](ReplicaContext& replica) {
+         return replica.AllReduce(ReduceOp::kSum, 1.0f, nonsense).status();
+       },
+       Reduces(ReduceOp::kSum, Nest(1.0f))},
+      {[](ReplicaContext& replica) {
+         return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status();
+       },
+       [](ReplicaContext& replica) {
+         return replica.AllReduce(ReduceOp::kSum, Var(1.0f)).status();
+       }},
       {[](ReplicaContext& replica) { return replica.AllGather(Var(Nest("text")), 0).status(); },
        [](ReplicaContext& replica) { return replica.AllGather(Var(Floats({1})), 0).status(); }},
-      {[&](ReplicaContext& replica) { return replica.ApplyGradients(reason); }, [](ReplicaContext& replica) { return replica.ApplyGradients(Gradients()); }},
+      {[&](ReplicaContext& replica) { return replica.ApplyGradients(reason); },
+       [](ReplicaContext& replica) { return replica.ApplyGradients(Gradients()); }},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
@@ -684,7 +785,8 @@ TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgai
         return absl::OkStatus();
       };
     };
-    EXPECT_EQ(RunTwo(then_goes_on(cases[i].first), then_goes_on(cases[i].second)).run, absl::OkStatus());
+    EXPECT_EQ(RunTwo(then_goes_on(cases[i].first), then_goes_on(cases[i].second)).run,
+              absl::OkStatus());
     EXPECT_FALSE(errors[0].ok());
     EXPECT_EQ(errors[0], errors[1]);
   }
@@ -693,21 +795,24 @@ TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgai
 TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
   ReplicaStrategy strategy(4);
   std::atomic<int> rounds{0};
-  const absl::Status status = strategy
-                                  ->Run([&](ReplicaContext& replica) -> absl::Status {
-                                    for (int round = 0; round < 5; ++round) {
-                                      if (round == 3 && replica.replica_id_in_sync_group() == 2) return absl::AbortedError("enough");
-                                      RETURN_IF_ERROR(replica.AllReduce(ReduceOp::kSum, 1).status());
-                                      ++rounds;
-                                    }
-                                    return absl::OkStatus();
-                                  })
-                                  .status();
+  const absl::Status status =
+      strategy
+          ->Run([&](ReplicaContext& replica) -> absl::Status {
+            for (int round = 0; round < 5; ++round) {
+              if (round == 3 && replica.replica_id_in_sync_group() == 2)
+                return absl::AbortedError("enough");
+              RETURN_IF_ERROR(replica.AllReduce(ReduceOp::kSum, 1).status());
+              ++rounds;
+            }
+            return absl::OkStatus();
+          })
+          .status();
   EXPECT_EQ(status, absl::AbortedError("enough"));
   EXPECT_EQ(rounds, 12);
 }
 
-// Replicas play scripts of moves, mostly equal ones, and go on whatever they are told; what each is told follows from the scripts alone.
+// Replicas play scripts of moves, mostly equal ones, and go on whatever they are told; what each is
+// told follows from the scripts alone.
 enum class Play { kSum, kMean, kGather, kMerge, kBringError };
 struct Script {
   std::vector<Play> plays;
@@ -716,11 +821,13 @@ struct Script {
 
 std::vector<Script> RandomScripts(Random& random) {
   Script common;
-  for (uint64_t n = random.Below(6); n > 0; --n) common.plays.push_back(static_cast<Play>(random.Below(4)));
+  for (uint64_t n = random.Below(6); n > 0; --n)
+    common.plays.push_back(static_cast<Play>(random.Below(4)));
   std::vector<Script> scripts(2 + random.Below(3), common);
   for (Script& script : scripts) {
     if (random.Chance(0.2)) script.plays.resize(random.Below(script.plays.size() + 1));
-    if (!script.plays.empty() && random.Chance(0.2)) script.plays[random.Below(script.plays.size())] = static_cast<Play>(random.Below(5));
+    if (!script.plays.empty() && random.Chance(0.2))
+      script.plays[random.Below(script.plays.size())] = static_cast<Play>(random.Below(5));
     if (random.Chance(0.2)) script.end = absl::DataLossError("mine");
   }
   return scripts;
@@ -732,12 +839,14 @@ absl::Status PlayOne(Play play, ReplicaContext& replica) {
     case Play::kMean: return replica.AllReduce(ReduceOp::kMean, 1.0f).status();
     case Play::kGather: return replica.AllGather(Floats({1}), 0).status();
     case Play::kMerge: return Merges(replica);
-    case Play::kBringError: return replica.AllReduce(ReduceOp::kSum, Nest(Nest::Dict())["none"]).status();
+    case Play::kBringError:
+      return replica.AllReduce(ReduceOp::kSum, Nest(Nest::Dict())["none"]).status();
   }
   return absl::OkStatus();
 }
 
-// The codes that a replica may be told at its move `n`: more than one only where it depends on who ends first. Who ends first ends it for all.
+// The codes that a replica may be told at its move `n`: more than one only where it depends on who
+// ends first. Who ends first ends it for all.
 std::set<absl::StatusCode> Told(const std::vector<Script>& scripts, size_t n) {
   for (const Script& script : scripts) n = std::min(n, script.plays.size());
   std::set<absl::StatusCode> of_leavers;
@@ -745,7 +854,8 @@ std::set<absl::StatusCode> Told(const std::vector<Script>& scripts, size_t n) {
   bool error = false;
   for (const Script& script : scripts) {
     if (n >= script.plays.size()) {
-      of_leavers.insert(script.end.ok() ? absl::StatusCode::kFailedPrecondition : script.end.code());
+      of_leavers.insert(script.end.ok() ? absl::StatusCode::kFailedPrecondition
+                                        : script.end.code());
     } else {
       error = error || script.plays[n] == Play::kBringError;
       plays.insert(script.plays[n]);
@@ -768,46 +878,59 @@ TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
       return scripts[id].end;
     };
     const absl::Status run = strategy->Run(play).status();
-    const bool all_end_well = std::all_of(scripts.begin(), scripts.end(), [](const Script& script) { return script.end.ok(); });
+    const bool all_end_well = std::all_of(scripts.begin(), scripts.end(),
+                                          [](const Script& script) { return script.end.ok(); });
     EXPECT_EQ(run, all_end_well ? absl::OkStatus() : absl::DataLossError("mine"));
     for (size_t id = 0; id < scripts.size(); ++id) {
-      for (size_t n = 0; n < told[id].size(); ++n) EXPECT_THAT(Told(scripts, n), Contains(told[id][n])) << "replica " << id << ", move " << n;
+      for (size_t n = 0; n < told[id].size(); ++n)
+        EXPECT_THAT(Told(scripts, n), Contains(told[id][n])) << "replica " << id << ", move " << n;
     }
   }
 }
 
-// ---- AllReduce and AllGather of whatever travels -----------------------------------------------------------------------------------------------------
+// ---- AllReduce and AllGather of whatever travels ------------------------------------------------
 
 // What replica 0 gets of `call`, which every replica makes; all must get the same.
 template <typename T>
-absl::StatusOr<Nest> OnEach(const std::vector<T>& values, const std::function<absl::StatusOr<T>(ReplicaContext&, const T&)>& call) {
+absl::StatusOr<Nest> OnEach(
+    const std::vector<T>& values,
+    const std::function<absl::StatusOr<T>(ReplicaContext&, const T&)>& call) {
   ReplicaStrategy strategy(static_cast<int>(values.size()));
   ASSIGN_OR_RETURN(const PerReplica<T> results, strategy->Run(call, OfEach<T>(values)));
   std::vector<Nest> here;
-  for (const T& result : results.values()) here.push_back(*internal::MoveTo(NestCodec<T>::Encode(result), Device{}));
+  for (const T& result : results.values())
+    here.push_back(*internal::MoveTo(NestCodec<T>::Encode(result), Device{}));
   for (const Nest& result : here) EXPECT_TRUE(BitwiseEqual(here[0], result));
   return here[0];
 }
 template <typename T>
 absl::StatusOr<Nest> Reduced(absl::string_view op, const std::vector<T>& values) {
   ASSIGN_OR_RETURN(const ReduceOp parsed, ParseReduceOp(op));
-  return OnEach<T>(values, [parsed](ReplicaContext& replica, const T& mine) { return replica.AllReduce(parsed, mine); });
+  return OnEach<T>(values, [parsed](ReplicaContext& replica, const T& mine) {
+    return replica.AllReduce(parsed, mine);
+  });
 }
 template <typename T>
 absl::StatusOr<Nest> GatheredAll(int axis, const std::vector<T>& values) {
-  return OnEach<T>(values, [axis](ReplicaContext& replica, const T& mine) { return replica.AllGather(mine, axis); });
+  return OnEach<T>(values, [axis](ReplicaContext& replica, const T& mine) {
+    return replica.AllGather(mine, axis);
+  });
 }
 
 TEST(AllReduceTest, TakesAnyNestAndGivesItsStructureBack) {
-  const Nest r0{{"a", 1.0f}, {"b", Nest::List{Floats({40, 1}), "same"}}}, r1{{"a", 3.0f}, {"b", Nest::List{Floats({2, 98}), "same"}}};
-  const absl::StatusOr<Nest> sum = Reduced<Nest>("sum", {r0, r1}), mean = Reduced<Nest>("MEAN", {r0, r1});
+  const Nest r0{{"a", 1.0f}, {"b", Nest::List{Floats({40, 1}), "same"}}},
+      r1{{"a", 3.0f}, {"b", Nest::List{Floats({2, 98}), "same"}}};
+  const absl::StatusOr<Nest> sum = Reduced<Nest>("sum", {r0, r1}),
+                             mean = Reduced<Nest>("MEAN", {r0, r1});
   ASSERT_TRUE(sum.ok() && mean.ok()) << sum.status() << mean.status();
   EXPECT_TRUE(BitwiseEqual(*sum, Nest{{"a", 4.0f}, {"b", Nest::List{Floats({42, 99}), "same"}}}));
-  EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", Nest::List{Floats({21, 49.5}), "same"}}}));
+  EXPECT_TRUE(
+      BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", Nest::List{Floats({21, 49.5}), "same"}}}));
 }
 
 TEST(AllReduceTest, TakesAListOfValues) {
-  const std::vector<Tensor> r0 = {Floats({1, 2}), Tensor::Vector<double>({3})}, r1 = {Floats({10, 20}), Tensor::Vector<double>({30})};
+  const std::vector<Tensor> r0 = {Floats({1, 2}), Tensor::Vector<double>({3})},
+                            r1 = {Floats({10, 20}), Tensor::Vector<double>({30})};
   const absl::StatusOr<Nest> sum = Reduced<std::vector<Tensor>>("Sum", {r0, r1});
   ASSERT_TRUE(sum.ok()) << sum.status();
   EXPECT_TRUE(BitwiseEqual(*sum, Nest(Nest::List{Floats({11, 22}), Tensor::Vector<double>({33})})));
@@ -817,7 +940,8 @@ TEST(AllReduceTest, TakesAListOfValues) {
 
 TEST(AllReduceTest, IndexedSlicesAreConcatenatedInReplicaOrderAndTheirMeanDividesTheRows) {
   const std::vector<Nest> values = {Nest(Slices({0, 2}, {1, 2}, 4)), Nest(Slices({2}, {5}, 4))};
-  const auto sum = Reduced<Nest>("SUM", values)->indexed_slices(), mean = Reduced<Nest>("MEAN", values)->indexed_slices();
+  const auto sum = Reduced<Nest>("SUM", values)->indexed_slices(),
+             mean = Reduced<Nest>("MEAN", values)->indexed_slices();
   ASSERT_TRUE(sum.ok() && mean.ok());
   EXPECT_THAT(*sum->ids.values<int64_t>(), ElementsAre(0, 2, 2));
   EXPECT_EQ(Values(sum->rows), (std::vector<float>{1, 2, 5}));
@@ -840,9 +964,11 @@ TEST(AllReduceTest, TakesGradients) {
 }
 
 TEST(AllReduceTest, RefusesBoolTheMeanOfIntegersAndTextsThatDiffer) {
-  EXPECT_THAT(Reduced<bool>("SUM", {true, true}).status().message(), HasSubstr("bool cannot be reduced"));
+  EXPECT_THAT(Reduced<bool>("SUM", {true, true}).status().message(),
+              HasSubstr("bool cannot be reduced"));
   EXPECT_THAT(Reduced<int>("MEAN", {1, 3}).status().message(), HasSubstr("cast to float32"));
-  EXPECT_THAT(Reduced<std::string>("SUM", {"a", "b"}).status().message(), HasSubstr("texts must agree"));
+  EXPECT_THAT(Reduced<std::string>("SUM", {"a", "b"}).status().message(),
+              HasSubstr("texts must agree"));
 }
 
 TEST(AllReduceTest, OfOneReplicaIsTheValueItself) {
@@ -851,19 +977,24 @@ TEST(AllReduceTest, OfOneReplicaIsTheValueItself) {
 }
 
 TEST(AllGatherTest, TakesAnyNestLeafByLeaf) {
-  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({1, 1}, {3})}}, r1{{"a", Floats({4})}, {"b", Floats({2, 1}, {5, 6})}};
+  const Nest r0{{"a", Floats({1, 2})}, {"b", Floats({1, 1}, {3})}},
+      r1{{"a", Floats({4})}, {"b", Floats({2, 1}, {5, 6})}};
   const absl::StatusOr<Nest> all = GatheredAll<Nest>(0, {r0, r1});
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_TRUE(BitwiseEqual(*all, Nest{{"a", Floats({1, 2, 4})}, {"b", Floats({3, 1}, {3, 5, 6})}}));
-  EXPECT_THAT(GatheredAll<Nest>(1, {r0, r0}).status().message(), HasSubstr("at [\"a\"]: axis 1 is outside"));
-  EXPECT_THAT(GatheredAll<Nest>(0, {r0, r0["a"]}).status().message(), HasSubstr("structures must agree"));
+  EXPECT_THAT(GatheredAll<Nest>(1, {r0, r0}).status().message(),
+              HasSubstr("at [\"a\"]: axis 1 is outside"));
+  EXPECT_THAT(GatheredAll<Nest>(0, {r0, r0["a"]}).status().message(),
+              HasSubstr("structures must agree"));
 }
 
 TEST(AllGatherTest, RefusesScalarsTextsAndIndexedSlices) {
   EXPECT_THAT(GatheredAll<float>(0, {1, 2}).status().message(), HasSubstr("rank 0"));
-  EXPECT_EQ(GatheredAll<std::string>(0, {"a", "a"}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GatheredAll<std::string>(0, {"a", "a"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const IndexedSlices slices = Slices({0}, {1}, 2);
-  EXPECT_EQ(GatheredAll<IndexedSlices>(0, {slices, slices}).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(GatheredAll<IndexedSlices>(0, {slices, slices}).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(CommunicationOptionsTest, ImplementationsAreParsedInAnyCaseAndNothingElseIs) {
@@ -871,16 +1002,19 @@ TEST(CommunicationOptionsTest, ImplementationsAreParsedInAnyCaseAndNothingElseIs
   EXPECT_EQ(*ParseCommunicationImplementation("auto"), Implementation::kAuto);
   EXPECT_EQ(*ParseCommunicationImplementation("Ring"), Implementation::kRing);
   EXPECT_EQ(*ParseCommunicationImplementation("NCCL"), Implementation::kNccl);
-  EXPECT_EQ(ParseCommunicationImplementation("mpi").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseCommunicationImplementation("mpi").status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CommunicationOptionsTest, OfTwoTheLaterOverridesWhereItIsNotTheDefault) {
-  const CommunicationOptions earlier{100, absl::Seconds(5), CommunicationOptions::Implementation::kRing};
+  const CommunicationOptions earlier{100, absl::Seconds(5),
+                                     CommunicationOptions::Implementation::kRing};
   const CommunicationOptions kept = MergeOptions(earlier, CommunicationOptions());
   EXPECT_EQ(kept.bytes_per_pack, 100);
   EXPECT_EQ(kept.timeout, absl::Seconds(5));
   EXPECT_EQ(kept.implementation, CommunicationOptions::Implementation::kRing);
-  const CommunicationOptions changed = MergeOptions(earlier, {7, absl::InfiniteDuration(), CommunicationOptions::Implementation::kNccl});
+  const CommunicationOptions changed = MergeOptions(
+      earlier, {7, absl::InfiniteDuration(), CommunicationOptions::Implementation::kNccl});
   EXPECT_EQ(changed.bytes_per_pack, 7);
   EXPECT_EQ(changed.timeout, absl::Seconds(5));
   EXPECT_EQ(changed.implementation, CommunicationOptions::Implementation::kNccl);
@@ -889,7 +1023,9 @@ TEST(CommunicationOptionsTest, OfTwoTheLaterOverridesWhereItIsNotTheDefault) {
 TEST(CommunicationOptionsTest, NeedNotAgreeAndChangeNoResult) {
   ReplicaStrategy strategy(2);
   const auto reduce = [](ReplicaContext& replica) {
-    return replica.AllReduce(ReduceOp::kSum, 1, {replica.replica_id_in_sync_group(), absl::InfiniteDuration(), CommunicationOptions::Implementation::kNccl});
+    return replica.AllReduce(ReduceOp::kSum, 1,
+                             {replica.replica_id_in_sync_group(), absl::InfiniteDuration(),
+                              CommunicationOptions::Implementation::kNccl});
   };
   EXPECT_THAT(strategy->Run(reduce)->values(), ElementsAre(2, 2));
 }
@@ -909,8 +1045,10 @@ TEST(CommunicationOptionsTest, WhoHasWaitedForItsTimeoutIsToldWhoHasNotCome) {
     return statuses[id] = replica.AllReduce(ReduceOp::kSum, 1).status();
   };
   EXPECT_FALSE(strategy->Run(reduce).ok());
-  EXPECT_EQ(statuses[1], absl::DeadlineExceededError("replica 1 has waited 1ms in AllReduce SUM (collective call 1 of this Run) for replica 0, 2, and given it "
-                                                     "up for all; raise the timeout if they are only slow"));
+  EXPECT_EQ(statuses[1],
+            absl::DeadlineExceededError("replica 1 has waited 1ms in AllReduce SUM (collective "
+                                        "call 1 of this Run) for replica 0, 2, and given it "
+                                        "up for all; raise the timeout if they are only slow"));
   EXPECT_EQ(statuses[0], statuses[1]);
   EXPECT_EQ(statuses[2], statuses[1]);
 }
@@ -922,9 +1060,14 @@ TEST(CommunicationOptionsTest, WhoComesLateIsToldSoAndTheNextCallsMeet) {
   const auto reduce = [&](ReplicaContext& replica) -> absl::StatusOr<int> {
     const int id = replica.replica_id_in_sync_group();
     if (id == 1) told.Await();
-    const absl::Status first = replica.AllReduce(ReduceOp::kSum, 5, {0, id == 0 ? absl::ZeroDuration() : absl::InfiniteDuration()}).status();
+    const absl::Status first =
+        replica
+            .AllReduce(ReduceOp::kSum, 5,
+                       {0, id == 0 ? absl::ZeroDuration() : absl::InfiniteDuration()})
+            .status();
     EXPECT_EQ(first.code(), absl::StatusCode::kDeadlineExceeded) << first;
-    EXPECT_THAT(first.message(), HasSubstr("replica 0 has waited 0 in AllReduce SUM (collective call 1 of this Run) for replica 1"));
+    EXPECT_THAT(first.message(), HasSubstr("replica 0 has waited 0 in AllReduce SUM (collective "
+                                           "call 1 of this Run) for replica 1"));
     if (id == 0) told.Set();
     return replica.AllReduce(ReduceOp::kSum, 1);
   };
@@ -932,7 +1075,8 @@ TEST(CommunicationOptionsTest, WhoComesLateIsToldSoAndTheNextCallsMeet) {
 }
 
 #ifdef DIVVY_REPLICAS_ON_GPUS
-// The sums of GPUs have the CPU's bits, however they are packed; each replica finds them on its own.
+// The sums of GPUs have the CPU's bits, however they are packed; each replica finds them on its
+// own.
 TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -943,12 +1087,16 @@ TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
     const size_t n = 1 + random.Below(6);
     std::vector<std::pair<DType, int64_t>> leaves;
     for (size_t i = 0; i < n; ++i)
-      leaves.emplace_back(random.Chance(0.7) ? DType::kFloat32 : random.Chance(0.5) ? DType::kFloat64 : DType::kFloat16, random.Below(40));
+      leaves.emplace_back(random.Chance(0.7)   ? DType::kFloat32
+                          : random.Chance(0.5) ? DType::kFloat64
+                                               : DType::kFloat16,
+                          random.Below(40));
     for (int replica = 0; replica < replicas; ++replica) {
       Nest::List values;
       for (const auto& [dtype, elements] : leaves) {
         Tensor wide = *Tensor::Uninitialized(DType::kFloat64, {elements});
-        for (int64_t i = 0; i < elements; ++i) wide.fresh_data<double>()[i] = random.Uniform() - 0.5;
+        for (int64_t i = 0; i < elements; ++i)
+          wide.fresh_data<double>()[i] = random.Uniform() - 0.5;
         Tensor value = *Tensor::Uninitialized(dtype, {elements});
         (*internal::BackendFor(Device{}))->Cast(wide, value);
         values.push_back(Nest(value));
@@ -959,7 +1107,8 @@ TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
     const auto expected = internal::ReduceNests(op, here, kNoAxis);
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(op, there, kNoAxis), *expected));
-    const auto reduced = internal::AllReduceNests(op, there, {static_cast<int64_t>(random.Below(3) * 100)});
+    const auto reduced =
+        internal::AllReduceNests(op, there, {static_cast<int64_t>(random.Below(3) * 100)});
     ASSERT_TRUE(reduced.ok()) << reduced.status();
     for (int replica = 0; replica < replicas; ++replica) {
       EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*reduced)[replica], Device{}), *expected));
@@ -971,10 +1120,13 @@ TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
 
 TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
   cuda::HostMath& math = HostDevices::Math();
-  for (const auto implementation : {CommunicationOptions::Implementation::kAuto, CommunicationOptions::Implementation::kRing}) {
+  for (const auto implementation :
+       {CommunicationOptions::Implementation::kAuto, CommunicationOptions::Implementation::kRing}) {
     math.all_reduces = math.keep_log = true;
-    const std::vector<Nest> values = {Of(0, Nest(Floats({1, 2}))), Of(1, Nest(Floats({3, 5}))), Of(2, Nest(Floats({5, 11})))};
-    const auto reduced = internal::AllReduceNests(ReduceOp::kMean, values, {0, absl::InfiniteDuration(), implementation});
+    const std::vector<Nest> values = {Of(0, Nest(Floats({1, 2}))), Of(1, Nest(Floats({3, 5}))),
+                                      Of(2, Nest(Floats({5, 11})))};
+    const auto reduced = internal::AllReduceNests(ReduceOp::kMean, values,
+                                                  {0, absl::InfiniteDuration(), implementation});
     ASSERT_TRUE(reduced.ok()) << reduced.status();
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ((*reduced)[i].tensor()->device(), (Device{kKind, i}));
@@ -1005,13 +1157,17 @@ std::vector<std::string> LogOfThreeSums(ReduceOp op, bool with_library) {
   return log;
 }
 int64_t CountEnding(const std::vector<std::string>& log, absl::string_view end) {
-  return std::count_if(log.begin(), log.end(), [=](const std::string& line) { return absl::EndsWith(line, end); });
+  return std::count_if(log.begin(), log.end(),
+                       [=](const std::string& line) { return absl::EndsWith(line, end); });
 }
 
 TEST(DeviceSumsTest, WhatIsPackedIsPackedOnceWithAndWithoutALibraryThatSumsIt) {
-  const auto alone = LogOfThreeSums(ReduceOp::kSum, false), by_library = LogOfThreeSums(ReduceOp::kSum, true);
-  EXPECT_EQ(CountEnding(alone, "kernels"), 2 * 3 + 1);          // copies to the packs, one addition
-  EXPECT_EQ(CountEnding(alone, "allocate 24"), 2 + 1 + 1 + 1);  // the packs, one of them beside the other, the sum, and the other's copy of it
+  const auto alone = LogOfThreeSums(ReduceOp::kSum, false),
+             by_library = LogOfThreeSums(ReduceOp::kSum, true);
+  // copies to the packs, one addition
+  EXPECT_EQ(CountEnding(alone, "kernels"), 2 * 3 + 1);
+  // The packs, one of them beside the other, the sum, and the other's copy of it.
+  EXPECT_EQ(CountEnding(alone, "allocate 24"), 2 + 1 + 1 + 1);
   EXPECT_EQ(CountEnding(alone, "all-reduce 6"), 0);
   EXPECT_EQ(CountEnding(by_library, "kernels"), 2 * 3);
   EXPECT_EQ(CountEnding(by_library, "allocate 24"), 2 + 2);
@@ -1021,7 +1177,8 @@ TEST(DeviceSumsTest, WhatIsPackedIsPackedOnceWithAndWithoutALibraryThatSumsIt) {
 // Two replicas' tensors of one dtype, but a replica's second lies beside the other replica's first.
 TEST(DeviceSumsTest, EachSumLiesWhereItsOwnTermLay) {
   std::vector<Nest> values;
-  for (int i = 0; i < 2; ++i) values.push_back(Nest(Nest::List{Of(i, Floats({1.0f + i})), Of(1 - i, Floats({3.0f + i}))}));
+  for (int i = 0; i < 2; ++i)
+    values.push_back(Nest(Nest::List{Of(i, Floats({1.0f + i})), Of(1 - i, Floats({3.0f + i}))}));
   const auto sums = internal::AllReduceNests(ReduceOp::kSum, values);
   ASSERT_TRUE(sums.ok()) << sums.status();
   for (int i = 0; i < 2; ++i) {
@@ -1045,14 +1202,17 @@ TEST(DeviceSumsTest, IdsOnAGpuAreReadFromThere) {
   EXPECT_THAT(*mine.ids.values<int64_t>(), ElementsAre(0, 3, 1, 3));
   EXPECT_EQ(mine.rows.device(), (Device{kKind, 1}));
   EXPECT_EQ(Values(mine.rows), (std::vector<float>{1, 2, 1, 2}));
-  EXPECT_EQ(Values(internal::ToDense(*there[1].indexed_slices())), (std::vector<float>{0, 1, 0, 2}));
+  EXPECT_EQ(Values(internal::ToDense(*there[1].indexed_slices())),
+            (std::vector<float>{0, 1, 0, 2}));
 }
 
-// Two tables' gradients of each of three replicas, whose rows' bits show in which order they are added and divided.
+// Two tables' gradients of each of three replicas, whose rows' bits show in which order they are
+// added and divided.
 std::vector<Nest> RowsOfTwoTables() {
   std::vector<Nest> values;
   for (int i = 0; i < 3; ++i) {
-    values.push_back(Nest{{"items", Nest(Slices({2, i, 2}, {0.1f + i, 0.3f, 0.7f * i}, 4))}, {"users", Nest(Slices({i, 0}, {1.1f, 0.9f * i}, 5))}});
+    values.push_back(Nest{{"items", Nest(Slices({2, i, 2}, {0.1f + i, 0.3f, 0.7f * i}, 4))},
+                          {"users", Nest(Slices({i, 0}, {1.1f, 0.9f * i}, 5))}});
   }
   return values;
 }
@@ -1093,25 +1253,34 @@ TEST(RowsOnGpusTest, OfOneResultComeInOneWait) {
 
 TEST(RowsOnGpusTest, OfAGradientMeetOnAGpuOfWhichEachTableHasAnother) {
   const std::vector<Nest> here = RowsOfTwoTables();
-  const Nest joined = *internal::ReduceNests(ReduceOp::kSum, OnTheirGpus(here), kNoAxis, internal::Mixed::kRefuse, internal::RowsMeet::kOnGpus);
-  const Device items = joined["items"].indexed_slices()->rows.device(), users = joined["users"].indexed_slices()->rows.device();
+  const Nest joined = *internal::ReduceNests(ReduceOp::kSum, OnTheirGpus(here), kNoAxis,
+                                             internal::Mixed::kRefuse, internal::RowsMeet::kOnGpus);
+  const Device items = joined["items"].indexed_slices()->rows.device(),
+               users = joined["users"].indexed_slices()->rows.device();
   EXPECT_EQ(items.kind, kKind);
   EXPECT_EQ(users.kind, kKind);
   EXPECT_NE(items, users);
-  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo(joined, Device{}), *internal::ReduceNests(ReduceOp::kSum, here, kNoAxis)));
+  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo(joined, Device{}),
+                           *internal::ReduceNests(ReduceOp::kSum, here, kNoAxis)));
 }
 
 TEST(RowsOnGpusTest, OfReplicasThatHaveNoneOrLieElsewhereAreJoinedAllTheSame) {
-  std::vector<Nest> here = {Nest(Slices({}, {}, 4)), Nest(Slices({1, 2}, {1, 2}, 4)), Nest(Slices({3}, {5}, 4))};
+  std::vector<Nest> here = {Nest(Slices({}, {}, 4)), Nest(Slices({1, 2}, {1, 2}, 4)),
+                            Nest(Slices({3}, {5}, 4))};
   const Nest expected = *internal::ReduceNests(ReduceOp::kMean, here, kNoAxis);
   std::vector<Nest> there = OnTheirGpus(here);
-  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}), expected));
+  EXPECT_TRUE(BitwiseEqual(
+      *internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}),
+      expected));
   there[2] = here[2];
-  EXPECT_TRUE(BitwiseEqual(*internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}), expected));
+  EXPECT_TRUE(BitwiseEqual(
+      *internal::MoveTo((*internal::AllReduceNests(ReduceOp::kMean, there))[1], Device{}),
+      expected));
   EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(ReduceOp::kMean, there, kNoAxis), expected));
 }
 
-// Only what is left of the rows when those with one id are summed leaves a GPU: three rows of 4 bytes, where the replicas have six.
+// Only what is left of the rows when those with one id are summed leaves a GPU: three rows of 4
+// bytes, where the replicas have six.
 TEST(RowsOnGpusTest, OfSeveralReplicasAreSummedByIdBeforeTheyAreStaged) {
   ReplicaStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable({"table", {4, 1}, Zeros(), Sgd{1.0}}).ok());
@@ -1128,9 +1297,12 @@ TEST(RowsOnGpusTest, OfSeveralReplicasAreSummedByIdBeforeTheyAreStaged) {
 }
 
 TEST(ReduceOnGpusTest, WhatTheCpuReducesComesInOneWaitForAllLeaves) {
-  const Nest ints{{"a", Tensor::Vector<int32_t>({1, 2})}, {"b", Tensor::Vector<int64_t>({3})}, {"c", Tensor::Vector<uint8_t>({4})}};
+  const Nest ints{{"a", Tensor::Vector<int32_t>({1, 2})},
+                  {"b", Tensor::Vector<int64_t>({3})},
+                  {"c", Tensor::Vector<uint8_t>({4})}};
   const Nest floats{{"a", Floats({1, 2})}, {"b", Floats({3})}, {"c", Floats({4})}};
-  for (const auto& [value, axes] : std::vector<std::pair<Nest, Axes>>{{ints, kNoAxis}, {ints, 0}, {floats, 0}}) {
+  for (const auto& [value, axes] :
+       std::vector<std::pair<Nest, Axes>>{{ints, kNoAxis}, {ints, 0}, {floats, 0}}) {
     Nest sum;
     const std::vector<Nest> there = OnTheirGpus({value, value});
     const auto log = LogOf([&, &axes = axes]() -> absl::Status {
@@ -1157,9 +1329,12 @@ TEST(ReduceOnGpusTest, WhatReplicasGatherAndItsGradientTakeNoDetourByTheCpu) {
   ReplicaStrategy strategy(2);
   const PerReplica<Tensor> parts = OfEach<Tensor>({Floats({1}), Floats({2, 3})});
   const PerReplica<Tensor> weights = OfEach<Tensor>({Floats({10, 20, 30}), Floats({10, 20, 30})});
-  const auto gather = [](ReplicaContext& replica, const Tensor& mine, const Tensor& weights) -> absl::StatusOr<Tensor> {
+  const auto gather = [](ReplicaContext& replica, const Tensor& mine,
+                         const Tensor& weights) -> absl::StatusOr<Tensor> {
     GradientTape tape(replica);
-    ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(ReduceSum(replica.AllGather(tape.Watch("x", mine), 0) * Var(weights))));
+    ASSIGN_OR_RETURN(
+        const Gradients gradients,
+        tape.Gradient(ReduceSum(replica.AllGather(tape.Watch("x", mine), 0) * Var(weights))));
     return std::get<Tensor>(gradients.entries().at("x"));
   };
   std::optional<PerReplica<Tensor>> gradients;
@@ -1192,22 +1367,31 @@ TEST(CommunicationOptionsTest, AreAcceptedButNotNonsense) {
   ReplicaStrategy strategy(1);
   CommunicationOptions nonsense;
   nonsense.bytes_per_pack = -1;
-  const auto reduce = [&](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1, nonsense).status(); };
+  const auto reduce = [&](ReplicaContext& replica) {
+    return replica.AllReduce(ReduceOp::kSum, 1, nonsense).status();
+  };
   EXPECT_EQ(strategy->Run(reduce).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// ---- derivatives of collectives ----------------------------------------------------------------------------------------------------------------------
+// ---- derivatives of collectives -----------------------------------------------------------------
 
 TEST(GradientOfCollectivesTest, OfAllReduceIsTheAllReduceOfTheGradient) {
-  for (const auto& [op, expected] : std::vector<std::pair<ReduceOp, float>>{{ReduceOp::kSum, 12}, {ReduceOp::kMean, 3}}) {
+  for (const auto& [op, expected] :
+       std::vector<std::pair<ReduceOp, float>>{{ReduceOp::kSum, 12}, {ReduceOp::kMean, 3}}) {
     ReplicaStrategy strategy(2);
-    const auto gradients = strategy->Run([op = op](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
-      GradientTape tape(replica);
-      Var x = tape.Watch("x", *Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()).To(replica.device()));  // 1 and 2
-      Var total = replica.AllReduce(op, x);                                                                          // 3, or 1.5
-      ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));                                           // d/dtotal = 6 on each, or 3
-      return std::get<Tensor>(gradients.entries().at("x"));
-    });
+    const auto gradients =
+        strategy->Run([op = op](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
+          GradientTape tape(replica);
+          // 1 and 2
+          Var x = tape.Watch(
+              "x",
+              *Tensor::Scalar<float>(1 + replica.replica_id_in_sync_group()).To(replica.device()));
+          // 3, or 1.5
+          Var total = replica.AllReduce(op, x);
+          // d/dtotal = 6 on each, or 3
+          ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(Square(total)));
+          return std::get<Tensor>(gradients.entries().at("x"));
+        });
     ASSERT_TRUE(gradients.ok()) << gradients.status();
     for (int i : {0, 1}) EXPECT_EQ(Values((*gradients)[i]), std::vector<float>{expected});
   }
@@ -1220,7 +1404,8 @@ TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
     GradientTape tape(replica);
     Var x = tape.Watch("x", Of(id, id == 0 ? Floats({1}) : Floats({2, 3})));
     Var weights(Of(id, Floats({10, 20, 30})));
-    ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceSum(replica.AllGather(x, 0) * weights)));
+    ASSIGN_OR_RETURN(Gradients gradients,
+                     tape.Gradient(ReduceSum(replica.AllGather(x, 0) * weights)));
     return std::get<Tensor>(gradients.entries().at("x"));
   });
   ASSERT_TRUE(gradients.ok()) << gradients.status();
@@ -1228,25 +1413,28 @@ TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
   EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{40, 60}));
 }
 
-// d (sum over the replicas of loss_i) / d x_j, which is what replica j's tape gives, against central differences. loss_i = sum(w_i * f(x)_i^2) for a collective
-// f.
+// d (sum over the replicas of loss_i) / d x_j, which is what replica j's tape gives, against
+// central differences. loss_i = sum(w_i * f(x)_i^2) for a collective f.
 using Collective = std::function<Var(ReplicaContext&, const Var&)>;
 struct Losses {
   double total = 0;
   std::vector<std::vector<double>> gradients;
 };
 
-Losses LossesOf(const Collective& collective, const std::vector<Tensor>& inputs, const std::vector<double>& weights) {
+Losses LossesOf(const Collective& collective, const std::vector<Tensor>& inputs,
+                const std::vector<double>& weights) {
   ReplicaStrategy strategy(static_cast<int>(inputs.size()));
   Losses losses;
   losses.gradients.resize(inputs.size());
   const auto loss = [&](ReplicaContext& replica, const Tensor& mine) -> absl::StatusOr<double> {
     GradientTape tape(replica);
     const Var joined = collective(replica, tape.Watch("x", mine));
-    const Var weight(*Tensor::Scalar<double>(weights[replica.replica_id_in_sync_group()]).To(replica.device()));
+    const Var weight(
+        *Tensor::Scalar<double>(weights[replica.replica_id_in_sync_group()]).To(replica.device()));
     const Var target = ReduceSum(Square(joined) * weight);
     ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(target));
-    ASSIGN_OR_RETURN(const Tensor gradient, std::get<Tensor>(gradients.entries().at("x")).To(Device{}));
+    ASSIGN_OR_RETURN(const Tensor gradient,
+                     std::get<Tensor>(gradients.entries().at("x")).To(Device{}));
     ASSIGN_OR_RETURN(const absl::Span<const double> values, gradient.values<double>());
     losses.gradients[replica.replica_id_in_sync_group()].assign(values.begin(), values.end());
     ASSIGN_OR_RETURN(Tensor value, target.Value());
@@ -1265,7 +1453,8 @@ Tensor WithElement(const Tensor& tensor, int64_t at, double change) {
   return changed;
 }
 
-void ExpectCentralDifferences(const Collective& collective, const std::vector<Tensor>& inputs, const std::vector<double>& weights) {
+void ExpectCentralDifferences(const Collective& collective, const std::vector<Tensor>& inputs,
+                              const std::vector<double>& weights) {
   constexpr double kStep = 1e-4;
   const Losses here = LossesOf(collective, inputs, weights);
   for (size_t replica = 0; replica < inputs.size(); ++replica) {
@@ -1273,8 +1462,11 @@ void ExpectCentralDifferences(const Collective& collective, const std::vector<Te
       std::vector<Tensor> above = inputs, below = inputs;
       above[replica] = WithElement(inputs[replica], i, kStep);
       below[replica] = WithElement(inputs[replica], i, -kStep);
-      const double slope = (LossesOf(collective, above, weights).total - LossesOf(collective, below, weights).total) / (2 * kStep);
-      EXPECT_NEAR(here.gradients[replica][i], slope, 1e-6) << "replica " << replica << ", element " << i;
+      const double slope = (LossesOf(collective, above, weights).total -
+                            LossesOf(collective, below, weights).total) /
+                           (2 * kStep);
+      EXPECT_NEAR(here.gradients[replica][i], slope, 1e-6)
+          << "replica " << replica << ", element " << i;
     }
   }
 }
@@ -1291,21 +1483,34 @@ TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
       ragged.push_back(*Tensor::Copy<double>({2, i}, values));
       weights.push_back(1.0 + 0.5 * i);
     }
-    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kSum, x); }, even, weights);
-    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kMean, x); }, even, weights);
-    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 0); }, even, weights);
-    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 1); }, ragged, weights);
-    ExpectCentralDifferences([](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, -1) * 0.5f; }, ragged, weights);
+    ExpectCentralDifferences(
+        [](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kSum, x); },
+        even, weights);
+    ExpectCentralDifferences(
+        [](ReplicaContext& replica, const Var& x) { return replica.AllReduce(ReduceOp::kMean, x); },
+        even, weights);
+    ExpectCentralDifferences(
+        [](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 0); }, even,
+        weights);
+    ExpectCentralDifferences(
+        [](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, 1); }, ragged,
+        weights);
+    ExpectCentralDifferences(
+        [](ReplicaContext& replica, const Var& x) { return replica.AllGather(x, -1) * 0.5f; },
+        ragged, weights);
   }
 }
 
-// The use that lists of Vars have: the mean and variance of a batch that is spread over the replicas.
+// The use that lists of Vars have: the mean and variance of a batch that is spread over the
+// replicas.
 TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
   ReplicaStrategy strategy(2);
   const auto gradients = strategy->Run([](ReplicaContext& replica) -> absl::StatusOr<Tensor> {
     GradientTape tape(replica);
-    const Var x = tape.Watch("x", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6}));
-    const std::vector<Var> moments = replica.AllReduce(ReduceOp::kSum, {ReduceSum(x), ReduceSum(Square(x)), Var(Tensor::Scalar(2.0f))});
+    const Var x =
+        tape.Watch("x", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6}));
+    const std::vector<Var> moments = replica.AllReduce(
+        ReduceOp::kSum, {ReduceSum(x), ReduceSum(Square(x)), Var(Tensor::Scalar(2.0f))});
     const Var mean = moments[0] / moments[2], variance = moments[1] / moments[2] - Square(mean);
     EXPECT_EQ(Values(mean.Value()), std::vector<float>{3});
     EXPECT_EQ(Values(variance.Value()), std::vector<float>{3.5f});
@@ -1313,14 +1518,16 @@ TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
     return std::get<Tensor>(gradients.entries().at("x"));
   });
   ASSERT_TRUE(gradients.ok()) << gradients.status();
-  EXPECT_EQ(Values((*gradients)[0]), (std::vector<float>{-2, -1}));  // 2 (x - mean) / 4, from each of the two replicas' losses
+  // 2 (x - mean) / 4, from each of the two replicas' losses
+  EXPECT_EQ(Values((*gradients)[0]), (std::vector<float>{-2, -1}));
   EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{0, 3}));
 }
 
 TEST(GradientOfCollectivesTest, OneFailedVarOfAListFailsAll) {
   ReplicaStrategy strategy(1);
   const auto fails = [](ReplicaContext& replica) {
-    const std::vector<Var> reduced = replica.AllReduce(ReduceOp::kSum, {Var(1.0f), Var(Nest("text"))});
+    const std::vector<Var> reduced =
+        replica.AllReduce(ReduceOp::kSum, {Var(1.0f), Var(Nest("text"))});
     EXPECT_EQ(reduced.size(), 2);
     return reduced[0].status();
   };
@@ -1329,22 +1536,30 @@ TEST(GradientOfCollectivesTest, OneFailedVarOfAListFailsAll) {
 
 TEST(GradientOfCollectivesTest, ReplicasThatDifferentiateOtherCollectivesAreToldSo) {
   ReplicaStrategy strategy(2);
-  const absl::Status status = strategy
-                                  ->Run([](ReplicaContext& replica) {
-                                    GradientTape tape(replica);
-                                    const Var x = tape.Watch("x", Tensor::Scalar<float>(1));
-                                    const Var first = replica.AllReduce(ReduceOp::kSum, x), second = replica.AllReduce(ReduceOp::kSum, x);
-                                    return tape.Gradient(replica.replica_id_in_sync_group() == 0 ? first : second).status();
-                                  })
-                                  .status();
+  const absl::Status status =
+      strategy
+          ->Run([](ReplicaContext& replica) {
+            GradientTape tape(replica);
+            const Var x = tape.Watch("x", Tensor::Scalar<float>(1));
+            const Var first = replica.AllReduce(ReduceOp::kSum, x),
+                      second = replica.AllReduce(ReduceOp::kSum, x);
+            return tape.Gradient(replica.replica_id_in_sync_group() == 0 ? first : second).status();
+          })
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("replica 0 calls the gradient of AllReduce SUM (differentiable collective 1)"));
-  EXPECT_THAT(status.message(), HasSubstr("replica 1 calls the gradient of AllReduce SUM (differentiable collective 2)"));
+  EXPECT_THAT(
+      status.message(),
+      HasSubstr("replica 0 calls the gradient of AllReduce SUM (differentiable collective 1)"));
+  EXPECT_THAT(
+      status.message(),
+      HasSubstr("replica 1 calls the gradient of AllReduce SUM (differentiable collective 2)"));
 }
 
 TEST(GradientOfCollectivesTest, AFailedVarStaysFailed) {
   ReplicaStrategy strategy(1);
-  const auto fails = [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status(); };
+  const auto fails = [](ReplicaContext& replica) {
+    return replica.AllReduce(ReduceOp::kSum, Var(Nest("text"))).status();
+  };
   EXPECT_EQ(strategy->Run(fails).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

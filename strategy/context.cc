@@ -31,11 +31,15 @@ std::vector<Frame>& Frames() {
 }
 
 // The strategy that the context belongs to.
-const Strategy* StrategyOf(const Context& context) { return context.strategy != nullptr ? context.strategy : &DefaultStrategy(); }
+const Strategy* StrategyOf(const Context& context) {
+  return context.strategy != nullptr ? context.strategy : &DefaultStrategy();
+}
 
 absl::Status OtherStrategy(absl::string_view call) {
   return absl::FailedPreconditionError(
-      absl::StrCat(call, ": another strategy's scope is current on this thread; strategies do not mix: let that scope end first"));
+      absl::StrCat(call,
+                   ": another strategy's scope is current on this thread; strategies do not mix: "
+                   "let that scope end first"));
 }
 
 }  // namespace
@@ -54,30 +58,38 @@ ContextEntry::ContextEntry(Context context) {
 // Scopes that were moved may end in another order than they began.
 ContextEntry::~ContextEntry() {
   std::vector<Frame>& frames = Frames();
-  const auto mine = std::find_if(frames.rbegin(), frames.rend(), [this](const Frame& frame) { return frame.id == id_; });
+  const auto mine = std::find_if(frames.rbegin(), frames.rend(),
+                                 [this](const Frame& frame) { return frame.id == id_; });
   if (id_ != 0 && mine != frames.rend()) frames.erase(std::next(mine).base());
 }
 
-absl::Status CheckCrossReplica(const Strategy& strategy, absl::string_view call, absl::string_view instead) {
+absl::Status CheckCrossReplica(const Strategy& strategy, absl::string_view call,
+                               absl::string_view instead) {
   const Context& context = CurrentContext();
   if (!context.error.ok()) return context.error;
   if (context.kind == ContextKind::kReplica) {
-    return absl::FailedPreconditionError(absl::StrCat(call, " was called inside a replica function, which sees one replica only; use ", instead,
-                                                      ", or do it in replica.MergeCall or after Run"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        call, " was called inside a replica function, which sees one replica only; use ", instead,
+        ", or do it in replica.MergeCall or after Run"));
   }
-  if (context.kind != ContextKind::kDefault && StrategyOf(context) != &strategy) return OtherStrategy(call);
+  if (context.kind != ContextKind::kDefault && StrategyOf(context) != &strategy)
+    return OtherStrategy(call);
   return absl::OkStatus();
 }
 
-absl::Status CheckReplica(const ReplicaContext& replica, absl::string_view call, absl::string_view instead) {
+absl::Status CheckReplica(const ReplicaContext& replica, absl::string_view call,
+                          absl::string_view instead) {
   const Context& context = CurrentContext();
   if (!context.error.ok()) return context.error;
   if (context.kind == ContextKind::kReplica && context.replica == &replica) return absl::OkStatus();
-  if (context.kind == ContextKind::kDefault && &replica == &DefaultReplicaContext()) return absl::OkStatus();
-  const absl::string_view where = context.kind == ContextKind::kReplica   ? "on another replica's thread"
-                                  : context.kind == ContextKind::kDefault ? "outside the replica function"
-                                                                          : "in cross-replica context";
-  return absl::FailedPreconditionError(absl::StrCat(call, " was called ", where, "; here ", instead));
+  if (context.kind == ContextKind::kDefault && &replica == &DefaultReplicaContext())
+    return absl::OkStatus();
+  const absl::string_view where =
+      context.kind == ContextKind::kReplica   ? "on another replica's thread"
+      : context.kind == ContextKind::kDefault ? "outside the replica function"
+                                              : "in cross-replica context";
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " was called ", where, "; here ", instead));
 }
 
 }  // namespace internal

@@ -24,7 +24,8 @@ std::vector<int> GpusOf(absl::Span<const Tensor> values) {
 
 absl::StatusOr<Tensor> DeviceSums::Quotient(const Tensor& sum, size_t divisor) {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(sum.device()));
-  ASSIGN_OR_RETURN(const Tensor wide, Tensor::Scalar<double>(static_cast<double>(divisor)).To(sum.device()));
+  ASSIGN_OR_RETURN(const Tensor wide,
+                   Tensor::Scalar<double>(static_cast<double>(divisor)).To(sum.device()));
   ASSIGN_OR_RETURN(Tensor narrow, Tensor::Uninitialized(sum.dtype(), {}, sum.device()));
   backend->Cast(wide, narrow);
   ASSIGN_OR_RETURN(Tensor quotient, Tensor::Uninitialized(sum.dtype(), sum.shape(), sum.device()));
@@ -35,9 +36,14 @@ absl::StatusOr<Tensor> DeviceSums::Quotient(const Tensor& sum, size_t divisor) {
 DeviceSums::DeviceSums(ReduceOp op, const CommunicationOptions& options)
     : op_(op),
       bytes_per_pack_(options.bytes_per_pack > 0 ? options.bytes_per_pack : kBytesPerPack),
-      collectives_(options.implementation == CommunicationOptions::Implementation::kRing ? nullptr : GpuCollectives()) {}
+      collectives_(options.implementation == CommunicationOptions::Implementation::kRing
+                       ? nullptr
+                       : GpuCollectives()) {}
 
-bool DeviceSums::CanSum(const Tensor& value) { return value.device().kind == Device::Kind::kGpu && value.size_bytes() > 0 && IsFloating(value.dtype()); }
+bool DeviceSums::CanSum(const Tensor& value) {
+  return value.device().kind == Device::Kind::kGpu && value.size_bytes() > 0 &&
+         IsFloating(value.dtype());
+}
 
 size_t DeviceSums::Add(std::vector<Tensor> values) {
   values_.push_back(std::move(values));
@@ -52,7 +58,10 @@ std::vector<DeviceSums::Pack> DeviceSums::MakePacks() const {
     const Tensor& value = values_[number][0];
     const std::pair<DType, std::vector<int>> kind(value.dtype(), GpusOf(values_[number]));
     const auto found = open.find(kind);
-    const bool fits = found != open.end() && packs[found->second].elements * DTypeSize(value.dtype()) + value.size_bytes() <= bytes_per_pack_;
+    const bool fits =
+        found != open.end() &&
+        packs[found->second].elements * DTypeSize(value.dtype()) + value.size_bytes() <=
+            bytes_per_pack_;
     if (!fits) {
       open[kind] = packs.size();
       packs.emplace_back();
@@ -68,7 +77,8 @@ absl::StatusOr<Tensor> DeviceSums::Packed(const Pack& pack, size_t replica) cons
   const Tensor& first = values_[pack.numbers[0]][replica];
   if (pack.numbers.size() == 1) return first.Reshape({pack.elements});
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(first.device()));
-  ASSIGN_OR_RETURN(Tensor packed, Tensor::Uninitialized(first.dtype(), {pack.elements}, first.device()));
+  ASSIGN_OR_RETURN(Tensor packed,
+                   Tensor::Uninitialized(first.dtype(), {pack.elements}, first.device()));
   char* to = packed.fresh_data<char>();
   for (const size_t number : pack.numbers) {
     const Tensor& value = values_[number][replica];
@@ -122,7 +132,8 @@ absl::StatusOr<std::vector<Tensor>> DeviceSums::AllReduced(const Pack& pack) con
   return sums;
 }
 
-absl::Status DeviceSums::Unpack(const Pack& pack, const Tensor& sum, std::vector<Tensor>& by_number) const {
+absl::Status DeviceSums::Unpack(const Pack& pack, const Tensor& sum,
+                                std::vector<Tensor>& by_number) const {
   int64_t begin = 0;
   for (const size_t number : pack.numbers) {
     const Shape& shape = values_[number][0].shape();
@@ -149,14 +160,18 @@ absl::StatusOr<std::vector<Tensor>> DeviceSums::OnCpu() && {
 
 absl::StatusOr<std::vector<std::vector<Tensor>>> DeviceSums::OnEachGpu() && {
   std::vector<Pack> packs = MakePacks();
-  std::vector<std::vector<Tensor>> of_replica(values_.empty() ? 0 : values_[0].size(), std::vector<Tensor>(values_.size()));
+  std::vector<std::vector<Tensor>> of_replica(values_.empty() ? 0 : values_[0].size(),
+                                              std::vector<Tensor>(values_.size()));
   for (size_t i = 0; i < packs.size(); ++i) {
     RETURN_IF_ERROR(Fill(packs[i]));
     ASSIGN_OR_RETURN(std::vector<Tensor> sums, AllReduced(packs[i]));
     if (sums.empty()) RETURN_IF_ERROR(SumPack(i, packs[i]));
     packs[i].terms.clear();
     for (size_t replica = 0; replica < of_replica.size(); ++replica) {
-      ASSIGN_OR_RETURN(const Tensor there, sums.empty() ? packs[i].sum.To(values_[packs[i].numbers[0]][replica].device()) : sums[replica]);
+      ASSIGN_OR_RETURN(const Tensor there,
+                       sums.empty()
+                           ? packs[i].sum.To(values_[packs[i].numbers[0]][replica].device())
+                           : sums[replica]);
       RETURN_IF_ERROR(Unpack(packs[i], there, of_replica[replica]));
     }
   }

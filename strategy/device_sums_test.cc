@@ -1,4 +1,5 @@
-// Sums across replicas that share one GPU: on one that the host plays, and on one of the library. Several GPUs: collectives_test.cc.
+// Sums across replicas that share one GPU: on one that the host plays, and on one of the library.
+// Several GPUs: collectives_test.cc.
 #include "strategy/device_sums.h"
 
 #include <string>
@@ -22,7 +23,8 @@ Tensor Cast(const Tensor& x, DType dtype) {
 }
 
 // Small whole numbers: their sums are the same in any type and order.
-std::vector<Tensor> OfEachReplica(Random& random, DType dtype, int64_t n, std::vector<double>& sum) {
+std::vector<Tensor> OfEachReplica(Random& random, DType dtype, int64_t n,
+                                  std::vector<double>& sum) {
   std::vector<Tensor> values;
   sum.assign(n, 0);
   for (size_t replica = 0; replica < kReplicas; ++replica) {
@@ -53,7 +55,8 @@ struct Drawn {
   Drawn() {
     Random random(20261123);
     for (int i = 0; i < 60; ++i) {
-      const DType dtype = std::vector<DType>{DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}[i % 4];
+      const DType dtype = std::vector<DType>{DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                             DType::kBFloat16}[i % 4];
       const int64_t n = i % 20 == 0 ? 50'000 : 1 + static_cast<int64_t>(random.Below(300));
       expected.emplace_back();
       EXPECT_EQ(sums.Add(OfEachReplica(random, dtype, n, expected.back())), expected.size() - 1);
@@ -87,7 +90,8 @@ TEST(DeviceSumsTest, EachReplicaHasTheSumsWhereItsValuesLie) {
 
 TEST(DeviceSumsTest, AMeanIsTheSumThroughTheirNumber) {
   DeviceSums means(ReduceOp::kMean);
-  means.Add({There(Tensor::Vector<float>({3, 6})), There(Tensor::Vector<float>({0, 0})), There(Tensor::Vector<float>({3, -3}))});
+  means.Add({There(Tensor::Vector<float>({3, 6})), There(Tensor::Vector<float>({0, 0})),
+             There(Tensor::Vector<float>({3, -3}))});
   ExpectValues((*std::move(means).OnCpu())[0], {2, 1});
 }
 

@@ -5,7 +5,9 @@
 namespace divvy {
 
 struct ExportOptions {
-  bool slots = true;  // of optimizers, too, for another program that trains on. Without them it is what predicts: of an Adam's tensors a third
+  // Of optimizers, too, for another program that trains on. Without them it is what predicts: of an
+  // Adam's tensors a third.
+  bool slots = true;
 };
 
 }  // namespace divvy

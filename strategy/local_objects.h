@@ -14,12 +14,13 @@
 
 namespace divvy {
 
-// What WorkerContext::Local and ReplicaContext::Local keep. Thread-safe, but the objects are the caller's business. An object lives as long as this map:
-// nothing is ever taken out.
+// What WorkerContext::Local and ReplicaContext::Local keep. Thread-safe, but the objects are the
+// caller's business. An object lives as long as this map: nothing is ever taken out.
 class LocalObjects {
  public:
-  // The object of type T under `key`, made by `make` at first use. REQUIRES: `make` does not return null and does not call this map; it may run twice when
-  // two threads ask at once, and then one result is dropped.
+  // The object of type T under `key`, made by `make` at first use. REQUIRES: `make` does not return
+  // null and does not call this map; it may run twice when two threads ask at once, and then one
+  // result is dropped.
   template <typename T>
   T& Get(absl::string_view key, const std::function<std::unique_ptr<T>()>& make) {
     const Key full(std::string(key), typeid(T));

@@ -33,7 +33,8 @@ absl::StatusOr<Numbers> NumbersOf(Tensor value) {
       value.dtype(),
       [&](auto t) {
         using T = decltype(t);
-        std::transform(value.data_as<T>(), value.data_as<T>() + numbers.values.size(), numbers.values.begin(), [](T element) { return AsDouble(element); });
+        std::transform(value.data_as<T>(), value.data_as<T>() + numbers.values.size(),
+                       numbers.values.begin(), [](T element) { return AsDouble(element); });
         return absl::OkStatus();
       },
       absl::InvalidArgumentError(absl::StrCat("no numbers: ", value.ToString()))));
@@ -51,27 +52,36 @@ Metric MeanOf(const Numbers& numbers) {
   return Metric::Mean(total, static_cast<double>(numbers.values.size()));
 }
 
-absl::Status Unfit(absl::string_view metric, const Shape& a, const Shape& b, absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(metric, ": shapes ", a.ToString(), " and ", b.ToString(), "; wanted ", wanted));
+absl::Status Unfit(absl::string_view metric, const Shape& a, const Shape& b,
+                   absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(metric, ": shapes ", a.ToString(), " and ", b.ToString(), "; wanted ", wanted));
 }
 
 // [batch] or [batch, 1].
-bool IsColumn(const Shape& shape) { return shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1); }
+bool IsColumn(const Shape& shape) {
+  return shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1);
+}
 
-int64_t Greatest(absl::Span<const double> row) { return std::max_element(row.begin(), row.end()) - row.begin(); }
+int64_t Greatest(absl::Span<const double> row) {
+  return std::max_element(row.begin(), row.end()) - row.begin();
+}
 
 absl::Status CheckInUnit(absl::string_view metric, const Numbers& labels) {
-  const int64_t wrong = internal::FirstOutsideUnit(labels.values.data(), static_cast<int64_t>(labels.values.size()));
+  const int64_t wrong =
+      internal::FirstOutsideUnit(labels.values.data(), static_cast<int64_t>(labels.values.size()));
   if (wrong < 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(internal::LabelNotInUnit(metric, labels.values[wrong], wrong, labels.shape));
+  return absl::InvalidArgumentError(
+      internal::LabelNotInUnit(metric, labels.values[wrong], wrong, labels.shape));
 }
 
 absl::Status CheckClassNumbers(const Numbers& labels, int64_t classes) {
   for (size_t i = 0; i < labels.values.size(); ++i) {
     const double label = labels.values[i];
     if (label >= 0 && label < static_cast<double>(classes) && label == std::floor(label)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("Accuracy: label ", label, " of example ", i, " is no number in [0, ", classes, "): the logits have ", classes, " classes"));
+    return absl::InvalidArgumentError(absl::StrCat("Accuracy: label ", label, " of example ", i,
+                                                   " is no number in [0, ", classes,
+                                                   "): the logits have ", classes, " classes"));
   }
   return absl::OkStatus();
 }
@@ -80,22 +90,28 @@ absl::StatusOr<Metric> ClassAccuracy(const Numbers& logits, const Numbers& label
   const int64_t batch = logits.shape.dim(0), classes = logits.shape.dim(1);
   const bool probabilities = labels.shape == logits.shape;
   if (!probabilities && !(IsColumn(labels.shape) && labels.shape.dim(0) == batch)) {
-    return Unfit("Accuracy", logits.shape, labels.shape, "logits [batch, classes], labels [batch] or [batch, classes]");
+    return Unfit("Accuracy", logits.shape, labels.shape,
+                 "logits [batch, classes], labels [batch] or [batch, classes]");
   }
-  RETURN_IF_ERROR(probabilities ? CheckInUnit("Accuracy", labels) : CheckClassNumbers(labels, classes));
+  RETURN_IF_ERROR(probabilities ? CheckInUnit("Accuracy", labels)
+                                : CheckClassNumbers(labels, classes));
   double right = 0;
   for (int64_t i = 0; i < batch; ++i) {
-    const double label = probabilities ? Greatest(absl::MakeConstSpan(labels.values).subspan(i * classes, classes)) : labels.values[i];
+    const double label =
+        probabilities ? Greatest(absl::MakeConstSpan(labels.values).subspan(i * classes, classes))
+                      : labels.values[i];
     right += Greatest(absl::MakeConstSpan(logits.values).subspan(i * classes, classes)) == label;
   }
   return Metric::Mean(right, batch);
 }
 
 // Logits and the labels of yes and no.
-absl::StatusOr<std::pair<Numbers, Numbers>> Columns(absl::string_view metric, const Var& a, const Var& b) {
+absl::StatusOr<std::pair<Numbers, Numbers>> Columns(absl::string_view metric, const Var& a,
+                                                    const Var& b) {
   ASSIGN_OR_RETURN(Numbers x, NumbersOf(a));
   ASSIGN_OR_RETURN(Numbers y, NumbersOf(b));
-  if (!IsColumn(x.shape) || !IsColumn(y.shape) || x.shape.dim(0) != y.shape.dim(0)) return Unfit(metric, x.shape, y.shape, "[batch] or [batch, 1] both");
+  if (!IsColumn(x.shape) || !IsColumn(y.shape) || x.shape.dim(0) != y.shape.dim(0))
+    return Unfit(metric, x.shape, y.shape, "[batch] or [batch, 1] both");
   RETURN_IF_ERROR(CheckInUnit(metric, y));
   return std::make_pair(std::move(x), std::move(y));
 }
@@ -105,7 +121,8 @@ int Bucket(double logit) {
   return std::clamp(static_cast<int>(probability * kBuckets), 0, kBuckets - 1);
 }
 
-// Trapezoids under the curve: every pair of a positive and a negative counts 1 where the positive lies in a higher bucket, 1/2 in the same one.
+// Trapezoids under the curve: every pair of a positive and a negative counts 1 where the positive
+// lies in a higher bucket, 1/2 in the same one.
 double AreaUnderCurve(absl::Span<const double> negatives, absl::Span<const double> positives) {
   double below = 0, pairs = 0, all_positives = 0;
   for (int i = 0; i < kBuckets; ++i) {
@@ -139,7 +156,9 @@ double Metric::count() const {
 }
 
 double Metric::value() const {
-  if (kind_ == Kind::kAuc) return AreaUnderCurve(absl::MakeConstSpan(sums_).first(kBuckets), absl::MakeConstSpan(sums_).last(kBuckets));
+  if (kind_ == Kind::kAuc)
+    return AreaUnderCurve(absl::MakeConstSpan(sums_).first(kBuckets),
+                          absl::MakeConstSpan(sums_).last(kBuckets));
   if (sums_[1] == 0) return 0;
   const double mean = sums_[0] / sums_[1];
   return kind_ == Kind::kRmse ? std::sqrt(mean) : mean;
@@ -147,7 +166,9 @@ double Metric::value() const {
 
 absl::Status Metric::Merge(const Metric& other) {
   if (kind_ != other.kind_)
-    return absl::InvalidArgumentError(absl::StrCat("a metric \"", KindName(kind_), "\" cannot be merged with a \"", KindName(other.kind_), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("a metric \"", KindName(kind_),
+                                                   "\" cannot be merged with a \"",
+                                                   KindName(other.kind_), "\""));
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
   return absl::OkStatus();
 }
@@ -158,7 +179,8 @@ absl::Status Merge(const Metrics& from, Metrics& into) {
     const auto [it, added] = merged.emplace(name, metric);
     if (added) continue;
     const absl::Status status = it->second.Merge(metric);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("metric \"", name, "\": ", status.message()));
+    if (!status.ok())
+      return absl::Status(status.code(), absl::StrCat("metric \"", name, "\": ", status.message()));
   }
   into = std::move(merged);
   return absl::OkStatus();
@@ -167,7 +189,9 @@ absl::Status Merge(const Metrics& from, Metrics& into) {
 absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metric>>& metrics) {
   Metrics collected;
   for (const auto& [name, metric] : metrics) {
-    if (!metric.ok()) return absl::Status(metric.status().code(), absl::StrCat("metric \"", name, "\": ", metric.status().message()));
+    if (!metric.ok())
+      return absl::Status(metric.status().code(),
+                          absl::StrCat("metric \"", name, "\": ", metric.status().message()));
     collected.emplace(name, *metric);
   }
   return collected;
@@ -189,7 +213,8 @@ absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels) {
   if (answers.shape.rank() == 2 && answers.shape.dim(1) > 1) return ClassAccuracy(answers, truth);
   ASSIGN_OR_RETURN(auto columns, Columns("Accuracy", logits, labels));
   double right = 0;
-  for (size_t i = 0; i < columns.first.values.size(); ++i) right += (columns.first.values[i] > 0) == (columns.second.values[i] > 0.5);
+  for (size_t i = 0; i < columns.first.values.size(); ++i)
+    right += (columns.first.values[i] > 0) == (columns.second.values[i] > 0.5);
   return Metric::Mean(right, columns.first.values.size());
 }
 
@@ -198,7 +223,8 @@ absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels) {
   Metric auc(Metric::Kind::kAuc, std::vector<double>(2 * kBuckets, 0));
   for (size_t i = 0; i < columns.first.values.size(); ++i) {
     const double logit = columns.first.values[i];
-    if (std::isnan(logit)) return absl::InvalidArgumentError(absl::StrCat("Auc: logit ", i, " is not a number"));
+    if (std::isnan(logit))
+      return absl::InvalidArgumentError(absl::StrCat("Auc: logit ", i, " is not a number"));
     auc.sums_[Bucket(logit) + (columns.second.values[i] > 0.5 ? kBuckets : 0)] += 1;
   }
   return auc;
@@ -207,31 +233,39 @@ absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels) {
 absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels) {
   ASSIGN_OR_RETURN(Numbers x, NumbersOf(predictions));
   ASSIGN_OR_RETURN(Numbers y, NumbersOf(labels));
-  if (x.values.size() != y.values.size()) return Unfit("Rmse", x.shape, y.shape, "as many predictions as labels");
+  if (x.values.size() != y.values.size())
+    return Unfit("Rmse", x.shape, y.shape, "as many predictions as labels");
   double squares = 0;
-  for (size_t i = 0; i < x.values.size(); ++i) squares += (x.values[i] - y.values[i]) * (x.values[i] - y.values[i]);
+  for (size_t i = 0; i < x.values.size(); ++i)
+    squares += (x.values[i] - y.values[i]) * (x.values[i] - y.values[i]);
   return Metric(Metric::Kind::kRmse, {squares, static_cast<double>(x.values.size())});
 }
 
 absl::StatusOr<Metric> RecallAt(int k, const Var& scores) {
-  if (k < 1) return absl::InvalidArgumentError(absl::StrCat("RecallAt: k must be at least 1, not ", k));
+  if (k < 1)
+    return absl::InvalidArgumentError(absl::StrCat("RecallAt: k must be at least 1, not ", k));
   ASSIGN_OR_RETURN(Numbers numbers, NumbersOf(scores));
   const Shape& shape = numbers.shape;
   if (shape.rank() != 2 || shape.dim(1) < shape.dim(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("RecallAt: scores ", shape.ToString(), "; wanted [batch, candidates] with candidates >= batch"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("RecallAt: scores ", shape.ToString(),
+                     "; wanted [batch, candidates] with candidates >= batch"));
   }
   double found = 0;
   for (int64_t i = 0; i < shape.dim(0); ++i) {
-    const absl::Span<const double> row = absl::MakeConstSpan(numbers.values).subspan(i * shape.dim(1), shape.dim(1));
+    const absl::Span<const double> row =
+        absl::MakeConstSpan(numbers.values).subspan(i * shape.dim(1), shape.dim(1));
     // Not "greater than", so that a row of NaN finds nothing.
-    found += std::count_if(row.begin(), row.end(), [&](double score) { return !(score <= row[i]); }) < k;
+    found +=
+        std::count_if(row.begin(), row.end(), [&](double score) { return !(score <= row[i]); }) < k;
   }
   return Metric::Mean(found, shape.dim(0));
 }
 
 namespace {
 
-// Of the buckets of a step's Auc nearly all are empty: the others travel, as rows of the whole, which a sum over replicas adds up as well.
+// Of the buckets of a step's Auc nearly all are empty: the others travel, as rows of the whole,
+// which a sum over replicas adds up as well.
 IndexedSlices NotEmpty(absl::Span<const double> sums) {
   std::vector<int64_t> ids;
   std::vector<double> rows;
@@ -240,7 +274,8 @@ IndexedSlices NotEmpty(absl::Span<const double> sums) {
     ids.push_back(static_cast<int64_t>(i));
     rows.push_back(sums[i]);
   }
-  return {Tensor::Vector<int64_t>(ids), Tensor::Vector<double>(rows), static_cast<int64_t>(sums.size())};
+  return {Tensor::Vector<int64_t>(ids), Tensor::Vector<double>(rows),
+          static_cast<int64_t>(sums.size())};
 }
 
 absl::StatusOr<std::vector<double>> SumsOf(const Nest& nest, size_t size) {
@@ -254,7 +289,8 @@ absl::StatusOr<std::vector<double>> SumsOf(const Nest& nest, size_t size) {
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
   ASSIGN_OR_RETURN(const absl::Span<const double> rows, slices.rows.values<double>());
   if (slices.num_rows != static_cast<int64_t>(size) || rows.size() != ids.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a metric of ", size, " sums came as ", rows.size(), " of ", slices.num_rows));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a metric of ", size, " sums came as ", rows.size(), " of ", slices.num_rows));
   }
   std::vector<double> sums(size, 0);
   for (size_t i = 0; i < ids.size(); ++i) sums[ids[i]] += rows[i];
@@ -265,8 +301,9 @@ absl::StatusOr<std::vector<double>> SumsOf(const Nest& nest, size_t size) {
 
 Nest NestCodec<Metric>::Encode(const Metric& metric) {
   const bool sparse = metric.kind_ == Metric::Kind::kAuc;
-  return Nest::Dict{{"kind", Nest(Metric::KindName(metric.kind_))},
-                    {"sums", sparse ? Nest(NotEmpty(metric.sums_)) : Nest(Tensor::Vector<double>(metric.sums_))}};
+  return Nest::Dict{
+      {"kind", Nest(Metric::KindName(metric.kind_))},
+      {"sums", sparse ? Nest(NotEmpty(metric.sums_)) : Nest(Tensor::Vector<double>(metric.sums_))}};
 }
 
 absl::StatusOr<Metric> NestCodec<Metric>::Decode(const Nest& nest) {
@@ -275,7 +312,8 @@ absl::StatusOr<Metric> NestCodec<Metric>::Decode(const Nest& nest) {
     if (name != Metric::KindName(kind)) continue;
     ASSIGN_OR_RETURN(std::vector<double> sums, SumsOf(nest["sums"], Metric::NumSums(kind)));
     if (sums.size() == Metric::NumSums(kind)) return Metric(kind, std::move(sums));
-    return absl::InvalidArgumentError(absl::StrCat("a metric \"", name, "\" of ", sums.size(), " sums"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a metric \"", name, "\" of ", sums.size(), " sums"));
   }
   return absl::InvalidArgumentError(absl::StrCat("no metric \"", name, "\""));
 }

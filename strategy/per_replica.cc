@@ -11,19 +11,23 @@ absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name) {
   const std::string upper = absl::AsciiStrToUpper(name);
   if (upper == "SUM") return ReduceOp::kSum;
   if (upper == "MEAN") return ReduceOp::kMean;
-  return absl::InvalidArgumentError(absl::StrCat("a reduction is \"SUM\" or \"MEAN\", not \"", name, "\""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a reduction is \"SUM\" or \"MEAN\", not \"", name, "\""));
 }
 
-absl::StatusOr<CommunicationOptions::Implementation> ParseCommunicationImplementation(absl::string_view name) {
+absl::StatusOr<CommunicationOptions::Implementation> ParseCommunicationImplementation(
+    absl::string_view name) {
   using Implementation = CommunicationOptions::Implementation;
   const std::string upper = absl::AsciiStrToUpper(name);
   if (upper == "AUTO") return Implementation::kAuto;
   if (upper == "RING") return Implementation::kRing;
   if (upper == "NCCL") return Implementation::kNccl;
-  return absl::InvalidArgumentError(absl::StrCat("an implementation of collectives is \"AUTO\", \"RING\" or \"NCCL\", not \"", name, "\""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an implementation of collectives is \"AUTO\", \"RING\" or \"NCCL\", not \"", name, "\""));
 }
 
-CommunicationOptions MergeOptions(const CommunicationOptions& earlier, const CommunicationOptions& later) {
+CommunicationOptions MergeOptions(const CommunicationOptions& earlier,
+                                  const CommunicationOptions& later) {
   const CommunicationOptions defaults;
   CommunicationOptions merged = earlier;
   if (later.bytes_per_pack != defaults.bytes_per_pack) merged.bytes_per_pack = later.bytes_per_pack;

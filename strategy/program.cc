@@ -24,20 +24,27 @@ Registry& TheRegistry() {
 
 }  // namespace
 
-Program::Program(TrainFunction* train, StrategyOptions options, const char& api) : Program(train, nullptr, std::move(options), api) {}
+Program::Program(TrainFunction* train, StrategyOptions options, const char& api)
+    : Program(train, nullptr, std::move(options), api) {}
 
-Program::Program(TrainFunction* train, EvaluateFunction* evaluate, StrategyOptions options, const char&) {
+Program::Program(TrainFunction* train, EvaluateFunction* evaluate, StrategyOptions options,
+                 const char&) {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mu);
-  registry.programs.push_back(std::make_unique<RegisteredProgram>(RegisteredProgram{train, evaluate, std::move(options)}));
+  registry.programs.push_back(
+      std::make_unique<RegisteredProgram>(RegisteredProgram{train, evaluate, std::move(options)}));
 }
 
 absl::StatusOr<const RegisteredProgram*> FindProgram() {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mu);
-  if (registry.programs.empty()) return absl::FailedPreconditionError("there is no program: put DIVVY_PROGRAM(Train); at the end of a source file");
+  if (registry.programs.empty())
+    return absl::FailedPreconditionError(
+        "there is no program: put DIVVY_PROGRAM(Train); at the end of a source file");
   if (registry.programs.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat("there are ", registry.programs.size(), " programs; DIVVY_PROGRAM may stand once in a process"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("there are ", registry.programs.size(),
+                     " programs; DIVVY_PROGRAM may stand once in a process"));
   }
   const RegisteredProgram* program = registry.programs.front().get();
   RETURN_IF_ERROR(program->options.problem);

@@ -18,7 +18,7 @@
 namespace divvy::internal {
 namespace {
 
-// ---- elements ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- elements -----------------------------------------------------------------------------------
 
 // How elements of T are added: halves as float, integers as TensorFlow does, wrapping around.
 template <typename T>
@@ -40,29 +40,33 @@ struct Adding<BFloat16> : AddingNarrow<BFloat16> {};
 
 template <typename T>
 void AddTo(T* sum, const T* values, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sum[i] = Adding<T>::Store(Adding<T>::Load(sum[i]) + Adding<T>::Load(values[i]));
+  for (int64_t i = 0; i < n; ++i)
+    sum[i] = Adding<T>::Store(Adding<T>::Load(sum[i]) + Adding<T>::Load(values[i]));
 }
 
 template <typename T>
 void DivideBy(T* values, int64_t n, double divisor) {
   if constexpr (!std::is_integral_v<T>) {
     using Sum = typename Adding<T>::Sum;
-    for (int64_t i = 0; i < n; ++i) values[i] = Adding<T>::Store(static_cast<Sum>(Adding<T>::Load(values[i]) / divisor));
+    for (int64_t i = 0; i < n; ++i)
+      values[i] = Adding<T>::Store(static_cast<Sum>(Adding<T>::Load(values[i]) / divisor));
   }
 }
 
 template <typename Visit>
 absl::Status Dispatch(DType dtype, Visit visit) {
-  return DispatchDType(dtype, visit, absl::InvalidArgumentError(absl::StrCat("tensors hold no ", DTypeName(dtype))));
+  return DispatchDType(
+      dtype, visit, absl::InvalidArgumentError(absl::StrCat("tensors hold no ", DTypeName(dtype))));
 }
 
 absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
   ASSIGN_OR_RETURN(Tensor copy, Tensor::Uninitialized(value.dtype(), value.shape()));
-  if (value.size_bytes() > 0) std::memcpy(copy.fresh_data<char>(), value.data(), value.size_bytes());
+  if (value.size_bytes() > 0)
+    std::memcpy(copy.fresh_data<char>(), value.data(), value.size_bytes());
   return copy;
 }
 
-// ---- where values lie --------------------------------------------------------------------------------------------------------------------------------
+// ---- where values lie ---------------------------------------------------------------------------
 
 bool IsSlices(const Nest& value) { return value.kind() == Nest::Kind::kIndexedSlices; }
 
@@ -79,17 +83,21 @@ absl::StatusOr<std::vector<Tensor>> AllOn(Device device, absl::Span<const Tensor
 
 enum class Part : uint8_t { kDense, kRows, kIds };
 
-absl::StatusOr<Nest> MapTensors(const Nest& value, const std::function<Tensor(const Tensor& tensor, Part part)>& map) {
+absl::StatusOr<Nest> MapTensors(const Nest& value,
+                                const std::function<Tensor(const Tensor& tensor, Part part)>& map) {
   return value.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
     if (leaf.kind() == Nest::Kind::kTensor) return Nest(map(*leaf.tensor(), Part::kDense));
     if (!IsSlices(leaf)) return leaf;
     const IndexedSlices slices = *leaf.indexed_slices();
-    return Nest(IndexedSlices{map(slices.ids, Part::kIds), map(slices.rows, Part::kRows), slices.num_rows});
+    return Nest(
+        IndexedSlices{map(slices.ids, Part::kIds), map(slices.rows, Part::kRows), slices.num_rows});
   });
 }
 
 // Those tensors of all of them that `moves` says.
-absl::StatusOr<std::vector<Nest>> Moved(absl::Span<const Nest> values, Device device, const std::function<bool(const Tensor& tensor, Part part)>& moves) {
+absl::StatusOr<std::vector<Nest>> Moved(
+    absl::Span<const Nest> values, Device device,
+    const std::function<bool(const Tensor& tensor, Part part)>& moves) {
   std::vector<Tensor> tensors;
   for (const Nest& value : values) {
     const auto collect = [&](const Tensor& tensor, Part part) {
@@ -104,21 +112,28 @@ absl::StatusOr<std::vector<Nest>> Moved(absl::Span<const Nest> values, Device de
   ASSIGN_OR_RETURN(tensors, AllOn(device, tensors));
   size_t next = 0;
   for (Nest& value : moved) {
-    ASSIGN_OR_RETURN(value, MapTensors(value, [&](const Tensor& tensor, Part part) { return moves(tensor, part) ? tensors[next++] : tensor; }));
+    ASSIGN_OR_RETURN(value, MapTensors(value, [&](const Tensor& tensor, Part part) {
+                       return moves(tensor, part) ? tensors[next++] : tensor;
+                     }));
   }
   return moved;
 }
 
-// ---- what may be reduced -----------------------------------------------------------------------------------------------------------------------------
+// ---- what may be reduced ------------------------------------------------------------------------
 
-absl::Status Differ(absl::string_view what, int replica, absl::string_view first, absl::string_view other) {
-  return absl::InvalidArgumentError(absl::StrCat(what, ": replica 0 has ", first, ", replica ", replica, " has ", other));
+absl::Status Differ(absl::string_view what, int replica, absl::string_view first,
+                    absl::string_view other) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": replica 0 has ", first, ", replica ", replica, " has ", other));
 }
 
 absl::Status CheckReducible(ReduceOp op, DType dtype) {
-  if (dtype == DType::kBool) return absl::InvalidArgumentError("bool cannot be reduced; cast it to a number first");
+  if (dtype == DType::kBool)
+    return absl::InvalidArgumentError("bool cannot be reduced; cast it to a number first");
   if (op == ReduceOp::kMean && !IsFloating(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("the MEAN of ", DTypeName(dtype), " is no ", DTypeName(dtype), "; cast to float32 or float64 first"));
+    return absl::InvalidArgumentError(absl::StrCat("the MEAN of ", DTypeName(dtype), " is no ",
+                                                   DTypeName(dtype),
+                                                   "; cast to float32 or float64 first"));
   }
   return absl::OkStatus();
 }
@@ -126,7 +141,8 @@ absl::Status CheckReducible(ReduceOp op, DType dtype) {
 absl::Status CheckAlike(absl::Span<const Tensor> values) {
   for (size_t i = 1; i < values.size(); ++i) {
     if (values[i].dtype() != values[0].dtype() || values[i].shape() != values[0].shape()) {
-      return Differ("the replicas' tensors must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString());
+      return Differ("the replicas' tensors must agree", static_cast<int>(i), values[0].ToString(),
+                    values[i].ToString());
     }
   }
   return absl::OkStatus();
@@ -138,18 +154,21 @@ absl::StatusOr<std::vector<bool>> Reduced(const Shape& shape, const Axes& axes) 
   for (int axis : axes.values()) {
     const int from_left = axis < 0 ? axis + shape.rank() : axis;
     if (from_left < 0 || from_left >= shape.rank()) {
-      return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
     }
-    if (reduced[from_left]) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is named twice"));
+    if (reduced[from_left])
+      return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is named twice"));
     reduced[from_left] = true;
   }
   return reduced;
 }
 
-// ---- sums --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------
 
-// The sum of one tensor over its reduced axes. Each element's place in the result follows from strides that are 0 along what is reduced. Floating sums are
-// taken in double, so that long axes keep their digits.
+// The sum of one tensor over its reduced axes. Each element's place in the result follows from
+// strides that are 0 along what is reduced. Floating sums are taken in double, so that long axes
+// keep their digits.
 template <typename T>
 void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int64_t out_size) {
   using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
@@ -166,7 +185,8 @@ void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int
       index[axis] = 0;
     }
   }
-  for (int64_t i = 0; i < out_size; ++i) out[i] = Adding<T>::Store(static_cast<typename Adding<T>::Sum>(sums[i]));
+  for (int64_t i = 0; i < out_size; ++i)
+    out[i] = Adding<T>::Store(static_cast<typename Adding<T>::Sum>(sums[i]));
 }
 
 absl::StatusOr<Tensor> SumOverAxes(const Tensor& value, const std::vector<bool>& reduced) {
@@ -207,7 +227,8 @@ absl::StatusOr<Tensor> AddAll(absl::Span<const Tensor> values, double divisor) {
   return sum;
 }
 
-absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given, const Axes& axes) {
+absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given,
+                                     const Axes& axes) {
   ASSIGN_OR_RETURN(std::vector<Tensor> values, ToHost(given));
   for (const Tensor& value : values) RETURN_IF_ERROR(CheckReducible(op, value.dtype()));
   if (axes.values().empty()) return AddAll(values, op == ReduceOp::kMean ? values.size() : 1);
@@ -215,16 +236,18 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given
   for (Tensor& value : values) {
     ASSIGN_OR_RETURN(std::vector<bool> reduced, Reduced(value.shape(), axes));
     double elements = 1;
-    for (int axis = 0; axis < value.shape().rank(); ++axis) elements *= reduced[axis] ? value.shape().dim(axis) : 1;
+    for (int axis = 0; axis < value.shape().rank(); ++axis)
+      elements *= reduced[axis] ? value.shape().dim(axis) : 1;
     count += elements;
     ASSIGN_OR_RETURN(value, SumOverAxes(value, reduced));
   }
   return AddAll(values, op == ReduceOp::kMean ? count : 1);
 }
 
-// ---- sparse ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- sparse -------------------------------------------------------------------------------------
 
-// Where rows are put one after another: on the GPU whose turn it is, if all that there are lie on GPUs.
+// Where rows are put one after another: on the GPU whose turn it is, if all that there are lie on
+// GPUs.
 Device WhereRowsMeet(absl::Span<const Tensor> rows, size_t turn) {
   std::vector<Device> devices;
   for (const Tensor& mine : rows) {
@@ -235,13 +258,15 @@ Device WhereRowsMeet(absl::Span<const Tensor> rows, size_t turn) {
   return devices.empty() ? Device{} : devices[turn % devices.size()];
 }
 
-absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values, size_t turn) {
+absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const IndexedSlices> values,
+                                           size_t turn) {
   std::vector<Tensor> ids, rows;
   for (IndexedSlices value : values) {
     ASSIGN_OR_RETURN(value.ids, value.ids.To(Device{}));
     RETURN_IF_ERROR(Validate(value));
     if (value.num_rows != values[0].num_rows) {
-      return Differ("the replicas' IndexedSlices must be of one tensor", static_cast<int>(ids.size()), absl::StrCat(values[0].num_rows, " rows"),
+      return Differ("the replicas' IndexedSlices must be of one tensor",
+                    static_cast<int>(ids.size()), absl::StrCat(values[0].num_rows, " rows"),
                     absl::StrCat(value.num_rows, " rows"));
     }
     ids.push_back(value.ids);
@@ -253,13 +278,16 @@ absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const Indexed
   ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0, WhereRowsMeet(rows, turn)));
   RETURN_IF_ERROR(CheckReducible(op, all.rows.dtype()));
   if (op == ReduceOp::kMean) {
-    ASSIGN_OR_RETURN(all.rows, DeviceSums::CanSum(all.rows) ? DeviceSums::Quotient(all.rows, values.size()) : AddAll({all.rows}, values.size()));
+    ASSIGN_OR_RETURN(all.rows, DeviceSums::CanSum(all.rows)
+                                   ? DeviceSums::Quotient(all.rows, values.size())
+                                   : AddAll({all.rows}, values.size()));
   }
   all.rows.MarkWritten();  // they may travel while others are put together
   return all;
 }
 
-absl::StatusOr<Nest> ReduceDenseLeaves(ReduceOp op, absl::Span<const Nest> values, const Axes& axes) {
+absl::StatusOr<Nest> ReduceDenseLeaves(ReduceOp op, absl::Span<const Nest> values,
+                                       const Axes& axes) {
   std::vector<Tensor> tensors;
   for (const Nest& value : values) {
     if (IsSlices(value)) {
@@ -285,17 +313,20 @@ absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> valu
   return Nest(std::move(reduced));
 }
 
-// ---- structures --------------------------------------------------------------------------------------------------------------------------------------
+// ---- structures ---------------------------------------------------------------------------------
 
 // Nests of one structure become one, leaf by leaf.
 struct Joining {
   Mixed mixed;
   std::function<absl::StatusOr<Nest>(absl::Span<const Nest> leaves)> leaf;
 };
-absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values, const std::string& path);
+absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values,
+                            const std::string& path);
 
 absl::Status At(const std::string& path, const absl::Status& status) {
-  return path.empty() ? status : absl::Status(status.code(), absl::StrCat("at ", path, ": ", status.message()));
+  return path.empty()
+             ? status
+             : absl::Status(status.code(), absl::StrCat("at ", path, ": ", status.message()));
 }
 
 std::vector<Nest> ChildOfEach(absl::Span<const Nest> values, const std::string& key) {
@@ -310,59 +341,75 @@ std::vector<Nest> ChildOfEach(absl::Span<const Nest> values, size_t index) {
 }
 
 bool SameStructure(const Nest& a, const Nest& b, Mixed mixed) {
-  const bool leaves = mixed == Mixed::kMakeDense && (a.kind() == Nest::Kind::kTensor || IsSlices(a)) && (b.kind() == Nest::Kind::kTensor || IsSlices(b));
+  const bool leaves = mixed == Mixed::kMakeDense &&
+                      (a.kind() == Nest::Kind::kTensor || IsSlices(a)) &&
+                      (b.kind() == Nest::Kind::kTensor || IsSlices(b));
   if (leaves) return true;
   if (a.kind() != b.kind() || a.size() != b.size()) return false;
   if (a.dict() == nullptr) return true;
-  return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(), [](const auto& x, const auto& y) { return x.first == y.first; });
+  return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(),
+                    [](const auto& x, const auto& y) { return x.first == y.first; });
 }
 
-absl::StatusOr<Nest> JoinChildren(const Joining& how, absl::Span<const Nest> values, const std::string& path) {
+absl::StatusOr<Nest> JoinChildren(const Joining& how, absl::Span<const Nest> values,
+                                  const std::string& path) {
   if (const Nest::Dict* dict = values[0].dict()) {
     Nest::Dict joined;
     for (const auto& [key, unused] : *dict) {
-      ASSIGN_OR_RETURN(Nest child, JoinAt(how, ChildOfEach(values, key), absl::StrCat(path, "[\"", key, "\"]")));
+      ASSIGN_OR_RETURN(
+          Nest child, JoinAt(how, ChildOfEach(values, key), absl::StrCat(path, "[\"", key, "\"]")));
       joined.emplace(key, std::move(child));
     }
     return Nest(std::move(joined));
   }
   Nest::List joined;
   for (size_t i = 0; i < values[0].size(); ++i) {
-    ASSIGN_OR_RETURN(Nest child, JoinAt(how, ChildOfEach(values, i), absl::StrCat(path, "[", i, "]")));
+    ASSIGN_OR_RETURN(Nest child,
+                     JoinAt(how, ChildOfEach(values, i), absl::StrCat(path, "[", i, "]")));
     joined.push_back(std::move(child));
   }
   return Nest(std::move(joined));
 }
 
-absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values, const std::string& path) {
+absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values,
+                            const std::string& path) {
   for (size_t i = 0; i < values.size(); ++i) {
     RETURN_IF_ERROR(values[i].status());
     if (!SameStructure(values[0], values[i], how.mixed)) {
-      return At(path, Differ("the replicas' structures must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString()));
+      return At(path, Differ("the replicas' structures must agree", static_cast<int>(i),
+                             values[0].ToString(), values[i].ToString()));
     }
   }
-  if (values[0].dict() != nullptr || values[0].list() != nullptr) return JoinChildren(how, values, path);
+  if (values[0].dict() != nullptr || values[0].list() != nullptr)
+    return JoinChildren(how, values, path);
   absl::StatusOr<Nest> joined = how.leaf(values);
   if (!joined.ok()) return At(path, joined.status());
   return joined;
 }
 
-// ---- leaves ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- leaves -------------------------------------------------------------------------------------
 
 // The `turn`-th leaf.
-absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, size_t turn) {
+absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes,
+                                size_t turn) {
   const bool all_sparse = std::all_of(values.begin(), values.end(), IsSlices);
   if (all_sparse && axes.values().empty()) return ReduceSparseLeaves(op, values, turn);
-  if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0])) return ReduceDenseLeaves(op, values, axes);
-  if (values[0].kind() != Nest::Kind::kText) return absl::InvalidArgumentError(absl::StrCat(values[0].ToString(), " cannot be reduced"));
+  if (values[0].kind() == Nest::Kind::kTensor || IsSlices(values[0]))
+    return ReduceDenseLeaves(op, values, axes);
+  if (values[0].kind() != Nest::Kind::kText)
+    return absl::InvalidArgumentError(absl::StrCat(values[0].ToString(), " cannot be reduced"));
   for (size_t i = 1; i < values.size(); ++i) {
-    if (!BitwiseEqual(values[0], values[i])) return Differ("texts must agree", static_cast<int>(i), values[0].ToString(), values[i].ToString());
+    if (!BitwiseEqual(values[0], values[i]))
+      return Differ("texts must agree", static_cast<int>(i), values[0].ToString(),
+                    values[i].ToString());
   }
   return values[0];
 }
 
 absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis, int replica) {
-  if (IsSlices(values[0])) return absl::UnimplementedError("IndexedSlices have no axis to gather along; gather their ids and their rows");
+  if (IsSlices(values[0]))
+    return absl::UnimplementedError(
+        "IndexedSlices have no axis to gather along; gather their ids and their rows");
   std::vector<Tensor> tensors;
   for (const Nest& value : values) {
     ASSIGN_OR_RETURN(Tensor tensor, value.tensor());
@@ -372,12 +419,13 @@ absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis, int rep
   return Nest(std::move(gathered));
 }
 
-// ---- leaves on GPUs ----------------------------------------------------------------------------------------------------------------------------------
+// ---- leaves on GPUs -----------------------------------------------------------------------------
 
 // Where a leaf lies that may be moved.
 Device DeviceOf(const Nest& leaf) {
   if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) return tensor->device();
-  if (const absl::StatusOr<IndexedSlices> slices = leaf.indexed_slices(); slices.ok()) return slices->rows.device();
+  if (const absl::StatusOr<IndexedSlices> slices = leaf.indexed_slices(); slices.ok())
+    return slices->rows.device();
   return {};
 }
 
@@ -391,7 +439,8 @@ absl::StatusOr<std::vector<Device>> DevicesOfLeaves(const Nest& value) {
   return devices;
 }
 
-// The replicas' values joined, except that leaves which are summed on GPUs are still replica 0's: `number` says where their sums will be found.
+// The replicas' values joined, except that leaves which are summed on GPUs are still replica 0's:
+// `number` says where their sums will be found.
 struct HalfReduced {
   Nest joined;
   std::vector<std::optional<size_t>> number;  // by leaf
@@ -405,23 +454,27 @@ struct Reducing {
 };
 
 // What is reduced on the CPU, of all replicas, is brought there in one wait.
-absl::StatusOr<std::vector<Nest>> BroughtToReduce(const Reducing& how, absl::Span<const Nest> values) {
+absl::StatusOr<std::vector<Nest>> BroughtToReduce(const Reducing& how,
+                                                  absl::Span<const Nest> values) {
   return Moved(values, Device{}, [&](const Tensor& tensor, Part part) {
     if (!how.axes.values().empty() || part == Part::kIds) return true;
     return part == Part::kRows ? how.rows == RowsMeet::kOnCpu : !DeviceSums::CanSum(tensor);
   });
 }
 
-absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<const Nest> given, DeviceSums& sums) {
+absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<const Nest> given,
+                                            DeviceSums& sums) {
   ASSIGN_OR_RETURN(const std::vector<Nest> values, BroughtToReduce(how, given));
   HalfReduced half;
   const auto reduce = [&](absl::Span<const Nest> leaves) -> absl::StatusOr<Nest> {
     half.number.emplace_back();
     std::vector<Tensor> tensors;
     for (const Nest& leaf : leaves) {
-      if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) tensors.push_back(*tensor);
+      if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok())
+        tensors.push_back(*tensor);
     }
-    const bool all_there = tensors.size() == leaves.size() && std::all_of(tensors.begin(), tensors.end(), DeviceSums::CanSum);
+    const bool all_there = tensors.size() == leaves.size() &&
+                           std::all_of(tensors.begin(), tensors.end(), DeviceSums::CanSum);
     if (!all_there) return ReduceLeaf(how.op, leaves, how.axes, half.number.size());
     RETURN_IF_ERROR(CheckAlike(tensors));
     half.number.back() = sums.Add(std::move(tensors));
@@ -431,8 +484,10 @@ absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<cons
   return half;
 }
 
-// With the sums in their places; what the CPU has reduced is moved to where `devices` says, if it says.
-absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor> sums, absl::Span<const Device> devices) {
+// With the sums in their places; what the CPU has reduced is moved to where `devices` says, if it
+// says.
+absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor> sums,
+                               absl::Span<const Device> devices) {
   size_t next = 0;
   return half.joined.MapLeaves([&](const Nest& leaf) -> absl::StatusOr<Nest> {
     const size_t i = next++;
@@ -441,7 +496,7 @@ absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor>
   });
 }
 
-// ---- along one axis ----------------------------------------------------------------------------------------------------------------------------------
+// ---- along one axis -----------------------------------------------------------------------------
 
 // A tensor seen along one axis: `outer` times `dim` times `inner_bytes`.
 struct AxisView {
@@ -453,9 +508,12 @@ struct AxisView {
 
 absl::StatusOr<AxisView> ViewAlong(const Tensor& value, int axis) {
   const Shape& shape = value.shape();
-  if (shape.rank() == 0) return absl::InvalidArgumentError("a tensor of rank 0 has no axis to gather along; Reshape it to {1} first");
+  if (shape.rank() == 0)
+    return absl::InvalidArgumentError(
+        "a tensor of rank 0 has no axis to gather along; Reshape it to {1} first");
   if (axis < -shape.rank() || axis >= shape.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", axis, " is outside a tensor of shape ", shape.ToString()));
   }
   AxisView view;
   view.axis = axis < 0 ? axis + shape.rank() : axis;
@@ -474,11 +532,12 @@ Shape WithDim(const Shape& shape, int axis, int64_t dim) {
 
 absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
   for (size_t i = 1; i < values.size(); ++i) {
-    const bool alike = values[i].dtype() == values[0].dtype() && values[i].shape().rank() == values[0].shape().rank() &&
+    const bool alike = values[i].dtype() == values[0].dtype() &&
+                       values[i].shape().rank() == values[0].shape().rank() &&
                        WithDim(values[i].shape(), axis, 0) == WithDim(values[0].shape(), axis, 0);
     if (!alike) {
-      return Differ(absl::StrCat("the replicas' tensors may differ along axis ", axis, " only"), static_cast<int>(i), values[0].ToString(),
-                    values[i].ToString());
+      return Differ(absl::StrCat("the replicas' tensors may differ along axis ", axis, " only"),
+                    static_cast<int>(i), values[0].ToString(), values[i].ToString());
     }
   }
   return absl::OkStatus();
@@ -486,7 +545,8 @@ absl::Status CheckGatherable(absl::Span<const Tensor> values, int axis) {
 
 }  // namespace
 
-absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes, Mixed mixed, RowsMeet rows) {
+absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes,
+                                 Mixed mixed, RowsMeet rows) {
   DeviceSums sums(op);
   ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus({op, axes, mixed, rows}, values, sums));
   if (sums.size() == 0) return half.joined;
@@ -494,9 +554,11 @@ absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, con
   return Completed(half, here, {});
 }
 
-absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values, const CommunicationOptions& options) {
+absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values,
+                                                 const CommunicationOptions& options) {
   DeviceSums sums(op, options);
-  ASSIGN_OR_RETURN(const HalfReduced half, ReduceButOnGpus({op, kNoAxis, Mixed::kRefuse, RowsMeet::kOnGpus}, values, sums));
+  ASSIGN_OR_RETURN(const HalfReduced half,
+                   ReduceButOnGpus({op, kNoAxis, Mixed::kRefuse, RowsMeet::kOnGpus}, values, sums));
   ASSIGN_OR_RETURN(std::vector<std::vector<Tensor>> of_replica, std::move(sums).OnEachGpu());
   of_replica.resize(values.size());
   std::vector<Nest> reduced;
@@ -519,7 +581,9 @@ absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, 
       continue;
     }
     before = devices;
-    const auto gather = [&](absl::Span<const Nest> leaves) { return GatherLeaf(leaves, axis, static_cast<int>(replica)); };
+    const auto gather = [&](absl::Span<const Nest> leaves) {
+      return GatherLeaf(leaves, axis, static_cast<int>(replica));
+    };
     ASSIGN_OR_RETURN(Nest mine, JoinAt({Mixed::kRefuse, gather}, values, ""));
     gathered.push_back(std::move(mine));
   }
@@ -533,11 +597,14 @@ absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis, D
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(device));
   int64_t dim = 0;
   for (const Tensor& value : values) dim += value.shape().dim(first.axis);
-  ASSIGN_OR_RETURN(Tensor gathered, Tensor::Uninitialized(values[0].dtype(), WithDim(values[0].shape(), first.axis, dim), device));
+  ASSIGN_OR_RETURN(Tensor gathered,
+                   Tensor::Uninitialized(values[0].dtype(),
+                                         WithDim(values[0].shape(), first.axis, dim), device));
   char* out = gathered.fresh_data<char>();
   for (const Tensor& value : values) {
     const int64_t bytes = value.shape().dim(first.axis) * first.inner_bytes;
-    backend->CopyBlocks(device, value.data(), bytes, out, dim * first.inner_bytes, bytes, first.outer);
+    backend->CopyBlocks(device, value.data(), bytes, out, dim * first.inner_bytes, bytes,
+                        first.outer);
     out += value.size_bytes() == 0 ? 0 : bytes;
   }
   return gathered;
@@ -546,14 +613,18 @@ absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> given, int axis, D
 absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end) {
   ASSIGN_OR_RETURN(AxisView view, ViewAlong(value, axis));
   if (begin < 0 || begin > end || end > view.dim) {
-    return absl::InvalidArgumentError(absl::StrCat("[", begin, ", ", end, ") is outside axis ", axis, " of ", value.shape().ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("[", begin, ", ", end, ") is outside axis ",
+                                                   axis, " of ", value.shape().ToString()));
   }
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(value.device()));
-  ASSIGN_OR_RETURN(Tensor slice, Tensor::Uninitialized(value.dtype(), WithDim(value.shape(), view.axis, end - begin), value.device()));
+  ASSIGN_OR_RETURN(Tensor slice, Tensor::Uninitialized(
+                                     value.dtype(), WithDim(value.shape(), view.axis, end - begin),
+                                     value.device()));
   const int64_t bytes = (end - begin) * view.inner_bytes;
   if (bytes * view.outer == 0) return slice;
-  backend->CopyBlocks(value.device(), static_cast<const char*>(value.data()) + begin * view.inner_bytes, view.dim * view.inner_bytes, slice.fresh_data<char>(),
-                      bytes, bytes, view.outer);
+  backend->CopyBlocks(
+      value.device(), static_cast<const char*>(value.data()) + begin * view.inner_bytes,
+      view.dim * view.inner_bytes, slice.fresh_data<char>(), bytes, bytes, view.outer);
   return slice;
 }
 
@@ -563,14 +634,16 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
   RETURN_IF_ERROR(Validate(slices));
   ASSIGN_OR_RETURN(Tensor rows, slices.rows.To(Device{}));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
-  ASSIGN_OR_RETURN(Tensor dense, Tensor::Zeros(rows.dtype(), rows.shape().WithRows(slices.num_rows)));
+  ASSIGN_OR_RETURN(Tensor dense,
+                   Tensor::Zeros(rows.dtype(), rows.shape().WithRows(slices.num_rows)));
   const int64_t width = rows.shape().row_elements();
   RETURN_IF_ERROR(Dispatch(rows.dtype(), [&](auto t) -> absl::Status {
     using T = decltype(t);
     if constexpr (std::is_same_v<T, bool>) {
       return CheckReducible(ReduceOp::kSum, DType::kBool);
     } else {
-      for (size_t i = 0; i < ids.size(); ++i) AddTo<T>(dense.fresh_data<T>() + ids[i] * width, rows.data_as<T>() + i * width, width);
+      for (size_t i = 0; i < ids.size(); ++i)
+        AddTo<T>(dense.fresh_data<T>() + ids[i] * width, rows.data_as<T>() + i * width, width);
       return absl::OkStatus();
     }
   }));
@@ -578,7 +651,9 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
 }
 
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device) {
-  const auto moves = [=](const Tensor&, Part part) { return part != Part::kIds || device == Device{}; };
+  const auto moves = [=](const Tensor&, Part part) {
+    return part != Part::kIds || device == Device{};
+  };
   ASSIGN_OR_RETURN(const std::vector<Nest> moved, Moved({value}, device, moves));
   return moved[0];
 }

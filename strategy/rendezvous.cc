@@ -22,7 +22,8 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
   {
     MutexLock lock(mu_);
     round = NextOf(replica);
-    if (round->done) return arrival.error.ok() ? round->outcome : arrival.error;  // given up before this replica came
+    // Given up before this replica came.
+    if (round->done) return arrival.error.ok() ? round->outcome : arrival.error;
     round->arrivals[replica] = std::move(arrival);
     if (++round->arrived < num_replicas_) return Await(*round, replica);
   }
@@ -39,7 +40,9 @@ std::shared_ptr<Rendezvous::Round> Rendezvous::NextOf(int replica) {
   return round;
 }
 
-void Rendezvous::ForgetPassed() { rounds_.erase(rounds_.begin(), rounds_.lower_bound(*std::min_element(met_.begin(), met_.end()))); }
+void Rendezvous::ForgetPassed() {
+  rounds_.erase(rounds_.begin(), rounds_.lower_bound(*std::min_element(met_.begin(), met_.end())));
+}
 
 absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
   round.outcome = std::move(outcome);
@@ -51,7 +54,8 @@ absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
 absl::Status Rendezvous::Await(Round& round, int replica) {
   const auto is_over = [&]() DIVVY_REQUIRES(mu_) { return round.done || !left_.empty(); };
   const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
-  if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);  // it is being carried out
+  // It is being carried out.
+  if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);
   if (round.done) return round.outcome;
   return End(round, left_.empty() ? GivenUp(round, replica) : Deserted(round, replica));
 }
@@ -67,7 +71,9 @@ void Rendezvous::Leave(int replica, absl::Status status) {
 
 absl::Status Rendezvous::WaitForAll() {
   MutexLock lock(mu_);
-  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return static_cast<int>(left_.size()) == num_replicas_; });
+  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) {
+    return static_cast<int>(left_.size()) == num_replicas_;
+  });
   return first_error_;
 }
 
@@ -75,8 +81,9 @@ absl::Status Rendezvous::WaitForAll() {
 absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
   const Left& first = left_.front();
   if (!first.status.ok()) return first.status;
-  return absl::FailedPreconditionError(absl::StrCat("replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ", first.replica,
-                                                    " has returned without it; all replicas must make the same collective calls"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "replica ", replica, " waits in ", round.arrivals[replica]->call, ", but replica ",
+      first.replica, " has returned without it; all replicas must make the same collective calls"));
 }
 
 absl::Status Rendezvous::GivenUp(const Round& round, int replica) const {
@@ -85,9 +92,11 @@ absl::Status Rendezvous::GivenUp(const Round& round, int replica) const {
     if (!round.arrivals[other]) missing.push_back(other);
   }
   const Arrival& mine = *round.arrivals[replica];
-  return absl::DeadlineExceededError(absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ", mine.call,
-                                                  " (collective call ", met_[replica], " of this Run) for replica ", absl::StrJoin(missing, ", "),
-                                                  ", and given it up for all; raise the timeout if they are only slow"));
+  return absl::DeadlineExceededError(
+      absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ",
+                   mine.call, " (collective call ", met_[replica], " of this Run) for replica ",
+                   absl::StrJoin(missing, ", "),
+                   ", and given it up for all; raise the timeout if they are only slow"));
 }
 
 absl::Status Rendezvous::Disagreement(const Round& round) const {
@@ -95,9 +104,10 @@ absl::Status Rendezvous::Disagreement(const Round& round) const {
   for (int other = 1; other < num_replicas_; ++other) {
     const Arrival& arrival = *round.arrivals[other];
     if (arrival.call == first.call && *arrival.type == *first.type) continue;
-    return absl::InvalidArgumentError(absl::StrCat("replica 0 calls ", first.call, " where replica ", other, " calls ", arrival.call,
-                                                   arrival.call == first.call ? " with other types" : "",
-                                                   "; all replicas must make the same collective calls in the same order"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("replica 0 calls ", first.call, " where replica ", other, " calls ",
+                     arrival.call, arrival.call == first.call ? " with other types" : "",
+                     "; all replicas must make the same collective calls in the same order"));
   }
   return absl::OkStatus();
 }

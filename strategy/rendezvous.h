@@ -1,9 +1,12 @@
 // Where the replicas of one Run meet.
 //
-// Meetings are numbered: the n-th of each replica is the n-th of all others, whatever became of those before. A replica that arrives waits until all have
-// arrived; the last one carries the meeting out while the others wait. Never hangs on a replica that has gone: who waits for it gets an error (TensorFlow
-// hangs). A meeting that one replica has given up after its timeout is over for all: whoever waits in it or comes to it later is told so, and does not meet
-// the others' next one. A replica that cannot take part (its value is an error) comes all the same and says why, so that its error is everybody's.
+// Meetings are numbered: the n-th of each replica is the n-th of all others, whatever became of
+// those before. A replica that arrives waits until all have arrived; the last one carries the
+// meeting out while the others wait. Never hangs on a replica that has gone: who waits for it gets
+// an error (TensorFlow hangs). A meeting that one replica has given up after its timeout is over
+// for all: whoever waits in it or comes to it later is told so, and does not meet the others' next
+// one. A replica that cannot take part (its value is an error) comes all the same and says why, so
+// that its error is everybody's.
 #ifndef DIVVY_STRATEGY_RENDEZVOUS_H_
 #define DIVVY_STRATEGY_RENDEZVOUS_H_
 
@@ -28,22 +31,31 @@ class Rendezvous {
  public:
   explicit Rendezvous(int num_replicas);
 
-  // Given the payloads of all replicas in order, fills in what each takes home. Runs on the thread of the replica that arrives last.
+  // Given the payloads of all replicas in order, fills in what each takes home. Runs on the thread
+  // of the replica that arrives last.
   using Complete = std::function<absl::Status(absl::Span<void* const> payloads)>;
 
   struct Arrival {
-    std::string call;                                   // "AllReduce SUM": what all must agree on
-    const std::type_info* type = nullptr;               // of *payload: what all must agree on, too
-    void* payload = nullptr;                            // lives until Meet returns; touched by `complete` alone meanwhile
-    Complete complete;                                  // replica 0's is the one that runs
-    absl::Status error;                                 // why this replica has nothing to bring; `complete` then does not run
-    absl::Duration timeout = absl::InfiniteDuration();  // how long this replica waits for the others
+    // "AllReduce SUM": what all must agree on
+    std::string call;
+    // Of *payload: what all must agree on, too.
+    const std::type_info* type = nullptr;
+    // lives until Meet returns; touched by `complete` alone meanwhile
+    void* payload = nullptr;
+    // replica 0's is the one that runs
+    Complete complete;
+    // Why this replica has nothing to bring; `complete` then does not run.
+    absl::Status error;
+    // How long this replica waits for the others.
+    absl::Duration timeout = absl::InfiniteDuration();
   };
 
-  // Blocks until the others have arrived and the meeting was carried out. Returns what `complete` returned. All errors are told to all alike: an arrival's
-  // error; InvalidArgument: the replicas do not agree, two are named; FailedPrecondition: another replica has returned, it will never come; that one's error:
-  // it has failed; DeadlineExceeded: one replica has waited for its timeout, and others had not come: names it, its call and them. After an error the replica
-  // may meet again, in its next meeting.
+  // Blocks until the others have arrived and the meeting was carried out. Returns what `complete`
+  // returned. All errors are told to all alike: an arrival's error; InvalidArgument: the replicas
+  // do not agree, two are named; FailedPrecondition: another replica has returned, it will never
+  // come; that one's error: it has failed; DeadlineExceeded: one replica has waited for its
+  // timeout, and others had not come: names it, its call and them. After an error the replica may
+  // meet again, in its next meeting.
   absl::Status Meet(int replica, Arrival arrival);
 
   // The replica has ended with `status` and will meet nobody any more. Once for each replica.
@@ -79,9 +91,12 @@ class Rendezvous {
   const int num_replicas_;
   Mutex mu_;
   CondVar changed_;
-  std::vector<int64_t> met_ DIVVY_GUARDED_BY(mu_);                          // how many meetings each has come to; kLeft: it comes to none any more
-  std::map<int64_t, std::shared_ptr<Round>> rounds_ DIVVY_GUARDED_BY(mu_);  // by number, those to which a replica may come yet
-  std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);                            // in the order of time
+  // How many meetings each has come to; kLeft: it comes to none any more.
+  std::vector<int64_t> met_ DIVVY_GUARDED_BY(mu_);
+  // By number, those to which a replica may come yet.
+  std::map<int64_t, std::shared_ptr<Round>> rounds_ DIVVY_GUARDED_BY(mu_);
+  // In the order of time.
+  std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);
   absl::Status first_error_ DIVVY_GUARDED_BY(mu_);
 };
 

@@ -15,14 +15,16 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kAtOnce = absl::ZeroDuration();
 
 // Brings a number, and takes the sum of all home.
-absl::Status Sum(Rendezvous& rendezvous, int replica, int& number, absl::Duration timeout = absl::InfiniteDuration()) {
+absl::Status Sum(Rendezvous& rendezvous, int replica, int& number,
+                 absl::Duration timeout = absl::InfiniteDuration()) {
   const auto complete = [](absl::Span<void* const> payloads) {
     int sum = 0;
     for (void* const payload : payloads) sum += *static_cast<int*>(payload);
     for (void* const payload : payloads) *static_cast<int*>(payload) = sum;
     return absl::OkStatus();
   };
-  return rendezvous.Meet(replica, {"Sum", &typeid(int), &number, complete, absl::OkStatus(), timeout});
+  return rendezvous.Meet(replica,
+                         {"Sum", &typeid(int), &number, complete, absl::OkStatus(), timeout});
 }
 
 TEST(RendezvousTest, AMeetingThatWasGivenUpIsOverForWhoComesLate) {
@@ -39,7 +41,9 @@ TEST(RendezvousTest, WhoComesLateWithAnErrorOfItsOwnHasThat) {
   Rendezvous rendezvous(2);
   int number = 1;
   EXPECT_FALSE(Sum(rendezvous, 0, number, kAtOnce).ok());
-  EXPECT_EQ(rendezvous.Meet(1, {"Sum", &typeid(int), &number, nullptr, absl::AbortedError("mine"), kAtOnce}), absl::AbortedError("mine"));
+  EXPECT_EQ(rendezvous.Meet(
+                1, {"Sum", &typeid(int), &number, nullptr, absl::AbortedError("mine"), kAtOnce}),
+            absl::AbortedError("mine"));
 }
 
 TEST(RendezvousTest, TheErrorNamesTheCallByNumberWhoWaitedAndWhoWasMissing) {
@@ -47,7 +51,8 @@ TEST(RendezvousTest, TheErrorNamesTheCallByNumberWhoWaitedAndWhoWasMissing) {
   int number = 0;
   EXPECT_FALSE(Sum(rendezvous, 1, number, kAtOnce).ok());
   const absl::Status second = Sum(rendezvous, 1, number, kAtOnce);
-  EXPECT_THAT(second.message(), HasSubstr("replica 1 has waited 0 in Sum (collective call 2 of this Run) for replica 0, 2, and given it up for all"));
+  EXPECT_THAT(second.message(), HasSubstr("replica 1 has waited 0 in Sum (collective call 2 of "
+                                          "this Run) for replica 0, 2, and given it up for all"));
 }
 
 // Replica 0 gives up two meetings, replica 1 three, in turns; the fourth of each meet.
@@ -66,7 +71,8 @@ TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNex
   EXPECT_EQ(second, 30);
 }
 
-// It waits without a limit of its own, and would wait for ever. The other's limit lets it come first, as a rule; the outcome is the same if it does not.
+// It waits without a limit of its own, and would wait for ever. The other's limit lets it come
+// first, as a rule; the outcome is the same if it does not.
 TEST(RendezvousTest, WhoWaitsInAMeetingThatAnotherGivesUpIsToldWithIt) {
   Rendezvous rendezvous(3);
   int first = 1, second = 2;

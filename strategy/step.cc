@@ -15,7 +15,8 @@ namespace {
 
 struct Registry {
   Mutex mu;
-  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);  // nodes stay where they are: pointers into it are given out
+  // nodes stay where they are: pointers into it are given out
+  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);
   std::set<std::string> doubles DIVVY_GUARDED_BY(mu);
   bool sealed DIVVY_GUARDED_BY(mu) = false;
   std::set<std::string, std::less<>> late DIVVY_GUARDED_BY(mu);
@@ -67,12 +68,18 @@ std::vector<const RegisteredStep*> StepRegistry::All() {
 absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) {
   if (IsLate(name)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the Step \"", name, "\" was made after main had begun, so no other process has it: define it const at namespace scope"));
+        absl::StrCat("the Step \"", name,
+                     "\" was made after main had begun, so no other process has it: define it "
+                     "const at namespace scope"));
   }
   if (const RegisteredStep* step = Find(name)) return step;
   const std::vector<const RegisteredStep*> all = All();
-  const auto append = [](std::string* out, const RegisteredStep* step) { absl::StrAppend(out, "\"", step->name, "\""); };
-  return absl::NotFoundError(absl::StrCat("this program has no step \"", name, "\"", all.empty() ? "" : "; it has ", absl::StrJoin(all, ", ", append)));
+  const auto append = [](std::string* out, const RegisteredStep* step) {
+    absl::StrAppend(out, "\"", step->name, "\"");
+  };
+  return absl::NotFoundError(absl::StrCat("this program has no step \"", name, "\"",
+                                          all.empty() ? "" : "; it has ",
+                                          absl::StrJoin(all, ", ", append)));
 }
 
 absl::Status StepRegistry::Validate() {
@@ -80,30 +87,37 @@ absl::Status StepRegistry::Validate() {
   MutexLock lock(registry.mu);
   std::vector<std::string> problems;
   if (registry.steps.count("") > 0) problems.push_back("a Step has an empty name");
-  for (const std::string& name : registry.doubles) problems.push_back(absl::StrCat("two Steps are named \"", name, "\""));
+  for (const std::string& name : registry.doubles)
+    problems.push_back(absl::StrCat("two Steps are named \"", name, "\""));
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 absl::StatusOr<PerReplica<Nest>> WorkerContext::Next(const Iterator& iterator) {
   ASSIGN_OR_RETURN(std::optional<PerReplica<Nest>> batches, NextOrEnd(iterator));
-  if (!batches) return EndOfData(absl::StrCat("worker ", worker_index(), " has no element left for step ", step()));
+  if (!batches)
+    return EndOfData(
+        absl::StrCat("worker ", worker_index(), " has no element left for step ", step()));
   return *std::move(batches);
 }
 
 absl::StatusOr<std::optional<PerReplica<Nest>>> WorkerContext::NextOrEnd(const Iterator& iterator) {
-  RETURN_IF_ERROR(internal::CheckCrossReplica(strategy(), "Next", "the batch that Run gave this replica"));
+  RETURN_IF_ERROR(
+      internal::CheckCrossReplica(strategy(), "Next", "the batch that Run gave this replica"));
   return environment_.Next(iterator.handle());
 }
 
-absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment, const Nest& args) {
+absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment,
+                             const Nest& args) {
   const StrategyScope scope = environment.strategy().Scope();
   RETURN_IF_ERROR(scope.status());
   if (static_cast<int>(args.size()) != step.num_args || args.list() == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("step \"", step.name, "\" takes ", step.num_args, " arguments, not ", args.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("step \"", step.name, "\" takes ", step.num_args,
+                                                   " arguments, not ", args.ToString()));
   }
   WorkerContext worker(environment);
-  return internal::Guarded<absl::StatusOr<Nest>>(absl::StrCat("step \"", step.name, "\""), [&] { return step.body(worker, args); });
+  return internal::Guarded<absl::StatusOr<Nest>>(absl::StrCat("step \"", step.name, "\""),
+                                                 [&] { return step.body(worker, args); });
 }
 
 namespace {
@@ -115,7 +129,8 @@ struct BatchMap {
 };
 
 absl::StatusOr<Nest> MapBatch(const BatchMap& map, const Nest& batch) {
-  if (const absl::StatusOr<SparseIds> sparse = batch.sparse_ids(); sparse.ok()) return map.sparse(*sparse);
+  if (const absl::StatusOr<SparseIds> sparse = batch.sparse_ids(); sparse.ok())
+    return map.sparse(*sparse);
   if (batch.dict() != nullptr) {
     Nest::Dict mapped;
     for (const auto& [key, child] : *batch.dict()) {
@@ -147,14 +162,18 @@ absl::StatusOr<Nest> NoLists(const SparseIds& sparse) {
 
 absl::StatusOr<Nest> NoRows(const Nest& leaf) {
   ASSIGN_OR_RETURN(Tensor tensor, leaf.tensor());
-  if (tensor.shape().rank() == 0) return absl::InvalidArgumentError("the dataset's elements are single examples, not batches: end it with .Batch(n)");
+  if (tensor.shape().rank() == 0)
+    return absl::InvalidArgumentError(
+        "the dataset's elements are single examples, not batches: end it with .Batch(n)");
   ASSIGN_OR_RETURN(Tensor empty, tensor.Rows(0, 0));
   return Nest(std::move(empty));
 }
 
 }  // namespace
 
-absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) { return MapBatch({NoLists, NoRows}, batch); }
+absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) {
+  return MapBatch({NoLists, NoRows}, batch);
+}
 
 // Small leaves travel together, so they are collected first, and then put back in the same order.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
@@ -169,7 +188,9 @@ absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
   const TravelScope scope(Travel::kIntegersWhenUsed);
   ASSIGN_OR_RETURN(tensors, ToDevice(tensors, device));
   size_t next = 0;
-  const auto put = [&](const Nest& leaf) -> absl::StatusOr<Nest> { return leaf.kind() == Nest::Kind::kTensor ? Nest(tensors[next++]) : leaf; };
+  const auto put = [&](const Nest& leaf) -> absl::StatusOr<Nest> {
+    return leaf.kind() == Nest::Kind::kTensor ? Nest(tensors[next++]) : leaf;
+  };
   return MapBatch({keep, put}, batch);
 }
 

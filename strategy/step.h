@@ -24,12 +24,14 @@
 
 namespace divvy {
 
-// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle, thread-safe: copies are the same iterator. When the last
-// handle on the coordinator is gone, the workers close it; steps that name it and still wait or run keep it until they end. Made by PerWorkerDataset, read by
-// WorkerContext::Next.
+// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle,
+// thread-safe: copies are the same iterator. When the last handle on the coordinator is gone, the
+// workers close it; steps that name it and still wait or run keep it until they end. Made by
+// PerWorkerDataset, read by WorkerContext::Next.
 class Iterator {
  public:
-  explicit Iterator(PerWorkerHandle handle) : handle_(std::make_shared<const PerWorkerHandle>(handle)) {}
+  explicit Iterator(PerWorkerHandle handle)
+      : handle_(std::make_shared<const PerWorkerHandle>(handle)) {}
   // For the coordinator: the pointer's deleter closes the iterator.
   explicit Iterator(std::shared_ptr<const PerWorkerHandle> handle) : handle_(std::move(handle)) {}
   uint64_t id() const { return handle_->id; }
@@ -43,27 +45,31 @@ template <>
 struct NestCodec<Iterator> {
   static Nest Encode(const Iterator& iterator) { return Nest(iterator.handle()); }
   static absl::StatusOr<Iterator> Decode(const Nest& nest) {
-    ASSIGN_OR_RETURN(PerWorkerHandle handle, nest.handle());
+    DIVVY_ASSIGN_OR_RETURN(PerWorkerHandle handle, nest.handle());
     return Iterator(handle);
   }
 };
 
-// What a worker lends to one running attempt of a step. Implemented by worker/core, by a fake in tests; outlives the attempt. Thread-safe.
+// What a worker lends to one running attempt of a step. Implemented by worker/core, by a fake in
+// tests; outlives the attempt. Thread-safe.
 class StepEnvironment {
  public:
   virtual ~StepEnvironment() = default;
-  // One made for this attempt: its parts hold the step's transaction, number and seed, and the worker's LocalObjects.
+  // One made for this attempt: its parts hold the step's transaction, number and seed, and the
+  // worker's LocalObjects.
   virtual Strategy& strategy() = 0;
   virtual int worker_index() const = 0;
-  // The next elements of the iterator that `handle` names on this worker, one for each replica and where it computes (BatchOn; InputOptions::fetch_to_device
-  // false: on the CPU), with EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read. Aborted with Reason::kInputAborted:
-  // the iterator is gone, the step is run again.
+  // The next elements of the iterator that `handle` names on this worker, one for each replica and
+  // where it computes (BatchOn; InputOptions::fetch_to_device false: on the CPU), with
+  // EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read.
+  // Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
   virtual absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) = 0;
   virtual bool cancelled() const = 0;
 };
 
-// The API of a step function, on its worker, in cross-replica context: the step handles values of all replicas of the worker, and calls Run for what each does.
-// Used on the step's thread, while the step runs.
+// The API of a step function, on its worker, in cross-replica context: the step handles values of
+// all replicas of the worker, and calls Run for what each does. Used on the step's thread, while
+// the step runs.
 class WorkerContext {
  public:
   explicit WorkerContext(StepEnvironment& environment) : environment_(environment) {}
@@ -72,46 +78,58 @@ class WorkerContext {
 
   Strategy& strategy() { return environment_.strategy(); }
   int worker_index() const { return environment_.worker_index(); }
-  int64_t step() const { return environment_.strategy().parts().step; }   // number of the step; the same on every attempt
-  uint64_t seed() const { return environment_.strategy().parts().seed; }  // from (job, step); the same on every attempt
+  // number of the step; the same on every attempt
+  int64_t step() const { return environment_.strategy().parts().step; }
+  // From (job, step); the same on every attempt.
+  uint64_t seed() const { return environment_.strategy().parts().seed; }
 
-  // An element for each replica, in replica order: where too few are left, the last replicas get batches with 0 rows (EmptyBatchLike). Blocks while data are
-  // read. Of leased data once in a step: its elements are the step's, the same on every attempt. OutOfRange, for which IsEndOfData holds: none is left; return
-  // it, RunEpoch expects it. FailedPrecondition: in a replica function, where each replica would take a step's elements; or a second time in a step. DataLoss,
-  // NotFound and others: the data source's own, with file and line. Aborted: the iterator was lost with its worker's session; return it, the step is run again.
+  // An element for each replica, in replica order: where too few are left, the last replicas get
+  // batches with 0 rows (EmptyBatchLike). Blocks while data are read. Of leased data once in a
+  // step: its elements are the step's, the same on every attempt. OutOfRange, for which IsEndOfData
+  // holds: none is left; return it, RunEpoch expects it. FailedPrecondition: in a replica function,
+  // where each replica would take a step's elements; or a second time in a step. DataLoss, NotFound
+  // and others: the data source's own, with file and line. Aborted: the iterator was lost with its
+  // worker's session; return it, the step is run again.
   absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
   // The same, with nullopt at the end: for a step that has something to do then.
   absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator);
 
-  // An object kept between steps by this worker, made at first use. Gone when the worker is: never put state of the model in it. Another T under the same key
-  // is another object.
+  // An object kept between steps by this worker, made at first use. Gone when the worker is: never
+  // put state of the model in it. Another T under the same key is another object.
   template <typename T>
   T& Local(absl::string_view key, std::function<std::unique_ptr<T>()> make) {
     return environment_.strategy().parts().locals->Get<T>(absl::StrCat("worker/", key), make);
   }
 
-  // For long steps: whether the result no longer matters (another step's error, a deadline, a session that has ended). Return Cancelled soon: until the
-  // function has returned no other step of the session runs. Never false again.
+  // For long steps: whether the result no longer matters (another step's error, a deadline, a
+  // session that has ended). Return Cancelled soon: until the function has returned no other step
+  // of the session runs. Never false again.
   bool cancelled() const { return environment_.cancelled(); }
 
  private:
   StepEnvironment& environment_;
 };
 
-// kTraining: has the next step number, and counts in Coordinator::step(). kReadOnly: takes no step number, writes are FailedPrecondition; for evaluation. It
-// sees the variables as they are, beside training steps that run.
+// kTraining: has the next step number, and counts in Coordinator::step(). kReadOnly: takes no step
+// number, writes are FailedPrecondition; for evaluation. It sees the variables as they are, beside
+// training steps that run.
 enum class StepKind : uint8_t { kTraining, kReadOnly };
 
 // What is known of a step function in this process. Made by Step's constructor.
 struct RegisteredStep {
   std::string name;
   StepKind kind = StepKind::kTraining;
-  int num_args = 0;       // besides the WorkerContext
-  std::string signature;  // of its types; equal in processes built from the same source by the same compiler. To compare, not to read
-  std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;  // args: a list
+  // besides the WorkerContext
+  int num_args = 0;
+  // Of its types; equal in processes built from the same source by the same compiler. To compare,
+  // not to read.
+  std::string signature;
+  // args: a list
+  std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;
 };
 
-// The steps of this process. Thread-safe. Filled before `main` by the constructors of Step; lives forever.
+// The steps of this process. Thread-safe. Filled before `main` by the constructors of Step; lives
+// forever.
 class StepRegistry {
  public:
   // Never fails: a double name is kept for Validate.
@@ -122,27 +140,36 @@ class StepRegistry {
   static absl::StatusOr<const RegisteredStep*> Get(absl::string_view name);
   // In name order; of a double name the first.
   static std::vector<const RegisteredStep*> All();
-  // No more steps from here on, says `main`: those that are added later are known here and nowhere else, and Get refuses them (FailedPrecondition).
+  // No more steps from here on, says `main`: those that are added later are known here and nowhere
+  // else, and Get refuses them (FailedPrecondition).
   static void Seal();
-  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions, all at once.
+  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions,
+  // all at once.
   static absl::Status Validate();
 };
 
-// Runs one attempt on the calling thread, in the scope of environment.strategy(). Blocks as the function does. A function that throws is Unknown with what().
-absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment, const Nest& args);
+// Runs one attempt on the calling thread, in the scope of environment.strategy(). Blocks as the
+// function does. A function that throws is Unknown with what().
+absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment,
+                             const Nest& args);
 
-// What too few elements are filled up with: `batch` with no examples (every tensor with 0 rows, row_splits of sparse ids {0}).
-// InvalidArgument: a tensor of rank 0, which has no rows: batch the dataset first.
+// What too few elements are filled up with: `batch` with no examples (every tensor with 0 rows,
+// row_splits of sparse ids {0}). InvalidArgument: a tensor of rank 0, which has no rows: batch the
+// dataset first.
 absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch);
 
-// `batch` as a replica on `device` computes with it: its tensors lie there, its sparse ids on the CPU, where lookups read them. Errors: those of Tensor::To.
+// `batch` as a replica on `device` computes with it: its tensors lie there, its sparse ids on the
+// CPU, where lookups read them. Errors: those of Tensor::To.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device);
 
 namespace internal {
 
 template <typename R, typename... Args>
-RegisteredStep MakeRegisteredStep(absl::string_view name, StepKind kind, std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest&)> body) {
-  return {std::string(name), kind, static_cast<int>(sizeof...(Args)), typeid(R(std::decay_t<Args>...)).name(), std::move(body)};
+RegisteredStep MakeRegisteredStep(
+    absl::string_view name, StepKind kind,
+    std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest&)> body) {
+  return {std::string(name), kind, static_cast<int>(sizeof...(Args)),
+          typeid(R(std::decay_t<Args>...)).name(), std::move(body)};
 }
 
 // `call(args...)` with the arguments decoded.
@@ -151,7 +178,8 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
   if constexpr (sizeof...(Args) == 0) {
     return call();
   } else {
-    ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<std::decay_t<Args>...>>::Decode(args)));
+    DIVVY_ASSIGN_OR_RETURN(auto decoded,
+                           (NestCodec<std::tuple<std::decay_t<Args>...>>::Decode(args)));
     return std::apply(call, std::move(decoded));
   }
 }
@@ -161,18 +189,21 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 // A step function, known by name in every process. Define it `const` at namespace scope, once:
 //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) { ... }
 //     const Step kTrain("train", TrainStep);
-// Its arguments and its result travel as NestCodec has it; a function that gives nothing returns a Status.
+// Its arguments and its result travel as NestCodec has it; a function that gives nothing returns a
+// Status.
 //
 //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
 //       ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
-//       ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica, batch));
-//       return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+//       ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica,
+//       batch)); return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
 //     }
 //
-// The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS A TRANSACTION: what it stages is applied once if it
-// returns OK, not at all if it fails. It may run more than once, elsewhere: let it depend on its arguments, its data, variables and seed() alone, and keep no
-// state outside Variables. Globals set by Train exist on the coordinator alone. Two functions under one name are refused at start; a worker that does not know
-// a step it is given says so by the step's error.
+// The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS
+// A TRANSACTION: what it stages is applied once if it returns OK, not at all if it fails. It may
+// run more than once, elsewhere: let it depend on its arguments, its data, variables and seed()
+// alone, and keep no state outside Variables. Globals set by Train exist on the coordinator alone.
+// Two functions under one name are refused at start; a worker that does not know a step it is given
+// says so by the step's error.
 template <typename Signature>
 class Step;
 
@@ -180,13 +211,17 @@ template <typename R, typename... Args>
 class Step<R(Args...)> {
  public:
   using Result = R;
-  Step(absl::string_view name, absl::StatusOr<R> (*function)(WorkerContext&, Args...), StepKind kind = StepKind::kTraining) : name_(name), kind_(kind) {
-    StepRegistry::Add(internal::MakeRegisteredStep<R, Args...>(name, kind, [function](WorkerContext& worker, const Nest& args) {
-      return internal::CallDecoded<Args...>(args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
-        ASSIGN_OR_RETURN(R result, function(worker, decoded...));
-        return NestCodec<R>::Encode(result);
-      });
-    }));
+  Step(absl::string_view name, absl::StatusOr<R> (*function)(WorkerContext&, Args...),
+       StepKind kind = StepKind::kTraining)
+      : name_(name), kind_(kind) {
+    StepRegistry::Add(internal::MakeRegisteredStep<R, Args...>(
+        name, kind, [function](WorkerContext& worker, const Nest& args) {
+          return internal::CallDecoded<Args...>(
+              args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
+                DIVVY_ASSIGN_OR_RETURN(R result, function(worker, decoded...));
+                return NestCodec<R>::Encode(result);
+              });
+        }));
   }
   absl::string_view name() const { return name_; }
   StepKind kind() const { return kind_; }
@@ -200,13 +235,17 @@ template <typename... Args>
 class Step<void(Args...)> {
  public:
   using Result = void;
-  Step(absl::string_view name, absl::Status (*function)(WorkerContext&, Args...), StepKind kind = StepKind::kTraining) : name_(name), kind_(kind) {
-    StepRegistry::Add(internal::MakeRegisteredStep<void, Args...>(name, kind, [function](WorkerContext& worker, const Nest& args) {
-      return internal::CallDecoded<Args...>(args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
-        RETURN_IF_ERROR(function(worker, decoded...));
-        return Nest();
-      });
-    }));
+  Step(absl::string_view name, absl::Status (*function)(WorkerContext&, Args...),
+       StepKind kind = StepKind::kTraining)
+      : name_(name), kind_(kind) {
+    StepRegistry::Add(internal::MakeRegisteredStep<void, Args...>(
+        name, kind, [function](WorkerContext& worker, const Nest& args) {
+          return internal::CallDecoded<Args...>(
+              args, [&](const auto&... decoded) -> absl::StatusOr<Nest> {
+                DIVVY_RETURN_IF_ERROR(function(worker, decoded...));
+                return Nest();
+              });
+        }));
   }
   absl::string_view name() const { return name_; }
   StepKind kind() const { return kind_; }
@@ -217,9 +256,11 @@ class Step<void(Args...)> {
 };
 
 template <typename R, typename... Args>
-Step(absl::string_view, absl::StatusOr<R> (*)(WorkerContext&, Args...), StepKind = StepKind::kTraining) -> Step<R(Args...)>;
+Step(absl::string_view, absl::StatusOr<R> (*)(WorkerContext&, Args...),
+     StepKind = StepKind::kTraining) -> Step<R(Args...)>;
 template <typename... Args>
-Step(absl::string_view, absl::Status (*)(WorkerContext&, Args...), StepKind = StepKind::kTraining) -> Step<void(Args...)>;
+Step(absl::string_view, absl::Status (*)(WorkerContext&, Args...), StepKind = StepKind::kTraining)
+    -> Step<void(Args...)>;
 
 }  // namespace divvy
 

@@ -14,7 +14,9 @@ TEST(StepRegistryTest, AStepThatIsMadeAfterMainHasBegunIsRefusedByName) {
   EXPECT_TRUE(StepRegistry::Get("early").ok());
   const absl::Status refused = StepRegistry::Get("late").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(refused.message().find("the Step \"late\" was made after main had begun"), std::string::npos) << refused;
+  EXPECT_NE(refused.message().find("the Step \"late\" was made after main had begun"),
+            std::string::npos)
+      << refused;
   EXPECT_NE(refused.message().find("const at namespace scope"), std::string::npos) << refused;
 }
 

@@ -24,11 +24,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) {
+  return *Tensor::Copy<float>(shape, values);
+}
 Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
 Tensor Ints(std::vector<int64_t> values) { return Tensor::Vector<int64_t>(values); }
 
-// ---- metrics -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- metrics ------------------------------------------------------------------------------------
 
 TEST(MetricTest, AMeanMergesByCountAndIsZeroOfNothing) {
   Metric mean = Metric::Mean(10, 4);
@@ -43,7 +45,9 @@ TEST(MetricTest, KindsDoNotMix) {
   const absl::Status status = mean.Merge(*Rmse(Floats({1}), Floats({2})));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   Metrics into{{"a", Metric::Mean(1, 1)}, {"b", Metric::Mean(1, 1)}};
-  EXPECT_THAT(Merge({{"a", Metric::Mean(1, 1)}, {"b", *Rmse(Floats({1}), Floats({2}))}}, into).message(), HasSubstr("metric \"b\""));
+  EXPECT_THAT(
+      Merge({{"a", Metric::Mean(1, 1)}, {"b", *Rmse(Floats({1}), Floats({2}))}}, into).message(),
+      HasSubstr("metric \"b\""));
   EXPECT_EQ(into.at("a").count(), 1);  // nothing half merged
 }
 
@@ -81,25 +85,34 @@ TEST(AccuracyTest, OfOneLogitHasItsThresholdAtZero) {
 }
 
 TEST(AccuracyTest, RefusesShapesThatDoNotFit) {
-  for (const auto& [logits, labels] : std::vector<std::pair<Tensor, Tensor>>{{Floats({2, 3}, std::vector<float>(6)), Ints({1})},
-                                                                             {Floats({1, 2}), Floats({1})},
-                                                                             {Floats({1, 2, 1}, {1, 2}), Floats({1})},
-                                                                             {Tensor::Scalar(1.0f), Tensor::Scalar(1.0f)}}) {
-    EXPECT_EQ(Accuracy(logits, labels).status().code(), absl::StatusCode::kInvalidArgument) << logits.ToString();
+  for (const auto& [logits, labels] :
+       std::vector<std::pair<Tensor, Tensor>>{{Floats({2, 3}, std::vector<float>(6)), Ints({1})},
+                                              {Floats({1, 2}), Floats({1})},
+                                              {Floats({1, 2, 1}, {1, 2}), Floats({1})},
+                                              {Tensor::Scalar(1.0f), Tensor::Scalar(1.0f)}}) {
+    EXPECT_EQ(Accuracy(logits, labels).status().code(), absl::StatusCode::kInvalidArgument)
+        << logits.ToString();
   }
 }
 
 TEST(AccuracyTest, RefusesLabelsThatItsLogitsCannotMean) {
-  const auto words = [](const absl::StatusOr<Metric>& metric) { return std::string(metric.status().message()); };
+  const auto words = [](const absl::StatusOr<Metric>& metric) {
+    return std::string(metric.status().message());
+  };
   for (const float wrong : {-1.0f, 2.0f, NAN}) {
-    EXPECT_THAT(words(Accuracy(Floats({-1, 1}), Floats({0, wrong}))), HasSubstr(absl::StrCat("Accuracy: label ", wrong, " of example 1 is outside [0, 1]")));
-    EXPECT_THAT(words(Auc(Floats({-1, 1}), Floats({0, wrong}))), HasSubstr(absl::StrCat("Auc: label ", wrong, " of example 1 is outside [0, 1]")));
+    EXPECT_THAT(
+        words(Accuracy(Floats({-1, 1}), Floats({0, wrong}))),
+        HasSubstr(absl::StrCat("Accuracy: label ", wrong, " of example 1 is outside [0, 1]")));
+    EXPECT_THAT(words(Auc(Floats({-1, 1}), Floats({0, wrong}))),
+                HasSubstr(absl::StrCat("Auc: label ", wrong, " of example 1 is outside [0, 1]")));
   }
   const Tensor logits = Floats({2, 3}, {1, 5, 2, 7, 7, 0});
   for (const float wrong : {-1.0f, 3.0f, 0.5f}) {
-    EXPECT_THAT(words(Accuracy(logits, Floats({0, wrong}))), HasSubstr(absl::StrCat("label ", wrong, " of example 1 is no number in [0, 3)")));
+    EXPECT_THAT(words(Accuracy(logits, Floats({0, wrong}))),
+                HasSubstr(absl::StrCat("label ", wrong, " of example 1 is no number in [0, 3)")));
   }
-  EXPECT_THAT(words(Accuracy(logits, Floats({2, 3}, {0, 1, 0, 0, 0, -1}))), HasSubstr("label -1 of example 1 is outside [0, 1]"));
+  EXPECT_THAT(words(Accuracy(logits, Floats({2, 3}, {0, 1, 0, 0, 0, -1}))),
+              HasSubstr("label -1 of example 1 is outside [0, 1]"));
 }
 
 TEST(AucTest, CountsThePairsInOrderAndTiesHalf) {
@@ -134,7 +147,8 @@ TEST(RecallTest, FindsTheDiagonalAmongTheFirstK) {
   EXPECT_EQ(RecallAt(3, scores)->value(), 1);
   EXPECT_EQ(RecallAt(1, Floats({1, 2}, {NAN, NAN}))->value(), 0);
   EXPECT_EQ(RecallAt(0, scores).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RecallAt(1, Floats({2, 1}, {1, 2})).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RecallAt(1, Floats({2, 1}, {1, 2})).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(MetricsTest, TravelAsANestAndAreMergedByReduce) {
@@ -158,25 +172,35 @@ TEST(MetricsTest, OfAnAucOnlyTheBucketsThatAreNotEmptyTravel) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->value(), auc.value());
   EXPECT_EQ(back->count(), 4);
-  EXPECT_EQ(NestCodec<Metric>::Decode(NestCodec<Metric>::Encode(*Auc(Floats({}), Floats({}))))->count(), 0);
+  EXPECT_EQ(
+      NestCodec<Metric>::Decode(NestCodec<Metric>::Encode(*Auc(Floats({}), Floats({}))))->count(),
+      0);
 }
 
 TEST(MetricsTest, DecodeRefusesWhatEncodeCannotMake) {
   const Nest sums(Tensor::Vector<double>({1, 2}));
   const auto buckets = [](std::vector<int64_t> ids, std::vector<double> counts, int64_t num_rows) {
-    return Nest{{"kind", "auc"}, {"sums", Nest(IndexedSlices{Tensor::Vector<int64_t>(ids), Tensor::Vector<double>(counts), num_rows})}};
+    return Nest{{"kind", "auc"},
+                {"sums", Nest(IndexedSlices{Tensor::Vector<int64_t>(ids),
+                                            Tensor::Vector<double>(counts), num_rows})}};
   };
   EXPECT_TRUE(NestCodec<Metric>::Decode(buckets({8191}, {1}, 8192)).ok());
-  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({8192}, {1}, 8192)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1}, int64_t{1} << 60)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1, 2}, 8192)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "median"}, {"sums", sums}}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "auc"}, {"sums", sums}}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(NestCodec<Metric>::Decode(Nest{{"kind", "mean"}, {"sums", Nest(Floats({1, 2}))}}).ok());
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({8192}, {1}, 8192)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1}, int64_t{1} << 60)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(buckets({1}, {1, 2}, 8192)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "median"}, {"sums", sums}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NestCodec<Metric>::Decode(Nest{{"kind", "auc"}, {"sums", sums}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(
+      NestCodec<Metric>::Decode(Nest{{"kind", "mean"}, {"sums", Nest(Floats({1, 2}))}}).ok());
   EXPECT_FALSE(NestCodec<Metric>::Decode(Nest{{"kind", "mean"}}).ok());
 }
 
-// ---- steps -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 absl::StatusOr<int64_t> AddStep(WorkerContext& worker, int64_t a, std::string text) {
   EXPECT_TRUE(InCrossReplicaContext());
@@ -187,7 +211,8 @@ const Step kAdd("add", AddStep);
 
 absl::Status CountStep(WorkerContext& worker, Iterator batches, const std::vector<float>& scales) {
   ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
-  worker.Local<int>("batches", [] { return std::make_unique<int>(0); }) += batch.size() * static_cast<int>(scales.size());
+  worker.Local<int>("batches", [] { return std::make_unique<int>(0); }) +=
+      batch.size() * static_cast<int>(scales.size());
   return absl::OkStatus();
 }
 const Step kCount("count", CountStep, StepKind::kReadOnly);
@@ -195,7 +220,9 @@ const Step kCount("count", CountStep, StepKind::kReadOnly);
 absl::Status ThrowStep(WorkerContext&) { throw std::runtime_error("boom"); }
 const Step kThrow("throw", ThrowStep);
 
-absl::StatusOr<Metrics> EpochStep(WorkerContext&, Iterator, double) { return Metrics{{"loss", Metric::Mean(1, 1)}}; }
+absl::StatusOr<Metrics> EpochStep(WorkerContext&, Iterator, double) {
+  return Metrics{{"loss", Metric::Mean(1, 1)}};
+}
 const Step kEpoch("epoch", EpochStep);
 const Step kEvaluate("evaluate", EpochStep, StepKind::kReadOnly);
 
@@ -226,7 +253,8 @@ class FakeEnvironment : public StepEnvironment {
 
 Nest Args(std::vector<Nest> args) { return Nest(std::move(args)); }
 
-absl::StatusOr<Nest> RunNamed(absl::string_view name, StepEnvironment& environment, const Nest& args) {
+absl::StatusOr<Nest> RunNamed(absl::string_view name, StepEnvironment& environment,
+                              const Nest& args) {
   ASSIGN_OR_RETURN(const RegisteredStep* step, StepRegistry::Get(name));
   return RunStep(*step, environment, args);
 }
@@ -241,9 +269,12 @@ TEST(StepTest, RunsByNameInTheStrategysScopeWithItsArgumentsDecoded) {
 
 TEST(StepTest, RefusesArgumentsThatAreNotItsOwn) {
   FakeEnvironment environment;
-  EXPECT_THAT(RunNamed("add", environment, Args({Nest(int64_t{30})})).status().message(), HasSubstr("step \"add\" takes 2 arguments"));
-  EXPECT_EQ(RunNamed("add", environment, Args({Nest("four"), Nest("four")})).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RunNamed("add", environment, Nest("no list")).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(RunNamed("add", environment, Args({Nest(int64_t{30})})).status().message(),
+              HasSubstr("step \"add\" takes 2 arguments"));
+  EXPECT_EQ(RunNamed("add", environment, Args({Nest("four"), Nest("four")})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunNamed("add", environment, Nest("no list")).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(StepTest, ThatThrowsIsUnknownWithItsWords) {
@@ -256,7 +287,8 @@ TEST(StepTest, ThatThrowsIsUnknownWithItsWords) {
 TEST(StepTest, TakesElementsUntilTheEndWhichIsOutOfRange) {
   FakeEnvironment environment;
   environment.batches.push_back(PerReplica<Nest>({Nest(Floats({1}))}));
-  const Nest args = Args({NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{5})), NestCodec<std::vector<float>>::Encode({1, 2})});
+  const Nest args = Args({NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{5})),
+                          NestCodec<std::vector<float>>::Encode({1, 2})});
   EXPECT_TRUE(RunNamed("count", environment, args).ok());
   EXPECT_EQ(environment.last_handle, 5);
   const absl::Status end = RunNamed("count", environment, args).status();
@@ -271,7 +303,8 @@ TEST(StepTest, IsRefusedWhereAnotherStrategyIsCurrent) {
   FakeEnvironment environment;
   TestStrategy other(1);
   auto scope = other->Scope();
-  EXPECT_EQ(RunNamed("add", environment, Args({Nest(int64_t{1}), Nest("x")})).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(RunNamed("add", environment, Args({Nest(int64_t{1}), Nest("x")})).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(StepRegistryTest, KnowsNamesKindsAndSignatures) {
@@ -301,7 +334,9 @@ TEST(StepRegistryTest, KeepsDoubleAndEmptyNamesForTheStartAndReportsAllAtOnce) {
 
 TEST(EmptyBatchTest, HasNoExamplesButTheSameStructure) {
   const SparseIds ids{Ints({1, 2, 3}), Ints({0, 2, 3}), Floats({1, 1, 1})};
-  const auto empty = EmptyBatchLike(Nest{{"x", Floats({2, 3}, std::vector<float>(6))}, {"ids", Nest(ids)}, {"list", Nest(Nest::List{Nest(Ints({1, 2}))})}});
+  const auto empty = EmptyBatchLike(Nest{{"x", Floats({2, 3}, std::vector<float>(6))},
+                                         {"ids", Nest(ids)},
+                                         {"list", Nest(Nest::List{Nest(Ints({1, 2}))})}});
   ASSERT_TRUE(empty.ok()) << empty.status();
   EXPECT_EQ((*empty)["x"].tensor()->shape(), Shape({0, 3}));
   const auto sparse = (*empty)["ids"].sparse_ids();
@@ -311,12 +346,14 @@ TEST(EmptyBatchTest, HasNoExamplesButTheSameStructure) {
   EXPECT_THAT(EmptyBatchLike(Nest(1.0f)).status().message(), HasSubstr(".Batch(n)"));
 }
 
-// ---- the coordinator's templates ---------------------------------------------------------------------------------------------------------------------
+// ---- the coordinator's templates ----------------------------------------------------------------
 
 class ReadyResult : public internal::RemoteResult {
  public:
   explicit ReadyResult(absl::StatusOr<Nest> value) : value_(std::move(value)) {}
-  RemoteState state() const override { return value_.ok() ? RemoteState::kReady : RemoteState::kFailed; }
+  RemoteState state() const override {
+    return value_.ok() ? RemoteState::kReady : RemoteState::kFailed;
+  }
   absl::StatusOr<Nest> Fetch(absl::Duration) const override { return value_; }
 
  private:
@@ -335,18 +372,26 @@ class ImmediateCoordinator : public Coordinator {
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
-  absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
-  absl::Status Export(absl::string_view, const ExportOptions&) override { return absl::FailedPreconditionError("no checkpoints here"); }
+  absl::StatusOr<std::string> SaveCheckpoint() override {
+    return absl::FailedPreconditionError("no checkpoints here");
+  }
+  absl::Status Export(absl::string_view, const ExportOptions&) override {
+    return absl::FailedPreconditionError("no checkpoints here");
+  }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
     return PerWorkerDataset([this] { return Iterator(PerWorkerHandle{++iterators_}); });
   }
   void SetLearningRateScale(double) override {}
-  absl::Status Report(absl::string_view, int64_t, const Metrics&) override { return absl::OkStatus(); }
+  absl::Status Report(absl::string_view, int64_t, const Metrics&) override {
+    return absl::OkStatus();
+  }
 
   std::vector<internal::StepLoop> loops;
 
  protected:
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name, StepKind, Nest args) override {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name,
+                                                                             StepKind,
+                                                                             Nest args) override {
     return std::make_shared<const ReadyResult>(RunNamed(name, environment_, args));
   }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
@@ -394,8 +439,10 @@ class LateResult : public internal::RemoteResult {
 };
 
 TEST(FetchAllTest, TheTimeoutIsThatOfAllValuesTogether) {
-  const auto first = std::make_shared<LateResult>(absl::Milliseconds(5)), second = std::make_shared<LateResult>(absl::ZeroDuration());
-  EXPECT_TRUE(FetchAll<void>({RemoteValue<void>(first), RemoteValue<void>(second)}, absl::Hours(1)).ok());
+  const auto first = std::make_shared<LateResult>(absl::Milliseconds(5)),
+             second = std::make_shared<LateResult>(absl::ZeroDuration());
+  EXPECT_TRUE(
+      FetchAll<void>({RemoteValue<void>(first), RemoteValue<void>(second)}, absl::Hours(1)).ok());
   EXPECT_LE(first->timeout(), absl::Hours(1));
   EXPECT_LE(second->timeout(), absl::Hours(1) - absl::Milliseconds(5));
   EXPECT_TRUE(FetchAll<void>({RemoteValue<void>(first)}).ok());
@@ -420,12 +467,16 @@ TEST(CoordinatorTest, LoopsCarryTheArgumentsAfterTheIterator) {
   EXPECT_FALSE(coordinator.loops[0].last_step.has_value());
   EXPECT_EQ(*NestCodec<double>::Decode(coordinator.loops[0].args[0]), 0.5);
   EXPECT_EQ(coordinator.loops[1].last_step, 100);
-  EXPECT_EQ(coordinator.RunUntil(100, kEvaluate, data, 0.5).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(coordinator.RunUntil(100, kEvaluate, data, 0.5).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Whether coordinator.Schedule(step, args...) compiles.
 template <typename StepType, typename... Args>
-auto Schedules(int) -> decltype(std::declval<Coordinator&>().Schedule(std::declval<const StepType&>(), std::declval<Args>()...), std::true_type());
+auto Schedules(int)
+    -> decltype(std::declval<Coordinator&>().Schedule(std::declval<const StepType&>(),
+                                                      std::declval<Args>()...),
+                std::true_type());
 template <typename StepType, typename... Args>
 std::false_type Schedules(long);
 
@@ -434,17 +485,20 @@ TEST(CoordinatorTest, AWrongArgumentDoesNotCompile) {
   static_assert(decltype(Schedules<AddType, int, const char*>(0))::value);
   static_assert(!decltype(Schedules<AddType, int>(0))::value, "an argument too few");
   static_assert(!decltype(Schedules<AddType, int, int*>(0))::value, "another type");
-  static_assert(!decltype(Schedules<AddType, RemoteValue<int64_t>, std::string>(0))::value, "a RemoteValue: fetch it first");
-  static_assert(!decltype(Schedules<absl::StatusOr<int> (*)(WorkerContext&), int>(0))::value, "a function that has no name in other processes");
+  static_assert(!decltype(Schedules<AddType, RemoteValue<int64_t>, std::string>(0))::value,
+                "a RemoteValue: fetch it first");
+  static_assert(!decltype(Schedules<absl::StatusOr<int> (*)(WorkerContext&), int>(0))::value,
+                "a function that has no name in other processes");
 }
 
 TEST(IteratorTest, IsReleasedWithItsLastHandle) {
   bool closed = false;
   {
-    const std::shared_ptr<const PerWorkerHandle> handle(new PerWorkerHandle{3}, [&](const PerWorkerHandle* gone) {
-      closed = true;
-      delete gone;
-    });
+    const std::shared_ptr<const PerWorkerHandle> handle(new PerWorkerHandle{3},
+                                                        [&](const PerWorkerHandle* gone) {
+                                                          closed = true;
+                                                          delete gone;
+                                                        });
     const Iterator iterator(handle);
     const Iterator copy = iterator;
     EXPECT_EQ(copy.id(), 3);
@@ -453,7 +507,7 @@ TEST(IteratorTest, IsReleasedWithItsLastHandle) {
   EXPECT_TRUE(closed);
 }
 
-// ---- programs ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 
 absl::Status Train(Coordinator&) { return absl::AlreadyExistsError("ran"); }
 
@@ -473,7 +527,8 @@ TEST(StrategyOptionsTest, TheRunnersCutByMinSizeWithAsManyShardsAsParameterServe
   EXPECT_TRUE(options.problem.ok());
   EXPECT_EQ(*options.partitioner(3)({1000, 8}, DType::kFloat32), (std::vector<int64_t>{3, 1}));
   EXPECT_EQ(*options.partitioner(3)({20, 8}, DType::kFloat32), (std::vector<int64_t>{1, 1}));
-  EXPECT_EQ(*runner::ParameterServerStrategy().partitioner(2)({1000, 8}, DType::kFloat32), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(*runner::ParameterServerStrategy().partitioner(2)({1000, 8}, DType::kFloat32),
+            (std::vector<int64_t>{1, 1}));
 }
 
 TEST(StrategyOptionsTest, AMinimumBelowOneByteIsAProblemAtStart) {

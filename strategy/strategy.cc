@@ -16,14 +16,18 @@ using internal::CurrentContext;
 
 namespace {
 
-// One replica's part of a Run. It leaves the rendezvous when it has run, or when it is dropped unrun (its executor has stopped): nobody waits for it then.
+// One replica's part of a Run. It leaves the rendezvous when it has run, or when it is dropped
+// unrun (its executor has stopped): nobody waits for it then.
 class ReplicaTask {
  public:
-  ReplicaTask(internal::Rendezvous& rendezvous, int id, std::function<absl::Status()> body) : rendezvous_(rendezvous), id_(id), body_(std::move(body)) {}
+  ReplicaTask(internal::Rendezvous& rendezvous, int id, std::function<absl::Status()> body)
+      : rendezvous_(rendezvous), id_(id), body_(std::move(body)) {}
   ReplicaTask(const ReplicaTask&) = delete;
   ReplicaTask& operator=(const ReplicaTask&) = delete;
   ~ReplicaTask() {
-    if (body_) rendezvous_.Leave(id_, absl::CancelledError(absl::StrCat("replica ", id_, " was not started: this process is stopping")));
+    if (body_)
+      rendezvous_.Leave(id_, absl::CancelledError(absl::StrCat(
+                                 "replica ", id_, " was not started: this process is stopping")));
   }
   void Run() {
     absl::Status status = internal::Guarded<absl::Status>(absl::StrCat("replica ", id_), body_);
@@ -60,7 +64,8 @@ Strategy& Strategy::Current() {
 StrategyScope Strategy::Scope() {
   // The default strategy's scope changes nothing: its replica is current before and after.
   const bool is_default = this == &internal::DefaultStrategy();
-  Context context{is_default ? ContextKind::kDefault : ContextKind::kScope, is_default ? nullptr : this};
+  Context context{is_default ? ContextKind::kDefault : ContextKind::kScope,
+                  is_default ? nullptr : this};
   context.error = CheckCrossReplica(*this, "Scope", "the strategy that is current there already");
   if (CurrentContext().strategy == this) context.colocation = CurrentContext().colocation;
   return StrategyScope(std::move(context));
@@ -69,7 +74,8 @@ StrategyScope Strategy::Scope() {
 absl::StatusOr<std::shared_ptr<VariableStore>> Strategy::store(absl::string_view call) const {
   RETURN_IF_ERROR(CurrentContext().error);
   if (parts_.store != nullptr) return parts_.store;
-  return absl::FailedPreconditionError(absl::StrCat(call, ": the default strategy has no variables; enter strategy.Scope() first"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, ": the default strategy has no variables; enter strategy.Scope() first"));
 }
 
 absl::StatusOr<Variable> Strategy::CreateVariable(const VariableSpec& spec) {
@@ -88,16 +94,20 @@ absl::StatusOr<Variable> Strategy::FindVariable(absl::string_view name) const {
 
 absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec) {
   if (CurrentContext().kind == ContextKind::kDefault) {
-    return absl::FailedPreconditionError(absl::StrCat("CreateVariable(\"", spec.name, "\") was called outside a scope; enter strategy.Scope() first"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("CreateVariable(\"", spec.name,
+                     "\") was called outside a scope; enter strategy.Scope() first"));
   }
   return Strategy::Current().CreateVariable(spec);
 }
 
-absl::Status Strategy::CheckValues(absl::string_view call, absl::string_view instead, int size) const {
+absl::Status Strategy::CheckValues(absl::string_view call, absl::string_view instead,
+                                   int size) const {
   RETURN_IF_ERROR(CheckCrossReplica(*this, call, instead));
   if (size == num_replicas_in_sync()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(call, ": the value has ", size, " components, the strategy ", num_replicas_in_sync(), " replicas; it comes from elsewhere"));
+      absl::StrCat(call, ": the value has ", size, " components, the strategy ",
+                   num_replicas_in_sync(), " replicas; it comes from elsewhere"));
 }
 
 absl::Status Strategy::CheckRun(std::vector<int> sizes) const {
@@ -144,41 +154,54 @@ absl::StatusOr<Tensor> Strategy::Gather(const Tensor& value, int axis) {
   return value;
 }
 
-std::vector<Device> StrategyExtended::worker_devices() const { return strategy_.parts().replica_devices; }
+std::vector<Device> StrategyExtended::worker_devices() const {
+  return strategy_.parts().replica_devices;
+}
 
 std::vector<std::string> StrategyExtended::parameter_devices() const {
   std::vector<std::string> devices;
   if (strategy_.cluster_resolver() == nullptr) return devices;
   const absl::StatusOr<ClusterSpec> cluster = strategy_.cluster_resolver()->cluster_spec();
   if (!cluster.ok()) return devices;
-  for (int task : cluster->task_indices("ps")) devices.push_back(absl::StrCat("/job:ps/replica:0/task:", task, "/device:CPU:0"));
+  for (int task : cluster->task_indices("ps"))
+    devices.push_back(absl::StrCat("/job:ps/replica:0/task:", task, "/device:CPU:0"));
   return devices;
 }
 
-absl::StatusOr<StrategyScope> StrategyExtended::ColocateVarsWith(const Variable& variable, std::optional<int> shard) {
-  RETURN_IF_ERROR(CheckCrossReplica(strategy_, "ColocateVarsWith", "it where variables are created, on the coordinator"));
+absl::StatusOr<StrategyScope> StrategyExtended::ColocateVarsWith(const Variable& variable,
+                                                                 std::optional<int> shard) {
+  RETURN_IF_ERROR(CheckCrossReplica(strategy_, "ColocateVarsWith",
+                                    "it where variables are created, on the coordinator"));
   if (CurrentContext().strategy != &strategy_) {
-    return absl::FailedPreconditionError("ColocateVarsWith was called while its strategy is not the current one; enter strategy.Scope() first");
+    return absl::FailedPreconditionError(
+        "ColocateVarsWith was called while its strategy is not the current one; enter "
+        "strategy.Scope() first");
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<VariableStore> store, strategy_.store("ColocateVarsWith"));
   const std::string name = absl::StrCat("variable \"", variable.spec().name, "\"");
   if (variable.store_->job() != store->job()) {
-    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " was not created under this strategy"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ColocateVarsWith: ", name, " was not created under this strategy"));
   }
   const int shards = static_cast<int>(variable.shard_offsets().size()) - 1;
   if (!shard && shards > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards, " shards, on several parameter servers: name one of them"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ColocateVarsWith: ", name, " has ", shards,
+                     " shards, on several parameter servers: name one of them"));
   }
   if (shard && (*shard < 0 || *shard >= shards)) {
-    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards, " shards, and no shard ", *shard));
+    return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards,
+                                                   " shards, and no shard ", *shard));
   }
   Context context = CurrentContext();
   context.colocation = Colocation{variable.spec().name, shard.value_or(0)};
   return StrategyScope(std::move(context));
 }
 
-absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatter op, const Nest& value) {
-  RETURN_IF_ERROR(CheckCrossReplica(strategy_, "Update", "the variable's own Assign or ScatterRows"));
+absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatter op,
+                                      const Nest& value) {
+  RETURN_IF_ERROR(
+      CheckCrossReplica(strategy_, "Update", "the variable's own Assign or ScatterRows"));
   if (value.kind() == Nest::Kind::kIndexedSlices) {
     ASSIGN_OR_RETURN(IndexedSlices slices, value.indexed_slices());
     return variable.ScatterRows(op, slices);
@@ -189,7 +212,8 @@ absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatte
   if (op == Variable::Scatter::kSub) return variable.AssignSub(tensor);
   return absl::InvalidArgumentError(
       absl::StrCat("Update of \"", absl::string_view(variable),
-                   "\": a whole tensor can be assigned, added or subtracted (kUpdate, kAdd, kSub); for the others give IndexedSlices"));
+                   "\": a whole tensor can be assigned, added or subtracted (kUpdate, kAdd, kSub); "
+                   "for the others give IndexedSlices"));
 }
 
 }  // namespace divvy

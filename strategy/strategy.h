@@ -30,15 +30,24 @@
 
 namespace divvy {
 
-// What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one for the job.
+// What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one
+// for the job.
 struct StrategyParts {
-  std::shared_ptr<VariableStore> store;              // null: no variables (the default strategy)
-  Executor* executor = nullptr;                      // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the strategy
-  std::shared_ptr<const ClusterResolver> resolver;   // null: none
-  std::vector<Device> replica_devices = {Device{}};  // where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty
-  int64_t step = 0;                                  // number of the step; the same on every attempt
-  uint64_t seed = 0;                                 // from (job, step); the same on every attempt
-  std::shared_ptr<LocalObjects> locals;              // of the worker; null: the strategy's own
+  // null: no variables (the default strategy)
+  std::shared_ptr<VariableStore> store;
+  // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the
+  // strategy
+  Executor* executor = nullptr;
+  // null: none
+  std::shared_ptr<const ClusterResolver> resolver;
+  // Where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty.
+  std::vector<Device> replica_devices = {Device{}};
+  // number of the step; the same on every attempt
+  int64_t step = 0;
+  // From (job, step); the same on every attempt.
+  uint64_t seed = 0;
+  // Of the worker; null: the strategy's own.
+  std::shared_ptr<LocalObjects> locals;
 };
 
 namespace internal {
@@ -68,7 +77,8 @@ struct Fallible<absl::Status> {
   using type = std::monostate;
 };
 template <typename F, typename... Args>
-using ReplicaResultT = typename Fallible<std::invoke_result_t<F&, ReplicaContext&, const typename ComponentOf<Args>::type&...>>::type;
+using ReplicaResultT = typename Fallible<
+    std::invoke_result_t<F&, ReplicaContext&, const typename ComponentOf<Args>::type&...>>::type;
 
 inline absl::Status Keep(absl::Status status, std::optional<std::monostate>& kept) {
   kept.emplace();
@@ -99,44 +109,55 @@ std::vector<Nest> EncodeAll(const PerReplica<T>& values) {
 template <typename F, typename... Args>
 using ReplicaResult = internal::ReplicaResultT<F, Args...>;
 
-// Makes a strategy current on this thread while it lives: `with strategy.scope():`. Variables are created in it; reading and writing them, scheduling and
-// reducing do not ask for it. Movable; ends on the thread it began on.
+// Makes a strategy current on this thread while it lives: `with strategy.scope():`. Variables are
+// created in it; reading and writing them, scheduling and reducing do not ask for it. Movable; ends
+// on the thread it began on.
 //
 //   auto scope = coordinator.strategy().Scope();
 //   RETURN_IF_ERROR(CreateVariable(kWeights).status());
 class StrategyScope {
  public:
-  // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with this.
+  // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with
+  // this.
   absl::Status status() const { return status_; }
 
  private:
   friend class Strategy;
   friend class StrategyExtended;
-  explicit StrategyScope(internal::Context context) : status_(context.error), entry_(std::move(context)) {}
+  explicit StrategyScope(internal::Context context)
+      : status_(context.error), entry_(std::move(context)) {}
   absl::Status status_;
   internal::ContextEntry entry_;
 };
 
 class Strategy;
 
-// What tf.distribute calls strategy.extended: what programs seldom need. Thread-safe; lives in its Strategy.
+// What tf.distribute calls strategy.extended: what programs seldom need. Thread-safe; lives in its
+// Strategy.
 class StrategyExtended {
  public:
   // Neither blocks.
-  std::vector<Device> worker_devices() const;          // of this worker, one for each replica, in replica order
-  std::vector<std::string> parameter_devices() const;  // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
-  // Strategy::Reduce without an axis, and the result on `destination`. Errors: Reduce's, and Tensor::To's for a device that is not there.
+  // Of this worker, one for each replica, in replica order.
+  std::vector<Device> worker_devices() const;
+  // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
+  std::vector<std::string> parameter_devices() const;
+  // Strategy::Reduce without an axis, and the result on `destination`. Errors: Reduce's, and
+  // Tensor::To's for a device that is not there.
   template <typename T>
   absl::StatusOr<T> ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination);
   // One after another; the first error ends it.
   template <typename T>
-  absl::StatusOr<std::vector<T>> BatchReduceTo(ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values);
-  // Variables created while the scope lives lie on the parameter server of `variable`, or of that shard of it; they are never cut, and do not count in the
-  // round of placement. Ends as Strategy::Scope. FailedPrecondition (checked first): this strategy is not the current one here. InvalidArgument: a variable of
-  // another strategy; several shards and none named; no such shard.
-  absl::StatusOr<StrategyScope> ColocateVarsWith(const Variable& variable, std::optional<int> shard = {});
-  // tf's extended.update(var, fn) with the functions a ps has: no code travels. A tensor is assigned (kUpdate), added or subtracted whole, IndexedSlices are
-  // scattered. InvalidArgument: another op on a tensor, or another kind of value.
+  absl::StatusOr<std::vector<T>> BatchReduceTo(
+      ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values);
+  // Variables created while the scope lives lie on the parameter server of `variable`, or of that
+  // shard of it; they are never cut, and do not count in the round of placement. Ends as
+  // Strategy::Scope. FailedPrecondition (checked first): this strategy is not the current one here.
+  // InvalidArgument: a variable of another strategy; several shards and none named; no such shard.
+  absl::StatusOr<StrategyScope> ColocateVarsWith(const Variable& variable,
+                                                 std::optional<int> shard = {});
+  // tf's extended.update(var, fn) with the functions a ps has: no code travels. A tensor is
+  // assigned (kUpdate), added or subtracted whole, IndexedSlices are scattered. InvalidArgument:
+  // another op on a tensor, or another kind of value.
   absl::Status Update(const Variable& variable, Variable::Scatter op, const Nest& value);
 
  private:
@@ -145,12 +166,14 @@ class StrategyExtended {
   Strategy& strategy_;
 };
 
-// TensorFlow's Strategy: the replicas of one worker, which run the same function on their own part of a batch, and the variables that all workers share.
-// A step function has that of its worker (worker.strategy()), the program that of the coordinator; both reach the same variables.
+// TensorFlow's Strategy: the replicas of one worker, which run the same function on their own part
+// of a batch, and the variables that all workers share. A step function has that of its worker
+// (worker.strategy()), the program that of the coordinator; both reach the same variables.
 //
-// Thread-safe. What a thread may call follows from where it is: outside everything and in a scope, a step or a merge function, values of all replicas are at
-// hand (Run, Reduce, Gather); in a replica function only its own (ReplicaContext). Calls made from the wrong context are FailedPrecondition and name the call
-// to use: they are mistakes in the program, so mend it.
+// Thread-safe. What a thread may call follows from where it is: outside everything and in a scope,
+// a step or a merge function, values of all replicas are at hand (Run, Reduce, Gather); in a
+// replica function only its own (ReplicaContext). Calls made from the wrong context are
+// FailedPrecondition and name the call to use: they are mistakes in the program, so mend it.
 class Strategy {
  public:
   explicit Strategy(StrategyParts parts);
@@ -158,60 +181,81 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  // get_strategy(): that of this thread's innermost context, else the default no-op strategy: one replica on the CPU, no variables.
+  // get_strategy(): that of this thread's innermost context, else the default no-op strategy: one
+  // replica on the CPU, no variables.
   static Strategy& Current();
 
-  int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }  // GPUs of one worker, or 1: not workers x GPUs
-  const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }             // null for the default strategy
+  // GPUs of one worker, or 1: not workers x GPUs
+  int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }
+  // null for the default strategy
+  const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }
   StrategyExtended& extended() { return extended_; }
 
-  // Makes this strategy current on this thread while the scope lives. An illegal entry (from a replica, another strategy's scope) gives a scope
-  // whose status() is the error, and every call made inside it fails with that error.
+  // Makes this strategy current on this thread while the scope lives. An illegal entry (from a
+  // replica, another strategy's scope) gives a scope whose status() is the error, and every call
+  // made inside it fails with that error.
   StrategyScope Scope();
 
-  // = divvy::CreateVariable inside Scope(). On the coordinator alone; blocks until every shard holds its initial value. Cut by the spec's partitioner, else by
-  // the strategy's; its shards go round the parameter servers (or, kBalanced, to the lightest). AlreadyExists: the name is taken. InvalidArgument: a spec or a
-  // partitioner's answer that makes no sense; names the variable and the fix. ResourceExhausted: no memory on a parameter server (--memory_limit_bytes).
-  // FailedPrecondition: in a step or a data source, or the default strategy. Nothing is left of a variable that was refused: the name is free, and the turn of
-  // the parameter servers has not advanced; but where FromRows fails after its first 16 MiB, or the parameter servers are lost meanwhile, a part is there.
+  // = divvy::CreateVariable inside Scope(). On the coordinator alone; blocks until every shard
+  // holds its initial value. Cut by the spec's partitioner, else by the strategy's; its shards go
+  // round the parameter servers (or, kBalanced, to the lightest). AlreadyExists: the name is taken.
+  // InvalidArgument: a spec or a partitioner's answer that makes no sense; names the variable and
+  // the fix. ResourceExhausted: no memory on a parameter server (--memory_limit_bytes).
+  // FailedPrecondition: in a step or a data source, or the default strategy. Nothing is left of a
+  // variable that was refused: the name is free, and the turn of the parameter servers has not
+  // advanced; but where FromRows fails after its first 16 MiB, or the parameter servers are lost
+  // meanwhile, a part is there.
   absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
-  // A variable that exists, in any context. Does not block. NotFound: lists the names nearest to it.
+  // A variable that exists, in any context. Does not block. NotFound: lists the names nearest to
+  // it.
   absl::StatusOr<Variable> FindVariable(absl::string_view name) const;
 
-  // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on this thread, each other on one of its own; blocks until all
-  // have ended. A failing replica fails those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica argument gives each its
-  // component, others are passed as they are. fn is called by several threads at once, so what it captures must bear that. It returns StatusOr<R> or Status;
-  // what it throws is Unknown with its words. With one replica it runs on this thread, and the result is a PerReplica of one. InvalidArgument: a PerReplica of
-  // another number of replicas. FailedPrecondition: inside a replica, where a plain call does it.
+  // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on
+  // this thread, each other on one of its own; blocks until all have ended. A failing replica fails
+  // those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica
+  // argument gives each its component, others are passed as they are. fn is called by several
+  // threads at once, so what it captures must bear that. It returns StatusOr<R> or Status; what it
+  // throws is Unknown with its words. With one replica it runs on this thread, and the result is a
+  // PerReplica of one. InvalidArgument: a PerReplica of another number of replicas.
+  // FailedPrecondition: inside a replica, where a plain call does it.
   template <typename F, typename... Args>
   absl::StatusOr<PerReplica<ReplicaResult<F, Args...>>> Run(F&& fn, const Args&... args) {
     using Result = ReplicaResult<F, Args...>;
-    RETURN_IF_ERROR(CheckRun({internal::ComponentOf<Args>::Size(args)...}));
+    DIVVY_RETURN_IF_ERROR(CheckRun({internal::ComponentOf<Args>::Size(args)...}));
     std::vector<std::optional<Result>> results(num_replicas_in_sync());
-    RETURN_IF_ERROR(
-        RunReplicas([&](ReplicaContext& replica, int id) { return internal::Keep(fn(replica, internal::ComponentOf<Args>::Get(args, id)...), results[id]); }));
+    DIVVY_RETURN_IF_ERROR(RunReplicas([&](ReplicaContext& replica, int id) {
+      return internal::Keep(fn(replica, internal::ComponentOf<Args>::Get(args, id)...),
+                            results[id]);
+    }));
     return internal::AllOf(std::move(results));
   }
 
-  // axis: kNoAxis reduces over replicas only. With an axis, kMean divides by the number of elements, so partial batches weigh right. T travels as a Nest
-  // (NestCodec); what several replicas make lies on the CPU, one replica's value without an axis is given back as it is. Rules and errors:
-  // internal::ReduceNests; InvalidArgument, too: values of another number of replicas.
+  // axis: kNoAxis reduces over replicas only. With an axis, kMean divides by the number of
+  // elements, so partial batches weigh right. T travels as a Nest (NestCodec); what several
+  // replicas make lies on the CPU, one replica's value without an axis is given back as it is.
+  // Rules and errors: internal::ReduceNests; InvalidArgument, too: values of another number of
+  // replicas.
   // FailedPrecondition: inside a replica, or in another strategy's scope.
   //
-  //   ASSIGN_OR_RETURN(const Tensor sum, strategy.Reduce(ReduceOp::kSum, losses, kNoAxis));      // [batch] of each replica -> [batch]
-  //   ASSIGN_OR_RETURN(const Tensor mean, strategy.Reduce(ReduceOp::kMean, losses, 0));          // of all examples -> []
+  //   // [batch] of each replica -> [batch]
+  //   ASSIGN_OR_RETURN(const Tensor sum, strategy.Reduce(ReduceOp::kSum, losses, kNoAxis));
+  //   // of all examples -> []
+  //   ASSIGN_OR_RETURN(const Tensor mean, strategy.Reduce(ReduceOp::kMean, losses, 0));
   template <typename T>
   absl::StatusOr<T> Reduce(ReduceOp op, const PerReplica<T>& value, const Axes& axes) {
-    RETURN_IF_ERROR(CheckValues("Reduce", "replica.AllReduce", value.size()));
+    DIVVY_RETURN_IF_ERROR(CheckValues("Reduce", "replica.AllReduce", value.size()));
     if (value.size() == 1 && axes.values().empty()) return value[0];
-    ASSIGN_OR_RETURN(Nest reduced, internal::ReduceNests(op, internal::EncodeAll(value), axes));
+    DIVVY_ASSIGN_OR_RETURN(Nest reduced,
+                           internal::ReduceNests(op, internal::EncodeAll(value), axes));
     return NestCodec<T>::Decode(reduced);
   }
-  // Not distributed: as it is, kSum too; with axes, as one copy per replica (as TensorFlow's parameter server strategy).
+  // Not distributed: as it is, kSum too; with axes, as one copy per replica (as TensorFlow's
+  // parameter server strategy).
   absl::StatusOr<Nest> Reduce(ReduceOp op, const Nest& value, const Axes& axes);
 
-  // Concatenated in replica order: [.., n_i, ..] -> [.., sum of n_i, ..]; only `axis` may differ in length, negative counts from the end. InvalidArgument,
-  // naming two replicas: rank 0, an axis that is not there, or another dtype, rank or dimension.
+  // Concatenated in replica order: [.., n_i, ..] -> [.., sum of n_i, ..]; only `axis` may differ in
+  // length, negative counts from the end. InvalidArgument, naming two replicas: rank 0, an axis
+  // that is not there, or another dtype, rank or dimension.
   absl::StatusOr<Tensor> Gather(const PerReplica<Tensor>& value, int axis);
   absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);  // not distributed: as it is
 
@@ -225,24 +269,33 @@ class Strategy {
     return {value};
   }
 
-  // value_fn(ValueContext) for each replica, in order, on this thread: any copyable type. For values that differ by replica from the start (seeds, parts of
-  // a range); data come from worker.Next. FailedPrecondition: inside a replica, or in another strategy's scope.
+  // value_fn(ValueContext) for each replica, in order, on this thread: any copyable type. For
+  // values that differ by replica from the start (seeds, parts of a range); data come from
+  // worker.Next. FailedPrecondition: inside a replica, or in another strategy's scope.
   template <typename F>
-  absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(F&& value_fn) {
-    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeValuesFromFunction", "the replica's own value"));
+  absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(
+      F&& value_fn) {
+    DIVVY_RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeValuesFromFunction",
+                                                      "the replica's own value"));
     std::vector<std::invoke_result_t<F&, ValueContext>> values;
-    for (int i = 0; i < num_replicas_in_sync(); ++i) values.push_back(value_fn(ValueContext{i, num_replicas_in_sync()}));
+    for (int i = 0; i < num_replicas_in_sync(); ++i)
+      values.push_back(value_fn(ValueContext{i, num_replicas_in_sync()}));
     return PerReplica(std::move(values));
   }
 
-  // Only inside a DataSource function, which runs in this strategy's scope on its worker; elsewhere FailedPrecondition that says so. As the functions of the
-  // same names (data/distribute.h), which say more.
-  absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches, const InputOptions& options = {}) {
-    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeDataset", "a DataSource function"));
+  // Only inside a DataSource function, which runs in this strategy's scope on its worker; elsewhere
+  // FailedPrecondition that says so. As the functions of the same names (data/distribute.h), which
+  // say more.
+  absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches,
+                                            const InputOptions& options = {}) {
+    DIVVY_RETURN_IF_ERROR(
+        internal::CheckCrossReplica(*this, "DistributeDataset", "a DataSource function"));
     return divvy::DistributeDataset(global_batches, options);
   }
-  absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn, const InputOptions& options = {}) {
-    RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeDatasetsFromFunction", "a DataSource function"));
+  absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn,
+                                                         const InputOptions& options = {}) {
+    DIVVY_RETURN_IF_ERROR(internal::CheckCrossReplica(*this, "DistributeDatasetsFromFunction",
+                                                      "a DataSource function"));
     return divvy::DistributeDatasetsFromFunction(fn, options);
   }
 
@@ -262,7 +315,8 @@ class Strategy {
   StrategyExtended extended_;
 };
 
-// In the scope that this thread is in. FailedPrecondition outside a scope: "enter strategy.Scope() first".
+// In the scope that this thread is in. FailedPrecondition outside a scope: "enter strategy.Scope()
+// first".
 absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
 
 namespace internal {
@@ -271,17 +325,19 @@ ReplicaContext& DefaultReplicaContext();  // this thread's, outside every scope
 }  // namespace internal
 
 template <typename T>
-absl::StatusOr<T> StrategyExtended::ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination) {
-  ASSIGN_OR_RETURN(T reduced, strategy_.Reduce(op, value, kNoAxis));
-  ASSIGN_OR_RETURN(Nest moved, internal::MoveTo(NestCodec<T>::Encode(reduced), destination));
+absl::StatusOr<T> StrategyExtended::ReduceTo(ReduceOp op, const PerReplica<T>& value,
+                                             Device destination) {
+  DIVVY_ASSIGN_OR_RETURN(T reduced, strategy_.Reduce(op, value, kNoAxis));
+  DIVVY_ASSIGN_OR_RETURN(Nest moved, internal::MoveTo(NestCodec<T>::Encode(reduced), destination));
   return NestCodec<T>::Decode(moved);
 }
 
 template <typename T>
-absl::StatusOr<std::vector<T>> StrategyExtended::BatchReduceTo(ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values) {
+absl::StatusOr<std::vector<T>> StrategyExtended::BatchReduceTo(
+    ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values) {
   std::vector<T> reduced;
   for (const auto& [value, destination] : values) {
-    ASSIGN_OR_RETURN(T one, ReduceTo(op, value, destination));
+    DIVVY_ASSIGN_OR_RETURN(T one, ReduceTo(op, value, destination));
     reduced.push_back(std::move(one));
   }
   return reduced;

@@ -20,12 +20,17 @@ namespace divvy {
 
 absl::Status CheckSummaryRun(absl::string_view run) {
   const auto is_good = [](absl::string_view part) {
-    const auto fits = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-'; };
-    return !part.empty() && part != "." && part != ".." && std::all_of(part.begin(), part.end(), fits);
+    const auto fits = [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+    };
+    return !part.empty() && part != "." && part != ".." &&
+           std::all_of(part.begin(), part.end(), fits);
   };
   const std::vector<absl::string_view> parts = absl::StrSplit(run, '/', absl::AllowEmpty());
   if (run.empty() || std::all_of(parts.begin(), parts.end(), is_good)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a run of TensorBoard cannot be called \"", run, "\": use letters, digits, '_', '.' and '-', joined by '/'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a run of TensorBoard cannot be called \"", run,
+                   "\": use letters, digits, '_', '.' and '-', joined by '/'"));
 }
 
 namespace {
@@ -49,20 +54,25 @@ struct SummaryWriter::Run {
   std::unique_ptr<WritableFile> file;  // null: none yet, or given up
 };
 
-SummaryWriter::SummaryWriter(std::string directory) : SummaryWriter(std::move(directory), FileSystem::Real(), Clock::Real()) {}
+SummaryWriter::SummaryWriter(std::string directory)
+    : SummaryWriter(std::move(directory), FileSystem::Real(), Clock::Real()) {}
 
-SummaryWriter::SummaryWriter(std::string directory, FileSystem& files, const Clock& clock) : directory_(std::move(directory)), files_(files), clock_(clock) {}
+SummaryWriter::SummaryWriter(std::string directory, FileSystem& files, const Clock& clock)
+    : directory_(std::move(directory)), files_(files), clock_(clock) {}
 
 SummaryWriter::~SummaryWriter() = default;
 
-absl::Status SummaryWriter::Scalars(absl::string_view run, int64_t step, const std::map<std::string, double>& scalars) {
+absl::Status SummaryWriter::Scalars(absl::string_view run, int64_t step,
+                                    const std::map<std::string, double>& scalars) {
   Event event;
   event.step = step;
-  for (const auto& [name, value] : scalars) event.values.push_back({name, static_cast<float>(value)});
+  for (const auto& [name, value] : scalars)
+    event.values.push_back({name, static_cast<float>(value)});
   return event.values.empty() ? absl::OkStatus() : Write(run, std::move(event));
 }
 
-absl::Status SummaryWriter::Text(absl::string_view run, int64_t step, absl::string_view tag, absl::string_view markdown) {
+absl::Status SummaryWriter::Text(absl::string_view run, int64_t step, absl::string_view tag,
+                                 absl::string_view markdown) {
   Event event;
   event.step = step;
   event.values.push_back({std::string(tag), std::string(markdown)});
@@ -72,7 +82,9 @@ absl::Status SummaryWriter::Text(absl::string_view run, int64_t step, absl::stri
 absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
   RETURN_IF_ERROR(CheckSummaryRun(name));
   std::unique_ptr<Run>& run = runs_[std::string(name)];
-  if (run == nullptr) run = std::make_unique<Run>(Run{name.empty() ? directory_ : absl::StrCat(directory_, "/", name), nullptr});
+  if (run == nullptr)
+    run = std::make_unique<Run>(
+        Run{name.empty() ? directory_ : absl::StrCat(directory_, "/", name), nullptr});
   if (run->file == nullptr) RETURN_IF_ERROR(Open(*run, event.step));
   event.wall_time = SecondsOf(clock_.WallTime());
   std::string record;
@@ -82,18 +94,22 @@ absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
   return written;
 }
 
-// The name is TensorFlow's: events.out.tfevents.<seconds>.<host>.<process>.<number>.v2. A run's files are read in the order of their names, so the number has
-// as many digits as files of one second and process can need.
+// The name is TensorFlow's: events.out.tfevents.<seconds>.<host>.<process>.<number>.v2. A run's
+// files are read in the order of their names, so the number has as many digits as files of one
+// second and process can need.
 absl::Status SummaryWriter::Open(Run& run, int64_t step) {
   RETURN_IF_ERROR(files_.CreateDirectory(run.directory));
   const double now = SecondsOf(clock_.WallTime());
-  const std::string stem = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d", run.directory, static_cast<int64_t>(now), HostName(), ProcessId());
+  const std::string stem = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d", run.directory,
+                                           static_cast<int64_t>(now), HostName(), ProcessId());
   absl::StatusOr<std::unique_ptr<WritableFile>> file = absl::AlreadyExistsError("");
   for (int number = 0; absl::IsAlreadyExists(file.status()); ++number) {
     file = files_.OpenForWrite(absl::StrFormat("%s.%03d.v2", stem, number), WriteMode::kCreateNew);
   }
   RETURN_IF_ERROR(file.status());
-  Event start;  // TensorBoard takes a run's first for the beginning, each later one for a restart: so all files have it
+  // TensorBoard takes a run's first for the beginning, each later one for a restart: so all files
+  // have it
+  Event start;
   start.wall_time = now;
   start.step = step;
   start.session_starts = true;
@@ -106,7 +122,8 @@ absl::Status SummaryWriter::Open(Run& run, int64_t step) {
 
 std::string SummaryWriter::Table(const std::map<std::string, std::string>& texts) {
   std::string table = "| | |\n|---|---|\n";
-  for (const auto& [name, text] : texts) absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(text), " |\n");
+  for (const auto& [name, text] : texts)
+    absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(text), " |\n");
   return table;
 }
 

@@ -29,13 +29,15 @@ class SummaryWriterTest : public ::testing::Test {
   // The event files of a directory, in the order in which TensorBoard reads them.
   std::vector<std::string> FilesOf(const std::string& directory) {
     std::vector<std::string> files;
-    for (const std::string& name : files_.ListDirectory(directory).value_or(std::vector<std::string>())) {
+    for (const std::string& name :
+         files_.ListDirectory(directory).value_or(std::vector<std::string>())) {
       if (IsEventFileName(name)) files.push_back(absl::StrCat(directory, "/", name));
     }
     return files;
   }
 
-  // "step 3: loss 0.5" for each event of a directory behind its files' versions and the start of its first file.
+  // "step 3: loss 0.5" for each event of a directory behind its files' versions and the start of
+  // its first file.
   std::vector<std::string> EventsOf(const std::string& directory) {
     std::vector<std::string> texts;
     for (const std::string& name : FilesOf(directory)) {
@@ -48,10 +50,14 @@ class SummaryWriterTest : public ::testing::Test {
 
   static std::string Text(const Event& event) {
     if (event.session_starts) return absl::StrCat("step ", event.step, ": start");
-    return absl::StrCat("step ", event.step, ": ", absl::StrJoin(event.values, ", ", [](std::string* out, const EventValue& value) {
-                          const float* scalar = std::get_if<float>(&value.data);
-                          absl::StrAppend(out, value.tag, " ", scalar != nullptr ? absl::StrCat(*scalar) : std::get<std::string>(value.data));
-                        }));
+    return absl::StrCat(
+        "step ", event.step, ": ",
+        absl::StrJoin(event.values, ", ", [](std::string* out, const EventValue& value) {
+          const float* scalar = std::get_if<float>(&value.data);
+          absl::StrAppend(
+              out, value.tag, " ",
+              scalar != nullptr ? absl::StrCat(*scalar) : std::get<std::string>(value.data));
+        }));
   }
 
   InMemoryFileSystem files_;
@@ -65,7 +71,8 @@ TEST_F(SummaryWriterTest, EachRunHasAnEventFileOfItsOwn) {
   ASSERT_TRUE(summaries.Scalars("validation/small", 1, {{"loss", 2}}).ok());
   ASSERT_TRUE(summaries.Scalars("train", 2, {{"loss", 0.125}}).ok());
   ASSERT_TRUE(summaries.Text("", 2, "note", "# *a*").ok());
-  EXPECT_THAT(EventsOf("/logs/train"), ElementsAre("step 1: accuracy 0.25, loss 0.5", "step 2: loss 0.125"));
+  EXPECT_THAT(EventsOf("/logs/train"),
+              ElementsAre("step 1: accuracy 0.25, loss 0.5", "step 2: loss 0.125"));
   EXPECT_THAT(EventsOf("/logs/validation/small"), ElementsAre("step 1: loss 2"));
   EXPECT_THAT(EventsOf("/logs"), ElementsAre("step 2: note # *a*"));
 }
@@ -100,7 +107,9 @@ TEST_F(SummaryWriterTest, ARunThatGoesOnSaysFromWhichStep) {
     ASSERT_TRUE(summaries.Scalars("train", step + 1, {{"loss", 2}}).ok());
   }
   EXPECT_THAT(FilesOf("/logs/train"), SizeIs(2));  // of the same second
-  EXPECT_THAT(EventsOf("/logs/train"), ElementsAre("step 10: loss 1", "step 11: loss 2", "step 7: start", "step 7: loss 1", "step 8: loss 2"));
+  EXPECT_THAT(EventsOf("/logs/train"),
+              ElementsAre("step 10: loss 1", "step 11: loss 2", "step 7: start", "step 7: loss 1",
+                          "step 8: loss 2"));
 }
 
 TEST_F(SummaryWriterTest, ARunCannotLeaveTheDirectory) {
@@ -108,23 +117,29 @@ TEST_F(SummaryWriterTest, ARunCannotLeaveTheDirectory) {
   for (const char* run : {"..", "a/../b", "/a", "a/", "a//b", ".", "a b"}) {
     const absl::Status status = summaries.Scalars(run, 1, {{"loss", 1}});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << run;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot be called \"", run, "\"")));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("cannot be called \"", run, "\"")));
   }
 }
 
 TEST_F(SummaryWriterTest, AfterAnErrorTheRunBeginsAnotherFile) {
   SummaryWriter summaries("/logs", files_, clock_);
   ASSERT_TRUE(summaries.Scalars("train", 1, {{"loss", 1}}).ok());
-  files_.FailNext(FileOperation::kAppend, "train", absl::ResourceExhaustedError("the disk is full"));
-  EXPECT_EQ(summaries.Scalars("train", 2, {{"loss", 2}}).code(), absl::StatusCode::kResourceExhausted);
+  files_.FailNext(FileOperation::kAppend, "train",
+                  absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_EQ(summaries.Scalars("train", 2, {{"loss", 2}}).code(),
+            absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(summaries.Scalars("train", 3, {{"loss", 3}}).ok());
-  EXPECT_THAT(EventsOf("/logs/train"), ElementsAre("step 1: loss 1", "step 3: start", "step 3: loss 3"));
+  EXPECT_THAT(EventsOf("/logs/train"),
+              ElementsAre("step 1: loss 1", "step 3: start", "step 3: loss 3"));
 }
 
 TEST_F(SummaryWriterTest, ADirectoryThatCannotBeMadeIsItsError) {
-  files_.FailNext(FileOperation::kCreateDirectory, "/logs", absl::PermissionDeniedError("not yours"));
+  files_.FailNext(FileOperation::kCreateDirectory, "/logs",
+                  absl::PermissionDeniedError("not yours"));
   SummaryWriter summaries("/logs", files_, clock_);
-  EXPECT_EQ(summaries.Scalars("train", 1, {{"loss", 1}}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(summaries.Scalars("train", 1, {{"loss", 1}}).code(),
+            absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(SummaryWriterTest, WhatWasSyncedOutlivesTheMachine) {

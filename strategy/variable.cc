@@ -42,17 +42,21 @@ absl::StatusOr<Tensor> OnThisReplica(absl::StatusOr<Tensor> value) {
 
 }  // namespace
 
-// A step's store where a step runs, also for a handle that came from elsewhere: not for one of another job, whose variable of the same name is another one.
+// A step's store where a step runs, also for a handle that came from elsewhere: not for one of
+// another job, whose variable of the same name is another one.
 absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
   const internal::Context& context = internal::CurrentContext();
   RETURN_IF_ERROR(context.error);
   if (context.strategy == nullptr || context.strategy->parts().store == nullptr) return store_;
   const std::shared_ptr<VariableStore>& current = context.strategy->parts().store;
   if (current->job() == store_->job()) return current;
-  return absl::FailedPreconditionError(absl::StrCat("variable \"", spec().name, "\" belongs to the strategy of job ", absl::Hex(store_->job().value()),
-                                                    ", and the strategy of job ", absl::Hex(current->job().value()),
-                                                    " is current on this thread: strategies do not mix. Let that scope end first, or use the variable that ",
-                                                    "FindVariable gives inside it"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("variable \"", spec().name, "\" belongs to the strategy of job ",
+                   absl::Hex(store_->job().value()), ", and the strategy of job ",
+                   absl::Hex(current->job().value()),
+                   " is current on this thread: strategies do not mix. Let that scope end first, "
+                   "or use the variable that ",
+                   "FindVariable gives inside it"));
 }
 
 absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
@@ -66,9 +70,14 @@ absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
 
 absl::StatusOr<Tensor> Variable::Read() const { return OnThisReplica(ReadRows(std::nullopt)); }
 
-absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) const {
-  if (step == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": the step must not be 0"));
-  if (spec().shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("Slice of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
+absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::optional<int64_t> stop,
+                                       int64_t step) const {
+  if (step == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("Slice of \"", spec().name, "\": the step must not be 0"));
+  if (spec().shape.rank() == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("Slice of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
   const std::vector<int64_t> rows = internal::SliceRows(start, stop, step, spec().shape.dim(0));
   if (step == 1 && static_cast<int64_t>(rows.size()) == spec().shape.dim(0)) return Read();
   return OnThisReplica(ReadRows(Tensor::Vector<int64_t>(rows)));
@@ -76,17 +85,26 @@ absl::StatusOr<Tensor> Variable::Slice(std::optional<int64_t> start, std::option
 
 absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
   const absl::StatusOr<internal::IndexPlan> plan = internal::PlanIndex(index, spec().shape);
-  if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat("At of \"", spec().name, "\": ", plan.status().message()));
-  const auto all_rows = [this](const std::vector<int64_t>& rows) {  // they are distinct and in range
-    return static_cast<int64_t>(rows.size()) == spec().shape.dim(0) && std::is_sorted(rows.begin(), rows.end());
+  if (!plan.ok())
+    return absl::Status(plan.status().code(),
+                        absl::StrCat("At of \"", spec().name, "\": ", plan.status().message()));
+  // They are distinct and in range.
+  const auto all_rows = [this](const std::vector<int64_t>& rows) {
+    return static_cast<int64_t>(rows.size()) == spec().shape.dim(0) &&
+           std::is_sorted(rows.begin(), rows.end());
   };
-  const bool whole = plan->positions.empty() || spec().shape.rank() == 0 || all_rows(plan->positions[0]);
-  ASSIGN_OR_RETURN(const Tensor rows, whole ? ReadRows(std::nullopt) : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
+  const bool whole =
+      plan->positions.empty() || spec().shape.rank() == 0 || all_rows(plan->positions[0]);
+  ASSIGN_OR_RETURN(const Tensor rows, whole
+                                          ? ReadRows(std::nullopt)
+                                          : ReadRows(Tensor::Vector<int64_t>(plan->positions[0])));
   return OnThisReplica(internal::TakePlanned(*plan, rows));
 }
 
 absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
-  if (spec().shape.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("Rows of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
+  if (spec().shape.rank() == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("Rows of \"", spec().name, "\": it has rank 0 and so no rows; Read it"));
   ASSIGN_OR_RETURN(Tensor wide, Int64Ids(ids));
   std::vector<int64_t> dims(wide.shape().dims().begin(), wide.shape().dims().end());
   for (int axis = 1; axis < spec().shape.rank(); ++axis) dims.push_back(spec().shape.dim(axis));
@@ -95,19 +113,28 @@ absl::StatusOr<Tensor> Variable::Rows(const Tensor& ids) const {
   return OnThisReplica(rows.Reshape(Shape(dims)));
 }
 
-absl::Status Variable::Assign(const Tensor& value) const { return WriteDense(WriteOp::kAssign, value); }
-absl::Status Variable::AssignAdd(const Tensor& value) const { return WriteDense(WriteOp::kAdd, value); }
-absl::Status Variable::AssignSub(const Tensor& value) const { return WriteDense(WriteOp::kSub, value); }
+absl::Status Variable::Assign(const Tensor& value) const {
+  return WriteDense(WriteOp::kAssign, value);
+}
+absl::Status Variable::AssignAdd(const Tensor& value) const {
+  return WriteDense(WriteOp::kAdd, value);
+}
+absl::Status Variable::AssignSub(const Tensor& value) const {
+  return WriteDense(WriteOp::kSub, value);
+}
 
 absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const {
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, StoreHere());
   IndexedSlices wide = rows;
   ASSIGN_OR_RETURN(wide.ids, Int64Ids(rows.ids));
   const absl::Status valid = Validate(wide);
-  if (!valid.ok()) return absl::Status(valid.code(), absl::StrCat("ScatterRows of \"", spec().name, "\": ", valid.message()));
+  if (!valid.ok())
+    return absl::Status(valid.code(),
+                        absl::StrCat("ScatterRows of \"", spec().name, "\": ", valid.message()));
   if (spec().shape.rank() == 0 || wide.num_rows != spec().shape.dim(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ", wide.num_rows,
-                                                   " rows, the variable has shape ", spec().shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ",
+                     wide.num_rows, " rows, the variable has shape ", spec().shape.ToString()));
   }
   return store->Write({StagedWrite{spec().name, ScatterOp(op), wide.rows, wide.ids, std::nullopt}});
 }
@@ -115,28 +142,37 @@ absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const 
 absl::Status Variable::WriteDense(WriteOp op, const Tensor& value) const {
   ASSIGN_OR_RETURN(std::shared_ptr<VariableStore> store, StoreHere());
   ReplicaContext* replica = internal::CurrentContext().replica;
-  if (replica != nullptr && replica->num_replicas_in_sync() > 1) return CombineAndWrite(*replica, *store, op, value);
+  if (replica != nullptr && replica->num_replicas_in_sync() > 1)
+    return CombineAndWrite(*replica, *store, op, value);
   return store->Write({StagedWrite{spec().name, op, value, std::nullopt, std::nullopt}});
 }
 
-absl::Status Variable::CombineAndWrite(ReplicaContext& replica, VariableStore& store, WriteOp op, const Tensor& value) const {
+absl::Status Variable::CombineAndWrite(ReplicaContext& replica, VariableStore& store, WriteOp op,
+                                       const Tensor& value) const {
   const std::string call = absl::StrCat(WriteOpName(op), " of \"", spec().name, "\"");
   const VariableAggregation aggregation = spec().aggregation;
   if (aggregation == VariableAggregation::kNone) {
-    return absl::InvalidArgumentError(absl::StrCat(call,
-                                                   " by several replicas: its spec does not say how they combine; set `aggregation` to kSum, kMean or "
-                                                   "kOnlyFirstReplica, or write outside Run"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(call,
+                     " by several replicas: its spec does not say how they combine; set "
+                     "`aggregation` to kSum, kMean or "
+                     "kOnlyFirstReplica, or write outside Run"));
   }
-  const auto combine = [&](const PerReplica<Tensor>& values) -> absl::StatusOr<PerReplica<std::monostate>> {
+  const auto combine =
+      [&](const PerReplica<Tensor>& values) -> absl::StatusOr<PerReplica<std::monostate>> {
     Nest combined(values[0]);
     if (aggregation != VariableAggregation::kOnlyFirstReplica) {
-      const ReduceOp reduce = aggregation == VariableAggregation::kSum ? ReduceOp::kSum : ReduceOp::kMean;
-      ASSIGN_OR_RETURN(combined, internal::ReduceNests(reduce, internal::EncodeAll(values), kNoAxis));
+      const ReduceOp reduce =
+          aggregation == VariableAggregation::kSum ? ReduceOp::kSum : ReduceOp::kMean;
+      ASSIGN_OR_RETURN(combined,
+                       internal::ReduceNests(reduce, internal::EncodeAll(values), kNoAxis));
     }
     ASSIGN_OR_RETURN(Tensor written, combined.tensor());
-    return replica.ToEach(store.Write({StagedWrite{spec().name, op, written, std::nullopt, std::nullopt}}));
+    return replica.ToEach(
+        store.Write({StagedWrite{spec().name, op, written, std::nullopt, std::nullopt}}));
   };
-  return replica.Meet<Tensor, std::monostate, Variable>(call, "assign directly", value, combine).status();
+  return replica.Meet<Tensor, std::monostate, Variable>(call, "assign directly", value, combine)
+      .status();
 }
 
 }  // namespace divvy

@@ -13,15 +13,20 @@ namespace {
 
 // How many axes of the tensor the items name.
 int AxesNamed(absl::Span<const IndexItem> index) {
-  return static_cast<int>(std::count_if(
-      index.begin(), index.end(), [](const IndexItem& item) { return std::holds_alternative<int64_t>(item) || std::holds_alternative<IndexSlice>(item); }));
+  return static_cast<int>(std::count_if(index.begin(), index.end(), [](const IndexItem& item) {
+    return std::holds_alternative<int64_t>(item) || std::holds_alternative<IndexSlice>(item);
+  }));
 }
 
 absl::Status CheckIndex(absl::Span<const IndexItem> index, const Shape& shape) {
-  const auto is_ellipsis = [](const IndexItem& item) { return std::holds_alternative<Ellipsis>(item); };
-  if (std::count_if(index.begin(), index.end(), is_ellipsis) > 1) return absl::InvalidArgumentError("an index has one ellipsis at most");
+  const auto is_ellipsis = [](const IndexItem& item) {
+    return std::holds_alternative<Ellipsis>(item);
+  };
+  if (std::count_if(index.begin(), index.end(), is_ellipsis) > 1)
+    return absl::InvalidArgumentError("an index has one ellipsis at most");
   if (AxesNamed(index) <= shape.rank()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the index names ", AxesNamed(index), " axes of a tensor of shape ", shape.ToString()));
+  return absl::InvalidArgumentError(absl::StrCat("the index names ", AxesNamed(index),
+                                                 " axes of a tensor of shape ", shape.ToString()));
 }
 
 // Adds what each item takes, axis by axis.
@@ -32,13 +37,16 @@ class Planner {
   absl::Status Add(int64_t at) {
     const int64_t size = shape_.dim(axis());
     if (at < -size || at >= size) {
-      return absl::OutOfRangeError(absl::StrCat("index ", at, " is outside axis ", axis(), " of a tensor of shape ", shape_.ToString()));
+      return absl::OutOfRangeError(absl::StrCat("index ", at, " is outside axis ", axis(),
+                                                " of a tensor of shape ", shape_.ToString()));
     }
     positions_.push_back({at < 0 ? at + size : at});
     return absl::OkStatus();
   }
   absl::Status Add(const IndexSlice& slice) {
-    if (slice.step == 0) return absl::InvalidArgumentError(absl::StrCat("the step along axis ", axis(), " must not be 0"));
+    if (slice.step == 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("the step along axis ", axis(), " must not be 0"));
     positions_.push_back(SliceRows(slice.start, slice.stop, slice.step, shape_.dim(axis())));
     dims_.push_back(static_cast<int64_t>(positions_.back().size()));
     return absl::OkStatus();
@@ -57,7 +65,8 @@ class Planner {
   int axis() const { return static_cast<int>(positions_.size()); }
 
   const Shape& shape_;
-  int axes_unnamed_;  // that no item has named, and no ellipsis has taken yet
+  // That no item has named, and no ellipsis has taken yet.
+  int axes_unnamed_;
   std::vector<std::vector<int64_t>> positions_;
   std::vector<int64_t> dims_;
 };
@@ -68,7 +77,8 @@ std::vector<int64_t> OffsetsInRow(const IndexPlan& plan, const Shape& rows) {
   for (int axis = 1; axis < rows.rank(); ++axis) {
     std::vector<int64_t> finer;
     for (int64_t offset : offsets) {
-      for (int64_t position : plan.positions[axis]) finer.push_back(offset * rows.dim(axis) + position);
+      for (int64_t position : plan.positions[axis])
+        finer.push_back(offset * rows.dim(axis) + position);
     }
     offsets = std::move(finer);
   }
@@ -78,15 +88,18 @@ std::vector<int64_t> OffsetsInRow(const IndexPlan& plan, const Shape& rows) {
 }  // namespace
 
 // Python's slice.indices, then range.
-std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step, int64_t size) {
+std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop,
+                               int64_t step, int64_t size) {
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](int64_t at) {
-    if (at < 0) at = at < -size ? -1 : at + size;  // before the sequence: -1 either way, and clamped up where step > 0
+    // Before the sequence: -1 either way, and clamped up where step > 0.
+    if (at < 0) at = at < -size ? -1 : at + size;
     return std::clamp(at, lowest, highest);
   };
   const int64_t first = start ? clamp(*start) : (step > 0 ? lowest : highest);
   const int64_t end = stop ? clamp(*stop) : (step > 0 ? highest : lowest);
-  step = std::clamp(step, -size - 1, size + 1);  // a longer step names the first row alone, too, and cannot overflow
+  // A longer step names the first row alone, too, and cannot overflow.
+  step = std::clamp(step, -size - 1, size + 1);
   std::vector<int64_t> rows;
   for (int64_t row = first; step > 0 ? row < end : row > end; row += step) rows.push_back(row);
   return rows;
@@ -106,7 +119,8 @@ absl::StatusOr<Tensor> TakePlanned(const IndexPlan& plan, const Tensor& rows) {
   const std::vector<int64_t> offsets = OffsetsInRow(plan, rows.shape());
   const int64_t width = rows.shape().row_elements();
   const int64_t num_rows = rows.shape().rows();
-  const bool whole = static_cast<int64_t>(offsets.size()) == width && std::is_sorted(offsets.begin(), offsets.end());
+  const bool whole = static_cast<int64_t>(offsets.size()) == width &&
+                     std::is_sorted(offsets.begin(), offsets.end());
   if (whole) return rows.Reshape(plan.shape);
   const int64_t element_bytes = DTypeSize(rows.dtype());
   ASSIGN_OR_RETURN(Tensor taken, Tensor::Uninitialized(rows.dtype(), plan.shape));

@@ -17,10 +17,13 @@ absl::Status BringToCpu(const std::vector<Tensor*>& places) {
   return absl::OkStatus();
 }
 
-// Rows of a gradient with one id are summed before they leave a GPU; on the CPU they are summed where they are sent.
+// Rows of a gradient with one id are summed before they leave a GPU; on the CPU they are summed
+// where they are sent.
 absl::Status SumRows(StagedWrite& write) {
   const bool is_on_gpu = write.value.device().kind == Device::Kind::kGpu;
-  if (write.op != WriteOp::kGradient || !write.ids || !is_on_gpu || !IsFloating(write.value.dtype())) return absl::OkStatus();
+  if (write.op != WriteOp::kGradient || !write.ids || !is_on_gpu ||
+      !IsFloating(write.value.dtype()))
+    return absl::OkStatus();
   ASSIGN_OR_RETURN(IndexedSlices summed, SumDuplicates(IndexedSlices{*write.ids, write.value, 0}));
   *write.ids = std::move(summed.ids);
   write.value = std::move(summed.rows);

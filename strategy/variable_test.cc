@@ -17,7 +17,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) {
+  return *Tensor::Copy<float>(shape, values);
+}
 Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
 Tensor Ids(std::vector<int64_t> ids) { return Tensor::Vector<int64_t>(ids); }
 
@@ -28,7 +30,8 @@ std::vector<float> Values(const absl::StatusOr<Tensor>& tensor) {
 }
 
 // A variable "v" of these values.
-Variable Make(TestStrategy& strategy, Tensor value, VariableAggregation aggregation = VariableAggregation::kNone) {
+Variable Make(TestStrategy& strategy, Tensor value,
+              VariableAggregation aggregation = VariableAggregation::kNone) {
   VariableSpec spec{"v", value.shape(), value};
   spec.aggregation = aggregation;
   return *strategy->CreateVariable(spec);
@@ -39,7 +42,7 @@ Variable MakeRange(TestStrategy& strategy, int n) {
   return Make(strategy, Floats(values));
 }
 
-// ---- reading -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 struct SliceCase {
   std::optional<int64_t> start, stop;
@@ -77,7 +80,8 @@ TEST(VariableSliceTest, FollowsPythonsRules) {
 
 TEST(VariableSliceTest, ASliceOfNothingKeepsTheOtherAxes) {
   TestStrategy strategy(1);
-  EXPECT_EQ(Make(strategy, Floats({2, 3}, std::vector<float>(6))).Slice(1, 1)->shape(), Shape({0, 3}));
+  EXPECT_EQ(Make(strategy, Floats({2, 3}, std::vector<float>(6))).Slice(1, 1)->shape(),
+            Shape({0, 3}));
 }
 
 struct IndexCase {
@@ -107,7 +111,8 @@ TEST(VariableIndexTest, FollowsNumPysRules) {
     EXPECT_EQ(Values(got), cases[i].values);
     EXPECT_EQ(got->shape(), cases[i].shape);
   }
-  EXPECT_EQ(Values(v.At({IndexSlice{1, 3}, -1})), (std::vector<float>{3, 5}));  // as a program writes it
+  // As a program writes it.
+  EXPECT_EQ(Values(v.At({IndexSlice{1, 3}, -1})), (std::vector<float>{3, 5}));
 }
 
 TEST(VariableIndexTest, RefusesWhatIsOutsideOrMakesNoSense) {
@@ -130,7 +135,8 @@ TEST(VariableIndexTest, OfRankZeroTakesNewAxesOnly) {
 
 TEST(VariableSliceTest, RefusesStepZeroAndRankZero) {
   TestStrategy strategy(1);
-  EXPECT_THAT(MakeRange(strategy, 3).Slice(0, 1, 0).status().message(), HasSubstr("step must not be 0"));
+  EXPECT_THAT(MakeRange(strategy, 3).Slice(0, 1, 0).status().message(),
+              HasSubstr("step must not be 0"));
   const Variable scalar = *strategy->CreateVariable({"s", {}});
   EXPECT_EQ(scalar.Slice(0, 1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(scalar.Rows(Ids({0})).status().code(), absl::StatusCode::kInvalidArgument);
@@ -144,10 +150,11 @@ TEST(VariableRowsTest, ComeInTheOrderAskedForIdsOfAnyShape) {
   EXPECT_EQ(square->shape(), Shape({2, 2, 2}));
   EXPECT_EQ(Values(square), (std::vector<float>{20, 21, 10, 11, 0, 1, 0, 1}));
   EXPECT_EQ(v.Rows(Ids({}))->shape(), Shape({0, 2}));
-  for (int64_t bad : {-1, 3}) EXPECT_EQ(v.Rows(Ids({bad})).status().code(), absl::StatusCode::kInvalidArgument);
+  for (int64_t bad : {-1, 3})
+    EXPECT_EQ(v.Rows(Ids({bad})).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// ---- writing -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 TEST(VariableTest, CarriesItsSpecAndIsFoundByName) {
   TestStrategy strategy(1);
@@ -160,7 +167,8 @@ TEST(VariableTest, CarriesItsSpecAndIsFoundByName) {
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(unknown.message(), HasSubstr("v"));
   EXPECT_EQ(strategy->CreateVariable({"v", {4}}).status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(strategy->CreateVariable({"bad name", {4}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(strategy->CreateVariable({"bad name", {4}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(VariableTest, AssignsAddsAndSubtractsWhole) {
@@ -176,7 +184,8 @@ TEST(VariableTest, AssignsAddsAndSubtractsWhole) {
 TEST(VariableTest, RefusesAnotherShapeOrDtypeBeforeAnythingIsWritten) {
   TestStrategy strategy(1);
   const Variable v = Make(strategy, Floats({1, 2}));
-  for (const Tensor& bad : {Floats({1, 2, 3}), Floats({1}), Floats({1, 2}, {1, 2}), Tensor::Scalar(1.0f), Tensor::Vector<double>({1, 2})}) {
+  for (const Tensor& bad : {Floats({1, 2, 3}), Floats({1}), Floats({1, 2}, {1, 2}),
+                            Tensor::Scalar(1.0f), Tensor::Vector<double>({1, 2})}) {
     SCOPED_TRACE(bad.ToString());
     EXPECT_EQ(v.Assign(bad).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(v.AssignAdd(bad).code(), absl::StatusCode::kInvalidArgument);
@@ -191,8 +200,9 @@ struct ScatterCase {
 
 TEST(VariableTest, ScattersEveryOccurrenceOfARowAndUpdatesKeepTheLast) {
   const std::vector<ScatterCase> cases = {
-      {Variable::Scatter::kUpdate, {4, 8, 3}}, {Variable::Scatter::kAdd, {14, 8, 11}},      {Variable::Scatter::kSub, {2, 8, 5}},
-      {Variable::Scatter::kMul, {64, 8, 24}},  {Variable::Scatter::kDiv, {1, 8, 8.0f / 3}}, {Variable::Scatter::kMin, {2, 8, 3}},
+      {Variable::Scatter::kUpdate, {4, 8, 3}},     {Variable::Scatter::kAdd, {14, 8, 11}},
+      {Variable::Scatter::kSub, {2, 8, 5}},        {Variable::Scatter::kMul, {64, 8, 24}},
+      {Variable::Scatter::kDiv, {1, 8, 8.0f / 3}}, {Variable::Scatter::kMin, {2, 8, 3}},
       {Variable::Scatter::kMax, {8, 8, 8}},
   };
   for (const ScatterCase& scatter : cases) {
@@ -213,7 +223,9 @@ TEST(VariableTest, AScatterThatDoesNotFitWritesNothing) {
       {Ids({0, 1}), Floats({1, 1}, {1}), 3},     // more ids than rows
       {Ids({0}), Floats({1, 2}, {1, 1}), 3},     // another row shape
   };
-  for (const IndexedSlices& slices : bad) EXPECT_EQ(v.ScatterRows(Variable::Scatter::kAdd, slices).code(), absl::StatusCode::kInvalidArgument);
+  for (const IndexedSlices& slices : bad)
+    EXPECT_EQ(v.ScatterRows(Variable::Scatter::kAdd, slices).code(),
+              absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Values(v.Read()), (std::vector<float>{8, 8, 8}));
 }
 
@@ -224,10 +236,14 @@ TEST(VariableTest, UpdateOfTheExtendedApiWritesWholeOrByRows) {
   EXPECT_TRUE(extended.Update(v, Variable::Scatter::kUpdate, Nest(Floats({3, 4}))).ok());
   EXPECT_TRUE(extended.Update(v, Variable::Scatter::kAdd, Nest(Floats({1, 1}))).ok());
   EXPECT_TRUE(extended.Update(v, Variable::Scatter::kSub, Nest(Floats({0, 2}))).ok());
-  EXPECT_TRUE(extended.Update(v, Variable::Scatter::kMul, Nest(IndexedSlices{Ids({1}), Floats({5}), 2})).ok());
+  EXPECT_TRUE(
+      extended.Update(v, Variable::Scatter::kMul, Nest(IndexedSlices{Ids({1}), Floats({5}), 2}))
+          .ok());
   EXPECT_EQ(Values(v.Read()), (std::vector<float>{4, 15}));
-  EXPECT_EQ(extended.Update(v, Variable::Scatter::kMul, Nest(Floats({1, 1}))).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(extended.Update(v, Variable::Scatter::kAdd, Nest("text")).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(extended.Update(v, Variable::Scatter::kMul, Nest(Floats({1, 1}))).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(extended.Update(v, Variable::Scatter::kAdd, Nest("text")).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(VariableTest, AHandleFromElsewhereWorksForTheStrategyThatIsCurrent) {
@@ -249,24 +265,31 @@ TEST(VariableTest, AHandleOfAnotherJobIsRefusedWhereAStrategyIsCurrentAndBothAre
   Make(other, Floats({100}));
   {
     auto scope = other->Scope();
-    for (const absl::Status& refused : {handle.Read().status(), handle.Rows(Ids({0})).status(), handle.Slice(0, 1, 1).status(), handle.Assign(Floats({2})),
-                                        handle.AssignAdd(Floats({2})), handle.ScatterRows(Variable::Scatter::kAdd, {Ids({0}), Tensor::Vector<float>({2}), 1}),
-                                        other->Run([&](ReplicaContext&) { return handle.AssignAdd(Floats({2})); }).status()}) {
+    for (const absl::Status& refused :
+         {handle.Read().status(), handle.Rows(Ids({0})).status(), handle.Slice(0, 1, 1).status(),
+          handle.Assign(Floats({2})), handle.AssignAdd(Floats({2})),
+          handle.ScatterRows(Variable::Scatter::kAdd, {Ids({0}), Tensor::Vector<float>({2}), 1}),
+          other->Run([&](ReplicaContext&) { return handle.AssignAdd(Floats({2})); }).status()}) {
       EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-      EXPECT_THAT(refused.message(), HasSubstr("\"v\" belongs to the strategy of job abc, and the strategy of job def is current"));
+      EXPECT_THAT(
+          refused.message(),
+          HasSubstr(
+              "\"v\" belongs to the strategy of job abc, and the strategy of job def is current"));
     }
   }
   EXPECT_EQ(Values(handle.Read()), std::vector<float>{1});
   EXPECT_EQ(Values(other.store().Value("v")), std::vector<float>{100});
 }
 
-// ---- several replicas --------------------------------------------------------------------------------------------------------------------------------
+// ---- several replicas ---------------------------------------------------------------------------
 
 // What "v" = 0 is after replica 0 has added 1 and replica 1 has added 3.
 absl::StatusOr<std::vector<float>> AddOneAndThree(VariableAggregation aggregation) {
   TestStrategy strategy(2);
   const Variable v = Make(strategy, Floats({0}), aggregation);
-  RETURN_IF_ERROR(strategy->Run([&](ReplicaContext& replica) { return v.AssignAdd(Floats({replica.replica_id_in_sync_group() == 0 ? 1.f : 3.f})); }));
+  RETURN_IF_ERROR(strategy->Run([&](ReplicaContext& replica) {
+    return v.AssignAdd(Floats({replica.replica_id_in_sync_group() == 0 ? 1.f : 3.f}));
+  }));
   return Values(v.Read());
 }
 
@@ -290,7 +313,9 @@ TEST(AggregationTest, DoesNotMatterForOneReplicaOrOutsideRun) {
 TEST(AggregationTest, ScattersCountOncePerReplica) {
   TestStrategy strategy(2);
   const Variable v = Make(strategy, Floats({0, 0}), VariableAggregation::kMean);
-  const auto add = [&](ReplicaContext&) { return v.ScatterRows(Variable::Scatter::kAdd, {Ids({1}), Floats({1}), 2}); };
+  const auto add = [&](ReplicaContext&) {
+    return v.ScatterRows(Variable::Scatter::kAdd, {Ids({1}), Floats({1}), 2});
+  };
   ASSERT_TRUE(strategy->Run(add).ok());
   EXPECT_EQ(Values(v.Read()), (std::vector<float>{0, 2}));
 }
@@ -299,12 +324,15 @@ TEST(AggregationTest, ReplicasThatAssignDifferentVariablesDisagree) {
   TestStrategy strategy(2);
   VariableSpec spec{"w", {1}};
   spec.aggregation = VariableAggregation::kSum;
-  const Variable v = Make(strategy, Floats({0}), VariableAggregation::kSum), w = *strategy->CreateVariable(spec);
-  const auto assign = [&](ReplicaContext& replica) { return (replica.replica_id_in_sync_group() == 0 ? v : w).Assign(Floats({1})); };
+  const Variable v = Make(strategy, Floats({0}), VariableAggregation::kSum),
+                 w = *strategy->CreateVariable(spec);
+  const auto assign = [&](ReplicaContext& replica) {
+    return (replica.replica_id_in_sync_group() == 0 ? v : w).Assign(Floats({1}));
+  };
   EXPECT_EQ(strategy->Run(assign).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// ---- gradients ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 const VariableSpec kWeights{"weights", {2}, Zeros(), Sgd{0.5}};
 const VariableSpec kTable{"table", {4, 1}, Zeros(), Sgd{1.0}};
@@ -319,7 +347,10 @@ std::vector<float> AfterDense(ReduceOp op) {
   TestStrategy strategy(2);
   EXPECT_TRUE(strategy->CreateVariable(kWeights).ok());
   const auto apply = [op](ReplicaContext& replica) {
-    return replica.ApplyGradients(GradientOf("weights", replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6})), op);
+    return replica.ApplyGradients(
+        GradientOf("weights",
+                   replica.replica_id_in_sync_group() == 0 ? Floats({1, 2}) : Floats({3, 6})),
+        op);
   };
   EXPECT_TRUE(strategy->Run(apply).ok());
   return Values(strategy.store().Value("weights"));
@@ -334,8 +365,9 @@ TEST(ApplyGradientsTest, ConcatenatesIndexedSlices) {
   TestStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable(kTable).ok());
   const auto apply = [](ReplicaContext& replica) {
-    const IndexedSlices mine =
-        replica.replica_id_in_sync_group() == 0 ? IndexedSlices{Ids({0, 2}), Floats({2, 1}, {1, 2}), 4} : IndexedSlices{Ids({2}), Floats({1, 1}, {5}), 4};
+    const IndexedSlices mine = replica.replica_id_in_sync_group() == 0
+                                   ? IndexedSlices{Ids({0, 2}), Floats({2, 1}, {1, 2}), 4}
+                                   : IndexedSlices{Ids({2}), Floats({1, 1}, {5}), 4};
     return replica.ApplyGradients(GradientOf("table", mine), ReduceOp::kSum);
   };
   ASSERT_TRUE(strategy->Run(apply).ok());
@@ -346,7 +378,8 @@ TEST(BringToCpuTest, SumsTheRowsOfOneIdOfAGradientBeforeTheyLeaveAGpu) {
   const Tensor rows = There(Floats({3, 1}, {1, 2, 5}));
   ASSERT_EQ(rows.device().kind, Device::Kind::kGpu);
   std::vector<StagedWrite> writes;
-  for (const WriteOp op : {WriteOp::kGradient, WriteOp::kScatterMul}) writes.push_back({"table", op, rows, Ids({2, 0, 2}), std::nullopt});
+  for (const WriteOp op : {WriteOp::kGradient, WriteOp::kScatterMul})
+    writes.push_back({"table", op, rows, Ids({2, 0, 2}), std::nullopt});
   writes.push_back({"weights", WriteOp::kGradient, There(Floats({7})), std::nullopt, std::nullopt});
   ASSERT_EQ(BringToCpu(writes), absl::OkStatus());
   EXPECT_TRUE(BitwiseEqual(*writes[0].ids, Ids({0, 2})));
@@ -359,11 +392,15 @@ TEST(BringToCpuTest, SumsTheRowsOfOneIdOfAGradientBeforeTheyLeaveAGpu) {
 TEST(ApplyGradientsTest, CountsOncePerStepAndVariable) {
   TestStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable(kWeights).ok());
-  const auto apply = [](ReplicaContext& replica) { return replica.ApplyGradients(GradientOf("weights", Floats({1, 2}))); };
+  const auto apply = [](ReplicaContext& replica) {
+    return replica.ApplyGradients(GradientOf("weights", Floats({1, 2})));
+  };
   EXPECT_TRUE(strategy->Run(apply).ok());
   const absl::Status second = strategy->Run(apply).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(strategy->FindVariable("weights")->Read().status().code(), absl::StatusCode::kFailedPrecondition);  // only its ps knows the effect
+  // Only its ps knows the effect.
+  EXPECT_EQ(strategy->FindVariable("weights")->Read().status().code(),
+            absl::StatusCode::kFailedPrecondition);
   strategy.store().BeginStep(1);
   EXPECT_TRUE(strategy->Run(apply).ok());
 }
@@ -376,7 +413,9 @@ TEST(ApplyGradientsTest, NeedsAnOptimizerFromTheSpecOrTheCall) {
   const absl::Status none = strategy->Run(without).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(none.message(), HasSubstr("optimizer"));
-  const auto with = [&](ReplicaContext& replica) { return replica.ApplyGradients(gradients, Sgd{0.25}); };
+  const auto with = [&](ReplicaContext& replica) {
+    return replica.ApplyGradients(gradients, Sgd{0.25});
+  };
   ASSERT_TRUE(strategy->Run(with).ok());
   EXPECT_EQ(Values(strategy.store().Value("plain")), std::vector<float>{-0.5});
 }
@@ -393,7 +432,9 @@ TEST(ApplyGradientsTest, StagesAllVariablesOrNone) {
 
 TEST(ApplyGradientsTest, PassesOnTheErrorOfTheGradient) {
   TestStrategy strategy(2);
-  const auto apply = [](ReplicaContext& replica) { return replica.ApplyGradients(absl::InternalError("no gradient")); };
+  const auto apply = [](ReplicaContext& replica) {
+    return replica.ApplyGradients(absl::InternalError("no gradient"));
+  };
   EXPECT_EQ(strategy->Run(apply).status(), absl::InternalError("no gradient"));
 }
 
@@ -401,7 +442,9 @@ TEST(ApplyGradientsTest, IsRefusedInAReadOnlyStep) {
   TestStrategy strategy(1);
   ASSERT_TRUE(strategy->CreateVariable(kWeights).ok());
   strategy.store().BeginStep(0, MapVariableStore::Kind::kReadOnly);
-  const auto apply = [](ReplicaContext& replica) { return replica.ApplyGradients(GradientOf("weights", Floats({1, 2}))); };
+  const auto apply = [](ReplicaContext& replica) {
+    return replica.ApplyGradients(GradientOf("weights", Floats({1, 2})));
+  };
   EXPECT_EQ(strategy->Run(apply).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -414,29 +457,36 @@ TEST(ReadAllTest, IsOneRoundTripAndComparesTheSpecs) {
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ((*values)[0][1].shape(), Shape({4, 1}));
   EXPECT_EQ(strategy.store().num_reads(), 1);
-  const auto differs = [](ReplicaContext& replica) { return replica.ReadAll({VariableSpec{"weights", {3}}}); };
+  const auto differs = [](ReplicaContext& replica) {
+    return replica.ReadAll({VariableSpec{"weights", {3}}});
+  };
   const absl::Status status = strategy->Run(differs).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("was created as float32 [2], but this spec says float32 [3]"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("was created as float32 [2], but this spec says float32 [3]"));
 }
 
 TEST(TrainingTest, ATapeOverAReplicaLearnsALine) {
   TestStrategy strategy(2);
-  const VariableSpec slope{"slope", {1, 1}, Zeros(), Adam{0.1}}, offset{"offset", {1}, Zeros(), Adam{0.1}};
+  const VariableSpec slope{"slope", {1, 1}, Zeros(), Adam{0.1}},
+      offset{"offset", {1}, Zeros(), Adam{0.1}};
   ASSERT_TRUE(strategy->CreateVariable(slope).ok());
   ASSERT_TRUE(strategy->CreateVariable(offset).ok());
-  const PerReplica<Tensor> xs({Floats({2, 1}, {0, 1}), Floats({2, 1}, {2, 3})}), ys({Floats({2, 1}, {1, 3}), Floats({2, 1}, {5, 7})});
+  const PerReplica<Tensor> xs({Floats({2, 1}, {0, 1}), Floats({2, 1}, {2, 3})}),
+      ys({Floats({2, 1}, {1, 3}), Floats({2, 1}, {5, 7})});
   for (int step = 0; step < 400; ++step) {
     strategy.store().BeginStep(step);
-    const absl::Status trained = strategy
-                                     ->Run(
-                                         [&](ReplicaContext& replica, const Tensor& x, const Tensor& y) {
-                                           GradientTape tape(replica);
-                                           Var a = tape.Read(slope), b = tape.Read(offset);
-                                           return replica.ApplyGradients(tape.Gradient(ReduceMean(Square(MatMul(Var(x), a) + b - Var(y)))));
-                                         },
-                                         xs, ys)
-                                     .status();
+    const absl::Status trained =
+        strategy
+            ->Run(
+                [&](ReplicaContext& replica, const Tensor& x, const Tensor& y) {
+                  GradientTape tape(replica);
+                  Var a = tape.Read(slope), b = tape.Read(offset);
+                  return replica.ApplyGradients(
+                      tape.Gradient(ReduceMean(Square(MatMul(Var(x), a) + b - Var(y)))));
+                },
+                xs, ys)
+            .status();
     ASSERT_TRUE(trained.ok()) << trained;
   }
   EXPECT_NEAR(Values(strategy.store().Value("slope"))[0], 2, 0.05);

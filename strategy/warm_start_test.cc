@@ -1,4 +1,5 @@
-// Initial values out of checkpoints: TensorFlow's own files (tests/golden), and small ones in memory.
+// Initial values out of checkpoints: TensorFlow's own files (tests/golden), and small ones in
+// memory.
 #include "strategy/warm_start.h"
 
 #include <map>
@@ -22,24 +23,28 @@ using ::testing::HasSubstr;
 constexpr char kSingle[] = "tests/golden/bundle/single", kMerged[] = "tests/golden/bundle/merged";
 
 // Rows [first, first + count) of what the variable begins with.
-absl::StatusOr<Tensor> InitialValue(const WarmStart& start, const VariableSpec& variable, int64_t first, int64_t count) {
+absl::StatusOr<Tensor> InitialValue(const WarmStart& start, const VariableSpec& variable,
+                                    int64_t first, int64_t count) {
   ASSIGN_OR_RETURN(const VariableSpec spec, start.Apply(variable));
   RETURN_IF_ERROR(Validate(spec));
   return InitialRows(spec.initializer, {1, spec.name, spec.shape}, spec.dtype, first, count);
 }
 
 TEST(WarmStartTest, TensorsOfTensorFlowAreInitialValuesUnderOtherNamesInAnyBlocks) {
-  for (const char* const prefix : {kSingle, kMerged}) {  // the same table, in five slices of one file and in four of two
+  // The same table, in five slices of one file and in four of two.
+  for (const char* const prefix : {kSingle, kMerged}) {
     SCOPED_TRACE(prefix);
     const auto start = WarmStart::Open(prefix, {{"items/", "emb/"}});
     ASSERT_TRUE(start.ok()) << start.status();
     const VariableSpec table{"items/table", {14, 8}};
-    EXPECT_THAT((*InitialValue(*start, table, 0, 14)->values<float>())[0], FloatEq(-0.02207632176578045f));
+    EXPECT_THAT((*InitialValue(*start, table, 0, 14)->values<float>())[0],
+                FloatEq(-0.02207632176578045f));
     const auto rows = InitialValue(*start, table, 4, 7);
     ASSERT_TRUE(rows.ok()) << rows.status();
     EXPECT_EQ(rows->shape(), Shape({7, 8}));
     EXPECT_THAT((*rows->values<float>())[0], FloatEq(-1.2149015665054321f));
-    EXPECT_THAT((*rows->values<float>())[55], FloatEq(-0.025158360600471497f)) << "the last of row 10";
+    EXPECT_THAT((*rows->values<float>())[55], FloatEq(-0.025158360600471497f))
+        << "the last of row 10";
   }
 }
 
@@ -63,19 +68,23 @@ TEST(WarmStartTest, TheLongestNameThatFitsCountsAndWhereNoneDoesTheSpecStaysAsIt
 }
 
 TEST(WarmStartTest, ANameThatIsNotThereIsToldWithTheNearest) {
-  const absl::Status refused = WarmStart::Open(kSingle, {{"", "t/"}})->Apply({"float23", {3, 4}}).status();
+  const absl::Status refused =
+      WarmStart::Open(kSingle, {{"", "t/"}})->Apply({"float23", {3, 4}}).status();
   EXPECT_TRUE(absl::IsNotFound(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("variable \"float23\" is to start from \"t/float23\", which tests/golden/bundle/single has not got"),
+              AllOf(HasSubstr("variable \"float23\" is to start from \"t/float23\", which "
+                              "tests/golden/bundle/single has not got"),
                     HasSubstr("the nearest: \"t/float32\""), HasSubstr("Correct the names")));
 }
 
 TEST(WarmStartTest, AnotherShapeOrDtypeIsToldWithBoth) {
   const auto start = WarmStart::Open(kSingle);
-  const absl::Status shape = start->Apply({"t/float32", {4, 3}}).status(), dtype = start->Apply({"t/float64", {5}}).status();
+  const absl::Status shape = start->Apply({"t/float32", {4, 3}}).status(),
+                     dtype = start->Apply({"t/float64", {5}}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(shape)) << shape;
   EXPECT_THAT(std::string(shape.message()),
-              HasSubstr("variable \"t/float32\" is float32 [4, 3], and \"t/float32\" in tests/golden/bundle/single is float32 [3, 4]"));
+              HasSubstr("variable \"t/float32\" is float32 [4, 3], and \"t/float32\" in "
+                        "tests/golden/bundle/single is float32 [3, 4]"));
   EXPECT_TRUE(absl::IsInvalidArgument(dtype)) << dtype;
   EXPECT_THAT(std::string(dtype.message()), HasSubstr("is float64 [5]: declare it so"));
 }
@@ -100,12 +109,15 @@ class OwnFilesTest : public ::testing::Test {
     std::vector<BundleSlice> slices;
     ASSIGN_OR_RETURN(const auto file, BundleDataWriter::Create(files_, "/models/ckpt-1", 0, 1));
     for (const std::string& name : names) {
-      ASSIGN_OR_RETURN(slices.emplace_back(), file->Append(name, DType::kFloat32, {2}, 0, 2, bytes));
+      ASSIGN_OR_RETURN(slices.emplace_back(),
+                       file->Append(name, DType::kFloat32, {2}, 0, 2, bytes));
     }
     RETURN_IF_ERROR(file->Finish());
     return WriteBundleIndex(files_, "/models/ckpt-1", 1, slices);
   }
-  absl::StatusOr<WarmStart> Open(const std::string& path) { return WarmStart::Open(path, {{"", ""}}, files_); }
+  absl::StatusOr<WarmStart> Open(const std::string& path) {
+    return WarmStart::Open(path, {{"", ""}}, files_);
+  }
 
   InMemoryFileSystem files_;
 };
@@ -119,7 +131,11 @@ TEST_F(OwnFilesTest, TheEndingOfTheObjectGraphNeedNotBeWritten) {
 
 TEST_F(OwnFilesTest, OfADirectoryTheNewestIsTaken) {
   for (const std::string newest : {"ckpt-1", "/models/ckpt-1"}) {
-    ASSERT_TRUE(files_.ReplaceFile("/models/checkpoint", absl::StrCat("model_checkpoint_path: \"", newest, "\"\nall_model_checkpoint_paths: \"x\"\n")).ok());
+    ASSERT_TRUE(files_
+                    .ReplaceFile("/models/checkpoint",
+                                 absl::StrCat("model_checkpoint_path: \"", newest,
+                                              "\"\nall_model_checkpoint_paths: \"x\"\n"))
+                    .ok());
     const auto start = Open("/models");
     ASSERT_TRUE(start.ok()) << start.status();
     EXPECT_EQ(start->prefix(), "/models/ckpt-1");
@@ -129,7 +145,8 @@ TEST_F(OwnFilesTest, OfADirectoryTheNewestIsTaken) {
 TEST_F(OwnFilesTest, ADirectoryThatDoesNotSayItsNewestIsToldWithTheFix) {
   const absl::Status missing = Open("/models").status();
   EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("give the prefix of a checkpoint, as /models/ckpt-3-17"));
+  EXPECT_THAT(std::string(missing.message()),
+              HasSubstr("give the prefix of a checkpoint, as /models/ckpt-3-17"));
   ASSERT_TRUE(files_.ReplaceFile("/models/checkpoint", "nothing\n").ok());
   EXPECT_TRUE(absl::IsDataLoss(Open("/models").status()));
 }

@@ -11,7 +11,8 @@
 namespace divvy {
 namespace {
 
-// Values from here on travel alone, and so each is found as soon as it is copied. Smaller ones share one copy (ToDevice).
+// Values from here on travel alone, and so each is found as soon as it is copied. Smaller ones
+// share one copy (ToDevice).
 constexpr int64_t kAloneBytes = 64 << 10;
 
 // Which values travel together.
@@ -54,7 +55,9 @@ class CopyJob {
   std::optional<Tensor> Find(size_t index) {
     MutexLock lock(mu_);
     if (state_ == State::kPromised) state_ = State::kOver;
-    changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return state_ == State::kOver || is_dropped_ || copies_.count(index) > 0; });
+    changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) {
+      return state_ == State::kOver || is_dropped_ || copies_.count(index) > 0;
+    });
     const auto copy = copies_.find(index);
     return copy == copies_.end() ? std::nullopt : std::optional<Tensor>(copy->second);
   }
@@ -83,7 +86,8 @@ class CopyJob {
   bool MakePart(const std::vector<Tensor>& values, const std::vector<size_t>& part) {
     std::vector<Tensor> here;
     for (const size_t i : part) here.push_back(values[i]);
-    absl::StatusOr<std::vector<Tensor>> made = Copied(here);  // freed without the lock, and before the end is told, where nobody wants it any more
+    // freed without the lock, and before the end is told, where nobody wants it any more
+    absl::StatusOr<std::vector<Tensor>> made = Copied(here);
     MutexLock lock(mu_);
     if (is_dropped_ || !made.ok()) return false;
     for (size_t i = 0; i < part.size(); ++i) copies_.emplace(part[i], std::move((*made)[i]));
@@ -114,7 +118,8 @@ class CopiesNote : public TensorNote {
     std::shared_ptr<CopyJob> job;
     size_t index = 0;
   };
-  CopiesNote(DType dtype, const Shape& shape, std::vector<Copy> copies) : dtype_(dtype), shape_(shape), copies_(std::move(copies)) {}
+  CopiesNote(DType dtype, const Shape& shape, std::vector<Copy> copies)
+      : dtype_(dtype), shape_(shape), copies_(std::move(copies)) {}
 
   std::optional<Tensor> Find(const Tensor& value, Device device) const {
     if (value.dtype() != dtype_ || value.shape() != shape_) return std::nullopt;
@@ -139,7 +144,9 @@ class Jobs {
   }
   void Add(const std::shared_ptr<CopyJob>& job) {
     MutexLock lock(mu_);
-    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(), [](const std::weak_ptr<CopyJob>& one) { return one.expired(); }), jobs_.end());
+    jobs_.erase(std::remove_if(jobs_.begin(), jobs_.end(),
+                               [](const std::weak_ptr<CopyJob>& one) { return one.expired(); }),
+                jobs_.end());
     jobs_.push_back(job);
   }
   std::vector<std::shared_ptr<CopyJob>> On(Device device) {
@@ -173,7 +180,8 @@ Work& WorkFor(Device device, std::vector<Work>& all) {
 }  // namespace
 
 std::function<void()> PromiseCopies(const std::vector<CopyWanted>& wanted) {
-  // A copy of integers holds the memory that it came from (Tensor::To), which would hold the copy here: neither would ever be freed.
+  // A copy of integers holds the memory that it came from (Tensor::To), which would hold the copy
+  // here: neither would ever be freed.
   std::vector<Work> all;
   for (const auto& [value, devices] : wanted) {
     if (value.size_bytes() == 0 || IsInteger(value.dtype())) continue;
@@ -183,7 +191,8 @@ std::function<void()> PromiseCopies(const std::vector<CopyWanted>& wanted) {
       copies.push_back({work.job, work.values.size()});
       work.values.push_back(value);
     }
-    value.SetNote(std::make_shared<const CopiesNote>(value.dtype(), value.shape(), std::move(copies)));
+    value.SetNote(
+        std::make_shared<const CopiesNote>(value.dtype(), value.shape(), std::move(copies)));
   }
   for (const Work& work : all) Jobs::Get().Add(work.job);
   return [all = std::move(all)] {
@@ -199,8 +208,10 @@ std::optional<Tensor> FindCopyAhead(const Tensor& value, Device device) {
 bool DropCopiesAhead(Device device) {
   bool any = false;
   const std::vector<std::shared_ptr<CopyJob>> jobs = Jobs::Get().On(device);
-  for (const std::shared_ptr<CopyJob>& job : jobs) any |= job->Drop();  // all of them before any is waited for
-  if (TravelScope::Now() == Travel::kIfRoom) return any;                // this thread is making copies, and must not wait for itself
+  // All of them before any is waited for.
+  for (const std::shared_ptr<CopyJob>& job : jobs) any |= job->Drop();
+  // This thread is making copies, and must not wait for itself.
+  if (TravelScope::Now() == Travel::kIfRoom) return any;
   for (const std::shared_ptr<CopyJob>& job : jobs) job->AwaitEnd();
   return any;
 }

@@ -23,7 +23,10 @@ DeviceMemory* GpuMemoryIfAny() { return gpu_memory.load(std::memory_order_acquir
 
 absl::StatusOr<DeviceMemory*> GpuMemory() {
   DeviceMemory* const memory = GpuMemoryIfAny();
-  if (memory == nullptr) return absl::UnimplementedError("no GPU is in use: this process computes on the CPU (--gpus, and a build with --config=cuda)");
+  if (memory == nullptr)
+    return absl::UnimplementedError(
+        "no GPU is in use: this process computes on the CPU (--gpus, and a build with "
+        "--config=cuda)");
   return memory;
 }
 

@@ -10,9 +10,23 @@
 namespace divvy {
 
 // Tensors hold all but the last three, which only partitioners know (for their sizes).
-enum class DType : uint8_t { kBool, kInt8, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128, kString };
+enum class DType : uint8_t {
+  kBool,
+  kInt8,
+  kUInt8,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
+  kString
+};
 
-// All functions here are pure and thread-safe. REQUIRES: a DType that has a name above (what came from outside has been checked where it was read).
+// All functions here are pure and thread-safe. REQUIRES: a DType that has a name above (what came
+// from outside has been checked where it was read).
 
 // "float32", "bool", ...: the names of tf.DType. Valid forever.
 absl::string_view DTypeName(DType dtype);
@@ -24,8 +38,9 @@ int64_t DTypeSize(DType dtype);
 bool IsFloating(DType dtype);  // the four real floating types
 bool IsInteger(DType dtype);   // int8 to int64; not bool
 
-// IEEE half and bfloat16 as storage: convert to float to compute. FromFloat rounds to nearest, ties to even; what is too large becomes infinity (a half: from
-// 65520 on), what is too small a denormal number or 0, NaN stays NaN. ToFloat is exact.
+// IEEE half and bfloat16 as storage: convert to float to compute. FromFloat rounds to nearest, ties
+// to even; what is too large becomes infinity (a half: from 65520 on), what is too small a denormal
+// number or 0, NaN stays NaN. ToFloat is exact.
 struct Half {
   uint16_t bits = 0;
   static Half FromFloat(float value);
@@ -37,7 +52,8 @@ struct BFloat16 {
   float ToFloat() const;
 };
 
-// The DType of a C++ type: bool, int8_t, uint8_t, int32_t, int64_t, Half, BFloat16, float, double. No other type compiles: DTypeOf<float>::value.
+// The DType of a C++ type: bool, int8_t, uint8_t, int32_t, int64_t, Half, BFloat16, float, double.
+// No other type compiles: DTypeOf<float>::value.
 template <typename T>
 struct DTypeOf;
 template <>
@@ -77,9 +93,11 @@ struct DTypeOf<double> {
   static constexpr DType value = DType::kFloat64;
 };
 
-// Calls `visit(T{})` with the C++ type of `dtype`; returns `otherwise` for a type tensors do not hold. `visit` returns what converts to the type of
-// `otherwise`, which is made whether it is needed or not: keep a message there short.
-//   DispatchDType(dtype, [&](auto t) { using T = decltype(t); ...; return OkStatus(); }, InvalidArgumentError(...));
+// Calls `visit(T{})` with the C++ type of `dtype`; returns `otherwise` for a type tensors do not
+// hold. `visit` returns what converts to the type of `otherwise`, which is made whether it is
+// needed or not: keep a message there short.
+//   DispatchDType(dtype, [&](auto t) { using T = decltype(t); ...; return OkStatus(); },
+//   InvalidArgumentError(...));
 template <typename Visit, typename Result>
 Result DispatchDType(DType dtype, Visit&& visit, Result otherwise) {
   switch (dtype) {

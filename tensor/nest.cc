@@ -16,7 +16,9 @@ namespace {
 // Keys of `dict` for a message: "image", "label".
 std::string KeyList(const Nest::Dict& dict) {
   if (dict.empty()) return "nothing";
-  return absl::StrJoin(dict, ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, "\"", entry.first, "\""); });
+  return absl::StrJoin(dict, ", ", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, "\"", entry.first, "\"");
+  });
 }
 
 // Walks `leaves` in the order of Flatten.
@@ -45,7 +47,9 @@ Nest::Nest(SparseIds ids) : Nest() {
   if (ids.weights) dict.emplace("weights", Nest(*std::move(ids.weights)));
   *this = Nest(std::move(dict));
 }
-Nest Nest::Failed(absl::Status reason) { return Nest(std::make_shared<Node>(Node{std::move(reason)})); }
+Nest Nest::Failed(absl::Status reason) {
+  return Nest(std::make_shared<Node>(Node{std::move(reason)}));
+}
 
 Nest::Kind Nest::kind() const { return static_cast<Kind>(node_->value.index()); }
 
@@ -70,19 +74,25 @@ absl::Status Nest::KindError(absl::string_view wanted) const {
 Nest Nest::operator[](absl::string_view key) const {
   if (dict() == nullptr) return Failed(KindError(absl::StrCat("a dict with \"", key, "\"")));
   const auto found = dict()->find(std::string(key));
-  if (found == dict()->end()) return Failed(absl::InvalidArgumentError(absl::StrCat("no \"", key, "\" here; there is ", KeyList(*dict()))));
+  if (found == dict()->end())
+    return Failed(absl::InvalidArgumentError(
+        absl::StrCat("no \"", key, "\" here; there is ", KeyList(*dict()))));
   return found->second;
 }
 
 Nest Nest::operator[](size_t index) const {
   if (list() == nullptr) return Failed(KindError(absl::StrCat("a list with element ", index)));
-  if (index >= list()->size()) return Failed(absl::InvalidArgumentError(absl::StrCat("no element ", index, " in a list of ", list()->size())));
+  if (index >= list()->size())
+    return Failed(absl::InvalidArgumentError(
+        absl::StrCat("no element ", index, " in a list of ", list()->size())));
   return (*list())[index];
 }
 
 Nest Nest::operator[](int index) const {
   if (list() == nullptr) return Failed(KindError(absl::StrCat("a list with element ", index)));
-  if (index < 0) return Failed(absl::InvalidArgumentError(absl::StrCat("element ", index, " of a list: elements count from 0")));
+  if (index < 0)
+    return Failed(absl::InvalidArgumentError(
+        absl::StrCat("element ", index, " of a list: elements count from 0")));
   return (*this)[static_cast<size_t>(index)];
 }
 
@@ -107,7 +117,8 @@ absl::StatusOr<PerWorkerHandle> Nest::handle() const {
 }
 
 absl::StatusOr<SparseIds> Nest::sparse_ids() const {
-  if (dict() == nullptr) return KindError("sparse ids, a dict of \"ids\", \"row_splits\" and perhaps \"weights\"");
+  if (dict() == nullptr)
+    return KindError("sparse ids, a dict of \"ids\", \"row_splits\" and perhaps \"weights\"");
   SparseIds sparse;
   ASSIGN_OR_RETURN(sparse.ids, (*this)["ids"].tensor());
   ASSIGN_OR_RETURN(sparse.row_splits, (*this)["row_splits"].tensor());
@@ -118,7 +129,8 @@ absl::StatusOr<SparseIds> Nest::sparse_ids() const {
   return sparse;
 }
 
-absl::StatusOr<Nest> Nest::MapLeaves(const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const {
+absl::StatusOr<Nest> Nest::MapLeaves(
+    const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const {
   RETURN_IF_ERROR(status());
   if (const List* children = list()) {
     List mapped;
@@ -151,7 +163,9 @@ absl::StatusOr<Nest> Nest::PackAs(absl::Span<const Tensor> leaves) const {
                      ++next;
                      return next <= leaves.size() ? Nest(leaves[next - 1]) : Nest();
                    }));
-  if (next != leaves.size()) return absl::InvalidArgumentError(absl::StrCat("PackAs: ", leaves.size(), " tensors for a structure with ", next, " leaves"));
+  if (next != leaves.size())
+    return absl::InvalidArgumentError(
+        absl::StrCat("PackAs: ", leaves.size(), " tensors for a structure with ", next, " leaves"));
   return packed;
 }
 
@@ -163,14 +177,16 @@ int64_t Nest::size_bytes() const {
       const auto& slices = std::get<IndexedSlices>(node_->value);
       return bytes + slices.ids.size_bytes() + slices.rows.size_bytes();
     }
-    case Kind::kText: return bytes + static_cast<int64_t>(std::get<std::string>(node_->value).size());
+    case Kind::kText:
+      return bytes + static_cast<int64_t>(std::get<std::string>(node_->value).size());
     case Kind::kFailed:
     case Kind::kHandle: return bytes;
     case Kind::kList:
       for (const Nest& child : *list()) bytes += child.size_bytes();
       return bytes;
     case Kind::kDict:
-      for (const auto& [key, child] : *dict()) bytes += static_cast<int64_t>(key.size()) + child.size_bytes();
+      for (const auto& [key, child] : *dict())
+        bytes += static_cast<int64_t>(key.size()) + child.size_bytes();
       return bytes;
   }
   return bytes;
@@ -185,14 +201,23 @@ std::string Nest::ToString() const {
       return absl::StrCat("slices of ", slices.num_rows, " rows: ", slices.rows.ToString());
     }
     case Kind::kText: return absl::StrCat("\"", std::get<std::string>(node_->value), "\"");
-    case Kind::kHandle: return absl::StrCat("per-worker handle ", std::get<PerWorkerHandle>(node_->value).id);
+    case Kind::kHandle:
+      return absl::StrCat("per-worker handle ", std::get<PerWorkerHandle>(node_->value).id);
     case Kind::kList:
-      return absl::StrCat("[", absl::StrJoin(*list(), ", ", [](std::string* out, const Nest& child) { absl::StrAppend(out, child.ToString()); }), "]");
+      return absl::StrCat("[",
+                          absl::StrJoin(*list(), ", ",
+                                        [](std::string* out, const Nest& child) {
+                                          absl::StrAppend(out, child.ToString());
+                                        }),
+                          "]");
     case Kind::kDict:
-      return absl::StrCat(
-          "{",
-          absl::StrJoin(*dict(), ", ", [](std::string* out, const auto& entry) { absl::StrAppend(out, "\"", entry.first, "\": ", entry.second.ToString()); }),
-          "}");
+      return absl::StrCat("{",
+                          absl::StrJoin(*dict(), ", ",
+                                        [](std::string* out, const auto& entry) {
+                                          absl::StrAppend(out, "\"", entry.first,
+                                                          "\": ", entry.second.ToString());
+                                        }),
+                          "}");
   }
   return "";
 }
@@ -209,10 +234,13 @@ bool BitwiseEqual(const Nest& a, const Nest& b) {
     case Nest::Kind::kText: return *a.text() == *b.text();
     case Nest::Kind::kHandle: return a.handle()->id == b.handle()->id;
     case Nest::Kind::kList:
-      return std::equal(a.list()->begin(), a.list()->end(), b.list()->begin(), [](const Nest& x, const Nest& y) { return BitwiseEqual(x, y); });
+      return std::equal(a.list()->begin(), a.list()->end(), b.list()->begin(),
+                        [](const Nest& x, const Nest& y) { return BitwiseEqual(x, y); });
     case Nest::Kind::kDict:
       return std::equal(a.dict()->begin(), a.dict()->end(), b.dict()->begin(),
-                        [](const auto& x, const auto& y) { return x.first == y.first && BitwiseEqual(x.second, y.second); });
+                        [](const auto& x, const auto& y) {
+                          return x.first == y.first && BitwiseEqual(x.second, y.second);
+                        });
   }
   return false;
 }
@@ -222,12 +250,15 @@ namespace internal {
 absl::Status WantElements(const Nest& nest, size_t elements) {
   RETURN_IF_ERROR(nest.status());
   if (nest.list() != nullptr && nest.size() == elements) return absl::OkStatus();
-  const bool any = nest.size() == elements;  // who takes a list of any length wants as many as there are
-  return absl::InvalidArgumentError(absl::StrCat("wanted a list", any ? "" : absl::StrCat(" of ", elements), ", not ", nest.ToString()));
+  // Who takes a list of any length wants as many as there are.
+  const bool any = nest.size() == elements;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "wanted a list", any ? "" : absl::StrCat(" of ", elements), ", not ", nest.ToString()));
 }
 
 absl::Status OutOfRangeScalar(const Nest& nest) {
-  return absl::InvalidArgumentError(absl::StrCat("a number that does not fit the wanted type: ", nest.ToString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a number that does not fit the wanted type: ", nest.ToString()));
 }
 
 }  // namespace internal

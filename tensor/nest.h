@@ -23,21 +23,26 @@
 
 namespace divvy {
 
-// Something made once on every worker (an iterator): the number it has there. Travels in a Nest; means nothing to a program.
+// Something made once on every worker (an iterator): the number it has there. Travels in a Nest;
+// means nothing to a program.
 struct PerWorkerHandle {
   uint64_t id = 0;
 };
 
-// A tree of lists and dicts (keys sorted, as in tf.nest) whose leaves are tensors, indexed slices, strings or per-worker handles:
-// the one type that crosses process boundaries, and what a dataset yields. Immutable, cheap to copy, thread-safe.
-// A wrong path gives a *failed* Nest that remembers the reason; so batch["imgae"] is an error with the keys that exist, never a crash.
+// A tree of lists and dicts (keys sorted, as in tf.nest) whose leaves are tensors, indexed slices,
+// strings or per-worker handles: the one type that crosses process boundaries, and what a dataset
+// yields. Immutable, cheap to copy, thread-safe. A wrong path gives a *failed* Nest that remembers
+// the reason; so batch["imgae"] is an error with the keys that exist, never a crash.
 //
 //   Nest batch = {{"image", images}, {"history", SparseIds{ids, row_splits}}};
-//   ASSIGN_OR_RETURN(Tensor image, batch["image"].tensor());       // the one check, at the end of the path
+//   // the one check, at the end of the path
+//   ASSIGN_OR_RETURN(Tensor image, batch["image"].tensor());
 //   batch["history"]["ids"].tensor();                              // SparseIds are a dict
 //
-// Failed is only what was asked for, not what holds it: status() of a list is OK whatever its elements are; MapLeaves, Flatten and PackAs give the first reason
-// that they meet. A Nest that was moved from may be assigned to or destroyed, no more. How deep one may be to travel: wire/values.h.
+// Failed is only what was asked for, not what holds it: status() of a list is OK whatever its
+// elements are; MapLeaves, Flatten and PackAs give the first reason that they meet. A Nest that was
+// moved from may be assigned to or destroyed, no more. How deep one may be to travel:
+// wire/values.h.
 class Nest {
  public:
   using List = std::vector<Nest>;
@@ -54,20 +59,25 @@ class Nest {
   Nest(Dict dict);
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   Nest(T scalar);
-  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);  // of a key that stands twice the first
-  static Nest Failed(absl::Status reason);                               // REQUIRES: not OK
+  // Of a key that stands twice the first.
+  Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);
+  // REQUIRES: not OK
+  static Nest Failed(absl::Status reason);
 
-  // The child. Failed: no such key (the message lists those that exist) or index, not a dict or list, or this one failed.
+  // The child. Failed: no such key (the message lists those that exist) or index, not a dict or
+  // list, or this one failed.
   Nest operator[](absl::string_view key) const;
   Nest operator[](const char* key) const { return (*this)[absl::string_view(key)]; }
   Nest operator[](size_t index) const;
   Nest operator[](int index) const;
 
-  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure, whatever its code. indexed_slices() are given as they were put in;
-  // sparse_ids() have passed Validate (so they lie on the CPU), and other keys of their dict are passed over.
+  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure,
+  // whatever its code. indexed_slices() are given as they were put in; sparse_ids() have passed
+  // Validate (so they lie on the CPU), and other keys of their dict are passed over.
   absl::StatusOr<Tensor> tensor() const;
   absl::StatusOr<IndexedSlices> indexed_slices() const;
-  absl::StatusOr<SparseIds> sparse_ids() const;  // from a dict with "ids", "row_splits" and perhaps "weights"
+  // From a dict with "ids", "row_splits" and perhaps "weights".
+  absl::StatusOr<SparseIds> sparse_ids() const;
   absl::StatusOr<std::string> text() const;
   absl::StatusOr<PerWorkerHandle> handle() const;
   absl::Status status() const;  // OK unless failed
@@ -78,16 +88,20 @@ class Nest {
   const List* list() const;  // null if it is none; valid while this Nest lives
   const Dict* dict() const;
 
-  // tf.nest.flatten: its tensors, depth first, keys in order. InvalidArgument: a leaf that is no tensor, or the failure.
+  // tf.nest.flatten: its tensors, depth first, keys in order. InvalidArgument: a leaf that is no
+  // tensor, or the failure.
   absl::StatusOr<std::vector<Tensor>> Flatten() const;
-  // tf.nest.pack_sequence_as, the inverse: this structure with these tensors, each in the place of a leaf, whatever kind that is. InvalidArgument: another
-  // number of leaves.
+  // tf.nest.pack_sequence_as, the inverse: this structure with these tensors, each in the place of
+  // a leaf, whatever kind that is. InvalidArgument: another number of leaves.
   absl::StatusOr<Nest> PackAs(absl::Span<const Tensor> leaves) const;
-  // tf.nest.map_structure: this structure with `fn` applied to each leaf, in the order of Flatten, on this thread; the first error ends it. `fn` is given
-  // leaves only, IndexedSlices as one, the parts of SparseIds each by itself.
-  absl::StatusOr<Nest> MapLeaves(const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
+  // tf.nest.map_structure: this structure with `fn` applied to each leaf, in the order of Flatten,
+  // on this thread; the first error ends it. `fn` is given leaves only, IndexedSlices as one, the
+  // parts of SparseIds each by itself.
+  absl::StatusOr<Nest> MapLeaves(
+      const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
 
-  // About what it weighs in a message: the values of its leaves and its keys, and 32 bytes for each of them.
+  // About what it weighs in a message: the values of its leaves and its keys, and 32 bytes for each
+  // of them.
   int64_t size_bytes() const;
 
   // For error messages: "{"image": uint8 [64, 28, 28], "label": int64 [64]}".
@@ -103,36 +117,40 @@ class Nest {
 // The same structure and BitwiseEqual leaves.
 bool BitwiseEqual(const Nest& a, const Nest& b);
 
-// How a C++ type travels. Given: arithmetic types, std::string, Tensor, IndexedSlices, SparseIds, Nest, std::monostate, and vector, map<string, .>,
-// optional, pair and tuple of them; Metrics and Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what Encode
-// cannot make.
+// How a C++ type travels. Given: arithmetic types, std::string, Tensor, IndexedSlices, SparseIds,
+// Nest, std::monostate, and vector, map<string, .>, optional, pair and tuple of them; Metrics and
+// Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what
+// Encode cannot make.
 //
-//   bool, int32_t, float, double    a tensor of one element, of that very dtype; other integers as int64
+//   bool, int32_t, float, double    a tensor of one element, of that very dtype; other integers as
+//                                   int64
 //   std::string                     a text
 //   vector, pair, tuple             a list: an element each, so many numbers are better a Tensor
 //   map<string, .>                  a dict
 //   optional                        a list of none or one
 //   monostate                       the empty list
 //
-// Decode gives InvalidArgument that says what was wanted and what there is, also for a number that the type cannot hold; of a failed Nest its reason.
+// Decode gives InvalidArgument that says what was wanted and what there is, also for a number that
+// the type cannot hold; of a failed Nest its reason.
 //
 //   template <>
 //   struct divvy::NestCodec<Window> {
-//     static Nest Encode(const Window& window) { return {{"first", window.first}, {"last", window.last}}; }
-//     static absl::StatusOr<Window> Decode(const Nest& nest) {
+//     static Nest Encode(const Window& window) { return {{"first", window.first}, {"last",
+//     window.last}}; } static absl::StatusOr<Window> Decode(const Nest& nest) {
 //       ASSIGN_OR_RETURN(const int64_t first, NestCodec<int64_t>::Decode(nest["first"]));
 //       ASSIGN_OR_RETURN(const int64_t last, NestCodec<int64_t>::Decode(nest["last"]));
 //       return Window{first, last};
 //     }
 //   };
 template <typename T, typename Enable = void>
-struct NestCodec;  // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const Nest& nest);
+struct NestCodec;  // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const
+                   // Nest& nest);
 
 template <>
 struct NestCodec<Nest> {
   static Nest Encode(const Nest& value) { return value; }
   static absl::StatusOr<Nest> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(nest.status());
+    DIVVY_RETURN_IF_ERROR(nest.status());
     return nest;
   }
 };
@@ -160,18 +178,23 @@ template <>
 struct NestCodec<std::monostate> {
   static Nest Encode(std::monostate) { return Nest(); }
   static absl::StatusOr<std::monostate> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(nest.status());
-    if (nest.kind() != Nest::Kind::kList || nest.size() != 0) return absl::InvalidArgumentError(absl::StrCat("wanted nothing, not ", nest.ToString()));
+    DIVVY_RETURN_IF_ERROR(nest.status());
+    if (nest.kind() != Nest::Kind::kList || nest.size() != 0)
+      return absl::InvalidArgumentError(absl::StrCat("wanted nothing, not ", nest.ToString()));
     return std::monostate{};
   }
 };
 
 namespace internal {
-// The tensor type that an arithmetic type travels as: itself where tensors hold it, else the 64-bit type of its kind.
+// The tensor type that an arithmetic type travels as: itself where tensors hold it, else the 64-bit
+// type of its kind.
 template <typename T>
-using WireArithmetic = std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>, T,
-                                          std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
-absl::Status WantElements(const Nest& nest, size_t elements);  // InvalidArgument: not a list of so many
+using WireArithmetic =
+    std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> ||
+                           std::is_same_v<T, double> || std::is_same_v<T, int32_t>,
+                       T, std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
+// InvalidArgument: not a list of so many
+absl::Status WantElements(const Nest& nest, size_t elements);
 absl::Status OutOfRangeScalar(const Nest& nest);
 }  // namespace internal
 
@@ -180,9 +203,10 @@ struct NestCodec<T, std::enable_if_t<std::is_arithmetic_v<T>>> {
   using Wire = internal::WireArithmetic<T>;
   static Nest Encode(T value) { return Nest(Tensor::Scalar<Wire>(static_cast<Wire>(value))); }
   static absl::StatusOr<T> Decode(const Nest& nest) {
-    ASSIGN_OR_RETURN(Tensor tensor, nest.tensor());
-    ASSIGN_OR_RETURN(Wire value, tensor.scalar<Wire>());
-    if (static_cast<Wire>(static_cast<T>(value)) != value && value == value) return internal::OutOfRangeScalar(nest);
+    DIVVY_ASSIGN_OR_RETURN(Tensor tensor, nest.tensor());
+    DIVVY_ASSIGN_OR_RETURN(Wire value, tensor.scalar<Wire>());
+    if (static_cast<Wire>(static_cast<T>(value)) != value && value == value)
+      return internal::OutOfRangeScalar(nest);
     return static_cast<T>(value);
   }
 };
@@ -194,10 +218,10 @@ struct NestCodec<std::vector<T>> {
     return Nest(std::move(list));
   }
   static absl::StatusOr<std::vector<T>> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(internal::WantElements(nest, nest.size()));
+    DIVVY_RETURN_IF_ERROR(internal::WantElements(nest, nest.size()));
     std::vector<T> values;
     for (size_t i = 0; i < nest.size(); ++i) {
-      ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[i]));
+      DIVVY_ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[i]));
       values.push_back(std::move(value));
     }
     return values;
@@ -211,11 +235,12 @@ struct NestCodec<std::map<std::string, T>> {
     return Nest(std::move(dict));
   }
   static absl::StatusOr<std::map<std::string, T>> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(nest.status());
-    if (nest.dict() == nullptr) return absl::InvalidArgumentError(absl::StrCat("wanted a dict, not ", nest.ToString()));
+    DIVVY_RETURN_IF_ERROR(nest.status());
+    if (nest.dict() == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("wanted a dict, not ", nest.ToString()));
     std::map<std::string, T> values;
     for (const auto& [key, child] : *nest.dict()) {
-      ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(child));
+      DIVVY_ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(child));
       values.emplace(key, std::move(value));
     }
     return values;
@@ -223,41 +248,48 @@ struct NestCodec<std::map<std::string, T>> {
 };
 template <typename T>
 struct NestCodec<std::optional<T>> {  // a list of none or one
-  static Nest Encode(const std::optional<T>& value) { return value ? Nest(Nest::List{NestCodec<T>::Encode(*value)}) : Nest(); }
+  static Nest Encode(const std::optional<T>& value) {
+    return value ? Nest(Nest::List{NestCodec<T>::Encode(*value)}) : Nest();
+  }
   static absl::StatusOr<std::optional<T>> Decode(const Nest& nest) {
     if (nest.kind() == Nest::Kind::kList && nest.size() == 0) return std::optional<T>();
-    RETURN_IF_ERROR(internal::WantElements(nest, 1));
-    ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[size_t{0}]));
+    DIVVY_RETURN_IF_ERROR(internal::WantElements(nest, 1));
+    DIVVY_ASSIGN_OR_RETURN(T value, NestCodec<T>::Decode(nest[size_t{0}]));
     return std::optional<T>(std::move(value));
   }
 };
 template <typename A, typename B>
 struct NestCodec<std::pair<A, B>> {
-  static Nest Encode(const std::pair<A, B>& value) { return Nest(Nest::List{NestCodec<A>::Encode(value.first), NestCodec<B>::Encode(value.second)}); }
+  static Nest Encode(const std::pair<A, B>& value) {
+    return Nest(Nest::List{NestCodec<A>::Encode(value.first), NestCodec<B>::Encode(value.second)});
+  }
   static absl::StatusOr<std::pair<A, B>> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(internal::WantElements(nest, 2));
-    ASSIGN_OR_RETURN(A a, NestCodec<A>::Decode(nest[size_t{0}]));
-    ASSIGN_OR_RETURN(B b, NestCodec<B>::Decode(nest[size_t{1}]));
+    DIVVY_RETURN_IF_ERROR(internal::WantElements(nest, 2));
+    DIVVY_ASSIGN_OR_RETURN(A a, NestCodec<A>::Decode(nest[size_t{0}]));
+    DIVVY_ASSIGN_OR_RETURN(B b, NestCodec<B>::Decode(nest[size_t{1}]));
     return std::pair<A, B>(std::move(a), std::move(b));
   }
 };
 template <typename... Ts>
 struct NestCodec<std::tuple<Ts...>> {
   static Nest Encode(const std::tuple<Ts...>& value) {
-    return std::apply([](const Ts&... elements) { return Nest(Nest::List{NestCodec<Ts>::Encode(elements)...}); }, value);
+    return std::apply(
+        [](const Ts&... elements) { return Nest(Nest::List{NestCodec<Ts>::Encode(elements)...}); },
+        value);
   }
   static absl::StatusOr<std::tuple<Ts...>> Decode(const Nest& nest) {
-    RETURN_IF_ERROR(internal::WantElements(nest, sizeof...(Ts)));
+    DIVVY_RETURN_IF_ERROR(internal::WantElements(nest, sizeof...(Ts)));
     return DecodeAll(nest, std::index_sequence_for<Ts...>());
   }
 
  private:
   template <size_t... I>
-  static absl::StatusOr<std::tuple<Ts...>> DecodeAll([[maybe_unused]] const Nest& nest, std::index_sequence<I...>) {
+  static absl::StatusOr<std::tuple<Ts...>> DecodeAll([[maybe_unused]] const Nest& nest,
+                                                     std::index_sequence<I...>) {
     [[maybe_unused]] std::tuple<absl::StatusOr<Ts>...> decoded{NestCodec<Ts>::Decode(nest[I])...};
     absl::Status first;
     (first.Update(std::get<I>(decoded).status()), ...);
-    RETURN_IF_ERROR(first);
+    DIVVY_RETURN_IF_ERROR(first);
     return std::tuple<Ts...>(*std::move(std::get<I>(decoded))...);
   }
 };

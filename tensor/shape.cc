@@ -32,7 +32,8 @@ Shape::Shape(absl::Span<const int64_t> dims) {
 
 absl::Status Shape::status() const {
   if (valid_) return absl::OkStatus();
-  return absl::InvalidArgumentError("invalid shape: a dimension below -1, more than 8 dimensions, or more than 2^63 elements");
+  return absl::InvalidArgumentError(
+      "invalid shape: a dimension below -1, more than 8 dimensions, or more than 2^63 elements");
 }
 
 std::string Shape::ToString() const {

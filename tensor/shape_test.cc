@@ -45,7 +45,8 @@ TEST(DTypeTest, AreCalledAsInTensorFlowAndHaveTheirSizes) {
 }
 
 TEST(DTypeTest, ANameIsReadLetterByLetter) {
-  for (const char* name : {"", "Float32", "float", "float32 ", "float3", "int16", "DT_FLOAT"}) EXPECT_EQ(ParseDType(name), std::nullopt) << name;
+  for (const char* name : {"", "Float32", "float", "float32 ", "float3", "int16", "DT_FLOAT"})
+    EXPECT_EQ(ParseDType(name), std::nullopt) << name;
 }
 
 std::vector<DType> Where(bool (*holds)(DType)) {
@@ -57,8 +58,10 @@ std::vector<DType> Where(bool (*holds)(DType)) {
 }
 
 TEST(DTypeTest, ABoolIsNoIntegerAndAComplexNumberNotFloating) {
-  EXPECT_THAT(Where(IsFloating), ElementsAre(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64));
-  EXPECT_THAT(Where(IsInteger), ElementsAre(DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64));
+  EXPECT_THAT(Where(IsFloating),
+              ElementsAre(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64));
+  EXPECT_THAT(Where(IsInteger),
+              ElementsAre(DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64));
 }
 
 TEST(DTypeTest, ADispatchVisitsTheTypeOfThatVeryName) {
@@ -88,10 +91,14 @@ struct Rounding {
 TEST(HalfTest, RoundsToTheNearestAndTiesToEven) {
   for (const Rounding& known : std::vector<Rounding>{{1, 0x3C00},
                                                      {-2, 0xC000},
-                                                     {0x1.002p0f, 0x3C00},   // between two: the even one below
-                                                     {0x1.006p0f, 0x3C02},   // between two: the even one above
-                                                     {0x1.0021p0f, 0x3C01},  // just past the middle
-                                                     {0x1.FFEp0f, 0x4000},   // into the next power
+                                                     // Between two: the even one below.
+                                                     {0x1.002p0f, 0x3C00},
+                                                     // Between two: the even one above.
+                                                     {0x1.006p0f, 0x3C02},
+                                                     // just past the middle
+                                                     {0x1.0021p0f, 0x3C01},
+                                                     // Into the next power.
+                                                     {0x1.FFEp0f, 0x4000},
                                                      {-0.0f, 0x8000}}) {
     EXPECT_EQ(Half::FromFloat(known.value).bits, known.bits) << known.value;
   }
@@ -109,7 +116,8 @@ TEST(HalfTest, BecomesADenormalNumberAndThenZero) {
                                                      {0x1p-15f, 0x0200},
                                                      {0x1p-24f, 0x0001},
                                                      {0x1.8p-25f, 0x0001},
-                                                     {0x1p-25f, 0x0000},  // between 0 and the least: even
+                                                     // Between 0 and the least: even.
+                                                     {0x1p-25f, 0x0000},
                                                      {0x1.8p-24f, 0x0002},
                                                      {-0x1p-26f, 0x8000}}) {
     EXPECT_EQ(Half::FromFloat(known.value).bits, known.bits) << known.value;
@@ -209,7 +217,9 @@ TEST(ShapeTest, AnUnknownDimensionLeavesTheNumberUnknownEvenBesideAZero) {
 TEST(ShapeTest, WhatCannotBeHasNoRankAndSaysWhy) {
   const Shape below{4, -2}, deep{1, 1, 1, 1, 1, 1, 1, 1, 1}, large{kHuge, kHuge};
   for (const Shape& shape : {below, deep, large}) {
-    EXPECT_EQ(shape.status(), absl::InvalidArgumentError("invalid shape: a dimension below -1, more than 8 dimensions, or more than 2^63 elements"));
+    EXPECT_EQ(shape.status(),
+              absl::InvalidArgumentError("invalid shape: a dimension below -1, more than 8 "
+                                         "dimensions, or more than 2^63 elements"));
     EXPECT_EQ(shape.rank(), 0);
     EXPECT_THAT(shape.dims(), IsEmpty());
     EXPECT_EQ(shape.ToString(), "[invalid]");
@@ -220,7 +230,8 @@ TEST(ShapeTest, WhatCannotBeHasNoRankAndSaysWhy) {
 
 TEST(ShapeTest, HasUpTo8DimensionsAndAsManyElementsAsAnInt64Counts) {
   EXPECT_EQ((Shape{1, 1, 1, 1, 1, 1, 1, 2}.num_elements()), 2);
-  EXPECT_EQ((Shape{std::numeric_limits<int64_t>::max()}.num_elements()), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ((Shape{std::numeric_limits<int64_t>::max()}.num_elements()),
+            std::numeric_limits<int64_t>::max());
   EXPECT_TRUE((Shape{kHuge, kHuge / 2 - 1}.status().ok()));
   EXPECT_FALSE((Shape{kHuge, kHuge / 2}.status().ok()));
 }

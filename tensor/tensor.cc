@@ -15,7 +15,8 @@ namespace divvy {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr int64_t kPartAlignment = 256;  // of small tensors that travel together, as a GPU aligns its memory
+// Of small tensors that travel together, as a GPU aligns its memory.
+constexpr int64_t kPartAlignment = 256;
 // From here on memory of the CPU is worth the trouble of DeviceMemory's pool where there is one.
 constexpr int64_t kPooledBytes = 64 << 10;
 
@@ -29,7 +30,8 @@ struct Block {
 
 // Memory that several handles may share. Owned memory is aligned for vector loads.
 struct Tensor::Buffer {
-  Buffer(Block block, Device device, std::function<void()> release) : block(block), device(device), release(std::move(release)) {}
+  Buffer(Block block, Device device, std::function<void()> release)
+      : block(block), device(device), release(std::move(release)) {}
   ~Buffer() {
     if (release) {
       release();
@@ -44,14 +46,18 @@ struct Tensor::Buffer {
   bool borrowed() const { return static_cast<bool>(release); }
   // Where what lies at `there` came from. Null: it has no origin.
   const char* OriginOf(const void* there) const {
-    return origin == nullptr || there == nullptr ? nullptr : origin_data + (static_cast<const char*>(there) - static_cast<const char*>(block.data));
+    return origin == nullptr || there == nullptr
+               ? nullptr
+               : origin_data +
+                     (static_cast<const char*>(there) - static_cast<const char*>(block.data));
   }
 
   const Block block;
   const Device device;
   const std::function<void()> release;
   std::shared_ptr<const DeviceMark> written;  // by std::atomic_load and atomic_store
-  // On a GPU: where the value came from, for integers. Null: from elsewhere. Ids and labels of a batch are wanted on the CPU as well, by whoever looks rows up.
+  // On a GPU: where the value came from, for integers. Null: from elsewhere. Ids and labels of a
+  // batch are wanted on the CPU as well, by whoever looks rows up.
   std::shared_ptr<Buffer> origin;
   const char* origin_data = nullptr;
   // Of the values at note_data. By std::atomic_load and atomic_store.
@@ -62,15 +68,19 @@ namespace {
 
 absl::Status CheckStorable(DType dtype, const Shape& shape) {
   RETURN_IF_ERROR(shape.status());
-  if (dtype >= DType::kComplex64) return absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", DTypeName(dtype)));
-  if (shape.num_elements() < 0) return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " is not known in full"));
+  if (dtype >= DType::kComplex64)
+    return absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", DTypeName(dtype)));
+  if (shape.num_elements() < 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", shape.ToString(), " is not known in full"));
   return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> SizeBytes(DType dtype, const Shape& shape) {
   int64_t bytes;
   if (__builtin_mul_overflow(shape.num_elements(), DTypeSize(dtype), &bytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat("a tensor of ", DTypeName(dtype), " ", shape.ToString(), " does not fit in memory"));
+    return absl::ResourceExhaustedError(absl::StrCat("a tensor of ", DTypeName(dtype), " ",
+                                                     shape.ToString(), " does not fit in memory"));
   }
   return bytes;
 }
@@ -88,13 +98,17 @@ absl::StatusOr<Block> Allocate(Device device, int64_t bytes, const Tensor& tenso
   }
   const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
   void* const data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
+  if (data == nullptr)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
   return Block{data, nullptr};
 }
 
 }  // namespace
 
-std::string Device::ToString() const { return absl::StrCat(kind == Kind::kCpu ? "CPU:" : "GPU:", index); }
+std::string Device::ToString() const {
+  return absl::StrCat(kind == Kind::kCpu ? "CPU:" : "GPU:", index);
+}
 
 Tensor::Tensor() = default;
 
@@ -106,8 +120,10 @@ absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device de
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
-  if (bytes == 0) {  // no memory, but a place on a GPU: what is computed from it is computed there
-    if (device.kind == Device::Kind::kGpu) tensor.buffer_ = std::make_shared<Buffer>(Block(), device, [] {});
+  // No memory, but a place on a GPU: what is computed from it is computed there.
+  if (bytes == 0) {
+    if (device.kind == Device::Kind::kGpu)
+      tensor.buffer_ = std::make_shared<Buffer>(Block(), device, [] {});
     return tensor;
   }
   ASSIGN_OR_RETURN(const Block block, Allocate(device, bytes, tensor));
@@ -122,13 +138,15 @@ absl::StatusOr<Tensor> Tensor::Zeros(DType dtype, Shape shape) {
   return tensor;
 }
 
-absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data, Device device, std::function<void()> release) {
+absl::StatusOr<Tensor> Tensor::Borrow(DType dtype, Shape shape, const void* data, Device device,
+                                      std::function<void()> release) {
   RETURN_IF_ERROR(CheckStorable(dtype, shape));
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   if (!release) release = [] {};
-  tensor.buffer_ = std::make_shared<Buffer>(Block{const_cast<void*>(data)}, device, std::move(release));
+  tensor.buffer_ =
+      std::make_shared<Buffer>(Block{const_cast<void*>(data)}, device, std::move(release));
   if (tensor.size_bytes() > 0) tensor.data_ = data;
   return tensor;
 }
@@ -147,24 +165,31 @@ template <typename T>
 absl::StatusOr<Tensor> Tensor::Copy(Shape shape, absl::Span<const T> values) {
   RETURN_IF_ERROR(CheckStorable(DTypeOf<T>::value, shape));
   if (shape.num_elements() != static_cast<int64_t>(values.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " wants ", shape.num_elements(), " values, not ", values.size()));
+    return absl::InvalidArgumentError(absl::StrCat("shape ", shape.ToString(), " wants ",
+                                                   shape.num_elements(), " values, not ",
+                                                   values.size()));
   }
   ASSIGN_OR_RETURN(Tensor tensor, Uninitialized(DTypeOf<T>::value, shape));
-  if (!values.empty()) std::memcpy(tensor.fresh_data<T>(), values.data(), values.size() * sizeof(T));
+  if (!values.empty())
+    std::memcpy(tensor.fresh_data<T>(), values.data(), values.size() * sizeof(T));
   return tensor;
 }
 
 absl::Status Tensor::CheckReadable(DType wanted) const {
-  if (dtype_ != wanted) return absl::InvalidArgumentError(absl::StrCat("the tensor is ", ToString(), "; wanted ", DTypeName(wanted)));
+  if (dtype_ != wanted)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tensor is ", ToString(), "; wanted ", DTypeName(wanted)));
   if (device().kind != Device::Kind::kCpu)
-    return absl::InvalidArgumentError(absl::StrCat("the tensor is on ", device().ToString(), ": use To(Device()) first"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tensor is on ", device().ToString(), ": use To(Device()) first"));
   return absl::OkStatus();
 }
 
 template <typename T>
 absl::StatusOr<T> Tensor::scalar() const {
   ASSIGN_OR_RETURN(absl::Span<const T> all, values<T>());
-  if (all.size() != 1) return absl::InvalidArgumentError(absl::StrCat("wanted one element, not ", ToString()));
+  if (all.size() != 1)
+    return absl::InvalidArgumentError(absl::StrCat("wanted one element, not ", ToString()));
   return all[0];
 }
 
@@ -203,10 +228,12 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
   const bool from_cpu = this->device().kind == Device::Kind::kCpu;
   // Borrowed memory is its owner's again when it has been read.
-  const bool has_origin = (dtype_ == DType::kInt64 || dtype_ == DType::kInt32) && !buffer_->borrowed();
+  const bool has_origin =
+      (dtype_ == DType::kInt64 || dtype_ == DType::kInt32) && !buffer_->borrowed();
   absl::StatusOr<void*> data;
   if (!from_cpu) {
-    data = memory->CopyAcross(device, {this->device(), data_, nullptr, size_bytes(), std::atomic_load(&buffer_->written)});
+    data = memory->CopyAcross(device, {this->device(), data_, nullptr, size_bytes(),
+                                       std::atomic_load(&buffer_->written)});
   } else if (has_origin && TravelScope::Now() == Travel::kIntegersWhenUsed) {
     data = memory->UploadWhenUsed(device, data_, size_bytes(), buffer_);
   } else {
@@ -226,7 +253,8 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
 
 void Tensor::MarkWritten() const {
   if (device().kind == Device::Kind::kCpu) return;
-  if (DeviceMemory* const memory = GpuMemoryIfAny()) std::atomic_store(&buffer_->written, memory->Mark(device()));
+  if (DeviceMemory* const memory = GpuMemoryIfAny())
+    std::atomic_store(&buffer_->written, memory->Mark(device()));
 }
 
 absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
@@ -242,7 +270,8 @@ absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
     }
     ASSIGN_OR_RETURN(tensor, Tensor::Uninitialized(there.dtype(), there.shape()));
     if (there.size_bytes() == 0) continue;
-    values.push_back({there.device(), there.data(), tensor.fresh_data<void>(), there.size_bytes(), std::atomic_load(&there.buffer_->written)});
+    values.push_back({there.device(), there.data(), tensor.fresh_data<void>(), there.size_bytes(),
+                      std::atomic_load(&there.buffer_->written)});
   }
   if (values.empty()) return here;
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
@@ -256,7 +285,8 @@ Tensor Tensor::PartOf(const Tensor& packed, int64_t offset) const {
   part.dtype_ = dtype_;
   part.shape_ = shape_;
   part.data_ = static_cast<const char*>(packed.data_) + offset;
-  part.buffer_ = std::make_shared<Buffer>(Block{const_cast<void*>(part.data_)}, packed.device(), [packed] {});
+  part.buffer_ =
+      std::make_shared<Buffer>(Block{const_cast<void*>(part.data_)}, packed.device(), [packed] {});
   if ((dtype_ != DType::kInt64 && dtype_ != DType::kInt32) || buffer_->borrowed()) return part;
   part.buffer_->origin = buffer_;
   part.buffer_->origin_data = data_as<char>();
@@ -269,13 +299,16 @@ absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, D
   int64_t packed_bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t bytes = tensors[i].size_bytes();
-    if (device.kind != Device::Kind::kGpu || tensors[i].device().kind != Device::Kind::kCpu || bytes == 0 || bytes >= kPooledBytes) continue;
+    if (device.kind != Device::Kind::kGpu || tensors[i].device().kind != Device::Kind::kCpu ||
+        bytes == 0 || bytes >= kPooledBytes)
+      continue;
     small.emplace_back(i, packed_bytes);
     packed_bytes += (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
   }
   if (small.size() > 1) {
     ASSIGN_OR_RETURN(Tensor pack, Tensor::Uninitialized(DType::kUInt8, {packed_bytes}));
-    for (const auto& [i, offset] : small) std::memcpy(pack.fresh_data<char>() + offset, tensors[i].data(), tensors[i].size_bytes());
+    for (const auto& [i, offset] : small)
+      std::memcpy(pack.fresh_data<char>() + offset, tensors[i].data(), tensors[i].size_bytes());
     ASSIGN_OR_RETURN(pack, pack.To(device));
     for (const auto& [i, offset] : small) there[i] = tensors[i].PartOf(pack, offset);
   }
@@ -287,7 +320,10 @@ absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, D
 
 void Tensor::SetNote(std::shared_ptr<const TensorNote> note) const {
   if (buffer_ == nullptr) return;
-  std::atomic_store(&buffer_->note, std::make_shared<const std::pair<const void*, std::shared_ptr<const TensorNote>>>(data_, std::move(note)));
+  std::atomic_store(
+      &buffer_->note,
+      std::make_shared<const std::pair<const void*, std::shared_ptr<const TensorNote>>>(
+          data_, std::move(note)));
 }
 
 std::shared_ptr<const TensorNote> Tensor::note() const {
@@ -307,15 +343,19 @@ absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
     if (dims[axis] >= 0) {
       known *= dims[axis];
     } else if (inferred >= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("Reshape to ", shape.ToString(), ": only one dimension may be -1"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("Reshape to ", shape.ToString(), ": only one dimension may be -1"));
     } else {
       inferred = axis;
     }
   }
   if (inferred >= 0 && known > 0) dims[inferred] = elements / known;
-  const Shape wanted = inferred >= 0 ? Shape(absl::MakeConstSpan(dims.data(), shape.rank())) : shape;
+  const Shape wanted =
+      inferred >= 0 ? Shape(absl::MakeConstSpan(dims.data(), shape.rank())) : shape;
   if (wanted.num_elements() != elements) {
-    return absl::InvalidArgumentError(absl::StrCat("Reshape: ", shape_.ToString(), " has ", elements, " elements, ", shape.ToString(), " another number"));
+    return absl::InvalidArgumentError(absl::StrCat("Reshape: ", shape_.ToString(), " has ",
+                                                   elements, " elements, ", shape.ToString(),
+                                                   " another number"));
   }
   Tensor result = *this;
   result.shape_ = wanted;
@@ -325,16 +365,21 @@ absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
 absl::StatusOr<Tensor> Tensor::Rows(int64_t begin, int64_t end) const {
   if (shape_.rank() == 0) return absl::InvalidArgumentError("Rows of a scalar");
   if (begin < 0 || end < begin || end > shape_.dim(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("rows [", begin, ", ", end, ") of ", shape_.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows [", begin, ", ", end, ") of ", shape_.ToString()));
   }
   Tensor result = *this;
   result.shape_ = shape_.WithRows(end - begin);
   const bool bytes = result.size_bytes() > 0;
-  result.data_ = bytes ? static_cast<const char*>(data_) + begin * shape_.row_elements() * DTypeSize(dtype_) : nullptr;
+  result.data_ =
+      bytes ? static_cast<const char*>(data_) + begin * shape_.row_elements() * DTypeSize(dtype_)
+            : nullptr;
   return result;
 }
 
-std::string Tensor::ToString() const { return absl::StrCat(DTypeName(dtype_), " ", shape_.ToString()); }
+std::string Tensor::ToString() const {
+  return absl::StrCat(DTypeName(dtype_), " ", shape_.ToString());
+}
 
 bool BitwiseEqual(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
@@ -343,14 +388,19 @@ bool BitwiseEqual(const Tensor& a, const Tensor& b) {
 }
 
 absl::Status Validate(const IndexedSlices& slices) {
-  if (slices.num_rows < 0) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices of ", slices.num_rows, " rows"));
+  if (slices.num_rows < 0)
+    return absl::InvalidArgumentError(absl::StrCat("IndexedSlices of ", slices.num_rows, " rows"));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
-  if (slices.ids.shape().rank() != 1 || slices.rows.shape().rank() < 1 || slices.rows.shape().dim(0) != slices.ids.shape().dim(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("IndexedSlices: ids ", slices.ids.ToString(), " and rows ", slices.rows.ToString(), " do not fit: want [n] and [n, ...]"));
+  if (slices.ids.shape().rank() != 1 || slices.rows.shape().rank() < 1 ||
+      slices.rows.shape().dim(0) != slices.ids.shape().dim(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: ids ", slices.ids.ToString(),
+                                                   " and rows ", slices.rows.ToString(),
+                                                   " do not fit: want [n] and [n, ...]"));
   }
   for (const int64_t id : ids) {
-    if (id < 0 || id >= slices.num_rows) return absl::InvalidArgumentError(absl::StrCat("IndexedSlices: id ", id, " is outside [0, ", slices.num_rows, ")"));
+    if (id < 0 || id >= slices.num_rows)
+      return absl::InvalidArgumentError(
+          absl::StrCat("IndexedSlices: id ", id, " is outside [0, ", slices.num_rows, ")"));
   }
   return absl::OkStatus();
 }
@@ -358,22 +408,31 @@ absl::Status Validate(const IndexedSlices& slices) {
 absl::Status ValidateRowSplits(const Tensor& row_splits, int64_t n) {
   ASSIGN_OR_RETURN(absl::Span<const int64_t> splits, row_splits.values<int64_t>());
   if (row_splits.shape().rank() != 1 || splits.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("row_splits ", row_splits.ToString(), ": want [batch + 1]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("row_splits ", row_splits.ToString(), ": want [batch + 1]"));
   }
   bool rising = splits.front() == 0 && splits.back() == n;
   for (size_t i = 1; i < splits.size(); ++i) rising = rising && splits[i - 1] <= splits[i];
-  return rising ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("row_splits must rise from 0 to ", n));
+  return rising ? absl::OkStatus()
+                : absl::InvalidArgumentError(absl::StrCat("row_splits must rise from 0 to ", n));
 }
 
 absl::Status Validate(const SparseIds& sparse) {
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, sparse.ids.values<int64_t>());
-  if (sparse.ids.shape().rank() != 1) return absl::InvalidArgumentError(absl::StrCat("SparseIds: ids ", sparse.ids.ToString(), ": want [n]"));
-  if (const absl::Status status = ValidateRowSplits(sparse.row_splits, static_cast<int64_t>(ids.size())); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("SparseIds: ", status.message(), ", for ids ", sparse.ids.ToString()));
-  }
-  if (sparse.weights && (sparse.weights->dtype() != DType::kFloat32 || sparse.weights->shape() != sparse.ids.shape())) {
+  if (sparse.ids.shape().rank() != 1)
     return absl::InvalidArgumentError(
-        absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ", sparse.ids.ToString(), ": want float32, as many"));
+        absl::StrCat("SparseIds: ids ", sparse.ids.ToString(), ": want [n]"));
+  if (const absl::Status status =
+          ValidateRowSplits(sparse.row_splits, static_cast<int64_t>(ids.size()));
+      !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("SparseIds: ", status.message(), ", for ids ", sparse.ids.ToString()));
+  }
+  if (sparse.weights && (sparse.weights->dtype() != DType::kFloat32 ||
+                         sparse.weights->shape() != sparse.ids.shape())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ",
+                     sparse.ids.ToString(), ": want float32, as many"));
   }
   return absl::OkStatus();
 }

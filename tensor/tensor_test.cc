@@ -57,15 +57,19 @@ TEST(TensorTest, HoldsTheValuesItWasMadeOf) {
 }
 
 TEST(TensorTest, CopyRefusesAnotherNumberOfValues) {
-  EXPECT_EQ(Tensor::Copy<float>({2, 2}, {1, 2, 3}).status(), InvalidArgumentError("shape [2, 2] wants 4 values, not 3"));
-  EXPECT_EQ(Tensor::Copy<float>({0}, {1}).status(), InvalidArgumentError("shape [0] wants 0 values, not 1"));
-  EXPECT_EQ(Tensor::Copy<float>({-1}, {1}).status(), InvalidArgumentError("shape [-1] is not known in full"));
+  EXPECT_EQ(Tensor::Copy<float>({2, 2}, {1, 2, 3}).status(),
+            InvalidArgumentError("shape [2, 2] wants 4 values, not 3"));
+  EXPECT_EQ(Tensor::Copy<float>({0}, {1}).status(),
+            InvalidArgumentError("shape [0] wants 0 values, not 1"));
+  EXPECT_EQ(Tensor::Copy<float>({-1}, {1}).status(),
+            InvalidArgumentError("shape [-1] is not known in full"));
   EXPECT_EQ(Tensor::Copy<float>({-2}, {1}).status(), Shape{-2}.status());
 }
 
 TEST(TensorTest, CopyOfTooFewValuesIsRefusedBeforeThereIsMemoryForTheShape) {
-  EXPECT_EQ(Tensor::Copy<double>({int64_t{1} << 61}, {1}).status(),
-            InvalidArgumentError("shape [2305843009213693952] wants 2305843009213693952 values, not 1"));
+  EXPECT_EQ(
+      Tensor::Copy<double>({int64_t{1} << 61}, {1}).status(),
+      InvalidArgumentError("shape [2305843009213693952] wants 2305843009213693952 values, not 1"));
 }
 
 TEST(TensorTest, ZerosAreZeroOfEachDType) {
@@ -82,21 +86,25 @@ struct Unstorable {
 
 TEST(TensorTest, WhatCannotBeHeldIsRefusedHoweverItIsMade) {
   int released = 0;
-  for (const Unstorable& c : std::vector<Unstorable>{{DType::kComplex64, {2}, InvalidArgumentError("tensors do not hold complex64")},
-                                                     {DType::kComplex128, {2}, InvalidArgumentError("tensors do not hold complex128")},
-                                                     {DType::kString, {2}, InvalidArgumentError("tensors do not hold string")},
-                                                     {DType::kInt8, {2, -1}, InvalidArgumentError("shape [2, -1] is not known in full")},
-                                                     {DType::kInt8, {-2}, Shape{-2}.status()}}) {
+  for (const Unstorable& c : std::vector<Unstorable>{
+           {DType::kComplex64, {2}, InvalidArgumentError("tensors do not hold complex64")},
+           {DType::kComplex128, {2}, InvalidArgumentError("tensors do not hold complex128")},
+           {DType::kString, {2}, InvalidArgumentError("tensors do not hold string")},
+           {DType::kInt8, {2, -1}, InvalidArgumentError("shape [2, -1] is not known in full")},
+           {DType::kInt8, {-2}, Shape{-2}.status()}}) {
     EXPECT_EQ(Tensor::Uninitialized(c.dtype, c.shape).status(), c.why);
     EXPECT_EQ(Tensor::Zeros(c.dtype, c.shape).status(), c.why);
     const int64_t memory = 0;
-    EXPECT_EQ(Tensor::Borrow(c.dtype, c.shape, &memory, Device(), [&released] { ++released; }).status(), c.why);
+    EXPECT_EQ(
+        Tensor::Borrow(c.dtype, c.shape, &memory, Device(), [&released] { ++released; }).status(),
+        c.why);
   }
   EXPECT_EQ(released, 0) << "what was refused is still the caller's";
 }
 
 TEST(TensorTest, MoreBytesThanAnInt64CountsAreMemoryThatIsNotThere) {
-  const absl::Status why = absl::ResourceExhaustedError("a tensor of float64 [2305843009213693952] does not fit in memory");
+  const absl::Status why = absl::ResourceExhaustedError(
+      "a tensor of float64 [2305843009213693952] does not fit in memory");
   EXPECT_EQ(Tensor::Uninitialized(DType::kFloat64, {int64_t{1} << 61}).status(), why);
   EXPECT_EQ(Tensor::Zeros(DType::kFloat64, {int64_t{1} << 61}).status(), why);
 }
@@ -109,8 +117,10 @@ TEST(TensorTest, AScalarIsTheOneElementWhateverTheRank) {
 }
 
 TEST(TensorTest, AScalarIsNeitherOfSeveralNorOfNoElements) {
-  EXPECT_EQ(Tensor::Vector<float>({1, 2}).scalar<float>().status(), InvalidArgumentError("wanted one element, not float32 [2]"));
-  EXPECT_EQ(Tensor().scalar<float>().status(), InvalidArgumentError("wanted one element, not float32 [0]"));
+  EXPECT_EQ(Tensor::Vector<float>({1, 2}).scalar<float>().status(),
+            InvalidArgumentError("wanted one element, not float32 [2]"));
+  EXPECT_EQ(Tensor().scalar<float>().status(),
+            InvalidArgumentError("wanted one element, not float32 [0]"));
 }
 
 TEST(TensorTest, NothingIsConvertedWhereItIsRead) {
@@ -165,7 +175,8 @@ TEST(BorrowTest, ReadsTheMemoryItselfAndReleasesItOnceWithTheLastHandle) {
   {
     Tensor last;
     {
-      const Tensor whole = *Tensor::Borrow(DType::kInt32, {2, 2}, memory, Device(), [&released] { ++released; });
+      const Tensor whole =
+          *Tensor::Borrow(DType::kInt32, {2, 2}, memory, Device(), [&released] { ++released; });
       EXPECT_EQ(whole.data(), memory);
       last = *whole.Reshape({4})->Rows(2, 4);
     }
@@ -178,7 +189,8 @@ TEST(BorrowTest, ReadsTheMemoryItselfAndReleasesItOnceWithTheLastHandle) {
 TEST(BorrowTest, AWriteCopiesFirstEvenForTheOnlyHandle) {
   const int32_t memory[2] = {1, 2};
   int released = 0;
-  Tensor tensor = *Tensor::Borrow(DType::kInt32, {2}, memory, Device(), [&released] { ++released; });
+  Tensor tensor =
+      *Tensor::Borrow(DType::kInt32, {2}, memory, Device(), [&released] { ++released; });
   (*tensor.mutable_values<int32_t>())[0] = 9;
   EXPECT_EQ(memory[0], 1);
   EXPECT_THAT(*tensor.values<int32_t>(), ElementsAre(9, 2));
@@ -195,7 +207,8 @@ TEST(BorrowTest, MayDoWithoutARelease) {
 TEST(BorrowTest, NoElementsAreReleasedToo) {
   int released = 0;
   {
-    const Tensor none = *Tensor::Borrow(DType::kInt32, {0}, nullptr, Device(), [&released] { ++released; });
+    const Tensor none =
+        *Tensor::Borrow(DType::kInt32, {0}, nullptr, Device(), [&released] { ++released; });
   }
   EXPECT_EQ(released, 1);
 }
@@ -226,11 +239,15 @@ TEST(ReshapeTest, OfNoElementsInfersZero) {
 
 TEST(ReshapeTest, RefusesWhatDoesNotHoldAsMany) {
   const Tensor six = Tensor::Vector<int32_t>({1, 2, 3, 4, 5, 6});
-  EXPECT_EQ(six.Reshape({4}).status(), InvalidArgumentError("Reshape: [6] has 6 elements, [4] another number"));
-  EXPECT_EQ(six.Reshape({4, -1}).status(), InvalidArgumentError("Reshape: [6] has 6 elements, [4, -1] another number"));
-  EXPECT_EQ(six.Reshape({-1, 2, -1}).status(), InvalidArgumentError("Reshape to [-1, 2, -1]: only one dimension may be -1"));
+  EXPECT_EQ(six.Reshape({4}).status(),
+            InvalidArgumentError("Reshape: [6] has 6 elements, [4] another number"));
+  EXPECT_EQ(six.Reshape({4, -1}).status(),
+            InvalidArgumentError("Reshape: [6] has 6 elements, [4, -1] another number"));
+  EXPECT_EQ(six.Reshape({-1, 2, -1}).status(),
+            InvalidArgumentError("Reshape to [-1, 2, -1]: only one dimension may be -1"));
   EXPECT_EQ(six.Reshape({-3}).status(), Shape{-3}.status());
-  EXPECT_EQ(Tensor().Reshape({0, -1}).status(), InvalidArgumentError("Reshape: [0] has 0 elements, [0, -1] another number"));
+  EXPECT_EQ(Tensor().Reshape({0, -1}).status(),
+            InvalidArgumentError("Reshape: [0] has 0 elements, [0, -1] another number"));
 }
 
 TEST(RowsTest, ShareTheBuffer) {
@@ -239,7 +256,8 @@ TEST(RowsTest, ShareTheBuffer) {
   EXPECT_EQ(rows.ToString(), "int32 [2, 2]");
   EXPECT_THAT(*rows.values<int32_t>(), ElementsAre(3, 4, 5, 6));
   EXPECT_EQ(rows.data(), table.data_as<int32_t>() + 2);
-  EXPECT_THAT(*rows.Rows(1, 2)->values<int32_t>(), ElementsAre(5, 6)) << "rows of rows count from theirs";
+  EXPECT_THAT(*rows.Rows(1, 2)->values<int32_t>(), ElementsAre(5, 6))
+      << "rows of rows count from theirs";
   EXPECT_EQ(table.Rows(3, 3)->shape(), (Shape{0, 2}));
   EXPECT_EQ(Tensor::Zeros(DType::kFloat32, {3, 0})->Rows(1, 3)->shape(), (Shape{2, 0}));
 }
@@ -267,7 +285,8 @@ TEST(BitwiseEqualTest, TheSameBytesOfAnotherKindAreNotEqual) {
 
 // ---- On devices.
 
-// Memory of this process as that of two GPUs. Writes down what it is asked, and fails when it is told to.
+// Memory of this process as that of two GPUs. Writes down what it is asked, and fails when it is
+// told to.
 class FakeDeviceMemory : public DeviceMemory {
  public:
   FakeDeviceMemory() { SetGpuMemory(this); }
@@ -276,14 +295,22 @@ class FakeDeviceMemory : public DeviceMemory {
     EXPECT_EQ(held_, 0) << "all that was taken is given back";
   }
 
-  absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override { return Take(absl::StrCat("Allocate ", device.ToString(), " ", bytes)); }
-  void Free(Device device, void* data) override { Give(absl::StrCat("Free ", device.ToString()), data); }
-  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override {
-    return Copied(Take(absl::StrCat("Upload ", device.ToString(), " ", bytes)), from, bytes, std::move(owner));
+  absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override {
+    return Take(absl::StrCat("Allocate ", device.ToString(), " ", bytes));
+  }
+  void Free(Device device, void* data) override {
+    Give(absl::StrCat("Free ", device.ToString()), data);
+  }
+  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes,
+                               std::shared_ptr<const void> owner) override {
+    return Copied(Take(absl::StrCat("Upload ", device.ToString(), " ", bytes)), from, bytes,
+                  std::move(owner));
   }
   absl::StatusOr<void*> CopyAcross(Device device, const Download& from) override {
     marks.push_back(from.written);
-    return Copied(Take(absl::StrCat("CopyAcross ", from.from_device.ToString(), " to ", device.ToString(), " ", from.bytes)), from.from, from.bytes, nullptr);
+    return Copied(Take(absl::StrCat("CopyAcross ", from.from_device.ToString(), " to ",
+                                    device.ToString(), " ", from.bytes)),
+                  from.from, from.bytes, nullptr);
   }
   absl::Status Bring(absl::Span<const Download> values) override {
     for (const Download& value : values) {
@@ -306,8 +333,10 @@ class FakeDeviceMemory : public DeviceMemory {
   void FreeHost(void* data) override { Give("FreeHost", data); }
 
   std::vector<std::string> calls;
-  std::vector<std::shared_ptr<const DeviceMark>> marks, made_marks;  // given with what was copied; made by Mark
-  std::shared_ptr<const void> reading;                               // the owner of what was uploaded last
+  // Given with what was copied; made by Mark.
+  std::vector<std::shared_ptr<const DeviceMark>> marks, made_marks;
+  // The owner of what was uploaded last.
+  std::shared_ptr<const void> reading;
   absl::Status fault;
   int brings = 0;
   bool pool = false;
@@ -324,7 +353,8 @@ class FakeDeviceMemory : public DeviceMemory {
     --held_;
     std::free(data);
   }
-  absl::StatusOr<void*> Copied(absl::StatusOr<void*> to, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
+  absl::StatusOr<void*> Copied(absl::StatusOr<void*> to, const void* from, int64_t bytes,
+                               std::shared_ptr<const void> owner) {
     if (!to.ok()) return to;
     std::memcpy(*to, from, bytes);
     reading = std::move(owner);
@@ -334,7 +364,9 @@ class FakeDeviceMemory : public DeviceMemory {
 };
 
 TEST(WithoutAGpuTest, WhoAsksForOneLearnsHowToHaveIt) {
-  const absl::Status why = absl::UnimplementedError("no GPU is in use: this process computes on the CPU (--gpus, and a build with --config=cuda)");
+  const absl::Status why = absl::UnimplementedError(
+      "no GPU is in use: this process computes on the CPU (--gpus, and a build with "
+      "--config=cuda)");
   EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {2}, kGpu).status(), why);
   EXPECT_EQ(Tensor::Scalar<float>(1).To(kGpu).status(), why);
   EXPECT_EQ(GpuMemory().status(), why);
@@ -359,7 +391,9 @@ TEST(DeviceMemoryTest, OfATensorIsTheDevicesAndGivenBackWithTheLastHandle) {
 TEST(DeviceMemoryTest, WhatItCannotIsTheErrorOfWhoAsked) {
   FakeDeviceMemory memory;
   const Tensor here = Tensor::Scalar<float>(1), there = *here.To(kGpu);
-  for (const absl::Status& fault : {absl::ResourceExhaustedError("full"), absl::NotFoundError("no such GPU"), absl::InternalError("lost")}) {
+  for (const absl::Status& fault :
+       {absl::ResourceExhaustedError("full"), absl::NotFoundError("no such GPU"),
+        absl::InternalError("lost")}) {
     memory.fault = fault;
     EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {2}, kGpu).status(), fault);
     EXPECT_EQ(here.To(kGpu).status(), fault);
@@ -390,12 +424,14 @@ TEST(DeviceMemoryTest, ValuesGoThereAcrossAndBack) {
   EXPECT_EQ(back.device(), Device());
   EXPECT_EQ(back.ToString(), "float32 [1]");
   EXPECT_THAT(*back.values<float>(), ElementsAre(2));
-  EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 8", "CopyAcross GPU:0 to GPU:1 4", "Bring GPU:1 4", "Free GPU:1"));
+  EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 8", "CopyAcross GPU:0 to GPU:1 4",
+                                        "Bring GPU:1 4", "Free GPU:1"));
 }
 
 TEST(DeviceMemoryTest, SmallTensorsTravelToAGpuTogether) {
   FakeDeviceMemory memory;
-  const Tensor a = Tensor::Vector<float>({1, 2}), b = Tensor::Vector<int64_t>({3}), large = *Tensor::Zeros(DType::kFloat32, {20'000});
+  const Tensor a = Tensor::Vector<float>({1, 2}), b = Tensor::Vector<int64_t>({3}),
+               large = *Tensor::Zeros(DType::kFloat32, {20'000});
   std::vector<Tensor> there = *ToDevice({a, large, b, Tensor()}, kGpu);
   EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 512", "Upload GPU:0 80000"));
   EXPECT_EQ(there[0].ToString(), "float32 [2]");
@@ -404,7 +440,8 @@ TEST(DeviceMemoryTest, SmallTensorsTravelToAGpuTogether) {
   EXPECT_THAT(*there[0].To(Device())->values<float>(), ElementsAre(1, 2));
   const Tensor last = there[2];
   there.clear();
-  EXPECT_EQ(std::count(memory.calls.begin(), memory.calls.end(), "Free GPU:0"), 1) << "the large one: of the others a part is held";
+  EXPECT_EQ(std::count(memory.calls.begin(), memory.calls.end(), "Free GPU:0"), 1)
+      << "the large one: of the others a part is held";
 }
 
 TEST(DeviceMemoryTest, ASmallTensorAloneAndThoseOfTheCpuTravelAsTheyAre) {
@@ -442,7 +479,9 @@ TEST(DeviceMemoryTest, WhatADeviceStillReadsIsNeitherWrittenNorReleased) {
   (*here.mutable_values<int32_t>())[0] = 9;
   EXPECT_EQ(read[0], 1);
   {
-    const Tensor two = *Tensor::Borrow(DType::kInt32, {2}, borrowed, Device(), [&released] { released = true; })->To(kGpu);
+    const Tensor two = *Tensor::Borrow(DType::kInt32, {2}, borrowed, Device(), [&released] {
+                          released = true;
+                        })->To(kGpu);
   }
   EXPECT_FALSE(released);
   memory.reading = nullptr;
@@ -478,7 +517,8 @@ TEST(DeviceMemoryTest, WhatLiesThereIsNotReadHere) {
 
 TEST(DeviceMemoryTest, SeveralAreBroughtAtOnceInTheirOrder) {
   FakeDeviceMemory memory;
-  const Tensor one = Tensor::Scalar<float>(1), two = *Tensor::Vector<float>({2, 3}).To(kGpu), three = *Tensor::Scalar<double>(4).To(kOtherGpu);
+  const Tensor one = Tensor::Scalar<float>(1), two = *Tensor::Vector<float>({2, 3}).To(kGpu),
+               three = *Tensor::Scalar<double>(4).To(kOtherGpu);
   memory.calls.clear();
   const std::vector<Tensor> here = *ToHost({two, one, three});
   EXPECT_THAT(*here[0].values<float>(), ElementsAre(2, 3));
@@ -515,7 +555,8 @@ TEST(DeviceMemoryTest, BorrowedMemoryOfADeviceIsReleasedAndNotFreed) {
   const float value = 5;
   int released = 0;
   {
-    const Tensor there = *Tensor::Borrow(DType::kFloat32, {1}, &value, kGpu, [&released] { ++released; });
+    const Tensor there =
+        *Tensor::Borrow(DType::kFloat32, {1}, &value, kGpu, [&released] { ++released; });
     EXPECT_EQ(there.device(), kGpu);
     EXPECT_EQ(*there.To(Device())->scalar<float>(), 5);
   }
@@ -526,7 +567,10 @@ TEST(DeviceMemoryTest, BorrowedMemoryOfADeviceIsReleasedAndNotFreed) {
 TEST(DeviceMemoryTest, LargeTensorsOfTheCpuLieInItsPoolWhileThereIsRoom) {
   FakeDeviceMemory memory;
   memory.pool = true;
-  { const Tensor large = *Tensor::Zeros(DType::kInt8, {64 << 10}), small = *Tensor::Zeros(DType::kInt8, {100}); }
+  {
+    const Tensor large = *Tensor::Zeros(DType::kInt8, {64 << 10}),
+                 small = *Tensor::Zeros(DType::kInt8, {100});
+  }
   EXPECT_THAT(memory.calls, ElementsAre("AllocateHost 65536", "FreeHost"));
   memory.pool = false;
   EXPECT_THAT(*Tensor::Zeros(DType::kInt8, {64 << 10})->values<int8_t>(), Each(0));
@@ -535,35 +579,48 @@ TEST(DeviceMemoryTest, LargeTensorsOfTheCpuLieInItsPoolWhileThereIsRoom) {
 
 // ---- Sparse forms.
 
-IndexedSlices Slices(std::initializer_list<int64_t> ids, Tensor rows, int64_t num_rows) { return {Tensor::Vector<int64_t>(ids), std::move(rows), num_rows}; }
+IndexedSlices Slices(std::initializer_list<int64_t> ids, Tensor rows, int64_t num_rows) {
+  return {Tensor::Vector<int64_t>(ids), std::move(rows), num_rows};
+}
 
 TEST(IndexedSlicesTest, IdsMayRepeatInAnyOrderAndBeNone) {
-  EXPECT_EQ(Validate(Slices({3, 0, 3}, *Tensor::Zeros(DType::kFloat32, {3, 2}), 4)), absl::OkStatus());
+  EXPECT_EQ(Validate(Slices({3, 0, 3}, *Tensor::Zeros(DType::kFloat32, {3, 2}), 4)),
+            absl::OkStatus());
   EXPECT_EQ(Validate(Slices({}, *Tensor::Zeros(DType::kFloat32, {0, 2}), 0)), absl::OkStatus());
 }
 
 TEST(IndexedSlicesTest, AnIdOutsideTheRowsIsNamed) {
   const Tensor rows = *Tensor::Zeros(DType::kFloat32, {2, 2});
-  EXPECT_EQ(Validate(Slices({0, 4}, rows, 4)), InvalidArgumentError("IndexedSlices: id 4 is outside [0, 4)"));
-  EXPECT_EQ(Validate(Slices({-1, 0}, rows, 4)), InvalidArgumentError("IndexedSlices: id -1 is outside [0, 4)"));
+  EXPECT_EQ(Validate(Slices({0, 4}, rows, 4)),
+            InvalidArgumentError("IndexedSlices: id 4 is outside [0, 4)"));
+  EXPECT_EQ(Validate(Slices({-1, 0}, rows, 4)),
+            InvalidArgumentError("IndexedSlices: id -1 is outside [0, 4)"));
   EXPECT_EQ(Validate(Slices({0, 1}, rows, -4)), InvalidArgumentError("IndexedSlices of -4 rows"));
 }
 
 TEST(IndexedSlicesTest, IdsAndRowsMustFit) {
-  const absl::Status fewer = InvalidArgumentError("IndexedSlices: ids int64 [1] and rows float32 [2, 2] do not fit: want [n] and [n, ...]");
+  const absl::Status fewer = InvalidArgumentError(
+      "IndexedSlices: ids int64 [1] and rows float32 [2, 2] do not fit: want [n] and [n, ...]");
   EXPECT_EQ(Validate(Slices({0}, *Tensor::Zeros(DType::kFloat32, {2, 2}), 4)), fewer);
   const Tensor one = Tensor::Scalar<int64_t>(0);
-  EXPECT_EQ(Validate(IndexedSlices{one, *one.Reshape({1}), 4}),
-            InvalidArgumentError("IndexedSlices: ids int64 [] and rows int64 [1] do not fit: want [n] and [n, ...]"));
-  EXPECT_EQ(Validate(Slices({0}, one, 4)), InvalidArgumentError("IndexedSlices: ids int64 [1] and rows int64 [] do not fit: want [n] and [n, ...]"));
-  EXPECT_EQ(Validate(IndexedSlices{Tensor::Vector<int32_t>({0}), *one.Reshape({1}), 4}), InvalidArgumentError("the tensor is int32 [1]; wanted int64"));
+  EXPECT_EQ(
+      Validate(IndexedSlices{one, *one.Reshape({1}), 4}),
+      InvalidArgumentError(
+          "IndexedSlices: ids int64 [] and rows int64 [1] do not fit: want [n] and [n, ...]"));
+  EXPECT_EQ(
+      Validate(Slices({0}, one, 4)),
+      InvalidArgumentError(
+          "IndexedSlices: ids int64 [1] and rows int64 [] do not fit: want [n] and [n, ...]"));
+  EXPECT_EQ(Validate(IndexedSlices{Tensor::Vector<int32_t>({0}), *one.Reshape({1}), 4}),
+            InvalidArgumentError("the tensor is int32 [1]; wanted int64"));
 }
 
 TEST(IndexedSlicesTest, IdsLieOnTheCpuAndRowsAnywhere) {
   FakeDeviceMemory memory;
   const Tensor here = Tensor::Vector<int64_t>({0}), there = *here.To(kGpu);
   EXPECT_EQ(Validate(IndexedSlices{here, there, 1}), absl::OkStatus());
-  EXPECT_EQ(Validate(IndexedSlices{there, here, 1}), InvalidArgumentError("the tensor is on GPU:0: use To(Device()) first"));
+  EXPECT_EQ(Validate(IndexedSlices{there, here, 1}),
+            InvalidArgumentError("the tensor is on GPU:0: use To(Device()) first"));
 }
 
 SparseIds Lists(const std::vector<int64_t>& ids, const std::vector<int64_t>& row_splits) {
@@ -576,11 +633,15 @@ TEST(SparseIdsTest, ListsMayBeEmptyAndTheirIdsAnyNumbers) {
 }
 
 TEST(SparseIdsTest, SplitsThatDoNotRiseFromZeroToAllAreRefused) {
-  const absl::Status why = InvalidArgumentError("SparseIds: row_splits must rise from 0 to 3, for ids int64 [3]");
-  for (const std::vector<int64_t>& splits : std::vector<std::vector<int64_t>>{{1, 3}, {0, 2}, {0, 4}, {0, 2, 1, 3}, {0, -1, 3}, {0}}) {
+  const absl::Status why =
+      InvalidArgumentError("SparseIds: row_splits must rise from 0 to 3, for ids int64 [3]");
+  for (const std::vector<int64_t>& splits :
+       std::vector<std::vector<int64_t>>{{1, 3}, {0, 2}, {0, 4}, {0, 2, 1, 3}, {0, -1, 3}, {0}}) {
     EXPECT_EQ(Validate(Lists({3, 1, 7}, splits)), why);
   }
-  EXPECT_EQ(Validate(Lists({3}, {})), InvalidArgumentError("SparseIds: row_splits int64 [0]: want [batch + 1], for ids int64 [1]"));
+  EXPECT_EQ(
+      Validate(Lists({3}, {})),
+      InvalidArgumentError("SparseIds: row_splits int64 [0]: want [batch + 1], for ids int64 [1]"));
 }
 
 TEST(SparseIdsTest, WeightsAreFloatsAsManyAsIds) {
@@ -588,20 +649,30 @@ TEST(SparseIdsTest, WeightsAreFloatsAsManyAsIds) {
   sparse.weights = Tensor::Vector<float>({1, 2});
   EXPECT_EQ(Validate(sparse), absl::OkStatus());
   sparse.weights = Tensor::Vector<float>({1});
-  EXPECT_EQ(Validate(sparse), InvalidArgumentError("SparseIds: weights float32 [1] do not fit ids int64 [2]: want float32, as many"));
+  EXPECT_EQ(Validate(sparse),
+            InvalidArgumentError(
+                "SparseIds: weights float32 [1] do not fit ids int64 [2]: want float32, as many"));
   sparse.weights = Tensor::Vector<double>({1, 2});
-  EXPECT_EQ(Validate(sparse), InvalidArgumentError("SparseIds: weights float64 [2] do not fit ids int64 [2]: want float32, as many"));
+  EXPECT_EQ(Validate(sparse),
+            InvalidArgumentError(
+                "SparseIds: weights float64 [2] do not fit ids int64 [2]: want float32, as many"));
 }
 
 TEST(SparseIdsTest, IdsAndSplitsAreInt64OfOneDimensionOnTheCpu) {
   FakeDeviceMemory memory;
   const Tensor ids = Tensor::Vector<int64_t>({3}), splits = Tensor::Vector<int64_t>({0, 1});
-  EXPECT_EQ(Validate(SparseIds{*ids.Reshape({1, 1}), splits, {}}), InvalidArgumentError("SparseIds: ids int64 [1, 1]: want [n]"));
-  EXPECT_EQ(Validate(SparseIds{Tensor::Vector<float>({3}), splits, {}}), InvalidArgumentError("the tensor is float32 [1]; wanted int64"));
-  EXPECT_EQ(Validate(SparseIds{*ids.To(kGpu), splits, {}}), InvalidArgumentError("the tensor is on GPU:0: use To(Device()) first"));
-  EXPECT_EQ(Validate(SparseIds{ids, *splits.To(kGpu), {}}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ValidateRowSplits(*splits.Reshape({1, 2}), 1), InvalidArgumentError("row_splits int64 [1, 2]: want [batch + 1]"));
-  EXPECT_EQ(ValidateRowSplits(Tensor::Vector<int32_t>({0, 1}), 1), InvalidArgumentError("the tensor is int32 [2]; wanted int64"));
+  EXPECT_EQ(Validate(SparseIds{*ids.Reshape({1, 1}), splits, {}}),
+            InvalidArgumentError("SparseIds: ids int64 [1, 1]: want [n]"));
+  EXPECT_EQ(Validate(SparseIds{Tensor::Vector<float>({3}), splits, {}}),
+            InvalidArgumentError("the tensor is float32 [1]; wanted int64"));
+  EXPECT_EQ(Validate(SparseIds{*ids.To(kGpu), splits, {}}),
+            InvalidArgumentError("the tensor is on GPU:0: use To(Device()) first"));
+  EXPECT_EQ(Validate(SparseIds{ids, *splits.To(kGpu), {}}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ValidateRowSplits(*splits.Reshape({1, 2}), 1),
+            InvalidArgumentError("row_splits int64 [1, 2]: want [batch + 1]"));
+  EXPECT_EQ(ValidateRowSplits(Tensor::Vector<int32_t>({0, 1}), 1),
+            InvalidArgumentError("the tensor is int32 [2]; wanted int64"));
   EXPECT_EQ(ValidateRowSplits(splits, 1), absl::OkStatus());
 }
 

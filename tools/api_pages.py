@@ -18,8 +18,8 @@ _UNSEEN = {"base/executor.h", "base/mutex.h", "base/strong_id.h", "cluster/error
 
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.MULTILINE)
 _CLASS = re.compile(r"^(?:template\s*<.*?>\s*)?(class|struct)\s+(\w+(?:<[^{;]*>)?)[^;(=]*$", re.DOTALL)
-# Told of elsewhere, where no comment says otherwise: what is declared before its use, parts of macros, members defined outside their class, deduction guides,
-# specialisations of a struct.
+# Told of elsewhere, where no comment says otherwise: what is declared before its use, parts of
+# macros, members defined outside their class, deduction guides, specialisations of a struct.
 _ELSEWHERE = re.compile(r"(?:template\s*<[^\n]*>\s*)?(?:class|struct|enum class) \w+;|namespace |#define \w+_(?:INNER|CONCAT)\b|"
                         r"[^;{]*\b\w+::~?\w+\([^;]*\{|[^;{]*\) -> \w+<|template\s*<[^\n]*>\s*struct \w+<", re.DOTALL)
 _ENUM = re.compile(r"^enum\s+(?:class\s+|struct\s+)?(\w+)")

@@ -1,4 +1,5 @@
-// divvyctl: the one tool for people. `divvyctl help` lists its commands; each prints its own flags with `divvyctl COMMAND --help`.
+// divvyctl: the one tool for people. `divvyctl help` lists its commands; each prints its own flags
+// with `divvyctl COMMAND --help`.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -37,32 +38,46 @@ Names operator+(Names a, const Names& b) {
 
 const std::vector<Command>& Commands() {
   static const Names tls = {"tls_cert", "tls_key", "tls_ca"};
-  static const Names cluster = {"cluster_file", "task_type", "task_index", "coordinator_address", "num_ps"};
+  static const Names cluster = {"cluster_file", "task_type", "task_index", "coordinator_address",
+                                "num_ps"};
   static const auto& commands = *new std::vector<Command>{
       {"launch",
        "--ps=P --workers=W -- ./program ARGS",
        "a cluster of processes on this machine",
-       {"ps", "workers", "logs", "evaluator", "usage", "max_restarts", "chaos", "chaos_roles", "seed"},
+       {"ps", "workers", "logs", "evaluator", "usage", "max_restarts", "chaos", "chaos_roles",
+        "seed"},
        LaunchCommand},
-      {"status", "", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)", Names{"addr", "format"} + tls + cluster, StatusCommand},
-      {"checkpoint", "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX",
-       "looks into checkpoints: PATH is a directory (its newest) or a checkpoint. `save` asks a coordinator for one",
-       Names{"format", "no_slots", "max_shard_bytes", "addr", "timeout"} + tls + cluster, CheckpointCommand},
+      {"status", "", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)",
+       Names{"addr", "format"} + tls + cluster, StatusCommand},
+      {"checkpoint",
+       "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX",
+       "looks into checkpoints: PATH is a directory (its newest) or a checkpoint. `save` asks a "
+       "coordinator for one",
+       Names{"format", "no_slots", "max_shard_bytes", "addr", "timeout"} + tls + cluster,
+       CheckpointCommand},
       {"state",
        "show DIR | repair DIR",
-       "looks into a coordinator's --state_dir while no coordinator runs on it; mends an epoch that cannot be",
+       "looks into a coordinator's --state_dir while no coordinator runs on it; mends an epoch "
+       "that cannot be",
        {},
        StateCommand},
-      {"drain", "", "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved (TF_CONFIG, or --addr=HOST:PORT)",
+      {"drain", "",
+       "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved "
+       "(TF_CONFIG, or --addr=HOST:PORT)",
        Names{"addr", "timeout"} + tls + cluster, DrainCommand},
-      {"resize", "--ps=N", "the job goes on with so many parameter servers; start those that join while it waits",
+      {"resize", "--ps=N",
+       "the job goes on with so many parameter servers; start those that join while it waits",
        Names{"ps", "addr", "timeout"} + tls + cluster, ResizeCommand},
-      {"config", "", "the cluster as each task would understand it, from TF_CONFIG and flags, with everything wrong with it", cluster, ConfigCommand},
-      {"health", "--addr=HOST:PORT", "for probes; exit codes of grpc_health_probe", Names{"addr", "service", "connect_timeout", "rpc_timeout"} + tls,
-       HealthCommand},
+      {"config", "",
+       "the cluster as each task would understand it, from TF_CONFIG and flags, with everything "
+       "wrong with it",
+       cluster, ConfigCommand},
+      {"health", "--addr=HOST:PORT", "for probes; exit codes of grpc_health_probe",
+       Names{"addr", "service", "connect_timeout", "rpc_timeout"} + tls, HealthCommand},
       {"certs",
        "--out=DIR --ps=P --workers=W",
-       "a development CA and a certificate for each task; with --add those that are missing, by the CA that is there",
+       "a development CA and a certificate for each task; with --add those that are missing, by "
+       "the CA that is there",
        {"out", "job", "ps", "workers", "days", "add", "force"},
        CertsCommand},
       {"gen",
@@ -82,15 +97,18 @@ const Command* FindCommand(absl::string_view name) {
 }
 
 std::string Usage() {
-  std::string text = "usage: divvyctl COMMAND [FLAGS]; `divvyctl COMMAND --help` has the flags of a command\n";
+  std::string text =
+      "usage: divvyctl COMMAND [FLAGS]; `divvyctl COMMAND --help` has the flags of a command\n";
   for (const Command& command : Commands()) {
-    absl::StrAppend(&text, "  ", command.name, command.words.empty() ? "" : " ", command.words, "\n      ", command.what, "\n");
+    absl::StrAppend(&text, "  ", command.name, command.words.empty() ? "" : " ", command.words,
+                    "\n      ", command.what, "\n");
   }
   return text;
 }
 
 std::string UsageOf(const Command& command) {
-  return absl::StrCat("usage: divvyctl ", command.name, " ", command.words, "\n", command.what, "\n", FlagHelp("flags, with their defaults:", command.flags));
+  return absl::StrCat("usage: divvyctl ", command.name, " ", command.words, "\n", command.what,
+                      "\n", FlagHelp("flags, with their defaults:", command.flags));
 }
 
 // The command among the words, ahead of a program's own.
@@ -104,8 +122,11 @@ const Command* CommandIn(int argc, const char* const* argv) {
 // A flag of another command does nothing here: who gives it believes that it does.
 int CheckFlags(const Command& command, const Names& given) {
   for (const std::string& name : given) {
-    if (IsAbseilFlag(name) || std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end()) continue;
-    WriteStandardError(absl::StrCat("divvyctl ", command.name, ": it has no flag --", name, ". It has --", absl::StrJoin(command.flags, ", --"), "\n"));
+    if (IsAbseilFlag(name) ||
+        std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end())
+      continue;
+    WriteStandardError(absl::StrCat("divvyctl ", command.name, ": it has no flag --", name,
+                                    ". It has --", absl::StrJoin(command.flags, ", --"), "\n"));
     return exit_codes::kUsage;
   }
   return EXIT_SUCCESS;

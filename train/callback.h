@@ -17,18 +17,23 @@ namespace divvy {
 // A training under way, as callbacks see it. Used on the thread of Fit only, during the call.
 class TrainingRun {
  public:
-  // Epochs that this Trainer has completed, all its Fits together: 0 during the first, 1 at its end.
+  // Epochs that this Trainer has completed, all its Fits together: 0 during the first, 1 at its
+  // end.
   int epoch() const { return epoch_; }
   int64_t step() const { return coordinator_.step(); }
-  // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch ("loss", "accuracy", ...); and of the last validation as
-  // "validation/loss" ... Empty before the first step.
+  // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch
+  // ("loss", "accuracy", ...); and of the last validation as "validation/loss" ... Empty before the
+  // first step.
   const std::map<std::string, double>& metrics() const { return metrics_; }
-  // What Fit was called with and on how large a cluster, for people: "model", "optimizer", "data", "epochs", "workers", ... and a text for each.
+  // What Fit was called with and on how large a cluster, for people: "model", "optimizer", "data",
+  // "epochs", "workers", ... and a text for each.
   const std::map<std::string, std::string>& configuration() const { return configuration_; }
-  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the middle of an epoch, the steps in flight are still finished, and
-  // nothing is validated. `reason`: for the log; the last one counts.
+  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the
+  // middle of an epoch, the steps in flight are still finished, and nothing is validated. `reason`:
+  // for the log; the last one counts.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
-  // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for callbacks.
+  // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for
+  // callbacks.
   Coordinator& coordinator() { return coordinator_; }
 
  private:
@@ -44,8 +49,10 @@ class TrainingRun {
   std::optional<std::string> stop_reason_;
 };
 
-// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with it: the callbacks behind it are not called. They may block,
-// and Fit waits: while steps run (OnReport) these go on. Nothing is called for epochs that the job had behind it when the program began.
+// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with
+// it: the callbacks behind it are not called. They may block, and Fit waits: while steps run
+// (OnReport) these go on. Nothing is called for epochs that the job had behind it when the program
+// began.
 //
 //   class Halve : public Callback {
 //     absl::Status OnEpochEnd(TrainingRun& run) override {
@@ -56,28 +63,35 @@ class TrainingRun {
 class Callback {
  public:
   virtual ~Callback() = default;
-  virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }  // before the first step of each Fit: forget what was seen
-  virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }    // every --report_every, while the steps of an epoch run
-  virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }  // after validation; not of an epoch that was stopped in its middle
+  // Before the first step of each Fit: forget what was seen.
+  virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }
+  // Every --report_every, while the steps of an epoch run.
+  virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }
+  // After validation; not of an epoch that was stopped in its middle.
+  virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }
 };
 
-// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen or risen (Mode) by more than `min_delta` beyond the best seen.
-// NaN is no improvement. Patience 0 is as good as 1; the first epoch of a Fit never ends it. As Keras' EarlyStopping, without restoring the best weights. For
-// one Fit at a time.
+// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen or
+// risen (Mode) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is
+// as good as 1; the first epoch of a Fit never ends it. As Keras' EarlyStopping, without restoring
+// the best weights. For one Fit at a time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {
  public:
   // Which way a metric improves.
   enum class Mode {
-    kAuto,  // by the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those that are known: it falls with loss, error, rmse,
-            // mse, mae, mape, msle, perplexity, nll, entropy, divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg, map, mrr,
-            // hits, iou, dice, bleu, cosine or r2
-    kMin,   // it is the better the smaller it is
+    // By the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those
+    // that are known: it falls with loss, error, rmse, mse, mae, mape, msle, perplexity, nll,
+    // entropy, divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg,
+    // map, mrr, hits, iou, dice, bleu, cosine or r2.
+    kAuto,
+    kMin,  // it is the better the smaller it is
     kMax,
   };
-  // Fit gives InvalidArgument, before it trains: a name that kAuto does not know, patience < 0, or min_delta < 0 or no number; and a metric that is not there
-  // at the end of an epoch (the message lists those that are).
+  // Fit gives InvalidArgument, before it trains: a name that kAuto does not know, patience < 0, or
+  // min_delta < 0 or no number; and a metric that is not there at the end of an epoch (the message
+  // lists those that are).
   EarlyStopping(std::string metric, int patience, double min_delta = 0, Mode mode = Mode::kAuto);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;

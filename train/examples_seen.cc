@@ -8,7 +8,9 @@ absl::Status CheckExamplesSeen(const Metrics& metrics, const BoundDataSource& da
   const auto loss = metrics.find("loss");
   if (loss != metrics.end() && loss->second.count() > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the data source \"", data.name(), "\" gave no examples: look at its files and at what Take, Skip, Filter or HoldOut leave of them"));
+      absl::StrCat("the data source \"", data.name(),
+                   "\" gave no examples: look at its files and at what Take, Skip, Filter or "
+                   "HoldOut leave of them"));
 }
 
 }  // namespace divvy

@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-// A pass that saw nothing is a mistake in the data, not a result of 0: InvalidArgument, which names the source and where to look. `metrics`: what a model's
-// step returned for the pass.
+// A pass that saw nothing is a mistake in the data, not a result of 0: InvalidArgument, which names
+// the source and where to look. `metrics`: what a model's step returned for the pass.
 absl::Status CheckExamplesSeen(const Metrics& metrics, const BoundDataSource& data);
 
 }  // namespace divvy

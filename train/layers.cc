@@ -20,22 +20,24 @@ Var Activate(const Var& x, const Var& bias, Activation activation) {
   return x + bias;
 }
 
-// An error that arose in a layer says in which. One of its input or of its variables arose elsewhere: a variable is fetched with all others that were asked
-// for, and fails with them.
+// An error that arose in a layer says in which. One of its input or of its variables arose
+// elsewhere: a variable is fetched with all others that were asked for, and fails with them.
 Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result) {
   const absl::Status status = result.status();
   if (status.ok()) return result;
   for (const Var& operand : operands) {
     if (!operand.status().ok()) return result;
   }
-  return internal::FailedVar(absl::Status(status.code(), absl::StrCat("layer ", layer, ": ", status.message())));
+  return internal::FailedVar(
+      absl::Status(status.code(), absl::StrCat("layer ", layer, ": ", status.message())));
 }
 
 std::string KernelName(const std::string& layer) { return layer + "/kernel"; }
 std::string BiasName(const std::string& layer) { return layer + "/bias"; }
 
 // The bias has the kernel's last extent.
-void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerOptions& options, Layer& layer) {
+void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerOptions& options,
+                      Layer& layer) {
   layer.variables.push_back({KernelName(name), kernel, options.kernel, options.optimizer});
   layer.variables.push_back({BiasName(name), {kernel.dim(-1)}, options.bias, options.optimizer});
   if (options.l2 != 0) layer.penalties.push_back({KernelName(name), options.l2});
@@ -43,7 +45,8 @@ void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerO
 
 }  // namespace
 
-Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation, const LayerOptions& options)
+Dense::Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation,
+             const LayerOptions& options)
     : name_(std::move(name)), activation_(activation) {
   AddKernelAndBias(name_, {inputs, outputs}, options, *this);
 }
@@ -56,8 +59,10 @@ Var Dense::operator()(GradientTape& tape, const Var& x) const {
 Mlp::Mlp(std::string name, std::initializer_list<int64_t> widths, const LayerOptions& options) {
   for (size_t i = 0; i + 1 < widths.size(); ++i) {
     const Activation activation = i + 2 < widths.size() ? Activation::kRelu : Activation::kNone;
-    layers_.emplace_back(absl::StrCat(name, "/", i), widths.begin()[i], widths.begin()[i + 1], activation, options);
-    penalties.insert(penalties.end(), layers_.back().penalties.begin(), layers_.back().penalties.end());
+    layers_.emplace_back(absl::StrCat(name, "/", i), widths.begin()[i], widths.begin()[i + 1],
+                         activation, options);
+    penalties.insert(penalties.end(), layers_.back().penalties.begin(),
+                     layers_.back().penalties.end());
     for (const VariableSpec& variable : layers_.back().variables) {
       variables.push_back(variable);
       names_.push_back(variable.name);
@@ -72,24 +77,31 @@ Var Mlp::operator()(GradientTape& tape, const Var& x) const {
   return y;
 }
 
-Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride, Activation activation, const LayerOptions& options)
+Conv::Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride,
+           Activation activation, const LayerOptions& options)
     : name_(std::move(name)), stride_(stride), activation_(activation) {
   AddKernelAndBias(name_, {kernel, kernel, in_channels, out_channels}, options, *this);
 }
 
 Var Conv::operator()(GradientTape& tape, const Var& x) const {
   const Var kernel = tape.Read(variables[0].name), bias = tape.Read(variables[1].name);
-  return In(name_, {x, kernel, bias}, Activate(Conv2D(x, kernel, stride_, Padding::kSame), bias, activation_));
+  return In(name_, {x, kernel, bias},
+            Activate(Conv2D(x, kernel, stride_, Padding::kSame), bias, activation_));
 }
 
-Embedding::Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer, Initializer initializer) : name_(std::move(name)) {
+Embedding::Embedding(std::string name, int64_t rows, int64_t width,
+                     std::optional<Optimizer> optimizer, Initializer initializer)
+    : name_(std::move(name)) {
   access = Access::kByRows;
   variables.push_back({name_, {rows, width}, std::move(initializer), std::move(optimizer)});
 }
 
-Var Embedding::operator()(GradientTape& tape, const Var& ids, const LookupOptions& options) const { return tape.Lookup(name_, ids, options); }
+Var Embedding::operator()(GradientTape& tape, const Var& ids, const LookupOptions& options) const {
+  return tape.Lookup(name_, ids, options);
+}
 
-Var Embedding::Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner, const LookupOptions& options) const {
+Var Embedding::Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner,
+                   const LookupOptions& options) const {
   return tape.LookupSparse(name_, sparse_ids, combiner, options);
 }
 

@@ -18,7 +18,8 @@ struct Model::Definition {
   std::vector<Layer::Penalty> penalties;
 };
 
-// The models of this process, which the steps find by name. Never destroyed, so that no order of initialisation or destruction matters.
+// The models of this process, which the steps find by name. Never destroyed, so that no order of
+// initialisation or destruction matters.
 struct Model::Registry {
   static Registry& Get() {
     static Registry* const registry = new Registry();
@@ -32,7 +33,8 @@ struct Model::Registry {
   absl::StatusOr<std::shared_ptr<const Definition>> Find(const std::string& name) {
     MutexLock lock(mu);
     const auto found = models.find(name);
-    if (found == models.end()) return absl::NotFoundError(absl::StrCat("this program has no model \"", name, "\""));
+    if (found == models.end())
+      return absl::NotFoundError(absl::StrCat("this program has no model \"", name, "\""));
     return found->second;
   }
 
@@ -43,24 +45,30 @@ struct Model::Registry {
 namespace {
 
 // The loss that is reported: the mean of the losses, and the penalty once, as in Keras.
-absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean, const std::optional<Var>& penalty) {
+absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean,
+                              const std::optional<Var>& penalty) {
   if (!penalty || !mean.ok()) return mean;
   ASSIGN_OR_RETURN(const Metric added, MeanOf(*penalty));
   return Metric::Mean((mean->value() + added.value()) * mean->count(), mean->count());
 }
 
 // The metrics that `forward` gave, and the loss. `mean`: of the losses.
-absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output, const absl::StatusOr<Metric>& mean, const std::optional<Var>& penalty) {
+absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output,
+                                       const absl::StatusOr<Metric>& mean,
+                                       const std::optional<Var>& penalty) {
   std::map<std::string, absl::StatusOr<Metric>> metrics = output.metrics;
   metrics.insert_or_assign("loss", LossOf(mean, penalty));
   return Collect(metrics);
 }
 
 // What the layers' penalties come to; none: there are none.
-absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& penalties, GradientTape& tape, DType dtype) {
+absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& penalties,
+                                             GradientTape& tape, DType dtype) {
   std::optional<Var> sum;
   for (const Layer::Penalty& penalty : penalties) {
-    if (!(penalty.l2 >= 0)) return absl::InvalidArgumentError(absl::StrCat("the l2 of ", penalty.variable, " is ", penalty.l2, ", wanted at least 0"));
+    if (!(penalty.l2 >= 0))
+      return absl::InvalidArgumentError(
+          absl::StrCat("the l2 of ", penalty.variable, " is ", penalty.l2, ", wanted at least 0"));
     const Var squares = ReduceSum(Square(tape.Read(penalty.variable)));
     const Var term = Cast(squares, dtype) * static_cast<float>(penalty.l2);
     sum = sum ? *sum + term : term;
@@ -71,30 +79,42 @@ absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& 
 
 // A variable that does not exist is mostly that of a layer that the Model was not given.
 absl::Status Explained(const std::string& model, const absl::Status& status) {
-  if (!absl::IsNotFound(status) || !absl::StrContains(status.message(), "no variable")) return status;
-  return absl::NotFoundError(absl::StrCat(status.message(), ": is its layer among those of Model \"", model, "\"?"));
+  if (!absl::IsNotFound(status) || !absl::StrContains(status.message(), "no variable"))
+    return status;
+  return absl::NotFoundError(
+      absl::StrCat(status.message(), ": is its layer among those of Model \"", model, "\"?"));
 }
 
 absl::Status CheckLosses(const std::string& model, const Var& losses) {
   RETURN_IF_ERROR(Explained(model, losses.status()));
   const Shape& shape = losses.shape();
   if (shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("model ", model, ": losses are ", shape.ToString(), "; return one for each example, [batch], not reduced"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("model ", model, ": losses are ", shape.ToString(),
+                   "; return one for each example, [batch], not reduced"));
 }
 
 // The outputs of a batch, brought to the CPU.
 absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& output) {
   if (output.outputs.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("model ", model, " has nothing to predict: its function gives no ModelOutput::outputs, {{\"name\", Var}}"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", model,
+        " has nothing to predict: its function gives no ModelOutput::outputs, {{\"name\", Var}}"));
   }
   Nest::Dict outputs;
   std::optional<int64_t> rows;
   for (const auto& [name, var] : output.outputs) {
     absl::StatusOr<Tensor> value = var.Value();
     if (value.ok()) value = value->To(Device{});
-    if (!value.ok()) return absl::Status(value.status().code(), absl::StrCat("output \"", name, "\": ", Explained(model, value.status()).message()));
-    if (value->shape().rank() == 0 || value->shape().rows() != rows.value_or(value->shape().rows())) {
-      return absl::InvalidArgumentError(absl::StrCat("model ", model, ": output \"", name, "\" is ", value->ToString(), "; return a row for each example"));
+    if (!value.ok())
+      return absl::Status(
+          value.status().code(),
+          absl::StrCat("output \"", name, "\": ", Explained(model, value.status()).message()));
+    if (value->shape().rank() == 0 ||
+        value->shape().rows() != rows.value_or(value->shape().rows())) {
+      return absl::InvalidArgumentError(absl::StrCat("model ", model, ": output \"", name, "\" is ",
+                                                     value->ToString(),
+                                                     "; return a row for each example"));
     }
     rows = value->shape().rows();
     outputs.emplace(name, Nest(*std::move(value)));
@@ -104,7 +124,8 @@ absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& outp
 
 // The factor that makes the sum over all replicas' losses a mean.
 absl::StatusOr<double> OverExamples(ReplicaContext& replica, const Var& losses) {
-  ASSIGN_OR_RETURN(const int64_t examples, replica.AllReduce(ReduceOp::kSum, losses.shape().num_elements()));
+  ASSIGN_OR_RETURN(const int64_t examples,
+                   replica.AllReduce(ReduceOp::kSum, losses.shape().num_elements()));
   return examples == 0 ? 0 : 1 / static_cast<double>(examples);
 }
 
@@ -117,14 +138,19 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
 }
 
-// The replicas' shares of a penalty are 1 together, and 0 in a step without examples, which changes nothing.
-absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses, const std::optional<Var>& penalty, double factor) {
+// The replicas' shares of a penalty are 1 together, and 0 in a step without examples, which changes
+// nothing.
+absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
+                                      const std::optional<Var>& penalty, double factor) {
   if (!penalty) return tape.GradientOfSum(losses, factor);
   const Var loss = ReduceSum(losses) * Cast(Tensor::Scalar(factor), losses.dtype());
-  return tape.Gradient(loss + *penalty * static_cast<float>(factor * static_cast<double>(losses.shape().num_elements())));
+  return tape.Gradient(
+      loss +
+      *penalty * static_cast<float>(factor * static_cast<double>(losses.shape().num_elements())));
 }
 
-// The losses to the CPU, and with them, so that a GPU is waited for once, the gradients that are whole: they are about to be sent anyway.
+// The losses to the CPU, and with them, so that a GPU is waited for once, the gradients that are
+// whole: they are about to be sent anyway.
 absl::Status BringTogether(Tensor& losses, Gradients& gradients) {
   std::vector<Tensor> tensors = {losses};
   std::vector<std::string> names;
@@ -145,11 +171,14 @@ Model::Model(std::string name, std::vector<Layer> layers, Forward* forward)
     : train_step_(absl::StrCat(name, "/train"), &RunTrainStep),
       evaluate_step_(absl::StrCat(name, "/evaluate"), &RunEvaluateStep, StepKind::kReadOnly),
       predict_step_(absl::StrCat(name, "/predict"), &RunPredictStep, StepKind::kReadOnly) {
-  auto definition = std::make_shared<Definition>(Definition{std::move(name), std::move(layers), forward, {}, {}});
+  auto definition =
+      std::make_shared<Definition>(Definition{std::move(name), std::move(layers), forward, {}, {}});
   for (const Layer& layer : definition->layers) {
-    definition->penalties.insert(definition->penalties.end(), layer.penalties.begin(), layer.penalties.end());
+    definition->penalties.insert(definition->penalties.end(), layer.penalties.begin(),
+                                 layer.penalties.end());
     if (layer.access != Layer::Access::kWhole) continue;
-    for (const VariableSpec& variable : layer.variables) definition->read_whole.push_back(variable.name);
+    for (const VariableSpec& variable : layer.variables)
+      definition->read_whole.push_back(variable.name);
   }
   definition_ = std::move(definition);
   Registry::Get().Add(definition_);
@@ -159,18 +188,21 @@ const std::string& Model::name() const { return definition_->name; }
 
 std::vector<VariableSpec> Model::variables() const {
   std::vector<VariableSpec> all;
-  for (const Layer& layer : definition_->layers) all.insert(all.end(), layer.variables.begin(), layer.variables.end());
+  for (const Layer& layer : definition_->layers)
+    all.insert(all.end(), layer.variables.begin(), layer.variables.end());
   return all;
 }
 
-absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batches, std::string model, std::optional<double> clip_norm) {
+absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batches,
+                                            std::string model, std::optional<double> clip_norm) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
   const auto train = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica);
     tape.Prefetch(definition->read_whole);
     const ModelOutput output = definition->forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
-    ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
+    ASSIGN_OR_RETURN(const std::optional<Var> penalty,
+                     PenaltyOf(definition->penalties, tape, output.losses.dtype()));
     ASSIGN_OR_RETURN(const double factor, OverExamples(replica, output.losses));
     ASSIGN_OR_RETURN(Gradients gradients, GradientsOf(tape, output.losses, penalty, factor));
     if (clip_norm) RETURN_IF_ERROR(ClipTogether(replica, *clip_norm, gradients));
@@ -184,14 +216,16 @@ absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batc
   return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
 }
 
-absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator batches, std::string model) {
+absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator batches,
+                                               std::string model) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
   const auto evaluate = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica, GradientTape::Mode::kInference);
     tape.Prefetch(definition->read_whole);
     const ModelOutput output = definition->forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
-    ASSIGN_OR_RETURN(const std::optional<Var> penalty, PenaltyOf(definition->penalties, tape, output.losses.dtype()));
+    ASSIGN_OR_RETURN(const std::optional<Var> penalty,
+                     PenaltyOf(definition->penalties, tape, output.losses.dtype()));
     return CollectMetrics(output, MeanOf(output.losses), penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
@@ -199,7 +233,8 @@ absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator b
   return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
 }
 
-absl::StatusOr<Nest> Model::RunPredictStep(WorkerContext& worker, Iterator batches, std::string model) {
+absl::StatusOr<Nest> Model::RunPredictStep(WorkerContext& worker, Iterator batches,
+                                           std::string model) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
   const auto predict = [&](ReplicaContext& replica, const Nest& element) -> absl::StatusOr<Nest> {
     GradientTape tape(replica, GradientTape::Mode::kInference);

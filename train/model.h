@@ -24,12 +24,15 @@ namespace divvy {
 // What a layer does with its result, element by element (ops/ops.h).
 enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 
-// Layers are small values: they name their variables and apply them. Declare them `const` at namespace scope. Thread-safe. An input that does not fit gives
-// a failed Var whose message begins with the layer's name. A layer of one's own derives from this and reads its variables by their names:
+// Layers are small values: they name their variables and apply them. Declare them `const` at
+// namespace scope. Thread-safe. An input that does not fit gives a failed Var whose message begins
+// with the layer's name. A layer of one's own derives from this and reads its variables by their
+// names:
 //
 //   struct Scale : Layer {
 //     explicit Scale(std::string name) { variables = {{std::move(name), Shape{}, Ones()}}; }
-//     Var operator()(GradientTape& tape, const Var& x) const { return x * tape.Read(variables[0].name); }
+//     Var operator()(GradientTape& tape, const Var& x) const { return x *
+//     tape.Read(variables[0].name); }
 //   };
 //
 // Names, shapes and options are checked when the variables are created, not here.
@@ -40,8 +43,9 @@ struct Layer {
   };
   std::vector<VariableSpec> variables;
   Access access = Access::kWhole;
-  // Keras' kernel_regularizer=L2(l2): a Model adds l2 times the sum of the variable's squares to the loss, once for each step, in training and in evaluation.
-  // REQUIRES: a floating variable that is read whole, l2 >= 0, else the steps are InvalidArgument.
+  // Keras' kernel_regularizer=L2(l2): a Model adds l2 times the sum of the variable's squares to
+  // the loss, once for each step, in training and in evaluation. REQUIRES: a floating variable that
+  // is read whole, l2 >= 0, else the steps are InvalidArgument.
   struct Penalty {
     std::string variable;
     double l2;
@@ -57,10 +61,11 @@ struct LayerOptions {
   double l2 = 0;  // a penalty on the kernel (Layer::Penalty)
 };
 
-// activation(x kernel + bias), x [batch, inputs] -> [batch, outputs]. Variables "<name>/kernel" [inputs, outputs] (Glorot uniform) and "<name>/bias"
-// [outputs] (zeros), as Keras' Dense.
+// activation(x kernel + bias), x [batch, inputs] -> [batch, outputs]. Variables "<name>/kernel"
+// [inputs, outputs] (Glorot uniform) and "<name>/bias" [outputs] (zeros), as Keras' Dense.
 struct Dense : Layer {
-  Dense(std::string name, int64_t inputs, int64_t outputs, Activation activation = Activation::kNone, const LayerOptions& options = {});
+  Dense(std::string name, int64_t inputs, int64_t outputs,
+        Activation activation = Activation::kNone, const LayerOptions& options = {});
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -68,9 +73,11 @@ struct Dense : Layer {
   Activation activation_;
 };
 
-// Dense layers "<name>/0", "<name>/1", ...: kRelu between them, none after the last. REQUIRES: at least two widths.
+// Dense layers "<name>/0", "<name>/1", ...: kRelu between them, none after the last. REQUIRES: at
+// least two widths.
 struct Mlp : Layer {
-  Mlp(std::string name, std::initializer_list<int64_t> widths, const LayerOptions& options = {});  // {784, 512, 10}; the options of each layer
+  // {784, 512, 10}; the options of each layer
+  Mlp(std::string name, std::initializer_list<int64_t> widths, const LayerOptions& options = {});
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -78,12 +85,13 @@ struct Mlp : Layer {
   std::vector<std::string> names_;
 };
 
-// activation(convolution + bias), x [n, h, w, in_channels] -> [n, ceil(h / stride), ceil(w / stride), out_channels]: a window of kernel x kernel, padded with
-// zeros so that stride 1 keeps height and width. Variables "<name>/kernel" [kernel, kernel, in_channels, out_channels] (Glorot uniform) and "<name>/bias"
-// [out_channels] (zeros), as Keras' Conv2D with padding="same".
+// activation(convolution + bias), x [n, h, w, in_channels] -> [n, ceil(h / stride), ceil(w /
+// stride), out_channels]: a window of kernel x kernel, padded with zeros so that stride 1 keeps
+// height and width. Variables "<name>/kernel" [kernel, kernel, in_channels, out_channels] (Glorot
+// uniform) and "<name>/bias" [out_channels] (zeros), as Keras' Conv2D with padding="same".
 struct Conv : Layer {
-  Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride = 1, Activation activation = Activation::kRelu,
-       const LayerOptions& options = {});
+  Conv(std::string name, int64_t in_channels, int64_t out_channels, int kernel, int stride = 1,
+       Activation activation = Activation::kRelu, const LayerOptions& options = {});
   Var operator()(GradientTape& tape, const Var& x) const;
 
  private:
@@ -92,19 +100,22 @@ struct Conv : Layer {
   Activation activation_;
 };
 
-// A table "<name>" [rows, width], cut over the parameter servers by the strategy. Only the rows asked for travel, and the gradient names only them, so a step
-// costs what its batch names. Called several times on a tape, its lookups still leave in one message. An id outside [0, rows) fails the step with
-// InvalidArgument; LookupOptions::safe, for Bag, drops those below 0.
+// A table "<name>" [rows, width], cut over the parameter servers by the strategy. Only the rows
+// asked for travel, and the gradient names only them, so a step costs what its batch names. Called
+// several times on a tape, its lookups still leave in one message. An id outside [0, rows) fails
+// the step with InvalidArgument; LookupOptions::safe, for Bag, drops those below 0.
 //
 //   const Embedding kItems("items", 10'000'000, 64, RowwiseAdagrad{0.05});
 //   Var item = kItems(tape, batch["item"]);                    // [batch] -> [batch, 64]
 //   Var history = kItems.Bag(tape, batch["history"]);          // SparseIds -> [batch, 64]
 struct Embedding : Layer {
-  Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer = {}, Initializer initializer = RandomUniform{});
+  Embedding(std::string name, int64_t rows, int64_t width, std::optional<Optimizer> optimizer = {},
+            Initializer initializer = RandomUniform{});
   // ids of any shape -> ids.shape + [width].
   Var operator()(GradientTape& tape, const Var& ids, const LookupOptions& options = {}) const;
   // Lists of ids, each combined -> [batch, width].
-  Var Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner = Combiner::kMean, const LookupOptions& options = {}) const;
+  Var Bag(GradientTape& tape, const Nest& sparse_ids, Combiner combiner = Combiner::kMean,
+          const LookupOptions& options = {}) const;
 
  private:
   std::string name_;
@@ -114,36 +125,45 @@ struct Embedding : Layer {
 //
 //   ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 //     const Var logits = kMlp(tape, batch["image"]);
-//     return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}}, {{"probabilities", Softmax(logits)}}};
+//     return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits,
+//     batch["label"])}}, {{"probabilities", Softmax(logits)}}};
 //   }
 //   const Model kDigitsModel("digits", {kMlp}, Forward);
 struct ModelOutput {
-  Var losses;                                                  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
-  std::map<std::string, absl::StatusOr<Metric>> metrics = {};  // "loss" is the mean of the losses and comes by itself
-  // What Trainer::Predict gives, [batch, ...] each. It looks at nothing else: losses and metrics of a batch without labels may be failed, and training does not
-  // look at these.
+  // [batch] (or [batch, 1]): the trainer takes the mean over all examples of the worker's step
+  Var losses;
+  // "loss" is the mean of the losses and comes by itself
+  std::map<std::string, absl::StatusOr<Metric>> metrics = {};
+  // What Trainer::Predict gives, [batch, ...] each. It looks at nothing else: losses and metrics of
+  // a batch without labels may be failed, and training does not look at these.
   std::map<std::string, Var> outputs = {};
 };
 
-// A model, known by name in every process; it brings its own steps, "<name>/train", "<name>/evaluate" and "<name>/predict". Define it `const` at
-// namespace scope, after its layers. All its variables and lookups of a step leave in one pull if the function looks up before it computes; those that are
-// read whole are asked for before it is called. Thread-safe: `forward` is called by several replicas at once. Two models of one name are refused at start,
-// as steps are.
+// A model, known by name in every process; it brings its own steps, "<name>/train",
+// "<name>/evaluate" and "<name>/predict". Define it `const` at namespace scope, after its layers.
+// All its variables and lookups of a step leave in one pull if the function looks up before it
+// computes; those that are read whole are asked for before it is called. Thread-safe: `forward` is
+// called by several replicas at once. Two models of one name are refused at start, as steps are.
 //
-// `layers`: all that `forward` uses: a Trainer creates the variables of these and no others. `forward` depends on the tape and the batch alone: a step may be
-// run again. In an evaluation or prediction step the tape is in inference mode, so Dropout does nothing.
+// `layers`: all that `forward` uses: a Trainer creates the variables of these and no others.
+// `forward` depends on the tape and the batch alone: a step may be run again. In an evaluation or
+// prediction step the tape is in inference mode, so Dropout does nothing.
 //
-// A training step takes a batch for each replica, adds up the gradients of all losses, divides by the number of examples of the whole step (so partial and
-// empty batches weigh right; TensorFlow's default would let them weigh like full ones), clips if told to, and has each variable's own optimizer apply them.
-// Metrics: "loss" and those of `forward`, merged over the replicas. Its errors: InvalidArgument for losses of another shape; a metric's own, with its name;
-// those of the tape and of ApplyGradients.
+// A training step takes a batch for each replica, adds up the gradients of all losses, divides by
+// the number of examples of the whole step (so partial and empty batches weigh right; TensorFlow's
+// default would let them weigh like full ones), clips if told to, and has each variable's own
+// optimizer apply them. Metrics: "loss" and those of `forward`, merged over the replicas. Its
+// errors: InvalidArgument for losses of another shape; a metric's own, with its name; those of the
+// tape and of ApplyGradients.
 class Model {
  public:
   using Forward = ModelOutput(GradientTape& tape, const Nest& batch);
-  // The steps' arguments: where the batches come from, the model's name (a step is a plain function, and serves all models) and the norm to clip to.
+  // The steps' arguments: where the batches come from, the model's name (a step is a plain
+  // function, and serves all models) and the norm to clip to.
   using TrainStep = Step<Metrics(Iterator, std::string, std::optional<double>)>;
   using EvaluateStep = Step<Metrics(Iterator, std::string)>;
-  // For Trainer::Predict: of elements {"at": int64 [1], "batch": ...} it gives a list of {"at", "outputs"}, one for each replica.
+  // For Trainer::Predict: of elements {"at": int64 [1], "batch": ...} it gives a list of {"at",
+  // "outputs"}, one for each replica.
   using PredictStep = Step<Nest(Iterator, std::string)>;
 
   Model(std::string name, std::vector<Layer> layers, Forward* forward);
@@ -157,9 +177,12 @@ class Model {
  private:
   struct Definition;
   struct Registry;
-  static absl::StatusOr<Metrics> RunTrainStep(WorkerContext& worker, Iterator batches, std::string model, std::optional<double> clip_norm);
-  static absl::StatusOr<Metrics> RunEvaluateStep(WorkerContext& worker, Iterator batches, std::string model);
-  static absl::StatusOr<Nest> RunPredictStep(WorkerContext& worker, Iterator batches, std::string model);
+  static absl::StatusOr<Metrics> RunTrainStep(WorkerContext& worker, Iterator batches,
+                                              std::string model, std::optional<double> clip_norm);
+  static absl::StatusOr<Metrics> RunEvaluateStep(WorkerContext& worker, Iterator batches,
+                                                 std::string model);
+  static absl::StatusOr<Nest> RunPredictStep(WorkerContext& worker, Iterator batches,
+                                             std::string model);
 
   std::shared_ptr<const Definition> definition_;
   TrainStep train_step_;

@@ -1,8 +1,10 @@
 // Prediction in the order of the data.
 //
 //   1. the source is wrapped: its element at position p becomes {"at": [p], "batch": the element}
-//   2. read-only steps over it are scheduled, some for each worker; of leased data each position goes to one step, whatever dies
-//   3. what they give is handed on by position; what came early waits. Positions are leased in chunks, so what waits is bounded by a chunk or two for each
+//   2. read-only steps over it are scheduled, some for each worker; of leased data each position
+//      goes to one step, whatever dies
+//   3. what they give is handed on by position; what came early waits. Positions are leased in
+//      chunks, so what waits is bounded by a chunk or two for each
 //   worker
 #include "train/predictions.h"
 
@@ -26,7 +28,8 @@ class NumberedIterator : public DatasetIterator {
   absl::StatusOr<std::optional<Nest>> Next() override {
     ASSIGN_OR_RETURN(std::optional<Nest> element, source_->Next());
     if (!element) return std::optional<Nest>();
-    return std::optional<Nest>(Nest{{"at", Nest(Tensor::Vector<int64_t>({position_++}))}, {"batch", *std::move(element)}});
+    return std::optional<Nest>(
+        Nest{{"at", Nest(Tensor::Vector<int64_t>({position_++}))}, {"batch", *std::move(element)}});
   }
   absl::Status Seek(int64_t position) override {
     RETURN_IF_ERROR(source_->Seek(position));
@@ -42,7 +45,8 @@ class NumberedIterator : public DatasetIterator {
 
 class NumberedRecipe : public DatasetRecipe {
  public:
-  explicit NumberedRecipe(std::shared_ptr<const DatasetRecipe> source) : source_(std::move(source)) {}
+  explicit NumberedRecipe(std::shared_ptr<const DatasetRecipe> source)
+      : source_(std::move(source)) {}
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const override {
     return std::make_unique<NumberedIterator>(source_->Iterate(environment));
   }
@@ -52,7 +56,9 @@ class NumberedRecipe : public DatasetRecipe {
 };
 
 absl::StatusOr<Dataset> Numbered(const InputContext& context, std::string source, Nest args) {
-  ASSIGN_OR_RETURN(const Dataset dataset, DataSourceRegistry::Open(BoundDataSource(std::move(source), std::move(args)), context));
+  ASSIGN_OR_RETURN(
+      const Dataset dataset,
+      DataSourceRegistry::Open(BoundDataSource(std::move(source), std::move(args)), context));
   return Dataset(std::make_shared<NumberedRecipe>(dataset.recipe()));
 }
 const DataSource kNumbered("divvy/numbered", Numbered);
@@ -60,8 +66,9 @@ const DataSource kNumbered("divvy/numbered", Numbered);
 absl::Status CheckLeased(const BoundDataSource& data) {
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(data.name()));
   if (options.policy == AutoShardPolicy::kLease) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("Predict gives each element of \"", data.name(), "\" once and in order, so its DataSource must be leased (AutoShardPolicy::kLease)"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Predict gives each element of \"", data.name(),
+      "\" once and in order, so its DataSource must be leased (AutoShardPolicy::kLease)"));
 }
 
 int NumWorkers(const Strategy& strategy) {
@@ -71,7 +78,8 @@ int NumWorkers(const Strategy& strategy) {
 }
 
 absl::StatusOr<Outputs> DecodeOutputs(const Nest& nest) {
-  if (nest.dict() == nullptr) return absl::InternalError(absl::StrCat("outputs came as ", nest.ToString()));
+  if (nest.dict() == nullptr)
+    return absl::InternalError(absl::StrCat("outputs came as ", nest.ToString()));
   Outputs outputs;
   for (const auto& [name, value] : *nest.dict()) {
     ASSIGN_OR_RETURN(outputs[name], value.tensor());
@@ -81,13 +89,15 @@ absl::StatusOr<Outputs> DecodeOutputs(const Nest& nest) {
 
 class OrderedPredictions {
  public:
-  OrderedPredictions(Coordinator& coordinator, const Model& model, Iterator elements, const TakeOutputs& take)
+  OrderedPredictions(Coordinator& coordinator, const Model& model, Iterator elements,
+                     const TakeOutputs& take)
       : coordinator_(coordinator),
         model_(model),
         elements_(std::move(elements)),
         take_(take),
         most_in_flight_(static_cast<size_t>(4 * NumWorkers(coordinator.strategy()))),
-        most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()) * coordinator.strategy().num_replicas_in_sync())) {}
+        most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()) *
+                                        coordinator.strategy().num_replicas_in_sync())) {}
 
   absl::Status Run() {
     while (true) {
@@ -104,21 +114,25 @@ class OrderedPredictions {
       RETURN_IF_ERROR(HandOn());
     }
     if (early_.empty()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("no step has given the element at ", next_, ", and ", early_.size(), " behind it have come"));
+    return absl::InternalError(absl::StrCat("no step has given the element at ", next_, ", and ",
+                                            early_.size(), " behind it have come"));
   }
 
  private:
   // With nothing in flight one more always: it may bring what the others wait for.
   absl::Status Schedule() {
-    while (!ended_ && in_flight_.size() < most_in_flight_ && (in_flight_.empty() || early_.size() < most_early_)) {
-      ASSIGN_OR_RETURN(RemoteValue<Nest> scheduled, coordinator_.Schedule(model_.predict_step(), elements_, model_.name()));
+    while (!ended_ && in_flight_.size() < most_in_flight_ &&
+           (in_flight_.empty() || early_.size() < most_early_)) {
+      ASSIGN_OR_RETURN(RemoteValue<Nest> scheduled,
+                       coordinator_.Schedule(model_.predict_step(), elements_, model_.name()));
       in_flight_.push_back(std::move(scheduled));
     }
     return absl::OkStatus();
   }
 
   absl::Status Keep(const Nest& given) {
-    if (given.list() == nullptr) return absl::InternalError(absl::StrCat("a prediction came as ", given.ToString()));
+    if (given.list() == nullptr)
+      return absl::InternalError(absl::StrCat("a prediction came as ", given.ToString()));
     for (const Nest& of_replica : *given.list()) {
       ASSIGN_OR_RETURN(const Tensor at, of_replica["at"].tensor());
       ASSIGN_OR_RETURN(const absl::Span<const int64_t> position, at.values<int64_t>());
@@ -157,12 +171,13 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
   int64_t rows = 0;
   for (const Outputs& part : parts) {
     const auto found = part.find(name);
-    const bool fits =
-        found != part.end() && found->second.dtype() == first.dtype() && found->second.shape().dims().subspan(1) == first.shape().dims().subspan(1);
+    const bool fits = found != part.end() && found->second.dtype() == first.dtype() &&
+                      found->second.shape().dims().subspan(1) == first.shape().dims().subspan(1);
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat("output \"", name, "\" is ", first.ToString(), " of the first batch, and ",
-                                                     found == part.end() ? "not there" : found->second.ToString(),
-                                                     " of another: predict batch by batch instead"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("output \"", name, "\" is ", first.ToString(), " of the first batch, and ",
+                       found == part.end() ? "not there" : found->second.ToString(),
+                       " of another: predict batch by batch instead"));
     }
     rows += found->second.shape().rows();
   }
@@ -180,11 +195,15 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
 
 }  // namespace
 
-absl::Status PredictInOrder(Coordinator& coordinator, const Model& model, const BoundDataSource& data, const TakeOutputs& take) {
+absl::Status PredictInOrder(Coordinator& coordinator, const Model& model,
+                            const BoundDataSource& data, const TakeOutputs& take) {
   RETURN_IF_ERROR(CheckLeased(data));
-  ASSIGN_OR_RETURN(const PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kNumbered(std::string(data.name()), data.args())));
-  const absl::Status status = OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
-  // What still runs ends, and its error, which is this one or another, is not raised at the program's next call.
+  ASSIGN_OR_RETURN(const PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kNumbered(
+                                                       std::string(data.name()), data.args())));
+  const absl::Status status =
+      OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
+  // What still runs ends, and its error, which is this one or another, is not raised at the
+  // program's next call.
   if (!status.ok()) coordinator.Join().IgnoreError();
   return status;
 }

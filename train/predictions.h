@@ -23,9 +23,11 @@ using Outputs = std::map<std::string, Tensor>;
 using TakeOutputs = std::function<absl::Status(int64_t first, const Outputs& outputs)>;
 
 // Trainer::Predict, for a model whose variables exist.
-absl::Status PredictInOrder(Coordinator& coordinator, const Model& model, const BoundDataSource& data, const TakeOutputs& take);
+absl::Status PredictInOrder(Coordinator& coordinator, const Model& model,
+                            const BoundDataSource& data, const TakeOutputs& take);
 
-// The rows of all parts, one after another. Nothing of no parts. InvalidArgument: parts that differ in names, dtypes or in the shape of a row.
+// The rows of all parts, one after another. Nothing of no parts. InvalidArgument: parts that differ
+// in names, dtypes or in the shape of a row.
 absl::StatusOr<Outputs> JoinOutputs(const std::vector<Outputs>& parts);
 
 }  // namespace divvy

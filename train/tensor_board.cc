@@ -18,7 +18,8 @@ std::map<std::string, double> MetricsOf(const TrainingRun& run, bool validation)
   std::map<std::string, double> metrics;
   for (const auto& [name, value] : run.metrics()) {
     absl::string_view own = name;
-    if (absl::ConsumePrefix(&own, absl::StrCat(kValidation, "/")) == validation) metrics[std::string(own)] = value;
+    if (absl::ConsumePrefix(&own, absl::StrCat(kValidation, "/")) == validation)
+      metrics[std::string(own)] = value;
   }
   return metrics;
 }
@@ -35,20 +36,24 @@ absl::string_view WithoutSlashAtEnd(absl::string_view directory) {
 
 }  // namespace
 
-TensorBoard::TensorBoard(std::string directory) : directory_(directory), summaries_(std::move(directory)) {}
+TensorBoard::TensorBoard(std::string directory)
+    : directory_(directory), summaries_(std::move(directory)) {}
 
 TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& clock)
     : directory_(directory), summaries_(std::move(directory), files, clock) {}
 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
   if (WithoutSlashAtEnd(run.coordinator().event_directory()) == WithoutSlashAtEnd(directory_)) {
-    return absl::FailedPreconditionError(absl::StrCat("TensorBoard: --tensorboard_dir has event files written to ", directory_,
-                                                      " already, and every point would be drawn twice: leave out the flag or the callback, or give them "
-                                                      "two directories"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("TensorBoard: --tensorboard_dir has event files written to ", directory_,
+                     " already, and every point would be drawn twice: leave out the flag or the "
+                     "callback, or give them "
+                     "two directories"));
   }
   last_step_ = run.step();
   reported_ = false;
-  return summaries_.Text(kTrain, run.step(), "configuration", SummaryWriter::Table(run.configuration()));
+  return summaries_.Text(kTrain, run.step(), "configuration",
+                         SummaryWriter::Table(run.configuration()));
 }
 
 bool TensorBoard::WriteTrain(TrainingRun& run) {

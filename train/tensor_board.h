@@ -11,19 +11,22 @@
 
 namespace divvy {
 
-// Writes event files that `tensorboard --logdir DIRECTORY` shows; steps are training steps. In the run "train": the means of each report interval, and the
-// text "configuration"; at an epoch's end those of the epoch if it ended before its first report. In the run "validation": each validation's metrics, under
-// the same names, so that TensorBoard draws both in one picture.
+// Writes event files that `tensorboard --logdir DIRECTORY` shows; steps are training steps. In the
+// run "train": the means of each report interval, and the text "configuration"; at an epoch's end
+// those of the epoch if it ended before its first report. In the run "validation": each
+// validation's metrics, under the same names, so that TensorBoard draws both in one picture.
 //
 //   options.callbacks = {std::make_shared<TensorBoard>("/logs/experiment-7")};
 //
-// Fit gives, at its beginning, the file system's error where nothing can be written, and FailedPrecondition where --tensorboard_dir names the same directory:
-// the chief then draws these points there by itself, and each would stand there twice. Later errors are logged and training goes on: it is worth more than its
-// curves.
+// Fit gives, at its beginning, the file system's error where nothing can be written, and
+// FailedPrecondition where --tensorboard_dir names the same directory: the chief then draws these
+// points there by itself, and each would stand there twice. Later errors are logged and training
+// goes on: it is worth more than its curves.
 class TensorBoard : public Callback {
  public:
   explicit TensorBoard(std::string directory);
-  TensorBoard(std::string directory, FileSystem& files, const Clock& clock);  // REQUIRES: both outlive it
+  // REQUIRES: both outlive it
+  TensorBoard(std::string directory, FileSystem& files, const Clock& clock);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnReport(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;

@@ -30,7 +30,9 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::Pointwise;
 
-Tensor Floats(Shape shape, std::vector<float> values) { return *Tensor::Copy<float>(shape, values); }
+Tensor Floats(Shape shape, std::vector<float> values) {
+  return *Tensor::Copy<float>(shape, values);
+}
 
 std::vector<float> FloatsOf(const absl::StatusOr<Tensor>& value) {
   EXPECT_TRUE(value.ok()) << value.status();
@@ -39,19 +41,22 @@ std::vector<float> FloatsOf(const absl::StatusOr<Tensor>& value) {
   return {values.begin(), values.end()};
 }
 
-// ---- layers --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- layers -------------------------------------------------------------------------------------
 
 TEST(DenseTest, MultipliesAddsAndActivates) {
-  const std::vector<std::pair<Activation, std::vector<float>>> cases = {{Activation::kNone, {3.5f, -1.5f}},
-                                                                        {Activation::kRelu, {3.5f, 0}},
-                                                                        {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
-                                                                        {Activation::kTanh, {0.9981779f, -0.90514827f}},
-                                                                        {Activation::kGelu, {3.4991858f, -0.10021081f}}};
-  MapReader reader({{"layer/kernel", Floats({2, 2}, {1, 0, 1, -1})}, {"layer/bias", Floats({2}, {0.5f, 0.5f})}});
+  const std::vector<std::pair<Activation, std::vector<float>>> cases = {
+      {Activation::kNone, {3.5f, -1.5f}},
+      {Activation::kRelu, {3.5f, 0}},
+      {Activation::kSigmoid, {0.97068775f, 0.18242552f}},
+      {Activation::kTanh, {0.9981779f, -0.90514827f}},
+      {Activation::kGelu, {3.4991858f, -0.10021081f}}};
+  MapReader reader(
+      {{"layer/kernel", Floats({2, 2}, {1, 0, 1, -1})}, {"layer/bias", Floats({2}, {0.5f, 0.5f})}});
   for (const auto& [activation, expected] : cases) {
     const Dense layer("layer", 2, 2, activation);
     GradientTape tape(reader);
-    EXPECT_THAT(FloatsOf(layer(tape, Floats({1, 2}, {1, 2})).Value()), Pointwise(FloatNear(1e-6), expected));
+    EXPECT_THAT(FloatsOf(layer(tape, Floats({1, 2}, {1, 2})).Value()),
+                Pointwise(FloatNear(1e-6), expected));
   }
 }
 
@@ -71,14 +76,17 @@ TEST(DenseTest, TakesAnOptimizerInitializersAndAPenaltyAndMlpGivesThemToEachLaye
   options.bias = Ones();
   options.l2 = 0.25;
   for (const Layer& layer :
-       {Layer(Dense("d", 3, 2, Activation::kNone, options)), Layer(Mlp("m", {3, 4, 2}, options)), Layer(Conv("c", 1, 2, 3, 1, Activation::kRelu, options))}) {
+       {Layer(Dense("d", 3, 2, Activation::kNone, options)), Layer(Mlp("m", {3, 4, 2}, options)),
+        Layer(Conv("c", 1, 2, 3, 1, Activation::kRelu, options))}) {
     ASSERT_EQ(layer.variables.size(), 2 * layer.penalties.size());
     for (size_t i = 0; i < layer.variables.size(); i += 2) {
       EXPECT_EQ(layer.penalties[i / 2].variable, layer.variables[i].name);
       EXPECT_EQ(layer.penalties[i / 2].l2, 0.25);
       EXPECT_TRUE(std::holds_alternative<Constant>(layer.variables[i].initializer));
       EXPECT_TRUE(std::holds_alternative<Constant>(layer.variables[i + 1].initializer));
-      for (const size_t at : {i, i + 1}) EXPECT_TRUE(layer.variables[at].optimizer && std::holds_alternative<Sgd>(*layer.variables[at].optimizer));
+      for (const size_t at : {i, i + 1})
+        EXPECT_TRUE(layer.variables[at].optimizer &&
+                    std::holds_alternative<Sgd>(*layer.variables[at].optimizer));
     }
   }
 }
@@ -88,7 +96,8 @@ TEST(DenseTest, SaysInWhichLayerAnErrorArose) {
   GradientTape tape(reader);
   const absl::Status status = Dense("layer", 2, 1)(tape, Floats({1, 3}, {1, 2, 3})).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("layer layer: MatMul"), HasSubstr("[1, 3] x [2, 1]")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("layer layer: MatMul"), HasSubstr("[1, 3] x [2, 1]")));
 }
 
 TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
@@ -98,14 +107,16 @@ TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
                     {"mlp/1/bias", Floats({1}, {-10})}});
   GradientTape tape(reader);
   const Mlp mlp("mlp", {1, 2, 1});
-  EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));  // relu between, none after the last
+  // relu between, none after the last
+  EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));
   EXPECT_EQ(1u, reader.calls().size());
   EXPECT_EQ(4u, mlp.variables.size());
 }
 
 TEST(ConvTest, KeepsHeightAndWidthAndStridesOverThem) {
   // Each window is summed: 3 x 3, zeros around the image.
-  MapReader reader({{"conv/kernel", Floats({3, 3, 1, 1}, std::vector<float>(9, 1))}, {"conv/bias", Floats({1}, {-30})}});
+  MapReader reader({{"conv/kernel", Floats({3, 3, 1, 1}, std::vector<float>(9, 1))},
+                    {"conv/bias", Floats({1}, {-30})}});
   const Tensor image = Floats({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   GradientTape tape(reader);
   const Var kept = Conv("conv", 1, 1, 3, 1, Activation::kNone)(tape, image);
@@ -123,7 +134,8 @@ TEST(ConvTest, NamesItsVariablesAsKerasDoesAndSaysWhereAnErrorArose) {
   EXPECT_EQ((Shape{5, 5, 3, 8}), layer.variables[0].shape);
   EXPECT_EQ("conv/bias", layer.variables[1].name);
   EXPECT_EQ((Shape{8}), layer.variables[1].shape);
-  MapReader reader({{"conv/kernel", Floats({1, 1, 2, 1}, {1, 1})}, {"conv/bias", Floats({1}, {0})}});
+  MapReader reader(
+      {{"conv/kernel", Floats({1, 1, 2, 1}, {1, 1})}, {"conv/bias", Floats({1}, {0})}});
   GradientTape tape(reader);
   const absl::Status status = Conv("conv", 2, 1, 1)(tape, Floats({1, 1, 1, 3}, {1, 2, 3})).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
@@ -136,12 +148,14 @@ TEST(EmbeddingTest, LooksUpRowsAndBags) {
   EXPECT_TRUE(table.variables[0].optimizer.has_value());
   MapReader reader({{"items", Floats({3, 2}, {1, 2, 3, 4, 5, 6})}});
   GradientTape tape(reader);
-  EXPECT_THAT(FloatsOf(table(tape, Tensor::Vector<int64_t>({2, 0})).Value()), ElementsAre(5, 6, 1, 2));
-  const SparseIds lists{Tensor::Vector<int64_t>({0, 2}), Tensor::Vector<int64_t>({0, 2, 2}), std::nullopt};
+  EXPECT_THAT(FloatsOf(table(tape, Tensor::Vector<int64_t>({2, 0})).Value()),
+              ElementsAre(5, 6, 1, 2));
+  const SparseIds lists{Tensor::Vector<int64_t>({0, 2}), Tensor::Vector<int64_t>({0, 2, 2}),
+                        std::nullopt};
   EXPECT_THAT(FloatsOf(table.Bag(tape, lists).Value()), ElementsAre(3, 4, 0, 0));
 }
 
-// ---- a model's steps -----------------------------------------------------------------------------------------------------------------------------------
+// ---- a model's steps ----------------------------------------------------------------------------
 
 // Linear regression with a table of offsets: prediction = x . kernel + bias + offsets[group].
 const Dense kLinear("linear", 2, 1);
@@ -154,24 +168,30 @@ ModelOutput Regress(GradientTape& tape, const Nest& batch) {
 }
 const Model kRegression("regression", {kLinear, kOffsets}, Regress);
 
-ModelOutput Reduced(GradientTape& tape, const Nest& batch) { return {ReduceMean(kLinear(tape, batch["x"]))}; }
+ModelOutput Reduced(GradientTape& tape, const Nest& batch) {
+  return {ReduceMean(kLinear(tape, batch["x"]))};
+}
 const Model kReduced("reduced", {kLinear}, Reduced);
 
 ModelOutput BadMetric(GradientTape& tape, const Nest& batch) {
-  return {Reshape(kLinear(tape, batch["x"]), {-1}), {{"broken", absl::InvalidArgumentError("my own reason")}}};
+  return {Reshape(kLinear(tape, batch["x"]), {-1}),
+          {{"broken", absl::InvalidArgumentError("my own reason")}}};
 }
 const Model kBadMetric("bad_metric", {kLinear}, BadMetric);
 
 Nest Batch(std::vector<float> x, std::vector<int64_t> group, std::vector<float> y) {
   const int64_t n = static_cast<int64_t>(y.size());
-  return {{"x", Nest(Floats({n, 2}, x))}, {"group", Nest(Tensor::Vector<int64_t>(group))}, {"y", Nest(Tensor::Vector<float>(y))}};
+  return {{"x", Nest(Floats({n, 2}, x))},
+          {"group", Nest(Tensor::Vector<int64_t>(group))},
+          {"y", Nest(Tensor::Vector<float>(y))}};
 }
 Nest ThreeExamples() { return Batch({1, 2, 3, 4, -1, 1}, {0, 2, 2}, {1, -1, 2}); }
 
 // Steps are given what stands in a list.
 class ListEnvironment : public StepEnvironment {
  public:
-  ListEnvironment(Strategy& strategy, std::deque<PerReplica<Nest>> batches) : strategy_(strategy), batches_(std::move(batches)) {}
+  ListEnvironment(Strategy& strategy, std::deque<PerReplica<Nest>> batches)
+      : strategy_(strategy), batches_(std::move(batches)) {}
   Strategy& strategy() override { return strategy_; }
   int worker_index() const override { return 0; }
   absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle) override {
@@ -202,16 +222,21 @@ class StepTest : public ::testing::Test {
     reads_ = strategy_->store().num_reads();
   }
   template <typename... Args>
-  absl::StatusOr<Metrics> Run(absl::string_view step, std::vector<Nest> batches, const Args&... args) {
+  absl::StatusOr<Metrics> Run(absl::string_view step, std::vector<Nest> batches,
+                              const Args&... args) {
     ListEnvironment environment(**strategy_, {PerReplica<Nest>(std::move(batches))});
-    Nest::List list{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), NestCodec<Args>::Encode(args)...};
-    ASSIGN_OR_RETURN(const Nest result, RunStep(*StepRegistry::Find(step), environment, Nest(std::move(list))));
+    Nest::List list{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})),
+                    NestCodec<Args>::Encode(args)...};
+    ASSIGN_OR_RETURN(const Nest result,
+                     RunStep(*StepRegistry::Find(step), environment, Nest(std::move(list))));
     return NestCodec<Metrics>::Decode(result);
   }
   absl::StatusOr<Metrics> Train(std::vector<Nest> batches, std::optional<double> clip_norm = {}) {
     return Run("regression/train", std::move(batches), std::string("regression"), clip_norm);
   }
-  std::vector<float> Value(const std::string& name) { return FloatsOf(strategy_->store().Value(name)); }
+  std::vector<float> Value(const std::string& name) {
+    return FloatsOf(strategy_->store().Value(name));
+  }
   int64_t reads() const { return strategy_->store().num_reads() - reads_; }
 
   std::unique_ptr<TestStrategy> strategy_;
@@ -223,7 +248,8 @@ TEST_F(StepTest, TrainsOnTheMeanOfTheLosses) {
   Make(1);
   const auto metrics = Train({ThreeExamples()});
   ASSERT_TRUE(metrics.ok()) << metrics.status();
-  EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), {0.5f - 2.0f / 3 * 3, -0.5f - 2.0f / 3 * -4}));
+  EXPECT_THAT(Value("linear/kernel"),
+              Pointwise(FloatNear(1e-5), {0.5f - 2.0f / 3 * 3, -0.5f - 2.0f / 3 * -4}));
   EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-5), {8.0f / 3}));
   EXPECT_THAT(Value("offsets"), Pointwise(FloatNear(1e-5), {1.0f, 0.0f, 5.0f / 3, 0.0f}));
   EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
@@ -242,7 +268,8 @@ TEST_F(StepTest, ExamplesWeighTheSameHoweverTheyAreSpread) {
   ASSERT_TRUE(Train({ThreeExamples()}).ok());
   const std::vector<float> kernel = Value("linear/kernel"), offsets = Value("offsets");
   Make(3);
-  const auto metrics = Train({Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}), Batch({-1, 1}, {2}, {2})});
+  const auto metrics =
+      Train({Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}), Batch({-1, 1}, {2}, {2})});
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), kernel));
   EXPECT_THAT(Value("offsets"), Pointwise(FloatNear(1e-5), offsets));
@@ -257,23 +284,29 @@ LayerOptions WithL2(double l2) {
 }
 const Dense kPenalized("linear", 2, 1, Activation::kNone, WithL2(0.25));
 ModelOutput RegressPenalized(GradientTape& tape, const Nest& batch) {
-  const Var predictions = Reshape(kPenalized(tape, batch["x"]) + kOffsets(tape, batch["group"]), {-1});
+  const Var predictions =
+      Reshape(kPenalized(tape, batch["x"]) + kOffsets(tape, batch["group"]), {-1});
   return {SquaredError(predictions, batch["y"])};
 }
 const Model kPenalizedRegression("penalized", {kPenalized, kOffsets}, RegressPenalized);
 const Dense kRewarded("linear", 2, 1, Activation::kNone, WithL2(-1));
 const Model kRewardedRegression("rewarded", {kRewarded, kOffsets}, RegressPenalized);
 
-// kernel (0.5, -0.5): the penalty is 0.25 * 0.5, its gradient 0.5 * kernel; both once, however the examples are spread.
+// kernel (0.5, -0.5): the penalty is 0.25 * 0.5, its gradient 0.5 * kernel; both once, however the
+// examples are spread.
 TEST_F(StepTest, APenaltyIsAddedOnceToTheLossAndToTheGradient) {
   for (const int replicas : {1, 3}) {
     SCOPED_TRACE(replicas);
-    const std::vector<Nest> batches = replicas == 1 ? std::vector<Nest>{ThreeExamples()}
-                                                    : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}), Batch({-1, 1}, {2}, {2})};
+    const std::vector<Nest> batches =
+        replicas == 1 ? std::vector<Nest>{ThreeExamples()}
+                      : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({}, {}, {}),
+                                          Batch({-1, 1}, {2}, {2})};
     Make(replicas);
-    const auto metrics = Run("penalized/train", batches, std::string("penalized"), std::optional<double>());
+    const auto metrics =
+        Run("penalized/train", batches, std::string("penalized"), std::optional<double>());
     ASSERT_TRUE(metrics.ok()) << metrics.status();
-    EXPECT_THAT(Value("linear/kernel"), Pointwise(FloatNear(1e-5), {0.5f - 2.0f - 0.25f, -0.5f + 8.0f / 3 + 0.25f}));
+    EXPECT_THAT(Value("linear/kernel"),
+                Pointwise(FloatNear(1e-5), {0.5f - 2.0f - 0.25f, -0.5f + 8.0f / 3 + 0.25f}));
     EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-5), {8.0f / 3}));
     EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3 + 0.125, 1e-6));
     EXPECT_EQ(metrics->at("loss").count(), 3);
@@ -282,17 +315,22 @@ TEST_F(StepTest, APenaltyIsAddedOnceToTheLossAndToTheGradient) {
 
 TEST_F(StepTest, APenaltyCountsInEvaluationTooAndNotInAStepWithoutExamples) {
   Make(2);
-  ASSERT_TRUE(Run("penalized/train", {Batch({}, {}, {}), Batch({}, {}, {})}, std::string("penalized"), std::optional<double>()).ok());
+  ASSERT_TRUE(Run("penalized/train", {Batch({}, {}, {}), Batch({}, {}, {})},
+                  std::string("penalized"), std::optional<double>())
+                  .ok());
   EXPECT_THAT(Value("linear/kernel"), ElementsAre(0.5f, -0.5f));
   strategy_->store().BeginStep(0, MapVariableStore::Kind::kReadOnly);
-  const auto metrics = Run("penalized/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("penalized"));
+  const auto metrics =
+      Run("penalized/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("penalized"));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3 + 0.125, 1e-6));
 }
 
 TEST_F(StepTest, ANegativePenaltyIsRefused) {
   Make(1);
-  const absl::Status status = Run("rewarded/train", {ThreeExamples()}, std::string("rewarded"), std::optional<double>()).status();
+  const absl::Status status =
+      Run("rewarded/train", {ThreeExamples()}, std::string("rewarded"), std::optional<double>())
+          .status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(std::string(status.message()), HasSubstr("the l2 of linear/kernel is -1"));
 }
@@ -311,9 +349,13 @@ TEST_F(StepTest, ClipsTheGradientOfTheWholeStep) {
   for (int replicas : {1, 2}) {
     Make(replicas);
     const std::vector<Nest> batches =
-        replicas == 1 ? std::vector<Nest>{ThreeExamples()} : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({-1, 1}, {2}, {2})};
+        replicas == 1
+            ? std::vector<Nest>{ThreeExamples()}
+            : std::vector<Nest>{Batch({1, 2, 3, 4}, {0, 2}, {1, -1}), Batch({-1, 1}, {2}, {2})};
     ASSERT_TRUE(Train(batches, 0.1).ok());
-    EXPECT_THAT(Value("linear/bias"), Pointwise(FloatNear(1e-6), {static_cast<float>(8.0 / 3 * 0.1 / norm)})) << replicas;
+    EXPECT_THAT(Value("linear/bias"),
+                Pointwise(FloatNear(1e-6), {static_cast<float>(8.0 / 3 * 0.1 / norm)}))
+        << replicas;
   }
 }
 
@@ -328,7 +370,8 @@ TEST_F(StepTest, ClippingRefusesWhatIsNotFinite) {
 TEST_F(StepTest, EvaluationMeasuresAndChangesNothing) {
   Make(2);
   strategy_->store().BeginStep(0, MapVariableStore::Kind::kReadOnly);
-  const auto metrics = Run("regression/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("regression"));
+  const auto metrics =
+      Run("regression/evaluate", {ThreeExamples(), Batch({}, {}, {})}, std::string("regression"));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(metrics->at("loss").value(), DoubleNear(11.5 / 3, 1e-6));
   EXPECT_EQ(StepKind::kReadOnly, kRegression.evaluate_step().kind());
@@ -336,40 +379,53 @@ TEST_F(StepTest, EvaluationMeasuresAndChangesNothing) {
 
 TEST_F(StepTest, RefusesLossesThatAreReducedAndSaysHow) {
   Make(1);
-  const absl::Status status = Run("reduced/train", {ThreeExamples()}, std::string("reduced"), std::optional<double>()).status();
+  const absl::Status status =
+      Run("reduced/train", {ThreeExamples()}, std::string("reduced"), std::optional<double>())
+          .status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduced"), HasSubstr("[batch]")));
 }
 
 // A layer that forward uses and that the Model was not given: nobody has created its variables.
 const Dense kForgotten("forgotten", 1, 1);
-ModelOutput UsesForgotten(GradientTape& tape, const Nest& batch) { return {Reshape(kForgotten(tape, kLinear(tape, batch["x"])), {-1})}; }
+ModelOutput UsesForgotten(GradientTape& tape, const Nest& batch) {
+  return {Reshape(kForgotten(tape, kLinear(tape, batch["x"])), {-1})};
+}
 const Model kForgetful("forgetful", {kLinear}, UsesForgotten);
 
 TEST_F(StepTest, ALayerThatTheModelWasNotGivenIsNamedAndNoOther) {
   Make(1);
-  const absl::Status status = Run("forgetful/train", {ThreeExamples()}, std::string("forgetful"), std::optional<double>()).status();
+  const absl::Status status =
+      Run("forgetful/train", {ThreeExamples()}, std::string("forgetful"), std::optional<double>())
+          .status();
   EXPECT_EQ(absl::StatusCode::kNotFound, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no variable \"forgotten/"), HasSubstr("is its layer among those of Model \"forgetful\"?"),
-                                                   ::testing::Not(HasSubstr("layer linear:"))));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("no variable \"forgotten/"),
+                    HasSubstr("is its layer among those of Model \"forgetful\"?"),
+                    ::testing::Not(HasSubstr("layer linear:"))));
 }
 
 TEST_F(StepTest, AMetricsErrorIsTheStepsWithItsName) {
   Make(1);
-  const absl::Status status = Run("bad_metric/evaluate", {ThreeExamples()}, std::string("bad_metric")).status();
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("broken"), HasSubstr("my own reason")));
+  const absl::Status status =
+      Run("bad_metric/evaluate", {ThreeExamples()}, std::string("bad_metric")).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("broken"), HasSubstr("my own reason")));
 }
 
 TEST_F(StepTest, AnUnknownModelIsNotFound) {
   Make(1);
-  EXPECT_EQ(absl::StatusCode::kNotFound, Run("regression/evaluate", {ThreeExamples()}, std::string("nobody")).status().code());
+  EXPECT_EQ(absl::StatusCode::kNotFound,
+            Run("regression/evaluate", {ThreeExamples()}, std::string("nobody")).status().code());
 }
 
 TEST_F(StepTest, TheEndOfTheDataIsOutOfRange) {
   Make(1);
   ListEnvironment environment(**strategy_, {});
-  const Nest args(Nest::List{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), Nest("regression")});
-  EXPECT_EQ(absl::StatusCode::kOutOfRange, RunStep(*StepRegistry::Find("regression/evaluate"), environment, args).status().code());
+  const Nest args(
+      Nest::List{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), Nest("regression")});
+  EXPECT_EQ(absl::StatusCode::kOutOfRange,
+            RunStep(*StepRegistry::Find("regression/evaluate"), environment, args).status().code());
 }
 
 TEST(ModelTest, ListsTheVariablesOfItsLayers) {
@@ -382,12 +438,14 @@ TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
   EXPECT_EQ(absl::OkStatus(), StepRegistry::Validate());
   const Model twin("regression", {kLinear}, Regress);
   EXPECT_THAT(std::string(StepRegistry::Validate().message()),
-              AllOf(HasSubstr("regression/train"), HasSubstr("regression/evaluate"), HasSubstr("regression/predict")));
+              AllOf(HasSubstr("regression/train"), HasSubstr("regression/evaluate"),
+                    HasSubstr("regression/predict")));
 }
 
-// ---- the trainer ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- the trainer --------------------------------------------------------------------------------
 
-// Runs steps one after another on this thread, over batches by the name of the data source. Its report interval is one step.
+// Runs steps one after another on this thread, over batches by the name of the data source. Its
+// report interval is one step.
 class InlineCoordinator : public Coordinator {
  public:
   Strategy& strategy() override { return *strategy_; }
@@ -400,15 +458,23 @@ class InlineCoordinator : public Coordinator {
     return step_;
   }
   // What the checkpoint holds that RestoreLatest goes on from.
-  void Saved(int64_t epochs, int64_t steps) { epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps; }
+  void Saved(int64_t epochs, int64_t steps) {
+    epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps;
+  }
   int64_t TakeRestoredEpochs(int64_t at_most) override { return Take(restored_epochs_, at_most); }
   int64_t TakeRestoredSteps(int64_t at_most) override { return Take(restored_steps_, at_most); }
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
-  absl::StatusOr<std::string> SaveCheckpoint() override { return absl::FailedPreconditionError("no checkpoints here"); }
-  absl::Status Export(absl::string_view, const ExportOptions&) override { return absl::FailedPreconditionError("no checkpoints here"); }
-  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override { return absl::UnimplementedError("not in this fake"); }
+  absl::StatusOr<std::string> SaveCheckpoint() override {
+    return absl::FailedPreconditionError("no checkpoints here");
+  }
+  absl::Status Export(absl::string_view, const ExportOptions&) override {
+    return absl::FailedPreconditionError("no checkpoints here");
+  }
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
+    return absl::UnimplementedError("not in this fake");
+  }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {
     reports_.push_back(absl::StrCat(run, " at ", step, ", ", metrics.size(), " metrics"));
@@ -428,7 +494,9 @@ class InlineCoordinator : public Coordinator {
   TestStrategy strategy_{1};
 
  protected:
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view, StepKind, Nest) override {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view,
+                                                                             StepKind,
+                                                                             Nest) override {
     return absl::UnimplementedError("not in this fake");
   }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
@@ -449,15 +517,18 @@ class InlineCoordinator : public Coordinator {
  private:
   absl::Status OnePass(const internal::StepLoop& loop, Metrics& merged) {
     std::deque<PerReplica<Nest>> batches;
-    for (const Nest& batch : data_[std::string(loop.data.name())]) batches.push_back(PerReplica<Nest>({batch}));
+    for (const Nest& batch : data_[std::string(loop.data.name())])
+      batches.push_back(PerReplica<Nest>({batch}));
     ListEnvironment environment(*strategy_, std::move(batches));
     stopped_ = false;
     Nest::List args{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1}))};
     args.insert(args.end(), loop.args.begin(), loop.args.end());
     while (!stopped_ && !environment.at_end() && (!loop.last_step || step_ < *loop.last_step)) {
       const bool trains = loop.kind == StepKind::kTraining;
-      strategy_.store().BeginStep(step_, trains ? MapVariableStore::Kind::kTraining : MapVariableStore::Kind::kReadOnly);
-      ASSIGN_OR_RETURN(const Nest result, RunStep(*StepRegistry::Find(loop.step), environment, Nest(args)));
+      strategy_.store().BeginStep(
+          step_, trains ? MapVariableStore::Kind::kTraining : MapVariableStore::Kind::kReadOnly);
+      ASSIGN_OR_RETURN(const Nest result,
+                       RunStep(*StepRegistry::Find(loop.step), environment, Nest(args)));
       ASSIGN_OR_RETURN(const Metrics metrics, NestCodec<Metrics>::Decode(result));
       RETURN_IF_ERROR(Merge(metrics, merged));
       step_ += trains ? 1 : 0;
@@ -495,8 +566,10 @@ TEST_F(TrainerTest, FitTrainsValidatesAndReports) {
   const auto values = trainer_.Fit(kData, options);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_THAT(coordinator_.passes_,
-              ElementsAre("regression/train over data", "regression/evaluate over data", "regression/train over data", "regression/evaluate over data"));
-  EXPECT_THAT(coordinator_.reports_, ElementsAre("validation at 2, 2 metrics", "validation at 4, 2 metrics"));
+              ElementsAre("regression/train over data", "regression/evaluate over data",
+                          "regression/train over data", "regression/evaluate over data"));
+  EXPECT_THAT(coordinator_.reports_,
+              ElementsAre("validation at 2, 2 metrics", "validation at 4, 2 metrics"));
   EXPECT_EQ(2, coordinator_.goal_);
   EXPECT_EQ(4u, values->size());
   EXPECT_LT(values->at("validation/loss"), values->at("loss"));
@@ -526,10 +599,13 @@ TEST_F(TrainerTest, AProgramThatRunsAgainLeavesOutTheEpochsThatItsCheckpointHold
   options.validation = kData;
   const auto values = trainer_.Fit(kData, options);
   ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data")) << "both epochs were done: only how good it is is asked";
+  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data"))
+      << "both epochs were done: only how good it is is asked";
   EXPECT_EQ(values->count("validation/loss"), 1u);
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
-  EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data", "regression/train over data", "regression/evaluate over data"));
+  EXPECT_THAT(coordinator_.passes_,
+              ElementsAre("regression/evaluate over data", "regression/train over data",
+                          "regression/evaluate over data"));
   EXPECT_EQ(coordinator_.epoch(), 4) << "of the second Fit one was done";
   EXPECT_EQ(coordinator_.goal_, 1);
   EXPECT_EQ(coordinator_.restores_, 1);
@@ -570,7 +646,9 @@ TEST_F(TrainerTest, NamesEveryOptionThatMakesNoSense) {
   options.clip_norm = -1;
   const absl::Status status = trainer_.Fit(kData, options).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("epochs is 0"), HasSubstr("steps_per_epoch is 0"), HasSubstr("clip_norm is -1")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("epochs is 0"), HasSubstr("steps_per_epoch is 0"),
+                    HasSubstr("clip_norm is -1")));
   EXPECT_THAT(coordinator_.passes_, IsEmpty());
 }
 
@@ -593,7 +671,8 @@ struct Recorder : Callback {
   absl::Status OnReport(TrainingRun& run) override { return Saw("report", run); }
   absl::Status OnEpochEnd(TrainingRun& run) override { return Saw("end", run); }
   absl::Status Saw(const std::string& event, TrainingRun& run) {
-    seen.push_back(absl::StrCat(event, " ", run.epoch(), "/", run.step(), ", ", run.metrics().size(), " metrics"));
+    seen.push_back(absl::StrCat(event, " ", run.epoch(), "/", run.step(), ", ",
+                                run.metrics().size(), " metrics"));
     if (event == stop_at) run.Stop("told to");
     return event == fail_at ? absl::DataLossError("the callback's own") : absl::OkStatus();
   }
@@ -608,8 +687,10 @@ TEST_F(TrainerTest, CallbacksSeeTheBeginningEachReportAndTheEndOfEachEpoch) {
   options.validation = kData;
   options.callbacks = {recorder};
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
-  EXPECT_THAT(recorder->seen, ElementsAre("begin 0/0, 0 metrics", "report 0/1, 2 metrics", "report 0/2, 2 metrics", "end 1/2, 4 metrics",
-                                          "report 1/3, 4 metrics", "report 1/4, 4 metrics", "end 2/4, 4 metrics"));
+  EXPECT_THAT(recorder->seen,
+              ElementsAre("begin 0/0, 0 metrics", "report 0/1, 2 metrics", "report 0/2, 2 metrics",
+                          "end 1/2, 4 metrics", "report 1/3, 4 metrics", "report 1/4, 4 metrics",
+                          "end 2/4, 4 metrics"));
   recorder->seen.clear();
   options.epochs = 1;
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
@@ -660,7 +741,8 @@ TEST_F(TrainerTest, AnErrorOfACallbackIsThatOfFit) {
     fails->fail_at = event;
     FitOptions options;
     options.callbacks = {fails};
-    EXPECT_EQ(absl::DataLossError("the callback's own"), trainer_.Fit(kData, options).status()) << event;
+    EXPECT_EQ(absl::DataLossError("the callback's own"), trainer_.Fit(kData, options).status())
+        << event;
     EXPECT_THAT(fails->seen.back(), HasSubstr(event));
   }
 }
@@ -684,7 +766,8 @@ TEST_F(TrainerTest, EarlyStoppingNamesTheMetricsThatThereAre) {
   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", 1)};
   const absl::Status status = trainer_.Fit(kData, options).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no metric \"validation/loss\""), HasSubstr("there are: loss, rmse")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no metric \"validation/loss\""),
+                                                   HasSubstr("there are: loss, rmse")));
 }
 
 TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
@@ -692,20 +775,25 @@ TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
   options.callbacks = {std::make_shared<EarlyStopping>("loss", -1, NAN)};
   const absl::Status status = trainer_.Fit(kData, options).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("patience is -1"), HasSubstr("min_delta is nan")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("patience is -1"), HasSubstr("min_delta is nan")));
 }
 
 // How many epochs a Fit trains whose validations give these values, one after another.
 class EarlyStoppingTest : public TrainerTest {
  protected:
-  int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience, double min_delta = 0,
-                   EarlyStopping::Mode mode = EarlyStopping::Mode::kAuto) {
+  int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience,
+                   double min_delta = 0, EarlyStopping::Mode mode = EarlyStopping::Mode::kAuto) {
     coordinator_.script_.clear();
-    for (const double value : values) coordinator_.script_.push_back({{metric, Metric::Mean(value, 1)}, {"loss", Metric::Mean(1, 1)}});  // of two, the first
+    // Of two, the first.
+    for (const double value : values)
+      coordinator_.script_.push_back(
+          {{metric, Metric::Mean(value, 1)}, {"loss", Metric::Mean(1, 1)}});
     FitOptions options;
     options.epochs = static_cast<int>(values.size());
     options.validation = kScripted;
-    options.callbacks = {std::make_shared<EarlyStopping>("validation/" + metric, patience, min_delta, mode)};
+    options.callbacks = {
+        std::make_shared<EarlyStopping>("validation/" + metric, patience, min_delta, mode)};
     const int64_t before = coordinator_.epoch();
     EXPECT_TRUE(trainer_.Fit(kData, options).ok());
     return coordinator_.epoch() - before;
@@ -713,7 +801,8 @@ class EarlyStoppingTest : public TrainerTest {
 };
 
 TEST_F(EarlyStoppingTest, LossesAndErrorsFallAndOtherMetricsRise) {
-  for (const std::string falls : {"loss", "rmse", "squared_error", "mae", "mse", "perplexity", "nll", "cross_entropy"}) {
+  for (const std::string falls :
+       {"loss", "rmse", "squared_error", "mae", "mse", "perplexity", "nll", "cross_entropy"}) {
     EXPECT_EQ(4, EpochsOf(falls, {4, 3, 2, 1}, 1)) << falls;
     EXPECT_EQ(2, EpochsOf(falls, {1, 2, 3, 4}, 1)) << falls;
   }
@@ -726,16 +815,19 @@ TEST_F(EarlyStoppingTest, LossesAndErrorsFallAndOtherMetricsRise) {
 TEST_F(EarlyStoppingTest, AModeSaysWhatANameDoesNot) {
   EXPECT_EQ(4, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMin));
   EXPECT_EQ(2, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMax));
-  EXPECT_EQ(4, EpochsOf("loss", {1, 2, 3, 4}, 1, 0, EarlyStopping::Mode::kMax)) << "the mode goes before the name";
+  EXPECT_EQ(4, EpochsOf("loss", {1, 2, 3, 4}, 1, 0, EarlyStopping::Mode::kMax))
+      << "the mode goes before the name";
 }
 
 TEST_F(EarlyStoppingTest, ANameThatSaysNothingIsRefusedBeforeAnythingIsTrained) {
-  for (const std::string metric : {"validation/regret", "validation/accuracy_loss", "lossless", "loss/ratio"}) {
+  for (const std::string metric :
+       {"validation/regret", "validation/accuracy_loss", "lossless", "loss/ratio"}) {
     FitOptions options;
     options.callbacks = {std::make_shared<EarlyStopping>(metric, 1)};
     const absl::Status status = trainer_.Fit(kData, options).status();
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(metric), HasSubstr("Mode::kMin or kMax")));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(metric), HasSubstr("Mode::kMin or kMax")));
   }
   EXPECT_THAT(coordinator_.passes_, IsEmpty());
 }
@@ -759,7 +851,9 @@ TEST_F(EarlyStoppingTest, NaNIsNoImprovement) {
 TEST_F(TrainerTest, ADataSourceWithoutExamplesIsAnError) {
   FitOptions options;
   options.validation = kNothing;
-  for (const absl::Status& status : {trainer_.Fit(kNothing).status(), trainer_.Evaluate(kNothing).status(), trainer_.Fit(kData, options).status()}) {
+  for (const absl::Status& status :
+       {trainer_.Fit(kNothing).status(), trainer_.Evaluate(kNothing).status(),
+        trainer_.Fit(kData, options).status()}) {
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
     EXPECT_THAT(std::string(status.message()), HasSubstr("\"nothing\" gave no examples"));
   }
@@ -767,7 +861,8 @@ TEST_F(TrainerTest, ADataSourceWithoutExamplesIsAnError) {
 
 TEST_F(TrainerTest, ASecondTrainerOfTheModelFindsTheNamesTaken) {
   ASSERT_TRUE(trainer_.Evaluate(kData).ok());
-  EXPECT_EQ(absl::StatusCode::kAlreadyExists, Trainer(coordinator_, kRegression, Sgd{1.0}).Fit(kData).status().code());
+  EXPECT_EQ(absl::StatusCode::kAlreadyExists,
+            Trainer(coordinator_, kRegression, Sgd{1.0}).Fit(kData).status().code());
 }
 
 TEST_F(TrainerTest, ClipNormReachesTheStep) {
@@ -776,10 +871,11 @@ TEST_F(TrainerTest, ClipNormReachesTheStep) {
   ASSERT_TRUE(trainer_.Evaluate(kData).ok());
   const std::vector<float> before = FloatsOf(coordinator_.strategy_.store().Value("linear/bias"));
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
-  EXPECT_THAT(FloatsOf(coordinator_.strategy_.store().Value("linear/bias")), Pointwise(FloatNear(1e-6), before));
+  EXPECT_THAT(FloatsOf(coordinator_.strategy_.store().Value("linear/bias")),
+              Pointwise(FloatNear(1e-6), before));
 }
 
-// ---- TensorBoard ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- TensorBoard --------------------------------------------------------------------------------
 
 class TensorBoardTest : public TrainerTest {
  protected:
@@ -792,11 +888,14 @@ class TensorBoardTest : public TrainerTest {
   // The events of a run that have a value of this tag.
   std::vector<Event> Points(const std::string& run, const std::string& tag) {
     std::vector<Event> points;
-    for (const std::string& name : files_.ListDirectory(absl::StrCat("/logs/", run)).value_or(std::vector<std::string>())) {
-      const EventFile file = ReadEventFile(files_.ReadFile(absl::StrCat("/logs/", run, "/", name)).value()).value();
+    for (const std::string& name :
+         files_.ListDirectory(absl::StrCat("/logs/", run)).value_or(std::vector<std::string>())) {
+      const EventFile file =
+          ReadEventFile(files_.ReadFile(absl::StrCat("/logs/", run, "/", name)).value()).value();
       for (const Event& event : file.events) {
         for (const EventValue& value : event.values) {
-          if (value.tag == tag) points.push_back({event.wall_time, event.step, {value}, "", "", false});
+          if (value.tag == tag)
+            points.push_back({event.wall_time, event.step, {value}, "", "", false});
         }
       }
     }
@@ -820,7 +919,8 @@ TEST_F(TensorBoardTest, DrawsEachReportAndEachValidationUnderTheSameNames) {
   EXPECT_THAT(Steps("train", "loss"), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(Steps("validation", "loss"), ElementsAre(2, 4));
   EXPECT_THAT(Steps("train", "validation/loss"), IsEmpty());
-  EXPECT_EQ(std::get<float>(Points("validation", "loss").back().values[0].data), static_cast<float>(values->at("validation/loss")));
+  EXPECT_EQ(std::get<float>(Points("validation", "loss").back().values[0].data),
+            static_cast<float>(values->at("validation/loss")));
 }
 
 TEST_F(TensorBoardTest, RefusesTheDirectoryThatTheChiefWritesToByItself) {
@@ -828,10 +928,10 @@ TEST_F(TensorBoardTest, RefusesTheDirectoryThatTheChiefWritesToByItself) {
     coordinator_.event_directory_ = directory;
     const absl::Status refused = trainer_.Fit(kData, options_).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(
-        refused.message(),
-        "TensorBoard: --tensorboard_dir has event files written to /logs already, and every point would be drawn twice: leave out the flag or the callback, "
-        "or give them two directories");
+    EXPECT_EQ(refused.message(),
+              "TensorBoard: --tensorboard_dir has event files written to /logs already, and every "
+              "point would be drawn twice: leave out the flag or the callback, "
+              "or give them two directories");
   }
   EXPECT_THAT(Steps("train", "loss"), IsEmpty());
   coordinator_.event_directory_ = "/logs/others";
@@ -843,7 +943,9 @@ TEST_F(TensorBoardTest, TellsTheConfiguration) {
   const std::vector<Event> points = Points("train", "configuration");
   ASSERT_EQ(points.size(), 1u);
   const std::string table = std::get<std::string>(points[0].values[0].data);
-  for (const char* line : {"| model | regression: ", "| optimizer | Sgd: learning_rate 0.02 at step 0 |", "| epochs | 2 |", "| data | data |"}) {
+  for (const char* line :
+       {"| model | regression: ", "| optimizer | Sgd: learning_rate 0.02 at step 0 |",
+        "| epochs | 2 |", "| data | data |"}) {
     EXPECT_THAT(table, HasSubstr(line));
   }
 }
@@ -873,22 +975,26 @@ TEST_F(TensorBoardTest, AFitThatWasStoppedInTheMiddleOfAnEpochTakesNoPointFromTh
 }
 
 TEST_F(TensorBoardTest, WhereNothingCanBeWrittenFitDoesNotBegin) {
-  files_.FailNext(FileOperation::kCreateDirectory, "/logs", absl::PermissionDeniedError("not yours"));
+  files_.FailNext(FileOperation::kCreateDirectory, "/logs",
+                  absl::PermissionDeniedError("not yours"));
   EXPECT_EQ(trainer_.Fit(kData, options_).status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(0, coordinator_.step());
 }
 
 TEST_F(TensorBoardTest, TrainingGoesOnWhenTheDiskIsFull) {
   ASSERT_TRUE(trainer_.Fit(kData, options_).ok());
-  files_.FailNext(FileOperation::kAppend, "/logs/validation", absl::ResourceExhaustedError("the disk is full"));
+  files_.FailNext(FileOperation::kAppend, "/logs/validation",
+                  absl::ResourceExhaustedError("the disk is full"));
   EXPECT_TRUE(trainer_.Fit(kData, options_).ok());
   EXPECT_THAT(Steps("validation", "loss"), ElementsAre(2, 4, 8));
 }
 
 TEST(DescribeOptimizerTest, NamesWhatIsNotZero) {
   EXPECT_EQ(DescribeOptimizer(Sgd{0.5}), "Sgd: learning_rate 0.5 at step 0");
-  EXPECT_EQ(DescribeOptimizer(Adam{ExponentialDecay{0.25, 10, 0.5}}), "Adam: learning_rate 0.25 at step 0, beta1 0.9, beta2 0.999, epsilon 1e-07");
-  EXPECT_EQ(DescribeOptimizer(Momentum{0.5, 0.75f, true}), "Momentum: learning_rate 0.5 at step 0, momentum 0.75, nesterov");
+  EXPECT_EQ(DescribeOptimizer(Adam{ExponentialDecay{0.25, 10, 0.5}}),
+            "Adam: learning_rate 0.25 at step 0, beta1 0.9, beta2 0.999, epsilon 1e-07");
+  EXPECT_EQ(DescribeOptimizer(Momentum{0.5, 0.75f, true}),
+            "Momentum: learning_rate 0.5 at step 0, momentum 0.75, nesterov");
 }
 
 TEST_F(TrainerTest, TheConfigurationTellsWhatWasGiven) {

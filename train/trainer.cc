@@ -19,17 +19,23 @@ constexpr char kValidation[] = "validation";
 
 absl::Status CheckOptions(const FitOptions& options) {
   std::vector<std::string> problems;
-  if (options.epochs < 1) problems.push_back(absl::StrCat("epochs is ", options.epochs, ", must be at least 1"));
+  if (options.epochs < 1)
+    problems.push_back(absl::StrCat("epochs is ", options.epochs, ", must be at least 1"));
   if (options.steps_per_epoch && *options.steps_per_epoch < 1) {
-    problems.push_back(absl::StrCat("steps_per_epoch is ", *options.steps_per_epoch, ", must be at least 1 (leave it out for one pass over the data)"));
+    problems.push_back(
+        absl::StrCat("steps_per_epoch is ", *options.steps_per_epoch,
+                     ", must be at least 1 (leave it out for one pass over the data)"));
   }
-  if (options.clip_norm && !(*options.clip_norm > 0)) problems.push_back(absl::StrCat("clip_norm is ", *options.clip_norm, ", must be above 0"));
-  if (std::count(options.callbacks.begin(), options.callbacks.end(), nullptr) > 0) problems.push_back("a callback is null");
+  if (options.clip_norm && !(*options.clip_norm > 0))
+    problems.push_back(absl::StrCat("clip_norm is ", *options.clip_norm, ", must be above 0"));
+  if (std::count(options.callbacks.begin(), options.callbacks.end(), nullptr) > 0)
+    problems.push_back("a callback is null");
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("FitOptions: ", absl::StrJoin(problems, "; ")));
 }
 
-void Append(absl::string_view prefix, const Metrics& metrics, std::map<std::string, double>& values) {
+void Append(absl::string_view prefix, const Metrics& metrics,
+            std::map<std::string, double>& values) {
   for (const auto& [name, metric] : metrics) values[absl::StrCat(prefix, name)] = metric.value();
 }
 
@@ -37,7 +43,8 @@ using Event = absl::Status (Callback::*)(TrainingRun&);
 
 // All of them, also where one has stopped the run: each sees the epoch's end.
 absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
-  for (const std::shared_ptr<Callback>& callback : options.callbacks) RETURN_IF_ERROR(((*callback).*event)(run));
+  for (const std::shared_ptr<Callback>& callback : options.callbacks)
+    RETURN_IF_ERROR(((*callback).*event)(run));
   return absl::OkStatus();
 }
 
@@ -65,13 +72,16 @@ absl::Status Trainer::Prepare() {
 }
 
 Trainer::Behind Trainer::TakeWhatIsBehind(const FitOptions& options) {
-  if (!options.steps_per_epoch) return {static_cast<int>(coordinator_.TakeRestoredEpochs(options.epochs)), 0};
+  if (!options.steps_per_epoch)
+    return {static_cast<int>(coordinator_.TakeRestoredEpochs(options.epochs)), 0};
   const int64_t most = std::numeric_limits<int64_t>::max() / options.epochs;
-  const int64_t steps = coordinator_.TakeRestoredSteps(std::min(*options.steps_per_epoch, most) * options.epochs);
+  const int64_t steps =
+      coordinator_.TakeRestoredSteps(std::min(*options.steps_per_epoch, most) * options.epochs);
   return {static_cast<int>(steps / *options.steps_per_epoch), steps % *options.steps_per_epoch};
 }
 
-absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run) {
+absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options,
+                                            int64_t steps_behind, TrainingRun& run) {
   absl::Status told;
   LoopObserver observer;
   if (!options.callbacks.empty()) {
@@ -83,18 +93,23 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
     };
   }
   const Model::TrainStep& step = model_.train_step();
-  const int64_t last_step = coordinator_.step() + options.steps_per_epoch.value_or(0) - steps_behind;
-  absl::StatusOr<Metrics> metrics = options.steps_per_epoch
-                                        ? coordinator_.RunUntil(std::move(observer), last_step, step, data, model_.name(), options.clip_norm)
-                                        : coordinator_.RunEpoch(std::move(observer), step, data, model_.name(), options.clip_norm);
+  const int64_t last_step =
+      coordinator_.step() + options.steps_per_epoch.value_or(0) - steps_behind;
+  absl::StatusOr<Metrics> metrics =
+      options.steps_per_epoch ? coordinator_.RunUntil(std::move(observer), last_step, step, data,
+                                                      model_.name(), options.clip_norm)
+                              : coordinator_.RunEpoch(std::move(observer), step, data,
+                                                      model_.name(), options.clip_norm);
   RETURN_IF_ERROR(told);
   const bool rest_may_be_empty = std::exchange(in_an_epoch_, false);
-  if (metrics.ok() && !run.stopped() && !rest_may_be_empty) RETURN_IF_ERROR(CheckExamplesSeen(*metrics, data));
+  if (metrics.ok() && !run.stopped() && !rest_may_be_empty)
+    RETURN_IF_ERROR(CheckExamplesSeen(*metrics, data));
   return metrics;
 }
 
 absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data) {
-  ASSIGN_OR_RETURN(Metrics metrics, coordinator_.RunEpoch(model_.evaluate_step(), data, model_.name()));
+  ASSIGN_OR_RETURN(Metrics metrics,
+                   coordinator_.RunEpoch(model_.evaluate_step(), data, model_.name()));
   RETURN_IF_ERROR(CheckExamplesSeen(metrics, data));
   return metrics;
 }
@@ -106,31 +121,37 @@ absl::Status Trainer::ValidateEpoch(const FitOptions& options, TrainingRun& run)
   return coordinator_.Report(kValidation, coordinator_.step(), validated);
 }
 
-absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run) {
+absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options,
+                               int64_t steps_behind, TrainingRun& run) {
   ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, steps_behind, run));
   Append("", trained, run.metrics_);
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
   RETURN_IF_ERROR(ValidateEpoch(options, run));
   run.epoch_ = ++epochs_;
-  if (trained.empty()) return absl::OkStatus();  // all of it was trained before the checkpoint: nobody has a figure of it
+  // All of it was trained before the checkpoint: nobody has a figure of it.
+  if (trained.empty()) return absl::OkStatus();
   return Tell(options, &Callback::OnEpochEnd, run);
 }
 
-absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data, const FitOptions& options) {
+absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data,
+                                                           const FitOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Validate(optimizer_));
   RETURN_IF_ERROR(Prepare());
   const Behind behind = TakeWhatIsBehind(options);
   epochs_ += behind.epochs;
   coordinator_.SetGoal(options.epochs - behind.epochs);
-  TrainingRun run(coordinator_, epochs_, DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));
+  TrainingRun run(coordinator_, epochs_,
+                  DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));
   RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));
   int64_t steps_behind = behind.steps;
   for (int epoch = behind.epochs; epoch < options.epochs && !run.stopped(); ++epoch) {
     RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), run));
   }
-  if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));  // nothing was trained: how good it is all the same
-  if (run.stopped()) DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
+  // Nothing was trained: how good it is all the same.
+  if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));
+  if (run.stopped())
+    DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
   return run.metrics_;
 }
 

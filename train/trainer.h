@@ -22,19 +22,23 @@
 
 namespace divvy {
 
-// How Fit goes about it. By name in C++20, else field by field. Options that make no sense are InvalidArgument from Fit, all at once.
+// How Fit goes about it. By name in C++20, else field by field. Options that make no sense are
+// InvalidArgument from Fit, all at once.
 struct FitOptions {
   int epochs = 1;  // >= 1
-  // None: each record once (the source is leased), partial batches included. Given, >= 1: the next epoch goes on where this one stopped, pass after pass.
+  // None: each record once (the source is leased), partial batches included. Given, >= 1: the next
+  // epoch goes on where this one stopped, pass after pass.
   std::optional<int64_t> steps_per_epoch = {};
   std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
   std::vector<std::shared_ptr<Callback>> callbacks = {};
-  // > 0: gradients of a worker's whole step, all replicas and variables together, are scaled down to this norm where theirs is above it
-  // (tf.clip_by_global_norm). One that is not finite is then the step's error: InvalidArgument that names a variable.
+  // > 0: gradients of a worker's whole step, all replicas and variables together, are scaled down
+  // to this norm where theirs is above it (tf.clip_by_global_norm). One that is not finite is then
+  // the step's error: InvalidArgument that names a variable.
   std::optional<double> clip_norm = {};
 };
 
-// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports, predicts. Runs on the coordinator; one thread.
+// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports,
+// predicts. Runs on the coordinator; one thread.
 //
 //   Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
 //   FitOptions options;
@@ -46,30 +50,41 @@ class Trainer {
   // `optimizer` is for variables that name none. REQUIRES: coordinator and model outlive it.
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
-  // Trains for options.epochs, called again for as many more; blocks. The variables are created by the first call of Fit or Evaluate, which then goes on with
-  // the newest checkpoint (Coordinator::RestoreLatest): epochs that it holds, and of the one in the middle of which it was made the elements that were read,
-  // are not trained again, nor validated. A program whose Trainers restore so calls them as if it began, and counts in epochs over the data or in
-  // steps_per_epoch, not in both; one that has called RestoreLatest itself counts itself, and Fit trains all it is asked for. Returns the metrics of
-  // the last epoch: "loss" and the model's own, those of the validation as "validation/loss" ... A callback may end it early: then of the epoch so far.
-  // Metrics count each step once, however often it was tried. Validation counts each record once, whatever the number of workers and replicas, where its source
-  // is leased (the default).
-  // InvalidArgument: options that make no sense, all at once, or a source without a single example. AlreadyExists: another has created a variable of the
-  // model. Errors of RestoreLatest. Otherwise the first error of a step, as RunEpoch's, or of a callback.
-  absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data, const FitOptions& options = {});
-  // The variables whose names fit begin with their values in a checkpoint. An error of WarmStart::Apply is Fit's. REQUIRES: no call of Fit or Evaluate yet.
+  // Trains for options.epochs, called again for as many more; blocks. The variables are created by
+  // the first call of Fit or Evaluate, which then goes on with the newest checkpoint
+  // (Coordinator::RestoreLatest): epochs that it holds, and of the one in the middle of which it
+  // was made the elements that were read, are not trained again, nor validated. A program whose
+  // Trainers restore so calls them as if it began, and counts in epochs over the data or in
+  // steps_per_epoch, not in both; one that has called RestoreLatest itself counts itself, and Fit
+  // trains all it is asked for. Returns the metrics of the last epoch: "loss" and the model's own,
+  // those of the validation as "validation/loss" ... A callback may end it early: then of the epoch
+  // so far. Metrics count each step once, however often it was tried. Validation counts each record
+  // once, whatever the number of workers and replicas, where its source is leased (the default).
+  // InvalidArgument: options that make no sense, all at once, or a source without a single example.
+  // AlreadyExists: another has created a variable of the model. Errors of RestoreLatest. Otherwise
+  // the first error of a step, as RunEpoch's, or of a callback.
+  absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
+                                                    const FitOptions& options = {});
+  // The variables whose names fit begin with their values in a checkpoint. An error of
+  // WarmStart::Apply is Fit's. REQUIRES: no call of Fit or Evaluate yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
 
-  // Runs the model over data that need no labels and gives ModelOutput::outputs: batch by batch to `take`, on this thread, each element of the data once and in
-  // the order of the data (shuffle nothing), whatever the number of workers and whatever dies. Blocks. Changes nothing; creates and restores the variables as
-  // Fit does. Memory: what steps give is held until it is its turn, some 128 batches for each replica of each worker at most. A program that runs again
-  // predicts again from the front. REQUIRES: nothing else is scheduled meanwhile. InvalidArgument: a source that is not leased, or a model without outputs.
-  // Else the first error of a step, or of `take`, which ends it.
+  // Runs the model over data that need no labels and gives ModelOutput::outputs: batch by batch to
+  // `take`, on this thread, each element of the data once and in the order of the data (shuffle
+  // nothing), whatever the number of workers and whatever dies. Blocks. Changes nothing; creates
+  // and restores the variables as Fit does. Memory: what steps give is held until it is its turn,
+  // some 128 batches for each replica of each worker at most. A program that runs again predicts
+  // again from the front. REQUIRES: nothing else is scheduled meanwhile. InvalidArgument: a source
+  // that is not leased, or a model without outputs. Else the first error of a step, or of `take`,
+  // which ends it.
   //
-  //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) { return file.Append(first, outputs.at("probability")); });
+  //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) { return
+  //   file.Append(first, outputs.at("probability")); });
   absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);
-  // All of them, the rows of all batches one after another: for what fits into memory. Nothing of data without an element.
+  // All of them, the rows of all batches one after another: for what fits into memory. Nothing of
+  // data without an element.
   absl::StatusOr<Outputs> Predict(const BoundDataSource& data);
 
  private:
@@ -80,8 +95,10 @@ class Trainer {
   };
   absl::Status Prepare();
   Behind TakeWhatIsBehind(const FitOptions& options);
-  absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run);
-  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options, int64_t steps_behind, TrainingRun& run);
+  absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options,
+                        int64_t steps_behind, TrainingRun& run);
+  absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options,
+                                     int64_t steps_behind, TrainingRun& run);
   absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
   absl::Status ValidateEpoch(const FitOptions& options, TrainingRun& run);
 
@@ -89,10 +106,13 @@ class Trainer {
   const Model& model_;
   Optimizer optimizer_;
   std::optional<WarmStart> warm_start_;
-  int epochs_ = 0;          // completed
-  size_t num_created_ = 0;  // of the model's variables; a call that failed half way goes on from here
+  // completed
+  int epochs_ = 0;
+  // Of the model's variables; a call that failed half way goes on from here.
+  size_t num_created_ = 0;
   bool restored_ = false;
-  bool in_an_epoch_ = false;  // the next epoch may be the rest of one that a checkpoint holds
+  // The next epoch may be the rest of one that a checkpoint holds.
+  bool in_an_epoch_ = false;
 };
 
 }  // namespace divvy

@@ -1,5 +1,6 @@
-// Encoding and decoding by description. Each message is described once, by a function Fields (fields.h), and a visitor
-// goes over it: Encoder writes the fields of a value to a protobuf message, Decoder reads and checks them.
+// Encoding and decoding by description. Each message is described once, by a function Fields
+// (fields.h), and a visitor goes over it: Encoder writes the fields of a value to a protobuf
+// message, Decoder reads and checks them.
 //
 //   template <typename Visitor>
 //   void Fields(Visitor& visit, CheckpointId& checkpoint) {
@@ -7,8 +8,8 @@
 //     visit(DIVVY_WIRE_FIELD(serial), checkpoint.serial);
 //   }
 //
-// Rules say what a decoder refuses. Without a rule a number or text may be any, a duration may not be negative, an enum
-// must be one that is known, and a message must be there. For wire/ alone.
+// Rules say what a decoder refuses. Without a rule a number or text may be any, a duration may not
+// be negative, an enum must be one that is known, and a message must be there. For wire/ alone.
 #ifndef DIVVY_WIRE_CODEC_H_
 #define DIVVY_WIRE_CODEC_H_
 
@@ -32,7 +33,7 @@
 
 namespace divvy::wire {
 
-// ---- fields ----------------------------------------------------------------------------------
+// ---- fields -------------------------------------------------------------------------------------
 
 // One field of any protobuf message that has a field of this name.
 template <typename Get, typename Has, typename Set, typename Mutable>
@@ -46,30 +47,33 @@ struct Field {
 template <typename Get, typename Has, typename Set, typename Mutable>
 Field(absl::string_view, Get, Has, Set, Mutable) -> Field<Get, Has, Set, Mutable>;
 
-// A lambda's body is compiled only where it is called, so a field needs only the accessors that its type has.
-// clang-format off
-#define DIVVY_WIRE_FIELD(field)                                                  \
-  ::divvy::wire::Field {                                                         \
-    #field,                                                                      \
+// A lambda's body is compiled only where it is called, so a field needs only the accessors that its
+// type has. clang-format off
+#define DIVVY_WIRE_FIELD(field)                                                \
+  ::divvy::wire::Field {                                                       \
+#field,                                                                      \
     [](const auto& message) -> decltype(auto) { return message.field(); },       \
     [](const auto& message) { return message.has_##field(); },                   \
     [](auto& message, auto value) { message.set_##field(std::move(value)); },    \
-    [](auto& message) { return message.mutable_##field(); }                      \
+    [](auto& message) { return message.mutable_##field(); } \
   }
 // clang-format on
 
 // Stands for an alternative of a variant that does not travel.
 struct NeverSent {};
 
-// ---- rules -----------------------------------------------------------------------------------
+// ---- rules --------------------------------------------------------------------------------------
 
 struct NotNegative {};
 struct NotZero {};
 struct Index {};  // of a task: 0 to kMaxIndex
 struct Finite {};
-struct Name {};         // 1 to kMaxNameBytes bytes without control characters; an encoder escapes and cuts
-struct NameOrEmpty {};  // a Name, or nothing
-struct Text {           // at most so many bytes, without control characters; an encoder escapes and cuts
+// 1 to kMaxNameBytes bytes without control characters; an encoder escapes and cuts
+struct Name {};
+// A Name, or nothing.
+struct NameOrEmpty {};
+// At most so many bytes, without control characters; an encoder escapes and cuts.
+struct Text {
   size_t max_bytes;
 };
 struct Range {
@@ -78,22 +82,26 @@ struct Range {
 struct Counted {  // a repeated field with at most so many elements
   size_t most = kMaxParts;
 };
-struct Rising {};  // a repeated field, each element above the one before it
+// A repeated field, each element above the one before it.
+struct Rising {};
 template <typename Rule>
 struct ForEach {  // for each element of a repeated field
   Rule rule;
 };
 template <typename Rule>
 ForEach(Rule) -> ForEach<Rule>;
-struct MayBeAbsent {};  // a message that is not there reads as an empty one
-struct OfType {         // a shape, of values of this type
+// A message that is not there reads as an empty one.
+struct MayBeAbsent {};
+// A shape, of values of this type.
+struct OfType {
   DType dtype;
 };
 
 // An integer that is compared as int64.
 template <typename Value>
 int64_t Signed(Value value) {
-  static_assert(std::is_integral_v<Value> && (std::is_signed_v<Value> || sizeof(Value) < sizeof(int64_t)));
+  static_assert(std::is_integral_v<Value> &&
+                (std::is_signed_v<Value> || sizeof(Value) < sizeof(int64_t)));
   return value;
 }
 template <typename Value>
@@ -108,13 +116,19 @@ template <typename Value>
 absl::Status Test(Index, absl::string_view field, Value value) {
   return CheckIndex(field, Signed(value));
 }
-inline absl::Status Test(Finite, absl::string_view field, double value) { return CheckFinite(field, value); }
+inline absl::Status Test(Finite, absl::string_view field, double value) {
+  return CheckFinite(field, value);
+}
 template <typename Value>
 absl::Status Test(Range range, absl::string_view field, Value value) {
   return CheckRange(field, Signed(value), range.low, range.high);
 }
-inline absl::Status Test(Name, absl::string_view field, const std::string& value) { return CheckName(field, value); }
-inline absl::Status Test(NameOrEmpty, absl::string_view field, const std::string& value) { return value.empty() ? absl::OkStatus() : CheckName(field, value); }
+inline absl::Status Test(Name, absl::string_view field, const std::string& value) {
+  return CheckName(field, value);
+}
+inline absl::Status Test(NameOrEmpty, absl::string_view field, const std::string& value) {
+  return value.empty() ? absl::OkStatus() : CheckName(field, value);
+}
 inline absl::Status Test(Text text, absl::string_view field, const std::string& value) {
   if (Escaped(value, text.max_bytes) == value) return absl::OkStatus();
   return Invalid(field, "is too long, or has control characters");
@@ -128,14 +142,18 @@ absl::Status Test(Anything, absl::string_view, const Value&) {
 
 // How an encoder sends a text that has this rule.
 inline std::string Sent(const std::string& text, Name) { return Escaped(text, kMaxNameBytes); }
-inline std::string Sent(const std::string& text, NameOrEmpty) { return Escaped(text, kMaxNameBytes); }
-inline std::string Sent(const std::string& text, Text rule) { return Escaped(text, rule.max_bytes); }
+inline std::string Sent(const std::string& text, NameOrEmpty) {
+  return Escaped(text, kMaxNameBytes);
+}
+inline std::string Sent(const std::string& text, Text rule) {
+  return Escaped(text, rule.max_bytes);
+}
 template <typename Value, typename Rule>
 const Value& Sent(const Value& value, const Rule&) {
   return value;
 }
 
-// ---- kinds of members ------------------------------------------------------------------------
+// ---- kinds of members ---------------------------------------------------------------------------
 
 template <typename T>
 constexpr bool kIsId = false;
@@ -149,7 +167,8 @@ constexpr bool kIsOptional<std::optional<T>> = true;
 template <typename T, typename = void>
 constexpr bool kIsRepeated = false;
 template <typename T>
-constexpr bool kIsRepeated<T, std::void_t<typename T::value_type, decltype(std::declval<T&>().end())>> = true;
+constexpr bool
+    kIsRepeated<T, std::void_t<typename T::value_type, decltype(std::declval<T&>().end())>> = true;
 template <typename T>
 constexpr bool kIsScalar = std::is_arithmetic_v<T> || kIsId<T> || std::is_same_v<T, std::string>;
 
@@ -170,7 +189,7 @@ T FromPlain(const Proto& sent) {
   }
 }
 
-// ---- out -------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
 template <typename Proto>
 class Encoder;
@@ -212,21 +231,24 @@ class Encoder {
       Write(value, *field.mut(out_));
     }
   }
-  // A repeated field of messages: of each element of `all`, what `project` finds in it. An encoder's alone.
+  // A repeated field of messages: of each element of `all`, what `project` finds in it. An
+  // encoder's alone.
   template <typename F, typename All, typename Project>
   void Each(const F& field, const All& all, const Project& project) {
     auto& out = *field.mut(out_);
     out.Reserve(static_cast<int>(all.size()));
     for (const auto& one : all) Write(project(one), *out.Add());
   }
-  // A member that travels as another type: as what `to` makes of it. The decoder gives `from` what came, and the member.
+  // A member that travels as another type: as what `to` makes of it. The decoder gives `from` what
+  // came, and the member.
   template <typename F, typename T, typename To, typename From, typename... Rules>
   void Via(const F& field, const T& value, const To& to, const From&, const Rules&... rules) {
     (*this)(field, to(value), rules...);
   }
   // A map, with a rule for keys and one for values; Counted as for a repeated field.
   template <typename F, typename T, typename KeyRule, typename ValueRule, typename... Rules>
-  void Map(const F& field, const T& map, const KeyRule& key_rule, const ValueRule& value_rule, const Rules&...) {
+  void Map(const F& field, const T& map, const KeyRule& key_rule, const ValueRule& value_rule,
+           const Rules&...) {
     auto& out = *field.mut(out_);
     for (const auto& [key, value] : map) out[Sent(key, key_rule)] = Sent(value, value_rule);
   }
@@ -241,7 +263,8 @@ class Encoder {
   void OneOf(const std::optional<std::variant<Ts...>>& value, const Fs&... fields) {
     if (value) OneOf(*value, fields...);
   }
-  // What a decoder does when all fields before have been read: it checks them together, or completes what they say.
+  // What a decoder does when all fields before have been read: it checks them together, or
+  // completes what they say.
   template <typename Action>
   void AfterReading(const Action&) {}
 
@@ -298,7 +321,7 @@ class Encoder {
   Proto& out_;
 };
 
-// ---- in --------------------------------------------------------------------------------------
+// ---- in -----------------------------------------------------------------------------------------
 
 template <typename Proto>
 class Decoder;
@@ -306,7 +329,7 @@ class Decoder;
 template <typename Proto, typename T>
 absl::Status Read(const Proto& from, T& to) {
   if constexpr (std::is_same_v<T, Nest>) {
-    ASSIGN_OR_RETURN(to, FromProto(from));
+    DIVVY_ASSIGN_OR_RETURN(to, FromProto(from));
     return absl::OkStatus();
   } else {
     Decoder<Proto> decoder(from);
@@ -340,7 +363,8 @@ class Decoder {
     if (status_.ok()) status_ = TakeMap(field, map, key_rule, value_rule);
   }
   template <typename F, typename T, typename KeyRule, typename ValueRule>
-  void Map(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule, Counted counted) {
+  void Map(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule,
+           Counted counted) {
     if (status_.ok()) status_ = CheckCount(field.name, field.get(from_).size(), counted.most);
     Map(field, map, key_rule, value_rule);
   }
@@ -374,7 +398,7 @@ class Decoder {
       return absl::OkStatus();
     } else if constexpr (std::is_same_v<T, absl::Duration>) {
       static_assert(sizeof...(Rules) == 0);
-      RETURN_IF_ERROR(CheckNotNegative(field.name, field.get(from_)));
+      DIVVY_RETURN_IF_ERROR(CheckNotNegative(field.name, field.get(from_)));
       value = absl::Nanoseconds(field.get(from_));
       return absl::OkStatus();
     } else if constexpr (std::is_same_v<T, Shape>) {
@@ -384,7 +408,7 @@ class Decoder {
     } else if constexpr (kIsScalar<T>) {
       absl::Status tested;
       ((tested.ok() ? void(tested = Test(rules, field.name, field.get(from_))) : void()), ...);
-      RETURN_IF_ERROR(tested);
+      DIVVY_RETURN_IF_ERROR(tested);
       value = FromPlain<T>(field.get(from_));
       return absl::OkStatus();
     } else if constexpr (kIsRepeated<T>) {
@@ -398,17 +422,17 @@ class Decoder {
   }
   template <typename F>
   absl::Status TakeShape(const F& field, Shape& value, OfType type) {
-    ASSIGN_OR_RETURN(value, In(field.name, ShapeFromProto(field.get(from_), type.dtype)));
+    DIVVY_ASSIGN_OR_RETURN(value, In(field.name, ShapeFromProto(field.get(from_), type.dtype)));
     return absl::OkStatus();
   }
   template <typename F, typename E>
   absl::Status TakeEnum(const F& field, E& value) {
-    ASSIGN_OR_RETURN(value, In(field.name, FromProto(field.get(from_))));
+    DIVVY_ASSIGN_OR_RETURN(value, In(field.name, FromProto(field.get(from_))));
     return absl::OkStatus();
   }
   template <typename F, typename E, typename Table>
   absl::Status TakeEnum(const F& field, E& value, const Table& table) {
-    ASSIGN_OR_RETURN(value, In(field.name, table.ToDomain(field.get(from_))));
+    DIVVY_ASSIGN_OR_RETURN(value, In(field.name, table.ToDomain(field.get(from_))));
     return absl::OkStatus();
   }
 
@@ -422,12 +446,13 @@ class Decoder {
   }
   template <typename F, typename All, typename Rule>
   absl::Status TakeAll(const F& field, All& all, Counted counted, ForEach<Rule> each) {
-    RETURN_IF_ERROR(CheckCount(field.name, static_cast<size_t>(field.get(from_).size()), counted.most));
+    DIVVY_RETURN_IF_ERROR(
+        CheckCount(field.name, static_cast<size_t>(field.get(from_).size()), counted.most));
     return TakeAll(field, all, each);
   }
   template <typename F, typename All>
   absl::Status TakeAll(const F& field, All& all, Rising) {
-    RETURN_IF_ERROR(TakeAll(field, all));
+    DIVVY_RETURN_IF_ERROR(TakeAll(field, all));
     return CheckRising(field.name, all);
   }
   template <typename F, typename All, typename Rule>
@@ -438,20 +463,23 @@ class Decoder {
     size_t number = 0;
     for (const auto& sent : repeated) {
       if constexpr (kIsScalar<T>) {
-        if (absl::Status bad = Test(each.rule, "", sent); !bad.ok()) return In(Element(field.name, number), bad);
+        if (absl::Status bad = Test(each.rule, "", sent); !bad.ok())
+          return In(Element(field.name, number), bad);
         all.insert(all.end(), FromPlain<T>(sent));
       } else {
-        if (absl::Status bad = Read(sent, all.emplace_back()); !bad.ok()) return In(Element(field.name, number), bad);
+        if (absl::Status bad = Read(sent, all.emplace_back()); !bad.ok())
+          return In(Element(field.name, number), bad);
       }
       ++number;
     }
     return absl::OkStatus();
   }
   template <typename F, typename T, typename KeyRule, typename ValueRule>
-  absl::Status TakeMap(const F& field, T& map, const KeyRule& key_rule, const ValueRule& value_rule) {
+  absl::Status TakeMap(const F& field, T& map, const KeyRule& key_rule,
+                       const ValueRule& value_rule) {
     for (const auto& [key, value] : field.get(from_)) {
-      RETURN_IF_ERROR(Test(key_rule, field.name, key));
-      RETURN_IF_ERROR(Test(value_rule, field.name, value));
+      DIVVY_RETURN_IF_ERROR(Test(key_rule, field.name, key));
+      DIVVY_RETURN_IF_ERROR(Test(value_rule, field.name, value));
       map.emplace(key, value);
     }
     return absl::OkStatus();
@@ -473,7 +501,7 @@ class Decoder {
   absl::Status status_;
 };
 
-// ---- both ways -------------------------------------------------------------------------------
+// ---- both ways ----------------------------------------------------------------------------------
 
 template <typename Proto, typename T>
 Proto Encoded(const T& value) {
@@ -484,7 +512,7 @@ Proto Encoded(const T& value) {
 template <typename T, typename Proto>
 absl::StatusOr<T> Decoded(const Proto& from) {
   T value{};
-  RETURN_IF_ERROR(Read(from, value));
+  DIVVY_RETURN_IF_ERROR(Read(from, value));
   return value;
 }
 

@@ -22,7 +22,8 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads travel as they lie in memory");
 
 absl::Status CheckBools(absl::string_view bytes) {
-  const bool good = std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; });
+  const bool good =
+      std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; });
   return good ? absl::OkStatus() : Invalid("payload", "has a bool that is neither 0 nor 1");
 }
 
@@ -47,14 +48,17 @@ absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, Paylo
 }
 
 // What does not fit `asked` is refused before there is memory for it.
-absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, const PullPart& asked, PayloadFiller& filler) {
+absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, const PullPart& asked,
+                                       PayloadFiller& filler) {
   PullPartReply part;
   ASSIGN_OR_RETURN(const DType dtype, In("dtype", FromProto(from.dtype())));
   ASSIGN_OR_RETURN(Shape shape, In("shape", ShapeFromProto(from.shape(), dtype)));
-  if (asked.rows && (shape.rank() == 0 || shape.dim(0) != asked.rows->shape().num_elements())) return Invalid("", "has other rows than were asked for");
+  if (asked.rows && (shape.rank() == 0 || shape.dim(0) != asked.rows->shape().num_elements()))
+    return Invalid("", "has other rows than were asked for");
   const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
   if (asked.reply_bytes >= 0 && bytes != asked.reply_bytes)
-    return Invalid("", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
+    return Invalid(
+        "", absl::StrCat("has ", bytes, " bytes where ", asked.reply_bytes, " were asked for"));
   ASSIGN_OR_RETURN(part.values, filler.Add(dtype, std::move(shape)));
   part.version = from.version();
   part.torn = from.torn();
@@ -81,13 +85,15 @@ absl::StatusOr<CommitPart> PartFrom(const v1::CommitBegin::Part& from, PayloadFi
 template <typename Parts, typename Out>
 absl::Status ReadParts(const Parts& parts, PayloadFiller& filler, std::vector<Out>& out) {
   RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(parts.size())));
-  ASSIGN_OR_RETURN(out, ReadAll("parts", parts, [&filler](const auto& part) { return PartFrom(part, filler); }));
+  ASSIGN_OR_RETURN(
+      out, ReadAll("parts", parts, [&filler](const auto& part) { return PartFrom(part, filler); }));
   return absl::OkStatus();
 }
 
 absl::Status AddTo(int64_t& bytes, int64_t count, int64_t size_each) {
   int64_t more = 0;
-  const bool overflow = __builtin_mul_overflow(count, size_each, &more) || __builtin_add_overflow(bytes, more, &bytes);
+  const bool overflow = __builtin_mul_overflow(count, size_each, &more) ||
+                        __builtin_add_overflow(bytes, more, &bytes);
   return overflow ? Invalid("parts", "are larger than can be counted") : absl::OkStatus();
 }
 
@@ -98,7 +104,7 @@ absl::Status AddRowsTo(int64_t& bytes, int64_t rows) {
 
 }  // namespace
 
-// ---- sending ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request) {
   OutgoingTransfer transfer;
@@ -208,14 +214,15 @@ MessageCutter::Message MessageCutter::Next() {
   for (int64_t room = message_bytes_; room > 0 && next_ < payload_.size(); SkipEmpty()) {
     const Tensor& tensor = payload_[next_];
     const int64_t some = std::min(room, tensor.size_bytes() - offset_);
-    message.payload.push_back({tensor, absl::string_view(tensor.data_as<char>() + offset_, static_cast<size_t>(some))});
+    message.payload.push_back(
+        {tensor, absl::string_view(tensor.data_as<char>() + offset_, static_cast<size_t>(some))});
     offset_ += some;
     room -= some;
   }
   return message;
 }
 
-// ---- the front of a message ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the front of a message ---------------------------------------------------------------------
 
 std::string EncodeHeader(const v1::FrameHeader& header) {
   const auto length = static_cast<uint32_t>(header.ByteSizeLong());
@@ -225,19 +232,24 @@ std::string EncodeHeader(const v1::FrameHeader& header) {
 }
 
 absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four) {
-  if (first_four.size() < kLengthBytes) return Invalid("", "a message of a data stream begins with four bytes of length");
+  if (first_four.size() < kLengthBytes)
+    return Invalid("", "a message of a data stream begins with four bytes of length");
   uint32_t length = 0;
   std::memcpy(&length, first_four.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes) return Invalid("", absl::StrCat("a header of ", length, " bytes, the limit is ", kMaxHeaderBytes));
+  if (length > kMaxHeaderBytes)
+    return Invalid("",
+                   absl::StrCat("a header of ", length, " bytes, the limit is ", kMaxHeaderBytes));
   return kLengthBytes + length;
 }
 
-// ---- receiving --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- receiving ----------------------------------------------------------------------------------
 
 absl::Status CheckHeader(absl::string_view header) {
   using Format = google::protobuf::internal::WireFormatLite;
-  constexpr int kMostFields = kMaxParts + 100'000;  // a part is a field, and so is each of the input positions of a commit
-  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()), static_cast<int>(header.size()));
+  // A part is a field, and so is each of the input positions of a commit.
+  constexpr int kMostFields = kMaxParts + 100'000;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()),
+                                            static_cast<int>(header.size()));
   int fields = 0;
   while (const uint32_t tag = in.ReadTag()) {
     uint32_t size = 0;
@@ -248,7 +260,8 @@ absl::Status CheckHeader(absl::string_view header) {
     if (!in.ReadVarint32(&size) || size > header.size()) break;
     const auto limit = in.PushLimit(static_cast<int>(size));
     while (const uint32_t inner = in.ReadTag()) {
-      if (++fields > kMostFields) return Invalid("header", absl::StrCat("has more than ", kMostFields, " fields"));
+      if (++fields > kMostFields)
+        return Invalid("header", absl::StrCat("has more than ", kMostFields, " fields"));
       if (!Format::SkipField(&in, inner)) return absl::OkStatus();
     }
     if (in.BytesUntilLimit() != 0) break;
@@ -260,7 +273,8 @@ absl::Status CheckHeader(absl::string_view header) {
 absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header) {
   RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
   int64_t bytes = 0;
-  for (const v1::PullRequestHeader::Part& part : header.parts()) RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+  for (const v1::PullRequestHeader::Part& part : header.parts())
+    RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
   return bytes;
 }
 
@@ -270,23 +284,29 @@ absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
   for (const v1::CommitBegin::Part& part : header.parts()) {
     RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
     ASSIGN_OR_RETURN(const DType dtype, In("parts", In("dtype", FromProto(part.dtype()))));
-    ASSIGN_OR_RETURN(const Shape shape, In("parts", In("shape", ShapeFromProto(part.shape(), dtype))));
+    ASSIGN_OR_RETURN(const Shape shape,
+                     In("parts", In("shape", ShapeFromProto(part.shape(), dtype))));
     RETURN_IF_ERROR(AddTo(bytes, shape.num_elements(), DTypeSize(dtype)));
   }
-  if (bytes != header.total_bytes()) return Invalid("total_bytes", absl::StrCat("is ", header.total_bytes(), ", and the parts make ", bytes));
+  if (bytes != header.total_bytes())
+    return Invalid("total_bytes",
+                   absl::StrCat("is ", header.total_bytes(), ", and the parts make ", bytes));
   return bytes;
 }
 
 absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(dtype, std::move(shape)));
-  if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_)) return Invalid("parts", "are larger than can be counted");
+  if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_))
+    return Invalid("parts", "are larger than can be counted");
   const auto size = static_cast<size_t>(tensor.size_bytes());
   if (size > 0) holes_.push_back({tensor.fresh_data<char>(), size, dtype == DType::kBool});
   return tensor;
 }
 
 absl::Status PayloadFiller::Take(absl::string_view bytes) {
-  if (bytes.size() > static_cast<uint64_t>(left_)) return Invalid("payload", absl::StrCat(bytes.size(), " bytes came where ", left_, " were left"));
+  if (bytes.size() > static_cast<uint64_t>(left_))
+    return Invalid("payload",
+                   absl::StrCat(bytes.size(), " bytes came where ", left_, " were left"));
   left_ -= static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     const Hole& hole = holes_[next_];
@@ -317,25 +337,34 @@ absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadF
   DIVVY_WIRE_READ_ENUM(request.kind, header, kind);
   RETURN_IF_ERROR(CheckIndex("participants", header.participants()));
   request.participants = static_cast<int>(header.participants());
-  ASSIGN_OR_RETURN(request.inputs, ReadAll("inputs", header.inputs(), [](const v1::InputLease& lease) { return FromProto(lease); }));
+  ASSIGN_OR_RETURN(request.inputs,
+                   ReadAll("inputs", header.inputs(),
+                           [](const v1::InputLease& lease) { return FromProto(lease); }));
   RETURN_IF_ERROR(ReadParts(header.parts(), filler, request.parts));
   return request;
 }
 
-absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked, PayloadFiller& filler) {
+absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked,
+                                     PayloadFiller& filler) {
   const size_t count = static_cast<size_t>(header.parts_size());
-  if (count != asked.parts.size()) return Invalid("parts", absl::StrCat("has ", count, " elements where ", asked.parts.size(), " were asked for"));
+  if (count != asked.parts.size())
+    return Invalid("parts", absl::StrCat("has ", count, " elements where ", asked.parts.size(),
+                                         " were asked for"));
   RETURN_IF_ERROR(CheckCount("parts", count));
   PullReply reply;
   auto part = asked.parts.begin();
-  ASSIGN_OR_RETURN(reply.parts, ReadAll("parts", header.parts(), [&](const auto& from) { return PartFrom(from, *part++, filler); }));
+  ASSIGN_OR_RETURN(reply.parts, ReadAll("parts", header.parts(), [&](const auto& from) {
+                     return PartFrom(from, *part++, filler);
+                   }));
   return reply;
 }
 
-absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header, const CommitRequest& asked, PayloadFiller&) {
+absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header,
+                                       const CommitRequest& asked, PayloadFiller&) {
   const size_t wanted = header.duplicate() ? 0 : asked.parts.size();
   if (static_cast<size_t>(header.versions_size()) != wanted)
-    return Invalid("versions", absl::StrCat("has ", header.versions_size(), " elements, not ", wanted));
+    return Invalid("versions",
+                   absl::StrCat("has ", header.versions_size(), " elements, not ", wanted));
   CommitReply reply;
   reply.duplicate = header.duplicate();
   reply.applied_seq = header.applied_seq();

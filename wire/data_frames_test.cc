@@ -38,14 +38,15 @@ void ExpectRefused(const absl::StatusOr<T>& value, absl::string_view words) {
   EXPECT_THAT(std::string(value.status().message()), HasSubstr(std::string(words)));
 }
 
-// ---- round trips ------------------------------------------------------------------------------------------------------------------------------------
+// ---- round trips --------------------------------------------------------------------------------
 
 template <typename Request>
 void ExpectRoundTrips() {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     Generator generator(seed);
     const auto sent = generator.Make<Request>();
-    const auto arrived = Arrived<Request>(MessagesOf(ToTransfer(seed, sent), 1 + static_cast<int64_t>(generator.Below(64))));
+    const auto arrived = Arrived<Request>(
+        MessagesOf(ToTransfer(seed, sent), 1 + static_cast<int64_t>(generator.Below(64))));
     ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status();
     ASSERT_TRUE(Same::Of(sent, *arrived)) << "seed " << seed;
   }
@@ -59,7 +60,8 @@ TEST(DataFramesTest, RepliesArriveAsTheyWereSent) {
     Generator generator(seed);
     const auto asked = generator.Make<PullRequest>();
     const PullReply sent = generator.ReplyTo(asked);
-    const std::vector<std::string> messages = MessagesOf(ToTransfer(seed, absl::StatusOr<PullReply>(sent)), kMessageBytes);
+    const std::vector<std::string> messages =
+        MessagesOf(ToTransfer(seed, absl::StatusOr<PullReply>(sent)), kMessageBytes);
     ASSERT_EQ(messages.size(), 1u);
     absl::string_view payload;
     PayloadFiller filler;
@@ -85,7 +87,8 @@ TEST(DataFramesTest, AReplyThatAnnouncesMoreThanWasAskedForIsRefusedBeforeItsMem
   for (const int64_t bytes : {60, 64, 68}) {
     asked.parts[0].reply_bytes = bytes;
     PayloadFiller filler;
-    const auto arrived = FromHeader(ToTransfer(1, absl::StatusOr<PullReply>(reply)).header.pull_reply(), asked, filler);
+    const auto arrived = FromHeader(
+        ToTransfer(1, absl::StatusOr<PullReply>(reply)).header.pull_reply(), asked, filler);
     EXPECT_EQ(arrived.ok(), bytes == 64) << arrived.status();
     EXPECT_EQ(filler.left(), bytes == 64 ? 64 : 0);
   }
@@ -101,19 +104,25 @@ TEST(DataFramesTest, ARefusalRidesInTheReply) {
 template <typename Request>
 void ExpectMutationsAreHarmless() {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
-    const std::string bytes = MessagesOf(ToTransfer(seed, Generator(seed).Make<Request>()), kMessageBytes)[0];
+    const std::string bytes =
+        MessagesOf(ToTransfer(seed, Generator(seed).Make<Request>()), kMessageBytes)[0];
     Random random(seed);
     for (int i = 0; i < 4; ++i) {
       const std::string mutated = testing::Mutated(bytes, random);
-      ASSERT_EQ(testing::FrameFault<Request>(mutated), "") << "seed " << seed << ", mutation " << i << ": " << absl::CHexEscape(mutated);
+      ASSERT_EQ(testing::FrameFault<Request>(mutated), "")
+          << "seed " << seed << ", mutation " << i << ": " << absl::CHexEscape(mutated);
     }
   }
 }
 
-TEST(DataFramesTest, ADamagedPullIsRefusedOrMakesSense) { ExpectMutationsAreHarmless<PullRequest>(); }
-TEST(DataFramesTest, ADamagedCommitIsRefusedOrMakesSense) { ExpectMutationsAreHarmless<CommitRequest>(); }
+TEST(DataFramesTest, ADamagedPullIsRefusedOrMakesSense) {
+  ExpectMutationsAreHarmless<PullRequest>();
+}
+TEST(DataFramesTest, ADamagedCommitIsRefusedOrMakesSense) {
+  ExpectMutationsAreHarmless<CommitRequest>();
+}
 
-// ---- the layout on the wire --------------------------------------------------------------------------------------------------------------------------
+// ---- the layout on the wire ---------------------------------------------------------------------
 
 TEST(DataFramesTest, AMessageIsALengthAHeaderAndThePayload) {
   PullRequest request;
@@ -126,7 +135,8 @@ TEST(DataFramesTest, AMessageIsALengthAHeaderAndThePayload) {
 }
 
 TEST(DataFramesTest, ALargePayloadGoesOnInDataMessagesOfTheSameTransfer) {
-  const std::vector<std::string> messages = MessagesOf(ToTransfer(77, OnePart(*Tensor::Zeros(DType::kFloat32, {10}))), 16);
+  const std::vector<std::string> messages =
+      MessagesOf(ToTransfer(77, OnePart(*Tensor::Zeros(DType::kFloat32, {10}))), 16);
   ASSERT_EQ(messages.size(), 3u);
   absl::string_view payload;
   EXPECT_TRUE(Opened(messages[0], payload)->has_commit());
@@ -138,7 +148,9 @@ TEST(DataFramesTest, ALargePayloadGoesOnInDataMessagesOfTheSameTransfer) {
   EXPECT_EQ(payload.size(), 8u);
 }
 
-TEST(DataFramesTest, ATransferWithoutPayloadIsOneMessage) { EXPECT_EQ(MessagesOf(ToTransfer(1, PullRequest()), 1).size(), 1u); }
+TEST(DataFramesTest, ATransferWithoutPayloadIsOneMessage) {
+  EXPECT_EQ(MessagesOf(ToTransfer(1, PullRequest()), 1).size(), 1u);
+}
 
 std::vector<std::vector<size_t>> CutsOf(const std::vector<Tensor>& values, int64_t message_bytes) {
   CommitRequest request;
@@ -149,7 +161,8 @@ std::vector<std::vector<size_t>> CutsOf(const std::vector<Tensor>& values, int64
   std::vector<std::vector<size_t>> cuts;
   for (MessageCutter cutter(ToTransfer(1, request), message_bytes); !cutter.done();) {
     cuts.emplace_back();
-    for (const MessageCutter::Piece& piece : cutter.Next().payload) cuts.back().push_back(piece.bytes.size());
+    for (const MessageCutter::Piece& piece : cutter.Next().payload)
+      cuts.back().push_back(piece.bytes.size());
   }
   return cuts;
 }
@@ -180,7 +193,7 @@ TEST(MessageCutterTest, LetsGoOfATensorOnceItsMessagesAreGone) {
   EXPECT_FALSE(cutter.done());
 }
 
-// ---- refusals ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 TEST(DataFramesTest, AHeaderThatIsTooShortOrTooLongIsRefused) {
   ExpectRefused(HeaderBytes("abc"), "four bytes");
@@ -234,7 +247,8 @@ TEST(DataFramesTest, BytesThatWereNotAnnouncedAreRefused) {
   const absl::StatusOr<Tensor> kept = filler.Add(DType::kInt8, {2});
   EXPECT_TRUE(filler.Take("x").ok());
   EXPECT_EQ(filler.left(), 1);
-  EXPECT_THAT(std::string(filler.Take("xy").message()), HasSubstr("2 bytes came where 1 were left"));
+  EXPECT_THAT(std::string(filler.Take("xy").message()),
+              HasSubstr("2 bytes came where 1 were left"));
 }
 
 TEST(DataFramesTest, ABoolOfAThirdValueIsRefused) {

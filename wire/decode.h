@@ -1,7 +1,9 @@
-// What the decoders of this folder share: refusals that name the field, and checks. For wire/ alone.
+// What the decoders of this folder share: refusals that name the field, and checks. For wire/
+// alone.
 //
-// A refusal names the whole path of its field: whoever decodes the message around it puts its own field's name first.
-// "open[3]: does not rise" of a Horizon is "horizon.open[3]: does not rise" of the SyncRequest that has it.
+// A refusal names the whole path of its field: whoever decodes the message around it puts its own
+// field's name first. "open[3]: does not rise" of a Horizon is "horizon.open[3]: does not rise" of
+// the SyncRequest that has it.
 #ifndef DIVVY_WIRE_DECODE_H_
 #define DIVVY_WIRE_DECODE_H_
 
@@ -20,10 +22,13 @@
 
 namespace divvy::wire {
 
-constexpr int kMaxParts = 100000;  // shards, parts, tasks in one message
-constexpr int kMaxIndex = 65535;   // of a task: `participants` and the parts of a variable count in 16 bits
+// shards, parts, tasks in one message
+constexpr int kMaxParts = 100000;
+// Of a task: `participants` and the parts of a variable count in 16 bits.
+constexpr int kMaxIndex = 65535;
 
-// InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field is this message itself; In() puts a name before it.
+// InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field is this
+// message itself; In() puts a name before it.
 absl::Status Invalid(absl::string_view field, absl::string_view why);
 // The same refusal, seen from the message that has `field`. OK stays OK.
 absl::Status In(absl::string_view field, const absl::Status& status);
@@ -34,21 +39,29 @@ absl::StatusOr<T> In(absl::string_view field, absl::StatusOr<T> value) {
 }
 // A refusal of a domain's own Validate, as one of the message. OK stays OK.
 absl::Status AsInvalid(const absl::Status& status);
-inline std::string Element(absl::string_view field, size_t index) { return absl::StrCat(field, "[", index, "]"); }
+inline std::string Element(absl::string_view field, size_t index) {
+  return absl::StrCat(field, "[", index, "]");
+}
 
 // Each check: OK, or Invalid that says what the value is and what it may be. Ranges are inclusive.
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
-inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max()); }
-inline absl::Status CheckIndex(absl::string_view field, int64_t value) { return CheckRange(field, value, 0, kMaxIndex); }
-absl::Status CheckName(absl::string_view field, absl::string_view name);  // 1 to kMaxNameBytes bytes, no control characters
+inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
+  return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max());
+}
+inline absl::Status CheckIndex(absl::string_view field, int64_t value) {
+  return CheckRange(field, value, 0, kMaxIndex);
+}
+// 1 to kMaxNameBytes bytes, no control characters
+absl::Status CheckName(absl::string_view field, absl::string_view name);
 absl::Status CheckFinite(absl::string_view field, double value);
 absl::Status CheckCount(absl::string_view field, size_t count, size_t most = kMaxParts);
 
-// Each element of `from` read by `read`, which returns a StatusOr; the first refusal, with the element's number. REQUIRES: the count has been checked, where
-// what is made of an element is larger than it was.
+// Each element of `from` read by `read`, which returns a StatusOr; the first refusal, with the
+// element's number. REQUIRES: the count has been checked, where what is made of an element is
+// larger than it was.
 template <typename Repeated, typename Read>
-auto ReadAll(absl::string_view field, const Repeated& from, Read read)
-    -> absl::StatusOr<std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type>> {
+auto ReadAll(absl::string_view field, const Repeated& from, Read read) -> absl::StatusOr<
+    std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type>> {
   std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type> values;
   values.reserve(from.size());
   for (const auto& element : from) {
@@ -68,7 +81,8 @@ absl::Status CheckRising(absl::string_view field, const Ordered& values) {
   return absl::OkStatus();
 }
 
-// An enum of the domain and the one that travels, value by value. What has no row is refused, or (never in a correct program) sent as "not set".
+// An enum of the domain and the one that travels, value by value. What has no row is refused, or
+// (never in a correct program) sent as "not set".
 template <typename Domain, typename Wire, size_t kRows>
 struct EnumTable {
   struct Row {
@@ -86,7 +100,9 @@ struct EnumTable {
     for (const Row& row : rows) {
       if (row.wire == value) return row.domain;
     }
-    return Invalid("", value == 0 ? "is not set" : absl::StrCat("has the unknown value ", static_cast<int64_t>(value)));
+    return Invalid("", value == 0
+                           ? "is not set"
+                           : absl::StrCat("has the unknown value ", static_cast<int64_t>(value)));
   }
 };
 
@@ -96,7 +112,8 @@ struct EnumTable {
   DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
 
 // `target` = the enum `field` of `from`.
-#define DIVVY_WIRE_READ_ENUM(target, from, field) DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
+#define DIVVY_WIRE_READ_ENUM(target, from, field) \
+  DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))
 
 }  // namespace divvy::wire
 

@@ -1,7 +1,8 @@
-// The calls, the Steps stream and the job state, each message described once: which member travels as which field, and
-// what a decoder refuses. codec.h says how a description is read; the conversions that follow are in messages.h,
-// steps.h, layout.h, optimizer.h and job_state.h. Tensors, values, statuses and the headers of the data streams are
-// converted by hand (values.cc, status.cc, data_frames.cc). For wire/ alone.
+// The calls, the Steps stream and the job state, each message described once: which member travels
+// as which field, and what a decoder refuses. codec.h says how a description is read; the
+// conversions that follow are in messages.h, steps.h, layout.h, optimizer.h and job_state.h.
+// Tensors, values, statuses and the headers of the data streams are converted by hand (values.cc,
+// status.cc, data_frames.cc). For wire/ alone.
 #ifndef DIVVY_WIRE_FIELDS_H_
 #define DIVVY_WIRE_FIELDS_H_
 
@@ -30,7 +31,7 @@ namespace divvy::wire {
 
 #define F(field) DIVVY_WIRE_FIELD(field)
 
-// ---- enums -----------------------------------------------------------------------------------
+// ---- enums --------------------------------------------------------------------------------------
 
 inline constexpr EnumTable<EntryKind, v1::EntryKind, 2> kEntryKinds = {{
     {EntryKind::kStep, v1::ENTRY_STEP},
@@ -54,15 +55,19 @@ inline constexpr EnumTable<StepOutcome, v1::Report::Outcome, 5> kOutcomes = {{
     {StepOutcome::kCancelled, v1::Report::CANCELLED},
     {StepOutcome::kEndOfData, v1::Report::END_OF_DATA_REACHED},
 }};
-inline constexpr EnumTable<VarianceScaling::Fan, v1::Initializer::VarianceScaling::Fan, 3> kFans = {{
-    {VarianceScaling::Fan::kIn, v1::Initializer::VarianceScaling::FAN_IN},
-    {VarianceScaling::Fan::kOut, v1::Initializer::VarianceScaling::FAN_OUT},
-    {VarianceScaling::Fan::kAverage, v1::Initializer::VarianceScaling::FAN_AVERAGE},
-}};
-inline constexpr EnumTable<VarianceScaling::Distribution, v1::Initializer::VarianceScaling::Distribution, 2> kDistributions = {{
-    {VarianceScaling::Distribution::kUniform, v1::Initializer::VarianceScaling::UNIFORM},
-    {VarianceScaling::Distribution::kTruncatedNormal, v1::Initializer::VarianceScaling::TRUNCATED_NORMAL},
-}};
+inline constexpr EnumTable<VarianceScaling::Fan, v1::Initializer::VarianceScaling::Fan, 3> kFans = {
+    {
+        {VarianceScaling::Fan::kIn, v1::Initializer::VarianceScaling::FAN_IN},
+        {VarianceScaling::Fan::kOut, v1::Initializer::VarianceScaling::FAN_OUT},
+        {VarianceScaling::Fan::kAverage, v1::Initializer::VarianceScaling::FAN_AVERAGE},
+    }};
+inline constexpr EnumTable<VarianceScaling::Distribution,
+                           v1::Initializer::VarianceScaling::Distribution, 2>
+    kDistributions = {{
+        {VarianceScaling::Distribution::kUniform, v1::Initializer::VarianceScaling::UNIFORM},
+        {VarianceScaling::Distribution::kTruncatedNormal,
+         v1::Initializer::VarianceScaling::TRUNCATED_NORMAL},
+    }};
 // Zero means kNone here: a variable without an aggregation is complete.
 inline constexpr EnumTable<VariableAggregation, v1::Aggregation, 4> kAggregations = {{
     {VariableAggregation::kNone, v1::AGGREGATION_NONE},
@@ -85,7 +90,7 @@ inline constexpr EnumTable<OptimizerKind, v1::OptimizerKind, 7> kOptimizerKinds 
     {OptimizerKind::kFtrl, v1::FTRL},
 }};
 
-// ---- checks of several fields, in fields.cc --------------------------------------------------
+// ---- checks of several fields, in fields.cc -----------------------------------------------------
 
 absl::Status CheckOpen(const Horizon& horizon);
 absl::Status CheckRises(const View& view);
@@ -94,10 +99,11 @@ absl::Status CheckWithin(const ShardSpec& spec);
 absl::Status CheckInitializer(const ShardSpec& spec);
 absl::Status CheckOffsets(const VariableLayout& variable);
 
-// ---- common ----------------------------------------------------------------------------------
+// ---- common -------------------------------------------------------------------------------------
 
 template <typename Visitor>
-void Fields(Visitor& visit, Fence& fence) {  // zeros are the prelude's to refuse, each with its own reason
+void Fields(Visitor& visit,
+            Fence& fence) {  // zeros are the prelude's to refuse, each with its own reason
   visit(F(job_id), fence.job);
   visit(F(epoch), fence.epoch);
   visit(F(coordinator_incarnation), fence.coordinator);
@@ -122,7 +128,9 @@ void Fields(Visitor& visit, InputLease& lease) {
   visit(F(iterator), lease.iterator);
   visit(F(first), lease.first, NotNegative());
   visit(F(count), lease.count);
-  visit.AfterReading([&lease] { return CheckRange("count", lease.count, 0, std::numeric_limits<int64_t>::max() - lease.first); });
+  visit.AfterReading([&lease] {
+    return CheckRange("count", lease.count, 0, std::numeric_limits<int64_t>::max() - lease.first);
+  });
 }
 
 template <typename Visitor>
@@ -171,7 +179,7 @@ void Fields(Visitor& visit, Horizon& horizon) {
   visit(F(passes), horizon.passes);
 }
 
-// ---- registration ----------------------------------------------------------------------------
+// ---- registration -------------------------------------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, ProgramDescription& program) {
@@ -223,7 +231,7 @@ void Fields(Visitor& visit, RegisterReply& reply) {
   visit(F(over), reply.over, kExitCode);
 }
 
-// ---- optimizers ------------------------------------------------------------------------------
+// ---- optimizers ---------------------------------------------------------------------------------
 
 template <typename Visitor, typename Decay>
 void DecayFields(Visitor& visit, Decay& decay) {
@@ -262,7 +270,8 @@ void Fields(Visitor& visit, PiecewiseConstant& pieces) {
 }
 template <typename Visitor>
 void Fields(Visitor& visit, LearningRate& rate) {
-  visit.OneOf(rate, F(constant), F(exponential), F(inverse_time), F(polynomial), F(cosine), F(piecewise));
+  visit.OneOf(rate, F(constant), F(exponential), F(inverse_time), F(polynomial), F(cosine),
+              F(piecewise));
   visit.AfterReading([&rate] { return AsInvalid(Validate(rate)); });
 }
 
@@ -352,7 +361,7 @@ void Fields(Visitor& visit, OptimizerStep& step) {
   visit.AfterReading([&step] { return AsInvalid(Validate(step)); });
 }
 
-// ---- variables -------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, Constant& law) {
@@ -389,11 +398,12 @@ template <typename Visitor>
 void Fields(Visitor& visit, Identity& law) {
   visit(F(gain), law.gain);
 }
-// Values that no server makes for its own rows (Orthogonal, FromRows, Tensor) are made elsewhere and written.
+// Values that no server makes for its own rows (Orthogonal, FromRows, Tensor) are made elsewhere
+// and written.
 template <typename Visitor>
 void Fields(Visitor& visit, Initializer& law) {
-  visit.OneOf(law, F(constant), F(random_uniform), F(random_normal), F(truncated_normal), F(variance_scaling), F(identity), NeverSent(), NeverSent(),
-              NeverSent());
+  visit.OneOf(law, F(constant), F(random_uniform), F(random_normal), F(truncated_normal),
+              F(variance_scaling), F(identity), NeverSent(), NeverSent(), NeverSent());
 }
 
 template <typename Visitor>
@@ -448,7 +458,8 @@ void Fields(Visitor& visit, VariableLayout& variable) {
 }
 
 // Makes the layout of what came, which must have this hash.
-absl::Status SetLayout(uint64_t version, uint64_t hash, std::vector<VariableLayout> variables, std::shared_ptr<const Layout>& layout);
+absl::Status SetLayout(uint64_t version, uint64_t hash, std::vector<VariableLayout> variables,
+                       std::shared_ptr<const Layout>& layout);
 
 // An encoder is given a layout, a decoder has none yet.
 template <typename Visitor>
@@ -461,12 +472,13 @@ void Fields(Visitor& visit, std::shared_ptr<const Layout>& layout) {
   if constexpr (Visitor::kReads) {
     visit(F(variables), variables, Counted());
   } else {
-    visit.Each(F(variables), layout->variables(), [](const auto& entry) -> const VariableLayout& { return entry.second; });
+    visit.Each(F(variables), layout->variables(),
+               [](const auto& entry) -> const VariableLayout& { return entry.second; });
   }
   visit.AfterReading([&] { return SetLayout(version, hash, std::move(variables), layout); });
 }
 
-// ---- parameter server ------------------------------------------------------------------------
+// ---- parameter server ---------------------------------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, PsAttachRequest& request) {
@@ -521,7 +533,9 @@ void Fields(Visitor& visit, SnapshotRequest& request) {
   visit(F(checkpoint), request.checkpoint);
   visit(F(file), request.file, Index());
   visit(F(num_files), request.num_files);
-  visit.AfterReading([&request] { return CheckRange("num_files", request.num_files, request.file + 1, kMaxDataFiles); });
+  visit.AfterReading([&request] {
+    return CheckRange("num_files", request.num_files, request.file + 1, kMaxDataFiles);
+  });
   visit(F(wait), request.wait);
 }
 
@@ -599,7 +613,7 @@ void Fields(Visitor& visit, ShutdownRequest& request) {
 template <typename Visitor>
 void Fields(Visitor&, ShutdownReply&) {}
 
-// ---- worker ----------------------------------------------------------------------------------
+// ---- worker -------------------------------------------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, PsAddress& ps) {
@@ -628,7 +642,7 @@ void Fields(Visitor& visit, WorkerAttachReply& reply) {
   visit(F(program), reply.program, MayBeAbsent());
 }
 
-// ---- the Steps stream: coordinator to worker -------------------------------------------------
+// ---- the Steps stream: coordinator to worker ----------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, LayoutUpdate& update) {
@@ -674,7 +688,7 @@ void Fields(Visitor& visit, Release& release) {
   visit(F(number), release.number);
 }
 
-// ---- the Steps stream: worker to coordinator -------------------------------------------------
+// ---- the Steps stream: worker to coordinator ----------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, EndedInput& end) {
@@ -690,7 +704,8 @@ void Fields(Visitor& visit, Report& report) {
   if (report.outcome == StepOutcome::kOk) visit(F(value), report.value);
   visit(F(error), report.error);
   visit.AfterReading([&report] {
-    const bool needs_error = report.outcome == StepOutcome::kFailed || report.outcome == StepOutcome::kSystem;
+    const bool needs_error =
+        report.outcome == StepOutcome::kFailed || report.outcome == StepOutcome::kSystem;
     return needs_error && report.error.ok() ? Invalid("error", "is missing") : absl::OkStatus();
   });
   visit(F(participants), report.participants, Counted(), ForEach{Index()});
@@ -737,11 +752,12 @@ void Fields(Visitor& visit, Held& held) {
   visit(F(number), held.number);
 }
 
-// ---- the Steps stream: its frames ------------------------------------------------------------
+// ---- the Steps stream: its frames ---------------------------------------------------------------
 
 template <typename Visitor>
 void MessageOf(Visitor& visit, std::optional<ToWorker>& message) {
-  visit.OneOf(message, F(layout), F(dispatch), F(cancel), F(make), F(drop), F(ping), F(hold), F(release));
+  visit.OneOf(message, F(layout), F(dispatch), F(cancel), F(make), F(drop), F(ping), F(hold),
+              F(release));
 }
 template <typename Visitor>
 void MessageOf(Visitor& visit, std::optional<FromWorker>& message) {
@@ -753,17 +769,22 @@ void Fields(Visitor& visit, StreamFrame<Message>& frame) {
   visit(F(resume), frame.resume);
   visit(F(acknowledged), frame.acknowledged);
   visit(F(number), frame.number);
-  visit.AfterReading([&frame] { return frame.resume && frame.number != 0 ? Invalid("resume", "comes with a message") : absl::OkStatus(); });
+  visit.AfterReading([&frame] {
+    return frame.resume && frame.number != 0 ? Invalid("resume", "comes with a message")
+                                             : absl::OkStatus();
+  });
   MessageOf(visit, frame.message);
   visit.AfterReading([&frame] {
     if (frame.resume && frame.message) return Invalid("resume", "comes with a message");
-    if (frame.message && frame.number == 0) return Invalid("number", "is 0, and there is a message");
-    if (!frame.message && frame.number != 0) return Invalid("message", "is not set, or of a newer protocol");
+    if (frame.message && frame.number == 0)
+      return Invalid("number", "is 0, and there is a message");
+    if (!frame.message && frame.number != 0)
+      return Invalid("message", "is not set, or of a newer protocol");
     return absl::OkStatus();
   });
 }
 
-// ---- checkpoints -----------------------------------------------------------------------------
+// ---- checkpoints --------------------------------------------------------------------------------
 
 template <typename Visitor>
 void Fields(Visitor& visit, DataPass& pass) {

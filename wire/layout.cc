@@ -31,7 +31,11 @@ DIVVY_WIRE_CONVERSIONS(Initializer)
 DIVVY_WIRE_CONVERSIONS(ShardSpec)
 DIVVY_WIRE_CONVERSIONS(VariableLayout)
 
-v1::Layout ToProto(const std::shared_ptr<const Layout>& layout) { return Encoded<v1::Layout>(layout); }
-absl::StatusOr<std::shared_ptr<const Layout>> FromProto(const v1::Layout& layout) { return Decoded<std::shared_ptr<const Layout>>(layout); }
+v1::Layout ToProto(const std::shared_ptr<const Layout>& layout) {
+  return Encoded<v1::Layout>(layout);
+}
+absl::StatusOr<std::shared_ptr<const Layout>> FromProto(const v1::Layout& layout) {
+  return Decoded<std::shared_ptr<const Layout>>(layout);
+}
 
 }  // namespace divvy::wire

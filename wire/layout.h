@@ -20,7 +20,8 @@ absl::StatusOr<ShardKey> FromProto(const v1::ShardKey& key);
 v1::WriteOp ToProto(WriteOp op);
 absl::StatusOr<WriteOp> FromProto(v1::WriteOp op);
 
-// REQUIRES: EvaluatedPerRow(initializer). (Others go out as nothing, which the receiver refuses.) Whether it fits a variable is checked with its ShardSpec.
+// REQUIRES: EvaluatedPerRow(initializer). (Others go out as nothing, which the receiver refuses.)
+// Whether it fits a variable is checked with its ShardSpec.
 v1::Initializer ToProto(const Initializer& initializer);
 absl::StatusOr<Initializer> FromProto(const v1::Initializer& initializer);
 

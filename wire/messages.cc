@@ -34,20 +34,25 @@ DIVVY_WIRE_CONVERSIONS(PsAddress)
 DIVVY_WIRE_CONVERSIONS(WorkerAttachRequest)
 DIVVY_WIRE_CONVERSIONS(WorkerAttachReply)
 
-// ---- of an operator --------------------------------------------------------------------------
+// ---- of an operator -----------------------------------------------------------------------------
 
 namespace {
 
 template <typename Request>
 absl::StatusOr<Incarnation> TargetOf(const Request& request) {
-  if (request.target_incarnation() == 0) return Invalid("target_incarnation", "is 0: Admin.GetStatus tells it");
+  if (request.target_incarnation() == 0)
+    return Invalid("target_incarnation", "is 0: Admin.GetStatus tells it");
   return Incarnation(request.target_incarnation());
 }
 
 }  // namespace
 
-absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request) { return TargetOf(request); }
+absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request) {
+  return TargetOf(request);
+}
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request) { return TargetOf(request); }
-absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request) { return TargetOf(request); }
+absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request) {
+  return TargetOf(request);
+}
 
 }  // namespace divvy::wire

@@ -1,4 +1,5 @@
-// The unary calls: requests and replies (cluster/messages.h) as they travel. The Steps stream is steps.h, the data streams are data_frames.h.
+// The unary calls: requests and replies (cluster/messages.h) as they travel. The Steps stream is
+// steps.h, the data streams are data_frames.h.
 #ifndef DIVVY_WIRE_MESSAGES_H_
 #define DIVVY_WIRE_MESSAGES_H_
 
@@ -8,21 +9,29 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe, total: any message of the wire gives a value that keeps the promises of its type, or InvalidArgument with Reason::kInvalid that names
-// the field, and nothing larger than the message is allocated on the way. What a *state* allows (epochs, sessions, existing shards) is not checked here:
-// that is the core's, beginning with CheckPrelude. FromProto(ToProto(x)) equals x for every x that keeps those promises:
+// Pure, thread-safe, total: any message of the wire gives a value that keeps the promises of its
+// type, or InvalidArgument with Reason::kInvalid that names the field, and nothing larger than the
+// message is allocated on the way. What a *state* allows (epochs, sessions, existing shards) is not
+// checked here: that is the core's, beginning with CheckPrelude. FromProto(ToProto(x)) equals x for
+// every x that keeps those promises:
 //
-//   indices of tasks and data files, participants   0 to 65,535; replicas and slots of a worker from 1
-//   names, addresses, the build                     1 to 1,024 bytes without control characters (the build may be empty)
-//   incarnations of who speaks                      not 0. Zeros in a Fence are the prelude's to refuse, each with its own reason
+//   indices of tasks and data files, participants   0 to 65,535; replicas and slots of a worker
+//                                                   from 1
+//   names, addresses, the build                     1 to 1,024 bytes without control characters
+//                                                   (the build may be empty)
+//   incarnations of who speaks                      not 0. Zeros in a Fence are the prelude's to
+//                                                   refuse, each with its own reason
 //   horizon                                         `open` rises and lies below `next`
 //   sessions, the view's indices                    rise
 //   shards and parts of a message                   100,000 at most
-//   a shard, a saved slice                          its rows lie within the whole, its bytes are what they take, its initializer fits its dtype and shape
+//   a shard, a saved slice                          its rows lie within the whole, its bytes are
+//                                                   what they take, its initializer fits its dtype
+//                                                   and shape
 //   exit codes                                      0 to 255
 //   protocol                                        oldest <= newest; left out: version 1
 //
-// Fields that this version does not know are passed over; an enum's value that it does not know is refused.
+// Fields that this version does not know are passed over; an enum's value that it does not know is
+// refused.
 
 v1::Fence ToProto(const Fence& fence);
 absl::StatusOr<Fence> FromProto(const v1::Fence& fence);
@@ -78,7 +87,8 @@ v1::ShutdownReply ToProto(const ShutdownReply& reply);
 absl::StatusOr<ShutdownReply> FromProto(const v1::ShutdownReply& reply);
 
 // ---- of an operator ----
-// The life of the coordinator that is meant; the requests hold nothing else but the number of a resize, which the coordinator checks.
+// The life of the coordinator that is meant; the requests hold nothing else but the number of a
+// resize, which the coordinator checks.
 absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request);

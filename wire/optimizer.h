@@ -8,7 +8,8 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. What FromProto returns has passed Validate of optimizers/optimizer.h; else InvalidArgument with Reason::kInvalid, naming the field.
+// Pure, thread-safe. What FromProto returns has passed Validate of optimizers/optimizer.h; else
+// InvalidArgument with Reason::kInvalid, naming the field.
 
 v1::LearningRate ToProto(const LearningRate& rate);
 absl::StatusOr<LearningRate> FromProto(const v1::LearningRate& rate);

@@ -1,4 +1,5 @@
-// Every kind of message: what is sent is what arrives, and whatever arrives is refused or makes sense.
+// Every kind of message: what is sent is what arrives, and whatever arrives is refused or makes
+// sense.
 #include <cstdint>
 #include <string>
 
@@ -19,8 +20,11 @@ void ExpectRoundTrips() {
     typename Kind<T>::Wire message;
     ASSERT_TRUE(message.ParseFromString(Bytes(Kind<T>::Encode(sent)))) << "seed " << seed;
     const absl::StatusOr<T> arrived = Kind<T>::Decode(message);
-    ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status() << "\n" << message.DebugString();
-    ASSERT_TRUE(Same::Of(sent, *arrived)) << "seed " << seed << ": another value arrived than was sent\n" << message.DebugString();
+    ASSERT_TRUE(arrived.ok()) << "seed " << seed << ": " << arrived.status() << "\n"
+                              << message.DebugString();
+    ASSERT_TRUE(Same::Of(sent, *arrived))
+        << "seed " << seed << ": another value arrived than was sent\n"
+        << message.DebugString();
   }
 }
 
@@ -29,7 +33,8 @@ void ExpectRoundTrips<AnyStatus>() {
   for (uint64_t seed = 1; seed <= kMessages; ++seed) {
     const auto sent = Generator(seed).Make<absl::Status>();
     const absl::Status arrived = FromProto(ToProto(sent));
-    ASSERT_TRUE(Same::Of(sent, arrived)) << "seed " << seed << ": sent " << sent << ", arrived " << arrived;
+    ASSERT_TRUE(Same::Of(sent, arrived))
+        << "seed " << seed << ": sent " << sent << ", arrived " << arrived;
   }
 }
 
@@ -40,7 +45,8 @@ void ExpectMutationsAreHarmless() {
     Random random(seed);
     for (uint64_t i = 0; i < kMutations; ++i) {
       const std::string mutated = Mutated(bytes, random);
-      ASSERT_EQ(Fault<T>(mutated), "") << "seed " << seed << ", mutation " << i << ": " << absl::CHexEscape(mutated);
+      ASSERT_EQ(Fault<T>(mutated), "")
+          << "seed " << seed << ", mutation " << i << ": " << absl::CHexEscape(mutated);
     }
   }
 }

@@ -47,22 +47,30 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kDeviceLost, v1::DEVICE_LOST},
 }};
 
-constexpr EnumTable<JobName, v1::Job, 3> kJobs = {{{JobName::kChief, v1::CHIEF}, {JobName::kPs, v1::PS}, {JobName::kWorker, v1::WORKER}}};
+constexpr EnumTable<JobName, v1::Job, 3> kJobs = {
+    {{JobName::kChief, v1::CHIEF}, {JobName::kPs, v1::PS}, {JobName::kWorker, v1::WORKER}}};
 
 bool IsEmpty(const ErrorDetail& detail) {
-  return detail.reason == Reason::kNone && detail.job == JobName::kNone && detail.index == 0 && detail.epoch.value() == 0 && detail.entry.value() == 0 &&
-         !detail.user && detail.retry_after == absl::ZeroDuration();
+  return detail.reason == Reason::kNone && detail.job == JobName::kNone && detail.index == 0 &&
+         detail.epoch.value() == 0 && detail.entry.value() == 0 && !detail.user &&
+         detail.retry_after == absl::ZeroDuration();
 }
 
-// A status of any code with `detail`: MakeError alone takes the code from the reason, and a user's error has whatever code the user chose.
-absl::Status WithDetail(absl::StatusCode code, absl::string_view message, const ErrorDetail& detail) {
+// A status of any code with `detail`: MakeError alone takes the code from the reason, and a user's
+// error has whatever code the user chose.
+absl::Status WithDetail(absl::StatusCode code, absl::string_view message,
+                        const ErrorDetail& detail) {
   absl::Status status(code, message);
-  MakeError(detail, "detail").ForEachPayload([&status](absl::string_view url, const absl::Cord& payload) { status.SetPayload(url, payload); });
+  MakeError(detail, "detail")
+      .ForEachPayload([&status](absl::string_view url, const absl::Cord& payload) {
+        status.SetPayload(url, payload);
+      });
   return status;
 }
 
 absl::Status Undecodable(absl::string_view why, absl::string_view message) {
-  return absl::InternalError(Escaped(absl::StrCat("an error came that cannot be read (", why, "): ", message)));
+  return absl::InternalError(
+      Escaped(absl::StrCat("an error came that cannot be read (", why, "): ", message)));
 }
 
 const google::protobuf::Any* FindDetail(const v1::Status& status) {
@@ -121,13 +129,15 @@ v1::Status ToProto(const absl::Status& status) {
 absl::Status FromProto(const v1::Status& status) {
   if (status.code() == 0) return absl::OkStatus();
   const std::string message = Escaped(status.message());
-  if (status.code() < 0 || status.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) return Undecodable("an unknown code", message);
+  if (status.code() < 0 || status.code() > static_cast<int>(absl::StatusCode::kUnauthenticated))
+    return Undecodable("an unknown code", message);
   const auto code = static_cast<absl::StatusCode>(status.code());
   const google::protobuf::Any* const any = FindDetail(status);
   if (any == nullptr) return absl::Status(code, message);
   v1::ErrorDetail encoded;
   if (!encoded.ParseFromString(any->value())) return Undecodable("a broken detail", message);
-  if (!kReasons.ToDomain(encoded.reason()).ok()) encoded.clear_reason();  // a newer peer's: what its code says will do
+  // A newer peer's: what its code says will do.
+  if (!kReasons.ToDomain(encoded.reason()).ok()) encoded.clear_reason();
   const absl::StatusOr<ErrorDetail> detail = FromProto(encoded);
   if (!detail.ok()) return Undecodable(detail.status().message(), message);
   return WithDetail(code, message, *detail);
@@ -140,9 +150,11 @@ std::string StatusDetails(const absl::Status& status) {
 
 absl::Status StatusOfCall(int code, absl::string_view message, absl::string_view details) {
   v1::Status parts;
-  if (details.empty() || !parts.ParseFromArray(details.data(), static_cast<int>(details.size()))) parts.Clear();
+  if (details.empty() || !parts.ParseFromArray(details.data(), static_cast<int>(details.size())))
+    parts.Clear();
   parts.set_code(code);
-  // The text of the call: gRPC's own failures have no details, and its transport has not changed the text of others.
+  // The text of the call: gRPC's own failures have no details, and its transport has not changed
+  // the text of others.
   parts.set_message(Escaped(message));
   return FromProto(parts);
 }

@@ -12,9 +12,11 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. The detail (reason, the user's mark, retry_after ...) survives; the text is escaped and cut (text.h) on both ways.
+// Pure, thread-safe. The detail (reason, the user's mark, retry_after ...) survives; the text is
+// escaped and cut (text.h) on both ways.
 v1::Status ToProto(const absl::Status& status);
-// The status that was sent, OK among them. Internal, never OK, for what cannot be one: an unknown code, or a detail that makes no sense.
+// The status that was sent, OK among them. Internal, never OK, for what cannot be one: an unknown
+// code, or a detail that makes no sense.
 absl::Status FromProto(const v1::Status& status);
 
 v1::ErrorDetail ToProto(const ErrorDetail& detail);
@@ -25,10 +27,12 @@ v1::Job ToProto(JobName job);
 // InvalidArgument: not set, or unknown.
 absl::StatusOr<JobName> FromProto(v1::Job job);
 
-// For gRPC's error_details: ToProto(status), serialized. Empty for OK and for a status without detail, whose code and text gRPC carries itself.
+// For gRPC's error_details: ToProto(status), serialized. Empty for OK and for a status without
+// detail, whose code and text gRPC carries itself.
 std::string StatusDetails(const absl::Status& status);
-// The inverse, at the caller: from the three parts of a call's status. `details` may be any bytes; where they say nothing, `code` and `message` count (a
-// failure of the way). Never OK unless `code` is 0.
+// The inverse, at the caller: from the three parts of a call's status. `details` may be any bytes;
+// where they say nothing, `code` and `message` count (a failure of the way). Never OK unless `code`
+// is 0.
 absl::Status StatusOfCall(int code, absl::string_view message, absl::string_view details);
 
 }  // namespace divvy::wire

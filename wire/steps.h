@@ -9,9 +9,11 @@
 
 namespace divvy::wire {
 
-// As messages.h: pure, thread-safe, total; InvalidArgument with Reason::kInvalid names the field. A frame that is refused came from a faulty sender, who
-// would send it again after a resume: close the stream for good rather than reopen it. Besides what messages.h says: attempts and numbers of messages begin at
-// 1, a Resume brings no message, positions and ordinals are not negative, a learning rate's scale is finite, and a failed Report says why.
+// As messages.h: pure, thread-safe, total; InvalidArgument with Reason::kInvalid names the field. A
+// frame that is refused came from a faulty sender, who would send it again after a resume: close
+// the stream for good rather than reopen it. Besides what messages.h says: attempts and numbers of
+// messages begin at 1, a Resume brings no message, positions and ordinals are not negative, a
+// learning rate's scale is finite, and a failed Report says why.
 
 // REQUIRES: a LayoutUpdate has a layout.
 v1::ToWorkerFrame ToProto(const StreamFrame<ToWorker>& frame);

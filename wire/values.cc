@@ -31,12 +31,16 @@ constexpr EnumTable<DType, v1::DType, 9> kDTypes = {{
 
 bool IsOnCpu(const Tensor& tensor) { return tensor.device().kind == Device::Kind::kCpu; }
 
-// ---- in ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- in -----------------------------------------------------------------------------------------
 
 // A bool of another value than 0 and 1 is undefined behaviour to read.
 absl::Status CheckBools(const std::string& content) {
-  const auto bad = std::find_if(content.begin(), content.end(), [](char byte) { return byte != 0 && byte != 1; });
-  return bad == content.end() ? absl::OkStatus() : Invalid("content", absl::StrCat("has a bool that is neither 0 nor 1 at ", bad - content.begin()));
+  const auto bad = std::find_if(content.begin(), content.end(),
+                                [](char byte) { return byte != 0 && byte != 1; });
+  return bad == content.end()
+             ? absl::OkStatus()
+             : Invalid("content", absl::StrCat("has a bool that is neither 0 nor 1 at ",
+                                               bad - content.begin()));
 }
 
 absl::StatusOr<IndexedSlices> SlicesFromProto(const v1::Value::IndexedSlices& from) {
@@ -51,7 +55,9 @@ absl::StatusOr<IndexedSlices> SlicesFromProto(const v1::Value::IndexedSlices& fr
 absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left);
 
 absl::StatusOr<Nest> ListFromProto(const v1::Value::List& from, int depth_left) {
-  const auto read = [depth_left](const v1::Value& child) { return NestFromProto(child, depth_left); };
+  const auto read = [depth_left](const v1::Value& child) {
+    return NestFromProto(child, depth_left);
+  };
   ASSIGN_OR_RETURN(Nest::List list, ReadAll("list", from.elements(), read));
   return Nest(std::move(list));
 }
@@ -59,7 +65,8 @@ absl::StatusOr<Nest> ListFromProto(const v1::Value::List& from, int depth_left) 
 absl::StatusOr<Nest> DictFromProto(const v1::Value::Dict& from, int depth_left) {
   Nest::Dict dict;
   for (const auto& [key, child] : from.entries()) {
-    ASSIGN_OR_RETURN(Nest nest, In(absl::StrCat("dict[\"", Escaped(key, kMaxNameBytes), "\"]"), NestFromProto(child, depth_left)));
+    ASSIGN_OR_RETURN(Nest nest, In(absl::StrCat("dict[\"", Escaped(key, kMaxNameBytes), "\"]"),
+                                   NestFromProto(child, depth_left)));
     dict.emplace(key, std::move(nest));
   }
   return Nest(std::move(dict));
@@ -79,7 +86,8 @@ absl::StatusOr<Nest> Leaf(absl::StatusOr<T> value) {
 
 absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left) {
   // An error may lie one deeper: it says that what was there is too deep.
-  if (depth_left == 0 && !value.has_error()) return Invalid("", absl::StrCat("is more than ", kMaxNestDepth, " deep"));
+  if (depth_left == 0 && !value.has_error())
+    return Invalid("", absl::StrCat("is more than ", kMaxNestDepth, " deep"));
   switch (value.kind_case()) {
     case v1::Value::kTensor: return Leaf(In("tensor", FromProto(value.tensor())));
     case v1::Value::kText: return Nest(value.text());
@@ -93,19 +101,27 @@ absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left) {
   return Invalid("", "has no kind, or one of a newer protocol");
 }
 
-// ---- out --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
-void ErrorToProto(const absl::Status& error, v1::Value& out) { *out.mutable_error() = ToProto(error); }
+void ErrorToProto(const absl::Status& error, v1::Value& out) {
+  *out.mutable_error() = ToProto(error);
+}
 
-void CannotTravel(absl::string_view why, v1::Value& out) { ErrorToProto(absl::InvalidArgumentError(absl::StrCat("a value cannot travel: ", why)), out); }
+void CannotTravel(absl::string_view why, v1::Value& out) {
+  ErrorToProto(absl::InvalidArgumentError(absl::StrCat("a value cannot travel: ", why)), out);
+}
 
 void TensorToProto(const Tensor& tensor, v1::Value& out) {
-  if (!IsOnCpu(tensor)) return CannotTravel(absl::StrCat("a tensor is on ", tensor.device().ToString(), ". Use To(Device()) first"), out);
+  if (!IsOnCpu(tensor))
+    return CannotTravel(
+        absl::StrCat("a tensor is on ", tensor.device().ToString(), ". Use To(Device()) first"),
+        out);
   *out.mutable_tensor() = ToProto(tensor);
 }
 
 void SlicesToProto(const IndexedSlices& slices, v1::Value& out) {
-  if (!IsOnCpu(slices.ids) || !IsOnCpu(slices.rows)) return CannotTravel("indexed slices are not on the CPU. Use To(Device()) first", out);
+  if (!IsOnCpu(slices.ids) || !IsOnCpu(slices.rows))
+    return CannotTravel("indexed slices are not on the CPU. Use To(Device()) first", out);
   *out.mutable_slices()->mutable_ids() = ToProto(slices.ids);
   *out.mutable_slices()->mutable_rows() = ToProto(slices.rows);
   out.mutable_slices()->set_num_rows(slices.num_rows);
@@ -119,14 +135,21 @@ void ListToProto(const Nest::List& list, int depth_left, v1::Value::List& out) {
 
 void DictToProto(const Nest::Dict& dict, int depth_left, v1::Value& out) {
   // One such key would spoil the whole message.
-  const auto bad = std::find_if(dict.begin(), dict.end(), [](const auto& entry) { return !IsUtf8(entry.first); });
-  if (bad != dict.end()) return CannotTravel(absl::StrCat("the key \"", Escaped(bad->first, kMaxNameBytes), "\" is not UTF-8. Rename it"), out);
+  const auto bad = std::find_if(dict.begin(), dict.end(),
+                                [](const auto& entry) { return !IsUtf8(entry.first); });
+  if (bad != dict.end())
+    return CannotTravel(absl::StrCat("the key \"", Escaped(bad->first, kMaxNameBytes),
+                                     "\" is not UTF-8. Rename it"),
+                        out);
   auto& entries = *out.mutable_dict()->mutable_entries();
   for (const auto& [key, child] : dict) NestToProto(child, depth_left, entries[key]);
 }
 
 void NestToProto(const Nest& nest, int depth_left, v1::Value& out) {
-  if (depth_left == 0) return CannotTravel(absl::StrCat("it has more than ", kMaxNestDepth, " lists and dicts within each other. Make it flatter"), out);
+  if (depth_left == 0)
+    return CannotTravel(absl::StrCat("it has more than ", kMaxNestDepth,
+                                     " lists and dicts within each other. Make it flatter"),
+                        out);
   switch (nest.kind()) {
     case Nest::Kind::kFailed: return ErrorToProto(nest.status(), out);
     case Nest::Kind::kTensor: return TensorToProto(*nest.tensor(), out);
@@ -143,14 +166,22 @@ void NestToProto(const Nest& nest, int depth_left, v1::Value& out) {
 v1::DType ToProto(DType dtype) { return kDTypes.ToWire(dtype); }
 absl::StatusOr<DType> FromProto(v1::DType dtype) { return kDTypes.ToDomain(dtype); }
 
-void ToProto(const Shape& shape, google::protobuf::RepeatedField<int64_t>* out) { out->Assign(shape.dims().begin(), shape.dims().end()); }
+void ToProto(const Shape& shape, google::protobuf::RepeatedField<int64_t>* out) {
+  out->Assign(shape.dims().begin(), shape.dims().end());
+}
 
-absl::StatusOr<Shape> ShapeFromProto(const google::protobuf::RepeatedField<int64_t>& dims, DType dtype) {
-  if (dims.size() > Shape::kMaxRank) return Invalid("", absl::StrCat("has ", dims.size(), " dimensions, more than ", int{Shape::kMaxRank}));
-  for (int i = 0; i < dims.size(); ++i) RETURN_IF_ERROR(CheckNotNegative(absl::StrCat("[", i, "]"), dims[i]));
+absl::StatusOr<Shape> ShapeFromProto(const google::protobuf::RepeatedField<int64_t>& dims,
+                                     DType dtype) {
+  if (dims.size() > Shape::kMaxRank)
+    return Invalid(
+        "", absl::StrCat("has ", dims.size(), " dimensions, more than ", int{Shape::kMaxRank}));
+  for (int i = 0; i < dims.size(); ++i)
+    RETURN_IF_ERROR(CheckNotNegative(absl::StrCat("[", i, "]"), dims[i]));
   const Shape shape(absl::MakeConstSpan(dims.data(), dims.size()));
   int64_t bytes;
-  if (!shape.status().ok() || __builtin_mul_overflow(shape.num_elements(), DTypeSize(dtype), &bytes)) return Invalid("", "means more than 2^63 bytes");
+  if (!shape.status().ok() ||
+      __builtin_mul_overflow(shape.num_elements(), DTypeSize(dtype), &bytes))
+    return Invalid("", "means more than 2^63 bytes");
   return shape;
 }
 
@@ -167,7 +198,9 @@ absl::StatusOr<Tensor> FromProto(const v1::TensorValue& tensor) {
   ASSIGN_OR_RETURN(const Shape shape, In("shape", ShapeFromProto(tensor.shape(), dtype)));
   const int64_t bytes = shape.num_elements() * DTypeSize(dtype);
   if (static_cast<int64_t>(tensor.content().size()) != bytes) {
-    return Invalid("content", absl::StrCat("has ", tensor.content().size(), " bytes, and ", DTypeName(dtype), " ", shape.ToString(), " has ", bytes));
+    return Invalid("content",
+                   absl::StrCat("has ", tensor.content().size(), " bytes, and ", DTypeName(dtype),
+                                " ", shape.ToString(), " has ", bytes));
   }
   if (dtype == DType::kBool) RETURN_IF_ERROR(CheckBools(tensor.content()));
   ASSIGN_OR_RETURN(Tensor out, Tensor::Uninitialized(dtype, shape));
@@ -180,6 +213,8 @@ void ToProto(const Nest& nest, v1::Value* out) {
   NestToProto(nest, kMaxNestDepth, *out);
 }
 
-absl::StatusOr<Nest> FromProto(const v1::Value& value) { return NestFromProto(value, kMaxNestDepth); }
+absl::StatusOr<Nest> FromProto(const v1::Value& value) {
+  return NestFromProto(value, kMaxNestDepth);
+}
 
 }  // namespace divvy::wire

@@ -1,4 +1,5 @@
-// What is refused, and in which words; what survives although it is odd. (round_trip_test.cc has every kind at random.)
+// What is refused, and in which words; what survives although it is odd. (round_trip_test.cc has
+// every kind at random.)
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -27,7 +28,8 @@ using ::testing::StartsWith;
 template <typename Message>
 void ExpectRefused(const Message& message, absl::string_view field) {
   const auto value = FromProto(message);
-  ASSERT_FALSE(value.ok()) << "wanted a refusal of " << field << " in " << message.ShortDebugString();
+  ASSERT_FALSE(value.ok()) << "wanted a refusal of " << field << " in "
+                           << message.ShortDebugString();
   EXPECT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ReasonOf(value.status()), Reason::kInvalid);
   EXPECT_THAT(std::string(value.status().message()), StartsWith(std::string(field)));
@@ -41,7 +43,7 @@ auto Changed(const std::function<void(decltype(ToProto(std::declval<T>()))&)>& c
   return message;
 }
 
-// ---- text -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 TEST(TextTest, ControlCharactersAndBytesThatAreNoUtf8AreEscaped) {
   EXPECT_EQ(Escaped("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
@@ -74,7 +76,7 @@ TEST(TextTest, EscapingTwiceChangesNothingMore) {
   EXPECT_EQ(Escaped(once), once);
 }
 
-// ---- statuses ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- statuses -----------------------------------------------------------------------------------
 
 TEST(StatusTest, ReasonUserMarkAndRetryAfterSurvive) {
   ErrorDetail detail;
@@ -109,7 +111,8 @@ TEST(StatusTest, OkTravelsAsAnEmptyMessage) {
 }
 
 TEST(StatusTest, TextIsEscapedAndCutAtEightKib) {
-  const v1::Status sent = ToProto(absl::InternalError(absl::StrCat("a\n", std::string(20000, 'x'))));
+  const v1::Status sent =
+      ToProto(absl::InternalError(absl::StrCat("a\n", std::string(20000, 'x'))));
   EXPECT_THAT(sent.message(), StartsWith("a\\x0axxx"));
   EXPECT_EQ(sent.message().size(), 8192u);
   v1::Status hostile;
@@ -135,7 +138,8 @@ TEST(StatusTest, WhatCannotBeReadIsInternalNeverOk) {
   v1::ErrorDetail detail;
   detail.set_reason(static_cast<v1::Reason>(99));
   any.set_value(detail.SerializeAsString());
-  EXPECT_EQ(FromProto(status).code(), absl::StatusCode::kUnavailable) << "a reason of a newer peer: its code says what to do";
+  EXPECT_EQ(FromProto(status).code(), absl::StatusCode::kUnavailable)
+      << "a reason of a newer peer: its code says what to do";
   EXPECT_EQ(ReasonOf(FromProto(status)), Reason::kNone);
   detail.set_reason(v1::OVERLOADED);
   detail.set_retry_after_ns(-1);
@@ -153,10 +157,12 @@ TEST(StatusTest, DetailsOfOthersAreIgnored) {
 
 TEST(StatusTest, ACallsStatusIsMadeOfItsThreeParts) {
   const absl::Status refusal = MakeError(Reason::kStaleEpoch, "ps 0: stale");
-  const absl::Status arrived = StatusOfCall(static_cast<int>(refusal.code()), refusal.message(), StatusDetails(refusal));
+  const absl::Status arrived =
+      StatusOfCall(static_cast<int>(refusal.code()), refusal.message(), StatusDetails(refusal));
   EXPECT_EQ(arrived.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(arrived), Reason::kStaleEpoch);
-  EXPECT_EQ(StatusDetails(absl::UnavailableError("x")), "") << "nothing that gRPC does not carry itself";
+  EXPECT_EQ(StatusDetails(absl::UnavailableError("x")), "")
+      << "nothing that gRPC does not carry itself";
   EXPECT_EQ(StatusOfCall(14, "no route", ""), absl::UnavailableError("no route"));
   EXPECT_EQ(StatusOfCall(14, "no route", "\xff\xff"), absl::UnavailableError("no route"));
   EXPECT_TRUE(StatusOfCall(0, "", "").ok());
@@ -168,12 +174,14 @@ TEST(StatusTest, EveryReasonAndJobHasItsOwnNumber) {
     detail.reason = static_cast<Reason>(reason);
     EXPECT_EQ(ToProto(detail).reason(), reason);
   }
-  EXPECT_EQ(v1::Reason_MAX, static_cast<int>(kLastReason)) << "a reason of the protocol that the domain does not know";
+  EXPECT_EQ(v1::Reason_MAX, static_cast<int>(kLastReason))
+      << "a reason of the protocol that the domain does not know";
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
-v1::TensorValue TensorOf(v1::DType dtype, std::initializer_list<int64_t> shape, absl::string_view content) {
+v1::TensorValue TensorOf(v1::DType dtype, std::initializer_list<int64_t> shape,
+                         absl::string_view content) {
   v1::TensorValue tensor;
   tensor.set_dtype(dtype);
   for (const int64_t dim : shape) tensor.add_shape(dim);
@@ -199,14 +207,18 @@ TEST(TensorTest, EverythingThatDoesNotFitIsRefused) {
 
 TEST(TensorTest, NothingIsAllocatedForElementsThatAreNotThere) {
   ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 40}, "x"), "content: has 1 bytes");
-  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 60, 8}, "x"), "shape: means more than 2^63 bytes");
-  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 61}, "x"), "shape: means more than 2^63 bytes");
-  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 62, 0, 4}, ""), "shape: means more than 2^63 bytes");
+  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 60, 8}, "x"),
+                "shape: means more than 2^63 bytes");
+  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 61}, "x"),
+                "shape: means more than 2^63 bytes");
+  ExpectRefused(TensorOf(v1::DT_FLOAT64, {int64_t{1} << 62, 0, 4}, ""),
+                "shape: means more than 2^63 bytes");
 }
 
 Nest Deep(int depth, bool dicts) {
   Nest nest(int64_t{1});
-  for (int i = 1; i < depth; ++i) nest = dicts ? Nest(Nest::Dict{{"k", nest}}) : Nest(Nest::List{nest});
+  for (int i = 1; i < depth; ++i)
+    nest = dicts ? Nest(Nest::Dict{{"k", nest}}) : Nest(Nest::List{nest});
   return nest;
 }
 
@@ -236,7 +248,8 @@ Nest Travelled(const Nest& nest) {
 }
 
 TEST(NestTest, AFailureTravelsAsItsError) {
-  const Nest arrived = Travelled(Nest(Nest::List{Nest::Failed(MakeError(Reason::kEndOfData, "no more"))}));
+  const Nest arrived =
+      Travelled(Nest(Nest::List{Nest::Failed(MakeError(Reason::kEndOfData, "no more"))}));
   EXPECT_EQ(arrived[0].status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(arrived[0].status().message(), "no more");
   EXPECT_TRUE(IsEndOfData(arrived[0].status()));
@@ -247,10 +260,13 @@ TEST(NestTest, AFailureTravelsAsItsError) {
 
 TEST(NestTest, WhatCannotTravelArrivesAsAnErrorForItsAuthor) {
   const absl::Status key = Travelled(Nest::Dict{{"\xff", Nest()}}).status();
-  EXPECT_EQ(key, absl::InvalidArgumentError("a value cannot travel: the key \"\\xff\" is not UTF-8. Rename it"));
+  EXPECT_EQ(key, absl::InvalidArgumentError(
+                     "a value cannot travel: the key \"\\xff\" is not UTF-8. Rename it"));
   Nest deep = Travelled(Deep(kMaxNestDepth + 1, true));
   for (int i = 0; i < kMaxNestDepth; ++i) deep = deep["k"];
-  EXPECT_EQ(deep.status(), absl::InvalidArgumentError("a value cannot travel: it has more than 24 lists and dicts within each other. Make it flatter"));
+  EXPECT_EQ(deep.status(),
+            absl::InvalidArgumentError("a value cannot travel: it has more than 24 lists and dicts "
+                                       "within each other. Make it flatter"));
 }
 
 TEST(NestTest, ADeeperMessageIsRefused) {
@@ -261,12 +277,17 @@ TEST(NestTest, ADeeperMessageIsRefused) {
     *outer.mutable_list()->add_elements() = value;
     value = outer;
   }
-  EXPECT_THAT(std::string(FromProto(value).status().message()), HasSubstr("list[0]: is more than 24 deep"));
+  EXPECT_THAT(std::string(FromProto(value).status().message()),
+              HasSubstr("list[0]: is more than 24 deep"));
 }
 
 TEST(NestTest, TheFieldPathLeadsToTheLeaf) {
   v1::Value value;
-  (*value.mutable_dict()->mutable_entries())["a\n"].mutable_list()->add_elements()->mutable_tensor()->set_dtype(v1::DT_INT8);
+  (*value.mutable_dict()->mutable_entries())["a\n"]
+      .mutable_list()
+      ->add_elements()
+      ->mutable_tensor()
+      ->set_dtype(v1::DT_INT8);
   ExpectRefused(value, "dict[\"a\\x0a\"].list[0].tensor.content: has 0 bytes, and int8 [] has 1");
 }
 
@@ -279,7 +300,7 @@ TEST(NestTest, IndexedSlicesMustFitTheirRows) {
   ExpectRefused(value, "slices: ");
 }
 
-// ---- optimizers -------------------------------------------------------------------------------------------------------------------------------------
+// ---- optimizers ---------------------------------------------------------------------------------
 
 TEST(OptimizerTest, ImpossibleOnesAreRefused) {
   v1::Optimizer optimizer;
@@ -312,7 +333,7 @@ TEST(OptimizerTest, AStepThatNoServerCanApplyIsRefused) {
   ExpectRefused(step, ": Sgd: the learning rate is inf");
 }
 
-// ---- layouts ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- layouts ------------------------------------------------------------------------------------
 
 VariableLayout Weights() {
   VariableLayout variable;
@@ -342,15 +363,19 @@ TEST(LayoutTest, AVariableThatIsCutWronglyIsRefused) {
   ExpectVariableRefused([](M& m) { m.set_name(std::string(1025, 'x')); }, "name: has 1025 bytes");
   ExpectVariableRefused([](M& m) { m.set_shape(1, -1); }, "shape[1]: is -1");
   ExpectVariableRefused([](M& m) { m.set_dtype(v1::DT_BOOL); }, ": variable");
-  ExpectVariableRefused([](M& m) { m.set_aggregation(static_cast<v1::Aggregation>(9)); }, "aggregation: has the unknown value 9");
-  ExpectVariableRefused([](M& m) { m.mutable_optimizer()->set_beta2(-1); }, "optimizer: Adam: beta2 is -1");
+  ExpectVariableRefused([](M& m) { m.set_aggregation(static_cast<v1::Aggregation>(9)); },
+                        "aggregation: has the unknown value 9");
+  ExpectVariableRefused([](M& m) { m.mutable_optimizer()->set_beta2(-1); },
+                        "optimizer: Adam: beta2 is -1");
   ExpectVariableRefused([](M& m) { m.clear_ps(); }, "ps: names 0 shards");
   ExpectVariableRefused([](M& m) { m.add_ps(0); }, "offsets: has 3 for 3 shards");
   ExpectVariableRefused([](M& m) { m.set_offsets(2, 4); }, "offsets: do not go from 0 to 5");
   ExpectVariableRefused([](M& m) { m.set_offsets(1, 6); }, "offsets: fall");
   ExpectVariableRefused([](M& m) { m.set_ps(1, 65536); }, "ps[1]: is 65536");
-  ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_kind(v1::SlotSpec::SLOT_NONE); }, "slots[1].kind: is not set");
-  ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_initial_value(NAN); }, "slots[1].initial_value: is not a finite number");
+  ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_kind(v1::SlotSpec::SLOT_NONE); },
+                        "slots[1].kind: is not set");
+  ExpectVariableRefused([](M& m) { m.mutable_slots(1)->set_initial_value(NAN); },
+                        "slots[1].initial_value: is not a finite number");
   ExpectVariableRefused(
       [](M& m) {
         while (m.slots_size() < 256) m.add_slots();
@@ -359,7 +384,8 @@ TEST(LayoutTest, AVariableThatIsCutWronglyIsRefused) {
 }
 
 TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {
-  const std::shared_ptr<const Layout> sent = Layout::Empty()->With(Weights())->Without(VariableId(9));
+  const std::shared_ptr<const Layout> sent =
+      Layout::Empty()->With(Weights())->Without(VariableId(9));
   v1::Layout message;
   message = ToProto(sent);
   const auto arrived = FromProto(message);
@@ -399,12 +425,14 @@ TEST(ShardTest, RowsMustLieWithinTheWhole) {
   refused([](M& m) { m.mutable_key()->set_part(65536); }, "key.part: is 65536");
   refused([](M& m) { m.set_first_row(4); }, "first_row: is 4");
   refused([](M& m) { m.set_first_row(-1); }, "first_row: is -1");
-  refused([](M& m) { m.set_first_row(std::numeric_limits<int64_t>::max()); }, "first_row: is 9223372036854775807");
+  refused([](M& m) { m.set_first_row(std::numeric_limits<int64_t>::max()); },
+          "first_row: is 9223372036854775807");
   refused([](M& m) { m.set_shape(1, 4); }, "shape[1]: differs");
   refused([](M& m) { m.add_shape(1); }, "shape: has another rank");
   refused([](M& m) { m.clear_initializer(); }, "initializer: is missing");
   refused([](M& m) { m.mutable_initializer()->clear_kind(); }, "initializer: has no kind");
-  refused([](M& m) { m.mutable_initializer()->mutable_random_normal()->set_stddev(-1); }, "initializer: RandomNormal: stddev is -1");
+  refused([](M& m) { m.mutable_initializer()->mutable_random_normal()->set_stddev(-1); },
+          "initializer: RandomNormal: stddev is -1");
 }
 
 TEST(InitializerTest, WhatIsMadeOnTheCoordinatorDoesNotTravel) {
@@ -412,7 +440,7 @@ TEST(InitializerTest, WhatIsMadeOnTheCoordinatorDoesNotTravel) {
   ExpectRefused(ToProto(Initializer(Tensor::Scalar(1.0f))), ": has no kind");
 }
 
-// ---- calls ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- calls --------------------------------------------------------------------------------------
 
 TEST(MessagesTest, EveryRequestNeedsItsFence) {
   ExpectRefused(v1::PsAttachRequest(), "fence: is missing");
@@ -459,12 +487,20 @@ TEST(MessagesTest, ARegistrationSaysWhoWhereAndWhichLife) {
   ExpectRefused(Changed<T>([](M& m) { m.set_index(65536); }), "index: is 65536");
   ExpectRefused(Changed<T>([](M& m) { m.clear_incarnation(); }), "incarnation: is 0");
   ExpectRefused(Changed<T>([](M& m) { m.clear_address(); }), "address: has 0 bytes");
-  ExpectRefused(Changed<T>([](M& m) { m.set_address("host\n:1"); }), "address: has control characters");
+  ExpectRefused(Changed<T>([](M& m) { m.set_address("host\n:1"); }),
+                "address: has control characters");
   ExpectRefused(Changed<T>([](M& m) { m.set_replicas(0); }), "replicas: is 0");
-  ExpectRefused(Changed<T>([](M& m) { m.set_build(std::string(1025, 'x')); }), "build: has 1025 bytes");
-  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())["train"] = std::string((64 << 10) + 1, 'x'); }), "program.steps: is too long");
-  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())[""] = "FvvE"; }), "program.steps: has 0 bytes");
-  ExpectRefused(Changed<T>([](M& m) { m.mutable_program()->add_flags("a\nb"); }), "program.flags[3]: has control characters");
+  ExpectRefused(Changed<T>([](M& m) { m.set_build(std::string(1025, 'x')); }),
+                "build: has 1025 bytes");
+  ExpectRefused(Changed<T>([](M& m) {
+                  (*m.mutable_program()->mutable_steps())["train"] =
+                      std::string((64 << 10) + 1, 'x');
+                }),
+                "program.steps: is too long");
+  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program()->mutable_steps())[""] = "FvvE"; }),
+                "program.steps: has 0 bytes");
+  ExpectRefused(Changed<T>([](M& m) { m.mutable_program()->add_flags("a\nb"); }),
+                "program.flags[3]: has control characters");
   const v1::RegisterRequest twice = Changed<T>([](M& m) {
     m.clear_cluster();
     for (int i = 0; i < 2; ++i) {
@@ -484,28 +520,37 @@ TEST(MessagesTest, MoreThanAHundredThousandPartsAreRefused) {
 }
 
 TEST(MessagesTest, UnknownStatesAndKindsAreRefused) {
-  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.clear_state(); }), "state: is not set");
-  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.set_memory_bytes(-1); }), "memory_bytes: is -1");
-  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.add_remembered(); }), "remembered[");
-  ExpectRefused(Changed<LoadRequest>([](v1::LoadRequest& m) { m.set_from(static_cast<v1::LoadRequest::From>(4)); }), "from: has the unknown value 4");
-  ExpectRefused(Changed<ShutdownRequest>([](v1::ShutdownRequest& m) { m.set_exit_code(256); }), "exit_code: is 256");
-  ExpectRefused(Changed<RegisterReply>([](v1::RegisterReply& m) { m.set_over(-1); }), "over: is -1");
+  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.clear_state(); }),
+                "state: is not set");
+  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.set_memory_bytes(-1); }),
+                "memory_bytes: is -1");
+  ExpectRefused(Changed<PsAttachReply>([](v1::PsAttachReply& m) { m.add_remembered(); }),
+                "remembered[");
+  ExpectRefused(Changed<LoadRequest>(
+                    [](v1::LoadRequest& m) { m.set_from(static_cast<v1::LoadRequest::From>(4)); }),
+                "from: has the unknown value 4");
+  ExpectRefused(Changed<ShutdownRequest>([](v1::ShutdownRequest& m) { m.set_exit_code(256); }),
+                "exit_code: is 256");
+  ExpectRefused(Changed<RegisterReply>([](v1::RegisterReply& m) { m.set_over(-1); }),
+                "over: is -1");
 }
 
 TEST(MessagesTest, AWorkersSessionNeedsAViewInOrderAndALayout) {
   using M = v1::WorkerAttachRequest;
   using T = WorkerAttachRequest;
   ExpectRefused(Changed<T>([](M& m) { m.clear_layout(); }), "layout: is missing");
-  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program_flags())[""] = "x"; }), "program_flags: has 0 bytes");
+  ExpectRefused(Changed<T>([](M& m) { (*m.mutable_program_flags())[""] = "x"; }),
+                "program_flags: has 0 bytes");
   const v1::WorkerAttachRequest doubled = Changed<T>([](M& m) {
     m.clear_view();
     for (int i = 0; i < 2; ++i) m.add_view()->set_address("a:1");
   });
   ExpectRefused(doubled, "view[1].index: does not rise");
-  ExpectRefused(Changed<WorkerAttachReply>([](v1::WorkerAttachReply& m) { m.set_slots(0); }), "slots: is 0");
+  ExpectRefused(Changed<WorkerAttachReply>([](v1::WorkerAttachReply& m) { m.set_slots(0); }),
+                "slots: is 0");
 }
 
-// ---- steps ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 v1::ToWorkerFrame DispatchFrame() {
   StreamFrame<ToWorker> frame;
@@ -565,7 +610,9 @@ TEST(JobStateTest, TheServersOfARunningJobComeBackInTheirOrder) {
 }
 
 TEST(JobStateTest, APositionThatWouldBeReadTwiceOrWasNeverGivenIsRefused) {
-  const auto refusal = [](const JobState& state) { return std::string(DecodeJobState(EncodeJobState(state)).status().message()); };
+  const auto refusal = [](const JobState& state) {
+    return std::string(DecodeJobState(EncodeJobState(state)).status().message());
+  };
   JobState state = HalfWay();
   state.data[0].unread = {{8, 3}, {10, 2}};
   EXPECT_THAT(refusal(state), HasSubstr("data[0].unread[1].first"));
@@ -609,7 +656,8 @@ TEST(FrameTest, ADispatchThatCannotRunIsRefused) {
   refused([](M& m) { m.set_ordinal(-1); }, "dispatch.ordinal: is -1");
   refused([](M& m) { m.clear_function(); }, "dispatch.function: has 0 bytes");
   refused([](M& m) { m.clear_args(); }, "dispatch.args: is missing");
-  refused([](M& m) { m.set_learning_rate_scale(NAN); }, "dispatch.learning_rate_scale: is not a finite number");
+  refused([](M& m) { m.set_learning_rate_scale(NAN); },
+          "dispatch.learning_rate_scale: is not a finite number");
   refused([](M& m) { m.add_inputs()->set_first(-1); }, "dispatch.inputs[0].first: is -1");
   refused([](M& m) { m.add_inputs()->set_count(-1); }, "dispatch.inputs[0].count: is -1");
   const auto overflow = [](M& m) {
@@ -636,7 +684,8 @@ TEST(FrameTest, DataIsCutAmongAsManyWorkersAsThereAreIndices) {
   for (const int num_workers : {0, -1, 65'537}) {
     make.num_workers = num_workers;
     frame.message = make;
-    ExpectRefused(ToProto(frame), absl::StrCat("make.num_workers: is ", num_workers, ", not in [1, 65536]"));
+    ExpectRefused(ToProto(frame),
+                  absl::StrCat("make.num_workers: is ", num_workers, ", not in [1, 65536]"));
   }
 }
 
@@ -660,9 +709,12 @@ TEST(FrameTest, NegativeCountsAndDurationsAreRefused) {
   ExpectRefused(frame, "pong.blocked_for_ns: is -1");
   ExpectRefused(FrameWith(Pong{-1, 0, {}, {}}), "pong.running: is -1");
   ExpectRefused(FrameWith(Pong{0, 0, 70000, {}}), "pong.blocked_on_ps: is 70000");
-  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, -1, {}}), "resource_ready.elements: is -1");
-  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, 1, ElementDigest{1, std::nan(""), 1}}), "resource_ready.first.projection: is not a finite number");
-  ExpectRefused(FrameWith(NeedSlots{EntryId(1), {{"", Sgd{0.1}}}}), "need_slots.slots[0].variable: has 0 bytes");
+  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, -1, {}}),
+                "resource_ready.elements: is -1");
+  ExpectRefused(FrameWith(ResourceReady{ResourceId(1), {}, 1, ElementDigest{1, std::nan(""), 1}}),
+                "resource_ready.first.projection: is not a finite number");
+  ExpectRefused(FrameWith(NeedSlots{EntryId(1), {{"", Sgd{0.1}}}}),
+                "need_slots.slots[0].variable: has 0 bytes");
 }
 
 }  // namespace

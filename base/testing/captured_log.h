@@ -16,22 +16,24 @@
 
 namespace divvy {
 
-// Keeps every entry of the log for as long as it lives, and keeps it off stderr. Thread-safe; gRPC's
-// threads may log a little longer than it lives. Only one may live at a time.
+// Keeps every entry of the log for as long as it lives, and keeps it off stderr. Thread-safe;
+// gRPC's threads may log a little longer than it lives. Only one may live at a time.
 //
 //   const CapturedLog log;
 //   ...
 //   EXPECT_THAT(log.lines(), Contains(HasSubstr("worker 3 is lost")).Times(1));
 class CapturedLog {
  public:
-  CapturedLog() : before_(SetLogSink([kept = kept_](const LogEntry& entry) { kept->Add(entry); })) {}
+  CapturedLog()
+      : before_(SetLogSink([kept = kept_](const LogEntry& entry) { kept->Add(entry); })) {}
   ~CapturedLog() { SetLogSink(before_); }
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
 
   // The texts of all entries, each behind a letter for its severity: I, W or E.
   std::vector<std::string> lines() const {
-    return Map([](const LogEntry& entry) { return "IWE"[static_cast<int>(entry.severity)] + entry.text; });
+    return Map(
+        [](const LogEntry& entry) { return "IWE"[static_cast<int>(entry.severity)] + entry.text; });
   }
   // The same without the letter.
   std::vector<std::string> texts() const {
@@ -56,7 +58,8 @@ class CapturedLog {
   bool Await(absl::string_view part) const {
     Kept& kept = *kept_;
     MutexLock lock(kept.mu);
-    return kept.more.WaitFor(kept.mu, absl::Seconds(10), [&kept, part]() DIVVY_REQUIRES(kept.mu) { return kept.Has(part); });
+    return kept.more.WaitFor(kept.mu, absl::Seconds(10),
+                             [&kept, part]() DIVVY_REQUIRES(kept.mu) { return kept.Has(part); });
   }
 
  private:

@@ -18,7 +18,9 @@ inline void Require(bool holds, const char* what) {
   std::abort();
 }
 
-inline absl::string_view Text(const uint8_t* data, size_t size) { return absl::string_view(reinterpret_cast<const char*>(data), size); }
+inline absl::string_view Text(const uint8_t* data, size_t size) {
+  return absl::string_view(reinterpret_cast<const char*>(data), size);
+}
 
 }  // namespace divvy::fuzz
 

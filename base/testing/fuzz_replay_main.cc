@@ -1,4 +1,5 @@
-// A fuzz target without a fuzzer: runs LLVMFuzzerTestOneInput on nothing, and on each file named on the command line.
+// A fuzz target without a fuzzer: runs LLVMFuzzerTestOneInput on nothing, and on each file named on
+// the command line.
 #include <cstdint>
 #include <cstdio>
 #include <string>

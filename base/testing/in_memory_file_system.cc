@@ -17,7 +17,8 @@ namespace {
 struct Node {
   explicit Node(bool is_directory) : is_directory(is_directory) {}
 
-  // What a crash leaves of this and all below it. (A directory below itself cannot be made: Rename refuses.)
+  // What a crash leaves of this and all below it. (A directory below itself cannot be made: Rename
+  // refuses.)
   void Crash() {
     content = synced_content;
     entries = synced_entries;
@@ -40,16 +41,22 @@ struct Fault {
 
 // The folders and the last name of a path: "a//b/./c" -> a, b, c.
 std::vector<std::string> PartsOf(absl::string_view name) {
-  return absl::StrSplit(name, '/', [](absl::string_view part) { return !part.empty() && part != "."; });
+  return absl::StrSplit(name, '/',
+                        [](absl::string_view part) { return !part.empty() && part != "."; });
 }
 
-absl::Status NoSuch(absl::string_view name) { return absl::NotFoundError(absl::StrCat(name, ": no such file or directory")); }
-absl::Status NoDirectory(absl::string_view name) { return absl::FailedPreconditionError(absl::StrCat(name, ": not a directory")); }
+absl::Status NoSuch(absl::string_view name) {
+  return absl::NotFoundError(absl::StrCat(name, ": no such file or directory"));
+}
+absl::Status NoDirectory(absl::string_view name) {
+  return absl::FailedPreconditionError(absl::StrCat(name, ": not a directory"));
+}
 
 }  // namespace
 
 struct InMemoryFileSystem::State {
-  // Where a name stands: the entry `last` of `folder`. `node` is null if it names nothing; `folder` is null of a root.
+  // Where a name stands: the entry `last` of `folder`. `node` is null if it names nothing; `folder`
+  // is null of a root.
   struct Place {
     std::shared_ptr<Node> folder;
     std::string last;
@@ -64,15 +71,17 @@ struct InMemoryFileSystem::State {
   int64_t crashes DIVVY_GUARDED_BY(mu) = 0;
 
   absl::Status TakeFault(FileOperation operation, absl::string_view name) DIVVY_REQUIRES(mu) {
-    const auto fault =
-        std::find_if(faults.begin(), faults.end(), [&](const Fault& f) { return f.operation == operation && name.find(f.part) != absl::string_view::npos; });
+    const auto fault = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
+      return f.operation == operation && name.find(f.part) != absl::string_view::npos;
+    });
     if (fault == faults.end()) return absl::OkStatus();
     const absl::Status error = fault->error;
     if (--fault->times == 0) faults.erase(fault);
     return error;
   }
 
-  // NotFound: `name` or a folder in it is missing ("" is always). FailedPrecondition: a file stands where a folder is needed.
+  // NotFound: `name` or a folder in it is missing ("" is always). FailedPrecondition: a file stands
+  // where a folder is needed.
   absl::StatusOr<Place> Resolve(const std::string& name) const DIVVY_REQUIRES(mu) {
     if (name.empty()) return NoSuch("\"\"");
     Place place{nullptr, "", name[0] == '/' ? root : working_directory};
@@ -93,7 +102,8 @@ struct InMemoryFileSystem::State {
     return place;
   }
 
-  absl::StatusOr<std::shared_ptr<Node>> FindDirectory(const std::string& name) const DIVVY_REQUIRES(mu) {
+  absl::StatusOr<std::shared_ptr<Node>> FindDirectory(const std::string& name) const
+      DIVVY_REQUIRES(mu) {
     ASSIGN_OR_RETURN(const Place place, Find(name));
     if (!place.node->is_directory) return NoDirectory(name);
     return place.node;
@@ -108,7 +118,9 @@ class InMemoryFileSystem::Reader : public RandomAccessFile {
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const override {
     MutexLock lock(state_->mu);
     RETURN_IF_ERROR(state_->TakeFault(FileOperation::kRead, name_));
-    if (node_->is_directory) return absl::FailedPreconditionError(absl::StrCat("cannot read ", name_, ": it is a directory"));
+    if (node_->is_directory)
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot read ", name_, ": it is a directory"));
     if (offset >= node_->content.size()) return 0;
     const size_t length = std::min<uint64_t>(out.size(), node_->content.size() - offset);
     std::copy_n(node_->content.data() + offset, length, out.data());
@@ -137,8 +149,12 @@ class InMemoryFileSystem::Stream : public SequentialFile {
 
 class InMemoryFileSystem::Writer : public WritableFile {
  public:
-  Writer(std::shared_ptr<State> state, std::string name, std::shared_ptr<Node> node, int64_t crashes)
-      : state_(std::move(state)), name_(std::move(name)), node_(std::move(node)), crashes_(crashes) {}
+  Writer(std::shared_ptr<State> state, std::string name, std::shared_ptr<Node> node,
+         int64_t crashes)
+      : state_(std::move(state)),
+        name_(std::move(name)),
+        node_(std::move(node)),
+        crashes_(crashes) {}
 
   absl::Status Append(absl::string_view bytes) override {
     MutexLock lock(state_->mu);
@@ -146,7 +162,9 @@ class InMemoryFileSystem::Writer : public WritableFile {
     const size_t fits = std::min<uint64_t>(bytes.size(), state_->free_bytes);
     node_->content.append(bytes.data(), fits);
     state_->free_bytes -= fits;
-    if (fits < bytes.size()) error_ = absl::ResourceExhaustedError(absl::StrCat("cannot write ", name_, ": no space left"));
+    if (fits < bytes.size())
+      error_ =
+          absl::ResourceExhaustedError(absl::StrCat("cannot write ", name_, ": no space left"));
     return error_;
   }
 
@@ -164,8 +182,12 @@ class InMemoryFileSystem::Writer : public WritableFile {
 
  private:
   absl::Status Prepare(FileOperation operation) DIVVY_REQUIRES(state_->mu) {
-    if (error_.ok() && closed_) return absl::FailedPreconditionError(absl::StrCat(name_, " is closed: open it again to write"));
-    if (error_.ok() && crashes_ != state_->crashes) error_ = absl::DataLossError(absl::StrCat(name_, ": the machine has crashed since it was opened"));
+    if (error_.ok() && closed_)
+      return absl::FailedPreconditionError(
+          absl::StrCat(name_, " is closed: open it again to write"));
+    if (error_.ok() && crashes_ != state_->crashes)
+      error_ =
+          absl::DataLossError(absl::StrCat(name_, ": the machine has crashed since it was opened"));
     if (error_.ok()) error_ = state_->TakeFault(operation, name_);
     return error_;
   }
@@ -180,7 +202,8 @@ class InMemoryFileSystem::Writer : public WritableFile {
 
 InMemoryFileSystem::InMemoryFileSystem() : state_(std::make_shared<State>()) {}
 
-void InMemoryFileSystem::FailNext(FileOperation operation, std::string part, absl::Status error, int times) {
+void InMemoryFileSystem::FailNext(FileOperation operation, std::string part, absl::Status error,
+                                  int times) {
   MutexLock lock(state_->mu);
   state_->faults.push_back({operation, std::move(part), std::move(error), times});
 }
@@ -199,7 +222,9 @@ absl::Status InMemoryFileSystem::FlipBit(const std::string& name, uint64_t byte,
   MutexLock lock(state_->mu);
   ASSIGN_OR_RETURN(const State::Place place, state_->Find(name));
   std::string& content = place.node->content;
-  if (byte >= content.size()) return absl::OutOfRangeError(absl::StrCat(name, " has ", content.size(), " bytes, none at ", byte));
+  if (byte >= content.size())
+    return absl::OutOfRangeError(
+        absl::StrCat(name, " has ", content.size(), " bytes, none at ", byte));
   content[byte] = static_cast<char>(content[byte] ^ (1 << bit));
   return absl::OkStatus();
 }
@@ -211,21 +236,27 @@ void InMemoryFileSystem::Crash() {
   state_->working_directory->Crash();
 }
 
-absl::StatusOr<std::unique_ptr<InMemoryFileSystem::Reader>> InMemoryFileSystem::OpenReader(const std::string& name) {
+absl::StatusOr<std::unique_ptr<InMemoryFileSystem::Reader>> InMemoryFileSystem::OpenReader(
+    const std::string& name) {
   MutexLock lock(state_->mu);
   RETURN_IF_ERROR(state_->TakeFault(FileOperation::kOpenForRead, name));
   ASSIGN_OR_RETURN(const State::Place place, state_->Find(name));
   return std::make_unique<Reader>(state_, name, place.node);
 }
 
-absl::StatusOr<std::unique_ptr<RandomAccessFile>> InMemoryFileSystem::OpenRandomAccess(const std::string& name) { return OpenReader(name); }
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> InMemoryFileSystem::OpenRandomAccess(
+    const std::string& name) {
+  return OpenReader(name);
+}
 
-absl::StatusOr<std::unique_ptr<SequentialFile>> InMemoryFileSystem::OpenSequential(const std::string& name) {
+absl::StatusOr<std::unique_ptr<SequentialFile>> InMemoryFileSystem::OpenSequential(
+    const std::string& name) {
   ASSIGN_OR_RETURN(std::unique_ptr<Reader> reader, OpenReader(name));
   return std::make_unique<Stream>(std::move(reader));
 }
 
-absl::StatusOr<std::unique_ptr<WritableFile>> InMemoryFileSystem::OpenForWrite(const std::string& name, WriteMode mode) {
+absl::StatusOr<std::unique_ptr<WritableFile>> InMemoryFileSystem::OpenForWrite(
+    const std::string& name, WriteMode mode) {
   MutexLock lock(state_->mu);
   RETURN_IF_ERROR(state_->TakeFault(FileOperation::kOpenForWrite, name));
   ASSIGN_OR_RETURN(const State::Place place, state_->Resolve(name));
@@ -235,7 +266,8 @@ absl::StatusOr<std::unique_ptr<WritableFile>> InMemoryFileSystem::OpenForWrite(c
   } else if (mode == WriteMode::kCreateNew) {
     return absl::AlreadyExistsError(absl::StrCat("cannot make ", name, ": it exists"));
   } else if (node->is_directory) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write ", name, ": it is a directory"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", name, ": it is a directory"));
   }
   if (mode == WriteMode::kReplace) node->content.clear();
   return std::make_unique<Writer>(state_, name, std::move(node), state_->crashes);
@@ -248,7 +280,8 @@ absl::StatusOr<FileInfo> InMemoryFileSystem::Stat(const std::string& name) {
   return FileInfo{place.node->content.size(), place.node->is_directory};
 }
 
-absl::StatusOr<std::vector<std::string>> InMemoryFileSystem::ListDirectory(const std::string& directory) {
+absl::StatusOr<std::vector<std::string>> InMemoryFileSystem::ListDirectory(
+    const std::string& directory) {
   MutexLock lock(state_->mu);
   RETURN_IF_ERROR(state_->TakeFault(FileOperation::kList, directory));
   ASSIGN_OR_RETURN(const std::shared_ptr<Node> node, state_->FindDirectory(directory));
@@ -279,12 +312,17 @@ absl::Status InMemoryFileSystem::Rename(const std::string& from, const std::stri
   if (source.node == target.node) return absl::OkStatus();
   const std::vector<std::string> source_parts = PartsOf(from), target_parts = PartsOf(to);
   const bool same_root = (from[0] == '/') == (to[0] == '/');
-  if (same_root && target_parts.size() > source_parts.size() && std::equal(source_parts.begin(), source_parts.end(), target_parts.begin())) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot rename ", from, " to ", to, ": it would stand below itself"));
+  if (same_root && target_parts.size() > source_parts.size() &&
+      std::equal(source_parts.begin(), source_parts.end(), target_parts.begin())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot rename ", from, " to ", to, ": it would stand below itself"));
   }
-  const bool in_the_way = target.node != nullptr && (target.node->is_directory != source.node->is_directory || !target.node->entries.empty());
+  const bool in_the_way =
+      target.node != nullptr &&
+      (target.node->is_directory != source.node->is_directory || !target.node->entries.empty());
   if (in_the_way || source.folder == nullptr || target.folder == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot rename ", from, " to ", to, ": a directory is in the way"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot rename ", from, " to ", to, ": a directory is in the way"));
   }
   source.folder->entries.erase(source.last);
   target.folder->entries[target.last] = source.node;
@@ -296,7 +334,8 @@ absl::Status InMemoryFileSystem::Remove(const std::string& name) {
   RETURN_IF_ERROR(state_->TakeFault(FileOperation::kRemove, name));
   ASSIGN_OR_RETURN(const State::Place place, state_->Find(name));
   if (place.folder == nullptr || !place.node->entries.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot remove ", name, ": the directory is not empty"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot remove ", name, ": the directory is not empty"));
   }
   place.folder->entries.erase(place.last);
   return absl::OkStatus();

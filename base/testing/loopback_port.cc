@@ -18,8 +18,10 @@ absl::StatusOr<LoopbackPort> LoopbackPort::Reserve() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   const int on = 1;
-  // With SO_REUSEADDR on both, Linux lets one socket listen on a port to which the other is merely bound.
-  const bool bound = holder && setsockopt(holder.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+  // With SO_REUSEADDR on both, Linux lets one socket listen on a port to which the other is merely
+  // bound.
+  const bool bound = holder &&
+                     setsockopt(holder.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
                      bind(holder.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
                      getsockname(holder.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (!bound) return absl::ErrnoToStatus(errno, "cannot get a free port on 127.0.0.1");

@@ -9,8 +9,10 @@
 
 namespace divvy {
 
-// Keeps a free port for a process that will listen there, and through its restarts: as long as this lives, the operating system gives the number to nobody who
-// asks for any port, neither for listening nor for connecting. A server that sets SO_REUSEADDR (gRPC does) can listen there meanwhile. Move-only.
+// Keeps a free port for a process that will listen there, and through its restarts: as long as this
+// lives, the operating system gives the number to nobody who asks for any port, neither for
+// listening nor for connecting. A server that sets SO_REUSEADDR (gRPC does) can listen there
+// meanwhile. Move-only.
 class LoopbackPort {
  public:
   // Errors are those of the operating system.

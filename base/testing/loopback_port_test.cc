@@ -22,7 +22,8 @@ bool CanListen(int port) {
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   setsockopt(server.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  return bind(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && listen(server.get(), 1) == 0;
+  return bind(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+         listen(server.get(), 1) == 0;
 }
 
 TEST(LoopbackPortTest, AServerCanListenOnAReservedPortAgainAndAgain) {

@@ -8,7 +8,8 @@
 
 namespace divvy {
 
-// Runs work(0) to work(n - 1), each on a thread of its own, and returns when all have returned. REQUIRES: n >= 1.
+// Runs work(0) to work(n - 1), each on a thread of its own, and returns when all have returned.
+// REQUIRES: n >= 1.
 void OnThreads(int n, const std::function<void(int)>& work);
 // The same with threads that `executor` keeps: quicker where many pieces of work follow each other.
 void OnThreads(Executor& executor, int n, const std::function<void(int)>& work);

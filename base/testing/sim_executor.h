@@ -1,4 +1,5 @@
-// Virtual time, one thread, one seed: the Executor and Clock of simulations and of the cores' unit tests.
+// Virtual time, one thread, one seed: the Executor and Clock of simulations and of the cores' unit
+// tests.
 #ifndef DIVVY_BASE_TESTING_SIM_EXECUTOR_H_
 #define DIVVY_BASE_TESTING_SIM_EXECUTOR_H_
 
@@ -30,22 +31,26 @@ class SimClock : public Clock {
   absl::Duration elapsed_;
 };
 
-// All tasks and timers in one queue, by virtual time. Tasks that are due at the same time run in an order that the seed chooses, as threads might. The same
-// seed and the same calls give the same run. Everything happens on the caller's thread, within RunOne and its kin; not thread-safe.
+// All tasks and timers in one queue, by virtual time. Tasks that are due at the same time run in an
+// order that the seed chooses, as threads might. The same seed and the same calls give the same
+// run. Everything happens on the caller's thread, within RunOne and its kin; not thread-safe.
 class SimExecutor : public Executor {
  public:
   explicit SimExecutor(uint64_t seed) : random_(seed) {}
 
   void Post(Task task) override { PostAfter(absl::ZeroDuration(), std::move(task)); }
   void PostAfter(absl::Duration delay, Task task) override {
-    tasks_.emplace(Key(clock_.Elapsed() + std::max(delay, absl::ZeroDuration()), random_.Next(), next_++), std::move(task));
+    tasks_.emplace(
+        Key(clock_.Elapsed() + std::max(delay, absl::ZeroDuration()), random_.Next(), next_++),
+        std::move(task));
   }
   void PostBlocking(std::string name, Task task) override {  // nothing blocks here
     ++threads_;
     holds_threads_ ? held_.push_back(std::move(task)) : Post(std::move(task));
   }
 
-  // From now on the tasks of PostBlocking do not begin, as if their threads got no processor, until they are released.
+  // From now on the tasks of PostBlocking do not begin, as if their threads got no processor, until
+  // they are released.
   void HoldThreads() { holds_threads_ = true; }
   void ReleaseThreads() {
     holds_threads_ = false;
@@ -75,7 +80,8 @@ class SimExecutor : public Executor {
   SimClock& clock() { return clock_; }
 
  private:
-  using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;  // due, the seed's choice among equals, order of posting
+  // due, the seed's choice among equals, order of posting
+  using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;
   SimClock clock_;
   bool holds_threads_ = false;
   int threads_ = 0;

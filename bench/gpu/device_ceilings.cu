@@ -21,7 +21,8 @@ void Check(cublasStatus_t status, const char* what) {
   std::exit(EXIT_FAILURE);
 }
 
-// Pairs of bytes whose pattern is a number near 1 or -1, both as two bfloat16 and as one float32: zeros would multiply faster than what users have.
+// Pairs of bytes whose pattern is a number near 1 or -1, both as two bfloat16 and as one float32:
+// zeros would multiply faster than what users have.
 __global__ void FillWithNumbers(uint32_t* words, int64_t n) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (i >= n) return;
@@ -41,7 +42,8 @@ struct DeviceBuffer {
     Check(cudaMalloc(&data, static_cast<size_t>(wanted)), "cudaMalloc");
     bytes = wanted;
     const int64_t words = wanted / 4;
-    FillWithNumbers<<<static_cast<unsigned>((words + 255) / 256), 256>>>(static_cast<uint32_t*>(data), words);
+    FillWithNumbers<<<static_cast<unsigned>((words + 255) / 256), 256>>>(
+        static_cast<uint32_t*>(data), words);
     return data;
   }
 };
@@ -62,8 +64,11 @@ class CudaCeilings : public DeviceCeilings {
 
   // In the mode of ops/cuda/cuda_math.cu: sums of narrow products are not rounded on the way.
   void Multiply(Precision precision, const std::vector<Product>& products, int times) override {
-    const int mode = precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
-    Check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(mode | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)), "cublasSetMathMode");
+    const int mode =
+        precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
+    Check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(
+                                       mode | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+          "cublasSetMathMode");
     for (int i = 0; i < times; ++i) {
       for (const Product& product : products) MultiplyOnce(precision, product);
     }
@@ -76,12 +81,15 @@ class CudaCeilings : public DeviceCeilings {
   std::optional<int64_t> TakePeakBytes() override {
     cudaMemPool_t pool;
     int has_pools = 0;
-    Check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, 0), "cudaDeviceGetAttribute");
+    Check(cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, 0),
+          "cudaDeviceGetAttribute");
     if (has_pools == 0) return std::nullopt;
     uint64_t bytes = 0, none = 0;
     Check(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
-    Check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &bytes), "cudaMemPoolGetAttribute");
-    Check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &none), "cudaMemPoolSetAttribute");
+    Check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &bytes),
+          "cudaMemPoolGetAttribute");
+    Check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &none),
+          "cudaMemPoolSetAttribute");
     if (bytes == 0) return std::nullopt;  // DIVVY_GPU_PLAIN_MEMORY=1
     return static_cast<int64_t>(bytes);
   }
@@ -97,8 +105,10 @@ class CudaCeilings : public DeviceCeilings {
     const void* const a = a_.AtLeast(p.m * p.k * size);
     const void* const b = b_.AtLeast(p.k * p.n * size);
     void* const c = c_.AtLeast(p.m * p.n * size);
-    Check(cublasGemmEx(blas_, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, type,
-                       p.b_transposed ? k : n, a, type, p.a_transposed ? m : k, &zero, c, type, n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    Check(cublasGemmEx(blas_, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                       p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, type,
+                       p.b_transposed ? k : n, a, type, p.a_transposed ? m : k, &zero, c, type, n,
+                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
           "cublasGemmEx");
   }
 

@@ -1,8 +1,10 @@
 // bazel run --config=cuda //bench/gpu [-- --format=json]
 //
-// What the first GPU does through ops/ beside what it does where CUDA's own libraries are called and nothing else: products by shape, training steps of
-// perceptrons at batches of 64 to 4096 beside the products that they are made of, how much of copies is hidden behind computation, and what single calls cost.
-// Without CUDA (DIVVY_CUDA_LIBRARY names a library whose devices the host plays) there are no ceilings. Exits with 78 where there is no GPU.
+// What the first GPU does through ops/ beside what it does where CUDA's own libraries are called
+// and nothing else: products by shape, training steps of perceptrons at batches of 64 to 4096
+// beside the products that they are made of, how much of copies is hidden behind computation, and
+// what single calls cost. Without CUDA (DIVVY_CUDA_LIBRARY names a library whose devices the host
+// plays) there are no ceilings. Exits with 78 where there is no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +34,8 @@
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 7, "in each of which both run once");
 ABSL_FLAG(int, times, 50, "that a round does what it measures; more often where it is short");
-ABSL_FLAG(int64_t, largest, 4096, "no product, width or batch is larger: for a rehearsal on devices that the host plays");
+ABSL_FLAG(int64_t, largest, 4096,
+          "no product, width or batch is larger: for a rehearsal on devices that the host plays");
 
 namespace divvy::bench {
 namespace {
@@ -40,7 +43,8 @@ namespace {
 constexpr Device kGpu{Device::Kind::kGpu, 0};
 
 void Report(const Comparison& comparison, const Unit& unit) {
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu", comparison, unit) : Print(comparison, unit);
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu", comparison, unit)
+                                        : Print(comparison, unit);
 }
 
 // A figure that has no ceiling, as it is.
@@ -59,7 +63,9 @@ T OrDie(absl::StatusOr<T> result) {
   std::exit(EXIT_FAILURE);
 }
 
-void CheckDone(const absl::Status& status) { OrDie(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(status)); }
+void CheckDone(const absl::Status& status) {
+  OrDie(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(status));
+}
 
 Tensor RandomOnHost(const Shape& shape) {
   Random random(1);
@@ -79,18 +85,23 @@ void CheckFailures() {
 }
 
 // Waits for the device in the same way as the ceiling does.
-void Synchronize(DeviceCeilings* ceilings) { ceilings != nullptr ? ceilings->Synchronize() : CheckFailures(); }
+void Synchronize(DeviceCeilings* ceilings) {
+  ceilings != nullptr ? ceilings->Synchronize() : CheckFailures();
+}
 
 // `ceiling` runs only where there are ceilings.
-void MeasureAndReport(DeviceCeilings* ceilings, const Contender& figure, const Contender& ceiling, double units, const Unit& unit) {
+void MeasureAndReport(DeviceCeilings* ceilings, const Contender& figure, const Contender& ceiling,
+                      double units, const Unit& unit) {
   const int rounds = absl::GetFlag(FLAGS_rounds);
-  Report(ceilings != nullptr ? Compare(figure, ceiling, units, rounds) : MeasureAlone(figure, units, rounds), unit);
+  Report(ceilings != nullptr ? Compare(figure, ceiling, units, rounds)
+                             : MeasureAlone(figure, units, rounds),
+         unit);
   CheckFailures();
 }
 
 int64_t AtMostLargest(int64_t size) { return std::min(size, absl::GetFlag(FLAGS_largest)); }
 
-// ---- products ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- products -----------------------------------------------------------------------------------
 
 struct Sizes {
   int64_t m, n, k;
@@ -99,16 +110,22 @@ struct Sizes {
 void MeasureProduct(DeviceCeilings* ceilings, DType dtype, const Sizes& sizes) {
   const int64_t m = sizes.m, n = sizes.n, k = sizes.k;
   const bool narrow = dtype == DType::kBFloat16;
-  const double operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  // Small ones as often as takes some milliseconds: the wait at the end of a round then counts for less than a hundredth.
-  const int times = absl::GetFlag(FLAGS_times) * static_cast<int>(std::clamp(5e9 / operations, 1.0, 40.0));
+  const double operations =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  // Small ones as often as takes some milliseconds: the wait at the end of a round then counts for
+  // less than a hundredth.
+  const int times =
+      absl::GetFlag(FLAGS_times) * static_cast<int>(std::clamp(5e9 / operations, 1.0, 40.0));
   const Var a = OrDie(Cast(Var(RandomOnGpu({m, k})), dtype).Value());
   const Var b = OrDie(Cast(Var(RandomOnGpu({k, n})), dtype).Value());
   const Contender figure{absl::StrCat("MatMul ", DTypeName(dtype), " ", m, "x", n, "x", k), [&] {
                            for (int i = 0; i < times; ++i) OrDie(MatMul(a, b).Value());
                            Synchronize(ceilings);
                          }};
-  const Contender ceiling{"cuBLAS alone", [&] { ceilings->Multiply(narrow ? Precision::kBFloat16 : Precision::kFloat32, {{m, n, k}}, times); }};
+  const Contender ceiling{
+      "cuBLAS alone", [&] {
+        ceilings->Multiply(narrow ? Precision::kBFloat16 : Precision::kFloat32, {{m, n, k}}, times);
+      }};
   MeasureAndReport(ceilings, figure, ceiling, operations * times, {"TFLOP/s", 1e12});
 }
 
@@ -117,21 +134,28 @@ void MeasureProducts(DeviceCeilings* ceilings) {
   const int64_t largest = absl::GetFlag(FLAGS_largest);
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t size : {4096, 2048, 1024, 512, 256, 64}) {
-      if (size <= largest || size == 64) MeasureProduct(ceilings, dtype, {AtMostLargest(size), AtMostLargest(size), AtMostLargest(size)});
+      if (size <= largest || size == 64)
+        MeasureProduct(ceilings, dtype,
+                       {AtMostLargest(size), AtMostLargest(size), AtMostLargest(size)});
     }
     for (const int64_t batch : {64, 256, 1024, 4096}) {
-      if (std::max<int64_t>(batch, 784) <= largest) MeasureProduct(ceilings, dtype, {batch, 512, 784});
+      if (std::max<int64_t>(batch, 784) <= largest)
+        MeasureProduct(ceilings, dtype, {batch, 512, 784});
     }
   }
 }
 
-// ---- perceptrons -------------------------------------------------------------------------------------------------------------------------------------
+// ---- perceptrons --------------------------------------------------------------------------------
 
-std::vector<int64_t> Widths() { return {AtMostLargest(1024), AtMostLargest(4096), AtMostLargest(4096), AtMostLargest(1024)}; }
+std::vector<int64_t> Widths() {
+  return {AtMostLargest(1024), AtMostLargest(4096), AtMostLargest(4096), AtMostLargest(1024)};
+}
 
 class NoVariables : public VariableReader {
  public:
-  absl::Status Read(absl::Span<ReadRequest>) override { return absl::NotFoundError("no variables"); }
+  absl::Status Read(absl::Span<ReadRequest>) override {
+    return absl::NotFoundError("no variables");
+  }
   Device device() const override { return kGpu; }
 };
 
@@ -150,7 +174,8 @@ struct Perceptron {
     GradientTape tape(variables);
     Var h = x;
     for (size_t i = 0; i < kernels.size(); ++i) {
-      h = MatMul(h, tape.Watch(absl::StrCat("kernel", i), kernels[i])) + tape.Watch(absl::StrCat("bias", i), biases[i]);
+      h = MatMul(h, tape.Watch(absl::StrCat("kernel", i), kernels[i])) +
+          tape.Watch(absl::StrCat("bias", i), biases[i]);
       if (i + 1 < kernels.size()) h = Relu(h);
     }
     const Gradients gradients = OrDie(tape.Gradient(ReduceMean(SoftmaxCrossEntropy(h, labels))));
@@ -162,18 +187,23 @@ void MeasurePerceptron(DeviceCeilings* ceilings, int64_t batch) {
   const int times = absl::GetFlag(FLAGS_times);
   const std::vector<int64_t> widths = Widths();
   const Perceptron perceptron(widths);
-  const Tensor x = RandomOnGpu({batch, widths[0]}), labels = OrDie(Tensor::Vector<int64_t>(std::vector<int64_t>(batch)).To(kGpu));
+  const Tensor x = RandomOnGpu({batch, widths[0]}),
+               labels = OrDie(Tensor::Vector<int64_t>(std::vector<int64_t>(batch)).To(kGpu));
   const Contender figure{absl::StrCat("perceptron step, batch ", batch), [&] {
                            for (int i = 0; i < times; ++i) perceptron.Step(x, labels);
                            Synchronize(ceilings);
                          }};
-  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings->Multiply(Precision::kFloat32, PerceptronProducts(batch, widths), times); }};
+  const Contender ceiling{
+      "its products by cuBLAS alone",
+      [&] { ceilings->Multiply(Precision::kFloat32, PerceptronProducts(batch, widths), times); }};
   MeasureAndReport(ceilings, figure, ceiling, static_cast<double>(batch * times), {"examples/s"});
 }
 
-// ---- copies beside computation -----------------------------------------------------------------------------------------------------------------------
+// ---- copies beside computation ------------------------------------------------------------------
 
-double SecondsEach(int times, const std::function<void()>& run) { return 1 / MeasureAlone({"", run}, times, /*rounds=*/3).rate; }
+double SecondsEach(int times, const std::function<void()>& run) {
+  return 1 / MeasureAlone({"", run}, times, /*rounds=*/3).rate;
+}
 
 // Pinned, as what travels is from the second time on.
 Tensor RandomOnPinnedHost(const Shape& shape) {
@@ -181,7 +211,8 @@ Tensor RandomOnPinnedHost(const Shape& shape) {
   return RandomOnHost(shape);
 }
 
-// 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as long as the copy.
+// 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as
+// long as the copy.
 void MeasureOverlap() {
   const int times = absl::GetFlag(FLAGS_times);
   const int64_t size = AtMostLargest(2048);
@@ -193,32 +224,38 @@ void MeasureOverlap() {
     for (int i = 0; i < n; ++i) one();
     CheckDone(AwaitCopies(kGpu));
   };
-  const int products = ComputationsPerCopy(SecondsEach(times, [&] { repeat(times, copy); }), SecondsEach(times, [&] { repeat(times, product); }));
+  const int products = ComputationsPerCopy(SecondsEach(times, [&] { repeat(times, copy); }),
+                                           SecondsEach(times, [&] { repeat(times, product); }));
   const auto compute = [&] {
     for (int i = 0; i < products; ++i) product();
   };
-  const std::vector<Comparison> alone = CompareAll({{"copies", [&] { repeat(times, copy); }}, {"computation", [&] { repeat(times, compute); }}},
-                                                   {"both",
-                                                    [&] {
-                                                      repeat(times, [&] {
-                                                        copy();
-                                                        compute();
-                                                      });
-                                                    }},
-                                                   times, absl::GetFlag(FLAGS_rounds));
+  const std::vector<Comparison> alone = CompareAll(
+      {{"copies", [&] { repeat(times, copy); }}, {"computation", [&] { repeat(times, compute); }}},
+      {"both",
+       [&] {
+         repeat(times, [&] {
+           copy();
+           compute();
+         });
+       }},
+      times, absl::GetFlag(FLAGS_rounds));
   std::vector<double> hidden;
   for (size_t i = 0; i < alone[0].rates.size(); ++i) {
-    hidden.push_back(HiddenPart(1 / alone[0].rates[i], 1 / alone[1].rates[i], 1 / alone[0].ceiling_rates[i]));
+    hidden.push_back(
+        HiddenPart(1 / alone[0].rates[i], 1 / alone[1].rates[i], 1 / alone[0].ceiling_rates[i]));
   }
-  ReportFigure(absl::StrCat("hidden part of copies of ", host.size_bytes() >> 20, " MiB beside ", products, " products of ", size, "^3"), 100 * Median(hidden),
-               "%");
-  ReportFigure("copies of pinned memory to the device", alone[0].rate * static_cast<double>(host.size_bytes()) / 1e9, "GB/s");
+  ReportFigure(absl::StrCat("hidden part of copies of ", host.size_bytes() >> 20, " MiB beside ",
+                            products, " products of ", size, "^3"),
+               100 * Median(hidden), "%");
+  ReportFigure("copies of pinned memory to the device",
+               alone[0].rate * static_cast<double>(host.size_bytes()) / 1e9, "GB/s");
   CheckFailures();
 }
 
-// ---- what single calls cost --------------------------------------------------------------------------------------------------------------------------
+// ---- what single calls cost ---------------------------------------------------------------------
 
-void MeasureCost(DeviceCeilings* ceilings, const std::string& name, const std::function<void()>& one) {
+void MeasureCost(DeviceCeilings* ceilings, const std::string& name,
+                 const std::function<void()>& one) {
   const int times = absl::GetFlag(FLAGS_times) * 10;
   const double seconds = SecondsEach(times, [&] {
     for (int i = 0; i < times; ++i) one();
@@ -227,10 +264,12 @@ void MeasureCost(DeviceCeilings* ceilings, const std::string& name, const std::f
   ReportFigure(name, seconds * 1e6, "us");
 }
 
-// A small value need not wait for a large one that was told before it: where it does, its way there and back takes as long as that copy. Each large copy is
-// waited for before the next, or the device's memory would fill with what is on its way.
+// A small value need not wait for a large one that was told before it: where it does, its way there
+// and back takes as long as that copy. Each large copy is waited for before the next, or the
+// device's memory would fill with what is on its way.
 void MeasureBehindLargeCopy() {
-  const Tensor number = Tensor::Vector<float>({1}), large = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
+  const Tensor number = Tensor::Vector<float>({1}),
+               large = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
   std::vector<double> seconds;
   for (int i = 0; i < absl::GetFlag(FLAGS_times); ++i) {
     const Tensor copied = OrDie(large.To(kGpu));
@@ -239,21 +278,30 @@ void MeasureBehindLargeCopy() {
     seconds.push_back(absl::ToDoubleSeconds(Clock::Real().Elapsed() - began));
     OrDie(OrDie(OrDie(copied.Reshape({-1})).Rows(0, 1)).To(Device{}));
   }
-  ReportFigure(absl::StrCat("one element there and back behind a copy of ", large.size_bytes() >> 20, " MiB"), Median(seconds) * 1e6, "us");
+  ReportFigure(absl::StrCat("one element there and back behind a copy of ",
+                            large.size_bytes() >> 20, " MiB"),
+               Median(seconds) * 1e6, "us");
 }
 
 void MeasureCosts(DeviceCeilings* ceilings) {
-  const Tensor number = Tensor::Vector<float>({1}), there = OrDie(number.To(kGpu)), wide = RandomOnGpu({AtMostLargest(4096), AtMostLargest(1024)});
-  MeasureCost(ceilings, "a kernel of one element, with its memory", [&] { OrDie(Relu(Var(there)).Value()); });
-  MeasureCost(ceilings, "memory for one element", [&] { OrDie(Tensor::Uninitialized(DType::kFloat32, Shape{1}, kGpu)); });
+  const Tensor number = Tensor::Vector<float>({1}), there = OrDie(number.To(kGpu)),
+               wide = RandomOnGpu({AtMostLargest(4096), AtMostLargest(1024)});
+  MeasureCost(ceilings, "a kernel of one element, with its memory",
+              [&] { OrDie(Relu(Var(there)).Value()); });
+  MeasureCost(ceilings, "memory for one element",
+              [&] { OrDie(Tensor::Uninitialized(DType::kFloat32, Shape{1}, kGpu)); });
   MeasureCost(ceilings, "one element to the device", [&] { OrDie(number.To(kGpu)); });
-  MeasureCost(ceilings, "one element to the device and back", [&] { OrDie(OrDie(Relu(Var(OrDie(number.To(kGpu)))).Value()).To(Device{})); });
-  MeasureCost(ceilings, absl::StrCat("a sum of ", wide.shape().dim(0), " rows of ", wide.shape().dim(1)), [&] { OrDie(ReduceSum(Var(wide), {0}).Value()); });
+  MeasureCost(ceilings, "one element to the device and back",
+              [&] { OrDie(OrDie(Relu(Var(OrDie(number.To(kGpu)))).Value()).To(Device{})); });
+  MeasureCost(ceilings,
+              absl::StrCat("a sum of ", wide.shape().dim(0), " rows of ", wide.shape().dim(1)),
+              [&] { OrDie(ReduceSum(Var(wide), {0}).Value()); });
   MeasureBehindLargeCopy();
 }
 
 int Main() {
-  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_times) < 1 || absl::GetFlag(FLAGS_largest) < 1) {
+  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_times) < 1 ||
+      absl::GetFlag(FLAGS_largest) < 1) {
     std::fprintf(stderr, "--rounds, --times and --largest: wanted at least 1\n");
     return exit_codes::kUsage;
   }
@@ -265,7 +313,9 @@ int Main() {
   std::string why;
   const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
-  if (absl::GetFlag(FLAGS_format) != "json") std::printf("%s; medians of %d rounds in turns\n", gpus->names[0].c_str(), absl::GetFlag(FLAGS_rounds));
+  if (absl::GetFlag(FLAGS_format) != "json")
+    std::printf("%s; medians of %d rounds in turns\n", gpus->names[0].c_str(),
+                absl::GetFlag(FLAGS_rounds));
   MeasureCosts(ceilings.get());
   MeasureOverlap();
   MeasureProducts(ceilings.get());

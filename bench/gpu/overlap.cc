@@ -5,8 +5,12 @@
 
 namespace divvy::bench {
 
-double HiddenPart(double copies, double computation, double both) { return (copies + computation - both) / std::min(copies, computation); }
+double HiddenPart(double copies, double computation, double both) {
+  return (copies + computation - both) / std::min(copies, computation);
+}
 
-int ComputationsPerCopy(double copy, double computation) { return std::max(1, static_cast<int>(std::lround(copy / computation))); }
+int ComputationsPerCopy(double copy, double computation) {
+  return std::max(1, static_cast<int>(std::lround(copy / computation)));
+}
 
 }  // namespace divvy::bench

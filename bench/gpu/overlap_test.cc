@@ -7,7 +7,9 @@ namespace {
 
 TEST(HiddenPartTest, IsZeroWhereOneFollowsTheOther) {
   EXPECT_DOUBLE_EQ(HiddenPart(3, 5, 8), 0);
-  EXPECT_NEAR(HiddenPart(0.08, 2.9, 2.98), 0, 1e-12) << "a copy that is short beside the computation looks hidden only if the two are divided by each other";
+  EXPECT_NEAR(HiddenPart(0.08, 2.9, 2.98), 0, 1e-12)
+      << "a copy that is short beside the computation looks hidden only if the two are divided by "
+         "each other";
 }
 
 TEST(HiddenPartTest, IsOneWhereTheShorterCostsNothing) {
@@ -15,9 +17,13 @@ TEST(HiddenPartTest, IsOneWhereTheShorterCostsNothing) {
   EXPECT_DOUBLE_EQ(HiddenPart(5, 3, 5), 1);
 }
 
-TEST(HiddenPartTest, IsThePartOfTheShorterThatIsHidden) { EXPECT_DOUBLE_EQ(HiddenPart(4, 10, 11), 0.75); }
+TEST(HiddenPartTest, IsThePartOfTheShorterThatIsHidden) {
+  EXPECT_DOUBLE_EQ(HiddenPart(4, 10, 11), 0.75);
+}
 
-TEST(HiddenPartTest, IsBelowZeroWhereTheTwoHinderEachOther) { EXPECT_DOUBLE_EQ(HiddenPart(4, 10, 16), -0.5); }
+TEST(HiddenPartTest, IsBelowZeroWhereTheTwoHinderEachOther) {
+  EXPECT_DOUBLE_EQ(HiddenPart(4, 10, 16), -0.5);
+}
 
 TEST(ComputationsPerCopyTest, MakesBothAboutAsLong) {
   EXPECT_EQ(ComputationsPerCopy(1.3, 0.34), 4);

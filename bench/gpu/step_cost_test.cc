@@ -1,6 +1,7 @@
-// What one training step tells a GPU: kernels, copies, allocations and waits, each of which costs microseconds whatever its size. Counted on a device that the
-// host plays, in a step whose model, batch and variables are those of bench/gpu. The budgets are what the step costs now: whoever lowers a cost lowers its
-// budget, and whoever raises one sees it here.
+// What one training step tells a GPU: kernels, copies, allocations and waits, each of which costs
+// microseconds whatever its size. Counted on a device that the host plays, in a step whose model,
+// batch and variables are those of bench/gpu. The budgets are what the step costs now: whoever
+// lowers a cost lowers its budget, and whoever raises one sees it here.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,7 +27,8 @@
 namespace divvy::bench {
 namespace {
 
-constexpr int kSteps = 4;  // of which the last is counted: by then memory is kept and streams are known
+// Of which the last is counted: by then memory is kept and streams are known.
+constexpr int kSteps = 4;
 
 const TrainModel& ModelOf(int number) {
   static const std::vector<TrainModel>& models = *new std::vector<TrainModel>(TrainModels(kSteps));
@@ -41,7 +43,7 @@ const TrainWork& WorkOf(const TrainModel& model, int64_t batch) {
   return model.works[0];
 }
 
-// ---- a worker with one GPU -----------------------------------------------------------------------------------------------------------------------------
+// ---- a worker with one GPU ----------------------------------------------------------------------
 
 // A model's variables on one server, zeros, each with an optimizer.
 std::shared_ptr<const Layout> LayoutOf(const Model& model) {
@@ -89,7 +91,8 @@ class StepCostTest : public ::testing::Test {
       EXPECT_TRUE(status.ok()) << status;
     }
     const cuda::HostCosts after = math_.costs();
-    return {after.kernels - before.kernels, after.uploads - before.uploads, after.allocations - before.allocations, after.waits - before.waits};
+    return {after.kernels - before.kernels, after.uploads - before.uploads,
+            after.allocations - before.allocations, after.waits - before.waits};
   }
 
  private:
@@ -108,15 +111,18 @@ class StepCostTest : public ::testing::Test {
   }
   absl::Status RunStep(const Model& model, int number) {
     auto links = std::make_shared<SessionLinks>();
-    for (const PsAddress& ps : ps_.view()) links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
+    for (const PsAddress& ps : ps_.view())
+      links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
     StepCall call;
     call.step = EntryId(static_cast<uint64_t>(number) + 1);
     call.ordinal = number;
     call.function = model.name() + "/train";
-    call.args = Nest(Nest::List{Nest(PerWorkerHandle{1}), Nest(model.name()), NestCodec<std::optional<double>>::Encode(std::nullopt)});
+    call.args = Nest(Nest::List{Nest(PerWorkerHandle{1}), Nest(model.name()),
+                                NestCodec<std::optional<double>>::Encode(std::nullopt)});
     call.inputs = {{ResourceId(1), number, 1}};
-    const auto transaction =
-        std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
+    const auto transaction = std::make_shared<WorkerTransaction>(
+        WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_,
+        Clock::Real());
     Box<absl::Status> done;
     runner_->Start(call, transaction, [&](StepEnd end) { done.Put(end.result.status()); });
     const absl::Status status = done.Take();
@@ -125,7 +131,8 @@ class StepCostTest : public ::testing::Test {
   }
 
   cuda::HostMath math_{1};
-  internal::GpuBackend gpu_{math_, 0, KeepingMemory()};  // outlives data and variables, which lie in its pinned memory
+  // outlives data and variables, which lie in its pinned memory
+  internal::GpuBackend gpu_{math_, 0, KeepingMemory()};
   ThreadPoolExecutor executor_;
   FakeParameterServers ps_;
   DataInputOpener inputs_;

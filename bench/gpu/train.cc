@@ -1,9 +1,11 @@
 // bazel run --config=cuda //bench/gpu:train [-- --format=json]
 //
-// Examples a second of training with a Trainer in an embedded cluster of one worker and one parameter server, each step of which pulls, computes on the first
-// GPU, and commits: mnist_mlp's model and examples/dlrm.cc's, at several sizes of batch. The ceiling is the forward and backward products of the same batches
-// by cuBLAS alone; where there is no GPU for these, as with --gpus=none, there is none. bench/gpu/torch_peer.py does the same work in PyTorch. With --gpus=all
-// it exits with 78 where there is no GPU.
+// Examples a second of training with a Trainer in an embedded cluster of one worker and one
+// parameter server, each step of which pulls, computes on the first GPU, and commits: mnist_mlp's
+// model and examples/dlrm.cc's, at several sizes of batch. The ceiling is the forward and backward
+// products of the same batches by cuBLAS alone; where there is no GPU for these, as with
+// --gpus=none, there is none. bench/gpu/torch_peer.py does the same work in PyTorch. With
+// --gpus=all it exits with 78 where there is no GPU.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -20,21 +22,26 @@
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 5, "in each of which both run once");
-ABSL_FLAG(int64_t, steps, 500, "of each pass, of which a round measures one: so many that the beginning and the end of a pass do not count");
+ABSL_FLAG(int64_t, steps, 500,
+          "of each pass, of which a round measures one: so many that the beginning and the end of "
+          "a pass do not count");
 
-ABSL_FLAG(int64_t, largest, 4096, "no batch is larger: for a rehearsal on devices that the host plays");
+ABSL_FLAG(int64_t, largest, 4096,
+          "no batch is larger: for a rehearsal on devices that the host plays");
 
 namespace divvy::bench {
 namespace {
 
 void Report(const Comparison& comparison) {
   const Unit unit{"examples/s"};
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu_train", comparison, unit) : Print(comparison, unit);
+  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu_train", comparison, unit)
+                                        : Print(comparison, unit);
 }
 
 void ReportMemory(const std::string& name, int64_t bytes) {
   const char* const format = absl::GetFlag(FLAGS_format) == "json"
-                                 ? "{\"bench\": \"gpu_train\", \"what\": \"device memory, %s\", \"unit\": \"MB\", \"rate\": %.1f}\n"
+                                 ? "{\"bench\": \"gpu_train\", \"what\": \"device memory, %s\", "
+                                   "\"unit\": \"MB\", \"rate\": %.1f}\n"
                                  : "  device memory, %s: %.1f MB at most\n";
   std::printf(format, name.c_str(), static_cast<double>(bytes) / 1e6);
   std::fflush(stdout);
@@ -60,23 +67,28 @@ absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork
     return absl::OkStatus();
   }
   ForgetMemory(*ceilings);
-  const Contender ceiling{"its products by cuBLAS alone", [&] { ceilings->Multiply(Precision::kFloat32, work.products, static_cast<int>(steps)); }};
+  const Contender ceiling{
+      "its products by cuBLAS alone",
+      [&] { ceilings->Multiply(Precision::kFloat32, work.products, static_cast<int>(steps)); }};
   const Comparison comparison = Compare(figure, ceiling, examples, absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
   Report(comparison);
-  if (const std::optional<int64_t> bytes = ceilings->TakePeakBytes()) ReportMemory(work.name, *bytes);
+  if (const std::optional<int64_t> bytes = ceilings->TakePeakBytes())
+    ReportMemory(work.name, *bytes);
   return absl::OkStatus();
 }
 
 absl::Status Train(Coordinator& coordinator) {
-  if (absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) return absl::InvalidArgumentError("--steps and --rounds: wanted at least 1");
+  if (absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1)
+    return absl::InvalidArgumentError("--steps and --rounds: wanted at least 1");
   std::string why;
   const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
   for (const TrainModel& model : TrainModels(absl::GetFlag(FLAGS_steps))) {
     Trainer trainer(coordinator, model.model, model.optimizer);
     for (const TrainWork& work : model.works) {
-      if (work.batch <= absl::GetFlag(FLAGS_largest)) RETURN_IF_ERROR(Measure(trainer, ceilings.get(), work));
+      if (work.batch <= absl::GetFlag(FLAGS_largest))
+        RETURN_IF_ERROR(Measure(trainer, ceilings.get(), work));
     }
   }
   return absl::OkStatus();

@@ -19,7 +19,8 @@ Tensor Filled(const Shape& shape, Draw draw) {
 
 using Leaves = std::map<std::string, Tensor>;
 
-// Batches of this size cut from `examples`, again and again, `steps` of them. Batches are views: what is measured is training, not stacking.
+// Batches of this size cut from `examples`, again and again, `steps` of them. Batches are views:
+// what is measured is training, not stacking.
 absl::StatusOr<Dataset> Batches(const Leaves& examples, int64_t batch, int64_t steps) {
   Nest::Dict batches;
   for (const auto& [name, tensor] : examples) {
@@ -32,7 +33,7 @@ absl::StatusOr<Dataset> Batches(const Leaves& examples, int64_t batch, int64_t s
   return Dataset::FromTensors(std::move(batches)).Repeat().Take(steps);
 }
 
-// ---- mnist_mlp's model over made-up images -----------------------------------------------------------------------------------------------------------
+// ---- mnist_mlp's model over made-up images ------------------------------------------------------
 
 const Mlp kMlp("mlp", {784, 512, 10});
 
@@ -46,19 +47,26 @@ const Leaves& ImageExamples() {
   static const auto* const examples = [] {
     constexpr int64_t kExamples = 8192;
     Random random(1);
-    return new Leaves{{"image", Filled<uint8_t>({kExamples, 784}, [&] { return static_cast<uint8_t>(random.Below(256)); })},
-                      {"label", Filled<int64_t>({kExamples}, [&] { return static_cast<int64_t>(random.Below(10)); })}};
+    return new Leaves{
+        {"image", Filled<uint8_t>({kExamples, 784},
+                                  [&] { return static_cast<uint8_t>(random.Below(256)); })},
+        {"label",
+         Filled<int64_t>({kExamples}, [&] { return static_cast<int64_t>(random.Below(10)); })}};
   }();
   return *examples;
 }
 
-absl::StatusOr<Dataset> Images(const InputContext&, int64_t batch, int64_t steps) { return Batches(ImageExamples(), batch, steps); }
+absl::StatusOr<Dataset> Images(const InputContext&, int64_t batch, int64_t steps) {
+  return Batches(ImageExamples(), batch, steps);
+}
 const DataSource kImages("bench/images", Images);
 
-// ---- DLRM over made-up clicks ------------------------------------------------------------------------------------------------------------------------
+// ---- DLRM over made-up clicks -------------------------------------------------------------------
 
-constexpr int64_t kCounts = 13, kFields = 26, kRows = 260'000, kWidth = 16, kPairs = (kFields + 1) * kFields / 2;
-const Embedding kCategories("categories", kRows, kWidth, RowwiseAdagrad{0.1}, RandomNormal{0, 0.2f});
+constexpr int64_t kCounts = 13, kFields = 26, kRows = 260'000, kWidth = 16,
+                  kPairs = (kFields + 1) * kFields / 2;
+const Embedding kCategories("categories", kRows, kWidth, RowwiseAdagrad{0.1},
+                            RandomNormal{0, 0.2f});
 const Mlp kBottom("bottom", {kCounts, 64, kWidth});
 const Mlp kTop("top", {kWidth + kPairs, 64, 1});
 
@@ -75,19 +83,25 @@ const Leaves& ClickExamples() {
   static const auto* const examples = [] {
     constexpr int64_t kExamples = 32'768;
     Random random(2);
-    return new Leaves{{"dense", Filled<float>({kExamples, kCounts}, [&] { return static_cast<float>(random.Uniform()); })},
-                      {"row", Filled<int64_t>({kExamples, kFields}, [&] { return static_cast<int64_t>(random.Below(kRows)); })},
-                      {"label", Filled<float>({kExamples}, [&] { return random.Chance(0.5) ? 1.0f : 0.0f; })}};
+    return new Leaves{
+        {"dense",
+         Filled<float>({kExamples, kCounts}, [&] { return static_cast<float>(random.Uniform()); })},
+        {"row", Filled<int64_t>({kExamples, kFields},
+                                [&] { return static_cast<int64_t>(random.Below(kRows)); })},
+        {"label", Filled<float>({kExamples}, [&] { return random.Chance(0.5) ? 1.0f : 0.0f; })}};
   }();
   return *examples;
 }
 
-absl::StatusOr<Dataset> Clicks(const InputContext&, int64_t batch, int64_t steps) { return Batches(ClickExamples(), batch, steps); }
+absl::StatusOr<Dataset> Clicks(const InputContext&, int64_t batch, int64_t steps) {
+  return Batches(ClickExamples(), batch, steps);
+}
 const DataSource kClicks("bench/clicks", Clicks);
 
 std::vector<Product> DlrmProducts(int64_t batch) {
   std::vector<Product> products = PerceptronProducts(batch, {kCounts, 64, kWidth});
-  for (const Product& product : PerceptronProducts(batch, {kWidth + kPairs, 64, 1})) products.push_back(product);
+  for (const Product& product : PerceptronProducts(batch, {kWidth + kPairs, 64, 1}))
+    products.push_back(product);
   return products;
 }
 
@@ -98,8 +112,10 @@ std::vector<TrainModel> TrainModels(int64_t steps) {
   ClickExamples();
   TrainModel mlp{kMlpModel, Adam{1e-3}, {}}, dlrm{kDlrmModel, Adam{2e-3}, {}};
   for (const int64_t batch : {64, 512, 1024, 4096}) {
-    mlp.works.push_back({absl::StrCat("mlp 784-512-10, batch ", batch), batch, kImages(batch, steps), PerceptronProducts(batch, {784, 512, 10})});
-    dlrm.works.push_back({absl::StrCat("dlrm, batch ", batch), batch, kClicks(batch, steps), DlrmProducts(batch)});
+    mlp.works.push_back({absl::StrCat("mlp 784-512-10, batch ", batch), batch,
+                         kImages(batch, steps), PerceptronProducts(batch, {784, 512, 10})});
+    dlrm.works.push_back(
+        {absl::StrCat("dlrm, batch ", batch), batch, kClicks(batch, steps), DlrmProducts(batch)});
   }
   return {std::move(mlp), std::move(dlrm)};
 }

@@ -1,4 +1,5 @@
-// What bench/gpu/train.cc trains: mnist_mlp's model and examples/dlrm.cc's, over made-up data that is drawn once in a process.
+// What bench/gpu/train.cc trains: mnist_mlp's model and examples/dlrm.cc's, over made-up data that
+// is drawn once in a process.
 #ifndef DIVVY_BENCH_GPU_TRAIN_WORK_H_
 #define DIVVY_BENCH_GPU_TRAIN_WORK_H_
 
@@ -15,8 +16,10 @@ namespace divvy::bench {
 struct TrainWork {
   std::string name;  // that of bench/gpu/torch_peer.py
   int64_t batch;
-  BoundDataSource data;           // `steps` batches, ready made: to open it draws nothing
-  std::vector<Product> products;  // of a step
+  // `steps` batches, ready made: to open it draws nothing
+  BoundDataSource data;
+  // Of a step.
+  std::vector<Product> products;
 };
 
 struct TrainModel {
@@ -25,8 +28,9 @@ struct TrainModel {
   std::vector<TrainWork> works;
 };
 
-// Each model with its sizes of batch; a pass over a work's data is `steps` steps. One Trainer trains all works of a model, whose variables are the
-// coordinator's from its first use on. The first call draws the data. REQUIRES: steps >= 1.
+// Each model with its sizes of batch; a pass over a work's data is `steps` steps. One Trainer
+// trains all works of a model, whose variables are the coordinator's from its first use on. The
+// first call draws the data. REQUIRES: steps >= 1.
 std::vector<TrainModel> TrainModels(int64_t steps);
 
 }  // namespace divvy::bench

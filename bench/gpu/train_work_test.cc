@@ -36,7 +36,8 @@ TEST(TrainWorkTest, APassIsAsManyBatchesAsWereAskedFor) {
 TEST(TrainWorkTest, DataIsDrawnOnceHoweverOftenItIsOpened) {
   for (const TrainModel& model : TrainModels(2)) {
     const void* const first = Read(model.works[0], "label")[0].data();
-    for (const TrainWork& work : model.works) EXPECT_EQ(Read(work, "label")[0].data(), first) << work.name;
+    for (const TrainWork& work : model.works)
+      EXPECT_EQ(Read(work, "label")[0].data(), first) << work.name;
   }
 }
 
@@ -45,13 +46,16 @@ TEST(TrainWorkTest, HasTheSizesThatThePeerMeasures) {
   for (const TrainModel& model : TrainModels(1)) {
     for (const TrainWork& work : model.works) names.push_back(work.name);
   }
-  EXPECT_THAT(names, ElementsAre("mlp 784-512-10, batch 64", "mlp 784-512-10, batch 512", "mlp 784-512-10, batch 1024", "mlp 784-512-10, batch 4096",
-                                 "dlrm, batch 64", "dlrm, batch 512", "dlrm, batch 1024", "dlrm, batch 4096"));
+  EXPECT_THAT(names, ElementsAre("mlp 784-512-10, batch 64", "mlp 784-512-10, batch 512",
+                                 "mlp 784-512-10, batch 1024", "mlp 784-512-10, batch 4096",
+                                 "dlrm, batch 64", "dlrm, batch 512", "dlrm, batch 1024",
+                                 "dlrm, batch 4096"));
 }
 
 TEST(TrainWorkTest, ItsProductsAreThoseOfAStep) {
   const std::vector<Product> products = TrainModels(1)[0].works[0].products;
-  ASSERT_EQ(products.size(), 5u);  // two layers forward, two kernels' gradients, and the hidden layer's
+  // Two layers forward, two kernels' gradients, and the hidden layer's.
+  ASSERT_EQ(products.size(), 5u);
   EXPECT_EQ(products[0].m * products[0].n * products[0].k, 64 * 512 * 784);
 }
 

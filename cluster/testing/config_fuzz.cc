@@ -1,5 +1,6 @@
-// Any bytes as TF_CONFIG, a cluster file, CLUSTER_SPEC or a list of jobs: read or refused as InvalidArgument, on one line that a terminal may show. The first
-// byte says which sources there are.
+// Any bytes as TF_CONFIG, a cluster file, CLUSTER_SPEC or a list of jobs: read or refused as
+// InvalidArgument, on one line that a terminal may show. The first byte says which sources there
+// are.
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,8 +14,11 @@ namespace divvy {
 namespace {
 
 void RequireInvalid(const absl::Status& status) {
-  fuzz::Require(status.ok() || absl::IsInvalidArgument(status), "refused otherwise than as InvalidArgument");
-  for (const char c : status.message()) fuzz::Require(!absl::ascii_iscntrl(static_cast<unsigned char>(c)), "a message with a control character");
+  fuzz::Require(status.ok() || absl::IsInvalidArgument(status),
+                "refused otherwise than as InvalidArgument");
+  for (const char c : status.message())
+    fuzz::Require(!absl::ascii_iscntrl(static_cast<unsigned char>(c)),
+                  "a message with a control character");
 }
 
 void Try(absl::string_view bytes) {
@@ -27,7 +31,9 @@ void Try(absl::string_view bytes) {
   if (config.ok()) {
     (void)ClusterHash(*config);
     (void)OwnAddress(*config);
-    fuzz::Require(config->task_index.value_or(0) >= 0 && config->task_index.value_or(0) <= kMaxTaskIndex, "an index that no task has");
+    fuzz::Require(
+        config->task_index.value_or(0) >= 0 && config->task_index.value_or(0) <= kMaxTaskIndex,
+        "an index that no task has");
   }
   ClusterConfigSources sources;
   if ((bytes[0] & 1) != 0) sources.tf_config = text;

@@ -25,9 +25,12 @@
 namespace divvy {
 namespace {
 
-constexpr char kFormatTensor[] = "_divvy/format";  // int64 []: of kJobTensor, and of what its layout's hash is of
-constexpr int64_t kFormat = 1;                     // bump it where a reader of before would take it for something else
-constexpr char kJobFile[] = "job";                 // whose the directory is, from its first commit on: "job 1f2e3d"
+// int64 []: of kJobTensor, and of what its layout's hash is of
+constexpr char kFormatTensor[] = "_divvy/format";
+// bump it where a reader of before would take it for something else
+constexpr int64_t kFormat = 1;
+// Whose the directory is, from its first commit on: "job 1f2e3d".
+constexpr char kJobFile[] = "job";
 
 // The file of a bundle: "ckpt-3-17.index" -> its id and "index".
 struct BundleFile {
@@ -36,7 +39,8 @@ struct BundleFile {
 };
 
 std::optional<BundleFile> ParseFile(absl::string_view name) {
-  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(name, absl::MaxSplits('.', 1));
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(name, absl::MaxSplits('.', 1));
   const auto checkpoint = CheckpointOf(parts.first);
   if (!checkpoint || parts.second.empty()) return std::nullopt;
   return BundleFile{*checkpoint, std::string(parts.second)};
@@ -45,53 +49,71 @@ std::optional<BundleFile> ParseFile(absl::string_view name) {
 bool IsIndex(const BundleFile& file) { return file.suffix == "index"; }
 
 BundleSlice ToBundle(const SavedSlice& slice, int file) {
-  return {slice.tensor, slice.dtype, slice.full_shape, slice.first_row, slice.first_row + slice.rows, file, slice.offset, slice.size_bytes, slice.masked_crc};
+  return {
+      slice.tensor, slice.dtype,  slice.full_shape, slice.first_row, slice.first_row + slice.rows,
+      file,         slice.offset, slice.size_bytes, slice.masked_crc};
 }
 
-// WriteBundleIndex finds what is there and does not fit; this, what is not there, and whose it was to write.
-absl::Status CheckComplete(const Layout& layout, const std::vector<std::vector<SavedSlice>>& parts) {
+// WriteBundleIndex finds what is there and does not fit; this, what is not there, and whose it was
+// to write.
+absl::Status CheckComplete(const Layout& layout,
+                           const std::vector<std::vector<SavedSlice>>& parts) {
   std::set<std::pair<size_t, std::string>> saved;
   for (size_t ps = 0; ps < parts.size(); ++ps) {
     for (const SavedSlice& slice : parts[ps]) saved.emplace(ps, slice.tensor);
   }
   for (const auto& [id, variable] : layout.variables()) {
     std::vector<std::string> names = {variable.spec.name};
-    for (size_t i = 0; i < variable.slots.size(); ++i) names.push_back(variable.SlotName(static_cast<int>(i)));
+    for (size_t i = 0; i < variable.slots.size(); ++i)
+      names.push_back(variable.SlotName(static_cast<int>(i)));
     for (int part = 0; part < variable.num_shards(); ++part) {
       if (variable.ShardShape(part).num_elements() == 0) continue;
       for (const std::string& name : names) {
         if (saved.count({static_cast<size_t>(variable.ps[part]), name}) == 0)
-          return absl::DataLossError(absl::StrCat("ps ", variable.ps[part], " has written nothing of \"", name, "\""));
+          return absl::DataLossError(
+              absl::StrCat("ps ", variable.ps[part], " has written nothing of \"", name, "\""));
       }
     }
   }
   return absl::OkStatus();
 }
 
-absl::string_view BytesOf(const int64_t& number) { return absl::string_view(reinterpret_cast<const char*>(&number), sizeof number); }
+absl::string_view BytesOf(const int64_t& number) {
+  return absl::string_view(reinterpret_cast<const char*>(&number), sizeof number);
+}
 
 // Its bytes are whole, or another version could not be told from damage.
 absl::Status OfAnotherVersion(const std::string& prefix, absl::string_view why) {
-  return MakeError(Reason::kVersionMismatch, absl::StrCat(prefix, " was written by another version of Divvy, this is ", kVersion, ": ", why,
-                                                          ". Start all tasks of the version that wrote it; or take the variables into a new job: divvyctl "
-                                                          "checkpoint export"));
+  return MakeError(Reason::kVersionMismatch,
+                   absl::StrCat(prefix, " was written by another version of Divvy, this is ",
+                                kVersion, ": ", why,
+                                ". Start all tasks of the version that wrote it; or take the "
+                                "variables into a new job: divvyctl "
+                                "checkpoint export"));
 }
 
 absl::Status CheckFormat(const BundleReader& reader) {
   if (reader.index().Find(kFormatTensor) == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Tensor tensor, reader.ReadTensor(kFormatTensor));
   ASSIGN_OR_RETURN(const int64_t format, tensor.scalar<int64_t>());
-  return format == kFormat ? absl::OkStatus() : OfAnotherVersion(reader.prefix(), absl::StrCat("it has format ", format, ", and only ", kFormat, " is read"));
+  return format == kFormat
+             ? absl::OkStatus()
+             : OfAnotherVersion(reader.prefix(), absl::StrCat("it has format ", format,
+                                                              ", and only ", kFormat, " is read"));
 }
 
 class BundleCatalog : public CheckpointCatalog {
  public:
-  BundleCatalog(FileSystem& files, std::string directory) : files_(files), directory_(std::move(directory)) {}
+  BundleCatalog(FileSystem& files, std::string directory)
+      : files_(files), directory_(std::move(directory)) {}
 
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId> below) override;
-  absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override;
-  absl::Status Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) override;
-  absl::Status Export(CheckpointId checkpoint, const std::string& path, const ExportOptions& wanted) override;
+  absl::Status Commit(const JobState& state,
+                      const std::vector<std::vector<SavedSlice>>& parts) override;
+  absl::Status Collect(int keep, CheckpointId base, CheckpointId below,
+                       std::vector<CheckpointId>& removed) override;
+  absl::Status Export(CheckpointId checkpoint, const std::string& path,
+                      const ExportOptions& wanted) override;
 
  private:
   std::string PathOf(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
@@ -109,10 +131,12 @@ class BundleCatalog : public CheckpointCatalog {
   FileSystem& files_;
   const std::string directory_;
   Mutex mu_;
-  std::optional<JobId> own_ DIVVY_GUARDED_BY(mu_);  // whose catalog this is; none: nobody has said so yet
+  // Whose catalog this is; none: nobody has said so yet.
+  std::optional<JobId> own_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Two jobs that began in one empty directory would remove and rename each other's files: the first to commit writes its number there.
+// Two jobs that began in one empty directory would remove and rename each other's files: the first
+// to commit writes its number there.
 absl::Status BundleCatalog::CheckOwner(Claim claim) {
   std::string own;
   {
@@ -122,17 +146,25 @@ absl::Status BundleCatalog::CheckOwner(Claim claim) {
   const absl::StatusOr<std::string> owner = files_.ReadFile(PathOf(kJobFile));
   if (!absl::IsNotFound(owner.status())) RETURN_IF_ERROR(owner);
   if (owner.ok() && *owner == own) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
-  const bool is_free = !owner.ok() || checkpoints.empty();  // a job that has nothing there may have died before its first
-  if (is_free) return claim == Claim::kMake ? files_.ReplaceFile(PathOf(kJobFile), own) : absl::OkStatus();
-  return MakeError(Reason::kWrongJob, absl::StrCat(PathOf(kJobFile), " says that the checkpoints in ", directory_, " are of ",
-                                                   absl::CHexEscape(absl::StripTrailingAsciiWhitespace(*owner)),
-                                                   own.empty() ? "" : absl::StrCat(", and this is ", absl::StripTrailingAsciiWhitespace(own)),
-                                                   ": give each job a --checkpoint_dir of its own"));
+  ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints,
+                   ListCheckpoints(files_, directory_));
+  // A job that has nothing there may have died before its first.
+  const bool is_free = !owner.ok() || checkpoints.empty();
+  if (is_free)
+    return claim == Claim::kMake ? files_.ReplaceFile(PathOf(kJobFile), own) : absl::OkStatus();
+  return MakeError(
+      Reason::kWrongJob,
+      absl::StrCat(PathOf(kJobFile), " says that the checkpoints in ", directory_, " are of ",
+                   absl::CHexEscape(absl::StripTrailingAsciiWhitespace(*owner)),
+                   own.empty()
+                       ? ""
+                       : absl::StrCat(", and this is ", absl::StripTrailingAsciiWhitespace(own)),
+                   ": give each job a --checkpoint_dir of its own"));
 }
 
 absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<CheckpointId> below) {
-  ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints, ListCheckpoints(files_, directory_));
+  ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints,
+                   ListCheckpoints(files_, directory_));
   absl::Status damage;
   for (const CheckpointId checkpoint : checkpoints) {
     if (below && !(checkpoint < *below)) continue;
@@ -145,14 +177,18 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
     DIVVY_LOG(ERROR) << state.status().message() << ". Looking for an older checkpoint";
     damage.Update(state.status());
   }
-  if (!damage.ok()) return absl::DataLossError(absl::StrCat("no checkpoint in ", directory_, " can be read: ", damage.message()));
+  if (!damage.ok())
+    return absl::DataLossError(
+        absl::StrCat("no checkpoint in ", directory_, " can be read: ", damage.message()));
   return std::optional<JobState>();
 }
 
-absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) {
+absl::Status BundleCatalog::Commit(const JobState& state,
+                                   const std::vector<std::vector<SavedSlice>>& parts) {
   std::vector<BundleSlice> slices;
   for (size_t file = 0; file < parts.size(); ++file) {
-    for (const SavedSlice& slice : parts[file]) slices.push_back(ToBundle(slice, static_cast<int>(file)));
+    for (const SavedSlice& slice : parts[file])
+      slices.push_back(ToBundle(slice, static_cast<int>(file)));
   }
   RETURN_IF_ERROR(CheckComplete(*state.layout, parts));
   SetOwn(state.job);
@@ -162,25 +198,35 @@ absl::Status BundleCatalog::Commit(const JobState& state, const std::vector<std:
   const std::string prefix = PathOf(state.checkpoint.name());
   const absl::Status written = WriteBundleIndex(files_, prefix, num_files, slices);
   if (!written.ok() && files_.Stat(BundleIndexFile(prefix)).ok()) {
-    return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix, " will survive a crash: ", written.message()));
+    return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix,
+                                           " will survive a crash: ", written.message()));
   }
   RETURN_IF_ERROR(written);
   const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint.name());
-  if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();  // a hint: the checkpoint is there all the same
+  // A hint: the checkpoint is there all the same.
+  if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();
   return absl::OkStatus();
 }
 
 // The coordinator's own data file, the last one.
-absl::Status BundleCatalog::WriteState(const JobState& state, int num_files, std::vector<BundleSlice>& slices) {
+absl::Status BundleCatalog::WriteState(const JobState& state, int num_files,
+                                       std::vector<BundleSlice>& slices) {
   const std::string job = wire::EncodeJobState(state);
   if (const absl::Status readable = wire::DecodeJobState(job).status(); !readable.ok()) {
-    return absl::InternalError(absl::StrCat("the job's state could not be read again: ", readable.message()));
+    return absl::InternalError(
+        absl::StrCat("the job's state could not be read again: ", readable.message()));
   }
-  ASSIGN_OR_RETURN(const auto writer, BundleDataWriter::Create(files_, PathOf(state.checkpoint.name()), num_files - 1, num_files));
+  ASSIGN_OR_RETURN(
+      const auto writer,
+      BundleDataWriter::Create(files_, PathOf(state.checkpoint.name()), num_files - 1, num_files));
   const int64_t bytes = static_cast<int64_t>(job.size());
-  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kJobTensor, DType::kUInt8, Shape{bytes}, 0, bytes, job));
-  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFormatTensor, DType::kInt64, Shape(), 0, 1, BytesOf(kFormat)));
-  ASSIGN_OR_RETURN(slices.emplace_back(), writer->Append(kFinishedStepsTensor, DType::kInt64, Shape(), 0, 1, BytesOf(state.finished_steps)));
+  ASSIGN_OR_RETURN(slices.emplace_back(),
+                   writer->Append(kJobTensor, DType::kUInt8, Shape{bytes}, 0, bytes, job));
+  ASSIGN_OR_RETURN(slices.emplace_back(),
+                   writer->Append(kFormatTensor, DType::kInt64, Shape(), 0, 1, BytesOf(kFormat)));
+  ASSIGN_OR_RETURN(slices.emplace_back(),
+                   writer->Append(kFinishedStepsTensor, DType::kInt64, Shape(), 0, 1,
+                                  BytesOf(state.finished_steps)));
   return writer->Finish();
 }
 
@@ -193,7 +239,8 @@ absl::StatusOr<std::map<CheckpointId, std::vector<BundleFile>>> BundleCatalog::F
   return by_checkpoint;
 }
 
-absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) {
+absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId below,
+                                    std::vector<CheckpointId>& removed) {
   RETURN_IF_ERROR(CheckOwner(Claim::kLook));
   ASSIGN_OR_RETURN(const auto by_checkpoint, FilesByCheckpoint());
   int kept = 0;
@@ -201,25 +248,32 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const auto& [checkpoint, of_it] = *it;
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
-    kept += committed && wanted && CanBe(checkpoint.epoch);  // one that nobody can load takes no good one's place
-    if (wanted || !(checkpoint < below)) continue;           // later ones may be being written
+    // One that nobody can load takes no good one's place.
+    kept += committed && wanted && CanBe(checkpoint.epoch);
+    // later ones may be being written
+    if (wanted || !(checkpoint < below)) continue;
     RETURN_IF_ERROR(Remove(checkpoint, of_it));
     removed.push_back(checkpoint);
   }
   return absl::OkStatus();
 }
 
-// With the job's id, which no two jobs share: a program that begins anew counts its checkpoints anew, and may export into the same directory. And none that
-// goes on from that directory takes it for one of its checkpoints.
-absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint, const std::string& directory) {
+// With the job's id, which no two jobs share: a program that begins anew counts its checkpoints
+// anew, and may export into the same directory. And none that goes on from that directory takes it
+// for one of its checkpoints.
+absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint,
+                                                        const std::string& directory) {
   ASSIGN_OR_RETURN(const JobState state, ReadJobState(files_, directory_, checkpoint));
   const absl::StatusOr<JobState> there = ReadJobState(files_, directory, checkpoint);
   if (there.ok() && there->job == state.job)
-    return absl::AlreadyExistsError(absl::StrCat(directory, " is the --checkpoint_dir, where this job's checkpoints stand: export to another directory"));
+    return absl::AlreadyExistsError(absl::StrCat(directory,
+                                                 " is the --checkpoint_dir, where this job's "
+                                                 "checkpoints stand: export to another directory"));
   return absl::StrCat(checkpoint.name(), "-", absl::Hex(state.job.value(), absl::kZeroPad16));
 }
 
-absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path, const ExportOptions& wanted) {
+absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& path,
+                                   const ExportOptions& wanted) {
   const bool is_bundle = !absl::EndsWith(path, kSafetensorsEnd);
   std::string name;
   if (is_bundle) {
@@ -232,11 +286,13 @@ absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& p
   options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;
   options.existing = Existing::kReplaced;
   ASSIGN_OR_RETURN(const Exchanged exported, ExportCheckpoint(files_, options));
-  for (const std::string& what : exported.left_out) DIVVY_LOG(WARNING) << path << " has not got " << what;
+  for (const std::string& what : exported.left_out)
+    DIVVY_LOG(WARNING) << path << " has not got " << what;
   return is_bundle ? OfDisk(NameNewest(files_, path, name)) : absl::OkStatus();
 }
 
-// The index first, and for good: data without an index is nothing, an index without data is a damaged checkpoint.
+// The index first, and for good: data without an index is nothing, an index without data is a
+// damaged checkpoint.
 absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it) {
   for (const BundleFile& file : of_it) {
     if (!IsIndex(file)) continue;
@@ -244,41 +300,52 @@ absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<Bu
     RETURN_IF_ERROR(files_.SyncDirectory(directory_));
   }
   for (const BundleFile& file : of_it) {
-    if (!IsIndex(file)) RETURN_IF_ERROR(files_.Remove(PathOf(absl::StrCat(checkpoint.name(), ".", file.suffix))));
+    if (!IsIndex(file))
+      RETURN_IF_ERROR(files_.Remove(PathOf(absl::StrCat(checkpoint.name(), ".", file.suffix))));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, const std::string& directory) {
+absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files,
+                                                          const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
   std::vector<CheckpointId> checkpoints;
   for (const std::string& name : names) {
-    if (const auto file = ParseFile(name); file && IsIndex(*file)) checkpoints.push_back(file->checkpoint);
+    if (const auto file = ParseFile(name); file && IsIndex(*file))
+      checkpoints.push_back(file->checkpoint);
   }
   std::sort(checkpoints.rbegin(), checkpoints.rend());
   return checkpoints;
 }
 
-absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory, CheckpointId checkpoint) {
+absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory,
+                                      CheckpointId checkpoint) {
   const std::string prefix = absl::StrCat(directory, "/", checkpoint.name());
   // The job goes on in an epoch above it, which must be one that can be.
   if (!CanBe(checkpoint.epoch))
-    return absl::DataLossError(absl::StrCat(prefix, " is of epoch ", checkpoint.epoch.value(), ", which no coordinator can have begun: remove it"));
+    return absl::DataLossError(absl::StrCat(prefix, " is of epoch ", checkpoint.epoch.value(),
+                                            ", which no coordinator can have begun: remove it"));
   ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(files, prefix));
   const absl::StatusOr<Tensor> job = reader->ReadTensor(kJobTensor);
-  if (absl::IsNotFound(job.status())) return absl::DataLossError(absl::StrCat(prefix, " has no ", kJobTensor, ": it is no checkpoint that Divvy made"));
+  if (absl::IsNotFound(job.status()))
+    return absl::DataLossError(
+        absl::StrCat(prefix, " has no ", kJobTensor, ": it is no checkpoint that Divvy made"));
   RETURN_IF_ERROR(job.status());
   RETURN_IF_ERROR(CheckFormat(*reader));
-  absl::StatusOr<JobState> state = wire::DecodeJobState(std::string(job->data_as<char>(), static_cast<size_t>(job->size_bytes())));
-  if (!state.ok()) return OfAnotherVersion(prefix, absl::StrCat(kJobTensor, ": ", state.status().message()));
+  absl::StatusOr<JobState> state = wire::DecodeJobState(
+      std::string(job->data_as<char>(), static_cast<size_t>(job->size_bytes())));
+  if (!state.ok())
+    return OfAnotherVersion(prefix, absl::StrCat(kJobTensor, ": ", state.status().message()));
   if (state->checkpoint != checkpoint)
-    return absl::DataLossError(absl::StrCat(prefix, " says that it is ", state->checkpoint.name(), ": its files were renamed"));
+    return absl::DataLossError(absl::StrCat(prefix, " says that it is ", state->checkpoint.name(),
+                                            ": its files were renamed"));
   return state;
 }
 
-absl::StatusOr<std::unique_ptr<CheckpointCatalog>> OpenBundleCatalog(FileSystem& files, const std::string& directory) {
+absl::StatusOr<std::unique_ptr<CheckpointCatalog>> OpenBundleCatalog(FileSystem& files,
+                                                                     const std::string& directory) {
   RETURN_IF_ERROR(files.CreateDurableDirectory(directory));
   return std::unique_ptr<CheckpointCatalog>(std::make_unique<BundleCatalog>(files, directory));
 }

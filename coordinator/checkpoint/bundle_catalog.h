@@ -11,15 +11,19 @@
 
 namespace divvy {
 
-// The checkpoints that are committed in `directory`, newest first. NotFound: there is no such directory.
-absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files, const std::string& directory);
+// The checkpoints that are committed in `directory`, newest first. NotFound: there is no such
+// directory.
+absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files,
+                                                          const std::string& directory);
 
-// What a checkpoint says of its job. NotFound; DataLoss: damaged, or no checkpoint of Divvy's; kVersionMismatch: whole, and written by another version of Divvy
-// that says it otherwise.
-absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory, CheckpointId checkpoint);
+// What a checkpoint says of its job. NotFound; DataLoss: damaged, or no checkpoint of Divvy's;
+// kVersionMismatch: whole, and written by another version of Divvy that says it otherwise.
+absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory,
+                                      CheckpointId checkpoint);
 
 // Makes the directory, if it is missing. Errors name it. REQUIRES: `files` outlives the catalog.
-absl::StatusOr<std::unique_ptr<CheckpointCatalog>> OpenBundleCatalog(FileSystem& files, const std::string& directory);
+absl::StatusOr<std::unique_ptr<CheckpointCatalog>> OpenBundleCatalog(FileSystem& files,
+                                                                     const std::string& directory);
 
 }  // namespace divvy
 

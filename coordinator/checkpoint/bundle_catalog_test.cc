@@ -1,4 +1,5 @@
-// What a directory of checkpoints is to the coordinator of a job: damage, devices that fail, other versions, other jobs.
+// What a directory of checkpoints is to the coordinator of a job: damage, devices that fail, other
+// versions, other jobs.
 #include "coordinator/checkpoint/bundle_catalog.h"
 
 #include <memory>
@@ -42,7 +43,9 @@ class BundleCatalogTest : public ::testing::Test {
     std::vector<BundleSlice> slices;
     const int64_t bytes = static_cast<int64_t>(job.size());
     slices.push_back(*file->Append("_divvy/job", DType::kUInt8, {bytes}, 0, bytes, job));
-    slices.push_back(*file->Append("_divvy/format", DType::kInt64, {}, 0, 1, absl::string_view(reinterpret_cast<const char*>(&format), sizeof format)));
+    slices.push_back(
+        *file->Append("_divvy/format", DType::kInt64, {}, 0, 1,
+                      absl::string_view(reinterpret_cast<const char*>(&format), sizeof format)));
     ASSERT_TRUE(file->Finish().ok());
     ASSERT_TRUE(WriteBundleIndex(files_, absl::StrCat("/ckpt/", name), 1, slices).ok());
   }
@@ -54,7 +57,8 @@ constexpr JobId kJob{7}, kOther{8};
 
 TEST_F(BundleCatalogTest, TheNewestIsReadAgainAndOldOnesAreCollectedAndNamed) {
   const auto catalog = Open();
-  for (uint64_t serial = 1; serial <= 4; ++serial) ASSERT_EQ(catalog->Commit(StateOf(kJob, serial), {}), absl::OkStatus());
+  for (uint64_t serial = 1; serial <= 4; ++serial)
+    ASSERT_EQ(catalog->Commit(StateOf(kJob, serial), {}), absl::OkStatus());
   const auto newest = catalog->Newest(std::nullopt);
   ASSERT_TRUE(newest.ok()) << newest.status();
   EXPECT_EQ((*newest)->checkpoint.name(), "ckpt-1-4");
@@ -67,12 +71,16 @@ TEST_F(BundleCatalogTest, TheNewestIsReadAgainAndOldOnesAreCollectedAndNamed) {
 
 TEST_F(BundleCatalogTest, ADamagedCheckpointIsPassedOverAndOneThatTheDeviceCannotReadIsNot) {
   const auto catalog = Open();
-  for (const uint64_t serial : {1, 2}) ASSERT_EQ(catalog->Commit(StateOf(kJob, serial), {}), absl::OkStatus());
-  for (const FileOperation operation : {FileOperation::kOpenForRead, FileOperation::kRead, FileOperation::kStat}) {
+  for (const uint64_t serial : {1, 2})
+    ASSERT_EQ(catalog->Commit(StateOf(kJob, serial), {}), absl::OkStatus());
+  for (const FileOperation operation :
+       {FileOperation::kOpenForRead, FileOperation::kRead, FileOperation::kStat}) {
     SCOPED_TRACE(static_cast<int>(operation));
-    files_.FailNext(operation, "/ckpt/ckpt-1-2.data", absl::DataLossError("cannot read it: the device failed (EIO)"));
+    files_.FailNext(operation, "/ckpt/ckpt-1-2.data",
+                    absl::DataLossError("cannot read it: the device failed (EIO)"));
     const absl::Status failed = catalog->Newest(std::nullopt).status();
-    EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable) << failed << ": another start may read it";
+    EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable)
+        << failed << ": another start may read it";
     EXPECT_THAT(std::string(failed.message()), HasSubstr("EIO"));
   }
   EXPECT_EQ((**catalog->Newest(std::nullopt)).checkpoint.serial, 2u);
@@ -113,7 +121,8 @@ TEST_F(BundleCatalogTest, WhatAnotherVersionHasWrittenIsToldFromDamage) {
   absl::Status refused = catalog->Newest(std::nullopt).status();
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch) << refused;
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("/ckpt/ckpt-1-2 was written by another version of Divvy, this is 0.1.0: it has format 2, and only 1 is read"));
+              HasSubstr("/ckpt/ckpt-1-2 was written by another version of Divvy, this is 0.1.0: it "
+                        "has format 2, and only 1 is read"));
   WriteOther("ckpt-1-3", "no state at all", 1);
   refused = catalog->Newest(std::nullopt).status();
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch) << refused;
@@ -128,9 +137,11 @@ TEST_F(BundleCatalogTest, ADirectoryIsTheFirstJobsThatCommitsThere) {
   EXPECT_EQ(*files_.ReadFile("/ckpt/job"), "job 7\n");
   std::vector<CheckpointId> removed;
   for (const absl::Status& refused :
-       {second->Collect(2, {}, {Epoch(9), 1}, removed), second->Commit(StateOf(kOther, 2), {}), second->Collect(2, {}, {Epoch(9), 1}, removed)}) {
+       {second->Collect(2, {}, {Epoch(9), 1}, removed), second->Commit(StateOf(kOther, 2), {}),
+        second->Collect(2, {}, {Epoch(9), 1}, removed)}) {
     EXPECT_EQ(ReasonOf(refused), Reason::kWrongJob) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("/ckpt/job says that the checkpoints in /ckpt are of job 7"));
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("/ckpt/job says that the checkpoints in /ckpt are of job 7"));
   }
   EXPECT_THAT(removed, IsEmpty());
   EXPECT_EQ(first->Commit(StateOf(kJob, 2), {}), absl::OkStatus());

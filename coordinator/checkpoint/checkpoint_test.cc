@@ -25,7 +25,9 @@ using ::testing::Pair;
 
 std::string Bytes(const BundleReader& reader, const std::string& name) {
   const auto value = reader.ReadTensor(name);
-  return value.ok() ? std::string(static_cast<const char*>(value->data()), static_cast<size_t>(value->size_bytes())) : value.status().ToString();
+  return value.ok() ? std::string(static_cast<const char*>(value->data()),
+                                  static_cast<size_t>(value->size_bytes()))
+                    : value.status().ToString();
 }
 
 class CheckpointFilesTest : public ::testing::Test {
@@ -42,8 +44,10 @@ class CheckpointFilesTest : public ::testing::Test {
 using OpenCheckpointTest = CheckpointFilesTest;
 
 TEST_F(OpenCheckpointTest, TheNewestIsThatOfTheHighestEpochThenSerial) {
-  for (const char* name : {"ckpt-2-9", "ckpt-10-1", "ckpt-2-10", "other"}) Write(absl::StrCat("/ckpt/", name), 5);
-  EXPECT_THAT(*CheckpointPrefixes(files_, "/ckpt/"), ElementsAre("/ckpt/ckpt-10-1", "/ckpt/ckpt-2-10", "/ckpt/ckpt-2-9", "/ckpt/other"));
+  for (const char* name : {"ckpt-2-9", "ckpt-10-1", "ckpt-2-10", "other"})
+    Write(absl::StrCat("/ckpt/", name), 5);
+  EXPECT_THAT(*CheckpointPrefixes(files_, "/ckpt/"),
+              ElementsAre("/ckpt/ckpt-10-1", "/ckpt/ckpt-2-10", "/ckpt/ckpt-2-9", "/ckpt/other"));
   EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-10-1");
   EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt/other.index"))->prefix(), "/ckpt/other");
 }
@@ -71,39 +75,49 @@ TEST_F(OpenCheckpointTest, ANewestOneThatIsNoFileIsPassedOverToo) {
 TEST_F(OpenCheckpointTest, AnErrorThatMayPassIsNoReasonToTakeAnOlderOne) {
   Write("/ckpt/ckpt-1-1", 5);
   Write("/ckpt/ckpt-1-2", 7);
-  for (const auto& error : {absl::UnavailableError("stale handle"), absl::PermissionDeniedError("not yours"), absl::ResourceExhaustedError("no descriptor"),
-                            absl::AbortedError("interrupted")}) {
+  for (const auto& error :
+       {absl::UnavailableError("stale handle"), absl::PermissionDeniedError("not yours"),
+        absl::ResourceExhaustedError("no descriptor"), absl::AbortedError("interrupted")}) {
     for (const char* file : {"ckpt-1-2.index", "ckpt-1-2.data-00000-of-00002"}) {
       files_.FailNext(FileOperation::kOpenForRead, file, error);
       const absl::Status status = OpenCheckpoint(files_, "/ckpt").status();
       EXPECT_THAT(status.ToString(), HasSubstr(std::string(error.message()))) << file;
       files_.FailNothingMore();
-      EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2") << "when it has passed";
+      EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2")
+          << "when it has passed";
     }
   }
 }
 
 TEST_F(OpenCheckpointTest, WhatIsNotThereIsSaid) {
-  EXPECT_EQ(OpenCheckpoint(files_, "/ckpt").status(), absl::NotFoundError("no checkpoint in /ckpt: it has no file *.index"));
+  EXPECT_EQ(OpenCheckpoint(files_, "/ckpt").status(),
+            absl::NotFoundError("no checkpoint in /ckpt: it has no file *.index"));
   EXPECT_EQ(OpenCheckpoint(files_, "/ckpt/x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ImportCheckpoint(files_, "/ckpt/x.safetensors", "/ckpt/y").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ImportCheckpoint(files_, "/ckpt/x.safetensors", "/ckpt/y").status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(OpenCheckpointTest, OfAnotherProgramsTheOneIsTakenThatTheFileCheckpointNames) {
-  for (const char* name : {"model-10", "model-9", "model-100"}) Write(absl::StrCat("/ckpt/", name), 5);
+  for (const char* name : {"model-10", "model-9", "model-100"})
+    Write(absl::StrCat("/ckpt/", name), 5);
   EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/model-10") << "by name";
-  for (const char* hint : {"model_checkpoint_path: \"model-9\"\nall_model_checkpoint_paths: \"model-100\"\n", "model_checkpoint_path: \"/old/model-9\"\n"}) {
+  for (const char* hint :
+       {"model_checkpoint_path: \"model-9\"\nall_model_checkpoint_paths: \"model-100\"\n",
+        "model_checkpoint_path: \"/old/model-9\"\n"}) {
     ASSERT_TRUE(files_.ReplaceFile("/ckpt/checkpoint", hint).ok());
-    EXPECT_THAT(*CheckpointPrefixes(files_, "/ckpt"), ElementsAre("/ckpt/model-9", "/ckpt/model-10", "/ckpt/model-100"));
+    EXPECT_THAT(*CheckpointPrefixes(files_, "/ckpt"),
+                ElementsAre("/ckpt/model-9", "/ckpt/model-10", "/ckpt/model-100"));
   }
-  for (const char* hint : {"", "model_checkpoint_path: \"gone\"", "model_checkpoint_path: \"", "something else"}) {
+  for (const char* hint :
+       {"", "model_checkpoint_path: \"gone\"", "model_checkpoint_path: \"", "something else"}) {
     ASSERT_TRUE(files_.ReplaceFile("/ckpt/checkpoint", hint).ok());
     EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/model-10") << hint;
   }
   Write("/ckpt/ckpt-1-1", 5);
   Write("/ckpt/ckpt-1-2", 5);
   ASSERT_TRUE(files_.ReplaceFile("/ckpt/checkpoint", "model_checkpoint_path: \"ckpt-1-1\"\n").ok());
-  EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2") << "a hint, where we know better";
+  EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2")
+      << "a hint, where we know better";
 }
 
 // ---- to other formats and back ----
@@ -126,7 +140,8 @@ TEST_F(ExchangeTest, AnExportHasTheVariablesAloneAndComesBackAsABundle) {
   EXPECT_THAT(exported->left_out, ElementsAre("z: safetensors has no complex128"));
   const auto file = SafetensorsReader::Open(files_, "/out/model.safetensors");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_THAT((*file)->header().metadata, ElementsAre(Pair("divvy.checkpoint", "ckpt-1-1"), Pair("divvy.finished_steps", "5")));
+  EXPECT_THAT((*file)->header().metadata,
+              ElementsAre(Pair("divvy.checkpoint", "ckpt-1-1"), Pair("divvy.finished_steps", "5")));
   ASSERT_EQ((*file)->header().tensors.size(), 1u);
 
   const auto imported = ImportCheckpoint(files_, "/out/model.safetensors", "/new/start");
@@ -135,7 +150,8 @@ TEST_F(ExchangeTest, AnExportHasTheVariablesAloneAndComesBackAsABundle) {
   const auto bundle = BundleReader::Open(files_, "/new/start");
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   EXPECT_EQ(Bytes(**bundle, "table"), "abcdefgh");
-  EXPECT_EQ(ImportCheckpoint(files_, "/out/model.safetensors", "/new/start").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(ImportCheckpoint(files_, "/out/model.safetensors", "/new/start").status().code(),
+            absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(ExchangeTest, AnExportMayNameItsFileAndKeepsWhatStandsThere) {
@@ -160,9 +176,14 @@ TEST_F(ExchangeTest, AnExportMayBeABundleAndKeepsAllTypes) {
 }
 
 TEST_F(ExchangeTest, SeveralSafetensorsFilesBecomeOneBundle) {
-  const SafetensorsSource source = [](const SafetensorsSpec& tensor, const auto& append) { return append(tensor.name); };
+  const SafetensorsSource source = [](const SafetensorsSpec& tensor, const auto& append) {
+    return append(tensor.name);
+  };
   ASSERT_TRUE(files_.CreateDirectory("/hf").ok());
-  ASSERT_TRUE(WriteShardedSafetensors(files_, "/hf/model.safetensors", {{"ab", DType::kInt8, {2}}, {"cde", DType::kUInt8, {3, 1}}}, {}, 3, source).ok());
+  ASSERT_TRUE(WriteShardedSafetensors(files_, "/hf/model.safetensors",
+                                      {{"ab", DType::kInt8, {2}}, {"cde", DType::kUInt8, {3, 1}}},
+                                      {}, 3, source)
+                  .ok());
   const auto imported = ImportCheckpoint(files_, "/hf/model.safetensors.index.json", "/ckpt/start");
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(imported->tensors, 2u);
@@ -185,16 +206,20 @@ TEST_F(ExchangeTest, ADamagedCheckpointIsNotExportedAndAFailureLeavesNothing) {
 
 TEST_F(ExchangeTest, AnExportOfMoreThanFiveGibibytesIsCutUnlessOneAsksForAnotherSize) {
   EXPECT_EQ(options_.max_shard_bytes, 5368709120);
-  const std::vector<SafetensorsSpec> specs = {{"ab", DType::kInt8, {2}}, {"cde", DType::kInt8, {3}}};
-  const SafetensorsSource source = [](const SafetensorsSpec& tensor, const auto& append) { return append(tensor.name); };
+  const std::vector<SafetensorsSpec> specs = {{"ab", DType::kInt8, {2}},
+                                              {"cde", DType::kInt8, {3}}};
+  const SafetensorsSource source = [](const SafetensorsSpec& tensor, const auto& append) {
+    return append(tensor.name);
+  };
   ASSERT_EQ(WriteSafetensors(files_, "/ckpt/two.safetensors", specs, {}, source), absl::OkStatus());
   ASSERT_TRUE(ImportCheckpoint(files_, "/ckpt/two.safetensors", "/two/start").ok());
   options_.from = "/two";
   options_.max_shard_bytes = 3;
   const auto exported = ExportCheckpoint(files_, options_);
   ASSERT_TRUE(exported.ok()) << exported.status();
-  EXPECT_THAT(exported->written,
-              ElementsAre("/out/model-00001-of-00002.safetensors", "/out/model-00002-of-00002.safetensors", "/out/model.safetensors.index.json"));
+  EXPECT_THAT(exported->written, ElementsAre("/out/model-00001-of-00002.safetensors",
+                                             "/out/model-00002-of-00002.safetensors",
+                                             "/out/model.safetensors.index.json"));
 }
 
 TEST_F(ExchangeTest, WhatWasExportedSurvivesACrashWithTheDirectoriesThatWereMadeForIt) {
@@ -210,13 +235,18 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
   for (const ExchangeFormat format : {ExchangeFormat::kSafetensors, ExchangeFormat::kBundle}) {
     options_.format = format;
     options_.to = format == ExchangeFormat::kBundle ? "/out/clean" : "/out";
-    for (const FileOperation operation : {FileOperation::kCreateDirectory, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename}) {
+    for (const FileOperation operation : {FileOperation::kCreateDirectory, FileOperation::kAppend,
+                                          FileOperation::kSync, FileOperation::kRename}) {
       files_.FailNext(operation, "/out", absl::DataLossError("cannot write: EIO"));
-      EXPECT_EQ(ExportCheckpoint(files_, options_).status(), MakeError(Reason::kDisk, "cannot write: EIO")) << static_cast<int>(operation);
+      EXPECT_EQ(ExportCheckpoint(files_, options_).status(),
+                MakeError(Reason::kDisk, "cannot write: EIO"))
+          << static_cast<int>(operation);
       files_.FailNothingMore();
     }
-    files_.FailNext(FileOperation::kRead, "/ckpt/ckpt-1-1.data-00000", absl::DataLossError("cannot read: EIO"));
-    EXPECT_EQ(ExportCheckpoint(files_, options_).status(), absl::UnavailableError("cannot read: EIO: try again, or look at the disk"));
+    files_.FailNext(FileOperation::kRead, "/ckpt/ckpt-1-1.data-00000",
+                    absl::DataLossError("cannot read: EIO"));
+    EXPECT_EQ(ExportCheckpoint(files_, options_).status(),
+              absl::UnavailableError("cannot read: EIO: try again, or look at the disk"));
     files_.FailNothingMore();
   }
 }
@@ -226,9 +256,11 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
 class JobExportTest : public CheckpointFilesTest {
  protected:
   // The checkpoints of a job, of which it has made one: the variable "table" with these bytes.
-  std::unique_ptr<CheckpointCatalog> Job(const std::string& directory, uint64_t job, CheckpointId checkpoint, const std::string& table) {
+  std::unique_ptr<CheckpointCatalog> Job(const std::string& directory, uint64_t job,
+                                         CheckpointId checkpoint, const std::string& table) {
     auto catalog = *OpenBundleCatalog(files_, directory);
-    auto file = *BundleDataWriter::Create(files_, absl::StrCat(directory, "/", checkpoint.name()), 0, 2);
+    auto file =
+        *BundleDataWriter::Create(files_, absl::StrCat(directory, "/", checkpoint.name()), 0, 2);
     const BundleSlice slice = *file->Append("table", DType::kInt8, {2}, 0, 2, table);
     EXPECT_EQ(file->Finish(), absl::OkStatus());
     JobState state;
@@ -236,7 +268,9 @@ class JobExportTest : public CheckpointFilesTest {
     state.checkpoint = checkpoint;
     state.lineage = checkpoint.epoch;
     state.layout = Layout::Empty();
-    EXPECT_EQ(catalog->Commit(state, {{{"table", slice.dtype, slice.shape, 0, 2, slice.offset, slice.size_bytes, slice.masked_crc32c}}}), absl::OkStatus());
+    EXPECT_EQ(catalog->Commit(state, {{{"table", slice.dtype, slice.shape, 0, 2, slice.offset,
+                                        slice.size_bytes, slice.masked_crc32c}}}),
+              absl::OkStatus());
     return catalog;
   }
   std::string TableIn(const std::string& path) {
@@ -245,7 +279,8 @@ class JobExportTest : public CheckpointFilesTest {
   }
   // As tf.train.latest_checkpoint finds it.
   std::string NewestForTensorFlow(const std::string& directory) {
-    const std::vector<std::string> words = absl::StrSplit(*files_.ReadFile(directory + "/checkpoint"), '"');
+    const std::vector<std::string> words =
+        absl::StrSplit(*files_.ReadFile(directory + "/checkpoint"), '"');
     return absl::StrCat(directory, "/", words.at(1));
   }
 
@@ -288,8 +323,12 @@ TEST_F(JobExportTest, TheDirectoryOfTheCheckpointsIsRefusedByWhateverNameAndStay
 TEST_F(JobExportTest, ADiskThatFailsIsSaidAsTheDisks) {
   const auto catalog = Job("/job1", 1, first_, "aa");
   for (const char* file : {"data", "index", "checkpoint"}) {
-    files_.FailNext(FileOperation::kOpenForWrite, absl::StrCat(file, file == std::string("data") ? "-" : ".tmp"), absl::DataLossError("EIO"));
-    EXPECT_EQ(catalog->Export(first_, absl::StrCat("/out-", file), {}), MakeError(Reason::kDisk, "EIO")) << file;
+    files_.FailNext(FileOperation::kOpenForWrite,
+                    absl::StrCat(file, file == std::string("data") ? "-" : ".tmp"),
+                    absl::DataLossError("EIO"));
+    EXPECT_EQ(catalog->Export(first_, absl::StrCat("/out-", file), {}),
+              MakeError(Reason::kDisk, "EIO"))
+        << file;
   }
 }
 

@@ -27,8 +27,10 @@ absl::Status RemoveJobEnd(FileSystem& files, const std::string& directory) {
 }
 
 void TellEvaluator(FileSystem& files, const std::string& directory, std::optional<int> exit_code) {
-  const absl::Status told = exit_code ? WriteJobEnd(files, directory, *exit_code) : RemoveJobEnd(files, directory);
-  if (!told.ok()) DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
+  const absl::Status told =
+      exit_code ? WriteJobEnd(files, directory, *exit_code) : RemoveJobEnd(files, directory);
+  if (!told.ok())
+    DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
 }
 
 absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::string& directory) {
@@ -37,8 +39,11 @@ absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::stri
   RETURN_IF_ERROR(text.status());
   absl::string_view code = *text;
   int exit_code = 0;
-  if (absl::ConsumePrefix(&code, kExitCode) && absl::ConsumeSuffix(&code, "\n") && absl::SimpleAtoi(code, &exit_code)) return std::optional<int>(exit_code);
-  return absl::DataLossError(absl::StrCat(FileOf(directory), " does not say with which exit code the job has ended: remove it"));
+  if (absl::ConsumePrefix(&code, kExitCode) && absl::ConsumeSuffix(&code, "\n") &&
+      absl::SimpleAtoi(code, &exit_code))
+    return std::optional<int>(exit_code);
+  return absl::DataLossError(absl::StrCat(
+      FileOf(directory), " does not say with which exit code the job has ended: remove it"));
 }
 
 }  // namespace divvy

@@ -27,9 +27,12 @@ absl::StatusOr<bool> IsDirectory(FileSystem& files, const std::string& path) {
   return info->is_directory;
 }
 
-std::string PrefixOf(const std::string& path) { return std::string(absl::StripSuffix(path, kIndexEnd)); }
+std::string PrefixOf(const std::string& path) {
+  return std::string(absl::StripSuffix(path, kIndexEnd));
+}
 
-// The name that NameNewest, or TensorFlow, wrote last; "" without one. TensorFlow may have written a path.
+// The name that NameNewest, or TensorFlow, wrote last; "" without one. TensorFlow may have written
+// a path.
 std::string NamedNewest(FileSystem& files, const std::string& directory) {
   const std::string text = files.ReadFile(absl::StrCat(directory, "/", kNewestFile)).value_or("");
   absl::string_view rest = text;
@@ -42,29 +45,37 @@ std::string NamedNewest(FileSystem& files, const std::string& directory) {
 std::optional<CheckpointId> CheckpointOf(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
   uint64_t epoch = 0, serial = 0;
-  if (parts.size() != 3 || parts[0] != "ckpt" || !absl::SimpleAtoi(parts[1], &epoch) || !absl::SimpleAtoi(parts[2], &serial)) return std::nullopt;
+  if (parts.size() != 3 || parts[0] != "ckpt" || !absl::SimpleAtoi(parts[1], &epoch) ||
+      !absl::SimpleAtoi(parts[2], &serial))
+    return std::nullopt;
   const CheckpointId checkpoint{Epoch(epoch), serial};
   if (epoch == 0 || checkpoint.name() != name) return std::nullopt;
   return checkpoint;
 }
 
 absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::string_view name) {
-  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile), absl::StrCat(kNewestField, name, "\"\n"));
+  return files.ReplaceFile(absl::StrCat(directory, "/", kNewestFile),
+                           absl::StrCat(kNewestField, name, "\"\n"));
 }
 
-absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files, const std::string& directory) {
+absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files,
+                                                            const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(directory));
   std::vector<std::string> prefixes;
   for (const std::string& name : names) {
-    if (absl::EndsWith(name, kIndexEnd)) prefixes.push_back(absl::StrCat(absl::StripSuffix(directory, "/"), "/", PrefixOf(name)));
+    if (absl::EndsWith(name, kIndexEnd))
+      prefixes.push_back(absl::StrCat(absl::StripSuffix(directory, "/"), "/", PrefixOf(name)));
   }
-  if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
+  if (prefixes.empty())
+    return absl::NotFoundError(
+        absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
   const auto rank = [named = NamedNewest(files, directory)](const std::string& prefix) {
     const std::string name = BaseNameOf(prefix);
     const auto own = CheckpointOf(name);  // nothing is older than any
     return std::make_pair(own, !own && name == named);
   };
-  std::stable_sort(prefixes.begin(), prefixes.end(), [&](const std::string& a, const std::string& b) { return rank(b) < rank(a); });
+  std::stable_sort(prefixes.begin(), prefixes.end(),
+                   [&](const std::string& a, const std::string& b) { return rank(b) < rank(a); });
   return prefixes;
 }
 
@@ -74,11 +85,13 @@ absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const 
 }
 
 bool IsUnreadable(const absl::Status& status) {
-  const bool is_no_file = ReasonOf(status) == Reason::kNone && (absl::IsNotFound(status) || absl::IsFailedPrecondition(status));
+  const bool is_no_file = ReasonOf(status) == Reason::kNone &&
+                          (absl::IsNotFound(status) || absl::IsFailedPrecondition(status));
   return absl::IsDataLoss(status) || is_no_file;
 }
 
-absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files, const std::string& path) {
+absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files,
+                                                             const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, CheckpointsAt(files, path));
   absl::Status newest;
   for (const std::string& prefix : prefixes) {

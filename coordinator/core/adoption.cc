@@ -21,11 +21,16 @@ absl::Status CheckStored(const StoredJob& stored) {
   switch (stored.state->held) {
     case StateRow::Held::kAll: break;
     case StateRow::Held::kLeasedData:
-      return Refused("a pass over leased data was under way, and an older version of the coordinator did not say how far it had got");
-    case StateRow::Held::kFirstValues: return Refused("the first values of a variable were still being brought");
+      return Refused(
+          "a pass over leased data was under way, and an older version of the coordinator did not "
+          "say how far it had got");
+    case StateRow::Held::kFirstValues:
+      return Refused("the first values of a variable were still being brought");
   }
   for (const VariableRow& row : stored.variables) {
-    if (row.state != VariableRow::State::kLive) return Refused(absl::StrCat("variable \"", row.layout.spec.name, "\" was being made or deleted"));
+    if (row.state != VariableRow::State::kLive)
+      return Refused(
+          absl::StrCat("variable \"", row.layout.spec.name, "\" was being made or deleted"));
   }
   return absl::OkStatus();
 }
@@ -38,34 +43,53 @@ std::shared_ptr<const Layout> LayoutOf(const StoredJob& stored) {
 
 absl::Status CheckPlaced(const Layout& layout, int num_ps) {
   for (const auto& [id, variable] : layout.variables()) {
-    if (std::any_of(variable.ps.begin(), variable.ps.end(), [num_ps](int ps) { return ps >= num_ps; })) {
-      return Refused(absl::StrCat("variable \"", variable.spec.name, "\" lies on more than the ", num_ps, " parameter servers that there are now"));
+    if (std::any_of(variable.ps.begin(), variable.ps.end(),
+                    [num_ps](int ps) { return ps >= num_ps; })) {
+      return Refused(absl::StrCat("variable \"", variable.spec.name, "\" lies on more than the ",
+                                  num_ps, " parameter servers that there are now"));
     }
   }
   return absl::OkStatus();
 }
 
-// Epochs are counted anew where a store is lost, and a server of before may hold a state of the same number.
-absl::Status CheckProcess(size_t index, Incarnation process, const std::vector<Incarnation>& known) {
-  if (known.empty()) return absl::OkStatus();  // an older version of the coordinator did not name them
+// Epochs are counted anew where a store is lost, and a server of before may hold a state of the
+// same number.
+absl::Status CheckProcess(size_t index, Incarnation process,
+                          const std::vector<Incarnation>& known) {
+  // An older version of the coordinator did not name them.
+  if (known.empty()) return absl::OkStatus();
   if (index < known.size() && known[index] == process) return absl::OkStatus();
-  return Refused(absl::StrCat("ps ", index, " holds a state that another coordinator made, whose store is lost"));
+  return Refused(absl::StrCat("ps ", index,
+                              " holds a state that another coordinator made, whose store is lost"));
 }
 
-absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage, const Layout& layout) {
+absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage,
+                         const Layout& layout) {
   const std::string ps = absl::StrCat("ps ", index);
-  if (reply.state != PsState::kFrozen) return Refused(absl::StrCat(ps, " has restarted, and holds nothing"));
+  if (reply.state != PsState::kFrozen)
+    return Refused(absl::StrCat(ps, " has restarted, and holds nothing"));
   if (reply.lineage != lineage) {
-    return Refused(absl::StrCat(ps, " holds a state of lineage ", reply.lineage.value(), ", and the store knows lineage ", lineage.value()));
+    return Refused(absl::StrCat(ps, " holds a state of lineage ", reply.lineage.value(),
+                                ", and the store knows lineage ", lineage.value()));
   }
-  const bool same = reply.layout_version < layout.version() || (reply.layout_version == layout.version() && reply.layout_hash == layout.hash());
-  return same ? absl::OkStatus() : Refused(absl::StrCat(ps, " was told of a layout change that had not been carried out everywhere"));
+  const bool same =
+      reply.layout_version < layout.version() ||
+      (reply.layout_version == layout.version() && reply.layout_hash == layout.hash());
+  return same ? absl::OkStatus()
+              : Refused(absl::StrCat(
+                    ps, " was told of a layout change that had not been carried out everywhere"));
 }
 
-// The last word of the former coordinator that any of them has heard: ids are given in order, and those below the next one only close.
+// The last word of the former coordinator that any of them has heard: ids are given in order, and
+// those below the next one only close.
 const Horizon& NewestHorizon(const std::vector<PsAttachReply>& replies) {
-  const auto rank = [](const Horizon& horizon) { return std::make_tuple(horizon.next, -static_cast<int64_t>(horizon.open.size())); };
-  return std::max_element(replies.begin(), replies.end(), [&rank](const auto& a, const auto& b) { return rank(a.horizon) < rank(b.horizon); })->horizon;
+  const auto rank = [](const Horizon& horizon) {
+    return std::make_tuple(horizon.next, -static_cast<int64_t>(horizon.open.size()));
+  };
+  return std::max_element(
+             replies.begin(), replies.end(),
+             [&rank](const auto& a, const auto& b) { return rank(a.horizon) < rank(b.horizon); })
+      ->horizon;
 }
 
 struct Applied {
@@ -78,7 +102,8 @@ struct Applied {
 };
 
 // By id: what the newest horizon does not close.
-std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>& replies, const Horizon& newest) {
+std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>& replies,
+                                               const Horizon& newest) {
   std::map<EntryId, Applied> found;
   for (const PsAttachReply& reply : replies) {
     for (const RememberedEntry& entry : reply.remembered) {
@@ -93,16 +118,19 @@ std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>&
   return found;
 }
 
-// Ids that were given, as far as anybody knows, and of which nothing is left: their ordinals are not given again.
+// Ids that were given, as far as anybody knows, and of which nothing is left: their ordinals are
+// not given again.
 int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied) {
   int64_t lost = 0;
   for (const EntryId id : newest.open) lost += applied.count(id) == 0;
   if (applied.empty() || applied.rbegin()->first < newest.next) return lost;
   const int64_t beyond = std::distance(applied.lower_bound(newest.next), applied.end());
-  return lost + static_cast<int64_t>(applied.rbegin()->first.value() - newest.next.value() + 1) - beyond;
+  return lost + static_cast<int64_t>(applied.rbegin()->first.value() - newest.next.value() + 1) -
+         beyond;
 }
 
-// Positions of the lease are not to be read again. What lies between it and those that had been given before was given to steps that are nowhere.
+// Positions of the lease are not to be read again. What lies between it and those that had been
+// given before was given to steps that are nowhere.
 void TakeOut(const InputLease& lease, PassProgress& pass) {
   const int64_t first = lease.first, last = lease.first + lease.count;
   if (first > pass.next) pass.unread.emplace(pass.next, first - pass.next);
@@ -110,18 +138,21 @@ void TakeOut(const InputLease& lease, PassProgress& pass) {
   for (const auto& [begin, count] : pass.unread) {
     const int64_t end = begin + count;
     if (begin < std::min(end, first)) left.emplace(begin, std::min(end, first) - begin);
-    if (std::max(begin, last) < end) left.emplace(std::max(begin, last), end - std::max(begin, last));
+    if (std::max(begin, last) < end)
+      left.emplace(std::max(begin, last), end - std::max(begin, last));
   }
   pass.unread = std::move(left);
   pass.next = std::max(pass.next, last);
 }
 
 // Where the passes that the store names stand, with all that the servers hold.
-void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& applied, std::vector<DataPass>& passes) {
+void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& applied,
+                   std::vector<DataPass>& passes) {
   for (DataPass& pass : passes) {
     for (const PassProgress& progress : newest.passes) {
       if (progress.iterator != pass.iterator) continue;
-      const bool in_loop = pass.in_loop;  // the store was told before the next entry had an id
+      // The store was told before the next entry had an id.
+      const bool in_loop = pass.in_loop;
       static_cast<PassProgress&>(pass) = progress;
       pass.in_loop = in_loop;
     }
@@ -137,7 +168,8 @@ void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& appl
 
 }  // namespace
 
-absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& replies, const StoredJob& stored) {
+absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& replies,
+                                         const StoredJob& stored) {
   if (replies.empty()) return Refused("there is no parameter server");
   RETURN_IF_ERROR(CheckStored(stored));
   JobState held = stored.state->state;
@@ -152,7 +184,8 @@ absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& repli
   int64_t finished = static_cast<int64_t>(newest.finished_steps);
   for (const auto& [id, entry] : applied) {
     if (!entry.IsWhole() && RuleHolds(Rule::kAdoptOnlyWhole)) {
-      return Refused(absl::StrCat("entry ", id.value(), " was applied by ", entry.servers, " of ", *entry.participants.rbegin(), " parameter servers"));
+      return Refused(absl::StrCat("entry ", id.value(), " was applied by ", entry.servers, " of ",
+                                  *entry.participants.rbegin(), " parameter servers"));
     }
     finished += entry.kind == EntryKind::kStep;
   }

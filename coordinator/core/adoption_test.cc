@@ -23,7 +23,8 @@ VariableRow Row(uint32_t id, const std::string& name, std::vector<int> ps) {
   return row;
 }
 
-// Two servers of lineage 3, one variable on both, 100 steps of which 2 were still open when the newest horizon was told.
+// Two servers of lineage 3, one variable on both, 100 steps of which 2 were still open when the
+// newest horizon was told.
 class AdoptionTest : public ::testing::Test {
  protected:
   AdoptionTest() {
@@ -36,7 +37,8 @@ class AdoptionTest : public ::testing::Test {
     state.next_ordinal = 23;  // three had failed
     state.epochs = 2;
     state.program_state = "round 7";
-    const uint64_t hash = Layout::Received(4, {{VariableId(1), stored_.variables[0].layout}})->hash();
+    const uint64_t hash =
+        Layout::Received(4, {{VariableId(1), stored_.variables[0].layout}})->hash();
     for (int i = 0; i < 2; ++i) {
       PsAttachReply reply;
       reply.state = PsState::kFrozen;
@@ -75,7 +77,8 @@ TEST_F(AdoptionTest, WhatAllServersHoldIsAdoptedWithTheStepsOfTheNewestHorizon) 
   EXPECT_EQ(held->layout->Find("table")->ps, (std::vector<int>{0, 1}));
 }
 
-// A state directory was lost, the job begun again under its name, and a server of before comes back: it counts the same epochs.
+// A state directory was lost, the job begun again under its name, and a server of before comes
+// back: it counts the same epochs.
 TEST_F(AdoptionTest, AStateOfTheSameNumberThatOtherServersHoldIsNotAdopted) {
   stored_.state->state.servers = {Incarnation(10), Incarnation(11)};
   replies_[0].incarnation = Incarnation(10), replies_[1].incarnation = Incarnation(11);
@@ -120,7 +123,8 @@ TEST_F(AdoptionTest, OfTwoHorizonsWithOneNextIdTheOneThatClosesMoreIsTheNewest) 
 }
 
 TEST_F(AdoptionTest, OrdinalsThatMayBeInTheStateAreNotGivenAgain) {
-  EXPECT_EQ(Look()->next_ordinal, 98 + 3 + 2) << "finished, failed, and two open ones of which nothing is left";
+  EXPECT_EQ(Look()->next_ordinal, 98 + 3 + 2)
+      << "finished, failed, and two open ones of which nothing is left";
   Applied(0, 105, 2), Applied(1, 105, 2);
   Applied(0, 113, 1);  // 110, 111 and 112 were given before
   EXPECT_EQ(Look()->next_ordinal, 100 + 3 + 1 + 3);
@@ -133,7 +137,8 @@ TEST_F(AdoptionTest, AServerThatHasRestartedHoldsNothing) {
 
 TEST_F(AdoptionTest, AStateThatTheStoreDoesNotKnowIsNotAdopted) {
   replies_[0].lineage = Epoch(4);
-  EXPECT_THAT(WhyNot(), HasSubstr("ps 0 holds a state of lineage 4, and the store knows lineage 3"));
+  EXPECT_THAT(WhyNot(),
+              HasSubstr("ps 0 holds a state of lineage 4, and the store knows lineage 3"));
 }
 
 TEST_F(AdoptionTest, AServerThatWasToldOfALaterLayoutThanTheStoreIsInTheMiddleOfAChange) {
@@ -154,7 +159,8 @@ TEST_F(AdoptionTest, AStoreOfAnOlderVersionAdoptsNothing) {
   EXPECT_THAT(WhyNot(), HasSubstr("the store says nothing"));
 }
 
-// The pass that the store names, as it was when that was written: 8 positions had been given, of which 4 to 7 to steps that were open.
+// The pass that the store names, as it was when that was written: 8 positions had been given, of
+// which 4 to 7 to steps that were open.
 DataPass PassOfStore() {
   DataPass pass;
   pass.iterator = ResourceId(5);
@@ -176,7 +182,8 @@ TEST_F(AdoptionTest, APassStandsWhereTheNewestHorizonAndTheStepsThatItDoesNotClo
   replies_[0].horizon.passes = {PassOfStore()};
   replies_[1].horizon = {EntryId(110), {}, 98, {told}};
   replies_[0].remembered = {{EntryId(110), 1, EntryKind::kStep, {{ResourceId(5), 24, 2}}}};
-  replies_[1].remembered = {{EntryId(112), 1, EntryKind::kStep, {{ResourceId(5), 40, 2}, {ResourceId(6), 0, 2}}}};
+  replies_[1].remembered = {
+      {EntryId(112), 1, EntryKind::kStep, {{ResourceId(5), 40, 2}, {ResourceId(6), 0, 2}}}};
   const auto held = Look();
   ASSERT_TRUE(held.ok()) << held.status();
   ASSERT_EQ(held->data.size(), 1u);

@@ -39,12 +39,16 @@ class Completion {
   std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
 };
 
-// What a core calls with the answer. A core that has been abandoned drops it: that is an answer too, so nobody waits for ever.
+// What a core calls with the answer. A core that has been abandoned drops it: that is an answer
+// too, so nobody waits for ever.
 template <typename T>
 std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
-  const std::shared_ptr<Completion<T>> answered(completion.get(), [completion](Completion<T>* dropped) {
-    dropped->Set(T(absl::FailedPreconditionError("the coordinator is gone, and what it gave out works no more: keep it until the last call")));
-  });
+  const std::shared_ptr<Completion<T>> answered(
+      completion.get(), [completion](Completion<T>* dropped) {
+        dropped->Set(
+            T(absl::FailedPreconditionError("the coordinator is gone, and what it gave out works "
+                                            "no more: keep it until the last call")));
+      });
   return [answered](T value) { answered->Set(std::move(value)); };
 }
 
@@ -63,7 +67,8 @@ class ScheduledResult : public internal::RemoteResult {
     const auto result = result_->Peek();
     if (!result) return RemoteState::kNotReady;
     if (result->ok()) return RemoteState::kReady;
-    return ReasonOf(result->status()) == Reason::kBatchCancelled ? RemoteState::kCancelled : RemoteState::kFailed;
+    return ReasonOf(result->status()) == Reason::kBatchCancelled ? RemoteState::kCancelled
+                                                                 : RemoteState::kFailed;
   }
   absl::StatusOr<Nest> Fetch(absl::Duration timeout) const override {
     const auto result = result_->Wait(timeout);
@@ -72,7 +77,8 @@ class ScheduledResult : public internal::RemoteResult {
   }
 
  private:
-  const std::shared_ptr<Completion<absl::StatusOr<Nest>>> result_ = std::make_shared<Completion<absl::StatusOr<Nest>>>();
+  const std::shared_ptr<Completion<absl::StatusOr<Nest>>> result_ =
+      std::make_shared<Completion<absl::StatusOr<Nest>>>();
 };
 
 // What the steps of a loop gave. Thread-safe.
@@ -109,7 +115,8 @@ constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 
 // ---- variables ----
 
-// The value of an initializer that a ps cannot evaluate: made here, to be sent block by block. What cannot be made by rows is made once, as a whole.
+// The value of an initializer that a ps cannot evaluate: made here, to be sent block by block. What
+// cannot be made by rows is made once, as a whole.
 class DirectVariableStore::InitialValue {
  public:
   // With its first block, or the whole, made.
@@ -133,12 +140,17 @@ class DirectVariableStore::InitialValue {
 
  private:
   InitialValue(const VariableSpec& spec, uint64_t job_seed)
-      : spec_(spec), job_seed_(job_seed), rows_(spec.shape.rows()), by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
-    const int64_t row_bytes = std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
+      : spec_(spec),
+        job_seed_(job_seed),
+        rows_(spec.shape.rows()),
+        by_rows_(std::holds_alternative<FromRows>(spec.initializer) && spec.shape.rank() > 0) {
+    const int64_t row_bytes =
+        std::max<int64_t>(1, spec.shape.row_elements() * DTypeSize(spec.dtype));
     block_ = std::clamp<int64_t>(kBlockBytes / row_bytes, 1, std::max<int64_t>(1, rows_));
   }
   absl::StatusOr<Tensor> Make(int64_t first, int64_t count) const {
-    return InitialRows(spec_.initializer, {job_seed_, spec_.name, spec_.shape}, spec_.dtype, first, count);
+    return InitialRows(spec_.initializer, {job_seed_, spec_.name, spec_.shape}, spec_.dtype, first,
+                       count);
   }
   absl::StatusOr<Tensor> Block(int64_t first, int64_t count) const {
     if (by_rows_) return first == 0 ? made_ : Make(first, count);
@@ -171,10 +183,12 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Find(absl::string_view name) c
   return InfoOf(*variable);
 }
 
-absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec, const std::optional<Colocation>& with) {
+absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spec,
+                                                         const std::optional<Colocation>& with) {
   RETURN_IF_ERROR(Validate(spec));
   if (EvaluatedPerRow(spec.initializer)) {
-    RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
+    RETURN_IF_ERROR(WaitFor<absl::Status>(
+        [&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
     return Find(spec.name);
   }
   // What cannot be made is found before anything is created.
@@ -182,7 +196,8 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
   VariableSpec created = spec;
   created.initializer = Zeros();
   core_->ExpectValues(+1);
-  absl::Status status = WaitFor<absl::Status>([&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); });
+  absl::Status status = WaitFor<absl::Status>(
+      [&](StatusCallback done) { core_->CreateVariable(created, with, std::move(done)); });
   if (status.ok() && core_->Choosing()) {
     MutexLock lock(mu_);
     waiting_.push_back(std::make_shared<InitialValue>(std::move(value)));
@@ -195,8 +210,10 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
 }
 
 absl::Status DirectVariableStore::Fill(InitialValue& value) {
-  return value.ForEachBlock(
-      [&](StagedWrite write) { return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write({std::move(write)}, std::move(done)); }); });
+  return value.ForEachBlock([&](StagedWrite write) {
+    return WaitFor<absl::Status>(
+        [&](StatusCallback done) { core_->Write({std::move(write)}, std::move(done)); });
+  });
 }
 
 absl::Status DirectVariableStore::BringInitialValues() {
@@ -210,7 +227,8 @@ absl::Status DirectVariableStore::BringInitialValues() {
       value = waiting_.front();
       bringing_ = true;
     }
-    const absl::Status status = core_->WasRestored(value->variable()) ? absl::OkStatus() : Fill(*value);
+    const absl::Status status =
+        core_->WasRestored(value->variable()) ? absl::OkStatus() : Fill(*value);
     if (status.ok()) core_->ExpectValues(-1);
     MutexLock lock(mu_);
     if (status.ok()) waiting_.erase(waiting_.begin());
@@ -225,7 +243,10 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
   std::vector<VariableRead> reads;
   for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
   RETURN_IF_ERROR(BringToCpu(reads));
-  auto values = WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read(std::move(reads), std::move(done)); });
+  auto values =
+      WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) {
+        core_->Read(std::move(reads), std::move(done));
+      });
   RETURN_IF_ERROR(values.status());
   const std::shared_ptr<const Layout> layout = core_->layout();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -238,14 +259,21 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
 absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
   RETURN_IF_ERROR(BringInitialValues());
   RETURN_IF_ERROR(BringToCpu(writes));
-  return WaitFor<absl::Status>([&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
+  return WaitFor<absl::Status>(
+      [&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
 }
 
 // ---- the coordinator ----
 
-BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor, std::shared_ptr<const ClusterResolver> resolver,
-                                         int replicas, ProgressSink* sink, absl::Duration report_every, ExportVariablesFunction export_variables)
-    : core_(std::move(core)), sink_(sink), report_every_(report_every), export_variables_(std::move(export_variables)) {
+BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor,
+                                         std::shared_ptr<const ClusterResolver> resolver,
+                                         int replicas, ProgressSink* sink,
+                                         absl::Duration report_every,
+                                         ExportVariablesFunction export_variables)
+    : core_(std::move(core)),
+      sink_(sink),
+      report_every_(report_every),
+      export_variables_(std::move(export_variables)) {
   StrategyParts parts;
   parts.store = store_ = std::make_shared<DirectVariableStore>(core_);
   parts.executor = &executor;
@@ -263,28 +291,33 @@ absl::Status BlockingCoordinator::TakeLateError() {
   return std::exchange(late_error_, absl::OkStatus());
 }
 
-absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(absl::string_view name, StepKind kind, Nest args) {
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(
+    absl::string_view name, StepKind kind, Nest args) {
   return Queue(name, kind, std::move(args), std::nullopt);
 }
 
-absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStepOnce(absl::string_view series, int64_t number,
-                                                                                                    absl::string_view name, StepKind kind, Nest args) {
-  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> queued = Queue(name, kind, std::move(args), StepNumber{std::string(series), number});
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStepOnce(
+    absl::string_view series, int64_t number, absl::string_view name, StepKind kind, Nest args) {
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> queued =
+      Queue(name, kind, std::move(args), StepNumber{std::string(series), number});
   const bool is_of_a_step = DetailOf(queued.status()).user;  // which failed before
-  if (absl::IsAlreadyExists(queued.status()) && !is_of_a_step) return std::shared_ptr<const internal::RemoteResult>();
+  if (absl::IsAlreadyExists(queued.status()) && !is_of_a_step)
+    return std::shared_ptr<const internal::RemoteResult>();
   return queued;
 }
 
-absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::Queue(absl::string_view name, StepKind kind, Nest args,
-                                                                                         std::optional<StepNumber> once) {
+absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::Queue(
+    absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once) {
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
   RETURN_IF_ERROR(store_->BringInitialValues());
   ASSIGN_OR_RETURN(args, internal::MoveTo(args, Device{}));
-  StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly, std::move(once)};
+  StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly,
+                      std::move(once)};
   auto result = std::make_shared<ScheduledResult>();
-  RETURN_IF_ERROR(
-      WaitFor<absl::Status>([&](StatusCallback accepted) { core_->Schedule(std::move(request), AnswerTo(result->completion()), std::move(accepted)); }));
+  RETURN_IF_ERROR(WaitFor<absl::Status>([&](StatusCallback accepted) {
+    core_->Schedule(std::move(request), AnswerTo(result->completion()), std::move(accepted));
+  }));
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
@@ -295,7 +328,8 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::TakeGivenUpJ
     std::shared_ptr<JoinWait> join = std::move(given_up_joins_.back());
     given_up_joins_.pop_back();
     MutexLock join_lock(join->mu);
-    if (join->status) continue;  // the steps of then are done; an error is in late_error_
+    // The steps of then are done; an error is in late_error_.
+    if (join->status) continue;
     join->given_up = false;
     return join;
   }
@@ -320,9 +354,11 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() 
 }
 
 // Nullopt: not within `timeout`, and the join has been given up.
-std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join, absl::Duration timeout) {
+std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join,
+                                                             absl::Duration timeout) {
   MutexLock lock(join.mu);
-  join.arrived.WaitFor(join.mu, timeout, [&]() DIVVY_REQUIRES(join.mu) { return join.status.has_value(); });
+  join.arrived.WaitFor(join.mu, timeout,
+                       [&]() DIVVY_REQUIRES(join.mu) { return join.status.has_value(); });
   join.given_up = !join.status.has_value();
   return join.status;
 }
@@ -332,7 +368,8 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
   std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
   if (join == nullptr) join = BeginJoin();
   const std::optional<absl::Status> status = WaitForJoin(*join, timeout);
-  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and from there to us.
+  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and
+  // from there to us.
   if (status) return status->ok() ? TakeLateError() : *status;
   MutexLock lock(mu_);
   given_up_joins_.push_back(std::move(join));
@@ -341,20 +378,24 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
 
 absl::StatusOr<bool> BlockingCoordinator::Done() {
   RETURN_IF_ERROR(TakeLateError());
-  return WaitFor<absl::StatusOr<bool>>([&](ResultCallback<bool> done) { core_->Done(std::move(done)); });
+  return WaitFor<absl::StatusOr<bool>>(
+      [&](ResultCallback<bool> done) { core_->Done(std::move(done)); });
 }
 
-absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(const BoundDataSource& source) {
+absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(
+    const BoundDataSource& source) {
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(source.name()));
   RETURN_IF_ERROR(core_->CheckArgs(source.args(), absl::StrCat("data source ", source.name())));
   const bool leased = options.policy == AutoShardPolicy::kLease;
-  return PerWorkerDataset([core = core_, name = std::string(source.name()), args = source.args(), leased] {
-    const ResourceId id = core->MakeIterator(name, args, leased);
-    return Iterator(std::shared_ptr<const PerWorkerHandle>(new PerWorkerHandle{id.value()}, [core, id](const PerWorkerHandle* handle) {
-      delete handle;
-      core->DropIterator(id);
-    }));
-  });
+  return PerWorkerDataset(
+      [core = core_, name = std::string(source.name()), args = source.args(), leased] {
+        const ResourceId id = core->MakeIterator(name, args, leased);
+        return Iterator(std::shared_ptr<const PerWorkerHandle>(
+            new PerWorkerHandle{id.value()}, [core, id](const PerWorkerHandle* handle) {
+              delete handle;
+              core->DropIterator(id);
+            }));
+      });
 }
 
 absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& loop) {
@@ -388,7 +429,8 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
 }
 
 absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
-  const auto steps = WaitFor<absl::StatusOr<int64_t>>([&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
+  const auto steps = WaitFor<absl::StatusOr<int64_t>>(
+      [&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
   RETURN_IF_ERROR(steps.status());
   RETURN_IF_ERROR(store_->BringInitialValues());
   MutexLock lock(mu_);
@@ -432,7 +474,8 @@ int64_t BlockingCoordinator::TakeRestoredSteps(int64_t at_most) {
 
 absl::StatusOr<CheckpointId> BlockingCoordinator::Save() {
   RETURN_IF_ERROR(store_->BringInitialValues());
-  return WaitFor<absl::StatusOr<CheckpointId>>([&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
+  return WaitFor<absl::StatusOr<CheckpointId>>(
+      [&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
 }
 
 absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
@@ -441,13 +484,17 @@ absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
 }
 
 absl::Status BlockingCoordinator::Export(absl::string_view path, const ExportOptions& options) {
-  if (path.empty()) return absl::InvalidArgumentError("Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
-  if (core_->checkpoints() == nullptr && export_variables_ != nullptr) return ExportByReading(std::string(path), options);
+  if (path.empty())
+    return absl::InvalidArgumentError(
+        "Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
+  if (core_->checkpoints() == nullptr && export_variables_ != nullptr)
+    return ExportByReading(std::string(path), options);
   ASSIGN_OR_RETURN(const CheckpointId saved, Save());
   return core_->checkpoints()->Export(saved, std::string(path), options);
 }
 
-absl::Status BlockingCoordinator::ExportByReading(const std::string& path, const ExportOptions& options) {
+absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
+                                                  const ExportOptions& options) {
   RETURN_IF_ERROR(store_->BringInitialValues());
   const std::shared_ptr<const Layout> layout = core_->layout();
   LiveVariables live{core_->job(), core_->step(), {}, {}};
@@ -456,23 +503,29 @@ absl::Status BlockingCoordinator::ExportByReading(const std::string& path, const
     live.variables.push_back(variable.spec);
     has_slots |= !variable.slots.empty();
   }
-  live.read = [this](const VariableSpec& variable, int64_t begin, int64_t end) -> absl::StatusOr<Tensor> {
+  live.read = [this](const VariableSpec& variable, int64_t begin,
+                     int64_t end) -> absl::StatusOr<Tensor> {
     VariableRead read{variable.name, std::nullopt};
     if (end - begin < variable.shape.rows()) {
       std::vector<int64_t> ids(static_cast<size_t>(end - begin));
       std::iota(ids.begin(), ids.end(), begin);
       read.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
     }
-    ASSIGN_OR_RETURN(std::vector<Tensor> values,
-                     WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) { core_->Read({read}, std::move(done)); }));
+    ASSIGN_OR_RETURN(std::vector<Tensor> values, WaitFor<absl::StatusOr<std::vector<Tensor>>>(
+                                                     [&](ResultCallback<std::vector<Tensor>> done) {
+                                                       core_->Read({read}, std::move(done));
+                                                     }));
     return std::move(values[0]);
   };
   RETURN_IF_ERROR(export_variables_(live, path));
-  if (options.slots && has_slots) DIVVY_LOG(INFO) << path << " has no slots of optimizers: this job keeps no checkpoints (--checkpoint_dir)";
+  if (options.slots && has_slots)
+    DIVVY_LOG(INFO)
+        << path << " has no slots of optimizers: this job keeps no checkpoints (--checkpoint_dir)";
   return absl::OkStatus();
 }
 
-absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step, const Metrics& metrics) {
+absl::Status BlockingCoordinator::Report(absl::string_view run, int64_t step,
+                                         const Metrics& metrics) {
   if (run.empty()) return absl::InvalidArgumentError("Report: the run has no name");
   RETURN_IF_ERROR(CheckSummaryRun(run));
   if (sink_ != nullptr) sink_->OnReport(std::string(run), step, metrics);
@@ -486,8 +539,10 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
   const int exit_code = ExitCodeOf(result);
-  if (exit_code >= exit_codes::kTryAgain) return result;  // workers and ps are told nothing: they wait for the next coordinator
-  const absl::Status ended = WaitFor<absl::Status>([&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
+  // workers and ps are told nothing: they wait for the next coordinator
+  if (exit_code >= exit_codes::kTryAgain) return result;
+  const absl::Status ended = WaitFor<absl::Status>(
+      [&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });
   return result.ok() ? ended : result;
 }
 

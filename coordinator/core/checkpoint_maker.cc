@@ -25,7 +25,8 @@ void CheckpointMaker::WantFinal(bool wanted) {
 
 bool CheckpointMaker::IsDue() const {
   if (!wanted_.empty() || final_wanted_ || host_.NeedsCheckpoint()) return true;
-  return host_.IsRunning() && options_.checkpoint_every > absl::ZeroDuration() && clock_.Elapsed() >= next_;
+  return host_.IsRunning() && options_.checkpoint_every > absl::ZeroDuration() &&
+         clock_.Elapsed() >= next_;
 }
 
 // After a checkpoint that was given up.
@@ -34,7 +35,9 @@ absl::Duration CheckpointMaker::Pause() const {
   return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
 }
 
-bool CheckpointMaker::MayBegin() const { return !committing_ && clock_.Elapsed() >= given_up_at_ + Pause() && host_.MayCut(); }
+bool CheckpointMaker::MayBegin() const {
+  return !committing_ && clock_.Elapsed() >= given_up_at_ + Pause() && host_.MayCut();
+}
 
 void CheckpointMaker::MaybeBegin() {
   if (options_.checkpoints == nullptr || run_ || !IsDue() || !MayBegin()) return;
@@ -68,7 +71,8 @@ void CheckpointMaker::OnHeld(int worker, uint64_t number) {
 // ---- 3 and 4 ----
 
 void CheckpointMaker::MaybeCut() {
-  if (!run_ || run_->stage != Stage::kHolding || !run_->waiting.empty() || host_.HasOpenWrites()) return;
+  if (!run_ || run_->stage != Stage::kHolding || !run_->waiting.empty() || host_.HasOpenWrites())
+    return;
   run_->stage = Stage::kMarking;
   run_->cut = host_.CutNow(run_->id);
   run_->saves = std::exchange(wanted_, {});  // those that are asked for later want another
@@ -91,7 +95,8 @@ std::optional<SnapshotRequest> CheckpointMaker::RequestFor(int ps, CheckpointId 
 }
 
 bool CheckpointMaker::Awaits(int ps, CheckpointId id, bool waited) const {
-  return run_ && run_->id == id && (run_->stage == Stage::kWriting) == waited && run_->waiting.count(ps) > 0;
+  return run_ && run_->id == id && (run_->stage == Stage::kWriting) == waited &&
+         run_->waiting.count(ps) > 0;
 }
 
 void CheckpointMaker::OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply) {
@@ -113,7 +118,8 @@ void CheckpointMaker::OnMarked(int ps) {
   Collect(id);  // no ps writes to a file of an older one any more
   longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - run_->held_since);
   workers_.SendToAll(Release{id.serial});
-  host_.WorkGoesOn();  // behind which a drain may end, and the checkpoint with it
+  // Behind which a drain may end, and the checkpoint with it.
+  host_.WorkGoesOn();
   host_.SendSnapshots(id);
 }
 
@@ -131,7 +137,8 @@ void CheckpointMaker::OnCollected(const std::vector<CheckpointId>& removed) {
 void CheckpointMaker::ForgetRows(std::vector<CheckpointId> ids) {
   StoreChange change;
   change.deleted_checkpoints = std::move(ids);
-  store_.Put(change, [](const absl::Status&) {});  // a row too many does no harm: the directory is right
+  // A row too many does no harm: the directory is right.
+  store_.Put(change, [](const absl::Status&) {});
 }
 
 // ---- 6 ----
@@ -148,8 +155,11 @@ void CheckpointMaker::OnWritten(int ps, const SnapshotReply& reply) {
 
 void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed) {
   committing_ = false;
-  if (!IsAt(id, Stage::kCommitting)) return;  // it was dropped: a rewind, or the job has failed. It is a cut all the same
-  if (absl::IsAborted(committed)) return host_.FailJob(absl::UnavailableError(absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
+  // It was dropped: a rewind, or the job has failed. It is a cut all the same.
+  if (!IsAt(id, Stage::kCommitting)) return;
+  if (absl::IsAborted(committed))
+    return host_.FailJob(absl::UnavailableError(
+        absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
   if (!committed.ok()) return GiveUp(MakeError(Reason::kDisk, committed.message()));
   HitFailpoint(Failpoint::kIndexRenamedBeforeStored);
   const Run run = *std::exchange(run_, std::nullopt);
@@ -183,25 +193,31 @@ void CheckpointMaker::WorkersChanged() {
   if (holding()) GiveUp(absl::OkStatus());
 }
 
-// OK: no fault of its own, and it is tried again after Pause(). Else a disk's: whoever waits for one is told, and
-// the next is due after the usual time.
+// OK: no fault of its own, and it is tried again after Pause(). Else a disk's: whoever waits for
+// one is told, and the next is due after the usual time.
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;
   Drop();
   if (was_holding) workers_.SendToAll(Release{id.serial});
   if (why.ok() && ++given_up_ == 3) {
-    outbox_.Add([] { DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter server does not come to rest within 5 s"; });
+    outbox_.Add([] {
+      DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter "
+                            "server does not come to rest within 5 s";
+    });
   }
   if (!why.ok()) {
     given_up_ = 0;
     StartSchedule();
-    outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ", why.message())] { DIVVY_LOG(WARNING) << text; });
-    for (SaveCallback& done : std::exchange(wanted_, {})) outbox_.Add([done = std::move(done), why] { done(why); });
+    outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ",
+                                     why.message())] { DIVVY_LOG(WARNING) << text; });
+    for (SaveCallback& done : std::exchange(wanted_, {}))
+      outbox_.Add([done = std::move(done), why] { done(why); });
     last_saved_ |= host_.IsDraining();
     host_.OnDiskFailure(why);
     // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
-    if (final_wanted_ && clock_.Elapsed() - final_since_ > options_.checkpoint_stall_timeout) return host_.FailJob(why);
+    if (final_wanted_ && clock_.Elapsed() - final_since_ > options_.checkpoint_stall_timeout)
+      return host_.FailJob(why);
   }
   host_.WorkGoesOn();
 }
@@ -212,9 +228,11 @@ void CheckpointMaker::CheckTime(absl::Duration now) {
 }
 
 void CheckpointMaker::FailAll(const absl::Status& error, std::vector<Task>& calls) {
-  for (SaveCallback& done : wanted_) calls.push_back([done = std::move(done), error] { done(error); });
+  for (SaveCallback& done : wanted_)
+    calls.push_back([done = std::move(done), error] { done(error); });
   if (run_) {
-    for (SaveCallback& done : run_->saves) calls.push_back([done = std::move(done), error] { done(error); });
+    for (SaveCallback& done : run_->saves)
+      calls.push_back([done = std::move(done), error] { done(error); });
   }
   wanted_.clear();
   run_.reset();

@@ -1,13 +1,17 @@
 // Makes checkpoints: one cut over all servers while training goes on.
 //
-//   1. NAMING      no worker is being fenced, no step is half applied. The serial is made durable before it is used
-//   2. HOLDING     every worker is told to begin no commit. The coordinator's own writes and layout changes wait. Computing goes on
+//   1. NAMING      no worker is being fenced, no step is half applied. The serial is made durable
+//      before it is used
+//   2. HOLDING     every worker is told to begin no commit. The coordinator's own writes and layout
+//      changes wait. Computing goes on
 //   3. all held: every entry is now applied everywhere or nowhere. That is the cut
 //   4. MARKING     every ps marks what it holds. From then on commits do no harm
-//   5. WRITING     all have marked: the workers are released. The ps write their parts behind the commits
+//   5. WRITING     all have marked: the workers are released. The ps write their parts behind the
+//      commits
 //   6. COMMITTING  all have written: the catalog makes the checkpoint whole by one rename
 //
-// Until 5, a lost or new worker, or 5 s, gives the checkpoint up. Until 6, a lost ps or a disk's error does.
+// Until 5, a lost or new worker, or 5 s, gives the checkpoint up. Until 6, a lost ps or a disk's
+// error does.
 // It is tried again under another serial.
 #ifndef DIVVY_COORDINATOR_CORE_CHECKPOINT_MAKER_H_
 #define DIVVY_COORDINATOR_CORE_CHECKPOINT_MAKER_H_
@@ -33,15 +37,16 @@
 
 namespace divvy {
 
-// Decides when a checkpoint is made, makes it, and answers those that asked for it. Not thread-safe: the
-// coordinator's lock guards it.
+// Decides when a checkpoint is made, makes it, and answers those that asked for it. Not
+// thread-safe: the coordinator's lock guards it.
 class CheckpointMaker {
  public:
   using SaveCallback = ResultCallback<CheckpointId>;
 
   // Commits of the workers wait for so long at most.
   static constexpr absl::Duration kLongestHold = WorkerSet::kLongestHold;
-  // The pause after a hold that was given up. Where nobody waits for the checkpoint it doubles each time.
+  // The pause after a hold that was given up. Where nobody waits for the checkpoint it doubles each
+  // time.
   static constexpr absl::Duration kTryAgain = WorkerSet::kTryHoldAgain;
 
   // The job at the moment of the cut.
@@ -58,7 +63,8 @@ class CheckpointMaker {
   class Host {
    public:
     virtual ~Host() = default;
-    // Whether every entry is, or can be made to be, applied everywhere or nowhere, and all servers answer.
+    // Whether every entry is, or can be made to be, applied everywhere or nowhere, and all servers
+    // answer.
     virtual bool MayCut() const = 0;
     // Whether a write of the program is under way: the cut waits for it.
     virtual bool HasOpenWrites() const = 0;
@@ -71,7 +77,8 @@ class CheckpointMaker {
     // Takes a new name and stores it. Calls OnNamed when it is durable.
     virtual CheckpointId Name() = 0;
     virtual Cut CutNow(CheckpointId id) = 0;
-    // Asks every ps, with RequestFor, and gives its answer to OnSnapshot; LookAgain asks one of them later.
+    // Asks every ps, with RequestFor, and gives its answer to OnSnapshot; LookAgain asks one of
+    // them later.
     virtual void SendSnapshots(CheckpointId id) = 0;
     virtual void LookAgain(int ps, CheckpointId id) = 0;
     // Both work where they may block, and then call OnCommitted and OnCollected.
@@ -79,7 +86,8 @@ class CheckpointMaker {
     virtual void Collect(CheckpointId base, CheckpointId below) = 0;
     // Commits and layout changes go on.
     virtual void WorkGoesOn() = 0;
-    // The checkpoint is on the disk: servers that are lost go back to it. Comes before all that OnSaved causes.
+    // The checkpoint is on the disk: servers that are lost go back to it. Comes before all that
+    // OnSaved causes.
     virtual void MoveBase(const JobState& state) = 0;
     // Makes the change durable. A store that fails ends the job.
     virtual void Persist(StoreChange change) = 0;
@@ -90,8 +98,14 @@ class CheckpointMaker {
   };
 
   // REQUIRES: the references outlive it.
-  CheckpointMaker(const CoordinatorOptions& options, Clock& clock, Outbox& outbox, Store& store, WorkerSet& workers, Host& host)
-      : options_(options), clock_(clock), outbox_(outbox), store_(store), workers_(workers), host_(host) {
+  CheckpointMaker(const CoordinatorOptions& options, Clock& clock, Outbox& outbox, Store& store,
+                  WorkerSet& workers, Host& host)
+      : options_(options),
+        clock_(clock),
+        outbox_(outbox),
+        store_(store),
+        workers_(workers),
+        host_(host) {
     StartSchedule();
   }
 
@@ -112,11 +126,13 @@ class CheckpointMaker {
   void CheckTime(absl::Duration now);
   void OnNamed(CheckpointId id);
   void OnHeld(int worker, uint64_t number);
-  // Cuts if nothing is waited for any more: to be called when a write of the program has ended, too.
+  // Cuts if nothing is waited for any more: to be called when a write of the program has ended,
+  // too.
   void MaybeCut();
   // What to ask this ps of checkpoint `id`, but for the fence. Nullopt: nothing any more.
   std::optional<SnapshotRequest> RequestFor(int ps, CheckpointId id) const;
-  // Whether the answer to such a request, that waited for the part to be written or not, is still of use.
+  // Whether the answer to such a request, that waited for the part to be written or not, is still
+  // of use.
   bool Awaits(int ps, CheckpointId id, bool waited) const;
   // An answer of use, or an error of the disk or of the request.
   void OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply);
@@ -124,21 +140,28 @@ class CheckpointMaker {
   void OnCollected(const std::vector<CheckpointId>& removed);
   // A worker has come or gone that is not held.
   void WorkersChanged();
-  // The job goes back to the newest checkpoint. Whoever waits for the one under way waits for the next one.
+  // The job goes back to the newest checkpoint. Whoever waits for the one under way waits for the
+  // next one.
   void Drop();
   // The job has failed: moves the completions that wait to `calls`.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----
   // Whether workers are held for a cut: nothing that would change a ps is sent to it.
-  bool holding() const { return run_ && (run_->stage == Stage::kHolding || run_->stage == Stage::kMarking); }
+  bool holding() const {
+    return run_ && (run_->stage == Stage::kHolding || run_->stage == Stage::kMarking);
+  }
   bool before_release() const { return run_ && run_->stage < Stage::kWriting; }
   bool after_release() const { return run_ && run_->stage >= Stage::kWriting; }
-  std::optional<CheckpointId> current() const { return run_ ? std::optional<CheckpointId>(run_->id) : std::nullopt; }
+  std::optional<CheckpointId> current() const {
+    return run_ ? std::optional<CheckpointId>(run_->id) : std::nullopt;
+  }
   absl::Duration longest_hold() const { return longest_hold_; }
 
   // The newest one that was committed, or restored from, and the steps in it.
-  void SetNewest(std::optional<CheckpointId> id, int64_t steps) { newest_ = id, durable_steps_ = steps; }
+  void SetNewest(std::optional<CheckpointId> id, int64_t steps) {
+    newest_ = id, durable_steps_ = steps;
+  }
   const std::optional<CheckpointId>& newest() const { return newest_; }
   int64_t durable_steps() const { return durable_steps_; }
 
@@ -160,7 +183,9 @@ class CheckpointMaker {
   bool IsDue() const;
   absl::Duration Pause() const;
   bool MayBegin() const;
-  bool IsAt(CheckpointId id, Stage stage) const { return run_ && run_->id == id && run_->stage == stage; }
+  bool IsAt(CheckpointId id, Stage stage) const {
+    return run_ && run_->id == id && run_->stage == stage;
+  }
   void WaitForAllPs();
   void OnMarked(int ps);
   void OnWritten(int ps, const SnapshotReply& reply);
@@ -182,9 +207,12 @@ class CheckpointMaker {
   absl::Duration final_since_;
   absl::Duration next_, longest_hold_;
   absl::Duration given_up_at_ = -absl::InfiniteDuration();
-  int given_up_ = 0;         // in a row, for no fault of a disk
-  bool collecting_ = false;  // old checkpoints are being removed
-  bool committing_ = false;  // the catalog is at work, though the checkpoint may have been dropped
+  // In a row, for no fault of a disk.
+  int given_up_ = 0;
+  // old checkpoints are being removed
+  bool collecting_ = false;
+  // The catalog is at work, though the checkpoint may have been dropped.
+  bool committing_ = false;
   std::optional<CheckpointId> newest_;
   int64_t durable_steps_ = 0;
 };

@@ -15,10 +15,18 @@ namespace {
 // A catalog that nobody asks: the host commits.
 class NoCatalog : public CheckpointCatalog {
  public:
-  absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId>) override { return std::optional<JobState>(); }
-  absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override { return absl::OkStatus(); }
-  absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override { return absl::OkStatus(); }
-  absl::Status Export(CheckpointId, const std::string&, const ExportOptions&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId>) override {
+    return std::optional<JobState>();
+  }
+  absl::Status Commit(const JobState&, const std::vector<std::vector<SavedSlice>>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status Collect(int, CheckpointId, CheckpointId, std::vector<CheckpointId>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status Export(CheckpointId, const std::string&, const ExportOptions&) override {
+    return absl::OkStatus();
+  }
 };
 
 // A coordinator with two parameter servers that lets the test answer.
@@ -41,7 +49,9 @@ class FakeHost : public CheckpointMaker::Host {
   }
   void SendSnapshots(CheckpointId) override { ++rounds; }
   void LookAgain(int, CheckpointId) override { ++looks; }
-  void Commit(const JobState& state, std::vector<std::vector<SavedSlice>>) override { committing = state.checkpoint; }
+  void Commit(const JobState& state, std::vector<std::vector<SavedSlice>>) override {
+    committing = state.checkpoint;
+  }
   void Collect(CheckpointId base, CheckpointId) override { collected_bases.push_back(base); }
   void WorkGoesOn() override { ++resumed; }
   void MoveBase(const JobState& state) override { base = state.checkpoint; }

@@ -1,4 +1,5 @@
-// The checkpoints that are made (checkpoint_maker.h has the steps), and the state that an epoch begins with.
+// The checkpoints that are made (checkpoint_maker.h has the steps), and the state that an epoch
+// begins with.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,13 +29,15 @@ void CoordinatorCore::SaveCheckpoint(ResultCallback<CheckpointId> done, Asker as
   if (abandoned_) return;
   absl::Status refused = phase_.error();
   if (refused.ok() && options_.checkpoints == nullptr) {
-    refused = absl::FailedPreconditionError("there is no directory for checkpoints: start every task with the same --checkpoint_dir");
+    refused = absl::FailedPreconditionError(
+        "there is no directory for checkpoints: start every task with the same --checkpoint_dir");
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   if (asker == Asker::kOperator && BeforeRunning() && !recovery_.rewind()) {
-    return when_running_.push_back([self = shared_from_this(), done = std::move(done)](const absl::Status& running) {
-      running.ok() ? self->SaveCheckpoint(done, Asker::kOperator) : done(running);
-    });
+    return when_running_.push_back(
+        [self = shared_from_this(), done = std::move(done)](const absl::Status& running) {
+          running.ok() ? self->SaveCheckpoint(done, Asker::kOperator) : done(running);
+        });
   }
   checkpoint_maker_.Want(std::move(done));
   ChooseEmpty();
@@ -63,7 +66,9 @@ bool CoordinatorCore::HasBegunAnew() const {
 
 CoordinatorCore::Restored CoordinatorCore::restored() const {
   MutexLock lock(mu_);
-  return origin_.restored() ? Restored{origin_.Restorable()->epochs, origin_.Restorable()->finished_steps} : Restored();
+  return origin_.restored()
+             ? Restored{origin_.Restorable()->epochs, origin_.Restorable()->finished_steps}
+             : Restored();
 }
 
 bool CoordinatorCore::WasRestored(const std::string& variable) const {
@@ -85,8 +90,11 @@ int64_t CoordinatorCore::durable_steps() const {
 
 // A process that was asked to end saves what is there, if it can, before it goes.
 bool CoordinatorCore::WantsLastCheckpoint() const {
-  if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) || checkpoint_maker_.last_is_saved()) return false;
-  return !stored_.awaits_values() && !steps_.IsHalfApplied();  // else nobody will complete it any more
+  if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) ||
+      checkpoint_maker_.last_is_saved())
+    return false;
+  // Else nobody will complete it any more.
+  return !stored_.awaits_values() && !steps_.IsHalfApplied();
 }
 
 bool CoordinatorCore::NeedsCheckpoint() const {
@@ -94,11 +102,15 @@ bool CoordinatorCore::NeedsCheckpoint() const {
   return phase_.Is(Phase::kRunning) && (origin_.is_unsaved() || recovery_.log().half_full());
 }
 
-bool CoordinatorCore::AwaitsCheckpoint() const { return IsDraining() || origin_.is_unsaved() || recovery_.log().full() || ResizeIsQuiet(); }
+bool CoordinatorCore::AwaitsCheckpoint() const {
+  return IsDraining() || origin_.is_unsaved() || recovery_.log().full() || ResizeIsQuiet();
+}
 
 bool CoordinatorCore::MayCut() const {
   if (!phase_.Is(Phase::kRunning) && !phase_.Is(Phase::kEnding)) return false;
-  if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() || stored_.awaits_values()) return false;
+  if (!workers_.fences().empty() || layout_changes_.is_changing() || writes_.is_holding() ||
+      stored_.awaits_values())
+    return false;
   return !servers_.AnySilent() && !steps_.IsHalfApplied();
 }
 
@@ -107,7 +119,8 @@ CheckpointId CoordinatorCore::Name() {
   StoreChange change;
   change.job = stored_.row();
   change.put_checkpoints = {{id, CheckpointRow::State::kWriting, 0, 0}};
-  PutThen(std::move(change), [id](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnNamed(id); });
+  PutThen(std::move(change), [id](CoordinatorCore& core)
+                                 DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnNamed(id); });
   return id;
 }
 
@@ -139,21 +152,26 @@ void CoordinatorCore::SendSnapshots(CheckpointId id) {
   for (Ps& ps : servers_) SendSnapshot(ps, id);
 }
 
-void CoordinatorCore::LookAgain(int ps, CheckpointId id) { LaterAt(servers_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id); }
+void CoordinatorCore::LookAgain(int ps, CheckpointId id) {
+  LaterAt(servers_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id);
+}
 
 void CoordinatorCore::SendSnapshot(Ps& ps, CheckpointId id) {
   std::optional<SnapshotRequest> request = checkpoint_maker_.RequestFor(ps.index, id);
   if (!request) return;
   request->fence = FenceFor(ps.incarnation);
   const bool waits = request->wait;
-  CallPs(ps, &ParameterClient::Snapshot, *std::move(request), &CoordinatorCore::OnSnapshot, id, waits);
+  CallPs(ps, &ParameterClient::Snapshot, *std::move(request), &CoordinatorCore::OnSnapshot, id,
+         waits);
 }
 
-void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited) {
+void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply,
+                                 CheckpointId id, bool waited) {
   if (!checkpoint_maker_.Awaits(ps.index, id, waited)) return;
   const Reason reason = ReasonOf(reply.status());
   const bool has_failed = reason == Reason::kDisk || reason == Reason::kInvalid;
-  if (!reply.ok() && !has_failed) return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
+  if (!reply.ok() && !has_failed)
+    return RetryPs(ps, reply.status(), &CoordinatorCore::SendSnapshot, id);
   servers_.NoteAnswer(ps);
   checkpoint_maker_.OnSnapshot(ps.index, reply);
 }
@@ -163,9 +181,13 @@ void CoordinatorCore::Collect(CheckpointId base, CheckpointId below) {
     self->executor_.PostBackground("collect", [self, base, below] {
       HitFailpoint(Failpoint::kCollectBegun);
       std::vector<CheckpointId> removed;
-      const absl::Status collected = self->options_.checkpoints->Collect(self->options_.keep_checkpoints, base, below, removed);
-      if (!collected.ok()) DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
-      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnCollected(removed); }));
+      const absl::Status collected = self->options_.checkpoints->Collect(
+          self->options_.keep_checkpoints, base, below, removed);
+      if (!collected.ok())
+        DIVVY_LOG(WARNING) << "old checkpoints could not be removed: " << collected.message();
+      self->executor_.Post(self->Guarded([removed](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+        core.checkpoint_maker_.OnCollected(removed);
+      }));
     });
   });
 }
@@ -174,8 +196,8 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
   outbox_.Add([self = shared_from_this(), state, parts = std::move(parts)] {
     self->executor_.PostBlocking("checkpoint", [self, state, parts] {
       const absl::Status committed = self->options_.checkpoints->Commit(state, parts);
-      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core)
-                        DIVVY_REQUIRES(core.mu_) { core.checkpoint_maker_.OnCommitted(id, committed); })();
+      self->Guarded([id = state.checkpoint, committed](CoordinatorCore& core) DIVVY_REQUIRES(
+                        core.mu_) { core.checkpoint_maker_.OnCommitted(id, committed); })();
     });
   });
 }
@@ -183,7 +205,8 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
 void CoordinatorCore::WorkGoesOn() { layout_changes_.StartNext(); }
 
 void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
-  if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);  // else another checkpoint is due
+  // Else another checkpoint is due.
+  if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);
   if (phase_.Is(Phase::kEnding)) FinishEnding();
 }
 
@@ -198,40 +221,56 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
   Event event(*this);
   if (abandoned_) return;
   absl::Status refused = phase_.error();
-  const bool begun = phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_.rewind() != nullptr;
-  if ((begun || origin_.is_chosen()) && origin_.Restorable() != nullptr && origin_.restored() != origin_.Restorable()->checkpoint) {
-    refused.Update(
-        absl::FailedPreconditionError("RestoreLatest comes after the variables are created and before they are first read, written or used by a step: this job "
-                                      "has begun without its checkpoint"));
+  const bool begun =
+      phase_.Is(Phase::kRunning) || phase_.Is(Phase::kEnding) || recovery_.rewind() != nullptr;
+  if ((begun || origin_.is_chosen()) && origin_.Restorable() != nullptr &&
+      origin_.restored() != origin_.Restorable()->checkpoint) {
+    refused.Update(absl::FailedPreconditionError(
+        "RestoreLatest comes after the variables are created and before they are first read, "
+        "written or used by a step: this job "
+        "has begun without its checkpoint"));
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
-  if (begun) return outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
+  if (begun)
+    return outbox_.Add(
+        [done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   origin_.Await(std::move(done));
   if (phase_.Is(Phase::kChoosing)) ChooseCheckpoint();
 }
 
 void CoordinatorCore::ChooseEmpty() {
   if (!phase_.Is(Phase::kChoosing)) return;
-  outbox_.Add([text = absl::StrCat("the program begins anew, beside ", origin_.Text(), ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add(
+      [text = absl::StrCat("the program begins anew, beside ", origin_.Text(),
+                           ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
   BeginLoading();
 }
 
 void CoordinatorCore::ChooseCheckpoint() {
   origin_.SetAdopting(origin_.held().ok());
-  const ModelMatch match = MatchModel(layout_plan_.DeclaredNames(), NamesOf(*origin_.Restorable()->layout));
+  const ModelMatch match =
+      MatchModel(layout_plan_.DeclaredNames(), NamesOf(*origin_.Restorable()->layout));
   absl::Status fits = CheckSameModel(match, origin_.Text());
-  layout_plan_.SetOrigin(origin_.Text(), origin_.is_adopting() ? "start the parameter servers again, and the job in an empty --state_dir (and --checkpoint_dir)"
-                                                               : "train in an empty --checkpoint_dir");
-  if (fits.ok()) fits = origin_.is_adopting() ? layout_plan_.Adopt(origin_.held()->layout) : layout_plan_.Relayout(*origin_.found(), NewIds());
+  layout_plan_.SetOrigin(origin_.Text(), origin_.is_adopting()
+                                             ? "start the parameter servers again, and the job in "
+                                               "an empty --state_dir (and --checkpoint_dir)"
+                                             : "train in an empty --checkpoint_dir");
+  if (fits.ok())
+    fits = origin_.is_adopting() ? layout_plan_.Adopt(origin_.held()->layout)
+                                 : layout_plan_.Relayout(*origin_.found(), NewIds());
   if (!fits.ok()) {
     origin_.SetAdopting(false);
-    if (origin_.is_chosen()) return FailJob(fits);  // of an older checkpoint, after the newest was found to be damaged
-    for (auto& done : origin_.TakeWaiters()) outbox_.Add([done = std::move(done), fits] { done(fits); });
+    // Of an older checkpoint, after the newest was found to be damaged.
+    if (origin_.is_chosen()) return FailJob(fits);
+    for (auto& done : origin_.TakeWaiters())
+      outbox_.Add([done = std::move(done), fits] { done(fits); });
     return;
   }
   if (!origin_.is_adopting() && origin_.is_stored()) {
-    outbox_.Add([text = absl::StrCat("what the parameter servers hold is not adopted: ", origin_.held().status().message(), ". The job goes on from ",
-                                     origin_.found()->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
+    outbox_.Add(
+        [text = absl::StrCat("what the parameter servers hold is not adopted: ",
+                             origin_.held().status().message(), ". The job goes on from ",
+                             origin_.found()->checkpoint.name())] { DIVVY_LOG(INFO) << text; });
   }
   if (std::string text = DescribeMatch(match, origin_.Text()); !text.empty()) {
     const Severity severity = match.not_found.empty() ? Severity::kInfo : Severity::kWarning;
@@ -246,7 +285,9 @@ void CoordinatorCore::ChooseCheckpoint() {
 void CoordinatorCore::TakeUp(const JobState& state) {
   const std::optional<JobState>& found = origin_.found();
   const bool is_restored = found && origin_.restored();
-  checkpoint_maker_.SetNewest(is_restored ? std::optional<CheckpointId>(found->checkpoint) : std::nullopt, is_restored ? found->finished_steps : 0);
+  checkpoint_maker_.SetNewest(
+      is_restored ? std::optional<CheckpointId>(found->checkpoint) : std::nullopt,
+      is_restored ? found->finished_steps : 0);
   steps_.TakeUp({state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
   passes_.TakeUp(state.passes, state.data);
   stored_.TakeUp(state.program_state);
@@ -254,7 +295,8 @@ void CoordinatorCore::TakeUp(const JobState& state) {
 
 // ---- loading a checkpoint ----
 
-// What is loaded is whole; what the program has declared beside it is made now, before anybody uses it.
+// What is loaded is whole; what the program has declared beside it is made now, before anybody uses
+// it.
 void CoordinatorCore::MakeDeclared() {
   LayoutChanges::Shards shards = layout_plan_.to_make();
   AppendShards(recovery_.log().Shards(), shards);
@@ -262,14 +304,18 @@ void CoordinatorCore::MakeDeclared() {
   layout_changes_.MakeAll(std::move(shards), [weak = weak_from_this()](const absl::Status& made) {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { made.ok() ? core.FinishLoading() : core.FailJob(made); })();
+    self->Guarded([made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+      made.ok() ? core.FinishLoading() : core.FailJob(made);
+    })();
   });
 }
 
-// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without a catalog there was none to load, and the ps says so
-// falsely.
+// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without
+// a catalog there was none to load, and the ps says so falsely.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
-  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !origin_.restored() || recovery_.rewind() != nullptr || options_.checkpoints == nullptr) return false;
+  if (ReasonOf(error) != Reason::kCheckpointCorrupt || !origin_.restored() ||
+      recovery_.rewind() != nullptr || options_.checkpoints == nullptr)
+    return false;
   outbox_.Add([self = shared_from_this(), bad = *origin_.restored(), error] {
     DIVVY_LOG(ERROR) << error.message() << ". Looking for an older checkpoint";
     self->executor_.PostBlocking("checkpoint", [self, bad, error] {
@@ -280,7 +326,8 @@ bool CoordinatorCore::FallBack(const absl::Status& error) {
         if (!*older) return core.FailJob(error);
         core.origin_.SetFound(*older);
         core.phase_.Enter(JobPhase::Attaching{/*reload=*/true});
-        core.RestartEpoch(core.stored_.row().epoch);  // servers that have loaded the other one are READY in this epoch
+        // servers that have loaded the other one are READY in this epoch
+        core.RestartEpoch(core.stored_.row().epoch);
       })();
     });
   });

@@ -1,4 +1,5 @@
-// The coordinator alone, in virtual time, against parameter servers and workers that do as they are told. What needs the real ones is in tests/sim.
+// The coordinator alone, in virtual time, against parameter servers and workers that do as they are
+// told. What needs the real ones is in tests/sim.
 #include "coordinator/core/coordinator_core.h"
 
 #include <algorithm>
@@ -38,14 +39,16 @@ class FakePs : public ParameterClient {
   const int index_;
 
  public:
-  FakePs(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
+  FakePs(Executor& executor, std::vector<std::string>& log, int index)
+      : executor_(executor), log_(log), index_(index) {}
   void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     PsAttachReply reply = holds;
     reply.incarnation = Incarnation(incarnation);
     reply.max_commit_bytes = max_commit_bytes;
     attached = request.fence;
     absl::Status refused;
-    if (request.fence.target != Incarnation() && request.fence.target != reply.incarnation) refused = MakeError(Reason::kWrongIncarnation, "another life");
+    if (request.fence.target != Incarnation() && request.fence.target != reply.incarnation)
+      refused = MakeError(Reason::kWrongIncarnation, "another life");
     if (request.fence.epoch < epoch) {
       ErrorDetail detail;
       detail.reason = Reason::kStaleEpoch;
@@ -62,7 +65,8 @@ class FakePs : public ParameterClient {
       executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
       return;
     }
-    Answer("Load", std::move(done), LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
+    Answer("Load", std::move(done),
+           LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     SnapshotReply reply;
@@ -85,13 +89,19 @@ class FakePs : public ParameterClient {
     created = std::move(request.shards);
     Answer("CreateShards", std::move(done), LayoutReply());
   }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override { Answer("DeleteShards", std::move(done), LayoutReply()); }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override { Answer("Pull", std::move(done), PullReply()); }
+  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
+    Answer("DeleteShards", std::move(done), LayoutReply());
+  }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    Answer("Pull", std::move(done), PullReply());
+  }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     commits.push_back(request.entry);
     Answer("Commit", std::move(done), CommitReply());
   }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override { Answer("Shutdown", std::move(done), ShutdownReply()); }
+  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+    Answer("Shutdown", std::move(done), ShutdownReply());
+  }
 
   uint64_t incarnation = 100 + index_;
   int64_t max_commit_bytes = 0;
@@ -132,7 +142,9 @@ class SlowStore : public MemoryStore {
   explicit SlowStore(Executor& executor) : MemoryStore(executor) {}
   void Put(StoreChange change, std::function<void(absl::Status)> done) override {
     if (!slow) return MemoryStore::Put(std::move(change), std::move(done));
-    waiting_.push_back([this, change = std::move(change), done = std::move(done)] { MemoryStore::Put(change, done); });
+    waiting_.push_back([this, change = std::move(change), done = std::move(done)] {
+      MemoryStore::Put(change, done);
+    });
   }
   void WriteAll() {
     slow = false;
@@ -147,25 +159,30 @@ class SlowStore : public MemoryStore {
 // Takes dispatches and keeps them until a test reports.
 class FakeWorker : public WorkerClient, public std::enable_shared_from_this<FakeWorker> {
  public:
-  FakeWorker(Executor& executor, std::vector<std::string>& log, int index) : executor_(executor), log_(log), index_(index) {}
+  FakeWorker(Executor& executor, std::vector<std::string>& log, int index)
+      : executor_(executor), log_(log), index_(index) {}
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     session = request.fence.session;
     flags = request.program_flags;
     if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
     stream = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session);
     dispatched.clear();
-    executor_.PostAfter(absl::Milliseconds(1), [done, reply = WorkerAttachReply{Incarnation(200 + index_), replicas, 1, program}] { done(reply); });
+    executor_.PostAfter(absl::Milliseconds(1),
+                        [done, reply = WorkerAttachReply{Incarnation(200 + index_), replicas, 1,
+                                                         program}] { done(reply); });
   }
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
     executor_.Post([done] { done(ShutdownReply()); });
   }
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override {
     class Connection : public StreamConnection<ToWorker> {
      public:
       explicit Connection(std::shared_ptr<FakeWorker> worker) : worker_(std::move(worker)) {}
       void Send(StreamFrame<ToWorker> frame) override {
-        worker_->inbox_.push_back(std::move(frame));  // tasks of one time run in any order, frames come in theirs
+        // tasks of one time run in any order, frames come in theirs
+        worker_->inbox_.push_back(std::move(frame));
         worker_->executor_.Post([worker = worker_] { worker->TakeFrame(); });
       }
       void Close() override {}
@@ -174,7 +191,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
       const std::shared_ptr<FakeWorker> worker_;
     };
     listener_ = std::move(listener);
-    executor_.Post([listener = listener_, resume = stream->Connect()] { listener->OnFrame(resume); });
+    executor_.Post(
+        [listener = listener_, resume = stream->Connect()] { listener->OnFrame(resume); });
     return std::make_shared<Connection>(shared_from_this());
   }
 
@@ -182,7 +200,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     if (auto frame = stream->Send(std::move(message))) outbox_.push_back(*std::move(frame));
     executor_.Post([worker = shared_from_this()] { worker->PassOn(); });
   }
-  void Finish(const Dispatch& dispatch, StepOutcome outcome = StepOutcome::kOk, absl::Status error = {}, std::vector<int> participants = {}) {
+  void Finish(const Dispatch& dispatch, StepOutcome outcome = StepOutcome::kOk,
+              absl::Status error = {}, std::vector<int> participants = {}) {
     Report report;
     report.step = dispatch.step;
     report.attempt = dispatch.attempt;
@@ -192,7 +211,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     Say(std::move(report));
   }
   // Reports the oldest dispatch as done.
-  Dispatch FinishNext(StepOutcome outcome = StepOutcome::kOk, absl::Status error = {}, std::vector<int> participants = {}) {
+  Dispatch FinishNext(StepOutcome outcome = StepOutcome::kOk, absl::Status error = {},
+                      std::vector<int> participants = {}) {
     const Dispatch next = dispatched.front();
     dispatched.pop_front();
     Finish(next, outcome, std::move(error), std::move(participants));
@@ -202,7 +222,8 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   SessionId session;
   std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
   std::deque<Dispatch> dispatched;
-  int layouts = 0, layouts_at_dispatch = 0;  // that it has been told, and had when the newest dispatch came
+  // That it has been told, and had when the newest dispatch came.
+  int layouts = 0, layouts_at_dispatch = 0;
   std::vector<EntryId> cancelled;
   std::vector<MakeResource> made;
   bool opens = true;  // at once, and without a word on what it has found
@@ -228,18 +249,21 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
     std::optional<ToWorker> message;
     if (!stream->Receive(frame, resend, message).ok() || !message) return;
     layouts += std::holds_alternative<LayoutUpdate>(*message);
-    if (auto* dispatch = std::get_if<Dispatch>(&*message)) dispatched.push_back(*dispatch), layouts_at_dispatch = layouts;
+    if (auto* dispatch = std::get_if<Dispatch>(&*message))
+      dispatched.push_back(*dispatch), layouts_at_dispatch = layouts;
     if (auto* make = std::get_if<MakeResource>(&*message)) {
       made.push_back(*make);
       if (opens) Say(ResourceReady{make->iterator, absl::OkStatus(), std::nullopt});
     }
-    if (auto* cancel = std::get_if<CancelSteps>(&*message)) cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
+    if (auto* cancel = std::get_if<CancelSteps>(&*message))
+      cancelled.insert(cancelled.end(), cancel->steps.begin(), cancel->steps.end());
     if (std::holds_alternative<Ping>(*message)) Say(pong);
     if (auto* hold = std::get_if<Hold>(&*message)) {
       log_.push_back(absl::StrCat("worker ", index_, " Hold"));
       if (obeys_hold) Say(Held{hold->number});
     }
-    if (std::holds_alternative<Release>(*message)) log_.push_back(absl::StrCat("worker ", index_, " Release"));
+    if (std::holds_alternative<Release>(*message))
+      log_.push_back(absl::StrCat("worker ", index_, " Release"));
   }
   Executor& executor_;
   std::vector<std::string>& log_;
@@ -254,8 +278,12 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
   ~CoordinatorCoreTest() override {
     if (core_ != nullptr) core_->Abandon();
   }
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return ps_.at(address.back() - '0'); }
-  std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return workers_.at(address.back() - '0'); }
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override {
+    return ps_.at(address.back() - '0');
+  }
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override {
+    return workers_.at(address.back() - '0');
+  }
 
   void Boot(int num_ps, int num_workers, CoordinatorOptions options) {
     options.incarnation = Incarnation(1);
@@ -288,8 +316,10 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
   // A worker that nobody has listed registers, at an address of its own.
   void Come(int index) {
     const std::string address = absl::StrCat("worker", workers_.size());
-    workers_.push_back(std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address}, [](const absl::StatusOr<RegisterReply>&) {});
+    workers_.push_back(
+        std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
+    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address},
+                    [](const absl::StatusOr<RegisterReply>&) {});
   }
   // What data of the workers' own is cut for now, as worker 0 hears it.
   int SharesOfData() {
@@ -338,8 +368,10 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     world_.RunFor(absl::Milliseconds(20));
     return join->over ? join->status : absl::UnknownError("it is not over");
   }
-  std::shared_ptr<Outcome> Create(const VariableSpec& spec, std::optional<Colocation> with = std::nullopt) {
-    auto outcome = Watch([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); });
+  std::shared_ptr<Outcome> Create(const VariableSpec& spec,
+                                  std::optional<Colocation> with = std::nullopt) {
+    auto outcome =
+        Watch([&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); });
     world_.RunFor(absl::Milliseconds(100));
     return outcome;
   }
@@ -371,15 +403,19 @@ TEST_F(CoordinatorCoreTest, AServerThatHasLoadedAnotherLayoutEndsTheJob) {
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
   const auto told = Watch([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
   world_.RunFor(absl::Milliseconds(20));
-  EXPECT_THAT(std::string(told->status.message()), HasSubstr("ps 1 has loaded another layout of the variables"));
+  EXPECT_THAT(std::string(told->status.message()),
+              HasSubstr("ps 1 has loaded another layout of the variables"));
 }
 
-// Copying gigabytes takes seconds, and all that the coordinator says to anybody goes through its outbox.
+// Copying gigabytes takes seconds, and all that the coordinator says to anybody goes through its
+// outbox.
 TEST_F(CoordinatorCoreTest, WhatAReadBringsIsAssembledOutsideOfTheOutbox) {
   Start(2, 1);
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
   std::vector<bool> within_an_answer;
-  core_->Read({{"table", std::nullopt}}, [&](const absl::StatusOr<std::vector<Tensor>>&) { within_an_answer.push_back(ps_[0]->answers || ps_[1]->answers); });
+  core_->Read({{"table", std::nullopt}}, [&](const absl::StatusOr<std::vector<Tensor>>&) {
+    within_an_answer.push_back(ps_[0]->answers || ps_[1]->answers);
+  });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(within_an_answer, std::vector<bool>({false}));
 }
@@ -428,7 +464,8 @@ TEST_F(CoordinatorCoreTest, ServersAreToldWhoseEachSessionIs) {
   world_.RunFor(absl::Seconds(2));
   ASSERT_EQ(ps_[0]->sessions.size(), 3u);
   ASSERT_EQ(ps_[0]->owners.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ps_[0]->sessions[i], workers_[static_cast<size_t>(ps_[0]->owners[i])]->session);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(ps_[0]->sessions[i], workers_[static_cast<size_t>(ps_[0]->owners[i])]->session);
 }
 
 TEST_F(CoordinatorCoreTest, ASilentWorkerIsFencedBeforeItsStepIsGivenToAnother) {
@@ -457,7 +494,8 @@ TEST_F(CoordinatorCoreTest, AHalfAppliedStepThatTouchesOtherPsWhenRunAgainEndsTh
   Start(2, 1, options);
   const auto result = Schedule("step");
   const EntryId id = workers_[0]->dispatched[0].step;
-  ps_[0]->applied[id] = 2;  // the lost run told two participants; ps 1 has not got its part
+  // The lost run told two participants; ps 1 has not got its part.
+  ps_[0]->applied[id] = 2;
   workers_[0]->silent = true;
   world_.RunFor(absl::Seconds(7));
   workers_[0]->silent = false;
@@ -481,7 +519,8 @@ TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempt
     ASSERT_EQ(workers_[0]->dispatched.size(), 1u) << i;
     workers_[0]->FinishNext(StepOutcome::kSystem, absl::AbortedError("input lost"));
     world_.RunFor(absl::Milliseconds(50));
-    EXPECT_EQ(workers_[0]->dispatched.size(), i == 0 ? 1u : 0u) << "the first time it is run again at once, then after 100 ms";
+    EXPECT_EQ(workers_[0]->dispatched.size(), i == 0 ? 1u : 0u)
+        << "the first time it is run again at once, then after 100 ms";
     world_.RunFor(absl::Milliseconds(100));
   }
   EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
@@ -495,17 +534,22 @@ TEST_F(CoordinatorCoreTest, AStepThatBreaksTheGpusOfThreeWorkersIsGivenUpAndTell
   std::set<int> tried;
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(result->over) << i;
-    const auto runs = std::find_if(workers_.begin(), workers_.end(), [](const auto& worker) { return !worker->dispatched.empty(); });
+    const auto runs = std::find_if(workers_.begin(), workers_.end(),
+                                   [](const auto& worker) { return !worker->dispatched.empty(); });
     ASSERT_NE(runs, workers_.end()) << i;
     tried.insert(static_cast<int>(runs - workers_.begin()));
     (*runs)->Say(Draining());
-    (*runs)->FinishNext(StepOutcome::kSystem, MakeError(Reason::kDeviceLost, "GPU:0 (H200) is lost: an illegal memory access was encountered"));
+    (*runs)->FinishNext(
+        StepOutcome::kSystem,
+        MakeError(Reason::kDeviceLost,
+                  "GPU:0 (H200) is lost: an illegal memory access was encountered"));
     world_.RunFor(absl::Milliseconds(500));
   }
   EXPECT_EQ(tried.size(), 3u);
   EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("was given up after 3 attempts: "));
-  EXPECT_THAT(std::string(result->status.message()), HasSubstr("GPU:0 (H200) is lost: an illegal memory access was encountered"));
+  EXPECT_THAT(std::string(result->status.message()),
+              HasSubstr("GPU:0 (H200) is lost: an illegal memory access was encountered"));
   EXPECT_EQ(ReasonOf(join->status), Reason::kStepGaveUp);
 }
 
@@ -617,14 +661,17 @@ TEST_F(CoordinatorCoreTest, AStepThatObeysItsDeadlineIsRunAgainAndAtLastGivenUpB
   }
   EXPECT_TRUE(result->over);
   EXPECT_EQ(join->status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(join->status.message()), HasSubstr("step slow was given up after 2 attempts: the last ran longer than --step_deadline (20s)"));
+  EXPECT_THAT(std::string(join->status.message()),
+              HasSubstr("step slow was given up after 2 attempts: the last ran longer than "
+                        "--step_deadline (20s)"));
 }
 
 TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWords) {
   Start(1, 1);
   Create({"x", {4}});
   const auto result = Schedule("train");
-  ps_[0]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "ps 0 has no memory for x/adam/m");
+  ps_[0]->refuses["CreateShards"] =
+      MakeError(Reason::kMemoryLimit, "ps 0 has no memory for x/adam/m");
   workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, {{"x", Adam{0.001}}}});
   world_.RunFor(absl::Milliseconds(100));
   EXPECT_THAT(workers_[0]->cancelled, ElementsAre(workers_[0]->dispatched[0].step));
@@ -634,7 +681,8 @@ TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWo
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("no memory for x/adam/m"));
 }
 
-// Each worker's first step finds that no slots exist, and says so for every variable: 40 workers x 100 variables ran out of stack.
+// Each worker's first step finds that no slots exist, and says so for every variable: 40 workers x
+// 100 variables ran out of stack.
 TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
   constexpr int kVariables = 100, kRequests = 200;
   Start(1, 1);
@@ -645,7 +693,8 @@ TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
   }
   Schedule("train");
   log_.clear();
-  for (int i = 0; i < kRequests; ++i) workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, missing});
+  for (int i = 0; i < kRequests; ++i)
+    workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, missing});
   world_.RunFor(absl::Seconds(2));
   EXPECT_TRUE(core_->layout()->Find("v99")->SlotsFor(Adam{0.001}).has_value());
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 CreateShards"), kVariables);
@@ -664,7 +713,8 @@ TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirs
   EXPECT_THAT(log_, ElementsAre("ps 0 CreateShards", "ps 0 Commit"));
 }
 
-// Cutting a write of gigabytes takes seconds. The end of the creation of its slots comes by the outbox, which must not wait so long.
+// Cutting a write of gigabytes takes seconds. The end of the creation of its slots comes by the
+// outbox, which must not wait so long.
 TEST_F(CoordinatorCoreTest, AWriteThatHasWaitedForItsSlotsIsPlannedOnAThreadOfItsOwn) {
   Start(1, 1);
   ASSERT_TRUE(Create({"x", {4}})->status.ok());
@@ -719,7 +769,9 @@ TEST_F(CoordinatorCoreTest, AWriteDoesNotWaitForAWorkerThatMayNeverComeBack) {
   workers_[0]->silent = true;
   workers_[0]->refuses = absl::UnavailableError("it is gone");
   world_.RunFor(absl::Seconds(20));
-  const auto written = Watch([&](StatusCallback done) { core_->Write({WriteOf("x", {1, 2, 3, 4})}, std::move(done)); });
+  const auto written = Watch([&](StatusCallback done) {
+    core_->Write({WriteOf("x", {1, 2, 3, 4})}, std::move(done));
+  });
   world_.RunFor(absl::Seconds(1));
   EXPECT_TRUE(written->over && written->status.ok()) << written->status;
 }
@@ -728,7 +780,10 @@ TEST_F(CoordinatorCoreTest, StepsCommitBetweenTheWritesOfSeveralThreads) {
   Start(1, 1);
   ASSERT_TRUE(Create({"x", {4}})->status.ok());
   Schedule("step");
-  std::function<void()> write_on = [&] { core_->Write({WriteOf("x", {1, 2, 3, 4})}, [&](const absl::Status&) { world_.Post([&] { write_on(); }); }); };
+  std::function<void()> write_on = [&] {
+    core_->Write({WriteOf("x", {1, 2, 3, 4})},
+                 [&](const absl::Status&) { world_.Post([&] { write_on(); }); });
+  };
   for (int threads = 0; threads < 2; ++threads) world_.Post([&] { write_on(); });
   world_.RunFor(absl::Seconds(2));
   const auto releases = std::count(log_.begin(), log_.end(), "worker 0 Release");
@@ -750,7 +805,8 @@ TEST_F(CoordinatorCoreTest, ARunOverEachWorkersOwnDataWaitsForTheFirstWorkerAndE
   ASSERT_FALSE(workers_[0]->dispatched.empty());
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(50));
-  while (!workers_[0]->dispatched.empty()) workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
+  while (!workers_[0]->dispatched.empty())
+    workers_[0]->FinishNext(StepOutcome::kEndOfData, EndOfData("end"));
   world_.RunFor(absl::Milliseconds(50));
   EXPECT_TRUE(ran->over);
   EXPECT_EQ(core_->step(), 1);
@@ -763,7 +819,8 @@ TEST_F(CoordinatorCoreTest, StepsThatAskForMoreThanEachWorkersDataEndWithItAndJo
   for (int i = 0; i < 6; ++i) {
     core_->Schedule(
         {"step", Nest(Nest::List{Nest(PerWorkerHandle{iterator.value()})}), false},
-        [&results](absl::StatusOr<Nest> value) { results.push_back(value.status()); }, [](const absl::Status&) {});
+        [&results](absl::StatusOr<Nest> value) { results.push_back(value.status()); },
+        [](const absl::Status&) {});
   }
   world_.RunFor(absl::Milliseconds(50));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
@@ -806,9 +863,11 @@ class EndsTest : public CoordinatorCoreTest {
   }
 };
 
-TEST_F(EndsTest, TheEndOfOneDatasetIsNotTheEndOfAnotherAndWhatWasToBeReadOfThatIsReadByAnotherStep) {
+TEST_F(EndsTest,
+       TheEndOfOneDatasetIsNotTheEndOfAnotherAndWhatWasToBeReadOfThatIsReadByAnotherStep) {
   Start(1, 1);
-  const ResourceId longer = core_->MakeIterator("longer", Nest(), true), shorter = core_->MakeIterator("shorter", Nest(), true);
+  const ResourceId longer = core_->MakeIterator("longer", Nest(), true),
+                   shorter = core_->MakeIterator("shorter", Nest(), true);
   workers_[0]->Say(ResourceReady{longer, absl::OkStatus(), 1000});
   world_.RunFor(absl::Milliseconds(20));
   Read({longer, shorter});
@@ -823,7 +882,8 @@ TEST_F(EndsTest, TheEndOfOneDatasetIsNotTheEndOfAnotherAndWhatWasToBeReadOfThatI
 
 TEST_F(EndsTest, TheEndOfAWorkersOwnDataIsNotTheEndOfLeasedData) {
   Start(1, 1);
-  const ResourceId leased = core_->MakeIterator("leased", Nest(), true), own = core_->MakeIterator("own", Nest(), false);
+  const ResourceId leased = core_->MakeIterator("leased", Nest(), true),
+                   own = core_->MakeIterator("own", Nest(), false);
   workers_[0]->Say(ResourceReady{leased, absl::OkStatus(), 1000});
   world_.RunFor(absl::Milliseconds(20));
   Read({leased, own});
@@ -856,7 +916,8 @@ TEST_F(EndsTest, ALoopOverDataOfUnknownSizeEndsAlsoWhereTheStepHandlesTheEnd) {
     ASSERT_FALSE(workers_[0]->dispatched.empty());
     const InputLease lease = workers_[0]->dispatched[0].inputs.at(0);
     std::vector<EndedInput> ended;
-    if (lease.first + lease.count > 10) ended.push_back({lease.iterator, std::max<int64_t>(10, lease.first)});
+    if (lease.first + lease.count > 10)
+      ended.push_back({lease.iterator, std::max<int64_t>(10, lease.first)});
     End(StepOutcome::kOk, std::move(ended));
   }
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
@@ -869,11 +930,13 @@ TEST_F(EndsTest, ALoopOverEachWorkersOwnDataEndsAlsoWhereTheStepHandlesTheEnd) {
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Milliseconds(50));
   End(StepOutcome::kOk, {});
-  End(StepOutcome::kOk, {{ResourceId(0), std::nullopt}});  // it names another iterator than the step's
+  // It names another iterator than the step's.
+  End(StepOutcome::kOk, {{ResourceId(0), std::nullopt}});
   EXPECT_FALSE(ran->over);
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
   End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
-  while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
+  while (!workers_[0]->dispatched.empty())
+    End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
 }
 
@@ -887,8 +950,12 @@ TEST_F(EndsTest, APassThatIsOverWithoutAWorkerThatHasAPartOfItIsWarnedOf) {
   ASSERT_EQ(workers_[0]->made.at(0).num_workers, 2);
   while (!workers_[0]->dispatched.empty()) End(StepOutcome::kEndOfData, {});
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
-  EXPECT_THAT(log.lines(),
-              Contains(AllOf(StartsWith("Wa pass over data source \"parts\" is over without worker 1, away at its end"), HasSubstr("use kLease"))));
+  EXPECT_THAT(
+      log.lines(),
+      Contains(
+          AllOf(StartsWith(
+                    "Wa pass over data source \"parts\" is over without worker 1, away at its end"),
+                HasSubstr("use kLease"))));
 }
 
 TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
@@ -898,7 +965,8 @@ TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   world_.RunFor(absl::Milliseconds(50));
   while (!ran->over) {
     for (const auto& worker : workers_) {
-      if (!worker->dispatched.empty()) worker->FinishNext(StepOutcome::kEndOfData, EndOfData("its data has ended"));
+      if (!worker->dispatched.empty())
+        worker->FinishNext(StepOutcome::kEndOfData, EndOfData("its data has ended"));
     }
     world_.RunFor(absl::Milliseconds(20));
   }
@@ -906,7 +974,8 @@ TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("is over without"))));
 }
 
-// Seed 5 of the simulation: the only worker there was came a moment after its data had been cut for one worker, and was not that one.
+// Seed 5 of the simulation: the only worker there was came a moment after its data had been cut for
+// one worker, and was not that one.
 TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
   Boot(1, 0, {});
   world_.RunFor(absl::Milliseconds(500));
@@ -931,7 +1000,8 @@ TEST_F(EndsTest, TheFirstWorkerMayHaveAnIndexFarAboveThoseThatFollow) {
     world_.RunFor(absl::Milliseconds(50));
     shares.push_back(workers_[0]->made.back().num_workers);
   }
-  EXPECT_THAT(shares, ElementsAre(41, 1)) << "alone it reads its share; beside another it would leave most of the data to nobody";
+  EXPECT_THAT(shares, ElementsAre(41, 1))
+      << "alone it reads its share; beside another it would leave most of the data to nobody";
   EXPECT_FALSE(ran->over) << ran->status;
 }
 
@@ -950,11 +1020,14 @@ TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
   world_.RunFor(absl::Milliseconds(500));
   EXPECT_TRUE(workers_[1]->dispatched.empty()) << "it has not said whether it has a part";
-  workers_[1]->Say(ResourceReady{ResourceId(iterator), absl::InvalidArgumentError("the data of 1 workers have no part for worker 1"), std::nullopt});
+  workers_[1]->Say(ResourceReady{
+      ResourceId(iterator),
+      absl::InvalidArgumentError("the data of 1 workers have no part for worker 1"), std::nullopt});
   world_.RunFor(absl::Milliseconds(500));
   for (int i = 0; i < 5; ++i) End(StepOutcome::kOk, {});
   EXPECT_FALSE(ran->over) << ran->status;
-  while (!workers_[0]->dispatched.empty()) End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
+  while (!workers_[0]->dispatched.empty())
+    End(StepOutcome::kOk, {{ResourceId(iterator), std::nullopt}});
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
   EXPECT_TRUE(workers_[1]->dispatched.empty());
@@ -965,7 +1038,11 @@ TEST_F(EndsTest, ALoopEndsWithTheFirstOfItsDatasets) {
   const ResourceId shorter = core_->MakeIterator("shorter", Nest(), true);
   workers_[0]->Say(ResourceReady{shorter, absl::OkStatus(), 3});
   world_.RunFor(absl::Milliseconds(20));
-  const auto ran = Run({{"step", Nest(Nest::List{Nest(PerWorkerHandle{shorter.value()})}), false}, "longer", Nest(), /*leased=*/true, {}});
+  const auto ran = Run({{"step", Nest(Nest::List{Nest(PerWorkerHandle{shorter.value()})}), false},
+                        "longer",
+                        Nest(),
+                        /*leased=*/true,
+                        {}});
   world_.RunFor(absl::Milliseconds(50));
   std::vector<InputLease> read;
   while (!workers_[0]->dispatched.empty()) {
@@ -975,7 +1052,8 @@ TEST_F(EndsTest, ALoopEndsWithTheFirstOfItsDatasets) {
     End(StepOutcome::kOk, {});
   }
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
-  EXPECT_THAT(read, ElementsAre(InputLease{shorter, 0, 1}, InputLease{shorter, 1, 1}, InputLease{shorter, 2, 1}));
+  EXPECT_THAT(read, ElementsAre(InputLease{shorter, 0, 1}, InputLease{shorter, 1, 1},
+                                InputLease{shorter, 2, 1}));
 }
 
 TEST_F(EndsTest, DataThatEndsForEveryWorkerBeforeItsSizeSaysIsOver) {
@@ -986,7 +1064,8 @@ TEST_F(EndsTest, DataThatEndsForEveryWorkerBeforeItsSizeSaysIsOver) {
   workers_[0]->Say(ResourceReady{data, absl::OkStatus(), 1000});
   world_.RunFor(absl::Milliseconds(20));
   End(StepOutcome::kOk, {});
-  for (int i = 0; i < 20 && !workers_[0]->dispatched.empty(); ++i) End(StepOutcome::kEndOfData, {{data, workers_[0]->dispatched[0].inputs[0].first}});
+  for (int i = 0; i < 20 && !workers_[0]->dispatched.empty(); ++i)
+    End(StepOutcome::kEndOfData, {{data, workers_[0]->dispatched[0].inputs[0].first}});
   EXPECT_TRUE(ran->over && ran->status.ok()) << ran->status;
 }
 
@@ -999,7 +1078,8 @@ TEST_F(EndsTest, AnEndThatTheStepItselfSaysIsTheEndWhateverTheSize) {
   world_.RunFor(absl::Milliseconds(20));
   for (int i = 0; i < 20; ++i) {
     for (const auto& worker : workers_) {
-      while (!worker->dispatched.empty()) worker->FinishNext(StepOutcome::kEndOfData, EndOfData("enough"));
+      while (!worker->dispatched.empty())
+        worker->FinishNext(StepOutcome::kEndOfData, EndOfData("enough"));
     }
     world_.RunFor(absl::Milliseconds(20));
   }
@@ -1043,13 +1123,17 @@ TEST_F(EndsTest, AWorkerThatComesTooLateForAPassIsNoReasonForAWarning) {
   const ResourceId data = core_->MakeIterator("parts", Nest(), false);
   Read({data});
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
-  core_->Register({JobName::kWorker, 1, Incarnation(201), "worker1"}, [](const absl::StatusOr<RegisterReply>&) {});
+  core_->Register({JobName::kWorker, 1, Incarnation(201), "worker1"},
+                  [](const absl::StatusOr<RegisterReply>&) {});
   world_.RunFor(absl::Seconds(20));
   for (int i = 0; i < 3; ++i) {
     workers_[1]->Say(ResourceReady{data, absl::NotFoundError("no part"), std::nullopt});
     world_.RunFor(absl::Milliseconds(20));
   }
-  EXPECT_THAT(log.lines(), Contains(AllOf(StartsWith("I"), HasSubstr("worker 1 has no part of data source \"parts\""))).Times(1));
+  EXPECT_THAT(
+      log.lines(),
+      Contains(AllOf(StartsWith("I"), HasSubstr("worker 1 has no part of data source \"parts\"")))
+          .Times(1));
   EXPECT_THAT(log.lines(), Not(Contains(StartsWith("W"))));
 }
 
@@ -1086,7 +1170,8 @@ TEST_F(CoordinatorCoreTest, ARefusedCreateIsTakenBackEverywhereAndTheNameIsFree)
   CoordinatorOptions options;
   options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps}; };
   Start(2, 1, options);
-  ps_[1]->refuses["CreateShards"] = MakeError(Reason::kMemoryLimit, "no memory: raise --memory_limit_bytes");
+  ps_[1]->refuses["CreateShards"] =
+      MakeError(Reason::kMemoryLimit, "no memory: raise --memory_limit_bytes");
   const auto refused = Create({"table", {8, 2}});
   EXPECT_EQ(refused->status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 DeleteShards"), 1);
@@ -1114,7 +1199,8 @@ TEST_F(CoordinatorCoreTest, MoreShardsThanAVariableCanHaveAreRefusedWithTheirNum
   Start(1, 1);
   VariableSpec spec{"w", {70'000}};
   spec.partitioner = Partitioner(FixedShardsPartitioner{65'537});
-  EXPECT_THAT(std::string(Create(spec)->status.message()), HasSubstr("cuts variable \"w\" into 65537 shards, more than 65536"));
+  EXPECT_THAT(std::string(Create(spec)->status.message()),
+              HasSubstr("cuts variable \"w\" into 65537 shards, more than 65536"));
   EXPECT_EQ(core_->layout()->Find("w"), nullptr);
 }
 
@@ -1131,7 +1217,8 @@ TEST_F(CoordinatorCoreTest, AVariableWithWhichTheLayoutFitsNoMessageIsRefusedWit
   }
   ASSERT_TRUE(last->over);
   EXPECT_EQ(last->status.code(), absl::StatusCode::kResourceExhausted) << last->status;
-  EXPECT_THAT(std::string(last->status.message()), HasSubstr("let the partitioner make fewer, larger shards"));
+  EXPECT_THAT(std::string(last->status.message()),
+              HasSubstr("let the partitioner make fewer, larger shards"));
   EXPECT_GE(created, 2);
   EXPECT_EQ(core_->layout()->Find(absl::StrCat("v", created)), nullptr);
 }
@@ -1161,7 +1248,8 @@ TEST_F(CoordinatorCoreTest, TheTurnOfThePsDoesNotAdvanceForAVariableThatWasRefus
 TEST_F(CoordinatorCoreTest, AnotherFormOfAnOptimizerAddsOnlyTheSlotsThatAreMissing) {
   Start(1, 1);
   Create({"w", {4}, Zeros(), Adam{0.1}});
-  workers_[0]->Say(NeedSlots{EntryId(1), {{"w", Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}}}});
+  workers_[0]->Say(
+      NeedSlots{EntryId(1), {{"w", Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true}}}});
   world_.RunFor(absl::Milliseconds(100));
   const VariableLayout* w = core_->layout()->Find("w");
   std::vector<std::string> names;
@@ -1169,7 +1257,8 @@ TEST_F(CoordinatorCoreTest, AnotherFormOfAnOptimizerAddsOnlyTheSlotsThatAreMissi
   EXPECT_THAT(names, ElementsAre("w/Adam/m", "w/Adam/v", "w/Adam/t", "w/Adam/vhat"));
 }
 
-TEST_F(CoordinatorCoreTest, AColocatedVariableLiesWithThatShardUncutAndTheRoundGoesOnAsIfItWereNotThere) {
+TEST_F(CoordinatorCoreTest,
+       AColocatedVariableLiesWithThatShardUncutAndTheRoundGoesOnAsIfItWereNotThere) {
   Start(3, 1);
   Create({"a", {}});
   VariableSpec cut{"b", {4}};
@@ -1195,7 +1284,8 @@ TEST_F(CoordinatorCoreTest, ColocationWithWhatIsNotThereIsRefused) {
   EXPECT_EQ(Create({"b", {}}, Colocation{"gone", 0})->status.code(), absl::StatusCode::kNotFound);
   const auto refused = Create({"b", {}}, Colocation{"a", 1});
   EXPECT_EQ(refused->status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused->status.message()), HasSubstr("\"a\" has 1 shards, and no shard 1"));
+  EXPECT_THAT(std::string(refused->status.message()),
+              HasSubstr("\"a\" has 1 shards, and no shard 1"));
 }
 
 TEST_F(CoordinatorCoreTest, BalancedPlacementGivesToThePsWithTheFewestBytes) {
@@ -1224,7 +1314,8 @@ TEST_F(CoordinatorCoreTest, ADirectWriteIsSentUntilEveryPsHasIt) {
   world_.RunFor(absl::Seconds(5));
   EXPECT_TRUE(written->over && written->status.ok());
   EXPECT_EQ(ps_[0]->commits.size(), 1u);
-  for (const EntryId id : ps_[1]->commits) EXPECT_EQ(id, ps_[0]->commits[0]);  // a retry never changes the id
+  // A retry never changes the id.
+  for (const EntryId id : ps_[1]->commits) EXPECT_EQ(id, ps_[0]->commits[0]);
 }
 
 TEST_F(CoordinatorCoreTest, AParameterServerThatStaysAwayIsUnavailableByName) {
@@ -1293,8 +1384,10 @@ TEST_F(CoordinatorCoreTest, AJobThatFailsWhileItsEndIsBeingStoredStillTellsAllTa
   EXPECT_EQ(ended->status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
   ASSERT_EQ(log_.size(), 4u);
-  EXPECT_THAT(std::vector<std::string>(log_.begin(), log_.begin() + 2), UnorderedElementsAre("worker 0 Shutdown", "worker 1 Shutdown"));
-  EXPECT_THAT(std::vector<std::string>(log_.begin() + 2, log_.end()), UnorderedElementsAre("ps 0 Shutdown", "ps 1 Shutdown"));
+  EXPECT_THAT(std::vector<std::string>(log_.begin(), log_.begin() + 2),
+              UnorderedElementsAre("worker 0 Shutdown", "worker 1 Shutdown"));
+  EXPECT_THAT(std::vector<std::string>(log_.begin() + 2, log_.end()),
+              UnorderedElementsAre("ps 0 Shutdown", "ps 1 Shutdown"));
 }
 
 TEST_F(CoordinatorCoreTest, AJobThatFailsWhileItsWorkersAreToldTheEndTellsTheParameterServersToo) {
@@ -1338,7 +1431,7 @@ TEST_F(CoordinatorCoreTest, TheHorizonNamesWhatIsInFlight) {
   EXPECT_TRUE(ps_[0]->horizon.IsClosed(a));
 }
 
-// ---- who registers -----------------------------------------------------------------------------------------------------------------------------------
+// ---- who registers ------------------------------------------------------------------------------
 
 class RegisterTest : public CoordinatorCoreTest {
  protected:
@@ -1352,7 +1445,8 @@ class RegisterTest : public CoordinatorCoreTest {
   }
   absl::Status Register(RegisterRequest request) {
     std::optional<absl::Status> answer;
-    core_->Register(std::move(request), [&](absl::StatusOr<RegisterReply> reply) { answer = reply.status(); });
+    core_->Register(std::move(request),
+                    [&](absl::StatusOr<RegisterReply> reply) { answer = reply.status(); });
     return answer.value();
   }
 };
@@ -1378,11 +1472,14 @@ TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
   first.replicas = 9'000;
   EXPECT_TRUE(Register(first).ok());
   world_.RunFor(absl::Milliseconds(100));
-  RegisterRequest second = From(JobName::kWorker, 1, 201, "worker1"), third = From(JobName::kWorker, 2, 202, "worker2");
+  RegisterRequest second = From(JobName::kWorker, 1, 201, "worker1"),
+                  third = From(JobName::kWorker, 2, 202, "worker2");
   second.replicas = third.replicas = 1;
   const absl::Status tie = Register(second);
   EXPECT_EQ(ReasonOf(tie), Reason::kNotReady) << tie;
-  EXPECT_THAT(std::string(tie.message()), HasSubstr("worker 1 (worker1) has 1 replica, and worker 0 (worker0) has 9000 replicas"));
+  EXPECT_THAT(
+      std::string(tie.message()),
+      HasSubstr("worker 1 (worker1) has 1 replica, and worker 0 (worker0) has 9000 replicas"));
   for (int later : {1, 2}) workers_[later]->refuses = absl::OkStatus();
   EXPECT_TRUE(Register(third).ok());
   EXPECT_TRUE(Register(second).ok());
@@ -1391,7 +1488,8 @@ TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
   EXPECT_EQ(ExitCodeOf(ReasonOf(Register(first))), 78);
 }
 
-TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIsRefusedThoughItComesFirst) {
+TEST_F(RegisterTest,
+       AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIsRefusedThoughItComesFirst) {
   CoordinatorOptions options;
   options.replicas_per_worker = 2;
   Boot(1, 0, options);
@@ -1402,7 +1500,8 @@ TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIs
   const absl::Status refused = Register(wrong);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("worker 0 (worker0) has 1 replica, and the coordinator's --replicas_per_worker is 2: give the worker 2 GPUs"));
+              HasSubstr("worker 0 (worker0) has 1 replica, and the coordinator's "
+                        "--replicas_per_worker is 2: give the worker 2 GPUs"));
   RegisterRequest right = wrong;
   right.replicas = workers_[0]->replicas = 2;
   EXPECT_TRUE(Register(right).ok());
@@ -1410,7 +1509,10 @@ TEST_F(RegisterTest, AWorkerOfAnotherNumberOfReplicasThanTheCoordinatorWasToldIs
   EXPECT_EQ(core_->Snapshot().workers_up, 1);
 }
 
-ProgramDescription ProgramOf(std::map<std::string, std::string> steps, std::set<std::string> flags = {}) { return {std::move(steps), std::move(flags), ""}; }
+ProgramDescription ProgramOf(std::map<std::string, std::string> steps,
+                             std::set<std::string> flags = {}) {
+  return {std::move(steps), std::move(flags), ""};
+}
 
 TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
   CoordinatorOptions options;
@@ -1421,13 +1523,18 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
   other.program = ProgramOf({{"train", "FieE"}, {"count", "FvvE"}}, {"rows"});
   const absl::Status refused = Register(other);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
-  EXPECT_EQ(refused.message(),
-            "worker 0 (worker0) runs another program than the coordinator: it has no step \"score\"; its step \"train\" is int (long double), and the "
-            "coordinator's is int (double); it has no flag --rounds. Deploy one binary to all tasks");
+  EXPECT_EQ(
+      refused.message(),
+      "worker 0 (worker0) runs another program than the coordinator: it has no step \"score\"; its "
+      "step \"train\" is int (long double), and the "
+      "coordinator's is int (double); it has no flag --rounds. Deploy one binary to all tasks");
   RegisterRequest same = From(JobName::kWorker, 0, 200, "worker0");
-  same.program = ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}}, {"rows", "rounds"});
+  same.program =
+      ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}},
+                {"rows", "rounds"});
   EXPECT_TRUE(Register(same).ok());
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok()) << "it does not tell what it runs";
+  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok())
+      << "it does not tell what it runs";
 }
 
 TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTheSame) {
@@ -1438,7 +1545,8 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTh
   world_.RunFor(absl::Seconds(20));
   EXPECT_EQ(core_->Snapshot().workers_up, 0);
   ASSERT_FALSE(core_->Snapshot().waits.empty());
-  EXPECT_THAT(core_->Snapshot().waits[0].text, HasSubstr("its step \"train\" is int (), and the coordinator's is int (double)"));
+  EXPECT_THAT(core_->Snapshot().waits[0].text,
+              HasSubstr("its step \"train\" is int (), and the coordinator's is int (double)"));
   workers_[0]->program = options.program;
   workers_[0]->program.build = "another";  // which is worth a warning alone
   world_.RunFor(absl::Seconds(20));
@@ -1467,16 +1575,19 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   const absl::Status other_replicas = Register(wider);
   EXPECT_EQ(ExitCodeOf(ReasonOf(other_replicas)), 78);
   EXPECT_THAT(std::string(other_replicas.message()),
-              HasSubstr("worker 1 (worker1) has 2 replicas, and worker 0 (worker0) has 1 replica and was here first: all "
+              HasSubstr("worker 1 (worker1) has 2 replicas, and worker 0 (worker0) has 1 replica "
+                        "and was here first: all "
                         "workers of a job have as many"));
-  EXPECT_THAT(std::string(other_replicas.message()), HasSubstr("--replicas_per_worker=2 of the coordinator lets only the others in"));
+  EXPECT_THAT(std::string(other_replicas.message()),
+              HasSubstr("--replicas_per_worker=2 of the coordinator lets only the others in"));
   EXPECT_EQ(ReasonOf(Register(From(JobName::kChief, 0, 9, "chief"))), Reason::kInvalid);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(RegisterTest, ASecondWorkerOfAnIndexThatAnswersIsRefused) {
   Start(1, 1);
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);  // the first is asked
+  // The first is asked.
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
   const absl::Status refused = Register(From(JobName::kWorker, 0, 9, "worker0"));
   EXPECT_EQ(ReasonOf(refused), Reason::kDuplicateTask);
@@ -1512,8 +1623,10 @@ TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
   world_.RunFor(absl::Milliseconds(20));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
-  EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);  // it waits for the next coordinator
+  EXPECT_THAT(std::string(join->status.message()),
+              HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
+  // It waits for the next coordinator.
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
 }
 
 TEST_F(RegisterTest, OneFailedConnectionToAPsDoesNotGiveItsPlaceToATwinElsewhere) {
@@ -1532,7 +1645,8 @@ TEST_F(RegisterTest, APsThatIsStillStartingWhereItsPredecessorWasIsNotTakenForTh
   ps_[0]->refuses["Attach"] = MakeError(Reason::kNotReady, "the task is starting");
   EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(100));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);  // it is not refused, and asks again
+  // It is not refused, and asks again.
+  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   ps_[0]->refuses.clear();
   ps_[0]->incarnation = 9;
   world_.RunFor(absl::Seconds(1));
@@ -1550,7 +1664,9 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
   world_.RunFor(absl::Seconds(6));
   const auto waits = core_->Snapshot().waits;
   ASSERT_EQ(waits.size(), 2u);
-  EXPECT_EQ(waits[0].text == "ps 0: it has not registered yet" || waits[1].text == "ps 0: it has not registered yet", true)
+  EXPECT_EQ(waits[0].text == "ps 0: it has not registered yet" ||
+                waits[1].text == "ps 0: it has not registered yet",
+            true)
       << waits[0].text << ", " << waits[1].text;
   EXPECT_TRUE(Register(From(JobName::kPs, 0, 100, "ps0")).ok());
   EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());
@@ -1558,7 +1674,7 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
-// ---- epochs, jobs and ends -----------------------------------------------------------------------------------------------------------------------------
+// ---- epochs, jobs and ends ----------------------------------------------------------------------
 
 TEST_F(CoordinatorCoreTest, ACoordinatorThatMeetsALaterEpochWhileItAttachesBeginsOneAboveIt) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
@@ -1594,7 +1710,8 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobEndsTheCoordinatorNamingWhatToGiv
   EXPECT_THAT(std::string(later->status.message()), HasSubstr("--job_name"));
 }
 
-TEST_F(CoordinatorCoreTest, AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSendsTheNextStartBeyondIt) {
+TEST_F(CoordinatorCoreTest,
+       AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSendsTheNextStartBeyondIt) {
   Boot(1, 1, {});
   ErrorDetail detail;
   detail.reason = Reason::kSecondCoordinator;
@@ -1606,7 +1723,7 @@ TEST_F(CoordinatorCoreTest, AWorkerThatObeysAnotherCoordinatorOfTheSameEpochSend
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(7));
 }
 
-// ---- what one worker says ----------------------------------------------------------------------------------------------------------------------------
+// ---- what one worker says -----------------------------------------------------------------------
 
 absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   ErrorDetail detail;
@@ -1625,7 +1742,9 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
   options.ps_addresses = {"ps0"};
   core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
   const auto come = [this](int index) {
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)}, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Register(
+        {JobName::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)},
+        [](const absl::StatusOr<RegisterReply>&) {});
   };
   come(0);
   world_.RunFor(absl::Minutes(2));
@@ -1637,7 +1756,8 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
 }
 
 TEST_F(CoordinatorCoreTest, AWorkerThatServesAnotherJobOrCoordinatorCostsItselfAlone) {
-  for (const absl::Status& refusal : {MakeError(Reason::kWrongJob, "serves job 1"), StaleEpoch(7), StaleEpoch(~uint64_t{1}), StaleEpoch(~uint64_t{0})}) {
+  for (const absl::Status& refusal : {MakeError(Reason::kWrongJob, "serves job 1"), StaleEpoch(7),
+                                      StaleEpoch(~uint64_t{1}), StaleEpoch(~uint64_t{0})}) {
     if (core_ != nullptr) core_->Abandon();
     ps_.clear();
     workers_.clear();
@@ -1681,7 +1801,8 @@ TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseOfAPsEndsTheCoordinatorNamingTheP
   core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
   world_.RunFor(absl::Seconds(1));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
-  EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) says that it obeys epoch 18446744073709551614"));
+  EXPECT_THAT(std::string(join->status.message()),
+              HasSubstr("ps 0 (ps0) says that it obeys epoch 18446744073709551614"));
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(1));
 }
 
@@ -1694,7 +1815,8 @@ TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseInTheStoreIsRefusedWithItsFix) {
   row.state = JobRow::State::kRunning;
   row.epoch = Epoch(~uint64_t{0});
   store_.Put({row}, [](const absl::Status&) {});
-  const absl::Status refused = CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
+  const absl::Status refused =
+      CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--state_dir"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--job_name"));
@@ -1712,7 +1834,8 @@ TEST_F(CoordinatorCoreTest, TheLengthOfAPassIsAWholeNumberWhateverAWorkerSaysOfT
   Run(request);
   world_.RunFor(absl::Milliseconds(50));
   ASSERT_EQ(workers_[0]->made.size(), 1u);
-  workers_[0]->Say(ResourceReady{workers_[0]->made[0].iterator, absl::OkStatus(), std::numeric_limits<int64_t>::max()});
+  workers_[0]->Say(ResourceReady{workers_[0]->made[0].iterator, absl::OkStatus(),
+                                 std::numeric_limits<int64_t>::max()});
   world_.RunFor(absl::Milliseconds(50));
   EXPECT_EQ(core_->Snapshot().progress->total, std::numeric_limits<int64_t>::max() / 2 + 1);
 }
@@ -1733,10 +1856,12 @@ class DataSizeTest : public CoordinatorCoreTest {
     std::vector<int64_t> positions(workers_.size());
     for (int i = 0; i < 100; ++i) {
       core_->Schedule(
-          {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+          {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false},
+          [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
       world_.RunFor(absl::Milliseconds(5));
       for (size_t w = 0; w < workers_.size(); ++w) {
-        while (!workers_[w]->dispatched.empty()) positions[w] += workers_[w]->FinishNext().inputs[0].count;
+        while (!workers_[w]->dispatched.empty())
+          positions[w] += workers_[w]->FinishNext().inputs[0].count;
       }
       world_.RunFor(absl::Milliseconds(5));
     }
@@ -1759,7 +1884,8 @@ TEST_F(DataSizeTest, AWorkerWithAShorterCopyReadsNothingWheneverItIsHeard) {
 
 TEST_F(DataSizeTest, AnOddWorkerIsNotGivenStepsWhileTheOthersAreAway) {
   const ResourceId data = OpenData({58, 58, 56});
-  for (int i : {0, 1}) workers_[i]->silent = true, workers_[i]->refuses = absl::UnavailableError("away");
+  for (int i : {0, 1})
+    workers_[i]->silent = true, workers_[i]->refuses = absl::UnavailableError("away");
   world_.RunFor(absl::Seconds(20));
   const std::vector<int64_t> positions = Positions(data);
   EXPECT_EQ(positions[2], 0);
@@ -1771,13 +1897,15 @@ TEST_F(DataSizeTest, OneAgainstOneIsAnErrorThatNamesBoth) {
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(join->status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(join->status.message()), HasSubstr("differs between workers (58 elements at worker 0, 56 at worker 1)"));
+  EXPECT_THAT(std::string(join->status.message()),
+              HasSubstr("differs between workers (58 elements at worker 0, 56 at worker 1)"));
 }
 
 TEST_F(DataSizeTest, AStepThatEndsBeforeTheDataDoesLeavesItsPositionsToTheOthers) {
   const ResourceId data = OpenData({58, 58});
   core_->Schedule(
-      {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false}, [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
+      {"step", Nest(Nest::List{Nest(PerWorkerHandle{data.value()})}), false},
+      [](const absl::StatusOr<Nest>&) {}, [](const absl::Status&) {});
   world_.RunFor(absl::Milliseconds(5));
   const int liar = workers_[0]->dispatched.empty() ? 1 : 0;
   Report report;
@@ -1814,7 +1942,8 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
 // It serves, so it is no phantom; and of 65,535 shares the others would have one each.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
   Start(1, 2);
-  for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(32, 2), std::pair(35, 36)}) {  // 16 + 4 * 5: each of the three has served
+  // 16 + 4 * 5: each of the three has served
+  for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(32, 2), std::pair(35, 36)}) {
     Come(index);
     world_.RunFor(absl::Seconds(1));
     EXPECT_EQ(SharesOfData(), shares) << index;
@@ -1827,19 +1956,22 @@ TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
   workers_[1]->refuses = absl::UnavailableError("nobody listens there");
   for (int i = 0; i < 60; ++i) {
-    core_->Register({JobName::kWorker, 1, Incarnation(9), "worker1"}, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Register({JobName::kWorker, 1, Incarnation(9), "worker1"},
+                    [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Seconds(1));
   }
   EXPECT_EQ(SharesOfData(), 1);
 }
 
-// Seed 47 of the simulation with a liar: it gave each step back at once, had room again, and was given it again until its attempts were used up.
+// Seed 47 of the simulation with a liar: it gave each step back at once, had room again, and was
+// given it again until its attempts were used up.
 TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
   Start(1, 2);
   for (int i = 0; i < 10; ++i) {
     const auto result = Schedule("step");
     const int first = workers_[0]->dispatched.empty() ? 1 : 0;
-    workers_[first]->FinishNext(i % 2 == 0 ? StepOutcome::kSystem : StepOutcome::kCancelled, absl::InternalError("it cannot"));
+    workers_[first]->FinishNext(i % 2 == 0 ? StepOutcome::kSystem : StepOutcome::kCancelled,
+                                absl::InternalError("it cannot"));
     world_.RunFor(absl::Milliseconds(20));
     ASSERT_EQ(workers_[1 - first]->dispatched.size(), 1u);
     workers_[1 - first]->FinishNext();
@@ -1852,10 +1984,12 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
 TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   Start(1, 1);
   absl::Status answer;
-  core_->Register({JobName::kWorker, 7, Incarnation(9), "worker0"}, [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
+  core_->Register({JobName::kWorker, 7, Incarnation(9), "worker0"},
+                  [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(ReasonOf(answer), Reason::kNotReady);
-  EXPECT_THAT(std::string(answer.message()), HasSubstr("at which worker 0 serves: give each task an address of its own"));
+  EXPECT_THAT(std::string(answer.message()),
+              HasSubstr("at which worker 0 serves: give each task an address of its own"));
 }
 
 // Seed 2097 of the simulation: the program took it for the end of its own job, and waited for it.
@@ -1864,15 +1998,19 @@ TEST_F(CoordinatorCoreTest, AParameterServerDoesNotSayThatTheJobIsOver) {
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
   ps_[0]->refuses["Pull"] = MakeError(Reason::kJobOver, "so it says");
   absl::Status error;
-  core_->Read({{"table", std::nullopt}}, [&error](const absl::StatusOr<std::vector<Tensor>>& read) { error = read.status(); });
+  core_->Read({{"table", std::nullopt}},
+              [&error](const absl::StatusOr<std::vector<Tensor>>& read) { error = read.status(); });
   world_.RunFor(absl::Seconds(1));
   EXPECT_EQ(ReasonOf(error), Reason::kNone) << error;
-  EXPECT_THAT(std::string(error.message()), HasSubstr("ps 0 (ps0) answered that the job is over, and it is not: so it says"));
+  EXPECT_THAT(std::string(error.message()),
+              HasSubstr("ps 0 (ps0) answered that the job is over, and it is not: so it says"));
 }
 
-// Seed 4 of the simulation with a liar: the program ended as if another coordinator had taken its job over.
+// Seed 4 of the simulation with a liar: the program ended as if another coordinator had taken its
+// job over.
 TEST_F(CoordinatorCoreTest, AnErrorOfAStepHasNoneOfTheReasonsThatEndAJob) {
-  for (const Reason reason : {Reason::kSecondCoordinator, Reason::kWrongJob, Reason::kPsLost, Reason::kNotAuthorized, Reason::kJobOver}) {
+  for (const Reason reason : {Reason::kSecondCoordinator, Reason::kWrongJob, Reason::kPsLost,
+                              Reason::kNotAuthorized, Reason::kJobOver}) {
     if (core_ != nullptr) core_->Abandon();
     ps_.clear();
     workers_.clear();
@@ -1894,11 +2032,13 @@ TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtSt
   JobRow row;
   row.job = JobId(5);
   row.epoch = Epoch(3);
-  for (const auto& [state, exit_code] : {std::pair{JobRow::State::kComplete, 0}, std::pair{JobRow::State::kFailed, 65}}) {
+  for (const auto& [state, exit_code] :
+       {std::pair{JobRow::State::kComplete, 0}, std::pair{JobRow::State::kFailed, 65}}) {
     row.state = state;
     row.exit_code = exit_code;
     store_.Put({row}, [](const absl::Status&) {});
-    const absl::Status ended = CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
+    const absl::Status ended =
+        CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status();
     EXPECT_EQ(ReasonOf(ended), Reason::kJobOver);
     EXPECT_EQ(ExitCodeOf(ended), exit_code);
     EXPECT_THAT(std::string(ended.message()), HasSubstr("--state_dir"));
@@ -1906,7 +2046,9 @@ TEST_F(CoordinatorCoreTest, AStoreOfAJobThatHasEndedOrOfAnotherNameIsRefusedAtSt
   row.state = JobRow::State::kRunning;
   store_.Put({row}, [](const absl::Status&) {});
   options.job = JobId(6);
-  EXPECT_EQ(ReasonOf(CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status()), Reason::kWrongJob);
+  EXPECT_EQ(
+      ReasonOf(CoordinatorCore::Start(options, world_, world_.clock(), *this, store_).status()),
+      Reason::kWrongJob);
 }
 
 TEST_F(CoordinatorCoreTest, OnlyStepIdsThatAreDurableAreGiven) {
@@ -1919,14 +2061,16 @@ TEST_F(CoordinatorCoreTest, OnlyStepIdsThatAreDurableAreGiven) {
     size_t done = 0;
     for (int i = 0; i < 20; ++i) {
       world_.RunFor(absl::Milliseconds(10));
-      while (done < workers_[0]->dispatched.size()) workers_[0]->Finish(workers_[0]->dispatched[done++]);
+      while (done < workers_[0]->dispatched.size())
+        workers_[0]->Finish(workers_[0]->dispatched[done++]);
     }
     return done;
   };
   const uint64_t durable_end = store_.Load()->job.id_block_end;
   const size_t before = run_all();
   EXPECT_LE(before, 4u);
-  for (const Dispatch& dispatch : workers_[0]->dispatched) EXPECT_LT(dispatch.step.value(), durable_end);
+  for (const Dispatch& dispatch : workers_[0]->dispatched)
+    EXPECT_LT(dispatch.step.value(), durable_end);
   store_.WriteAll();
   EXPECT_EQ(run_all(), 10u);
   EXPECT_GT(store_.Load()->job.id_block_end, workers_[0]->dispatched.back().step.value());
@@ -1949,8 +2093,11 @@ TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits)
   EXPECT_TRUE(drained);
   EXPECT_EQ(join->status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(ReasonOf(join->status), Reason::kJobOver);
-  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") + std::count(log_.begin(), log_.end(), "worker 0 Shutdown"), 0);
-  EXPECT_EQ(store_.Load()->job.state, JobRow::State::kRunning);  // it goes on with the next coordinator
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") +
+                std::count(log_.begin(), log_.end(), "worker 0 Shutdown"),
+            0);
+  // It goes on with the next coordinator.
+  EXPECT_EQ(store_.Load()->job.state, JobRow::State::kRunning);
 }
 
 TEST_F(CoordinatorCoreTest, ADrainBeforeAnythingRunsIsOverAtOnce) {
@@ -1986,16 +2133,21 @@ class FakeCatalog : public CheckpointCatalog {
     }
     return std::optional<JobState>();
   }
-  absl::Status Commit(const JobState& state, const std::vector<std::vector<SavedSlice>>& parts) override {
+  absl::Status Commit(const JobState& state,
+                      const std::vector<std::vector<SavedSlice>>& parts) override {
     if (!error.ok()) return error;
     states.push_back(state);
     return absl::OkStatus();
   }
-  absl::Status Collect(int keep, CheckpointId base, CheckpointId below, std::vector<CheckpointId>& removed) override {
+  absl::Status Collect(int keep, CheckpointId base, CheckpointId below,
+                       std::vector<CheckpointId>& removed) override {
     removed = collected;
     return absl::OkStatus();
   }
-  absl::Status Export(CheckpointId checkpoint, const std::string& path, const ExportOptions&) override { return absl::OkStatus(); }
+  absl::Status Export(CheckpointId checkpoint, const std::string& path,
+                      const ExportOptions&) override {
+    return absl::OkStatus();
+  }
 
   std::vector<JobState> states;         // committed, in order
   std::vector<CheckpointId> collected;  // what each Collect is to say that it has removed
@@ -2010,7 +2162,10 @@ class CheckpointTest : public CoordinatorCoreTest {
     log_.clear();
   }
   std::shared_ptr<Outcome> Save() {
-    return Watch([&](StatusCallback done) { core_->SaveCheckpoint([done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); }); });
+    return Watch([&](StatusCallback done) {
+      core_->SaveCheckpoint(
+          [done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); });
+    });
   }
   FakeCatalog catalog_;
 };
@@ -2022,7 +2177,8 @@ TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
     request.once = StepNumber{"chunks", number};
     auto accepted = std::make_shared<absl::Status>(absl::InternalError("no answer"));
     core_->Schedule(
-        request, [](absl::StatusOr<Nest>) {}, [accepted](absl::Status answer) { *accepted = std::move(answer); });
+        request, [](absl::StatusOr<Nest>) {},
+        [accepted](absl::Status answer) { *accepted = std::move(answer); });
     world_.RunFor(absl::Milliseconds(20));
     return *accepted;
   };
@@ -2054,7 +2210,8 @@ TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
   EXPECT_TRUE(schedule_once(1).ok()) << "it had not finished by then";
 }
 
-// A job saved "table" and "old"; another program, or the same one after a change, is started on its directory.
+// A job saved "table" and "old"; another program, or the same one after a change, is started on its
+// directory.
 class OtherModelTest : public CheckpointTest {
  protected:
   void SetUp() override {
@@ -2072,7 +2229,8 @@ class OtherModelTest : public CheckpointTest {
     core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
     world_.RunFor(absl::Milliseconds(500));
   }
-  // What is logged, each line with its severity in front, while a program that has declared these variables restores.
+  // What is logged, each line with its severity in front, while a program that has declared these
+  // variables restores.
   std::vector<std::string> LoggedWhenRestoredWith(const std::vector<std::string>& declared) {
     for (const std::string& name : declared) EXPECT_TRUE(Create({name, {2}})->status.ok());
     const CapturedLog log;
@@ -2087,21 +2245,28 @@ class OtherModelTest : public CheckpointTest {
 
 TEST_F(OtherModelTest, WhatWasNotFoundAndWhatNobodyHasCreatedIsWarnedOfInOneLine) {
   EXPECT_THAT(LoggedWhenRestoredWith({"table", "new"}),
-              Contains(absl::StrCat("W", name(), ": 1 variable of the program not in it, with initial values: new; 1 variable in it that the program has not ",
+              Contains(absl::StrCat("W", name(),
+                                    ": 1 variable of the program not in it, with initial values: "
+                                    "new; 1 variable in it that the program has not ",
                                     "created: old")));
   EXPECT_TRUE(restored_.ok()) << restored_.status();
 }
 
 TEST_F(OtherModelTest, VariablesThatThePartsOfAProgramCreateLaterAreNoReasonToWarn) {
-  EXPECT_THAT(LoggedWhenRestoredWith({"table"}), Contains(absl::StrCat("I", name(), ": 1 variable in it that the program has not created: old")));
+  EXPECT_THAT(LoggedWhenRestoredWith({"table"}),
+              Contains(absl::StrCat("I", name(),
+                                    ": 1 variable in it that the program has not created: old")));
   EXPECT_TRUE(restored_.ok()) << restored_.status();
 }
 
 TEST_F(OtherModelTest, OneWithNoVariableOfTheProgramIsRefusedAndNothingOfItIsTaken) {
   EXPECT_THAT(LoggedWhenRestoredWith({"mine"}), IsEmpty());
   EXPECT_EQ(restored_.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(restored_.status().message()), HasSubstr(absl::StrCat("no variable of this program is in ", name(), ": it has old, table")));
-  EXPECT_THAT(std::string(restored_.status().message()), HasSubstr("Give this model a --checkpoint_dir (and --state_dir) of its own"));
+  EXPECT_THAT(
+      std::string(restored_.status().message()),
+      HasSubstr(absl::StrCat("no variable of this program is in ", name(), ": it has old, table")));
+  EXPECT_THAT(std::string(restored_.status().message()),
+              HasSubstr("Give this model a --checkpoint_dir (and --state_dir) of its own"));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
 }
 
@@ -2117,13 +2282,18 @@ TEST_F(RegisterForCheckpointsTest, APsWithoutADirectoryIsRefusedWhereTheJobKeeps
   ps_[1]->holds.without_checkpoints = true;
   world_.RunFor(absl::Seconds(8));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kAttaching);
-  EXPECT_THAT(core_->Snapshot().waits,
-              Contains(Field(&CoordinatorSnapshot::Wait::text, HasSubstr("ps 1 (ps1) has no --checkpoint_dir, and the coordinator has"))));
+  EXPECT_THAT(
+      core_->Snapshot().waits,
+      Contains(Field(&CoordinatorSnapshot::Wait::text,
+                     HasSubstr("ps 1 (ps1) has no --checkpoint_dir, and the coordinator has"))));
   RegisterRequest without = From(JobName::kPs, 1, 101, "ps1");
   without.without_checkpoints = true;
   const absl::Status refused = Register(without);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      HasSubstr(
+          "Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
   ps_[1]->holds.without_checkpoints = false;
   ++ps_[1]->incarnation;
   EXPECT_TRUE(Register(From(JobName::kPs, 1, 102, "ps1")).ok());
@@ -2150,7 +2320,9 @@ TEST_F(RegisterForCheckpointsTest, ParameterServersThatComeBeforeTheResizeDoNotF
   options.checkpoints = &catalog_;
   Start(1, 1, options);
   const CapturedLog log;
-  for (int i = 1; i <= 150; ++i) EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, i, 100 + i, absl::StrCat("ps", i)))), Reason::kNotReady);
+  for (int i = 1; i <= 150; ++i)
+    EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, i, 100 + i, absl::StrCat("ps", i)))),
+              Reason::kNotReady);
   EXPECT_EQ(log.lines().size(), 100u) << "as many as all that peers say, in a minute";
 }
 
@@ -2158,7 +2330,8 @@ TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
   Boot(1, 1, {});
   ps_[0]->holds.without_checkpoints = true;
   world_.RunFor(absl::Seconds(1));
-  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning) << "and so may one without";
+  EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning)
+      << "and so may one without";
   RegisterRequest request = From(JobName::kPs, 0, 100, "ps0");
   for (const bool without : {true, false}) {
     request.without_checkpoints = without;
@@ -2177,12 +2350,16 @@ TEST_F(CheckpointTest, AnOperatorsSaveDecidesNothingForAProgramThatHasNotAskedFo
   options.checkpoints = &catalog_;
   Boot(1, 1, options);
   const auto saved = Watch([&](StatusCallback done) {
-    core_->SaveCheckpoint([done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); }, CoordinatorCore::Asker::kOperator);
+    core_->SaveCheckpoint(
+        [done](const absl::StatusOr<CheckpointId>& saved) { done(saved.status()); },
+        CoordinatorCore::Asker::kOperator);
   });
   world_.RunFor(absl::Milliseconds(500));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kChoosing);
   EXPECT_FALSE(saved->over);
-  const auto restored = Watch([&](StatusCallback done) { core_->RestoreLatest([done](const absl::StatusOr<int64_t>& steps) { done(steps.status()); }); });
+  const auto restored = Watch([&](StatusCallback done) {
+    core_->RestoreLatest([done](const absl::StatusOr<int64_t>& steps) { done(steps.status()); });
+  });
   world_.RunFor(absl::Seconds(2));
   EXPECT_TRUE(restored->over && restored->status.ok()) << restored->status;
   EXPECT_TRUE(saved->over && saved->status.ok()) << saved->status;
@@ -2193,7 +2370,9 @@ TEST_F(CheckpointTest, WorkersAreHeldUntilEveryPsHasMarkedAndReleasedBeforeAnyth
   const auto saved = Save();
   world_.RunFor(absl::Milliseconds(100));
   ASSERT_TRUE(saved->over && saved->status.ok()) << saved->status;
-  const auto at = [this](const std::string& line) { return std::find(log_.begin(), log_.end(), line) - log_.begin(); };
+  const auto at = [this](const std::string& line) {
+    return std::find(log_.begin(), log_.end(), line) - log_.begin();
+  };
   for (const std::string i : {"0", "1"}) {
     for (const std::string j : {"0", "1"}) {
       EXPECT_LT(at("worker " + i + " Hold"), at("ps " + j + " Snapshot"));
@@ -2248,7 +2427,8 @@ TEST_F(CheckpointTest, WhatAFailedStepOfALoopHasReadIsUnreadInACutBeforeTheError
   EXPECT_EQ(catalog_.states[0].data[0].unread.count(0), 1u);
 }
 
-TEST_F(CheckpointTest, ALoopWhoseErrorIsNotRaisedAnyMoreIsInTheLastCutOfACoordinatorThatIsAskedToEnd) {
+TEST_F(CheckpointTest,
+       ALoopWhoseErrorIsNotRaisedAnyMoreIsInTheLastCutOfACoordinatorThatIsAskedToEnd) {
   Start(1, 1);
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/true, {}});
   world_.RunFor(absl::Milliseconds(50));
@@ -2427,9 +2607,11 @@ TEST_F(CoordinatorCoreTest, ArgumentsThatNoMessageCanCarryAreRefusedBeforeTheyAr
         {"step", large, false}, [](absl::StatusOr<Nest>) {}, std::move(accepted));
   });
   EXPECT_EQ(scheduled->status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(scheduled->status.message()), HasSubstr("the arguments of step step are 133 bytes, more than the limit of 100"));
+  EXPECT_THAT(std::string(scheduled->status.message()),
+              HasSubstr("the arguments of step step are 133 bytes, more than the limit of 100"));
   const auto ran = Run({{"step", Nest(), false}, "data", large, true, {}});
-  EXPECT_THAT(std::string(ran->status.message()), HasSubstr("the arguments of data source data are 133 bytes"));
+  EXPECT_THAT(std::string(ran->status.message()),
+              HasSubstr("the arguments of data source data are 133 bytes"));
   EXPECT_TRUE(workers_[0]->dispatched.empty());
 }
 
@@ -2452,7 +2634,9 @@ class ResizeTest : public CheckpointTest {
   void Start(int num_ps) {
     CoordinatorOptions options;
     options.checkpoints = &catalog_;
-    options.partitioner = [](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps == 3 ? 0 : num_ps}; };
+    options.partitioner = [](int num_ps) -> Partitioner {
+      return FixedShardsPartitioner{num_ps == 3 ? 0 : num_ps};
+    };
     CoordinatorCoreTest::Start(num_ps, 1, options);
     ASSERT_TRUE(Create({"table", {4}})->status.ok());
     log_.clear();
@@ -2465,7 +2649,8 @@ class ResizeTest : public CheckpointTest {
   }
   std::vector<std::string> ShutDown() const {
     std::vector<std::string> lines;
-    std::copy_if(log_.begin(), log_.end(), std::back_inserter(lines), [](const std::string& line) { return absl::StrContains(line, "Shutdown"); });
+    std::copy_if(log_.begin(), log_.end(), std::back_inserter(lines),
+                 [](const std::string& line) { return absl::StrContains(line, "Shutdown"); });
     return lines;
   }
 
@@ -2513,8 +2698,12 @@ TEST_F(ResizeTest, AServerThatHadJoinedInVainIsNamedWithWhatToDo) {
   const auto uncut = Resize(3);
   ASSERT_TRUE(uncut->over);
   EXPECT_EQ(uncut->status.code(), absl::StatusCode::kInvalidArgument) << uncut->status;
-  EXPECT_THAT(std::string(uncut->status.message()), HasSubstr("the number of parameter servers stays 2: "));
-  EXPECT_THAT(std::string(uncut->status.message()), HasSubstr("Mend this, start ps 2 again (it ends, for nobody waits for it now), and ask again"));
+  EXPECT_THAT(std::string(uncut->status.message()),
+              HasSubstr("the number of parameter servers stays 2: "));
+  EXPECT_THAT(
+      std::string(uncut->status.message()),
+      HasSubstr(
+          "Mend this, start ps 2 again (it ends, for nobody waits for it now), and ask again"));
 }
 
 TEST_F(ResizeTest, ServersThatHadJoinedBeforeADiskFailedAreNamedWithWhatToDo) {
@@ -2524,7 +2713,8 @@ TEST_F(ResizeTest, ServersThatHadJoinedBeforeADiskFailedAreNamedWithWhatToDo) {
   ASSERT_TRUE(full->over);
   EXPECT_EQ(ReasonOf(full->status), Reason::kDisk) << full->status;
   EXPECT_THAT(std::string(full->status.message()),
-              HasSubstr("the number of parameter servers stays 2: no space for the index. Mend this, start ps 2 to 3 again"));
+              HasSubstr("the number of parameter servers stays 2: no space for the index. Mend "
+                        "this, start ps 2 to 3 again"));
 }
 
 TEST_F(ResizeTest, ADiskThatFailsTheCheckpointEndsItAndTheJobGoesOn) {
@@ -2555,14 +2745,16 @@ TEST_F(ResizeTest, AVariableThatLiesBesideAnotherDoesSoAfterwards) {
   ASSERT_TRUE(Create({"beside", {4}}, Colocation{"table", 1})->status.ok());
   const auto resized = Resize(4);
   ASSERT_TRUE(resized->over && resized->status.ok()) << resized->status;
-  EXPECT_EQ(core_->layout()->Find("beside")->ps, std::vector<int>{core_->layout()->Find("table")->ps[1]});
+  EXPECT_EQ(core_->layout()->Find("beside")->ps,
+            std::vector<int>{core_->layout()->Find("table")->ps[1]});
 }
 
 // What is created after the cut is not in the checkpoint, though the resize is quiet both times.
 class ResizeWithValuesTest : public ResizeTest, public ::testing::WithParamInterface<int> {};
 TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIsThereAfterwards) {
   Start(2);
-  for (const auto& ps : ps_) ps->refuses["Snapshot, written"] = absl::UnavailableError("a slow disk");
+  for (const auto& ps : ps_)
+    ps->refuses["Snapshot, written"] = absl::UnavailableError("a slow disk");
   const auto resized = Resize(GetParam());
   ASSERT_FALSE(resized->over);
   core_->ExpectValues(+1);
@@ -2704,7 +2896,8 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
   ASSERT_EQ(ps_[1]->created.size(), 1u);
   EXPECT_EQ(ps_[1]->created[0].name, "new");
   EXPECT_THAT(Dispatched(), ElementsAre("b"));
-  EXPECT_EQ(store_.Load()->job.lineage, Epoch(1)) << "nobody may adopt a state from which steps are missing";
+  EXPECT_EQ(store_.Load()->job.lineage, Epoch(1))
+      << "nobody may adopt a state from which steps are missing";
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
@@ -2721,7 +2914,8 @@ TEST_F(ReplayTest, AReadIsOfOneState) {
   ASSERT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 1);
   LosePs(1);
   world_.RunFor(absl::Seconds(2));
-  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 2) << "its first answer is of the state before the loss";
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 2)
+      << "its first answer is of the state before the loss";
 }
 
 TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
@@ -2743,7 +2937,8 @@ TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
   EXPECT_THAT(Dispatched(), ElementsAre("after"));
 }
 
-// A step that is open while the program writes comes after the write, in the first run and in each that follows.
+// A step that is open while the program writes comes after the write, in the first run and in each
+// that follows.
 TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
@@ -2767,7 +2962,11 @@ TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
 TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWriteBehindTheStep) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
-  const auto write = [this] { return Watch([&](StatusCallback done) { core_->Write({WriteOf("counter", {100, 100})}, std::move(done)); }); };
+  const auto write = [this] {
+    return Watch([&](StatusCallback done) {
+      core_->Write({WriteOf("counter", {100, 100})}, std::move(done));
+    });
+  };
   ps_[0]->refuses["Commit"] = absl::UnavailableError("the connection broke");
   const auto first = write();
   world_.RunFor(absl::Milliseconds(20));
@@ -2781,7 +2980,8 @@ TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWri
   ASSERT_TRUE(first->over && first->status.ok());
   EXPECT_TRUE(second->over && second->status.ok());
   EXPECT_THAT(Dispatched(), ElementsAre("add"));
-  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Hold"), 1) << "the second came when the step was open";
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Hold"), 1)
+      << "the second came when the step was open";
 }
 
 // Data of which nobody knows the size, and the last step reads less than it was given.
@@ -2821,7 +3021,11 @@ TEST_F(ReplayTest, WhatAStepHasNotReadIsNotItsOwnInAReplay) {
 TEST_F(ReplayTest, AWriteBehindAStepThatNobodyCanRunBegins) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
-  const auto write = [this] { return Watch([&](StatusCallback done) { core_->Write({WriteOf("counter", {100, 100})}, std::move(done)); }); };
+  const auto write = [this] {
+    return Watch([&](StatusCallback done) {
+      core_->Write({WriteOf("counter", {100, 100})}, std::move(done));
+    });
+  };
   ps_[0]->refuses["Commit"] = absl::UnavailableError("the connection broke");
   write();
   world_.RunFor(absl::Milliseconds(20));
@@ -2845,7 +3049,8 @@ TEST_F(ReplayTest, AWriteWaitsForTheCommitThatIsUnderWayAndIsGivenUpAndTriedAgai
   EXPECT_FALSE(written->over);
   EXPECT_TRUE(ps_[0]->commits.empty());
   world_.RunFor(absl::Seconds(3));
-  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Release"), 1) << "commits wait for 5 s at most";
+  EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Release"), 1)
+      << "commits wait for 5 s at most";
   workers_[0]->obeys_hold = true;
   world_.RunFor(absl::Seconds(7));
   EXPECT_TRUE(written->over && written->status.ok());
@@ -2985,10 +3190,12 @@ TEST_F(ReplayTest, AStepThatHadFinishedAndNowFailsEndsTheJobWithTheRuleItBreaks)
     world_.RunFor(absl::Milliseconds(20));
   }
   const absl::Status over = WhyOver();
-  EXPECT_EQ(over.code(), absl::StatusCode::kUnavailable) << "the next start goes on from the checkpoint, and runs nothing again";
+  EXPECT_EQ(over.code(), absl::StatusCode::kUnavailable)
+      << "the next start goes on from the checkpoint, and runs nothing again";
   EXPECT_EQ(ReasonOf(over), Reason::kPsLost);
   EXPECT_THAT(std::string(over.message()), HasSubstr("it is too late"));
-  EXPECT_THAT(std::string(over.message()), HasSubstr("A step must depend on its args, inputs, variables and seed() alone"));
+  EXPECT_THAT(std::string(over.message()),
+              HasSubstr("A step must depend on its args, inputs, variables and seed() alone"));
 }
 
 TEST_F(ReplayTest, ABaseThatCannotBeReadIsDataLossAndWorthAnotherStart) {
@@ -3035,7 +3242,8 @@ TEST_F(ReplayTest, AServerThatEndsWheneverItLoadsEndsTheJobAfterAllRecoveries) {
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries"));
 }
 
-// Nothing has run yet, and nothing is lost; but a server whose memory is too small would be started again without end.
+// Nothing has run yet, and nothing is lost; but a server whose memory is too small would be started
+// again without end.
 TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAllRecoveries) {
   CoordinatorOptions options;
   options.max_recoveries = 3;
@@ -3043,7 +3251,8 @@ TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAll
   ps_[0]->refuses["Load"] = absl::UnavailableError("it ran out of memory while it loaded");
   world_.RunFor(absl::Milliseconds(300));
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading) << "after " << i << " losses";
+    ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kLoading)
+        << "after " << i << " losses";
     LosePs(0);
     world_.RunFor(absl::Milliseconds(300));
   }
@@ -3051,7 +3260,8 @@ TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAll
   LosePs(0);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kFailed);
   EXPECT_EQ(core_->Snapshot().recoveries, 4);
-  EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("ps 0 (ps0) restarted before it had loaded its variables"));
+  EXPECT_THAT(std::string(WhyOver().message()),
+              HasSubstr("ps 0 (ps0) restarted before it had loaded its variables"));
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries (3)"));
   EXPECT_EQ(ExitCodeOf(WhyOver()), 70);
 }
@@ -3062,7 +3272,8 @@ TEST_F(ReplayTest, AHalfFullLogWantsACheckpointAndAFullOneNoStepUntilItIsThere) 
   StartWith(options);
   ps_[0]->refuses["Snapshot, written"] = absl::UnavailableError("slow");
   for (int i = 0; i < 4; ++i) Finished("step");
-  EXPECT_TRUE(core_->Snapshot().checkpoint.has_value()) << "nobody asked for it, and none is made by time";
+  EXPECT_TRUE(core_->Snapshot().checkpoint.has_value())
+      << "nobody asked for it, and none is made by time";
   while (core_->Snapshot().redo_log_bytes < options.redo_log_bytes) Finished("step");
   const int64_t finished = core_->step();
   Schedule("waits");
@@ -3156,7 +3367,8 @@ TEST_F(ReplayTest, ACoordinatorThatIsAskedToEndOnTheWayEndsAtOnce) {
 TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
   Start();
   Finished("a");
-  ps_[1]->refuses[""] = MakeError(Reason::kWrongIncarnation, "another life");  // each Sync: also the last
+  // Each Sync: also the last.
+  ps_[1]->refuses[""] = MakeError(Reason::kWrongIncarnation, "another life");
   ps_[1]->incarnation = 9;
   const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
   world_.RunFor(absl::Milliseconds(5));
@@ -3197,7 +3409,9 @@ class EndWithHalfAStepTest : public ReplayTest {
     EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kOver);
     std::optional<int> over;
     core_->Register({JobName::kPs, 0, Incarnation(9), "ps0"},
-                    [&](const absl::StatusOr<RegisterReply>& reply) { over = reply.ok() ? reply->over : std::nullopt; });
+                    [&](const absl::StatusOr<RegisterReply>& reply) {
+                      over = reply.ok() ? reply->over : std::nullopt;
+                    });
     EXPECT_EQ(over, 3);
   }
   std::shared_ptr<Outcome> result_, ended_;
@@ -3224,7 +3438,8 @@ class AdoptTest : public CoordinatorCoreTest {
     Start(2, 1);
     ASSERT_TRUE(Create({"table", {2}})->status.ok());
   }
-  // The coordinator dies; the servers hold what they were last told, and another is started on its store.
+  // The coordinator dies; the servers hold what they were last told, and another is started on its
+  // store.
   void StartAgain() {
     const std::shared_ptr<const Layout> layout = core_->layout();
     core_->Abandon();
@@ -3245,7 +3460,8 @@ class AdoptTest : public CoordinatorCoreTest {
   }
   absl::StatusOr<int64_t> Restore() {
     auto restored = std::make_shared<absl::StatusOr<int64_t>>(absl::InternalError("no answer"));
-    core_->RestoreLatest([restored](absl::StatusOr<int64_t> steps) { *restored = std::move(steps); });
+    core_->RestoreLatest(
+        [restored](absl::StatusOr<int64_t> steps) { *restored = std::move(steps); });
     world_.RunFor(absl::Milliseconds(500));
     return *restored;
   }
@@ -3279,7 +3495,8 @@ TEST_F(AdoptTest, ACoordinatorThatIsStartedAgainKeepsWhatTheServersHold) {
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
 }
 
-// The servers of a killed job, and a program of another model that is started on its state directory.
+// The servers of a killed job, and a program of another model that is started on its state
+// directory.
 TEST_F(AdoptTest, AnotherModelIsRefusedAndNothingIsKept) {
   FinishOne();
   StartAgain();
@@ -3320,7 +3537,8 @@ TEST_F(AdoptTest, AServerThatRestartsBeforeAllHaveKeptTheirsTakesItBack) {
   EXPECT_EQ(core_->step(), 0);
 }
 
-// Else another life, which counts what has finished and what the store says was lost, would give an ordinal that a finished step has.
+// Else another life, which counts what has finished and what the store says was lost, would give an
+// ordinal that a finished step has.
 TEST_F(AdoptTest, AStepThatFailedIsOpenToTheServersUntilTheStoreKnowsThatItsOrdinalIsLost) {
   Start(1, 1);
   Schedule("fails");
@@ -3365,7 +3583,8 @@ class SeriesTest : public AdoptTest {
   struct Numbered {
     Outcome accepted, result;
   };
-  std::shared_ptr<Numbered> ScheduleOnce(int64_t number, const std::string& series = "chunks", bool read_only = false) {
+  std::shared_ptr<Numbered> ScheduleOnce(int64_t number, const std::string& series = "chunks",
+                                         bool read_only = false) {
     auto numbered = std::make_shared<Numbered>();
     StepRequest request{"step", Nest(), read_only};
     request.once = StepNumber{series, number};
@@ -3385,11 +3604,13 @@ class SeriesTest : public AdoptTest {
 TEST_F(SeriesTest, ANumberThatHasFinishedIsNotQueuedAgain) {
   ScheduleOnce(3);
   ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
-  EXPECT_EQ(ScheduleOnce(3)->accepted.status.code(), absl::StatusCode::kFailedPrecondition) << "it runs";
+  EXPECT_EQ(ScheduleOnce(3)->accepted.status.code(), absl::StatusCode::kFailedPrecondition)
+      << "it runs";
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   const auto again = ScheduleOnce(3);
-  EXPECT_EQ(again->accepted.status.code(), absl::StatusCode::kAlreadyExists) << again->accepted.status;
+  EXPECT_EQ(again->accepted.status.code(), absl::StatusCode::kAlreadyExists)
+      << again->accepted.status;
   EXPECT_FALSE(again->result.over);
   EXPECT_TRUE(ScheduleOnce(3, "others")->accepted.status.ok()) << "another series";
   EXPECT_TRUE(ScheduleOnce(2)->accepted.status.ok());
@@ -3408,7 +3629,8 @@ TEST_F(SeriesTest, ANumberThatFailedMayBeScheduledAgain) {
 TEST_F(SeriesTest, WhatCannotBeRememberedIsRefused) {
   EXPECT_EQ(ScheduleOnce(-1)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ScheduleOnce(1, "")->accepted.status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ScheduleOnce(1, "chunks", /*read_only=*/true)->accepted.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ScheduleOnce(1, "chunks", /*read_only=*/true)->accepted.status.code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(SeriesTest, ANumberThatHasFinishedIsKnownToACoordinatorThatAdopts) {

@@ -1,5 +1,6 @@
-// What a coordinator is asked to run, and what it keeps of each task, step, loop and change that it has under way. Plain records: the rules are in the
-// parts of CoordinatorCore that use them, all under its lock.
+// What a coordinator is asked to run, and what it keeps of each task, step, loop and change that it
+// has under way. Plain records: the rules are in the parts of CoordinatorCore that use them, all
+// under its lock.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 
@@ -41,20 +42,24 @@ struct StepRequest {
   std::optional<StepNumber> once = {};
 };
 
-// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with last_step set: that training step) is reached.
+// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with
+// last_step set: that training step) is reached.
 struct RunRequest {
   StepRequest step;    // args without the iterator
   std::string source;  // of the data
   Nest source_args;
   bool leased = true;
-  std::optional<int64_t> last_step;  // go on, pass after pass, until so many training steps are finished; begins where the last such loop over the same
-                                     // source stopped, if no other came between
-  uint64_t token = 0;                // what StopRun calls it: the caller's choice
+  // go on, pass after pass, until so many training steps are finished; begins where the last such
+  // loop over the same source stopped, if no other came between
+  std::optional<int64_t> last_step;
+  // What StopRun calls it: the caller's choice.
+  uint64_t token = 0;
 };
 
 namespace coordinator_records {
 
-// Another process registers as a task that we know: whether the known one still lives is being found out.
+// Another process registers as a task that we know: whether the known one still lives is being
+// found out.
 struct Claim {
   Incarnation by;
   std::string address;
@@ -70,14 +75,18 @@ struct Ps {
   int64_t max_commit_bytes = 0;  // 0: any
   PsAttachReply attach_reply;    // to the last Attach
   bool attached = false, ready = false;
-  uint64_t tries = 0;  // of Attach: an answer to an older one, and its timer, are void
+  // Of Attach: an answer to an older one, and its timer, are void.
+  uint64_t tries = 0;
   std::optional<Claim> claim;
   uint64_t acked_seq = 0;
   bool sync_outstanding = false, sync_wanted = false;
-  std::optional<absl::Duration> silent_since;  // Clock::Elapsed() of the first of the calls that failed since the last answer
+  // Clock::Elapsed() of the first of the calls that failed since the last answer
+  std::optional<absl::Duration> silent_since;
   std::string last_error;
   Backoff backoff{0};
-  std::string Text() const { return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")"); }
+  std::string Text() const {
+    return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")");
+  }
 };
 
 using WorkerStream = ResumableStream<ToWorker, FromWorker>;
@@ -97,19 +106,28 @@ struct Worker {
   bool has_served = false;      // it has attached in this life of ours
   absl::Duration known_since;   // at this address, and allowed to attach
   std::optional<Claim> claim;
-  uint64_t pings = 0, pongs = 0;  // of this session
-  uint64_t claim_pings = 0;       // `pings` before the claim: one more Pong than these was sent after it
-  bool leaving = false;           // drains: gets no more work
-  SessionId session;              // valid from kJoining on
-  uint64_t join_seq = 0;          // every ps knows the session when it acknowledged this Sync
+  // Of this session.
+  uint64_t pings = 0, pongs = 0;
+  // `pings` before the claim: one more Pong than these was sent after it
+  uint64_t claim_pings = 0;
+  // drains: gets no more work
+  bool leaving = false;
+  // valid from kJoining on
+  SessionId session;
+  // Every ps knows the session when it acknowledged this Sync.
+  uint64_t join_seq = 0;
   std::unique_ptr<WorkerStream> stream;
   std::shared_ptr<StreamConnection<ToWorker>> connection;
-  uint64_t connection_number = 0;  // tells the listener of this connection from those of older ones
+  // tells the listener of this connection from those of older ones
+  uint64_t connection_number = 0;
   std::optional<absl::Duration> broken_since;
   absl::Duration last_heard;
-  std::vector<std::shared_ptr<Step>> in_flight;  // in order of dispatch
-  absl::Duration run_time;                       // of the first of them, as far as it counts towards its deadline
-  bool cancelled_late = false;                   // it was told to stop at its deadline
+  // In order of dispatch.
+  std::vector<std::shared_ptr<Step>> in_flight;
+  // Of the first of them, as far as it counts towards its deadline.
+  absl::Duration run_time;
+  // It was told to stop at its deadline.
+  bool cancelled_late = false;
   Pong pong;
   Backoff backoff{0};
 };
@@ -129,17 +147,18 @@ struct Step {
   std::vector<InputLease> leases;
   double learning_rate_scale = 1;
   State state = State::kQueued;
-  int worker = -1;                          // of the attempt in flight
-  std::map<int, int> applied;               // StepFacts::applied
-  uint32_t forgiven = 0;                    // attempts that a rewind has undone
-  uint64_t begun = 0;                       // RedoLog::finishes() at the start of this attempt
-  bool replayed = false;                    // it had finished before a rewind: nobody waits for it, it counts no second time
-  uint64_t finished = 0;                    // of a replayed one: its number in the log
-  int first_worker = -1;                    // of a replayed one: that ran it then
-  bool overran = false;                     // this attempt has been told to stop: it ran past step_deadline
-  absl::Status refusal;                     // why the slots that it needs cannot be made
+  int worker = -1;             // of the attempt in flight
+  std::map<int, int> applied;  // StepFacts::applied
+  uint32_t forgiven = 0;       // attempts that a rewind has undone
+  uint64_t begun = 0;          // RedoLog::finishes() at the start of this attempt
+  bool replayed =
+      false;  // it had finished before a rewind: nobody waits for it, it counts no second time
+  uint64_t finished = 0;  // of a replayed one: its number in the log
+  int first_worker = -1;  // of a replayed one: that ran it then
+  bool overran = false;   // this attempt has been told to stop: it ran past step_deadline
+  absl::Status refusal;   // why the slots that it needs cannot be made
   std::set<Incarnation> devices_lost = {};  // StepFacts::devices_lost
-  absl::Duration not_before;                // Clock::Elapsed(): it is dispatched then at the earliest
+  absl::Duration not_before;  // Clock::Elapsed(): it is dispatched then at the earliest
 };
 
 struct RunState {
@@ -179,7 +198,8 @@ struct DirectRead {
 struct Raiser {
   StatusCallback raise;
   std::function<void()> again;
-  std::shared_ptr<RunState> run;  // that ends with the error: its pass is kept in every cut until it has been told
+  // That ends with the error: its pass is kept in every cut until it has been told.
+  std::shared_ptr<RunState> run;
 };
 
 // A Schedule beyond max_queued_steps.

@@ -15,14 +15,22 @@ namespace divvy {
 // What a coordinator is doing, for the live line and status pages.
 struct CoordinatorSnapshot {
   enum class Phase : uint8_t {
-    kAttaching,  // until every ps has answered in this epoch, and min_workers are known
-    kChoosing,   // there is something to restore: until the program restores it, or begins without
-    kLoading,    // the servers are told what to begin with
-    kReplaying,  // a server was lost: what had finished since the last checkpoint is run again
-    kRunning,    // steps run
-    kEnding,     // EndJob: the last word of every server is asked for, the tasks are told to exit
-    kOver,       // it is durable how the job ended, and every task has been told, or did not answer
-    kFailed,     // every call is answered with what ended the job
+    // Until every ps has answered in this epoch, and min_workers are known.
+    kAttaching,
+    // There is something to restore: until the program restores it, or begins without.
+    kChoosing,
+    // The servers are told what to begin with.
+    kLoading,
+    // A server was lost: what had finished since the last checkpoint is run again.
+    kReplaying,
+    // steps run
+    kRunning,
+    // EndJob: the last word of every server is asked for, the tasks are told to exit
+    kEnding,
+    // It is durable how the job ended, and every task has been told, or did not answer.
+    kOver,
+    // Every call is answered with what ended the job.
+    kFailed,
   };
   Phase phase = Phase::kAttaching;
   JobId job;
@@ -30,7 +38,8 @@ struct CoordinatorSnapshot {
   int64_t finished_steps = 0;  // training steps
   int64_t finished_reads = 0;  // read-only steps
   int64_t queued = 0, in_flight = 0;
-  int64_t lost_workers = 0;  // how often one was given up, for whatever reason but its own leave
+  // How often one was given up, for whatever reason but its own leave.
+  int64_t lost_workers = 0;
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
   struct Progress {  // of the running RunRequest
     bool read_only = false;
@@ -49,9 +58,10 @@ struct CoordinatorSnapshot {
   std::optional<CheckpointId> last_checkpoint;  // committed, or restored from
   std::optional<CheckpointId> checkpoint;       // that is being made
   std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
-  std::optional<int64_t> adopted_steps;         // this life of the coordinator went on with what the servers held: steps in it
-  absl::Duration longest_hold;                  // of commits, while a checkpoint was cut
-  int64_t recoveries = 0;                       // how often the job went back to its last checkpoint
+  std::optional<int64_t> adopted_steps;  // this life of the coordinator went on with what the
+                                         // servers held: steps in it
+  absl::Duration longest_hold;           // of commits, while a checkpoint was cut
+  int64_t recoveries = 0;                // how often the job went back to its last checkpoint
   int64_t redo_log_entries = 0, redo_log_bytes = 0;
 };
 

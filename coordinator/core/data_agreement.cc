@@ -8,13 +8,15 @@
 namespace divvy {
 namespace {
 
-// Of the sum of absolute values. The last bit of a float is 1e-7 of it; a million values of other records are some 1e-3 apart, fewer are more.
+// Of the sum of absolute values. The last bit of a float is 1e-7 of it; a million values of other
+// records are some 1e-3 apart, fewer are more.
 constexpr double kTolerance = 1e-5;
 
 }  // namespace
 
 bool Differ(const ElementDigest& a, const ElementDigest& b) {
-  return a.exact != b.exact || std::abs(a.projection - b.projection) > kTolerance * std::max(a.magnitude, b.magnitude);
+  return a.exact != b.exact ||
+         std::abs(a.projection - b.projection) > kTolerance * std::max(a.magnitude, b.magnitude);
 }
 
 bool DataAgreement::Fits(const DataSeen& a, const DataSeen& b) {
@@ -23,9 +25,12 @@ bool DataAgreement::Fits(const DataSeen& a, const DataSeen& b) {
 }
 
 void DataAgreement::Note(int worker, const DataSeen& seen) {
-  const auto has = [worker](const Group& group) { return std::count(group.workers.begin(), group.workers.end(), worker) > 0; };
+  const auto has = [worker](const Group& group) {
+    return std::count(group.workers.begin(), group.workers.end(), worker) > 0;
+  };
   const bool is_alone = groups_.size() == 1 && groups_.front().workers == std::vector<int>{worker};
-  const auto same = std::find_if(groups_.begin(), groups_.end(), [&seen](const Group& group) { return Fits(group.seen, seen); });
+  const auto same = std::find_if(groups_.begin(), groups_.end(),
+                                 [&seen](const Group& group) { return Fits(group.seen, seen); });
   Group& group = same != groups_.end() ? *same : groups_.emplace_back(Group{seen, {}, {}});
   if (!group.seen.first) group.seen.first = seen.first;
   if (!group.seen.elements) group.seen.elements = seen.elements;
@@ -33,21 +38,27 @@ void DataAgreement::Note(int worker, const DataSeen& seen) {
   if (has(group)) return;
   if (!is_alone) {
     for (Group& each : groups_) {
-      each.workers.erase(std::remove(each.workers.begin(), each.workers.end(), worker), each.workers.end());
+      each.workers.erase(std::remove(each.workers.begin(), each.workers.end(), worker),
+                         each.workers.end());
       if (&each != &group) each.know_size.erase(worker);
     }
   }
   group.workers.push_back(worker);
-  groups_.erase(std::remove_if(groups_.begin(), groups_.end(), [](const Group& each) { return each.workers.empty(); }), groups_.end());
+  groups_.erase(std::remove_if(groups_.begin(), groups_.end(),
+                               [](const Group& each) { return each.workers.empty(); }),
+                groups_.end());
 }
 
 bool DataAgreement::Knows(int worker) const {
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [worker](const Group& group) { return std::count(group.workers.begin(), group.workers.end(), worker) > 0; });
+  return std::any_of(groups_.begin(), groups_.end(), [worker](const Group& group) {
+    return std::count(group.workers.begin(), group.workers.end(), worker) > 0;
+  });
 }
 
 const DataAgreement::Group& DataAgreement::Most() const {
-  return *std::max_element(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.workers.size() < b.workers.size(); });
+  return *std::max_element(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) {
+    return a.workers.size() < b.workers.size();
+  });
 }
 
 std::optional<int64_t> DataAgreement::elements() const {
@@ -70,22 +81,34 @@ std::set<int> DataAgreement::odd() const {
 bool DataAgreement::tied() const {
   if (groups_.size() < 2) return false;
   const Group& most = Most();
-  return std::any_of(groups_.begin(), groups_.end(), [&most](const Group& group) { return &group != &most && group.workers.size() == most.workers.size(); });
+  return std::any_of(groups_.begin(), groups_.end(), [&most](const Group& group) {
+    return &group != &most && group.workers.size() == most.workers.size();
+  });
 }
 
 absl::Status DataAgreement::Difference(const std::string& source) const {
   const Group& most = Most();
-  const Group& other = *std::find_if(groups_.begin(), groups_.end(), [&most](const Group& group) { return &group != &most; });
-  const int a = std::min(most.workers.front(), other.workers.front()), b = std::max(most.workers.front(), other.workers.front());
-  const bool by_size = most.seen.elements && other.seen.elements && *most.seen.elements != *other.seen.elements;
-  const std::string what = by_size  ? absl::StrCat(most.seen.elements.value(), " elements at worker ", most.workers.front(), ", ", other.seen.elements.value(),
-                                                   " at worker ", other.workers.front())
-                           : a == b ? absl::StrCat("the first elements of worker ", a, ", which opened it twice, are not the same")
-                                    : absl::StrCat("the first elements of worker ", a, " and worker ", b, " are not the same");
-  return absl::InvalidArgumentError(absl::StrCat("data source \"", source, "\" differs between workers (", what,
-                                                 "). The coordinator hands out the positions of one dataset, so every worker must read the same one: give all ",
-                                                 "the same files, shuffle with input.seed, and shard nothing. For data that each worker has of its own set ",
-                                                 "AutoShardPolicy::kOff"));
+  const Group& other = *std::find_if(groups_.begin(), groups_.end(),
+                                     [&most](const Group& group) { return &group != &most; });
+  const int a = std::min(most.workers.front(), other.workers.front()),
+            b = std::max(most.workers.front(), other.workers.front());
+  const bool by_size =
+      most.seen.elements && other.seen.elements && *most.seen.elements != *other.seen.elements;
+  const std::string what =
+      by_size
+          ? absl::StrCat(most.seen.elements.value(), " elements at worker ", most.workers.front(),
+                         ", ", other.seen.elements.value(), " at worker ", other.workers.front())
+      : a == b ? absl::StrCat("the first elements of worker ", a,
+                              ", which opened it twice, are not the same")
+               : absl::StrCat("the first elements of worker ", a, " and worker ", b,
+                              " are not the same");
+  return absl::InvalidArgumentError(
+      absl::StrCat("data source \"", source, "\" differs between workers (", what,
+                   "). The coordinator hands out the positions of one dataset, so every worker "
+                   "must read the same one: give all ",
+                   "the same files, shuffle with input.seed, and shard nothing. For data that each "
+                   "worker has of its own set ",
+                   "AutoShardPolicy::kOff"));
 }
 
 }  // namespace divvy

@@ -33,7 +33,8 @@ TEST(DataAgreementTest, WhereAllFindTheSameNobodyIsOdd) {
 TEST(DataAgreementTest, TheOddOneIsLeftOutWheneverItIsHeard) {
   for (int odd = 0; odd < 3; ++odd) {
     DataAgreement agreement;
-    for (int worker = 0; worker < 3; ++worker) agreement.Note(worker, Size(worker == odd ? 56 : 58));
+    for (int worker = 0; worker < 3; ++worker)
+      agreement.Note(worker, Size(worker == odd ? 56 : 58));
     EXPECT_THAT(agreement.odd(), ElementsAre(odd));
     EXPECT_FALSE(agreement.tied());
     EXPECT_EQ(agreement.elements(), 58);
@@ -47,7 +48,8 @@ TEST(DataAgreementTest, OneAgainstOneIsTiedAndTheFirstCounts) {
   EXPECT_TRUE(agreement.tied());
   EXPECT_THAT(agreement.odd(), ElementsAre(0));
   EXPECT_TRUE(absl::StrContains(agreement.Difference("ratings").message(),
-                                "data source \"ratings\" differs between workers (58 elements at worker 4, 56 at worker 0). "));
+                                "data source \"ratings\" differs between workers (58 elements at "
+                                "worker 4, 56 at worker 0). "));
   agreement.Note(0, Size(58));  // its files have been put right
   EXPECT_THAT(agreement.odd(), IsEmpty());
 }
@@ -58,10 +60,12 @@ TEST(DataAgreementTest, TheErrorNamesTheSourceTheWorkersAndWhatToDo) {
   agreement.Note(0, Beginning(2));
   const absl::Status status = agreement.Difference("ratings");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(
-      absl::StrContains(status.message(), "data source \"ratings\" differs between workers (the first elements of worker 0 and worker 4 are not the same). "))
+  EXPECT_TRUE(absl::StrContains(status.message(),
+                                "data source \"ratings\" differs between workers (the first "
+                                "elements of worker 0 and worker 4 are not the same). "))
       << status;
-  EXPECT_TRUE(absl::StrContains(status.message(), "shuffle with input.seed, and shard nothing")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "shuffle with input.seed, and shard nothing"))
+      << status;
 }
 
 TEST(DataAgreementTest, OneOfTheMostThatComesBackWithOtherDataIsOdd) {
@@ -94,7 +98,9 @@ TEST(DataAgreementTest, AWorkerThatOpensItAnewIsComparedWithItself) {
   agreement.Note(4, Beginning(1));
   agreement.Note(4, Beginning(2));
   EXPECT_TRUE(agreement.tied());
-  EXPECT_TRUE(absl::StrContains(agreement.Difference("ratings").message(), "the first elements of worker 4, which opened it twice, are not the same"))
+  EXPECT_TRUE(
+      absl::StrContains(agreement.Difference("ratings").message(),
+                        "the first elements of worker 4, which opened it twice, are not the same"))
       << agreement.Difference("ratings");
 }
 

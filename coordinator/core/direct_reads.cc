@@ -6,10 +6,12 @@
 
 namespace divvy {
 
-void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
+void CoordinatorCore::Read(std::vector<VariableRead> reads,
+                           ResultCallback<std::vector<Tensor>> done) {
   Event event(*this);
   if (abandoned_) return;
-  if (ResizeWaits()) return resizing_.Defer([self = shared_from_this(), reads, done] { self->Read(reads, done); });
+  if (ResizeWaits())
+    return resizing_.Defer([self = shared_from_this(), reads, done] { self->Read(reads, done); });
   absl::Status refused = phase_.error();
   for (const VariableRead& read : reads) {
     if (refused.ok()) refused = CheckRead(*layout_plan_.layout(), read);
@@ -22,7 +24,9 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads, ResultCallback<std::
   PlanRead(*read);
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
-  if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay))) return;  // it is sent when all is there
+  // It is sent when all is there.
+  if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay)))
+    return;
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(servers_[ps], read);
 }
 
@@ -33,12 +37,14 @@ void CoordinatorCore::PlanRead(DirectRead& read) {
   for (const auto& [ps, parts] : read.plan.parts()) read.requests[ps].parts = parts;
 }
 
-// All servers have loaded: what some had answered before is of a state that is gone, and the variables may lie elsewhere.
+// All servers have loaded: what some had answered before is of a state that is gone, and the
+// variables may lie elsewhere.
 void CoordinatorCore::SendReads() {
   for (auto next = open_reads_.begin(); next != open_reads_.end();) {
     const std::shared_ptr<DirectRead> read = *next++;
     absl::Status refused;
-    for (const VariableRead& each : read->reads) refused.Update(CheckRead(*layout_plan_.layout(), each));
+    for (const VariableRead& each : read->reads)
+      refused.Update(CheckRead(*layout_plan_.layout(), each));
     if (!refused.ok()) {
       open_reads_.erase(read);
       outbox_.Add([read, refused] { read->done(refused); });
@@ -56,16 +62,21 @@ void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
   CallPs(ps, &ParameterClient::Pull, request->second, &CoordinatorCore::OnRead, read);
 }
 
-void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply, std::shared_ptr<DirectRead> read) {
-  if (open_reads_.count(read) == 0 || read->requests.count(ps.index) == 0) return;  // answered, or the job has failed
+void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply,
+                             std::shared_ptr<DirectRead> read) {
+  // answered, or the job has failed
+  if (open_reads_.count(read) == 0 || read->requests.count(ps.index) == 0) return;
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendRead, read);
   servers_.NoteAnswer(ps);
   read->requests.erase(ps.index);
   read->replies[ps.index] = *reply;
   if (!read->requests.empty()) return;
   open_reads_.erase(read);
-  // Assembling a large value takes seconds. The outbox must not wait for it: it carries all that the coordinator says to anybody.
-  outbox_.Add([&executor = executor_, read] { executor.PostBlocking("read", [read] { read->done(read->plan.Assemble(read->replies)); }); });
+  // Assembling a large value takes seconds. The outbox must not wait for it: it carries all that
+  // the coordinator says to anybody.
+  outbox_.Add([&executor = executor_, read] {
+    executor.PostBlocking("read", [read] { read->done(read->plan.Assemble(read->replies)); });
+  });
 }
 
 }  // namespace divvy

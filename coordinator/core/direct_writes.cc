@@ -1,11 +1,13 @@
-// The program's own writes: its calls, and what a write costs the servers (write_queue.h has where they stand among steps).
+// The program's own writes: its calls, and what a write costs the servers (write_queue.h has where
+// they stand among steps).
 #include <utility>
 
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
 
-// A large write is cut into commits without the lock: workers are answered meanwhile. It is cut anew where the layout has changed by then.
+// A large write is cut into commits without the lock: workers are answered meanwhile. It is cut
+// anew where the layout has changed by then.
 void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
   WriteQueue::CommitPlan plan;
   std::shared_ptr<const Layout> planned_by;
@@ -16,14 +18,16 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
       Event event(*this);
       if (!MayPlanWrite(writes, done)) return;
       if (planned_by == layout_plan_.layout()) return QueueWrite(std::move(plan), std::move(done));
-      planned_by = layout_plan_.layout(), steps = steps_.totals().finished_steps, scale = steps_.learning_rate_scale();
+      planned_by = layout_plan_.layout(), steps = steps_.totals().finished_steps,
+      scale = steps_.learning_rate_scale();
     }
     plan = PlanCommits(*planned_by, writes, steps, scale);
   }
 }
 
 // False: it is answered, or begins anew when what it waits for is there.
-bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
+bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes,
+                                   const StatusCallback& done) {
   if (abandoned_) return false;
   if (ResizeWaits()) {
     resizing_.Defer([self = shared_from_this(), writes, done] { self->WriteLater(writes, done); });
@@ -47,31 +51,41 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
     refused.Update(CheckOptimizers(*layout_plan_.layout(), parts));
     refused.Update(CheckCommitSize(parts, ps, servers_[ps].max_commit_bytes));
   }
-  if (!refused.ok() || plan.empty()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
+  if (!refused.ok() || plan.empty())
+    return outbox_.Add([done = std::move(done), refused] { done(refused); });
   writes_.Add(std::move(plan), std::move(done));
 }
 
-// As for a step: the slots that a gradient needs are created first, then the write begins anew. False: they are all there.
-bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done) {
+// As for a step: the slots that a gradient needs are created first, then the write begins anew.
+// False: they are all there.
+bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
+                                         const StatusCallback& done) {
   const auto missing = MissingSlots(*layout_plan_.layout(), writes);
   if (missing.empty()) return false;
   const auto& [variable, optimizer] = missing.front();
-  layout_changes_.CreateSlots(variable, optimizer, [self = shared_from_this(), writes, done](const absl::Status& created) {
-    created.ok() ? self->WriteLater(writes, done) : done(created);
-  });
+  layout_changes_.CreateSlots(
+      variable, optimizer, [self = shared_from_this(), writes, done](const absl::Status& created) {
+        created.ok() ? self->WriteLater(writes, done) : done(created);
+      });
   return true;
 }
 
 // For who is called by the outbox, which must not wait for a plan.
 void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback done) {
-  executor_.PostBlocking("write", [self = shared_from_this(), writes = std::move(writes), done = std::move(done)] { self->Write(writes, done); });
+  executor_.PostBlocking("write", [self = shared_from_this(), writes = std::move(writes),
+                                   done = std::move(done)] { self->Write(writes, done); });
 }
 
 // ---- what the queue asks and tells ----
 
-bool CoordinatorCore::MayBeginWrite() const { return MayGiveId(stored_.awaits_values() ? IdFor::kFirstValues : IdFor::kAny) && !checkpoint_maker_.holding(); }
+bool CoordinatorCore::MayBeginWrite() const {
+  return MayGiveId(stored_.awaits_values() ? IdFor::kFirstValues : IdFor::kAny) &&
+         !checkpoint_maker_.holding();
+}
 
-bool CoordinatorCore::MayHold() const { return !checkpoint_maker_.before_release() && workers_.fences().empty(); }
+bool CoordinatorCore::MayHold() const {
+  return !checkpoint_maker_.before_release() && workers_.fences().empty();
+}
 
 void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
   if (!recovery_.log().kept()) return;
@@ -81,7 +95,9 @@ void CoordinatorCore::OnWriteBegun(const DirectWrite& write) {
   recovery_.GiveUpFullLog();
 }
 
-void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) { SendWrite(servers_[ps], write); }
+void CoordinatorCore::SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) {
+  SendWrite(servers_[ps], write);
+}
 
 void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
   std::optional<CommitRequest> request = writes_.RequestFor(ps.index, *write);
@@ -90,7 +106,8 @@ void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
   CallPs(ps, &ParameterClient::Commit, *std::move(request), &CoordinatorCore::OnWritten, write);
 }
 
-void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer, std::shared_ptr<DirectWrite> write) {
+void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer,
+                                std::shared_ptr<DirectWrite> write) {
   if (!writes_.IsOpen(write->id)) return;
   if (!answer.ok()) return RetryPs(ps, answer.status(), &CoordinatorCore::SendWrite, write);
   servers_.NoteAnswer(ps);

@@ -1,4 +1,5 @@
-// The ids of entries (steps and writes): which are given, which are durable, and which the servers know of.
+// The ids of entries (steps and writes): which are given, which are durable, and which the servers
+// know of.
 #ifndef DIVVY_COORDINATOR_CORE_ENTRY_IDS_H_
 #define DIVVY_COORDINATOR_CORE_ENTRY_IDS_H_
 
@@ -10,17 +11,21 @@
 
 namespace divvy {
 
-// Ids are made durable in blocks before they are given, so that no life of the coordinator gives an id of
-// another. They are told to the servers by Sync: a server remembers what may still come. Pure; not thread-safe.
+// Ids are made durable in blocks before they are given, so that no life of the coordinator gives an
+// id of another. They are told to the servers by Sync: a server remembers what may still come.
+// Pure; not thread-safe.
 class EntryIds {
  public:
-  // How far ids run ahead of the horizon that the slowest ps has acknowledged. This bounds what a ps must remember.
+  // How far ids run ahead of the horizon that the slowest ps has acknowledged. This bounds what a
+  // ps must remember.
   static constexpr uint64_t kMaxAhead = 32'768;
-  // A Sync goes out after so many ids: a quarter of kMaxAhead, so that giving ids never waits for a healthy ps.
+  // A Sync goes out after so many ids: a quarter of kMaxAhead, so that giving ids never waits for a
+  // healthy ps.
   static constexpr uint64_t kSyncAfter = 8'192;
 
   // The first block of `block` ids begins at `first`.
-  EntryIds(uint64_t first, uint64_t block) : next_(first), durable_end_(first + block), acked_(first), synced_(first), block_(block) {}
+  EntryIds(uint64_t first, uint64_t block)
+      : next_(first), durable_end_(first + block), acked_(first), synced_(first), block_(block) {}
 
   // The id that is given next.
   EntryId next() const { return EntryId(next_); }
@@ -44,7 +49,9 @@ class EntryIds {
   void Synced(uint64_t seq, EntryId next) { at_sync_[seq] = synced_ = next.value(); }
   // Every ps has acknowledged Sync number `seq`.
   void Acked(uint64_t seq) {
-    for (auto told = at_sync_.begin(); told != at_sync_.end() && told->first <= seq; told = at_sync_.erase(told)) acked_ = told->second;
+    for (auto told = at_sync_.begin(); told != at_sync_.end() && told->first <= seq;
+         told = at_sync_.erase(told))
+      acked_ = told->second;
   }
   // The servers go back to a state in which nothing from `next` on has begun.
   void Rewind(EntryId next) {

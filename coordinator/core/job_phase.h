@@ -18,9 +18,12 @@ namespace divvy {
 namespace job_phase {
 
 struct Attaching {
-  bool reload = false;        // the servers load another checkpoint than in the epoch before
-  bool looking = false;       // for checkpoints
-  bool epoch_durable = true;  // nothing is sent in an epoch before it is
+  // The servers load another checkpoint than in the epoch before.
+  bool reload = false;
+  // For checkpoints.
+  bool looking = false;
+  // Nothing is sent in an epoch before it is.
+  bool epoch_durable = true;
 };
 struct Choosing {};
 struct Loading {};
@@ -34,10 +37,11 @@ struct Shutdowns {
 struct Ending {
   int exit_code = 0;
   std::function<void(absl::Status)> done;
-  // Of the Sync that every ps has to acknowledge before the end is stored. 0: all have, or nobody is asked,
-  // because the program has used nothing.
+  // Of the Sync that every ps has to acknowledge before the end is stored. 0: all have, or nobody
+  // is asked, because the program has used nothing.
   uint64_t seq = 0;
-  bool stored = false;  // the end is durable: a task that registers is told
+  // The end is durable: a task that registers is told.
+  bool stored = false;
   Shutdowns shutdowns = {};
 };
 struct Over {
@@ -45,14 +49,15 @@ struct Over {
 };
 struct Failed {
   absl::Status error;
-  std::optional<int> exit_code;  // the job's end is durable all the same: it was being stored, or was stored, before
+  // The job's end is durable all the same: it was being stored, or was stored, before.
+  std::optional<int> exit_code;
   Shutdowns shutdowns = {};
 };
 
 }  // namespace job_phase
 
-// In the order of CoordinatorSnapshot::Phase, which says what each of them is. Plain data; guarded by the
-// coordinator's lock.
+// In the order of CoordinatorSnapshot::Phase, which says what each of them is. Plain data; guarded
+// by the coordinator's lock.
 class JobPhase {
  public:
   using Name = CoordinatorSnapshot::Phase;
@@ -88,16 +93,20 @@ class JobPhase {
   }
 
   // What ended the job. OK: it has not failed.
-  absl::Status error() const { return Get<Failed>() != nullptr ? Get<Failed>()->error : absl::OkStatus(); }
-  // The exit code that the store has for the job's end. Nullopt: the end is not durable yet, or the job goes on.
+  absl::Status error() const {
+    return Get<Failed>() != nullptr ? Get<Failed>()->error : absl::OkStatus();
+  }
+  // The exit code that the store has for the job's end. Nullopt: the end is not durable yet, or the
+  // job goes on.
   std::optional<int> exit_code() const {
     if (const auto* over = Get<Over>()) return over->exit_code;
     if (const auto* failed = Get<Failed>()) return failed->exit_code;
     const auto* ending = Get<Ending>();
-    return ending != nullptr && ending->stored ? std::optional<int>(ending->exit_code) : std::nullopt;
+    return ending != nullptr && ending->stored ? std::optional<int>(ending->exit_code)
+                                               : std::nullopt;
   }
-  // Whether the job ends and nothing can undo it: the end is being stored, or is durable. A server that is lost
-  // from here on takes nothing with it.
+  // Whether the job ends and nothing can undo it: the end is being stored, or is durable. A server
+  // that is lost from here on takes nothing with it.
   bool IsEndCertain() const {
     const auto* ending = Get<Ending>();
     return ending != nullptr && ending->seq == 0;
@@ -112,10 +121,13 @@ class JobPhase {
   bool IsFinal() const { return Is(Name::kFailed) || Is(Name::kOver); }
 
  private:
-  using State = std::variant<Attaching, Choosing, Loading, Replaying, Running, Ending, Over, Failed>;
+  using State =
+      std::variant<Attaching, Choosing, Loading, Replaying, Running, Ending, Over, Failed>;
   static_assert(std::variant_size_v<State> == static_cast<size_t>(Name::kFailed) + 1);
-  static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(Name::kRunning), State>, Running>);
-  static_assert(std::is_same_v<std::variant_alternative_t<static_cast<size_t>(Name::kEnding), State>, Ending>);
+  static_assert(std::is_same_v<
+                std::variant_alternative_t<static_cast<size_t>(Name::kRunning), State>, Running>);
+  static_assert(std::is_same_v<
+                std::variant_alternative_t<static_cast<size_t>(Name::kEnding), State>, Ending>);
 
   State state_;
 };

@@ -9,18 +9,23 @@ namespace divvy {
 
 // ---- what to change ----
 
-void LayoutChanges::NumberStored(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
+void LayoutChanges::NumberStored(const VariableSpec& spec, const std::optional<Colocation>& with,
+                                 VariableId id) {
   const auto waiting = unnumbered_.extract(id);
-  if (!waiting.empty()) Add({NewVariable{spec, with, id}, std::nullopt, std::move(waiting.mapped())});  // else the job has failed meanwhile
+  // Else the job has failed meanwhile.
+  if (!waiting.empty())
+    Add({NewVariable{spec, with, id}, std::nullopt, std::move(waiting.mapped())});
 }
 
-void LayoutChanges::CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done) {
+void LayoutChanges::CreateSlots(const std::string& variable, const Optimizer& optimizer,
+                                StatusCallback done) {
   std::string key = absl::StrCat(variable, "\n", OptimizerName(optimizer));
   for (const SlotSpec& slot : SlotsOf(optimizer)) absl::StrAppend(&key, "\n", slot.name);
   if (!failed_.ok()) return Reply(std::move(done), failed_);
   std::vector<StatusCallback>& waiting = slots_wanted_[key];
   waiting.push_back(std::move(done));
-  if (waiting.size() == 1) Add({std::nullopt, NewSlots{variable, optimizer, std::move(key)}, nullptr});
+  if (waiting.size() == 1)
+    Add({std::nullopt, NewSlots{variable, optimizer, std::move(key)}, nullptr});
 }
 
 void LayoutChanges::Add(Job job) {
@@ -37,7 +42,8 @@ void LayoutChanges::Declare(Job job) {
 }
 
 void LayoutChanges::DeclareAll() {
-  for (Job& job : std::exchange(jobs_, {})) job.variable ? Declare(std::move(job)) : jobs_.push_back(std::move(job));
+  for (Job& job : std::exchange(jobs_, {}))
+    job.variable ? Declare(std::move(job)) : jobs_.push_back(std::move(job));
 }
 
 void LayoutChanges::MakeAll(Shards shards, StatusCallback done) {
@@ -63,7 +69,8 @@ void LayoutChanges::StartNext() {
 
 absl::StatusOr<std::optional<LayoutPlan::Change>> LayoutChanges::Prepare(const Job& job) {
   if (job.slots) return plan_.PrepareSlots(job.slots->variable, job.slots->optimizer);
-  ASSIGN_OR_RETURN(LayoutPlan::Change change, plan_.PrepareVariable(job.variable->spec, job.variable->with, job.variable->id));
+  ASSIGN_OR_RETURN(LayoutPlan::Change change,
+                   plan_.PrepareVariable(job.variable->spec, job.variable->with, job.variable->id));
   return std::optional<LayoutPlan::Change>(std::move(change));
 }
 
@@ -89,7 +96,8 @@ void LayoutChanges::Refuse(absl::Status why) {
 
 void LayoutChanges::Send() {
   for (const auto& [ps, shards] : work_->change.shards) work_->waiting.insert(ps);
-  for (const int ps : std::set<int>(work_->waiting)) work_->undoing ? host_.DeleteShardsAt(ps) : host_.CreateShardsAt(ps);
+  for (const int ps : std::set<int>(work_->waiting))
+    work_->undoing ? host_.DeleteShardsAt(ps) : host_.CreateShardsAt(ps);
 }
 
 std::optional<CreateShardsRequest> LayoutChanges::CreateRequestFor(int ps) const {
@@ -111,7 +119,8 @@ std::optional<DeleteShardsRequest> LayoutChanges::DeleteRequestFor(int ps) const
   return request;
 }
 
-// All ps have answered. Where one refused, what the others made goes first: a delete that came late could take away what a later job makes.
+// All ps have answered. Where one refused, what the others made goes first: a delete that came late
+// could take away what a later job makes.
 void LayoutChanges::OnCreated(int ps, absl::Status answer) {
   work_->refusal.Update(std::move(answer));
   work_->waiting.erase(ps);
@@ -140,7 +149,8 @@ void LayoutChanges::Settle(Work work) {
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   if (work.refusal.ok() && work.next != plan_.layout()) {
-    plan_.Apply(work.change, work.next, job.variable ? job.variable->spec.name : "", job.variable ? job.variable->with : std::nullopt);
+    plan_.Apply(work.change, work.next, job.variable ? job.variable->spec.name : "",
+                job.variable ? job.variable->with : std::nullopt);
     host_.OnShardsMade(plan_.layout()->version(), work.change.shards);
     workers_.SendToAll(LayoutUpdate{plan_.layout()});
   }
@@ -176,7 +186,8 @@ void LayoutChanges::FailAll(const absl::Status& error, std::vector<Task>& calls)
 }
 
 std::map<std::string, int64_t> LayoutChanges::Sizes() const {
-  return {{"layout jobs", static_cast<int64_t>(jobs_.size())}, {"slots wanted", static_cast<int64_t>(slots_wanted_.size())}};
+  return {{"layout jobs", static_cast<int64_t>(jobs_.size())},
+          {"slots wanted", static_cast<int64_t>(slots_wanted_.size())}};
 }
 
 }  // namespace divvy

@@ -40,17 +40,21 @@ class LayoutChanges {
     virtual bool MayChangeLayout() const = 0;
     // Whether the state of the job is not chosen yet: then variables are declared.
     virtual bool IsChoosing() const = 0;
-    // Sends CreateRequestFor, or DeleteRequestFor, to the ps, and gives its answer to OnCreated or OnDeleted.
+    // Sends CreateRequestFor, or DeleteRequestFor, to the ps, and gives its answer to OnCreated or
+    // OnDeleted.
     virtual void CreateShardsAt(int ps) = 0;
     virtual void DeleteShardsAt(int ps) = 0;
-    // Stores the layout with this variable, if the store is told of layouts at all, then calls OnStored.
-    virtual void StoreLayout(const VariableLayout& variable, std::shared_ptr<const Layout> next) = 0;
+    // Stores the layout with this variable, if the store is told of layouts at all, then calls
+    // OnStored.
+    virtual void StoreLayout(const VariableLayout& variable,
+                             std::shared_ptr<const Layout> next) = 0;
     // The servers have these shards since layout `version`.
     virtual void OnShardsMade(uint64_t version, const Shards& shards) = 0;
   };
 
   // REQUIRES: the references outlive it.
-  LayoutChanges(const CoordinatorOptions& options, Outbox& outbox, LayoutPlan& plan, WorkerSet& workers, Host& host)
+  LayoutChanges(const CoordinatorOptions& options, Outbox& outbox, LayoutPlan& plan,
+                WorkerSet& workers, Host& host)
       : options_(options), outbox_(outbox), plan_(plan), workers_(workers), host_(host) {}
 
   // ---- what to change ----
@@ -58,7 +62,8 @@ class LayoutChanges {
   // A variable whose number is being stored. When it is, NumberStored creates it.
   void AwaitNumber(VariableId id, StatusCallback done) { unnumbered_[id] = std::move(done); }
   void NumberStored(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id);
-  // The slots that `optimizer` needs for `variable`, unless they exist. Requests for the same slots share one change.
+  // The slots that `optimizer` needs for `variable`, unless they exist. Requests for the same slots
+  // share one change.
   void CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done);
   // Makes shards of the layout as it is, before anything else. REQUIRES: nothing is under way.
   void MakeAll(Shards shards, StatusCallback done);
@@ -70,7 +75,8 @@ class LayoutChanges {
   // ---- events ----
   // Begins the next change if it may. To be called when MayChangeLayout may have become true.
   void StartNext();
-  std::optional<CreateShardsRequest> CreateRequestFor(int ps) const;  // but for the fence; nullopt: nothing any more
+  // But for the fence; nullopt: nothing any more.
+  std::optional<CreateShardsRequest> CreateRequestFor(int ps) const;
   std::optional<DeleteShardsRequest> DeleteRequestFor(int ps) const;
   bool AwaitsCreated() const { return work_ && !work_->undoing; }
   bool AwaitsDeleted() const { return work_ && work_->undoing; }
@@ -78,9 +84,11 @@ class LayoutChanges {
   void OnCreated(int ps, absl::Status answer);
   void OnDeleted(int ps);
   void OnStored(const std::shared_ptr<const Layout>& next);
-  // The servers lose what has been made since the newest checkpoint. The change under way begins anew.
+  // The servers lose what has been made since the newest checkpoint. The change under way begins
+  // anew.
   void Rewind() { work_.reset(); }
-  // The job has failed: moves the completions that wait to `calls`. Later changes fail with `error`.
+  // The job has failed: moves the completions that wait to `calls`. Later changes fail with
+  // `error`.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----
@@ -97,7 +105,8 @@ class LayoutChanges {
   struct NewSlots {
     std::string variable;
     Optimizer optimizer;
-    std::string key;  // in slots_wanted_: everybody who waits there is answered
+    // In slots_wanted_: everybody who waits there is answered.
+    std::string key;
   };
   // Neither: MakeAll.
   struct Job {
@@ -108,8 +117,10 @@ class LayoutChanges {
   struct Work {
     LayoutPlan::Change change;
     std::shared_ptr<const Layout> next;
-    std::set<int> waiting;  // ps that have not answered
-    absl::Status refusal;   // of the first that refused; what the others made is taken back before the change ends
+    // ps that have not answered
+    std::set<int> waiting;
+    // Of the first that refused; what the others made is taken back before the change ends.
+    absl::Status refusal;
     bool undoing = false;
   };
 

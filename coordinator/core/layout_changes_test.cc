@@ -20,7 +20,9 @@ class FakeHost : public LayoutChanges::Host {
   bool IsChoosing() const override { return choosing; }
   void CreateShardsAt(int ps) override { created.push_back(ps); }
   void DeleteShardsAt(int ps) override { deleted.push_back(ps); }
-  void StoreLayout(const VariableLayout&, std::shared_ptr<const Layout> next) override { storing = std::move(next); }
+  void StoreLayout(const VariableLayout&, std::shared_ptr<const Layout> next) override {
+    storing = std::move(next);
+  }
   void OnShardsMade(uint64_t, const LayoutChanges::Shards&) override { ++made; }
 
   bool may_change = true, choosing = false;
@@ -41,11 +43,17 @@ VariableSpec SpecOf(const std::string& name) {
 
 class LayoutChangesTest : public testing::Test {
  protected:
-  LayoutChangesTest() : workers_(options_, Clock::Real(), outbox_), plan_(options_), changes_(options_, outbox_, plan_, workers_, host_) { plan_.SetNumPs(2); }
+  LayoutChangesTest()
+      : workers_(options_, Clock::Real(), outbox_),
+        plan_(options_),
+        changes_(options_, outbox_, plan_, workers_, host_) {
+    plan_.SetNumPs(2);
+  }
 
   void Create(const std::string& name) {
     const VariableId id(next_id_++);
-    changes_.AwaitNumber(id, [this, name](const absl::Status& created) { answers_[name] = created; });
+    changes_.AwaitNumber(id,
+                         [this, name](const absl::Status& created) { answers_[name] = created; });
     changes_.NumberStored(SpecOf(name), std::nullopt, id);
   }
   // All servers answer, and the store does.
@@ -128,7 +136,8 @@ TEST_F(LayoutChangesTest, RequestsForTheSameSlotsShareOneChange) {
   Create("w");
   Finish();
   int answers = 0;
-  for (int i = 0; i < 3; ++i) changes_.CreateSlots("w", Adam{}, [&](const absl::Status& made) { answers += made.ok(); });
+  for (int i = 0; i < 3; ++i)
+    changes_.CreateSlots("w", Adam{}, [&](const absl::Status& made) { answers += made.ok(); });
   EXPECT_EQ(host_.created.size(), 4);
   Finish();
   EXPECT_EQ(answers, 3);

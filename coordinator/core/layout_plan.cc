@@ -12,15 +12,18 @@
 namespace divvy {
 namespace {
 
-// Adds those slots of `optimizer` that `variable` has not got (another form of the optimizer may have made some), and their shards to `shards`.
-void AddSlots(const Optimizer& optimizer, VariableLayout& variable, std::map<int, std::vector<ShardSpec>>& shards) {
+// Adds those slots of `optimizer` that `variable` has not got (another form of the optimizer may
+// have made some), and their shards to `shards`.
+void AddSlots(const Optimizer& optimizer, VariableLayout& variable,
+              std::map<int, std::vector<ShardSpec>>& shards) {
   for (const SlotSpec& slot : SlotsOf(optimizer)) {
     if (variable.SlotNumber(OptimizerName(optimizer), slot.name)) continue;
     variable.slots.push_back(slot);
     variable.slot_optimizers.push_back(std::string(OptimizerName(optimizer)));
     for (int part = 0; part < variable.num_shards(); ++part) {
       const int number = static_cast<int>(variable.slots.size());
-      shards[variable.ps[part]].push_back(ShardSpecOf(variable, number, part, Constant{slot.initial_value}));
+      shards[variable.ps[part]].push_back(
+          ShardSpecOf(variable, number, part, Constant{slot.initial_value}));
     }
   }
 }
@@ -46,7 +49,9 @@ absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLay
   const VariableLayout* const other = layout.Find(with.variable);
   if (other == nullptr) return layout.UnknownVariable(with.variable);
   if (with.shard < 0 || with.shard >= other->num_shards()) {
-    return absl::InvalidArgumentError(absl::StrCat("variable \"", with.variable, "\" has ", other->num_shards(), " shards, and no shard ", with.shard));
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", with.variable, "\" has ",
+                                                   other->num_shards(), " shards, and no shard ",
+                                                   with.shard));
   }
   variable.offsets = {0, variable.spec.shape.rows()};
   variable.ps = {other->ps[with.shard]};
@@ -62,24 +67,32 @@ int64_t VarintBytes(uint64_t value) {
 
 // About what a variable takes in the message that tells a worker the layout.
 int64_t BytesToSend(const VariableLayout& variable) {
-  int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());  // shape, optimizer and the like
+  // shape, optimizer and the like
+  int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());
   for (const int64_t offset : variable.offsets) bytes += VarintBytes(static_cast<uint64_t>(offset));
   for (const int ps : variable.ps) bytes += VarintBytes(static_cast<uint64_t>(ps));
-  for (size_t i = 0; i < variable.slots.size(); ++i) bytes += 20 + static_cast<int64_t>(variable.slots[i].name.size() + variable.slot_optimizers[i].size());
+  for (size_t i = 0; i < variable.slots.size(); ++i)
+    bytes += 20 + static_cast<int64_t>(variable.slots[i].name.size() +
+                                       variable.slot_optimizers[i].size());
   return bytes;
 }
 
 // A layout that no message can carry would cost every worker its stream.
 absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_t most) {
   int64_t bytes = 0, shards = 0;
-  for (const auto& [id, each] : layout.variables()) bytes += BytesToSend(each), shards += each.num_shards();
+  for (const auto& [id, each] : layout.variables())
+    bytes += BytesToSend(each), shards += each.num_shards();
   if (bytes <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(), " variables of ", shards,
-                                                   " shards, and the message that tells workers where these lie would be ", bytes, " bytes, more than ", most,
-                                                   ": let the partitioner make fewer, larger shards, or join variables"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(),
+                   " variables of ", shards,
+                   " shards, and the message that tells workers where these lie would be ", bytes,
+                   " bytes, more than ", most,
+                   ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
-// The variable that was there before, as the program now declares it. What it lacks is made when it is needed.
+// The variable that was there before, as the program now declares it. What it lacks is made when it
+// is needed.
 VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared) {
   variable.spec.optimizer = declared.optimizer;
   variable.spec.aggregation = declared.aggregation;
@@ -90,14 +103,19 @@ VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared) {
 
 // ---- single changes ----
 
-absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
+absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareVariable(
+    const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
   return PrepareIn(*layout_, spec, with, id);
 }
 
-absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout, const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
+absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout,
+                                                         const VariableSpec& spec,
+                                                         const std::optional<Colocation>& with,
+                                                         VariableId id) {
   if (auto claimed = ClaimRestored(spec, layout)) return *std::move(claimed);
   if (layout.Find(spec.name) != nullptr)
-    return absl::AlreadyExistsError(absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("variable \"", spec.name, "\" exists already: names are unique in a job"));
   Change change;
   VariableLayout& variable = change.variable;
   variable.id = id;
@@ -105,13 +123,15 @@ absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout, c
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
   RETURN_IF_ERROR(with ? PlaceWith(*with, layout, variable) : CutAndPlace(spec, layout, change));
-  for (int part = 0; part < variable.num_shards(); ++part) change.shards[variable.ps[part]].push_back(ShardSpecOf(variable, 0, part, spec.initializer));
+  for (int part = 0; part < variable.num_shards(); ++part)
+    change.shards[variable.ps[part]].push_back(ShardSpecOf(variable, 0, part, spec.initializer));
   if (spec.optimizer) AddSlots(*spec.optimizer, variable, change.shards);
   return change;
 }
 
 // The program declares a variable that came with the state before it was declared.
-std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(const VariableSpec& spec, const Layout& layout) const {
+std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(
+    const VariableSpec& spec, const Layout& layout) const {
   const VariableLayout* const restored = layout.Find(spec.name);
   if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
   if (const absl::Status same = CheckSameVariable(spec, restored->spec); !same.ok()) return same;
@@ -120,14 +140,17 @@ std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(cons
   return change;
 }
 
-absl::Status LayoutPlan::CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved) const {
+absl::Status LayoutPlan::CheckSameVariable(const VariableSpec& declared,
+                                           const VariableSpec& saved) const {
   if (declared.dtype == saved.dtype && declared.shape == saved.shape) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ", declared.shape.ToString(), ", and in ",
-                                                    origin_, " it is ", DTypeName(saved.dtype), " ", saved.shape.ToString(),
-                                                    ": give the new one another name, or ", remedy_));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "variable \"", saved.name, "\" is ", DTypeName(declared.dtype), " ",
+      declared.shape.ToString(), ", and in ", origin_, " it is ", DTypeName(saved.dtype), " ",
+      saved.shape.ToString(), ": give the new one another name, or ", remedy_));
 }
 
-absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& layout, Change& change) {
+absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& layout,
+                                     Change& change) {
   Partitioner partitioner;
   if (spec.partitioner) {
     partitioner = *spec.partitioner;
@@ -136,8 +159,9 @@ absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& lay
   }
   ASSIGN_OR_RETURN(const int64_t shards, NumShards(partitioner, spec.shape, spec.dtype));
   if (shards > kMaxShards) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the partitioner cuts variable \"", spec.name, "\" into ", shards, " shards, more than ", kMaxShards, ": let it make larger ones"));
+    return absl::InvalidArgumentError(absl::StrCat("the partitioner cuts variable \"", spec.name,
+                                                   "\" into ", shards, " shards, more than ",
+                                                   kMaxShards, ": let it make larger ones"));
   }
   ASSIGN_OR_RETURN(const DivSplit split, DivSplit::Create(spec.shape.rows(), shards));
   VariableLayout& variable = change.variable;
@@ -148,8 +172,10 @@ absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& lay
   return absl::OkStatus();
 }
 
-std::vector<int> LayoutPlan::PlaceShards(const VariableLayout& variable, const Layout& layout) const {
-  if (options_.placement == Placement::kRoundRobin) return PlaceRoundRobin(next_placement_, variable.num_shards(), num_ps_);
+std::vector<int> LayoutPlan::PlaceShards(const VariableLayout& variable,
+                                         const Layout& layout) const {
+  if (options_.placement == Placement::kRoundRobin)
+    return PlaceRoundRobin(next_placement_, variable.num_shards(), num_ps_);
   std::vector<int64_t> bytes(num_ps_, 0);
   for (const auto& [id, other] : layout.variables()) {
     for (int part = 0; part < other.num_shards(); ++part) {
@@ -158,12 +184,14 @@ std::vector<int> LayoutPlan::PlaceShards(const VariableLayout& variable, const L
   }
   std::vector<int64_t> shard_bytes;
   for (int part = 0; part < variable.num_shards(); ++part) {
-    shard_bytes.push_back(variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype));
+    shard_bytes.push_back(variable.ShardShape(part).num_elements() *
+                          DTypeSize(variable.spec.dtype));
   }
   return PlaceBalanced(bytes, shard_bytes);
 }
 
-std::optional<LayoutPlan::Change> LayoutPlan::PrepareSlots(const std::string& variable, const Optimizer& optimizer) const {
+std::optional<LayoutPlan::Change> LayoutPlan::PrepareSlots(const std::string& variable,
+                                                           const Optimizer& optimizer) const {
   const VariableLayout* found = layout_->Find(variable);
   if (found == nullptr || found->SlotsFor(optimizer)) return std::nullopt;
   Change change;
@@ -178,7 +206,8 @@ absl::StatusOr<std::shared_ptr<const Layout>> LayoutPlan::With(const Change& cha
   return next;
 }
 
-void LayoutPlan::Apply(const Change& change, std::shared_ptr<const Layout> next, const std::string& name, const std::optional<Colocation>& with) {
+void LayoutPlan::Apply(const Change& change, std::shared_ptr<const Layout> next,
+                       const std::string& name, const std::optional<Colocation>& with) {
   if (layout_->Find(change.variable.id) == nullptr) next_placement_ += change.placed_in_turn;
   layout_ = std::move(next);
   if (with) colocated_[name] = *with;
@@ -187,7 +216,8 @@ void LayoutPlan::Apply(const Change& change, std::shared_ptr<const Layout> next,
 
 // ---- the state that an epoch begins with ----
 
-absl::Status LayoutPlan::Declare(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
+absl::Status LayoutPlan::Declare(const VariableSpec& spec, const std::optional<Colocation>& with,
+                                 VariableId id) {
   ASSIGN_OR_RETURN(Change change, PrepareVariable(spec, with, id));
   next_placement_ += change.placed_in_turn;
   layout_ = layout_->With(change.variable);
@@ -209,7 +239,8 @@ absl::Status LayoutPlan::PlaceAnew(const JobState& state, const NewId& new_id) {
   return absl::OkStatus();
 }
 
-absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Declared>& declared, const NewId& new_id) {
+absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Declared>& declared,
+                                  const NewId& new_id) {
   const int next_placement = std::exchange(next_placement_, 0);
   absl::StatusOr<Relaid> relaid = LayOut(state, declared, new_id);
   if (!relaid.ok()) {
@@ -223,20 +254,26 @@ absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Decla
   return absl::OkStatus();
 }
 
-absl::StatusOr<LayoutPlan::Relaid> LayoutPlan::LayOut(const JobState& state, const std::vector<Declared>& declared, const NewId& new_id) {
+absl::StatusOr<LayoutPlan::Relaid> LayoutPlan::LayOut(const JobState& state,
+                                                      const std::vector<Declared>& declared,
+                                                      const NewId& new_id) {
   Relaid relaid;
-  for (const Declared& each : declared) RETURN_IF_ERROR(AddTo(relaid, state, each.spec, each.with, each.id));
+  for (const Declared& each : declared)
+    RETURN_IF_ERROR(AddTo(relaid, state, each.spec, each.with, each.id));
   for (const auto& [id, saved] : state.layout->variables()) {
     if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
-    const bool taken = relaid.layout->Find(id) != nullptr;  // by a declaration that came before the checkpoint was found
+    // By a declaration that came before the checkpoint was found.
+    const bool taken = relaid.layout->Find(id) != nullptr;
     const std::optional<Colocation> with = ColocationOf(saved.spec.name, *relaid.layout);
-    RETURN_IF_ERROR(AddTo(relaid, state, AsItWasCut(saved, *state.layout), with, taken ? new_id() : id));
+    RETURN_IF_ERROR(
+        AddTo(relaid, state, AsItWasCut(saved, *state.layout), with, taken ? new_id() : id));
     relaid.unclaimed.insert(saved.spec.name);
   }
   return relaid;
 }
 
-absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id) {
+absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec,
+                               const std::optional<Colocation>& with, VariableId id) {
   ASSIGN_OR_RETURN(Change change, PrepareIn(*relaid.layout, spec, with, id));
   VariableLayout variable = std::move(change.variable);
   const VariableLayout* const saved = state.layout->Find(spec.name);
@@ -246,7 +283,8 @@ absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const Vari
   }
   for (const auto& [ps, shards] : ShardSpecsOf(variable, spec.initializer)) {
     for (const ShardSpec& shard : shards) {
-      const bool is_saved = saved != nullptr && (shard.key.slot == 0 || HasSlot(*saved, shard.name));
+      const bool is_saved =
+          saved != nullptr && (shard.key.slot == 0 || HasSlot(*saved, shard.name));
       (is_saved ? relaid.loaded : relaid.made)[ps].push_back(shard);
     }
   }
@@ -255,21 +293,27 @@ absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const Vari
   return absl::OkStatus();
 }
 
-// What the program asked for when it created the variable, as far as the other one has still so many shards.
-std::optional<Colocation> LayoutPlan::ColocationOf(const std::string& variable, const Layout& layout) const {
+// What the program asked for when it created the variable, as far as the other one has still so
+// many shards.
+std::optional<Colocation> LayoutPlan::ColocationOf(const std::string& variable,
+                                                   const Layout& layout) const {
   const auto found = colocated_.find(variable);
-  const VariableLayout* const other = found == colocated_.end() ? nullptr : layout.Find(found->second.variable);
+  const VariableLayout* const other =
+      found == colocated_.end() ? nullptr : layout.Find(found->second.variable);
   if (other == nullptr) return std::nullopt;
   return Colocation{found->second.variable, std::min(found->second.shard, other->num_shards() - 1)};
 }
 
-// A layout does not tell who wanted a variable cut so. Where the job's own partitioner would have, it is asked again; else it keeps its number of shards.
+// A layout does not tell who wanted a variable cut so. Where the job's own partitioner would have,
+// it is asked again; else it keeps its number of shards.
 VariableSpec LayoutPlan::AsItWasCut(const VariableLayout& saved, const Layout& layout) const {
   int num_ps = 1;
-  for (const auto& [id, variable] : layout.variables()) num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));
+  for (const auto& [id, variable] : layout.variables())
+    num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));
   const Partitioner own = options_.partitioner ? options_.partitioner(num_ps) : Partitioner();
   VariableSpec spec = saved.spec;
-  if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards()) spec.partitioner = FixedShardsPartitioner{saved.num_shards()};
+  if (NumShards(own, spec.shape, spec.dtype).value_or(0) != saved.num_shards())
+    spec.partitioner = FixedShardsPartitioner{saved.num_shards()};
   return spec;
 }
 
@@ -309,7 +353,8 @@ void LayoutPlan::MakeAllDeclared() {
 void LayoutPlan::LoadAll(const Layout& committed) {
   loaded_.clear();
   made_.clear();
-  for (const auto& [id, variable] : committed.variables()) AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);
+  for (const auto& [id, variable] : committed.variables())
+    AppendShards(ShardSpecsOf(variable, Zeros()), loaded_);
 }
 
 std::vector<ShardSpec> LayoutPlan::ToLoad(int ps) const {

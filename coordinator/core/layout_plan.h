@@ -20,15 +20,17 @@
 
 namespace divvy {
 
-// The layout as it is, and what changes of it will be. Calls nobody. Not thread-safe: the coordinator's
-// lock guards it.
+// The layout as it is, and what changes of it will be. Calls nobody. Not thread-safe: the
+// coordinator's lock guards it.
 class LayoutPlan {
  public:
   // One variable, as it is to be.
   struct Change {
     VariableLayout variable;
-    std::map<int, std::vector<ShardSpec>> shards;  // by ps: to be made
-    int placed_in_turn = 0;                        // shards of them: the next variable comes after these
+    // By ps: to be made.
+    std::map<int, std::vector<ShardSpec>> shards;
+    // shards of them: the next variable comes after these
+    int placed_in_turn = 0;
   };
   // Gives the id of a new variable.
   using NewId = std::function<VariableId()>;
@@ -42,27 +44,37 @@ class LayoutPlan {
 
   // ---- single changes ----
 
-  // A new variable, or one that the state of the job has and the program now declares. AlreadyExists,
-  // InvalidArgument, NotFound (of `with`), FailedPrecondition (it is another one in the state).
-  absl::StatusOr<Change> PrepareVariable(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id);
+  // A new variable, or one that the state of the job has and the program now declares.
+  // AlreadyExists, InvalidArgument, NotFound (of `with`), FailedPrecondition (it is another one in
+  // the state).
+  absl::StatusOr<Change> PrepareVariable(const VariableSpec& spec,
+                                         const std::optional<Colocation>& with, VariableId id);
   // The slots that `optimizer` needs for `variable`. Nullopt: they exist, or the variable does not.
   std::optional<Change> PrepareSlots(const std::string& variable, const Optimizer& optimizer) const;
   // The layout with the change. ResourceExhausted: no message to a worker could carry it.
   absl::StatusOr<std::shared_ptr<const Layout>> With(const Change& change) const;
-  // The change has been carried out and `next` is the layout. `name`, `with`: of a variable that the program creates.
-  void Apply(const Change& change, std::shared_ptr<const Layout> next, const std::string& name, const std::optional<Colocation>& with);
+  // The change has been carried out and `next` is the layout. `name`, `with`: of a variable that
+  // the program creates.
+  void Apply(const Change& change, std::shared_ptr<const Layout> next, const std::string& name,
+             const std::optional<Colocation>& with);
 
   // ---- the state that an epoch begins with ----
 
-  // While nobody knows yet what the state will be, a variable is a declaration. Its shards are made, or
-  // loaded, when that is decided.
-  absl::Status Declare(const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id);
+  // While nobody knows yet what the state will be, a variable is a declaration. Its shards are
+  // made, or loaded, when that is decided.
+  absl::Status Declare(const VariableSpec& spec, const std::optional<Colocation>& with,
+                       VariableId id);
   std::vector<std::string> DeclaredNames() const;
-  // What error messages say of the state that is restored: what it is, and what to do if the program wants another.
-  void SetOrigin(std::string text, std::string remedy) { origin_ = std::move(text), remedy_ = std::move(remedy); }
-  // Cuts and places the variables of the state, and those that are declared, for the servers that there are
-  // now. What the state holds is loaded, the rest is made. An error: all is as it was.
-  absl::Status Relayout(const JobState& state, const NewId& new_id) { return Relayout(state, declared_, new_id); }
+  // What error messages say of the state that is restored: what it is, and what to do if the
+  // program wants another.
+  void SetOrigin(std::string text, std::string remedy) {
+    origin_ = std::move(text), remedy_ = std::move(remedy);
+  }
+  // Cuts and places the variables of the state, and those that are declared, for the servers that
+  // there are now. What the state holds is loaded, the rest is made. An error: all is as it was.
+  absl::Status Relayout(const JobState& state, const NewId& new_id) {
+    return Relayout(state, declared_, new_id);
+  }
   // The same for another number of servers, when the job runs and everything is in `state`.
   absl::Status PlaceAnew(const JobState& state, const NewId& new_id);
   // The servers keep what they hold, as `held` says. What is declared beside it is made.
@@ -94,13 +106,18 @@ class LayoutPlan {
     std::set<std::string> unclaimed;
   };
 
-  absl::StatusOr<Change> PrepareIn(const Layout& layout, const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id);
-  std::optional<absl::StatusOr<Change>> ClaimRestored(const VariableSpec& spec, const Layout& layout) const;
+  absl::StatusOr<Change> PrepareIn(const Layout& layout, const VariableSpec& spec,
+                                   const std::optional<Colocation>& with, VariableId id);
+  std::optional<absl::StatusOr<Change>> ClaimRestored(const VariableSpec& spec,
+                                                      const Layout& layout) const;
   absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, Change& change);
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) const;
-  absl::Status Relayout(const JobState& state, const std::vector<Declared>& declared, const NewId& new_id);
-  absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared, const NewId& new_id);
-  absl::Status AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec, const std::optional<Colocation>& with, VariableId id);
+  absl::Status Relayout(const JobState& state, const std::vector<Declared>& declared,
+                        const NewId& new_id);
+  absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared,
+                                const NewId& new_id);
+  absl::Status AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec,
+                     const std::optional<Colocation>& with, VariableId id);
   std::optional<Colocation> ColocationOf(const std::string& variable, const Layout& layout) const;
   VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const;
   absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved) const;
@@ -109,11 +126,15 @@ class LayoutPlan {
   int num_ps_ = 0;
   std::shared_ptr<const Layout> layout_ = Layout::Empty();
   int next_placement_ = 0;
-  std::map<std::string, Colocation> colocated_;  // variables that the program wants beside others, by name
+  // variables that the program wants beside others, by name
+  std::map<std::string, Colocation> colocated_;
   std::vector<Declared> declared_;
-  std::set<std::string> unclaimed_;               // variables that came with the state and are not declared
-  std::map<int, std::vector<ShardSpec>> loaded_;  // by ps: read from the checkpoint
-  std::map<int, std::vector<ShardSpec>> made_;    // by ps: made before the first step
+  // variables that came with the state and are not declared
+  std::set<std::string> unclaimed_;
+  // By ps: read from the checkpoint.
+  std::map<int, std::vector<ShardSpec>> loaded_;
+  // By ps: made before the first step.
+  std::map<int, std::vector<ShardSpec>> made_;
   std::string origin_, remedy_;
 };
 

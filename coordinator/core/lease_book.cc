@@ -4,7 +4,8 @@
 
 namespace divvy {
 
-LeaseBook::LeaseBook(const PassProgress& pass) : end_(pass.end), end_known_(pass.end_is_exact), next_(pass.next), returned_(pass.unread) {}
+LeaseBook::LeaseBook(const PassProgress& pass)
+    : end_(pass.end), end_known_(pass.end_is_exact), next_(pass.next), returned_(pass.unread) {}
 
 void LeaseBook::Save(PassProgress& pass) const {
   pass.next = next_;
@@ -21,9 +22,12 @@ void LeaseBook::SetEnd(int64_t elements, bool exact) {
   end_known_ = end_known_ || exact;
 }
 
-int64_t LeaseBook::Usable(const Range& range) const { return std::max<int64_t>(0, end_ ? std::min(range.count, *end_ - range.first) : range.count); }
+int64_t LeaseBook::Usable(const Range& range) const {
+  return std::max<int64_t>(0, end_ ? std::min(range.count, *end_ - range.first) : range.count);
+}
 
-std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range, int64_t per_step) const {
+std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range,
+                                                               int64_t per_step) const {
   const int64_t count = std::min(per_step, Usable(range));
   if (count == 0) return std::nullopt;
   const std::pair<int64_t, int64_t> taken(range.first, count);
@@ -31,8 +35,9 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range, int
   return taken;
 }
 
-// The next positions that nobody has. Where the end is known or can be guessed, a quarter of what is left at most, so that the last chunks are short; where
-// not, a quarter of what has been given, so that not much is tried beyond the end.
+// The next positions that nobody has. Where the end is known or can be guessed, a quarter of what
+// is left at most, so that the last chunks are short; where not, a quarter of what has been given,
+// so that not much is tried beyond the end.
 LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
   const std::optional<int64_t> expected = end_ ? end_ : hint_;
   const int64_t quarter = (expected ? *expected - next_ : next_) / (4 * per_step);
@@ -44,7 +49,9 @@ LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
 
 // The latter half of the longest chunk, in whole steps.
 LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
-  const auto longest = std::max_element(chunks_.begin(), chunks_.end(), [this](const auto& a, const auto& b) { return Usable(a.second) < Usable(b.second); });
+  const auto longest = std::max_element(
+      chunks_.begin(), chunks_.end(),
+      [this](const auto& a, const auto& b) { return Usable(a.second) < Usable(b.second); });
   const int64_t usable = Usable(longest->second), kept = usable / per_step / 2 * per_step;
   const Range stolen{longest->second.first + kept, usable - kept};
   longest->second.count = kept;
@@ -54,7 +61,8 @@ LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
 std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t per_step) {
   if (!returned_.empty()) {
     Range range{returned_.begin()->first, returned_.begin()->second};
-    if (const auto taken = TakeFrom(range, per_step)) {  // else all that was returned is past the end
+    // Else all that was returned is past the end.
+    if (const auto taken = TakeFrom(range, per_step)) {
       returned_.erase(returned_.begin());
       if (range.count > 0) returned_.emplace(range.first, range.count);
       return taken;
@@ -78,8 +86,11 @@ void LeaseBook::WorkerGone(int worker) {
 bool LeaseBook::exhausted() const {
   if (!end_ || next_ < *end_) return false;
   const auto has_some = [this](int64_t first, int64_t count) { return count > 0 && first < *end_; };
-  return std::none_of(returned_.begin(), returned_.end(), [&](const auto& range) { return has_some(range.first, range.second); }) &&
-         std::none_of(chunks_.begin(), chunks_.end(), [&](const auto& entry) { return has_some(entry.second.first, entry.second.count); });
+  return std::none_of(returned_.begin(), returned_.end(),
+                      [&](const auto& range) { return has_some(range.first, range.second); }) &&
+         std::none_of(chunks_.begin(), chunks_.end(), [&](const auto& entry) {
+           return has_some(entry.second.first, entry.second.count);
+         });
 }
 
 }  // namespace divvy

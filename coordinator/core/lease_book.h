@@ -12,12 +12,15 @@
 
 namespace divvy {
 
-// The positions of one pass. A worker is given them in chunks of up to `kChunk` steps, so that it reads forward; what it has not begun when it is lost goes
-// first to the others, and one that finds nothing else takes half of the longest chunk of another: all workers are busy to the end. Pure; not thread-safe.
+// The positions of one pass. A worker is given them in chunks of up to `kChunk` steps, so that it
+// reads forward; what it has not begun when it is lost goes first to the others, and one that finds
+// nothing else takes half of the longest chunk of another: all workers are busy to the end. Pure;
+// not thread-safe.
 //
 //   book.Take(/*worker=*/0, /*per_step=*/2);    // {0, 2}: elements 0 and 1
 //   book.Take(/*worker=*/1, 2);                 // {2, 2}, of a chunk of its own
-//   book.GiveBack(0, 2);                        // that step will never run: the next Take, whoever asks, gives {0, 2}
+//   // that step will never run: the next Take, whoever asks, gives {0, 2}
+//   book.GiveBack(0, 2);
 class LeaseBook {
  public:
   static constexpr int64_t kChunk = 64;  // steps
@@ -28,21 +31,26 @@ class LeaseBook {
   // Writes what has not been given to any step, and where the data ends.
   void Save(PassProgress& pass) const;
 
-  // The elements of the pass, where known: none from here on is given. Told again, the smallest stands. `exact`: it is the size of the data, not merely a
-  // position where somebody found nothing.
+  // The elements of the pass, where known: none from here on is given. Told again, the smallest
+  // stands. `exact`: it is the size of the data, not merely a position where somebody found
+  // nothing.
   void SetEnd(int64_t elements, bool exact = false);
   // Replaces what was told of the end before: that was wrong. Nullopt: nobody knows.
-  void SetSize(std::optional<int64_t> elements) { end_ = elements, end_known_ = elements.has_value(); }
+  void SetSize(std::optional<int64_t> elements) {
+    end_ = elements, end_known_ = elements.has_value();
+  }
   std::optional<int64_t> end() const { return end_; }
   bool end_is_exact() const { return end_known_; }
 
   // What an earlier pass had: chunks are cut to it. The pass may be longer or shorter all the same.
   void SetHint(int64_t elements) { hint_ = elements; }
   // The elements of the pass as far as anybody can tell.
-  std::optional<int64_t> expected() const { return hint_ ? hint_ : end_known_ ? end_ : std::nullopt; }
+  std::optional<int64_t> expected() const {
+    return hint_ ? hint_ : end_known_ ? end_ : std::nullopt;
+  }
 
-  // Positions [first, first + count) for a step of `worker`; count is `per_step`, less at the very end. Nullopt: none are left.
-  // REQUIRES: per_step > 0, the same in all calls.
+  // Positions [first, first + count) for a step of `worker`; count is `per_step`, less at the very
+  // end. Nullopt: none are left. REQUIRES: per_step > 0, the same in all calls.
   std::optional<std::pair<int64_t, int64_t>> Take(int worker, int64_t per_step);
 
   // A step that was given these positions will never run: they are given again, before any other.

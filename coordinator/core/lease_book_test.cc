@@ -122,7 +122,8 @@ TEST(LeaseBookTest, AnotherLifeGivesWhatNoStepWasGiven) {
   EXPECT_TRUE(again.exhausted());
 }
 
-// What a coordinator that goes on from a checkpoint makes of it: steps in flight are not in the cut.
+// What a coordinator that goes on from a checkpoint makes of it: steps in flight are not in the
+// cut.
 LeaseBook AnotherLife(const LeaseBook& book, std::vector<Range>& in_flight) {
   PassProgress pass;
   book.Save(pass);
@@ -157,7 +158,8 @@ TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
         if (random.Chance(0.1)) {
           book.GiveBack(range.first, range.second);
         } else {
-          for (int64_t p = range.first; p < std::min(range.first + range.second, elements); ++p) finished.insert(p);
+          for (int64_t p = range.first; p < std::min(range.first + range.second, elements); ++p)
+            finished.insert(p);
         }
       }
     }

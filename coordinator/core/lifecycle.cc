@@ -17,56 +17,71 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr absl::Duration kEarly = absl::Minutes(1);      // for which a ps waits for the resize that it is to join
-constexpr int kMaxEarly = 1'000;                         // of them
-constexpr absl::Duration kLongStep = absl::Seconds(20);  // of which a person wonders what it does
+// For which a ps waits for the resize that it is to join.
+constexpr absl::Duration kEarly = absl::Minutes(1);
+// Of them.
+constexpr int kMaxEarly = 1'000;
+// Of which a person wonders what it does.
+constexpr absl::Duration kLongStep = absl::Seconds(20);
 
-std::string Seconds(absl::Duration duration) { return absl::StrCat(absl::ToInt64Seconds(duration), " s"); }
+std::string Seconds(absl::Duration duration) {
+  return absl::StrCat(absl::ToInt64Seconds(duration), " s");
+}
 
 absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
   if (row.state == JobRow::State::kNew) return absl::OkStatus();
   if (!CanBe(row.epoch)) {
-    return absl::DataLossError(
-        absl::StrCat("the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
-                     " has begun, which cannot be: `divvyctl state repair DIR` mends it. Or give an empty --state_dir, and the --job_name "
-                     "that it had or its --checkpoint_dir, by which the job is found again"));
+    return absl::DataLossError(absl::StrCat(
+        "the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
+        " has begun, which cannot be: `divvyctl state repair DIR` mends it. Or give an empty "
+        "--state_dir, and the --job_name "
+        "that it had or its --checkpoint_dir, by which the job is found again"));
   }
   if (options.job && *options.job != row.job) {
-    return MakeError(Reason::kWrongJob, absl::StrCat("the store holds job ", absl::Hex(row.job.value()), ", and --job_name makes it job ",
-                                                     absl::Hex(options.job->value()), ": give the --state_dir of that name, or an empty one"));
+    return MakeError(Reason::kWrongJob,
+                     absl::StrCat("the store holds job ", absl::Hex(row.job.value()),
+                                  ", and --job_name makes it job ", absl::Hex(options.job->value()),
+                                  ": give the --state_dir of that name, or an empty one"));
   }
   if (row.state == JobRow::State::kRunning) return absl::OkStatus();
   return JobHasEnded(
       row.exit_code,
-      absl::StrCat(
-          "job ", absl::Hex(row.job.value()), " has ended", row.exit_code == 0 ? "" : " with an error",
-          ": there is nothing left to do. To train on from its last checkpoint, give an empty --state_dir; to run it again from the beginning, an empty "
-          "--checkpoint_dir as well"));
+      absl::StrCat("job ", absl::Hex(row.job.value()), " has ended",
+                   row.exit_code == 0 ? "" : " with an error",
+                   ": there is nothing left to do. To train on from its last checkpoint, give an "
+                   "empty --state_dir; to run it again from the beginning, an empty "
+                   "--checkpoint_dir as well"));
 }
 
 }  // namespace
 
 namespace {
 
-// Numbers that the checkpoint has used are not used again, also where the store that gave them is lost.
+// Numbers that the checkpoint has used are not used again, also where the store that gave them is
+// lost.
 void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
   const auto& variables = checkpoint.layout->variables();
-  if (!variables.empty()) row.next_variable_id = std::max(row.next_variable_id, variables.rbegin()->first.value() + 1);
+  if (!variables.empty())
+    row.next_variable_id = std::max(row.next_variable_id, variables.rbegin()->first.value() + 1);
 }
 
 absl::Status CheckJobOf(const JobState& found, JobId own) {
   if (own == found.job) return absl::OkStatus();
-  return MakeError(Reason::kWrongJob, absl::StrCat("--checkpoint_dir holds ", found.checkpoint.name(), " of job ", absl::Hex(found.job.value()),
-                                                   ", and this is job ", absl::Hex(own.value()), ": give each job a directory of its own"));
+  return MakeError(Reason::kWrongJob,
+                   absl::StrCat("--checkpoint_dir holds ", found.checkpoint.name(), " of job ",
+                                absl::Hex(found.job.value()), ", and this is job ",
+                                absl::Hex(own.value()), ": give each job a directory of its own"));
 }
 
 // The newest checkpoint of this job; a store that has lost the job takes its number from there.
-absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions& options, JobRow& row) {
+absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions& options,
+                                                       JobRow& row) {
   if (options.checkpoints == nullptr) return std::optional<JobState>();
   ASSIGN_OR_RETURN(std::optional<JobState> found, options.checkpoints->Newest(std::nullopt));
   if (!found) return found;
-  RETURN_IF_ERROR(CheckJobOf(*found, row.state == JobRow::State::kNew ? options.job.value_or(found->job) : row.job));
+  RETURN_IF_ERROR(CheckJobOf(
+      *found, row.state == JobRow::State::kNew ? options.job.value_or(found->job) : row.job));
   row.job = found->job;
   NumbersBeyond(*found, row);
   return found;
@@ -74,24 +89,27 @@ absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions&
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer,
-                                                                        Store& store) {
+absl::StatusOr<std::shared_ptr<CoordinatorCore>> CoordinatorCore::Start(
+    CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store) {
   RETURN_IF_ERROR(options.Validate());
   ASSIGN_OR_RETURN(const StoredJob stored, store.Load());
   JobRow row = stored.job;
   RETURN_IF_ERROR(CheckRow(row, options));
   ASSIGN_OR_RETURN(std::optional<JobState> found, FindCheckpoint(options, row));
-  if (row.job == JobId()) row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
+  if (row.job == JobId())
+    row.job = options.job.value_or(JobId(MixSeeds(options.incarnation.value(), options.job_seed)));
   row.state = JobRow::State::kRunning;
   row.epoch = row.epoch.next();
-  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(std::move(options), executor, clock, dialer, store, row, std::move(found), stored));
+  std::shared_ptr<CoordinatorCore> core(new CoordinatorCore(
+      std::move(options), executor, clock, dialer, store, row, std::move(found), stored));
   Event event(*core);
   core->BeginEpoch();
   core->ScheduleTick();
   return core;
 }
 
-CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock, Dialer& dialer, Store& store, JobRow row,
+CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor, Clock& clock,
+                                 Dialer& dialer, Store& store, JobRow row,
                                  std::optional<JobState> found, StoredJob stored)
     : options_(std::move(options)),
       executor_(executor),
@@ -114,7 +132,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       origin_(std::move(stored), std::move(found)),
       resizing_(options_.ps_timeout, outbox_) {
   if (options_.durability == Durability::kCheckpoint) recovery_.log().GiveUp();
-  stored_.row().id_block_end += options_.id_block;  // before the first is given, BeginEpoch has stored it
+  // Before the first is given, BeginEpoch has stored it.
+  stored_.row().id_block_end += options_.id_block;
   passes_.BeginEpoch(stored_.row().epoch);
   servers_.Add(options_.ps_addresses);
   layout_plan_.SetNumPs(servers_.size());
@@ -124,18 +143,21 @@ void CoordinatorCore::BeginEpoch() {
   // Epoch and id block are durable before anybody hears of them.
   phase_.Get<JobPhase::Attaching>()->epoch_durable = false;
   HitFailpoint(Failpoint::kEpochBeforeStored);
-  PutThen({stored_.row()}, [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    HitFailpoint(Failpoint::kEpochStored);
-    if (epoch != core.stored_.row().epoch) return;  // another has been begun meanwhile
-    if (auto* const attaching = core.phase_.Get<JobPhase::Attaching>()) attaching->epoch_durable = true;
-    for (Ps& ps : core.servers_) core.AttachPs(ps);
-    for (const auto& [index, address] : core.options_.worker_addresses) {
-      if (core.workers_.all().count(index) == 0) core.KnownWorker(index, address);
-    }
-  });
+  PutThen({stored_.row()},
+          [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+            HitFailpoint(Failpoint::kEpochStored);
+            if (epoch != core.stored_.row().epoch) return;  // another has been begun meanwhile
+            if (auto* const attaching = core.phase_.Get<JobPhase::Attaching>())
+              attaching->epoch_durable = true;
+            for (Ps& ps : core.servers_) core.AttachPs(ps);
+            for (const auto& [index, address] : core.options_.worker_addresses) {
+              if (core.workers_.all().count(index) == 0) core.KnownWorker(index, address);
+            }
+          });
 }
 
-// Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours yet; or ours is over.
+// Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours
+// yet; or ours is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
   stored_.row().epoch = std::max(stored_.row().epoch, above).next();
   passes_.BeginEpoch(stored_.row().epoch);
@@ -153,15 +175,20 @@ Task CoordinatorCore::Guarded(std::function<void(CoordinatorCore&)> body) {
 }
 
 void CoordinatorCore::PutThen(StoreChange change, std::function<void(CoordinatorCore&)> then) {
-  store_.Put(std::move(change), [weak = weak_from_this(), then = std::move(then)](absl::Status stored) {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    self->Guarded([stored, then](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { stored.ok() ? then(core) : core.FailJob(stored); })();
-  });
+  store_.Put(std::move(change),
+             [weak = weak_from_this(), then = std::move(then)](absl::Status stored) {
+               const auto self = weak.lock();
+               if (self == nullptr) return;
+               self->Guarded([stored, then](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+                 stored.ok() ? then(core) : core.FailJob(stored);
+               })();
+             });
 }
 
 void CoordinatorCore::Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) {
-  outbox_.Add([this, self = shared_from_this(), delay, task = Guarded(std::move(body))] { executor_.PostAfter(delay, task); });
+  outbox_.Add([this, self = shared_from_this(), delay, task = Guarded(std::move(body))] {
+    executor_.PostAfter(delay, task);
+  });
 }
 
 Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
@@ -181,14 +208,16 @@ void CoordinatorCore::MaybeLoad() {
   BeginLoading();
 }
 
-// Again, now that no server obeys a former coordinator: one that still lived may have made checkpoints since this one began, and removed those of then. From
-// here on it can end at most the one that it was about to commit, and as two are always kept, what is found now stays.
+// Again, now that no server obeys a former coordinator: one that still lived may have made
+// checkpoints since this one began, and removed those of then. From here on it can end at most the
+// one that it was about to commit, and as two are always kept, what is found now stays.
 void CoordinatorCore::LookForCheckpoints() {
   if (std::exchange(phase_.Get<JobPhase::Attaching>()->looking, true)) return;
   outbox_.Add([self = shared_from_this()] {
     self->executor_.PostBlocking("checkpoint", [self] {
       const auto newest = self->options_.checkpoints->Newest(std::nullopt);
-      self->Guarded([newest](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnNewest(newest); })();
+      self->Guarded([newest](CoordinatorCore& core)
+                        DIVVY_REQUIRES(core.mu_) { core.OnNewest(newest); })();
     });
   });
 }
@@ -199,11 +228,16 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   attaching->looking = false;
   if (!servers_.AllAttached()) return;  // one restarted: MaybeLoad comes again
   if (!newest.ok()) return FailJob(newest.status());
-  if (const absl::Status ours = *newest ? CheckJobOf(**newest, stored_.row().job) : absl::OkStatus(); !ours.ok()) return FailJob(ours);
+  if (const absl::Status ours =
+          *newest ? CheckJobOf(**newest, stored_.row().job) : absl::OkStatus();
+      !ours.ok())
+    return FailJob(ours);
   origin_.SetFound(*newest);
   if (origin_.Restorable() == nullptr) return BeginLoading();
   const std::optional<JobState>& found = origin_.found();
-  if (found && found->checkpoint.epoch >= stored_.row().epoch) return RestartEpoch(found->checkpoint.epoch);  // of a life whose store is lost
+  // Of a life whose store is lost.
+  if (found && found->checkpoint.epoch >= stored_.row().epoch)
+    return RestartEpoch(found->checkpoint.epoch);
   if (found) NumbersBeyond(*found, stored_.row());
   BeginChoosing();
 }
@@ -211,10 +245,13 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
 // There is a state to go on with, and the program has not said yet whether it does.
 void CoordinatorCore::BeginChoosing() {
   phase_.Enter(JobPhase::Choosing());
-  for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  for (StatusCallback& done : std::exchange(when_running_, {}))
+    outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   layout_changes_.DeclareAll();
   if (origin_.is_awaited()) return ChooseCheckpoint();
-  if (layout_changes_.has_jobs() || !open_reads_.empty() || writes_.has_waiting() || steps_.is_wanted() || checkpoint_maker_.is_asked_for()) ChooseEmpty();
+  if (layout_changes_.has_jobs() || !open_reads_.empty() || writes_.has_waiting() ||
+      steps_.is_wanted() || checkpoint_maker_.is_asked_for())
+    ChooseEmpty();
 }
 
 void CoordinatorCore::BeginLoading() {
@@ -224,8 +261,10 @@ void CoordinatorCore::BeginLoading() {
     layout_plan_.MakeAllDeclared();
     if (recovery_.rewind() == nullptr && origin_.is_stored() && origin_.Restorable() == nullptr) {
       outbox_.Add(
-          [text = absl::StrCat("what the parameter servers hold is not adopted: ", origin_.held().status().message(),
-                               ". There is no checkpoint: the job begins anew (--checkpoint_dir, --checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
+          [text = absl::StrCat("what the parameter servers hold is not adopted: ",
+                               origin_.held().status().message(),
+                               ". There is no checkpoint: the job begins anew (--checkpoint_dir, "
+                               "--checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
     }
   }
   if (origin_.is_adopting()) return TellStoreThenKeep();
@@ -234,17 +273,20 @@ void CoordinatorCore::BeginLoading() {
 
 void CoordinatorCore::FinishLoading() {
   if (!phase_.Is(Phase::kLoading)) return;
-  if (recovery_.rewind() != nullptr) return StartRunning();  // what the servers hold is whole, and of this lineage, when all has been run again
+  // What the servers hold is whole, and of this lineage, when all has been run again.
+  if (recovery_.rewind() != nullptr) return StartRunning();
   if (!origin_.is_adopting()) stored_.row().lineage = stored_.row().epoch;
-  PutThen(stored_.Whole(*layout_plan_.layout()), [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    core.NoteStored(mark);
-    core.StartRunning();
-  });
+  PutThen(stored_.Whole(*layout_plan_.layout()),
+          [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+            core.NoteStored(mark);
+            core.StartRunning();
+          });
 }
 
 void CoordinatorCore::StartRunning() {
   if (!phase_.Is(Phase::kLoading) || layout_changes_.is_changing()) return;
-  if (!servers_.AllReady()) return;  // one restarted while the lineage was stored: it is loaded first
+  // One restarted while the lineage was stored: it is loaded first.
+  if (!servers_.AllReady()) return;
   if (recovery_.rewind() != nullptr) return BeginReplay();
   phase_.Enter(JobPhase::Running());
   history_.lineage = stored_.row().lineage;
@@ -255,12 +297,14 @@ void CoordinatorCore::StartRunning() {
     worker.known_since = clock_.Elapsed();  // none could attach before
     AttachWorker(worker);
   }
-  for (auto& done : origin_.TakeWaiters()) outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
+  for (auto& done : origin_.TakeWaiters())
+    outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
   LetWaitersGo();
 }
 
 void CoordinatorCore::LetWaitersGo() {
-  for (StatusCallback& done : std::exchange(when_running_, {})) outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
+  for (StatusCallback& done : std::exchange(when_running_, {}))
+    outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   SendReads();
   layout_changes_.StartNext();
 }
@@ -280,11 +324,13 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   Event event(*this);
-  absl::StatusOr<RegisterReply> reply = RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
+  absl::StatusOr<RegisterReply> reply =
+      RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
   if (!reply->over) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
       // The task ends. Without this line, the coordinator's log would not say why it has not come.
-      if (ReasonOf(refused) == Reason::kClusterMismatch) said_of_peers_.Warning(absl::StrCat("refused: ", refused.message()));
+      if (ReasonOf(refused) == Reason::kClusterMismatch)
+        said_of_peers_.Warning(absl::StrCat("refused: ", refused.message()));
       reply = std::move(refused);
     }
   }
@@ -293,17 +339,22 @@ void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterR
 }
 
 absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
-  if (abandoned_ || IsDraining() || phase_.Is(Phase::kFailed)) return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
+  if (abandoned_ || IsDraining() || phase_.Is(Phase::kFailed))
+    return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
   if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, servers_.size());
   RETURN_IF_ERROR(CheckRegister(request));
   return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
 }
 
-// A ps above those that there are may have been started a little before the operator asked for it: where the job can be resized, it is let wait.
+// A ps above those that there are may have been started a little before the operator asked for it:
+// where the job can be resized, it is let wait.
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = servers_.size();
-  const bool may_join = request.job == JobName::kPs && request.index >= count && request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
-  if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr || resizing_.is_under_way()) return false;
+  const bool may_join = request.job == JobName::kPs && request.index >= count &&
+                        request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
+  if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr ||
+      resizing_.is_under_way())
+    return false;
   if (!servers_.MayComeEarly(request.index, kEarly)) return false;
   said_of_peers_.Warning(std::string(ComesBeforeResize(request, count).message()));
   return true;
@@ -315,24 +366,34 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   own.epoch = stored_.row().epoch;
   RETURN_IF_ERROR(CheckProtocol(request.protocol, own));
   const bool known_job = request.job == JobName::kPs || request.job == JobName::kWorker;
-  if (!known_job || request.index < 0 || request.address.empty() || request.incarnation == Incarnation()) {
-    return MakeError(Reason::kInvalid, "Register names a ps or worker, its index from 0, its address and its incarnation");
+  if (!known_job || request.index < 0 || request.address.empty() ||
+      request.incarnation == Incarnation()) {
+    return MakeError(
+        Reason::kInvalid,
+        "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
   const bool is_joining = request.job == JobName::kPs && resizing_.IsJoining(request.index);
   if (request.job == JobName::kPs && request.index >= servers_.size() && !is_joining) {
-    return MakeError(Reason::kClusterMismatch,
-                     absl::StrCat("ps ", request.index, " (", request.address, ") is not of this cluster: the coordinator counts ", servers_.size(),
-                                  " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the same in every task"));
+    return MakeError(
+        Reason::kClusterMismatch,
+        absl::StrCat("ps ", request.index, " (", request.address,
+                     ") is not of this cluster: the coordinator counts ", servers_.size(),
+                     " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the "
+                     "same in every task"));
   }
   if (request.job == JobName::kWorker) {
-    RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program, request.index, request.address));
-    RETURN_IF_ERROR(CheckSameView(options_.cluster, request.cluster, absl::StrCat("worker ", request.index)));
-    return workers_.CheckReplicas(request.index, request.address, request.replicas);  // last: whoever does not belong here has no say
+    RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program,
+                                     request.index, request.address));
+    RETURN_IF_ERROR(
+        CheckSameView(options_.cluster, request.cluster, absl::StrCat("worker ", request.index)));
+    // last: whoever does not belong here has no say
+    return workers_.CheckReplicas(request.index, request.address, request.replicas);
   }
   if (request.without_checkpoints && options_.checkpoints != nullptr) {
     return WithoutCheckpoints(request.index, request.address);
   }
-  return CheckSameView(options_.cluster, request.cluster, absl::StrCat(JobNameText(request.job), " ", request.index));
+  return CheckSameView(options_.cluster, request.cluster,
+                       absl::StrCat(JobNameText(request.job), " ", request.index));
 }
 
 void CoordinatorCore::Tick() {
@@ -356,24 +417,32 @@ void CoordinatorCore::WatchProgress(absl::Duration now) {
   if (Idle() && !steps_.has_runs()) steps_.NoteProgress(now);
   const absl::Duration stalled = now - steps_.last_progress();
   if (stalled < options_.watchdog) return;
-  outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(stalled), " (--watchdog): ", WhatEverybodyDoes())] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(stalled), " (--watchdog): ",
+                                   WhatEverybodyDoes())] { DIVVY_LOG(WARNING) << text; });
   steps_.NoteProgress(now);  // says so again after as long
 }
 
 // One line for a person who asks why nothing goes on.
 std::string CoordinatorCore::WhatEverybodyDoes() const {
-  std::vector<std::string> parts = {absl::StrCat(steps_.num_queued(), " steps queued, ", steps_.in_flight(), " in flight")};
+  std::vector<std::string> parts = {
+      absl::StrCat(steps_.num_queued(), " steps queued, ", steps_.in_flight(), " in flight")};
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.in_flight.empty()) continue;
     const Step& first = *worker.in_flight.front();
-    parts.push_back(absl::StrCat("worker ", index, " has step ", first.request.function, " (", first.id.value(), "), attempt ", first.attempt,
-                                 worker.in_flight.size() > 1 ? absl::StrCat(", and ", worker.in_flight.size() - 1, " behind it") : ""));
+    parts.push_back(
+        absl::StrCat("worker ", index, " has step ", first.request.function, " (", first.id.value(),
+                     "), attempt ", first.attempt,
+                     worker.in_flight.size() > 1
+                         ? absl::StrCat(", and ", worker.in_flight.size() - 1, " behind it")
+                         : ""));
   }
   for (const FenceWait& fence : workers_.fences()) {
     if (!fence.steps.empty())
-      parts.push_back(absl::StrCat(fence.steps.size(), " steps of worker ", fence.worker, ", which is lost, until every ps has confirmed it"));
+      parts.push_back(absl::StrCat(fence.steps.size(), " steps of worker ", fence.worker,
+                                   ", which is lost, until every ps has confirmed it"));
   }
-  for (const CoordinatorSnapshot::Wait& wait : Waits()) parts.push_back(absl::StrCat(wait.text, " (for ", Seconds(wait.since), ")"));
+  for (const CoordinatorSnapshot::Wait& wait : Waits())
+    parts.push_back(absl::StrCat(wait.text, " (for ", Seconds(wait.since), ")"));
   return absl::StrJoin(parts, "; ");
 }
 
@@ -391,7 +460,8 @@ void CoordinatorCore::FailJob(absl::Status error) {
   if (phase_.IsFinal()) return;
   for (Task& call : TakeWaiters(error)) outbox_.Add(std::move(call));
   const JobPhase::Shutdowns* const shutdowns = phase_.shutdowns();
-  phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code(), shutdowns != nullptr ? *shutdowns : JobPhase::Shutdowns()});
+  phase_.Enter(JobPhase::Failed{std::move(error), phase_.exit_code(),
+                                shutdowns != nullptr ? *shutdowns : JobPhase::Shutdowns()});
   workers_.DropFences();
   recovery_.FailAll();
   passes_.FailAll();
@@ -409,18 +479,24 @@ void CoordinatorCore::Drain(std::function<void()> done) {
   resizing_.Cancel(Drained());
   when_drained_->push_back(std::move(done));
   if (phase_.IsFinal()) return TellDrained();
-  if (recovery_.rewind() != nullptr) return FailJob(Drained());  // nothing is in flight, and the servers have nothing that is worth saving
+  // Nothing is in flight, and the servers have nothing that is worth saving.
+  if (recovery_.rewind() != nullptr) return FailJob(Drained());
   DrainIfQuiet();
 }
 
 absl::Status CoordinatorCore::Drained() {
-  return MakeError(Reason::kJobOver, "the coordinator was asked to end: what was in flight has been finished, what was queued has not been begun");
+  return MakeError(Reason::kJobOver,
+                   "the coordinator was asked to end: what was in flight has been finished, what "
+                   "was queued has not been begun");
 }
 
 void CoordinatorCore::DrainIfQuiet() {
-  if (!IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver) || steps_.in_flight() > 0 || !writes_.open().empty()) return;
+  if (!IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver) ||
+      steps_.in_flight() > 0 || !writes_.open().empty())
+    return;
   StoreState();
-  if (phase_.Is(Phase::kRunning) && stored_.is_told() && !stored_.IsStored()) return;  // the next life may prefer what the servers hold
+  // The next life may prefer what the servers hold.
+  if (phase_.Is(Phase::kRunning) && stored_.is_told() && !stored_.IsStored()) return;
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
 }
@@ -432,28 +508,35 @@ void CoordinatorCore::TellDrained() {
 
 void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   Event event(*this);
-  if (const absl::Status failed = phase_.error(); !failed.ok()) return outbox_.Add([done, failed] { done(failed); });
-  if (phase_.Is(Phase::kChoosing)) {  // the program has used nothing: what there is stays as it is
+  if (const absl::Status failed = phase_.error(); !failed.ok())
+    return outbox_.Add([done, failed] { done(failed); });
+  // The program has used nothing: what there is stays as it is.
+  if (phase_.Is(Phase::kChoosing)) {
     phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
     return StoreEnd();
   }
   if (BeforeRunning() || recovery_.rewind() != nullptr) {
-    return when_running_.push_back([self = shared_from_this(), exit_code, done = std::move(done)](const absl::Status& running) {
+    return when_running_.push_back([self = shared_from_this(), exit_code,
+                                    done = std::move(done)](const absl::Status& running) {
       if (!running.ok()) return done(running);
       self->EndJob(exit_code, done);
     });
   }
-  resizing_.Cancel(absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
+  resizing_.Cancel(
+      absl::FailedPreconditionError("the number of parameter servers stays: the job ends"));
   phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
-  checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint && exit_code == 0);
-  phase_.Get<JobPhase::Ending>()->seq = WantSync();  // a ps lost unseen since the last step finished is found here
+  checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint &&
+                              exit_code == 0);
+  // A ps lost unseen since the last step finished is found here.
+  phase_.Get<JobPhase::Ending>()->seq = WantSync();
   if (!RuleHolds(Rule::kSyncBeforeComplete)) FinishEnding();
 }
 
 // REQUIRES: the job is ending.
 void CoordinatorCore::FinishEnding() {
   auto& ending = *phase_.Get<JobPhase::Ending>();
-  if (ending.seq == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending.seq))) return;
+  if (ending.seq == 0 || (RuleHolds(Rule::kSyncBeforeComplete) && !AllAcknowledged(ending.seq)))
+    return;
   if (checkpoint_maker_.final_is_wanted()) return checkpoint_maker_.MaybeBegin();
   ending.seq = 0;
   StoreEnd();
@@ -464,27 +547,34 @@ void CoordinatorCore::StoreEnd() {
   const int exit_code = phase_.Get<JobPhase::Ending>()->exit_code;
   stored_.row().state = exit_code == 0 ? JobRow::State::kComplete : JobRow::State::kFailed;
   stored_.row().exit_code = exit_code;
-  PutThen({stored_.row()}, [exit_code](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnEndStored(exit_code); });
+  PutThen({stored_.row()}, [exit_code](CoordinatorCore& core)
+                               DIVVY_REQUIRES(core.mu_) { core.OnEndStored(exit_code); });
 }
 
 void CoordinatorCore::OnEndStored(int exit_code) {
-  if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;  // the job is over all the same, and its tasks are told
+  // The job is over all the same, and its tasks are told.
+  if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;
   if (auto* const ending = phase_.Get<JobPhase::Ending>()) ending->stored = true;
   if (auto* const shutdowns = phase_.shutdowns()) ShutDownTasks(*shutdowns, exit_code);
 }
 
-// Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and a task that it does not reach learns the end by Register.
+// Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and
+// a task that it does not reach learns the end by Register.
 void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) {
   const auto shut_down = [&](const auto& client, const Fence& fence) DIVVY_REQUIRES(mu_) {
     ++shutdowns.waiting;
     const auto told = [weak = weak_from_this()](const absl::StatusOr<ShutdownReply>&) {
-      if (const auto self = weak.lock()) self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
+      if (const auto self = weak.lock())
+        self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
     };
-    outbox_.Add([told, client, request = ShutdownRequest{fence, exit_code}] { client->Shutdown(request, told); });
+    outbox_.Add([told, client, request = ShutdownRequest{fence, exit_code}] {
+      client->Shutdown(request, told);
+    });
   };
   if (!shutdowns.ps_are_told) {
     for (const auto& [index, worker] : workers_.all()) {
-      if (worker.state != Worker::State::kDialing) shut_down(worker.client, FenceFor(worker.incarnation, worker.session));
+      if (worker.state != Worker::State::kDialing)
+        shut_down(worker.client, FenceFor(worker.incarnation, worker.session));
     }
     if (shutdowns.waiting > 0) return;
   }
@@ -495,7 +585,8 @@ void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_cod
 void CoordinatorCore::OnShutDown() {
   auto* const shutdowns = phase_.shutdowns();
   if (shutdowns == nullptr || --shutdowns->waiting > 0) return;
-  if (!std::exchange(shutdowns->ps_are_told, true)) return ShutDownTasks(*shutdowns, *phase_.exit_code());
+  if (!std::exchange(shutdowns->ps_are_told, true))
+    return ShutDownTasks(*shutdowns, *phase_.exit_code());
   auto* const ending = phase_.Get<JobPhase::Ending>();
   if (ending == nullptr) return;  // the job has failed meanwhile
   outbox_.Add([done = std::move(ending->done)] { done(absl::OkStatus()); });
@@ -510,7 +601,8 @@ void CoordinatorCore::Abandon() {
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
-  workers_.Close();  // a handle of the program may outlive what the connections stand on
+  // A handle of the program may outlive what the connections stand on.
+  workers_.Close();
   for (auto& [index, worker] : workers_.all()) {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
   }
@@ -522,18 +614,23 @@ void CoordinatorCore::Abandon() {
 std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   std::vector<Task> calls;
   const auto take = [&](auto& waiters, auto tell) {
-    for (auto& waiter : waiters) calls.push_back([waiter = std::move(waiter), tell, error] { tell(waiter, error); });
+    for (auto& waiter : waiters)
+      calls.push_back([waiter = std::move(waiter), tell, error] { tell(waiter, error); });
     waiters.clear();
   };
   const auto tell = [](const auto& done, const absl::Status& why) { done(why); };
   take(when_running_, tell);
   steps_.FailAll(error, calls);
-  for (const auto& read : std::exchange(open_reads_, {})) calls.push_back([read, error] { read->done(error); });
-  for (auto& done : origin_.TakeWaiters()) calls.push_back([done = std::move(done), error] { done(error); });
+  for (const auto& read : std::exchange(open_reads_, {}))
+    calls.push_back([read, error] { read->done(error); });
+  for (auto& done : origin_.TakeWaiters())
+    calls.push_back([done = std::move(done), error] { done(error); });
   writes_.FailAll(error, calls);
   auto* ending = phase_.Get<JobPhase::Ending>();
-  if (auto* const rewind = recovery_.rewind(); rewind != nullptr && rewind->ending) ending = &*rewind->ending;
-  if (ending != nullptr && ending->done) calls.push_back([done = std::exchange(ending->done, nullptr), error] { done(error); });
+  if (auto* const rewind = recovery_.rewind(); rewind != nullptr && rewind->ending)
+    ending = &*rewind->ending;
+  if (ending != nullptr && ending->done)
+    calls.push_back([done = std::exchange(ending->done, nullptr), error] { done(error); });
   layout_changes_.FailAll(error, calls);
   checkpoint_maker_.FailAll(error, calls);
   resizing_.FailAll(error, calls);
@@ -546,28 +643,41 @@ std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   std::vector<CoordinatorSnapshot::Wait> waits;
   const absl::Duration now = clock_.Elapsed();
   for (const Ps& ps : servers_) {
-    if (ps.silent_since) waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
+    if (ps.silent_since)
+      waits.push_back({absl::StrCat(ps.Text(), ": ", ps.last_error), now - *ps.silent_since});
   }
-  if (phase_.Is(Phase::kAttaching) && static_cast<int>(workers_.all().size()) < options_.min_workers) {
-    waits.push_back({absl::StrCat(workers_.all().size(), " of ", options_.min_workers, " workers (--min_workers) are known"), now - began_});
+  if (phase_.Is(Phase::kAttaching) &&
+      static_cast<int>(workers_.all().size()) < options_.min_workers) {
+    waits.push_back({absl::StrCat(workers_.all().size(), " of ", options_.min_workers,
+                                  " workers (--min_workers) are known"),
+                     now - began_});
   }
   for (const auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kReady && !worker.leaving) {
-      waits.push_back(
-          {absl::StrCat("worker ", index, " (", worker.address, ")", worker.last_error.empty() ? "" : ": ", worker.last_error), now - worker.last_heard});
+      waits.push_back({absl::StrCat("worker ", index, " (", worker.address, ")",
+                                    worker.last_error.empty() ? "" : ": ", worker.last_error),
+                       now - worker.last_heard});
     } else if (worker.pong.blocked_on_ps) {
-      waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps), worker.pong.blocked_for});
+      waits.push_back({absl::StrCat("worker ", index, " waits for ps ", *worker.pong.blocked_on_ps),
+                       worker.pong.blocked_for});
     } else if (worker.run_time >= kLongStep && !worker.in_flight.empty()) {
-      waits.push_back({absl::StrCat("step ", worker.in_flight.front()->request.function, " on worker ", index), worker.run_time});
+      waits.push_back(
+          {absl::StrCat("step ", worker.in_flight.front()->request.function, " on worker ", index),
+           worker.run_time});
     }
   }
   if (const auto hold = writes_.WaitsFor()) {
-    waits.push_back({absl::StrCat("a write of the program waits for the commit of worker ", hold->worker), now - hold->since});
+    waits.push_back(
+        {absl::StrCat("a write of the program waits for the commit of worker ", hold->worker),
+         now - hold->since});
   }
   if (const auto* const rewind = recovery_.rewind()) {
-    waits.push_back({absl::StrCat(rewind->steps_left, " steps are to be run again, for ", rewind->why), now - rewind->since});
+    waits.push_back(
+        {absl::StrCat(rewind->steps_left, " steps are to be run again, for ", rewind->why),
+         now - rewind->since});
   }
-  std::sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.since > b.since; });
+  std::sort(waits.begin(), waits.end(),
+            [](const auto& a, const auto& b) { return a.since > b.since; });
   return waits;
 }
 
@@ -595,18 +705,21 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
   snapshot.num_ps = servers_.size();
   snapshot.num_workers = static_cast<int>(workers_.all().size());
   snapshot.ps_up = servers_.NumUp();
-  for (const auto& [index, worker] : workers_.all()) snapshot.workers_up += worker.state == Worker::State::kReady;
+  for (const auto& [index, worker] : workers_.all())
+    snapshot.workers_up += worker.state == Worker::State::kReady;
   if (const RunState* const first = steps_.first_run(); first != nullptr) {
     const RunState& run = *first;
     CoordinatorSnapshot::Progress progress;
     progress.read_only = run.request.step.read_only;
     progress.pass = steps_.totals().epochs;
-    progress.done = run.request.last_step ? steps_.totals().finished_steps : passes_.FinishedIn(run.iterator);
+    progress.done =
+        run.request.last_step ? steps_.totals().finished_steps : passes_.FinishedIn(run.iterator);
     progress.total = run.request.last_step;
     const std::optional<int64_t> expected = passes_.ExpectedElements(run.iterator);
     if (!progress.total && expected && !workers_.all().empty()) {
-      const auto here =
-          std::find_if(workers_.all().begin(), workers_.all().end(), [](const auto& known) { return known.second.state != Worker::State::kDialing; });
+      const auto here = std::find_if(
+          workers_.all().begin(), workers_.all().end(),
+          [](const auto& known) { return known.second.state != Worker::State::kDialing; });
       const int64_t per_step = here == workers_.all().end() ? 1 : here->second.replicas;
       const int64_t elements = *expected;  // any number: a worker has said it
       progress.total = elements / per_step + (elements % per_step != 0 ? 1 : 0);
@@ -632,11 +745,15 @@ CoordinatorCore::Inspection CoordinatorCore::Inspect() const {
   Inspection inspection = history_;
   for (const auto& [id, step] : steps_.open()) inspection.open.push_back(id);
   for (const auto& [id, write] : writes_.open()) inspection.open.push_back(id);
-  if (const auto* const rewind = recovery_.rewind()) inspection.steps_to_replay = rewind->steps_left;
-  inspection.idle = Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
+  if (const auto* const rewind = recovery_.rewind())
+    inspection.steps_to_replay = rewind->steps_left;
+  inspection.idle =
+      Idle() && writes_.open().empty() && !writes_.has_waiting() && !layout_changes_.has_jobs();
   for (const Ps& ps : servers_) inspection.ps.push_back(ps.incarnation);
   for (const auto& [index, worker] : workers_.all()) {
-    if (worker.stream != nullptr) inspection.unacknowledged = std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
+    if (worker.stream != nullptr)
+      inspection.unacknowledged =
+          std::max(inspection.unacknowledged, static_cast<int>(worker.stream->unacknowledged()));
   }
   return inspection;
 }

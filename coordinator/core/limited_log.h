@@ -1,7 +1,8 @@
-// What the coordinator logs because a peer said something: each text once a minute, at most 100 texts a
-// minute. The coordinator has three of these, each with its own 100: for what tasks say as they register, for
-// what workers say of steps, and for what workers say of data. So one kind cannot keep another from being
-// logged. The coordinator's other log lines tell what it has decided, or come once in its life.
+// What the coordinator logs because a peer said something: each text once a minute, at most 100
+// texts a minute. The coordinator has three of these, each with its own 100: for what tasks say as
+// they register, for what workers say of steps, and for what workers say of data. So one kind
+// cannot keep another from being logged. The coordinator's other log lines tell what it has
+// decided, or come once in its life.
 #ifndef DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_
 #define DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_
 

@@ -20,11 +20,13 @@ struct LiveVariables {
   int64_t finished_steps = 0;
   std::vector<VariableSpec> variables;
   // Rows [begin, end) of a variable; a scalar has one. Blocks.
-  std::function<absl::StatusOr<Tensor>(const VariableSpec& variable, int64_t begin, int64_t end)> read;
+  std::function<absl::StatusOr<Tensor>(const VariableSpec& variable, int64_t begin, int64_t end)>
+      read;
 };
 
 // Writes them to `path`, as Coordinator::Export says. Blocks.
-using ExportVariablesFunction = std::function<absl::Status(const LiveVariables& variables, const std::string& path)>;
+using ExportVariablesFunction =
+    std::function<absl::Status(const LiveVariables& variables, const std::string& path)>;
 
 }  // namespace divvy
 

@@ -9,7 +9,8 @@
 
 namespace divvy {
 
-// A set of numbers from 0 on, held as intervals: small where most of them come in rising order. Pure; not thread-safe.
+// A set of numbers from 0 on, held as intervals: small where most of them come in rising order.
+// Pure; not thread-safe.
 class NumberSet {
  public:
   NumberSet() = default;
@@ -23,7 +24,8 @@ class NumberSet {
   bool Contains(int64_t number) const;
 
  private:
-  std::map<int64_t, int64_t> ranges_;  // first -> one after the last; no two of them touch
+  // first -> one after the last; no two of them touch
+  std::map<int64_t, int64_t> ranges_;
 };
 
 }  // namespace divvy

@@ -1,4 +1,5 @@
-// The watch on parameter servers: who they are, how they are attached, loaded and told what is true, and what their silence means.
+// The watch on parameter servers: who they are, how they are attached, loaded and told what is
+// true, and what their silence means.
 #include <algorithm>
 #include <utility>
 
@@ -12,11 +13,13 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLeftAlone = absl::Seconds(10);  // longer than a ps takes to find that nobody speaks to it
+// longer than a ps takes to find that nobody speaks to it
+constexpr absl::Duration kLeftAlone = absl::Seconds(10);
 
 absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
-  return absl::InternalError(absl::StrCat("ps ", ps, " has loaded another layout of the variables (", absl::Hex(loaded), ", not ", absl::Hex(wanted),
-                                          "): run the same version of Divvy in every task"));
+  return absl::InternalError(
+      absl::StrCat("ps ", ps, " has loaded another layout of the variables (", absl::Hex(loaded),
+                   ", not ", absl::Hex(wanted), "): run the same version of Divvy in every task"));
 }
 
 }  // namespace
@@ -25,19 +28,23 @@ absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
 
 void CoordinatorCore::AttachPs(Ps& ps) {
   const auto* const attaching = phase_.Get<JobPhase::Attaching>();
-  if (ps.attached || ps.client == nullptr || attaching == nullptr || !attaching->epoch_durable) return;
+  if (ps.attached || ps.client == nullptr || attaching == nullptr || !attaching->epoch_durable)
+    return;
   ++ps.tries;
-  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
+  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)},
+         &CoordinatorCore::OnPsAttached);
 }
 
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
   if (ps.attached || !phase_.Is(Phase::kAttaching)) return;
   const Reason reason = ReasonOf(reply.status());
-  // The same epoch of another coordinator is one of a life whose store is lost, or of one that attaches beside us: the higher epoch will tell. After the first
-  // epoch there is no doubt: the other has taken over.
+  // The same epoch of another coordinator is one of a life whose store is lost, or of one that
+  // attaches beside us: the higher epoch will tell. After the first epoch there is no doubt: the
+  // other has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
-    if (!IsPlausible(said, stored_.row().epoch) && RuleHolds(Rule::kEpochsArePlausible)) return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
+    if (!IsPlausible(said, stored_.row().epoch) && RuleHolds(Rule::kEpochsArePlausible))
+      return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
     return recovery_.rewind() != nullptr ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
@@ -66,7 +73,8 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   if (origin_.is_adopting()) {
     request.from = LoadRequest::From::kKeep;
     request.expected_lineage = stored_.row().lineage;
-    request.layout_version = ps.attach_reply.layout_version;  // as it has it: not every change touched every ps
+    // As it has it: not every change touched every ps.
+    request.layout_version = ps.attach_reply.layout_version;
     request.layout_hash = ps.attach_reply.layout_hash;
   } else if (checkpoint_maker_.newest()) {
     request.from = LoadRequest::From::kCheckpoint;
@@ -78,14 +86,17 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   CallPs(ps, &ParameterClient::Load, std::move(request), &CoordinatorCore::OnPsLoaded, layout_hash);
 }
 
-void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash) {
+void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
+                                 uint64_t layout_hash) {
   if (!phase_.Is(Phase::kLoading) || ps.ready) return;
   if (reply.ok() && !reply->loading && reply->layout_hash != layout_hash) {
     return OnPsLoaded(ps, OtherLayout(ps.index, reply->layout_hash, layout_hash), layout_hash);
   }
   if (!reply.ok()) {
     const Reason reason = ReasonOf(reply.status());
-    if (recovery_.rewind() != nullptr && (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing)) return FailBase(reply.status());
+    if (recovery_.rewind() != nullptr &&
+        (reason == Reason::kCheckpointCorrupt || reason == Reason::kCheckpointMissing))
+      return FailBase(reply.status());
     if (FallBack(reply.status())) return;
     return RetryPs(ps, reply.status(), &CoordinatorCore::LoadPs);
   }
@@ -103,7 +114,8 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   Ps& ps = servers_[request.index];
   if (!ps.attached) {
     // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
-    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address)) servers_.Dial(ps, request.address);
+    if (ps.client == nullptr || (ps.silent_since && ps.address != request.address))
+      servers_.Dial(ps, request.address);
     AttachPs(ps);
     return absl::OkStatus();
   }
@@ -118,20 +130,26 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
 
 // Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
 void CoordinatorCore::ProbePs(Ps& ps) {
-  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnProbed, ps.incarnation);
+  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)},
+         &CoordinatorCore::OnProbed, ps.incarnation);
 }
 
 void CoordinatorCore::ProbePsAgain(Ps& ps) {
   if (ps.claim && !ps.claim->answered) ProbePs(ps);
 }
 
-void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& reply, Incarnation asked) {
+void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& reply,
+                               Incarnation asked) {
   if (ps.incarnation != asked || !ps.claim) return;
   const absl::Status& answer = reply.status();
   const Reason reason = ReasonOf(answer);
-  // Nobody listens where it was, and the newcomer now does. From another address, one failed connection proves nothing.
-  const bool refused = absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
-  if (reason == Reason::kWrongIncarnation || refused || clock_.Elapsed() - ps.claim->since > options_.worker_silence) return PsGone(ps);
+  // Nobody listens where it was, and the newcomer now does. From another address, one failed
+  // connection proves nothing.
+  const bool refused =
+      absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
+  if (reason == Reason::kWrongIncarnation || refused ||
+      clock_.Elapsed() - ps.claim->since > options_.worker_silence)
+    return PsGone(ps);
   // What is starting, or ending, does not say which life of the task it is.
   const bool lives = answer.ok() || (reason != Reason::kNone && reason != Reason::kNotReady);
   if (lives) {
@@ -144,9 +162,13 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
 // The process we knew is no more. While nothing stands on it, its successor takes its place.
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
-  // A server that ends whenever it loads, since its memory is too small, must not be restarted without end.
-  if ((recovery_.rewind() != nullptr || phase_.Is(Phase::kLoading)) && RuleHolds(Rule::kLossWhileLoadingCounts)) {
-    if (const absl::Status may = recovery_.CountRewind(absl::StrCat(ps.Text(), " restarted before it had loaded its variables")); !may.ok())
+  // A server that ends whenever it loads, since its memory is too small, must not be restarted
+  // without end.
+  if ((recovery_.rewind() != nullptr || phase_.Is(Phase::kLoading)) &&
+      RuleHolds(Rule::kLossWhileLoadingCounts)) {
+    if (const absl::Status may = recovery_.CountRewind(
+            absl::StrCat(ps.Text(), " restarted before it had loaded its variables"));
+        !may.ok())
       return FailJob(may);
   }
   if (phase_.Is(Phase::kLoading)) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
@@ -157,7 +179,8 @@ void CoordinatorCore::PsGone(Ps& ps) {
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
   if (origin_.is_adopting()) return TakeBackAdoption();
-  // The one that is gone may have been told to load. If it lives on, its state must not be taken for that of its successor: the two differ in their epoch.
+  // The one that is gone may have been told to load. If it lives on, its state must not be taken
+  // for that of its successor: the two differ in their epoch.
   was_loading ? RestartEpoch(stored_.row().epoch) : AttachPs(ps);
 }
 
@@ -170,9 +193,11 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
     PsGone(ps);
     return std::nullopt;
   }
-  if (reason == Reason::kJobOver) {  // which no parameter server decides: the program would take it for the end of its own job
+  // Which no parameter server decides: the program would take it for the end of its own job.
+  if (reason == Reason::kJobOver) {
     FailJob(absl::InternalError(
-        absl::StrCat(ps.Text(), " answered that the job is over, and it is not: ", error.message(), ". Start that parameter server again")));
+        absl::StrCat(ps.Text(), " answered that the job is over, and it is not: ", error.message(),
+                     ". Start that parameter server again")));
     return std::nullopt;
   }
   if (!IsTransient(error) && reason != Reason::kWrongIncarnation) {
@@ -195,17 +220,25 @@ void CoordinatorCore::PsLost(Ps& ps, absl::string_view how) {
 
 std::string CoordinatorCore::RemedyOfLoss() const {
   if (!checkpoint_maker_.newest())
-    return options_.checkpoints == nullptr ? " and this job keeps no checkpoints (--checkpoint_dir). Start the program again."
-                                           : ", and no checkpoint has been made yet. Start the program again.";
-  return absl::StrCat(". Start the program again: it goes on from ", checkpoint_maker_.newest()->name(), ", ", checkpoint_maker_.durable_steps(),
+    return options_.checkpoints == nullptr
+               ? " and this job keeps no checkpoints (--checkpoint_dir). Start the program again."
+               : ", and no checkpoint has been made yet. Start the program again.";
+  return absl::StrCat(". Start the program again: it goes on from ",
+                      checkpoint_maker_.newest()->name(), ", ", checkpoint_maker_.durable_steps(),
                       " steps, if it calls RestoreLatest.");
 }
 
 void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
   if (!ps.silent_since || now - *ps.silent_since <= options_.ps_timeout) return;
-  const std::string silence = absl::StrCat("did not answer for ", absl::ToInt64Seconds(now - *ps.silent_since), " s (", ps.last_error, ")");
-  if (!BeforeRunning() || recovery_.rewind() != nullptr) return FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, RemedyOfLoss())));
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, ". Start it, or give it longer with --ps_timeout")));
+  const std::string silence =
+      absl::StrCat("did not answer for ", absl::ToInt64Seconds(now - *ps.silent_since), " s (",
+                   ps.last_error, ")");
+  if (!BeforeRunning() || recovery_.rewind() != nullptr)
+    return FailJob(
+        MakeError(Reason::kPsLost, absl::StrCat(ps.Text(), " ", silence, RemedyOfLoss())));
+  FailJob(MakeError(
+      Reason::kPsLost,
+      absl::StrCat(ps.Text(), " ", silence, ". Start it, or give it longer with --ps_timeout")));
 }
 
 uint64_t CoordinatorCore::WantSync() {
@@ -242,7 +275,8 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
   servers_.NoteAnswer(ps);
   if (reply->draining && MayAttachWorkers()) return PsLost(ps, "was asked to end");
   ps.acked_seq = std::max(ps.acked_seq, reply->seq);
-  for (const FenceWait& fence : workers_.NoteFences(ps.index, servers_.size(), *reply)) FinishFence(fence);
+  for (const FenceWait& fence : workers_.NoteFences(ps.index, servers_.size(), *reply))
+    FinishFence(fence);
   ids_.Acked(servers_.Acked());
   if (ps.sync_wanted) {
     ps.sync_wanted = false;
@@ -254,9 +288,12 @@ void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {
 Horizon CoordinatorCore::MakeHorizon() const {
   Horizon horizon;
   horizon.next = recovery_.next();
-  horizon.finished_steps = static_cast<uint64_t>(steps_.totals().finished_steps - recovery_.NumMissing());
+  horizon.finished_steps =
+      static_cast<uint64_t>(steps_.totals().finished_steps - recovery_.NumMissing());
   for (const auto& [id, step] : steps_.open()) {
-    if (id < horizon.next && (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight))) horizon.open.push_back(id);
+    if (id < horizon.next &&
+        (step->state == Step::State::kQueued || RuleHolds(Rule::kOpenContainsInFlight)))
+      horizon.open.push_back(id);
   }
   for (const auto& [id, write] : writes_.open()) {
     if (id < horizon.next) horizon.open.push_back(id);

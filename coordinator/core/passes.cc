@@ -48,10 +48,12 @@ ResourceId Passes::Make(std::string source, Nest args, bool leased) {
   return id;
 }
 
-ResourceId Passes::MakeWith(std::string source, Nest args, bool leased, const std::optional<DataPass>& unfinished) {
+ResourceId Passes::MakeWith(std::string source, Nest args, bool leased,
+                            const std::optional<DataPass>& unfinished) {
   const ResourceId id(next_resource_++);
   Iterator iterator;
-  iterator.make = {id, std::move(source), std::move(args), /*seed=*/0, leased, workers_.NumShares()};
+  iterator.make = {id,     std::move(source),   std::move(args), /*seed=*/0,
+                   leased, workers_.NumShares()};
   BeginIn(iterator, unfinished);
   if (const KnownSize* known = FindKnownSize(iterator.make)) iterator.book.SetHint(known->elements);
   workers_.SendToAll(iterator.make);
@@ -69,7 +71,8 @@ void Passes::Drop(ResourceId id) {
     return;
   }
   RememberSize(*iterator);
-  if (iterator->trains) ended_.emplace_back(++changes_, ProgressOf(id, *iterator, {}));  // no step that reads by it is open
+  // No step that reads by it is open.
+  if (iterator->trains) ended_.emplace_back(++changes_, ProgressOf(id, *iterator, {}));
   if (!iterator->make.leased && EndedEverywhere(id)) WarnOfUnreadParts(iterator->make);
   iterators_.erase(id);
   for (auto& [worker, readings] : readings_) readings.erase(id);
@@ -79,31 +82,39 @@ void Passes::Drop(ResourceId id) {
 void Passes::RememberSize(const Iterator& iterator) {
   if (!iterator.book.exhausted()) return;
   KnownSize* known = FindKnownSize(iterator.make);
-  if (known == nullptr) known = &known_sizes_.emplace_back(KnownSize{iterator.make.source, iterator.make.args});
+  if (known == nullptr)
+    known = &known_sizes_.emplace_back(KnownSize{iterator.make.source, iterator.make.args});
   known->elements = *iterator.book.end();
   if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
 }
 
-// A pass does not wait for workers that are away: some may never come. Nobody else reads their parts.
+// A pass does not wait for workers that are away: some may never come. Nobody else reads their
+// parts.
 void Passes::WarnOfUnreadParts(const MakeResource& make) {
   constexpr size_t kMostNames = 5;
   std::vector<std::string> away;
   for (int index = 0; index < make.num_workers && away.size() <= kMostNames; ++index) {
     const auto worker = workers_.all().find(index);
     const bool is_known = worker != workers_.all().end();
-    const bool is_there = is_known && worker->second.state != Worker::State::kDialing && !worker->second.leaving;
-    if (!is_there && (!is_known || !ReadingOf(index, make.iterator).ended)) away.push_back(absl::StrCat("worker ", index));
+    const bool is_there =
+        is_known && worker->second.state != Worker::State::kDialing && !worker->second.leaving;
+    if (!is_there && (!is_known || !ReadingOf(index, make.iterator).ended))
+      away.push_back(absl::StrCat("worker ", index));
   }
   if (away.empty()) return;
   if (away.size() > kMostNames) away.back() = "others";
-  said_.Warning(absl::StrCat(
-      "a pass over data source \"", make.source, "\" is over without ", absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
-      "kFile or kData each worker has a part of its own, and nobody has read what was left of theirs. Start them, or use kLease, the default"));
+  said_.Warning(
+      absl::StrCat("a pass over data source \"", make.source, "\" is over without ",
+                   absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
+                   "kFile or kData each worker has a part of its own, and nobody has read what was "
+                   "left of theirs. Start them, or use kLease, the default"));
 }
 
 Passes::KnownSize* Passes::FindKnownSize(const MakeResource& make) {
-  const auto found = std::find_if(known_sizes_.begin(), known_sizes_.end(),
-                                  [&make](const KnownSize& known) { return known.source == make.source && BitwiseEqual(known.args, make.args); });
+  const auto found =
+      std::find_if(known_sizes_.begin(), known_sizes_.end(), [&make](const KnownSize& known) {
+        return known.source == make.source && BitwiseEqual(known.args, make.args);
+      });
   return found == known_sizes_.end() ? nullptr : &*found;
 }
 
@@ -192,7 +203,8 @@ int64_t Passes::FinishedIn(ResourceId id) const {
 bool Passes::EndedEverywhere(ResourceId id) const {
   bool ended = false;
   for (const auto& [index, worker] : workers_.all()) {
-    if (worker.state == Worker::State::kDialing || worker.leaving || ReadingOf(index, id).excluded) continue;
+    if (worker.state == Worker::State::kDialing || worker.leaving || ReadingOf(index, id).excluded)
+      continue;
     if (!ReadingOf(index, id).ended) return false;
     ended = true;
   }
@@ -201,11 +213,13 @@ bool Passes::EndedEverywhere(ResourceId id) const {
 
 bool Passes::IsExhausted(ResourceId id) const {
   const Iterator* const iterator = Find(id);
-  return iterator != nullptr && iterator->make.leased ? iterator->book.exhausted() : EndedEverywhere(id);
+  return iterator != nullptr && iterator->make.leased ? iterator->book.exhausted()
+                                                      : EndedEverywhere(id);
 }
 
 bool Passes::HasNoDataLeft(const Step& step) const {
-  return std::any_of(step.iterators.begin(), step.iterators.end(), [this](ResourceId id) { return EndedEverywhere(id); });
+  return std::any_of(step.iterators.begin(), step.iterators.end(),
+                     [this](ResourceId id) { return EndedEverywhere(id); });
 }
 
 bool Passes::MayRead(const Worker& worker, ResourceId id) const {
@@ -217,12 +231,13 @@ bool Passes::MayRead(const Worker& worker, ResourceId id) const {
   return !reading.ended || EndedEverywhere(id);
 }
 
-// Whether all workers are excluded but for those that have been away for long. Then a step meets the error
-// there, and the program is told.
+// Whether all workers are excluded but for those that have been away for long. Then a step meets
+// the error there, and the program is told.
 bool Passes::NobodyElseReads(ResourceId id) const {
   return std::all_of(workers_.all().begin(), workers_.all().end(), [&](const auto& entry) {
     const Worker& worker = entry.second;
-    return worker.state != Worker::State::kDialing ? ReadingOf(worker.index, id).excluded : workers_.IsGoneForLong(worker);
+    return worker.state != Worker::State::kDialing ? ReadingOf(worker.index, id).excluded
+                                                   : workers_.IsGoneForLong(worker);
   });
 }
 
@@ -230,12 +245,14 @@ void Passes::NoteTraining(const Step& step) {
   if (step.request.read_only) return;
   for (const ResourceId id : step.iterators) {
     Iterator* const iterator = Find(id);
-    if (iterator != nullptr && iterator->make.leased) changes_ += !std::exchange(iterator->trains, true);
+    if (iterator != nullptr && iterator->make.leased)
+      changes_ += !std::exchange(iterator->trains, true);
   }
 }
 
 bool Passes::TakeLeases(Step& step, const Worker& worker) {
-  if (const auto& once = step.request.once) step.leases.push_back({series_.at(once->series).id, once->number, 1});
+  if (const auto& once = step.request.once)
+    step.leases.push_back({series_.at(once->series).id, once->number, 1});
   for (const ResourceId id : step.iterators) {
     Iterator* const iterator = Find(id);
     if (iterator == nullptr) continue;
@@ -243,7 +260,8 @@ bool Passes::TakeLeases(Step& step, const Worker& worker) {
     if (!iterator->make.leased) continue;
     const auto taken = iterator->book.Take(worker.index, worker.replicas);
     if (!taken && step.run != nullptr) return false;
-    step.leases.push_back(taken ? InputLease{id, taken->first, taken->second} : InputLease{id, iterator->book.end().value_or(0), 0});
+    step.leases.push_back(taken ? InputLease{id, taken->first, taken->second}
+                                : InputLease{id, iterator->book.end().value_or(0), 0});
   }
   return true;
 }
@@ -256,27 +274,34 @@ void Passes::ReturnLeases(const Step& step) {
 }
 
 bool Passes::NoteEnds(const Worker& worker, Step& step, const Report& report) {
-  const bool of_all = report.outcome == StepOutcome::kEndOfData && (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
+  const bool of_all = report.outcome == StepOutcome::kEndOfData &&
+                      (report.ended.empty() || !RuleHolds(Rule::kEndIsOfOneDataset));
   bool early = false;
   for (const ResourceId id : step.iterators) {
-    const bool is_named = std::any_of(report.ended.begin(), report.ended.end(), [id](const EndedInput& each) { return each.iterator == id; });
+    const bool is_named = std::any_of(report.ended.begin(), report.ended.end(),
+                                      [id](const EndedInput& each) { return each.iterator == id; });
     if (!is_named && !of_all) continue;
-    const auto lease = std::find_if(step.leases.begin(), step.leases.end(), [id](const InputLease& each) { return each.iterator == id; });
+    const auto lease = std::find_if(step.leases.begin(), step.leases.end(),
+                                    [id](const InputLease& each) { return each.iterator == id; });
     if (lease == step.leases.end()) {
       ReadingAt(worker.index, id).ended = true;
       continue;
     }
     Iterator* const iterator = Find(id);
-    if (iterator != nullptr && !step.replayed) early |= NoteEnd(worker.index, *iterator, *lease, report);
+    if (iterator != nullptr && !step.replayed)
+      early |= NoteEnd(worker.index, *iterator, *lease, report);
   }
   return early;
 }
 
-// One iterator had nothing more for a step that held `lease`. What a step that goes on has not read is for
-// others, or beyond the end. It is the step's own no more, in the redo log neither.
+// One iterator had nothing more for a step that held `lease`. What a step that goes on has not read
+// is for others, or beyond the end. It is the step's own no more, in the redo log neither.
 bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Report& report) {
-  const auto ended = std::find_if(report.ended.begin(), report.ended.end(), [&](const EndedInput& each) { return each.iterator == lease.iterator; });
-  const int64_t position = ended != report.ended.end() && ended->position ? *ended->position : lease.first;
+  const auto ended =
+      std::find_if(report.ended.begin(), report.ended.end(),
+                   [&](const EndedInput& each) { return each.iterator == lease.iterator; });
+  const int64_t position =
+      ended != report.ended.end() && ended->position ? *ended->position : lease.first;
   if (position < lease.first || position > lease.first + lease.count) return false;
   const bool has_read = position > lease.first;
   if (report.outcome == StepOutcome::kOk) {
@@ -284,17 +309,20 @@ bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Re
     lease.count = position - lease.first;
   }
   if (NoteEarlyEnd(worker, iterator, position)) return true;
-  if (!iterator.elements) iterator.early_ends[worker] = position;  // early, if the data turns out to have more
+  // early, if the data turns out to have more
+  if (!iterator.elements) iterator.early_ends[worker] = position;
   iterator.book.SetEnd(position, /*exact=*/has_read);
   return false;
 }
 
-// A worker whose data ends before that of most workers is left out. Where the data of most that are here
-// does, its size was wrong. False: this is the end.
+// A worker whose data ends before that of most workers is left out. Where the data of most that are
+// here does, its size was wrong. False: this is the end.
 bool Passes::NoteEarlyEnd(int worker, Iterator& iterator, int64_t position) {
-  if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob)) return false;
+  if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob))
+    return false;
   iterator.early_ends[worker] = position;
-  if (!workers_.MostHere([&iterator](const Worker& each) { return iterator.early_ends.count(each.index) > 0; })) {
+  if (!workers_.MostHere(
+          [&iterator](const Worker& each) { return iterator.early_ends.count(each.index) > 0; })) {
     LeaveOut(worker, iterator);
     return true;
   }
@@ -314,18 +342,24 @@ absl::Status Passes::ClaimNumber(const StepRequest& request) {
   const auto& [name, number] = *request.once;
   const std::string step = absl::StrCat("step ", number, " of series \"", name, "\"");
   if (name.empty() || number < 0 || number >= kMostNumber) {
-    return absl::InvalidArgumentError(absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
   }
-  if (request.read_only) return absl::InvalidArgumentError(absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
+  if (request.read_only)
+    return absl::InvalidArgumentError(
+        absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
   const auto [found, is_new] = series_.try_emplace(name);
   Series& series = found->second;
   if (is_new) {
     series.id = ResourceId(next_resource_++);
-    ++changes_;  // the store knows of it before the first of its steps has an id
+    // The store knows of it before the first of its steps has an id.
+    ++changes_;
   }
-  if (series.finished.Contains(number)) return absl::AlreadyExistsError(absl::StrCat(step, " has finished"));
+  if (series.finished.Contains(number))
+    return absl::AlreadyExistsError(absl::StrCat(step, " has finished"));
   if (!series.scheduled.insert(number).second)
-    return absl::FailedPreconditionError(absl::StrCat(step, " is queued or runs: join before you schedule it again"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(step, " is queued or runs: join before you schedule it again"));
   return absl::OkStatus();
 }
 
@@ -341,7 +375,8 @@ void Passes::SettleNumber(const Step& step, bool finished) {
 void Passes::IntroduceTo(Worker& joining) {
   const int shares = workers_.NumShares();
   for (auto& [id, iterator] : iterators_) {
-    if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut))) continue;
+    if (iterator.make.leased || (iterator.is_read && RuleHolds(Rule::kReadDataKeepsItsCut)))
+      continue;
     if (std::exchange(iterator.make.num_workers, shares) == shares) continue;
     for (auto& [index, worker] : workers_.all()) {
       if (index == joining.index) continue;
@@ -372,7 +407,8 @@ absl::Status Passes::NoteOpened(const Worker& worker, const ResourceReady& ready
     return absl::OkStatus();
   }
   iterator.agreement.Note(worker.index, {ready.first, ready.elements});
-  const auto elements = RuleHolds(Rule::kSizeIsOfMost) ? iterator.agreement.elements() : ready.elements;
+  const auto elements =
+      RuleHolds(Rule::kSizeIsOfMost) ? iterator.agreement.elements() : ready.elements;
   if (elements && MostHaveOpened(ready.iterator)) {
     NoteElements(iterator, *elements);
   } else if (!elements && std::exchange(iterator.elements, std::nullopt)) {
@@ -381,33 +417,40 @@ absl::Status Passes::NoteOpened(const Worker& worker, const ResourceReady& ready
   return LeaveOutOdd(iterator);
 }
 
-// A worker that opens the data before the others might say that it is empty, and no loop over it would begin.
+// A worker that opens the data before the others might say that it is empty, and no loop over it
+// would begin.
 bool Passes::MostHaveOpened(ResourceId id) const {
-  return workers_.MostHere([&](const Worker& worker) { return ReadingOf(worker.index, id).opened; }) || !RuleHolds(Rule::kSizeIsOfMost);
+  return workers_.MostHere([&](const Worker& worker) {
+    return ReadingOf(worker.index, id).opened;
+  }) || !RuleHolds(Rule::kSizeIsOfMost);
 }
 
-// What most workers say of the size is worth more than an end that one of them came to, in this life of
-// the coordinator or in one before.
+// What most workers say of the size is worth more than an end that one of them came to, in this
+// life of the coordinator or in one before.
 void Passes::NoteElements(Iterator& iterator, int64_t elements) {
   if (iterator.elements == elements) return;
   const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
   if (is_first && iterator.book.end_is_exact() && *iterator.book.end() != elements) {
-    said_.Warning(absl::StrCat("data source \"", iterator.make.source, "\" has ", elements, " elements, and had ", *iterator.book.end(),
-                               " when the checkpoint was made: positions in it no longer mean what they did, and some are read twice or not at all in this ",
+    said_.Warning(absl::StrCat("data source \"", iterator.make.source, "\" has ", elements,
+                               " elements, and had ", *iterator.book.end(),
+                               " when the checkpoint was made: positions in it no longer mean what "
+                               "they did, and some are read twice or not at all in this ",
                                "pass. Is the size of a batch another one?"));
   }
   iterator.book.SetSize(elements);
 }
 
-// Workers whose data is not that of most workers read none of the pass. Where it is one against one, nobody
-// can tell which of them is wrong.
+// Workers whose data is not that of most workers read none of the pass. Where it is one against
+// one, nobody can tell which of them is wrong.
 absl::Status Passes::LeaveOutOdd(Iterator& iterator) {
   absl::Status difference;
   const std::set<int> odd = iterator.agreement.odd();
   const auto has_opened = [&](const auto& entry) {
-    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) || ReadingOf(entry.first, iterator.make.iterator).excluded;
+    return entry.second.state == Worker::State::kDialing || iterator.agreement.Knows(entry.first) ||
+           ReadingOf(entry.first, iterator.make.iterator).excluded;
   };
-  if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() && std::all_of(workers_.all().begin(), workers_.all().end(), has_opened)) {
+  if (!odd.empty() && !iterator.difference_told && iterator.agreement.tied() &&
+      std::all_of(workers_.all().begin(), workers_.all().end(), has_opened)) {
     iterator.difference_told = true;
     difference = MarkUser(iterator.agreement.Difference(iterator.make.source));
   }
@@ -425,34 +468,41 @@ void Passes::LeaveOut(int worker, Iterator& iterator) {
   ReadingAt(worker, iterator.make.iterator).excluded = true;
   if (!iterator.left_out.insert(worker).second) return;
   said_.Warning(absl::StrCat("worker ", worker, " has other data of \"", iterator.make.source,
-                             "\" than most workers, and reads no more of this pass. Give every worker the same files, shuffle with input.seed, and ",
+                             "\" than most workers, and reads no more of this pass. Give every "
+                             "worker the same files, shuffle with input.seed, and ",
                              "shard nothing"));
 }
 
 void Passes::TakeBackIn(int worker, Iterator& iterator) {
-  if (iterator.left_out.erase(worker) > 0) ReadingAt(worker, iterator.make.iterator).excluded = false;
+  if (iterator.left_out.erase(worker) > 0)
+    ReadingAt(worker, iterator.make.iterator).excluded = false;
 }
 
-// A worker that came after the data had been cut has no part of it until the next pass. One that cannot
-// open leased data leaves it to the others; where nobody can, a step meets the error. An error of a
+// A worker that came after the data had been cut has no part of it until the next pass. One that
+// cannot open leased data leaves it to the others; where nobody can, a step meets the error. An
+// error of a
 // worker's own part is met by the next step there.
 void Passes::NoteUnopened(int worker, const Iterator& iterator, const absl::Status& error) {
   const MakeResource& make = iterator.make;
-  const bool is_late = !make.leased && worker >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
+  const bool is_late =
+      !make.leased && worker >= make.num_workers && RuleHolds(Rule::kLateWorkerHasNoPart);
   if (!is_late && !make.leased) return;
   ReadingAt(worker, make.iterator).excluded = true;
   const std::string who = absl::StrCat("worker ", worker);
   if (is_late) {
-    said_.Info(absl::StrCat(who, " has no part of data source \"", make.source, "\" in this pass, which had been cut for ", make.num_workers,
+    said_.Info(absl::StrCat(who, " has no part of data source \"", make.source,
+                            "\" in this pass, which had been cut for ", make.num_workers,
                             " workers when it came: it reads in the next pass"));
   } else {
-    said_.Warning(absl::StrCat(who, " cannot open data source \"", make.source, "\", and the other workers read it: ", error.message()));
+    said_.Warning(absl::StrCat(who, " cannot open data source \"", make.source,
+                               "\", and the other workers read it: ", error.message()));
   }
 }
 
 // ---- the state of the job ----
 
-PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator, const std::vector<InputLease>& open) {
+PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator,
+                                const std::vector<InputLease>& open) {
   PassProgress pass;
   pass.iterator = id;
   pass.in_loop = iterator.in_loop;
@@ -462,7 +512,8 @@ PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator, const s
   for (const InputLease& lease : open) {
     if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
   }
-  if (iterator.elements) DropBeyondEnd(pass);  // else the end is one worker's word, and may turn out to be wrong
+  // Else the end is one worker's word, and may turn out to be wrong.
+  if (iterator.elements) DropBeyondEnd(pass);
   return pass;
 }
 
@@ -510,27 +561,31 @@ void Passes::NoteStored(int64_t changes) {
   while (!ended_.empty() && ended_.front().first <= changes) ended_.pop_front();
 }
 
-// The program may have made iterators before it asked for the checkpoint. Nobody has read of them, and no
-// worker has heard of them yet: they begin where the state says.
-void Passes::TakeUp(const std::map<std::string, int64_t>& begun, const std::vector<DataPass>& passes) {
+// The program may have made iterators before it asked for the checkpoint. Nobody has read of them,
+// and no worker has heard of them yet: they begin where the state says.
+void Passes::TakeUp(const std::map<std::string, int64_t>& begun,
+                    const std::vector<DataPass>& passes) {
   for (const auto& [source, number] : begun) begun_[source] = std::max(begun_[source], number);
   TakeUpUnfinished(passes);
   for (auto& [id, iterator] : iterators_) {
-    BeginIn(iterator, TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased));
+    BeginIn(iterator,
+            TakeUnfinished(iterator.make.source, iterator.make.args, iterator.make.leased));
   }
 }
 
-// Which of the passes that were under way a program may go on with. A loop goes on with its own also when
-// all is read: it counts as an epoch.
+// Which of the passes that were under way a program may go on with. A loop goes on with its own
+// also when all is read: it counts as an epoch.
 void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
   unfinished_.clear();
-  for (auto& [name, series] : series_) series.finished = NumberSet();  // of a checkpoint that is not gone on from after all
+  // Of a checkpoint that is not gone on from after all.
+  for (auto& [name, series] : series_) series.finished = NumberSet();
   for (const DataPass& pass : passes) {
     if (pass.is_series) {
       series_[pass.source] = Series{pass.iterator, NumberSet(pass), {}};
       continue;
     }
-    const bool has_unread = !pass.unread.empty() && (!pass.end || pass.unread.begin()->first < *pass.end);
+    const bool has_unread =
+        !pass.unread.empty() && (!pass.end || pass.unread.begin()->first < *pass.end);
     const bool has_more = has_unread || !pass.end || pass.next < *pass.end;
     const bool may_be_over = pass.of_program && !pass.end;
     if (pass.in_loop || (has_more && !may_be_over)) unfinished_.push_back(pass);
@@ -540,16 +595,21 @@ void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
 // Where a pass stopped, or at the front of the next one over the data.
 void Passes::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
   const std::string& source = iterator.make.source;
-  iterator.make.seed = unfinished ? unfinished->seed : MixSeeds(MixSeeds(options_.job_seed, HashText(source)), static_cast<uint64_t>(begun_[source]++));
+  iterator.make.seed = unfinished ? unfinished->seed
+                                  : MixSeeds(MixSeeds(options_.job_seed, HashText(source)),
+                                             static_cast<uint64_t>(begun_[source]++));
   iterator.book = unfinished ? LeaseBook(*unfinished) : LeaseBook();
   iterator.trains = unfinished.has_value();
   iterator.elements.reset();
 }
 
 // The pass over this data that the state holds unfinished; each once.
-std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const Nest& args, bool leased) {
-  const auto found = std::find_if(unfinished_.begin(), unfinished_.end(),
-                                  [&](const DataPass& pass) { return leased && pass.source == source && BitwiseEqual(pass.args, args); });
+std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const Nest& args,
+                                               bool leased) {
+  const auto found =
+      std::find_if(unfinished_.begin(), unfinished_.end(), [&](const DataPass& pass) {
+        return leased && pass.source == source && BitwiseEqual(pass.args, args);
+      });
   if (found == unfinished_.end()) return std::nullopt;
   DataPass pass = std::move(*found);
   unfinished_.erase(found);
@@ -557,7 +617,8 @@ std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const 
   return pass;
 }
 
-std::vector<std::shared_ptr<const MakeResource>> Passes::Logged(const Step& step, int64_t& new_bytes) {
+std::vector<std::shared_ptr<const MakeResource>> Passes::Logged(const Step& step,
+                                                                int64_t& new_bytes) {
   std::vector<std::shared_ptr<const MakeResource>> logged;
   for (const ResourceId id : step.iterators) {
     Iterator* const iterator = Find(id);
@@ -578,8 +639,10 @@ std::optional<int64_t> Passes::ExpectedElements(ResourceId id) const {
 
 std::map<std::string, int64_t> Passes::Sizes() const {
   int64_t readings = 0, numbers = 0;
-  for (const auto& [worker, of_worker] : readings_) readings += static_cast<int64_t>(of_worker.size());
-  for (const auto& [name, series] : series_) numbers += static_cast<int64_t>(series.scheduled.size());
+  for (const auto& [worker, of_worker] : readings_)
+    readings += static_cast<int64_t>(of_worker.size());
+  for (const auto& [name, series] : series_)
+    numbers += static_cast<int64_t>(series.scheduled.size());
   const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };
   return {
       {"iterators", size(iterators_)},

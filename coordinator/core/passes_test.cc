@@ -23,7 +23,8 @@ class PassesTest : public PartsTest {
     return worker;
   }
   void Open(const Worker& worker, ResourceId id, std::optional<int64_t> elements = std::nullopt) {
-    EXPECT_EQ(passes_.NoteOpened(worker, {id, absl::OkStatus(), elements, std::nullopt}), absl::OkStatus());
+    EXPECT_EQ(passes_.NoteOpened(worker, {id, absl::OkStatus(), elements, std::nullopt}),
+              absl::OkStatus());
   }
   static RunRequest LoopOver(std::string source, std::optional<int64_t> last_step = std::nullopt) {
     RunRequest loop;
@@ -189,7 +190,8 @@ TEST_F(PassesTest, WorkersThatDisagreeInEqualNumbersAreToldToTheProgramOnce) {
   const Worker& first = AddWorker(0);
   const Worker& second = AddWorker(1);
   EXPECT_EQ(passes_.NoteOpened(first, {id, absl::OkStatus(), 100, std::nullopt}), absl::OkStatus());
-  EXPECT_TRUE(absl::IsInvalidArgument(passes_.NoteOpened(second, {id, absl::OkStatus(), 90, std::nullopt})));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      passes_.NoteOpened(second, {id, absl::OkStatus(), 90, std::nullopt})));
   EXPECT_EQ(passes_.NoteOpened(second, {id, absl::OkStatus(), 90, std::nullopt}), absl::OkStatus());
 }
 

@@ -11,7 +11,8 @@
 
 namespace divvy {
 
-// Called by BlockingCoordinator on whatever thread it happens. Thread-safe; does not block for long.
+// Called by BlockingCoordinator on whatever thread it happens. Thread-safe; does not block for
+// long.
 class ProgressSink {
  public:
   virtual ~ProgressSink() = default;

@@ -22,7 +22,8 @@ void Recovery::GiveUpFullLog() {
   if (!log_.full() || options_.checkpoints != nullptr || rewind_) return;
   outbox_.Add([gone = log_.GiveUp(), bytes = options_.redo_log_bytes] {
     DIVVY_LOG(WARNING) << "the redo log is full (--redo_log_bytes=" << bytes
-                       << "), and without --checkpoint_dir nothing can make room in it: from here on a lost parameter server ends the job";
+                       << "), and without --checkpoint_dir nothing can make room in it: from here "
+                          "on a lost parameter server ends the job";
   });
 }
 
@@ -33,8 +34,11 @@ absl::Status Recovery::CheckLog(absl::Duration now, bool waits) {
   }
   if (!full_since_) full_since_ = now;
   if (now - *full_since_ <= options_.checkpoint_stall_timeout) return absl::OkStatus();
-  return MakeError(Reason::kDisk, absl::StrCat("the redo log has been full for ", absl::FormatDuration(now - *full_since_), " (", log_.size(), " entries, ",
-                                               log_.bytes(), " bytes; --redo_log_bytes), and no checkpoint could be made meanwhile: the log says why"));
+  return MakeError(Reason::kDisk, absl::StrCat("the redo log has been full for ",
+                                               absl::FormatDuration(now - *full_since_), " (",
+                                               log_.size(), " entries, ", log_.bytes(),
+                                               " bytes; --redo_log_bytes), and no checkpoint could "
+                                               "be made meanwhile: the log says why"));
 }
 
 // ---- back ----
@@ -45,9 +49,11 @@ absl::Status Recovery::CountRewind(absl::string_view why) {
   rewinds_.push_back(now);
   ++num_rewinds_;
   if (static_cast<int64_t>(rewinds_.size()) <= options_.max_recoveries) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the job had to go back to its last checkpoint ", rewinds_.size(),
-                                          " times within 10 minutes, more than --max_recoveries (", options_.max_recoveries, ") allows; the last time because ",
-                                          why, ". The logs of the parameter servers say why they end: look for a memory limit first"));
+  return absl::InternalError(absl::StrCat(
+      "the job had to go back to its last checkpoint ", rewinds_.size(),
+      " times within 10 minutes, more than --max_recoveries (", options_.max_recoveries,
+      ") allows; the last time because ", why,
+      ". The logs of the parameter servers say why they end: look for a memory limit first"));
 }
 
 void Recovery::Begin(std::string why, std::optional<JobPhase::Ending> ending) {
@@ -61,11 +67,13 @@ void Recovery::Begin(std::string why, std::optional<JobPhase::Ending> ending) {
   write_ = EntryId();
 }
 
-// In which order, and over which data: passes may be over whose steps are run again, and their data is opened once more. Writes that were
-// under way have no number yet, because nobody has seen them finished.
+// In which order, and over which data: passes may be over whose steps are run again, and their data
+// is opened once more. Writes that were under way have no number yet, because nobody has seen them
+// finished.
 void Recovery::Prepare() {
   std::vector<uint64_t> numbers;
-  for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr; entry = log_.Next(EntryId(entry->id.value() + 1))) {
+  for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr;
+       entry = log_.Next(EntryId(entry->id.value() + 1))) {
     if (entry->finished > 0) numbers.push_back(entry->finished);
     if (entry->step == nullptr) continue;
     for (const auto& make : entry->step->iterators) {
@@ -81,8 +89,10 @@ void Recovery::Prepare() {
 
 int64_t Recovery::NumMissing() const {
   if (!rewind_) return 0;
-  const auto is_replayed = [](const auto& open) { return open.second->replayed; };  // counted among the finished, and open now
-  return rewind_->steps_left + std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed);
+  // counted among the finished, and open now
+  const auto is_replayed = [](const auto& open) { return open.second->replayed; };
+  return rewind_->steps_left +
+         std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed);
 }
 
 // ---- and forward ----
@@ -102,7 +112,9 @@ bool Recovery::ReplayOne() {
     return true;
   }
   if (write_ != EntryId()) return false;
-  const auto ready = std::find_if(deferred_.begin(), deferred_.end(), [this](const auto& step) { return order_.MayBegin(step->begun); });
+  const auto ready = std::find_if(deferred_.begin(), deferred_.end(), [this](const auto& step) {
+    return order_.MayBegin(step->begun);
+  });
   if (ready != deferred_.end()) {
     if (!ReplayStep(*ready)) return false;
     deferred_.erase(ready);
@@ -117,14 +129,16 @@ bool Recovery::ReplayOne() {
 
 bool Recovery::ReplayEntry(const RedoLog::Entry& entry, bool may_begin) {
   const EntryId id = entry.id;
-  if (entry.write != nullptr) {  // if the program still waits for it, it is answered at last
+  // If the program still waits for it, it is answered at last.
+  if (entry.write != nullptr) {
     write_ = id;
     writes_.Replay(id, entry.write->parts);
     Advance(id);
     return false;
   }
   const std::shared_ptr<Step> step = StepAgain(entry);
-  if (!may_begin) {  // nothing is in flight, so it was run again itself, after entries that had been dispatched later
+  // Nothing is in flight, so it was run again itself, after entries that had been dispatched later.
+  if (!may_begin) {
     deferred_.push_back(step);
   } else if (!ReplayStep(step)) {
     return false;
@@ -156,32 +170,42 @@ void Recovery::Advance(EntryId begun) {
   host_.OnReplayAdvanced();
 }
 
-// The worker that ran the step, as long as it is there: it reads its data forward, where each jump would cost it what it has prefetched, and
-// it runs one step after another. It is waited for while it joins. Where others stand in for it they keep that order, too.
+// The worker that ran the step, as long as it is there: it reads its data forward, where each jump
+// would cost it what it has prefetched, and it runs one step after another. It is waited for while
+// it joins. Where others stand in for it they keep that order, too.
 Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   const auto first = workers_.all().find(step.first_worker);
-  if (first != workers_.all().end() && first->second.state == Worker::State::kJoining) return nullptr;
-  const bool is_there = first != workers_.all().end() && first->second.state == Worker::State::kReady && !first->second.leaving;
-  Worker* const chosen = !is_there ? steps_.PickWorker(step) : steps_.HasRoom(first->second) ? &first->second : nullptr;
+  if (first != workers_.all().end() && first->second.state == Worker::State::kJoining)
+    return nullptr;
+  const bool is_there = first != workers_.all().end() &&
+                        first->second.state == Worker::State::kReady && !first->second.leaving;
+  Worker* const chosen = !is_there                       ? steps_.PickWorker(step)
+                         : steps_.HasRoom(first->second) ? &first->second
+                                                         : nullptr;
   const auto runs_elsewhere = [&](const auto& open) {
     const Step& other = *open.second;
-    return other.replayed && other.first_worker == step.first_worker && other.state != Step::State::kQueued && other.worker != chosen->index;
+    return other.replayed && other.first_worker == step.first_worker &&
+           other.state != Step::State::kQueued && other.worker != chosen->index;
   };
-  if (chosen == nullptr || std::any_of(steps_.open().begin(), steps_.open().end(), runs_elsewhere)) return nullptr;
+  if (chosen == nullptr || std::any_of(steps_.open().begin(), steps_.open().end(), runs_elsewhere))
+    return nullptr;
   return chosen;
 }
 
 // False: no worker has room for it, or one that may come has its data.
 bool Recovery::ReplayStep(const std::shared_ptr<Step>& step) {
-  const bool one_may_come = std::any_of(workers_.all().begin(), workers_.all().end(),
-                                        [](const auto& entry) { return entry.second.state == Worker::State::kDialing && !entry.second.leaving; });
+  const bool one_may_come =
+      std::any_of(workers_.all().begin(), workers_.all().end(), [](const auto& entry) {
+        return entry.second.state == Worker::State::kDialing && !entry.second.leaving;
+      });
   if (one_may_come && passes_.HasNoDataLeft(*step)) return false;
   Worker* const worker = PickReplayer(*step);
   if (worker != nullptr) steps_.Send(step, *worker);
   return worker != nullptr;
 }
 
-void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) {
+void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict,
+                      const absl::Status& error) {
   if (verdict == StepVerdict::kRequeue) {
     step->state = Step::State::kQueued;
     step->worker = -1;
@@ -193,7 +217,8 @@ void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, co
   if (verdict != StepVerdict::kFinish) host_.OnReplayFailed(*step, error);
 }
 
-// A step that is still open, while no rewind is under way, has not begun to commit: it comes after the write.
+// A step that is still open, while no rewind is under way, has not begun to commit: it comes after
+// the write.
 void Recovery::OnWritten(EntryId id) {
   const uint64_t number = log_.FinishWrite(id);
   if (!rewind_) return steps_.OnWritten();
@@ -201,6 +226,8 @@ void Recovery::OnWritten(EntryId id) {
   order_.Finish(number);
 }
 
-std::map<std::string, int64_t> Recovery::Sizes() const { return {{"redo log", log_.size()}, {"rewinds", static_cast<int64_t>(rewinds_.size())}}; }
+std::map<std::string, int64_t> Recovery::Sizes() const {
+  return {{"redo log", log_.size()}, {"rewinds", static_cast<int64_t>(rewinds_.size())}};
+}
 
 }  // namespace divvy

@@ -1,18 +1,23 @@
-// Back to the last cut and forward again: what becomes of a job that has lost a parameter server, or whose
-// state holds half a step that no run can complete.
+// Back to the last cut and forward again: what becomes of a job that has lost a parameter server,
+// or whose state holds half a step that no run can complete.
 //
-//   1. the next epoch: sessions and what they were doing are dropped, so is a checkpoint under way. Nothing of the old epoch is applied any more
+//   1. the next epoch: sessions and what they were doing are dropped, so is a checkpoint under way.
+//      Nothing of the old epoch is applied any more
 //   2. ATTACHING   all servers answer in the new epoch
-//   3. LOADING     all of them load the base: the newest committed checkpoint, or nothing. What was made since is made again
-//   4. REPLAYING   the redo log is run: an entry begins when all that had finished before it began have finished again (replay_order.h), so the program finds
-//                  what it saw; each write runs alone. What the program saw finished is not told again
+//   3. LOADING     all of them load the base: the newest committed checkpoint, or nothing. What was
+//      made since is made again
+//   4. REPLAYING   the redo log is run: an entry begins when all that had finished before it began
+//      have finished again (replay_order.h), so the program finds
+//                  what it saw; each write runs alone. What the program saw finished is not told
+//                  again
 //   5. RUNNING     steps that had not finished go first; what waited (reads, writes, Join) goes on
 //
-// All servers go back, not only the lost one: so there is one cut and one way to recover, and nothing is
-// assumed of step functions but that they depend on their args, inputs, variables and seed() alone.
+// All servers go back, not only the lost one: so there is one cut and one way to recover, and
+// nothing is assumed of step functions but that they depend on their args, inputs, variables and
+// seed() alone.
 //
-// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor takes its
-// place. Each loss counts for --max_recoveries.
+// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor
+// takes its place. Each loss counts for --max_recoveries.
 #ifndef DIVVY_COORDINATOR_CORE_RECOVERY_H_
 #define DIVVY_COORDINATOR_CORE_RECOVERY_H_
 
@@ -42,8 +47,8 @@
 
 namespace divvy {
 
-// Owns the redo log, counts rewinds, and runs the log again. Calls StepQueue, WriteQueue, Passes, WorkerSet
-// and EntryIds, and its Host. Not thread-safe: the coordinator's lock guards it.
+// Owns the redo log, counts rewinds, and runs the log again. Calls StepQueue, WriteQueue, Passes,
+// WorkerSet and EntryIds, and its Host. Not thread-safe: the coordinator's lock guards it.
 class Recovery {
  public:
   using Worker = coordinator_records::Worker;
@@ -53,7 +58,8 @@ class Recovery {
   class Host {
    public:
     virtual ~Host() = default;
-    // All entries before next() have begun. The servers should be told now and then (EntryIds::NeedsSync).
+    // All entries before next() have begun. The servers should be told now and then
+    // (EntryIds::NeedsSync).
     virtual void OnReplayAdvanced() = 0;
     // A step that had finished cannot be run again: the job has failed.
     virtual void OnReplayFailed(const Step& step, const absl::Status& error) = 0;
@@ -64,15 +70,16 @@ class Recovery {
     std::string why;
     absl::Duration since;
     std::optional<JobPhase::Ending> ending;  // the job was
-    // The iterators that only steps of the redo log use: the program has dropped them. Workers that join are told
-    // of them.
+    // The iterators that only steps of the redo log use: the program has dropped them. Workers that
+    // join are told of them.
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators = {};
     int64_t steps_left = 0;  // finished ones from next() on
   };
 
   // REQUIRES: the references outlive it.
-  Recovery(const CoordinatorOptions& options, const Clock& clock, Outbox& outbox, WorkerSet& workers, Passes& passes, EntryIds& ids, StepQueue& steps,
-           WriteQueue& writes, Host& host)
+  Recovery(const CoordinatorOptions& options, const Clock& clock, Outbox& outbox,
+           WorkerSet& workers, Passes& passes, EntryIds& ids, StepQueue& steps, WriteQueue& writes,
+           Host& host)
       : options_(options),
         clock_(clock),
         outbox_(outbox),
@@ -89,10 +96,11 @@ class Recovery {
   // What came after the newest checkpoint.
   RedoLog& log() { return log_; }
   const RedoLog& log() const { return log_; }
-  // Ends a log that is full where no checkpoint can ever make room. Not one that is being run: it is needed to its end.
+  // Ends a log that is full where no checkpoint can ever make room. Not one that is being run: it
+  // is needed to its end.
   void GiveUpFullLog();
-  // An error: the log has been full for --checkpoint_stall_timeout, and no checkpoint that makes room has been
-  // written meanwhile. `waits`: the job runs, and no checkpoint is being written.
+  // An error: the log has been full for --checkpoint_stall_timeout, and no checkpoint that makes
+  // room has been written meanwhile. `waits`: the job runs, and no checkpoint is being written.
   absl::Status CheckLog(absl::Duration now, bool waits);
 
   // ---- back ----
@@ -114,8 +122,8 @@ class Recovery {
 
   // ---- forward ----
 
-  // Begins the entries that may begin. True: all that had finished is there again, and End is to be called.
-  // REQUIRES: the phase is REPLAYING.
+  // Begins the entries that may begin. True: all that had finished is there again, and End is to be
+  // called. REQUIRES: the phase is REPLAYING.
   bool Replay();
   // A step has been run again. REQUIRES: a rewind is under way.
   void Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error);

@@ -19,16 +19,22 @@ namespace {
 using coordinator_records::DirectWrite;
 using coordinator_records::Step;
 
-// A coordinator that gives replayed steps to the Recovery, and lets the test answer for the servers.
+// A coordinator that gives replayed steps to the Recovery, and lets the test answer for the
+// servers.
 class FakeHost : public FakeStepHost, public WriteQueue::Host, public Recovery::Host {
  public:
-  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) override { recovery->Settle(step, verdict, error); }
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
+                      const absl::Status& error) override {
+    recovery->Settle(step, verdict, error);
+  }
 
   bool MayBeginWrite() const override { return true; }
   EntryId GiveId() override { return FakeStepHost::GiveId(); }
   bool MayHold() const override { return true; }
   void OnWriteBegun(const DirectWrite&) override {}
-  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override { sent.emplace_back(ps, write); }
+  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override {
+    sent.emplace_back(ps, write);
+  }
 
   void OnReplayAdvanced() override { ++advanced; }
   void OnReplayFailed(const Step& step, const absl::Status&) override { failed.push_back(step.id); }
@@ -81,7 +87,8 @@ class RecoveryTest : public PartsTest {
     report.step = worker.in_flight.front()->id;
     report.attempt = worker.in_flight.front()->attempt;
     report.outcome = outcome;
-    report.error = outcome == StepOutcome::kOk ? absl::OkStatus() : absl::InternalError("it is another one today");
+    report.error = outcome == StepOutcome::kOk ? absl::OkStatus()
+                                               : absl::InternalError("it is another one today");
     steps_.OnReport(worker, std::move(report));
   }
 
@@ -200,7 +207,8 @@ TEST_F(RecoveryTest, ALogThatStaysFullIsAnErrorOfTheDisk) {
   recovery_.log().OpenStep(EntryId(1), 20'000);
   EXPECT_EQ(recovery_.CheckLog(clock_.Elapsed(), true), absl::OkStatus());
   Advance(options_.checkpoint_stall_timeout);
-  EXPECT_EQ(recovery_.CheckLog(clock_.Elapsed(), false), absl::OkStatus()) << "a checkpoint is being made";
+  EXPECT_EQ(recovery_.CheckLog(clock_.Elapsed(), false), absl::OkStatus())
+      << "a checkpoint is being made";
   EXPECT_EQ(recovery_.CheckLog(clock_.Elapsed(), true), absl::OkStatus());
   Advance(options_.checkpoint_stall_timeout + absl::Seconds(1));
   EXPECT_EQ(ReasonOf(recovery_.CheckLog(clock_.Elapsed(), true)), Reason::kDisk);

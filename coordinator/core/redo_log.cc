@@ -8,13 +8,16 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kEntryBytes = 320;  // of the entry itself, its step, and their places in memory
+// Of the entry itself, its step, and their places in memory.
+constexpr int64_t kEntryBytes = 320;
 constexpr int64_t kShardBytes = 200;
 
 int64_t BytesOf(const RedoLog::Write& write) {
   int64_t bytes = kEntryBytes;
   for (const auto& [ps, parts] : write.parts) {
-    for (const CommitPart& part : parts) bytes += static_cast<int64_t>(sizeof(part)) + part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+    for (const CommitPart& part : parts)
+      bytes += static_cast<int64_t>(sizeof(part)) + part.values.size_bytes() +
+               (part.rows ? part.rows->size_bytes() : 0);
   }
   return bytes;
 }
@@ -22,7 +25,8 @@ int64_t BytesOf(const RedoLog::Write& write) {
 }  // namespace
 
 int64_t RedoLog::BytesOf(const std::string& function, const Nest& args, size_t inputs) {
-  return kEntryBytes + static_cast<int64_t>(function.size() + inputs * sizeof(InputLease)) + args.size_bytes();
+  return kEntryBytes + static_cast<int64_t>(function.size() + inputs * sizeof(InputLease)) +
+         args.size_bytes();
 }
 
 void RedoLog::OpenStep(EntryId id, int64_t bytes) {
@@ -42,7 +46,9 @@ void RedoLog::AddWrite(EntryId id, Write write) {
 }
 
 RedoLog::Entry* RedoLog::Find(EntryId id) {
-  const auto found = std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), id,
+                       [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
   return found != entries_.end() && found->id == id && !found->gone ? &*found : nullptr;
 }
 
@@ -104,8 +110,12 @@ std::deque<RedoLog::Entry> RedoLog::MoveBase(const Horizon& cut, uint64_t layout
 }
 
 const RedoLog::Entry* RedoLog::Next(EntryId id) const {
-  auto found = std::lower_bound(entries_.begin(), entries_.end(), id, [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
-  found = std::find_if(found, entries_.end(), [](const Entry& entry) { return !entry.gone && (entry.step != nullptr || entry.write != nullptr); });
+  auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), id,
+                       [](const Entry& entry, EntryId wanted) { return entry.id < wanted; });
+  found = std::find_if(found, entries_.end(), [](const Entry& entry) {
+    return !entry.gone && (entry.step != nullptr || entry.write != nullptr);
+  });
   return found == entries_.end() ? nullptr : &*found;
 }
 

@@ -1,4 +1,5 @@
-// What has been done since the state that a rewind goes back to: run again, it makes the state that was lost.
+// What has been done since the state that a rewind goes back to: run again, it makes the state that
+// was lost.
 #ifndef DIVVY_COORDINATOR_CORE_REDO_LOG_H_
 #define DIVVY_COORDINATOR_CORE_REDO_LOG_H_
 
@@ -16,12 +17,15 @@
 
 namespace divvy {
 
-// Every entry since the base, which is the newest committed checkpoint, or the empty state that the job began with: training steps, direct writes, and the
-// shards of variables and slots that were made. Read-only steps are not in it; a step that failed or was cancelled leaves it. Entries come in the order of
-// their ids. They are run again in an order that keeps each "finished before began" (replay_order.h): for that the log numbers them as they finish.
+// Every entry since the base, which is the newest committed checkpoint, or the empty state that the
+// job began with: training steps, direct writes, and the shards of variables and slots that were
+// made. Read-only steps are not in it; a step that failed or was cancelled leaves it. Entries come
+// in the order of their ids. They are run again in an order that keeps each "finished before began"
+// (replay_order.h): for that the log numbers them as they finish.
 //
-// In memory, and bounded: at half of its bounds a checkpoint is wanted, full it takes no new entry until one has been committed. An entry that comes when it is
-// not full may carry it beyond by its own size.
+// In memory, and bounded: at half of its bounds a checkpoint is wanted, full it takes no new entry
+// until one has been committed. An entry that comes when it is not full may carry it beyond by its
+// own size.
 //
 // Pure; not thread-safe.
 class RedoLog {
@@ -60,11 +64,14 @@ class RedoLog {
   // REQUIRES: each id is above those before it.
   void OpenStep(EntryId id, int64_t bytes);
   void AddWrite(EntryId id, Write write);
-  // The open step has finished: from here on it is run again after a rewind. `begun`: what finishes() was when its last attempt began.
+  // The open step has finished: from here on it is run again after a rewind. `begun`: what
+  // finishes() was when its last attempt began.
   void FinishStep(EntryId id, Step step, uint64_t begun);
-  // The entry keeps so much more in memory: what it shares with later entries is charged to the first.
+  // The entry keeps so much more in memory: what it shares with later entries is charged to the
+  // first.
   void Charge(EntryId id, int64_t bytes);
-  // Every ps has applied the write. Its number, which it keeps if it is run again; 0: it is not in the log.
+  // Every ps has applied the write. Its number, which it keeps if it is run again; 0: it is not in
+  // the log.
   uint64_t FinishWrite(EntryId id);
   // The number of the last entry that has finished.
   uint64_t finishes() const { return finishes_; }
@@ -73,8 +80,8 @@ class RedoLog {
   // Shards were made, by ps; `version` of the layout that has them.
   void AddShards(uint64_t version, const std::map<int, std::vector<ShardSpec>>& shards);
 
-  // A checkpoint has been committed that contains all that its cut closes, and the layout of that version: it is the base. Returns the entries it covers; to
-  // free millions of them takes a while.
+  // A checkpoint has been committed that contains all that its cut closes, and the layout of that
+  // version: it is the base. Returns the entries it covers; to free millions of them takes a while.
   std::deque<Entry> MoveBase(const Horizon& cut, uint64_t layout_version);
 
   // The first entry from `id` on that is to be run again: a finished step, or a write. Null: none.
@@ -83,7 +90,8 @@ class RedoLog {
   std::map<int, std::vector<ShardSpec>> Shards() const;
   int64_t finished_steps() const { return finished_steps_; }
 
-  // Ends the log for good: it is empty and takes nothing any more, and what it held cannot be made again. Returns what it held.
+  // Ends the log for good: it is empty and takes nothing any more, and what it held cannot be made
+  // again. Returns what it held.
   std::deque<Entry> GiveUp();
   bool kept() const { return kept_; }
 

@@ -19,7 +19,9 @@ RedoLog::Write WriteOf(int64_t elements) {
 
 std::vector<uint64_t> Runs(const RedoLog& log) {
   std::vector<uint64_t> ids;
-  for (const RedoLog::Entry* entry = log.Next(EntryId()); entry != nullptr; entry = log.Next(EntryId(entry->id.value() + 1))) ids.push_back(entry->id.value());
+  for (const RedoLog::Entry* entry = log.Next(EntryId()); entry != nullptr;
+       entry = log.Next(EntryId(entry->id.value() + 1)))
+    ids.push_back(entry->id.value());
   return ids;
 }
 
@@ -111,7 +113,8 @@ TEST(RedoLogTest, ItIsHalfFullAtHalfItsBytesAndFullAtAll) {
 
 TEST(RedoLogTest, TheArgumentsOfAStepAndTheValuesOfAWriteAreCharged) {
   const Nest args(Tensor::Vector<float>({1, 2, 3, 4}));
-  EXPECT_EQ(RedoLog::BytesOf("train", args, 0) - RedoLog::BytesOf("", Nest(), 0), 5 + args.size_bytes() - Nest().size_bytes());
+  EXPECT_EQ(RedoLog::BytesOf("train", args, 0) - RedoLog::BytesOf("", Nest(), 0),
+            5 + args.size_bytes() - Nest().size_bytes());
   RedoLog small(1 << 30), large(1 << 30);
   small.AddWrite(EntryId(1), WriteOf(1));
   large.AddWrite(EntryId(1), WriteOf(1'001));

@@ -14,10 +14,13 @@
 namespace divvy {
 namespace {
 
-std::string TaskOf(const RegisterRequest& request) { return absl::StrCat(JobNameText(request.job), " ", request.index); }
+std::string TaskOf(const RegisterRequest& request) {
+  return absl::StrCat(JobNameText(request.job), " ", request.index);
+}
 
 std::string TextOf(const WorkerReplicas& worker) {
-  return absl::StrCat("worker ", worker.index, " (", worker.address, ") has ", worker.replicas, worker.replicas == 1 ? " replica" : " replicas");
+  return absl::StrCat("worker ", worker.index, " (", worker.address, ") has ", worker.replicas,
+                      worker.replicas == 1 ? " replica" : " replicas");
 }
 
 constexpr size_t kShownDifferences = 10;  // of one message
@@ -25,17 +28,20 @@ constexpr size_t kShownDifferences = 10;  // of one message
 // The types of a step's signature as C++ writes them.
 std::string Readable(const std::string& signature) {
   int error = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(signature.c_str(), nullptr, nullptr, &error), std::free);
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(signature.c_str(), nullptr, nullptr, &error), std::free);
   return error == 0 ? std::string(text.get()) : signature;
 }
 
 absl::string_view RemedyOf(Reason reason) {
   switch (reason) {
     case Reason::kWrongJob:
-      return ". Is this the same job begun again? Then give the coordinator the --state_dir or the --job_name it had. Is it another? Then stop the old job's "
+      return ". Is this the same job begun again? Then give the coordinator the --state_dir or the "
+             "--job_name it had. Is it another? Then stop the old job's "
              "tasks first";
     case Reason::kStaleEpoch:
-    case Reason::kSecondCoordinator: return ". Another coordinator of this job has taken over, and this one ends";
+    case Reason::kSecondCoordinator:
+      return ". Another coordinator of this job has taken over, and this one ends";
     default: return "";
   }
 }
@@ -43,78 +49,107 @@ absl::string_view RemedyOf(Reason reason) {
 }  // namespace
 
 absl::Status RunsAlready(const RegisterRequest& request, const std::string& known) {
-  return MakeError(Reason::kDuplicateTask, absl::StrCat(TaskOf(request), " runs already, at ", known, ", and answers. Give the one at ", request.address,
-                                                        " another index, or do not start it"));
+  return MakeError(
+      Reason::kDuplicateTask,
+      absl::StrCat(TaskOf(request), " runs already, at ", known, ", and answers. Give the one at ",
+                   request.address, " another index, or do not start it"));
 }
 
 absl::Status ServesAs(const RegisterRequest& request, int known) {
-  return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " gives the address ", request.address, ", at which worker ", known,
-                                                   " serves: give each task an address of its own"));
+  return MakeError(
+      Reason::kNotReady,
+      absl::StrCat(TaskOf(request), " gives the address ", request.address, ", at which worker ",
+                   known, " serves: give each task an address of its own"));
 }
 
 absl::Status MayRunAlready(const RegisterRequest& request, const std::string& known) {
-  return MakeError(Reason::kNotReady, absl::StrCat(TaskOf(request), " is known as another process, at ", known, ": whether it lives is being found out"));
+  return MakeError(Reason::kNotReady,
+                   absl::StrCat(TaskOf(request), " is known as another process, at ", known,
+                                ": whether it lives is being found out"));
 }
 
 absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first) {
-  return MakeError(
-      Reason::kClusterMismatch,
-      absl::StrCat(TextOf(worker), ", and ", TextOf(first), " and was here first: all workers of a job have as many. Give each the same number of GPUs ",
-                   "(--gpus) or, on the CPU, the same --replicas_per_worker; where it is the first that is wrong, --replicas_per_worker=", worker.replicas,
-                   " of the coordinator lets only the others in"));
+  return MakeError(Reason::kClusterMismatch,
+                   absl::StrCat(TextOf(worker), ", and ", TextOf(first),
+                                " and was here first: all workers of a job have as many. Give each "
+                                "the same number of GPUs ",
+                                "(--gpus) or, on the CPU, the same --replicas_per_worker; where it "
+                                "is the first that is wrong, --replicas_per_worker=",
+                                worker.replicas, " of the coordinator lets only the others in"));
 }
 
 absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas& first) {
-  return MakeError(Reason::kNotReady, absl::StrCat(TextOf(worker), ", and ", TextOf(first), ": all workers of a job have as many, and the next one decides"));
+  return MakeError(Reason::kNotReady,
+                   absl::StrCat(TextOf(worker), ", and ", TextOf(first),
+                                ": all workers of a job have as many, and the next one decides"));
 }
 
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted) {
   return MakeError(Reason::kClusterMismatch,
-                   absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ", wanted, ": give the worker ", wanted,
-                                " GPUs (--gpus; with \"all\" or their numbers it ends where one is missing) or, on the CPU, --replicas_per_worker=", wanted));
+                   absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ",
+                                wanted, ": give the worker ", wanted,
+                                " GPUs (--gpus; with \"all\" or their numbers it ends where one is "
+                                "missing) or, on the CPU, --replicas_per_worker=",
+                                wanted));
 }
 
-absl::Status CheckSameProgram(const ProgramDescription& own, const std::map<std::string, std::string>& flags, const ProgramDescription& theirs, int index,
+absl::Status CheckSameProgram(const ProgramDescription& own,
+                              const std::map<std::string, std::string>& flags,
+                              const ProgramDescription& theirs, int index,
                               const std::string& address) {
   std::vector<std::string> differences;
-  for (const auto& [name, signature] : theirs.steps.empty() ? ProgramDescription().steps : own.steps) {
+  for (const auto& [name, signature] :
+       theirs.steps.empty() ? ProgramDescription().steps : own.steps) {
     const auto found = theirs.steps.find(name);
     if (found == theirs.steps.end()) {
       differences.push_back(absl::StrCat("it has no step \"", name, "\""));
     } else if (found->second != signature) {
-      differences.push_back(absl::StrCat("its step \"", name, "\" is ", Readable(found->second), ", and the coordinator's is ", Readable(signature)));
+      differences.push_back(absl::StrCat("its step \"", name, "\" is ", Readable(found->second),
+                                         ", and the coordinator's is ", Readable(signature)));
     }
   }
   for (const auto& [name, value] : flags) {
-    if (!theirs.steps.empty() && theirs.flags.count(name) == 0) differences.push_back(absl::StrCat("it has no flag --", name));
+    if (!theirs.steps.empty() && theirs.flags.count(name) == 0)
+      differences.push_back(absl::StrCat("it has no flag --", name));
   }
   if (differences.empty()) return absl::OkStatus();
   if (differences.size() > kShownDifferences) differences.resize(kShownDifferences);
-  return MakeError(Reason::kClusterMismatch, absl::StrCat("worker ", index, " (", address, ") runs another program than the coordinator: ",
-                                                          absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks"));
+  return MakeError(
+      Reason::kClusterMismatch,
+      absl::StrCat("worker ", index, " (", address, ") runs another program than the coordinator: ",
+                   absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks"));
 }
 
 absl::Status WithoutCheckpoints(int ps, const std::string& address) {
-  return MakeError(
-      Reason::kClusterMismatch,
-      absl::StrCat("ps ", ps, " (", address, ") has no --checkpoint_dir, and the coordinator has: this job keeps checkpoints, and every parameter ",
-                   "server writes its part. Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
+  return MakeError(Reason::kClusterMismatch,
+                   absl::StrCat("ps ", ps, " (", address,
+                                ") has no --checkpoint_dir, and the coordinator has: this job "
+                                "keeps checkpoints, and every parameter ",
+                                "server writes its part. Start it with the coordinator's "
+                                "--checkpoint_dir, a directory that all of them reach"));
 }
 
-// An epoch begins with each start of a coordinator and each rewind: a million of them between two words of a task are not to be had.
+// An epoch begins with each start of a coordinator and each rewind: a million of them between two
+// words of a task are not to be had.
 bool IsPlausible(Epoch said, Epoch own) {
   constexpr uint64_t kMostAtOnce = uint64_t{1} << 20;
   return CanBe(said) && (said <= own || said.value() - own.value() <= kMostAtOnce);
 }
 
 absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said) {
-  return MakeError(Reason::kInvalid, absl::StrCat("ps ", ps, " (", address, ") says that it obeys epoch ", said.value(),
-                                                  ", which no coordinator of this job can have begun: start that process again, then the program"));
+  return MakeError(
+      Reason::kInvalid,
+      absl::StrCat("ps ", ps, " (", address, ") says that it obeys epoch ", said.value(),
+                   ", which no coordinator of this job can have begun: start that process again, "
+                   "then the program"));
 }
 
 absl::Status ComesBeforeResize(const RegisterRequest& request, int num_ps) {
-  return MakeError(Reason::kNotReady, absl::StrCat("ps ", request.index, " (", request.address, ") is not of this job, which has ", num_ps,
-                                                   " parameter servers: it may wait a minute for ", "`divvyctl resize --ps=", request.index + 1, "`, or more"));
+  return MakeError(
+      Reason::kNotReady,
+      absl::StrCat("ps ", request.index, " (", request.address, ") is not of this job, which has ",
+                   num_ps, " parameter servers: it may wait a minute for ",
+                   "`divvyctl resize --ps=", request.index + 1, "`, or more"));
 }
 
 absl::Status WithRemedy(const absl::Status& refusal) {

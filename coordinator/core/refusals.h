@@ -29,14 +29,18 @@ absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas
 // CLUSTER_MISMATCH: and another than the coordinator was told.
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted);
 
-// CLUSTER_MISMATCH, naming each difference: worker `index` lacks a step or a flag of the coordinator's program, or its step has other types. OK: it runs the
-// same program, or one of them did not tell. `flags`: those of the program that the coordinator was given.
-absl::Status CheckSameProgram(const ProgramDescription& own, const std::map<std::string, std::string>& flags, const ProgramDescription& theirs, int index,
+// CLUSTER_MISMATCH, naming each difference: worker `index` lacks a step or a flag of the
+// coordinator's program, or its step has other types. OK: it runs the same program, or one of them
+// did not tell. `flags`: those of the program that the coordinator was given.
+absl::Status CheckSameProgram(const ProgramDescription& own,
+                              const std::map<std::string, std::string>& flags,
+                              const ProgramDescription& theirs, int index,
                               const std::string& address);
 // CLUSTER_MISMATCH: a ps without a directory, of a job that keeps checkpoints.
 absl::Status WithoutCheckpoints(int ps, const std::string& address);
 
-// Whether a coordinator of this job can have begun epoch `said`, where ours is `own`. A task that names another one errs, or lies: it is not followed.
+// Whether a coordinator of this job can have begun epoch `said`, where ours is `own`. A task that
+// names another one errs, or lies: it is not followed.
 bool IsPlausible(Epoch said, Epoch own);
 // INVALID: ps `ps` names such an epoch.
 absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said);

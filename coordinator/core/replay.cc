@@ -18,7 +18,9 @@ void CoordinatorCore::Rewind(std::string why) {
   if (const absl::Status may = recovery_.CountRewind(why); !may.ok()) return FailJob(may);
   GoBack(std::move(why));
   outbox_.Add([text = absl::StrCat(recovery_.rewind()->why, ". All parameter servers go back to ",
-                                   checkpoint_maker_.newest() ? checkpoint_maker_.newest()->name() : "the beginning", ", and ", recovery_.rewind()->steps_left,
+                                   checkpoint_maker_.newest() ? checkpoint_maker_.newest()->name()
+                                                              : "the beginning",
+                                   ", and ", recovery_.rewind()->steps_left,
                                    " steps are run again")] { DIVVY_LOG(WARNING) << text; });
 }
 
@@ -39,7 +41,8 @@ void CoordinatorCore::GoBack(std::string why) {
   RestartEpoch(stored_.row().epoch);
 }
 
-// Each worker is given another session in the new epoch; what it was doing in this one can no longer be applied.
+// Each worker is given another session in the new epoch; what it was doing in this one can no
+// longer be applied.
 void CoordinatorCore::DropSessions() {
   workers_.DropFences();
   for (auto& [index, worker] : workers_.all()) {
@@ -55,17 +58,23 @@ void CoordinatorCore::DropSessions() {
 void CoordinatorCore::ForgetCoveredHistory() {
   for (auto finished = history_.finished.begin(); finished != history_.finished.end();) {
     const RedoLog::Entry* const entry = recovery_.log().Next(finished->first);
-    finished = entry != nullptr && entry->id == finished->first ? std::next(finished) : history_.finished.erase(finished);
+    finished = entry != nullptr && entry->id == finished->first ? std::next(finished)
+                                                                : history_.finished.erase(finished);
   }
 }
 
-// The base cannot be read any more, and an older checkpoint is of no use: what was done between the two is in no log.
+// The base cannot be read any more, and an older checkpoint is of no use: what was done between the
+// two is in no log.
 void CoordinatorCore::FailBase(const absl::Status& error) {
   const absl::Status lost = MakeError(Reason::kPsLost, "");
-  absl::Status told = absl::DataLossError(absl::StrCat(error.message(), ". The job cannot go on from ", checkpoint_maker_.newest()->name(),
-                                                       " after it lost a parameter server (", recovery_.rewind()->why,
-                                                       "). Start the program again: it goes on from an older checkpoint, if it calls RestoreLatest"));
-  lost.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  absl::Status told = absl::DataLossError(absl::StrCat(
+      error.message(), ". The job cannot go on from ", checkpoint_maker_.newest()->name(),
+      " after it lost a parameter server (", recovery_.rewind()->why,
+      "). Start the program again: it goes on from an older checkpoint, if it calls "
+      "RestoreLatest"));
+  lost.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) {
+    told.SetPayload(type, payload);
+  });
   FailJob(std::move(told));
 }
 
@@ -87,23 +96,32 @@ void CoordinatorCore::OnReplayAdvanced() {
 
 // The checkpoint is good all the same: another start needs no replay.
 void CoordinatorCore::OnReplayFailed(const Step& step, const absl::Status& error) {
-  FailJob(MakeError(Reason::kPsLost, absl::StrCat("step ", step.request.function, " (", step.id.value(),
-                                                  ") had finished, and could not be run again after a parameter server was ", "lost: ", error.message(),
-                                                  ". A step must depend on its args, inputs, variables and seed() alone, and data that is not leased ",
-                                                  "may end early; --durability=checkpoint runs nothing again", RemedyOfLoss())));
+  FailJob(MakeError(
+      Reason::kPsLost,
+      absl::StrCat("step ", step.request.function, " (", step.id.value(),
+                   ") had finished, and could not be run again after a parameter server was ",
+                   "lost: ", error.message(),
+                   ". A step must depend on its args, inputs, variables and seed() alone, and data "
+                   "that is not leased ",
+                   "may end early; --durability=checkpoint runs nothing again", RemedyOfLoss())));
 }
 
 void CoordinatorCore::FinishReplay() {
   Recovery::Rewind rewind = recovery_.End();
   phase_.Enter(JobPhase::Running());
   stored_.row().lineage = history_.lineage = stored_.row().epoch;
-  PutThen(stored_.Whole(*layout_plan_.layout()), [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
-  outbox_.Add([text = absl::StrCat("all that had finished is there again, ", absl::FormatDuration(clock_.Elapsed() - rewind.since), " later")] {
-    DIVVY_LOG(INFO) << text;
-  });
-  workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});  // of the version that they have: which means, forget all that you have read, for not all was there
+  PutThen(stored_.Whole(*layout_plan_.layout()),
+          [mark = stored_.MarkNow()](CoordinatorCore& core)
+              DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
+  outbox_.Add([text = absl::StrCat("all that had finished is there again, ",
+                                   absl::FormatDuration(clock_.Elapsed() - rewind.since),
+                                   " later")] { DIVVY_LOG(INFO) << text; });
+  // Of the version that they have: which means, forget all that you have read, for not all was
+  // there.
+  workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});
   for (const auto& [id, make] : rewind.iterators) workers_.SendToAll(DropResource{id});
-  recovery_.GiveUpFullLog();  // variables that were created meanwhile may have filled it
+  // variables that were created meanwhile may have filled it
+  recovery_.GiveUpFullLog();
   passes_.EndRewind();
   steps_.Resume();
   WantSync();
@@ -120,7 +138,8 @@ void CoordinatorCore::FinishReplay() {
 void CoordinatorCore::MoveBase(const JobState& committed) {
   origin_.NoteSaved();
   layout_plan_.LoadAll(*committed.layout);
-  outbox_.Add([covered = recovery_.log().MoveBase(committed.cut, committed.layout->version())] {});  // freed without the lock
+  // freed without the lock
+  outbox_.Add([covered = recovery_.log().MoveBase(committed.cut, committed.layout->version())] {});
 }
 
 }  // namespace divvy

@@ -5,7 +5,8 @@
 
 namespace divvy {
 
-ReplayOrder::ReplayOrder(std::vector<uint64_t> numbers) : numbers_(std::move(numbers)), finished_(numbers_.size(), false) {
+ReplayOrder::ReplayOrder(std::vector<uint64_t> numbers)
+    : numbers_(std::move(numbers)), finished_(numbers_.size(), false) {
   std::sort(numbers_.begin(), numbers_.end());
 }
 

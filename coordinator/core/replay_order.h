@@ -8,9 +8,11 @@
 
 namespace divvy {
 
-// The log numbers its entries in the order in which they finished, and keeps of each the number of the last one that had finished when it began
-// (RedoLog::Entry::begun). An entry may begin again when all entries up to that number have finished again: then a replay keeps every "finished before began"
-// of the first run. Entries that overlapped in the first run may come in any order, as they may have then.
+// The log numbers its entries in the order in which they finished, and keeps of each the number of
+// the last one that had finished when it began (RedoLog::Entry::begun). An entry may begin again
+// when all entries up to that number have finished again: then a replay keeps every "finished
+// before began" of the first run. Entries that overlapped in the first run may come in any order,
+// as they may have then.
 //
 // Pure; not thread-safe.
 //
@@ -25,7 +27,9 @@ class ReplayOrder {
   // `numbers` of the entries that are to be run again, each once, in any order.
   explicit ReplayOrder(std::vector<uint64_t> numbers);
 
-  bool MayBegin(uint64_t begun) const { return first_missing_ == numbers_.size() || numbers_[first_missing_] > begun; }
+  bool MayBegin(uint64_t begun) const {
+    return first_missing_ == numbers_.size() || numbers_[first_missing_] > begun;
+  }
   // The entry has finished again. A number that the order does not know: nothing is done.
   void Finish(uint64_t number);
 

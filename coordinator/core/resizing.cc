@@ -13,17 +13,21 @@ namespace {
 std::string RemedyFor(const std::map<int, std::string>& joined) {
   if (joined.empty()) return "Mend this, and ask again";
   const int first = joined.begin()->first, last = joined.rbegin()->first;
-  const std::string who = first == last ? absl::StrCat(first, " again (it ends") : absl::StrCat(first, " to ", last, " again (they end");
-  return absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ", first == last ? "it" : "them", " now), and ask again");
+  const std::string who = first == last ? absl::StrCat(first, " again (it ends")
+                                        : absl::StrCat(first, " to ", last, " again (they end");
+  return absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ",
+                      first == last ? "it" : "them", " now), and ask again");
 }
 
 }  // namespace
 
 bool Resizing::HaveAllJoined() const {
-  return std::none_of(joining_.begin(), joining_.end(), [](const auto& ps) { return ps.second.empty(); });
+  return std::none_of(joining_.begin(), joining_.end(),
+                      [](const auto& ps) { return ps.second.empty(); });
 }
 
-void Resizing::Begin(int servers, int goal, absl::Duration now, std::function<void(absl::Status)> done) {
+void Resizing::Begin(int servers, int goal, absl::Duration now,
+                     std::function<void(absl::Status)> done) {
   goal_ = goal;
   since_ = now;
   done_ = std::move(done);
@@ -41,9 +45,10 @@ absl::Status Resizing::CheckTime(absl::Duration now) const {
   if (now - since_ <= patience_) return absl::OkStatus();
   for (const auto& [ps, address] : joining_) {
     if (!address.empty()) continue;
-    return absl::UnavailableError(absl::StrCat("ps ", ps, " has not registered for ", absl::FormatDuration(now - since_),
-                                               " (--ps_timeout): start it, with --task_type=ps --task_index=", ps,
-                                               " and --coordinator_address, and ask again. Nothing has been changed"));
+    return absl::UnavailableError(
+        absl::StrCat("ps ", ps, " has not registered for ", absl::FormatDuration(now - since_),
+                     " (--ps_timeout): start it, with --task_type=ps --task_index=", ps,
+                     " and --coordinator_address, and ask again. Nothing has been changed"));
   }
   return absl::OkStatus();
 }
@@ -55,7 +60,8 @@ void Resizing::Cancel(const absl::Status& why) {
 }
 
 void Resizing::Refuse(int servers, const absl::Status& why) {
-  Cancel(WithMessage(why, absl::StrCat("the number of parameter servers stays ", servers, ": ", why.message(), ". ", RemedyFor(joining_))));
+  Cancel(WithMessage(why, absl::StrCat("the number of parameter servers stays ", servers, ": ",
+                                       why.message(), ". ", RemedyFor(joining_))));
 }
 
 void Resizing::FailAll(const absl::Status& error, std::vector<Task>& calls) {

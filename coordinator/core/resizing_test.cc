@@ -14,7 +14,8 @@ class ResizingTest : public testing::Test {
   ResizingTest() : resizing_(absl::Seconds(60), outbox_) {}
 
   void Begin(int servers, int goal) {
-    resizing_.Begin(servers, goal, absl::Hours(1), [this](const absl::Status& status) { answers_.push_back(status); });
+    resizing_.Begin(servers, goal, absl::Hours(1),
+                    [this](const absl::Status& status) { answers_.push_back(status); });
   }
   void Defer() {
     resizing_.Defer([this] { ++made_again_; });
@@ -58,7 +59,10 @@ TEST_F(ResizingTest, AServerThatDoesNotComeIsNamed) {
   EXPECT_TRUE(resizing_.CheckTime(absl::Hours(1) + absl::Seconds(60)).ok());
   const absl::Status late = resizing_.CheckTime(absl::Hours(1) + absl::Seconds(61));
   EXPECT_TRUE(absl::IsUnavailable(late));
-  EXPECT_TRUE(absl::StrContains(late.message(), "ps 3 has not registered for 1m1s (--ps_timeout): start it, with --task_type=ps --task_index=3")) << late;
+  EXPECT_TRUE(absl::StrContains(late.message(),
+                                "ps 3 has not registered for 1m1s (--ps_timeout): start it, with "
+                                "--task_type=ps --task_index=3"))
+      << late;
 }
 
 TEST_F(ResizingTest, WhenItIsCancelledTheCallerIsAnsweredAndWhatWaitsIsMadeAgain) {
@@ -84,17 +88,20 @@ TEST_F(ResizingTest, ARefusalKeepsTheCodeAndSaysWhichServersToStartAgain) {
   resizing_.Refuse(2, absl::InvalidArgumentError("too few rows"));
   EXPECT_TRUE(absl::IsInvalidArgument(Answer()));
   EXPECT_EQ(Answer().message(),
-            "the number of parameter servers stays 2: too few rows. Mend this, start ps 2 again (it ends, for nobody waits for it now), and ask again");
+            "the number of parameter servers stays 2: too few rows. Mend this, start ps 2 again "
+            "(it ends, for nobody waits for it now), and ask again");
 }
 
 TEST_F(ResizingTest, ARefusalNamesAllThatWereToJoinAndNoneWhereServersLeave) {
   Begin(2, 5);
   resizing_.Refuse(2, absl::InvalidArgumentError("too few rows"));
-  EXPECT_TRUE(absl::StrContains(Answer().message(), "start ps 2 to 4 again (they end, for nobody waits for them now)"));
+  EXPECT_TRUE(absl::StrContains(Answer().message(),
+                                "start ps 2 to 4 again (they end, for nobody waits for them now)"));
   answers_.clear();
   Begin(3, 1);
   resizing_.Refuse(3, absl::InvalidArgumentError("too many rows"));
-  EXPECT_EQ(Answer().message(), "the number of parameter servers stays 3: too many rows. Mend this, and ask again");
+  EXPECT_EQ(Answer().message(),
+            "the number of parameter servers stays 3: too many rows. Mend this, and ask again");
 }
 
 TEST_F(ResizingTest, AFailedJobTakesTheAnswerAndTheDeferredCalls) {

@@ -70,11 +70,14 @@ bool ServerSet::AnySilent() const {
 }
 
 int ServerSet::NumUp() const {
-  return static_cast<int>(std::count_if(begin(), end(), [](const Ps& ps) { return ps.attached && !ps.silent_since; }));
+  return static_cast<int>(
+      std::count_if(begin(), end(), [](const Ps& ps) { return ps.attached && !ps.silent_since; }));
 }
 
 uint64_t ServerSet::Acked() const {
-  return std::min_element(begin(), end(), [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })->acked_seq;
+  return std::min_element(begin(), end(),
+                          [](const Ps& a, const Ps& b) { return a.acked_seq < b.acked_seq; })
+      ->acked_seq;
 }
 
 bool ServerSet::MayComeEarly(int index, absl::Duration patience) {

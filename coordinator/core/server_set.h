@@ -1,4 +1,5 @@
-// The parameter servers of a job, by index: how far each has come, and what all of them have acknowledged.
+// The parameter servers of a job, by index: how far each has come, and what all of them have
+// acknowledged.
 #ifndef DIVVY_COORDINATOR_CORE_SERVER_SET_H_
 #define DIVVY_COORDINATOR_CORE_SERVER_SET_H_
 
@@ -17,18 +18,20 @@
 
 namespace divvy {
 
-// As many as the job counts on. Calls nobody but the dialer. Not thread-safe: the coordinator's lock guards it.
+// As many as the job counts on. Calls nobody but the dialer. Not thread-safe: the coordinator's
+// lock guards it.
 class ServerSet {
  public:
   using Ps = coordinator_records::Ps;
 
   // REQUIRES: the references outlive it.
-  ServerSet(const CoordinatorOptions& options, const Clock& clock, Dialer& dialer) : options_(options), clock_(clock), dialer_(dialer) {}
+  ServerSet(const CoordinatorOptions& options, const Clock& clock, Dialer& dialer)
+      : options_(options), clock_(clock), dialer_(dialer) {}
 
   // Servers 0, 1, ... at these addresses. One whose address is empty registers.
   void Add(const std::vector<std::string>& addresses);
-  // So many from here on. The last go, or `joining` come, at their addresses. No answer to a server that had
-  // the index before is taken for one of theirs: they count their tries from `tries`.
+  // So many from here on. The last go, or `joining` come, at their addresses. No answer to a server
+  // that had the index before is taken for one of theirs: they count their tries from `tries`.
   void Resize(int num, const std::map<int, std::string>& joining, uint64_t tries);
   // Takes back a Resize.
   void Restore(std::vector<Ps> before) { servers_ = std::move(before); }
@@ -67,11 +70,13 @@ class ServerSet {
 
   // ---- those that are to join ----
 
-  // A ps has come whose index is above those of all servers. True: that index came for the first time less than
-  // `patience` ago, and may wait for a resize.
+  // A ps has come whose index is above those of all servers. True: that index came for the first
+  // time less than `patience` ago, and may wait for a resize.
   bool MayComeEarly(int index, absl::Duration patience);
   // The size of each structure, for CoordinatorCore::Sizes.
-  std::map<std::string, int64_t> Sizes() const { return {{"early parameter servers", static_cast<int64_t>(early_.size())}}; }
+  std::map<std::string, int64_t> Sizes() const {
+    return {{"early parameter servers", static_cast<int64_t>(early_.size())}};
+  }
 
  private:
   const CoordinatorOptions& options_;

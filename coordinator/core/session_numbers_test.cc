@@ -14,11 +14,13 @@ TEST(SessionNumbersTest, TheFirstOnesAreOfTheEpochItself) {
 
 TEST(SessionNumbersTest, EpochsNearToEachOtherShareNoneHoweverManyTheyGive) {
   std::map<SessionId, uint64_t> epoch_of;
-  constexpr uint32_t kBlocks = 64;  // 4 million sessions of each epoch; a number in 1,009 is looked at
+  // 4 million sessions of each epoch; a number in 1,009 is looked at
+  constexpr uint32_t kBlocks = 64;
   for (uint64_t epoch = 65'530; epoch < 65'546; ++epoch) {
     for (uint32_t nth = 1; nth < kBlocks * 65'536; nth += 1009) {
       const auto given = epoch_of.emplace(SessionOf(Epoch(epoch), nth), epoch);
-      ASSERT_TRUE(given.second) << "session " << nth << " of epoch " << epoch << " is one of epoch " << given.first->second;
+      ASSERT_TRUE(given.second) << "session " << nth << " of epoch " << epoch << " is one of epoch "
+                                << given.first->second;
     }
   }
 }

@@ -2,7 +2,8 @@
 
 namespace divvy {
 
-ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part, const Initializer& initializer) {
+ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part,
+                      const Initializer& initializer) {
   ShardSpec shard;
   shard.key = {variable.id, static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
   shard.first_row = variable.offsets[part];
@@ -22,19 +23,22 @@ ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part, const 
   return shard;
 }
 
-std::map<int, std::vector<ShardSpec>> ShardSpecsOf(const VariableLayout& variable, const Initializer& initializer) {
+std::map<int, std::vector<ShardSpec>> ShardSpecsOf(const VariableLayout& variable,
+                                                   const Initializer& initializer) {
   std::map<int, std::vector<ShardSpec>> shards;
   for (int part = 0; part < variable.num_shards(); ++part) {
     std::vector<ShardSpec>& on_ps = shards[variable.ps[part]];
     on_ps.push_back(ShardSpecOf(variable, 0, part, initializer));
     for (size_t i = 0; i < variable.slots.size(); ++i) {
-      on_ps.push_back(ShardSpecOf(variable, static_cast<int>(i) + 1, part, Constant{variable.slots[i].initial_value}));
+      on_ps.push_back(ShardSpecOf(variable, static_cast<int>(i) + 1, part,
+                                  Constant{variable.slots[i].initial_value}));
     }
   }
   return shards;
 }
 
-void AppendShards(const std::map<int, std::vector<ShardSpec>>& more, std::map<int, std::vector<ShardSpec>>& all) {
+void AppendShards(const std::map<int, std::vector<ShardSpec>>& more,
+                  std::map<int, std::vector<ShardSpec>>& all) {
   for (const auto& [ps, shards] : more) all[ps].insert(all[ps].end(), shards.begin(), shards.end());
 }
 

@@ -1,4 +1,5 @@
-// How much the coordinator holds, for the soak benchmark: what grows with the time a job runs is a fault.
+// How much the coordinator holds, for the soak benchmark: what grows with the time a job runs is a
+// fault.
 #include <map>
 #include <string>
 
@@ -10,7 +11,8 @@ std::map<std::string, int64_t> CoordinatorCore::Sizes() const {
   MutexLock lock(mu_);
   int64_t unacknowledged = 0, dispatched = 0;
   for (const auto& [index, worker] : workers_.all()) {
-    unacknowledged += worker.stream == nullptr ? 0 : static_cast<int64_t>(worker.stream->unacknowledged());
+    unacknowledged +=
+        worker.stream == nullptr ? 0 : static_cast<int64_t>(worker.stream->unacknowledged());
     dispatched += static_cast<int64_t>(worker.in_flight.size());
   }
   const auto size = [](const auto& structure) { return static_cast<int64_t>(structure.size()); };

@@ -1,5 +1,5 @@
-// Which state a job goes on from when its program starts: what the parameter servers hold (adoption.h), the
-// newest checkpoint, or nothing.
+// Which state a job goes on from when its program starts: what the parameter servers hold
+// (adoption.h), the newest checkpoint, or nothing.
 #ifndef DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
 #define DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
 
@@ -19,19 +19,22 @@
 
 namespace divvy {
 
-// What there is to go on from, and what was chosen. Calls nobody. Not thread-safe: the coordinator's lock
-// guards it.
+// What there is to go on from, and what was chosen. Calls nobody. Not thread-safe: the
+// coordinator's lock guards it.
 class StateOrigin {
  public:
   using RestoreCallback = ResultCallback<int64_t>;
 
   // `stored`: as this life of the coordinator found the store. `found`: the newest checkpoint.
-  StateOrigin(StoredJob stored, std::optional<JobState> found) : stored_(std::move(stored)), found_(std::move(found)) {}
+  StateOrigin(StoredJob stored, std::optional<JobState> found)
+      : stored_(std::move(stored)), found_(std::move(found)) {}
 
   // ---- what there is ----
 
   // All servers have said what they hold.
-  void NoteHeld(const std::vector<PsAttachReply>& replies) { held_ = WhatServersHold(replies, stored_); }
+  void NoteHeld(const std::vector<PsAttachReply>& replies) {
+    held_ = WhatServersHold(replies, stored_);
+  }
   // The newest checkpoint, or an older one if that was damaged.
   void SetFound(std::optional<JobState> found) { found_ = std::move(found); }
   const std::optional<JobState>& found() const { return found_; }
@@ -42,7 +45,11 @@ class StateOrigin {
   // What RestoreLatest goes on with. Null: nothing is there.
   const JobState* Restorable() const { return held_.ok() ? &*held_ : found_ ? &*found_ : nullptr; }
   // The same, for a person.
-  std::string Text() const { return held_.ok() ? "what the parameter servers hold" : found_ ? found_->checkpoint.name() : "nothing"; }
+  std::string Text() const {
+    return held_.ok() ? "what the parameter servers hold"
+           : found_   ? found_->checkpoint.name()
+                      : "nothing";
+  }
 
   // ---- the choice ----
 
@@ -51,8 +58,9 @@ class StateOrigin {
   void SetChosen() { chosen_ = true; }
   // The job goes on with Restorable().
   void Restore() { restored_ = Restorable()->checkpoint; }
-  // Has a value once the job goes on with Restorable(): the checkpoint that it goes on from, or CheckpointId() where
-  // it adopts what the servers hold. Nullopt: nothing is chosen, or the job begins anew.
+  // Has a value once the job goes on with Restorable(): the checkpoint that it goes on from, or
+  // CheckpointId() where it adopts what the servers hold. Nullopt: nothing is chosen, or the job
+  // begins anew.
   const std::optional<CheckpointId>& restored() const { return restored_; }
   // Whether the servers are told to keep what they hold.
   bool is_adopting() const { return adopting_; }

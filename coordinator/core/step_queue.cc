@@ -28,8 +28,9 @@ absl::Status At(const absl::Status& error, const std::string& where) {
   return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
 
-// What a worker may say of its step. Reasons that concern a task or the whole job are not a worker's to give: a program that returns such an error would end
-// as if its job had been taken over, or were refused.
+// What a worker may say of its step. Reasons that concern a task or the whole job are not a
+// worker's to give: a program that returns such an error would end as if its job had been taken
+// over, or were refused.
 absl::Status OfStep(const absl::Status& error) {
   if (!RuleHolds(Rule::kStepErrorsAreOfSteps)) return error;
   switch (ReasonOf(error)) {
@@ -53,7 +54,9 @@ constexpr size_t kMostPutOff = 64;
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
 
 absl::Status Cancelled(const std::string& function) {
-  return MakeError(Reason::kBatchCancelled, absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
+  return MakeError(
+      Reason::kBatchCancelled,
+      absl::StrCat("step ", function, " was cancelled: another step of its batch failed"));
 }
 
 }  // namespace
@@ -67,7 +70,8 @@ bool StepQueue::RaisesInstead(StatusCallback raise, std::function<void()> again)
   return true;
 }
 
-void StepQueue::Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted) {
+void StepQueue::Schedule(StepRequest request, ResultCallback<Nest> result,
+                         StatusCallback accepted) {
   waiting_.push_back({std::move(request), std::move(result), std::move(accepted)});
 }
 
@@ -90,23 +94,30 @@ void StepQueue::SetLearningRateScale(double scale) {
   if (std::isfinite(scale)) {
     learning_rate_scale_ = scale;
   } else {
-    StoreError(absl::InvalidArgumentError(absl::StrCat("SetLearningRateScale: ", scale, " is no finite number; ", learning_rate_scale_, " stays")));
+    StoreError(absl::InvalidArgumentError(absl::StrCat("SetLearningRateScale: ", scale,
+                                                       " is no finite number; ",
+                                                       learning_rate_scale_, " stays")));
   }
 }
 
 // ---- runs ----
 
-// Whether the run wants another step now. At the end of a pass that is not the last, begins the next.
+// Whether the run wants another step now. At the end of a pass that is not the last, begins the
+// next.
 bool StepQueue::RunMakesMore(RunState& run) {
   if (run.stopped) return false;
   const std::optional<int64_t> last = run.request.last_step;
   if (last && totals_.finished_steps + run.outstanding >= *last) return false;
   std::vector<ResourceId> read{run.iterator};
   CollectIterators(run.request.step.args, read);
-  if (std::none_of(read.begin(), read.end(), [this](ResourceId id) { return passes_.IsExhausted(id); })) return true;
+  if (std::none_of(read.begin(), read.end(),
+                   [this](ResourceId id) { return passes_.IsExhausted(id); }))
+    return true;
   if (!last || run.outstanding > 0) return false;
   if (passes_.FinishedIn(run.iterator) == 0) {
-    StoreError(absl::InvalidArgumentError(absl::StrCat("data source \"", run.request.source, "\" has no element: step ", *last, " cannot be reached")));
+    StoreError(absl::InvalidArgumentError(absl::StrCat("data source \"", run.request.source,
+                                                       "\" has no element: step ", *last,
+                                                       " cannot be reached")));
     return false;
   }
   run.iterator = passes_.NextPass(run.request, run.iterator);
@@ -114,12 +125,14 @@ bool StepQueue::RunMakesMore(RunState& run) {
 }
 
 std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
-  for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {  // a run without data takes them all away
+  // A run without data takes them all away.
+  for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {
     if (!RunMakesMore(*run)) continue;
     auto step = std::make_shared<Step>();
     step->request = run->request.step;
     Nest::List args{Nest(PerWorkerHandle{run->iterator.value()})};
-    if (const Nest::List* rest = step->request.args.list()) args.insert(args.end(), rest->begin(), rest->end());
+    if (const Nest::List* rest = step->request.args.list())
+      args.insert(args.end(), rest->begin(), rest->end());
     step->request.args = Nest(std::move(args));
     CollectIterators(step->request.args, step->iterators);  // the program's own, too
     step->run = run;
@@ -137,12 +150,17 @@ void StepQueue::DispatchAll() {
 
 // Queues the steps that wait for room.
 void StepQueue::AdmitSchedules() {
-  const auto has_room = [this]() { return options_.max_queued_steps <= 0 || static_cast<int64_t>(queue_.size()) < options_.max_queued_steps; };
+  const auto has_room = [this]() {
+    return options_.max_queued_steps <= 0 ||
+           static_cast<int64_t>(queue_.size()) < options_.max_queued_steps;
+  };
   while (!waiting_.empty() && has_room() && !cancelling_) {
     WaitingSchedule waiting = std::move(waiting_.front());
     waiting_.pop_front();
     if (absl::Status refused = passes_.ClaimNumber(waiting.request); !refused.ok()) {
-      outbox_.Add([accepted = std::move(waiting.accepted), refused = std::move(refused)] { accepted(refused); });
+      outbox_.Add([accepted = std::move(waiting.accepted), refused = std::move(refused)] {
+        accepted(refused);
+      });
       continue;
     }
     auto step = std::make_shared<Step>();
@@ -155,21 +173,27 @@ void StepQueue::AdmitSchedules() {
   }
 }
 
-// The ready worker with the most room for `step`, one that has returned it only where no other has room: else a worker that can run nothing, and so has always
-// room, uses up the attempts of all steps. Null: there is none.
+// The ready worker with the most room for `step`, one that has returned it only where no other has
+// room: else a worker that can run nothing, and so has always room, uses up the attempts of all
+// steps. Null: there is none.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
-    const auto may_read = [this, &worker = worker](ResourceId id) { return passes_.MayRead(worker, id); };
+    const auto may_read = [this, &worker = worker](ResourceId id) {
+      return passes_.MayRead(worker, id);
+    };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
-    const auto rank = [&step](const Worker& each) { return std::make_pair(step.returned_by.count(each.index), each.in_flight.size()); };
+    const auto rank = [&step](const Worker& each) {
+      return std::make_pair(step.returned_by.count(each.index), each.in_flight.size());
+    };
     if (best == nullptr || rank(worker) < rank(*best)) best = &worker;
   }
   return best;
 }
 
-// A step that would be run again is cancelled also where an error waits for the call that raises it: that call would cancel it first of all.
+// A step that would be run again is cancelled also where an error waits for the call that raises
+// it: that call would cancel it first of all.
 StepFacts StepQueue::FactsOf(const Step& step) const {
   return {step.attempt - step.forgiven,
           static_cast<uint32_t>(options_.max_step_attempts),
@@ -181,15 +205,20 @@ StepFacts StepQueue::FactsOf(const Step& step) const {
 
 bool StepQueue::DispatchOne() {
   const absl::Duration now = clock_.Elapsed();
-  const auto next = std::find_if(queue_.begin(), queue_.end(), [now](const auto& queued) { return queued->not_before <= now; });
+  const auto next = std::find_if(queue_.begin(), queue_.end(),
+                                 [now](const auto& queued) { return queued->not_before <= now; });
   const bool from_queue = next != queue_.end();
-  std::shared_ptr<Step> step = from_queue ? *next : cancelling_ || queue_.size() > kMostPutOff ? nullptr : NextOfRuns();
+  std::shared_ptr<Step> step = from_queue                                   ? *next
+                               : cancelling_ || queue_.size() > kMostPutOff ? nullptr
+                                                                            : NextOfRuns();
   if (step == nullptr) return false;
   const bool first = step->id == EntryId();
   Worker* worker = PickWorker(*step);
   if (worker != nullptr && first) {
     passes_.NoteTraining(*step);
-    host_.StoreState();  // where a pass stands is in no server: the store knows that it is under way before its first positions are given
+    // Where a pass stands is in no server: the store knows that it is under way before its first
+    // positions are given.
+    host_.StoreState();
   }
   if (worker == nullptr || (first && !host_.MayBeginStep())) return false;
   if (from_queue) queue_.erase(next);
@@ -203,7 +232,8 @@ bool StepQueue::Open(const std::shared_ptr<Step>& step, Worker& worker) {
     passes_.Use(*step, 1);
   }
   if (!passes_.TakeLeases(*step, worker)) {
-    Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));  // gives back what it was to read of the others
+    // gives back what it was to read of the others
+    Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     return false;
   }
   step->id = host_.GiveId();
@@ -239,8 +269,9 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
 // ---- reports ----
 
 void StepQueue::OnReport(Worker& worker, Report report) {
-  const auto found = std::find_if(worker.in_flight.begin(), worker.in_flight.end(),
-                                  [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
+  const auto found = std::find_if(
+      worker.in_flight.begin(), worker.in_flight.end(),
+      [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
   if (found == worker.in_flight.end()) return;
   const std::shared_ptr<Step> step = *found;
   worker.in_flight.erase(found);
@@ -253,50 +284,64 @@ void StepQueue::OnReport(Worker& worker, Report report) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
   }
-  if (report.outcome == StepOutcome::kSystem && ReasonOf(report.error) == Reason::kDeviceLost) NoteDeviceLost(worker, *step, report.error);
+  if (report.outcome == StepOutcome::kSystem && ReasonOf(report.error) == Reason::kDeviceLost)
+    NoteDeviceLost(worker, *step, report.error);
   StepJudgement judgement = JudgeReport(FactsOf(*step), report.outcome, report.participants);
-  if (judgement.rewind && report.outcome == StepOutcome::kOk && !RuleHolds(Rule::kRewindWhenReRunDiffers)) judgement = {StepVerdict::kFinish};
+  if (judgement.rewind && report.outcome == StepOutcome::kOk &&
+      !RuleHolds(Rule::kRewindWhenReRunDiffers))
+    judgement = {StepVerdict::kFinish};
   if (judgement.verdict == StepVerdict::kFinish) host_.OnFinished(*step, report);
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
     step->returned_by.insert(worker.index);
     PutOff(*step);
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
-  Settle(step, judgement, std::move(report.value), At(OfStep(report.error), absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
+  Settle(step, judgement, std::move(report.value),
+         At(OfStep(report.error),
+            absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
 }
 
 // Each process counts once, whatever it says: one worker alone cannot have a step given up.
 void StepQueue::NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why) {
   if (!step.devices_lost.insert(worker.incarnation).second) return;
-  said_.Warning(absl::StrCat("worker ", worker.index, " has lost a GPU in step ", step.request.function, ", which is run again: ", why.message()));
+  said_.Warning(absl::StrCat("worker ", worker.index, " has lost a GPU in step ",
+                             step.request.function, ", which is run again: ", why.message()));
 }
 
-// A step whose worker cannot run it now would use up its attempts in milliseconds. The first time it is tried again at once.
+// A step whose worker cannot run it now would use up its attempts in milliseconds. The first time
+// it is tried again at once.
 void StepQueue::PutOff(Step& step) {
   const uint32_t tries = step.attempt - step.forgiven;
   if (tries < 2) return;
-  const absl::Duration wait = std::min(kFirstPutOff * (1 << std::min<uint32_t>(tries - 2, 10)), kLongestPutOff);
+  const absl::Duration wait =
+      std::min(kFirstPutOff * (1 << std::min<uint32_t>(tries - 2, 10)), kLongestPutOff);
   step.not_before = clock_.Elapsed() + wait;
   host_.DispatchLater(wait);
 }
 
-void StepQueue::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error) {
+void StepQueue::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement,
+                       Nest value, absl::Status error) {
   if (step->state == Step::State::kClosed) return;  // the job has failed, and its workers report on
   std::string why;
   if (judgement.rewind) {
-    why = absl::StrCat("step ", step->request.function, " (", step->id.value(),
-                       ") was half applied when its worker was lost, and running it again did not complete it (",
-                       error.ok() ? "it touched other parameter servers" : error.message(), ")");
+    why = absl::StrCat(
+        "step ", step->request.function, " (", step->id.value(),
+        ") was half applied when its worker was lost, and running it again did not complete it (",
+        error.ok() ? "it touched other parameter servers" : error.message(), ")");
     if (!host_.FailUnlessRewindable(why)) return;
   }
-  step->replayed ? host_.SettleReplayed(step, judgement.verdict, error) : SettleAs(step, judgement.verdict, std::move(value), std::move(error));
+  step->replayed ? host_.SettleReplayed(step, judgement.verdict, error)
+                 : SettleAs(step, judgement.verdict, std::move(value), std::move(error));
   if (judgement.rewind) host_.Rewind(std::move(why));
 }
 
-void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error) {
+void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value,
+                         absl::Status error) {
   switch (verdict) {
     case StepVerdict::kFinish: return Finish(step, std::move(value));
-    case StepVerdict::kEndOfData: return Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
+    case StepVerdict::kEndOfData:
+      return Close(
+          step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     case StepVerdict::kCancel: return Close(step, Cancelled(step->request.function));
     case StepVerdict::kRequeue:
       step->state = Step::State::kQueued;
@@ -310,11 +355,16 @@ void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict,
 
 // What the program is told of a step that is not run again.
 absl::Status StepQueue::GaveUp(const Step& step, absl::Status error) const {
-  const std::string gave_up = absl::StrCat("step ", step.request.function, " was given up after ", step.attempt, " attempts: ");
+  const std::string gave_up = absl::StrCat("step ", step.request.function, " was given up after ",
+                                           step.attempt, " attempts: ");
   if (step.overran) {
-    return absl::DeadlineExceededError(absl::StrCat(gave_up, "the last ran longer than --step_deadline (", absl::FormatDuration(options_.step_deadline), ")"));
+    return absl::DeadlineExceededError(
+        absl::StrCat(gave_up, "the last ran longer than --step_deadline (",
+                     absl::FormatDuration(options_.step_deadline), ")"));
   }
-  return ReasonOf(error) == Reason::kNone ? MakeError(Reason::kStepGaveUp, absl::StrCat(gave_up, error.message())) : error;
+  return ReasonOf(error) == Reason::kNone
+             ? MakeError(Reason::kStepGaveUp, absl::StrCat(gave_up, error.message()))
+             : error;
 }
 
 void StepQueue::Finish(const std::shared_ptr<Step>& step, Nest value) {
@@ -331,17 +381,20 @@ void StepQueue::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> re
   open_.erase(step->id);
   if (!result.ok()) log_.Forget(step->id);
   if (!result.ok()) passes_.SettleNumber(*step, /*finished=*/false);
-  if (!result.ok() && !step->replayed && step->ordinal) lost_ids_.emplace_back(++lost_ordinals_, step->id);
-  // At the end of one dataset what the step was to read of the others is read by another step; a life that goes on from a cut made before the error of a loop
-  // is raised takes its pass up.
+  if (!result.ok() && !step->replayed && step->ordinal)
+    lost_ids_.emplace_back(++lost_ordinals_, step->id);
+  // At the end of one dataset what the step was to read of the others is read by another step; a
+  // life that goes on from a cut made before the error of a loop is raised takes its pass up.
   const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
-  if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed) passes_.ReturnLeases(*step);
+  if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed)
+    passes_.ReturnLeases(*step);
   passes_.Use(*step, -1);
   if (step->run != nullptr) {
     --step->run->outstanding;
     if (result.ok()) outbox_.Add([run = step->run, value = *result] { run->value(value); });
   }
-  if (step->result) outbox_.Add([done = std::move(step->result), result = std::move(result)] { done(result); });
+  if (step->result)
+    outbox_.Add([done = std::move(step->result), result = std::move(result)] { done(result); });
 }
 
 // ---- errors and cancellation ----
@@ -354,7 +407,8 @@ void StepQueue::StoreError(absl::Status error) {
   for (Raiser& join : joins_) raisers_.push_back(std::move(join));
   for (const auto& run : runs_) {
     run->stopped = true;
-    raisers_.push_back({run->done, [run] { run->done(Cancelled(run->request.step.function)); }, run});
+    raisers_.push_back(
+        {run->done, [run] { run->done(Cancelled(run->request.step.function)); }, run});
   }
   joins_.clear();
   runs_.clear();
@@ -415,7 +469,8 @@ void StepQueue::CompleteRuns() {
 
 void StepQueue::CompleteJoins() {
   if (joins_.empty() || !is_idle()) return;
-  for (Raiser& join : joins_) outbox_.Add([done = std::move(join.raise)] { done(absl::OkStatus()); });
+  for (Raiser& join : joins_)
+    outbox_.Add([done = std::move(join.raise)] { done(absl::OkStatus()); });
   joins_.clear();
 }
 
@@ -424,9 +479,11 @@ void StepQueue::CompleteJoins() {
 void StepQueue::OnFenced(const std::shared_ptr<Step>& step, int worker) {
   if (step->state != Step::State::kFencing) return;
   --in_flight_;
-  const absl::Status lost =
-      MakeError(Reason::kStepGaveUp, absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was given up after ", step->attempt,
-                                                  " attempts: each time its worker was lost, the last time worker ", worker));
+  const absl::Status lost = MakeError(
+      Reason::kStepGaveUp,
+      absl::StrCat("step ", step->request.function, " (", step->id.value(), ") was given up after ",
+                   step->attempt, " attempts: each time its worker was lost, the last time worker ",
+                   worker));
   Settle(step, JudgeLoss(FactsOf(*step)), Nest(), lost);
 }
 
@@ -446,10 +503,14 @@ void StepQueue::NoteStored(int64_t lost_ordinals) {
 }
 
 void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
-  for (Raiser& join : joins_) calls.push_back([join = std::move(join), error] { join.raise(error); });
-  for (Raiser& raiser : raisers_) calls.push_back([raiser = std::move(raiser), error] { raiser.raise(error); });
-  for (WaitingSchedule& waiting : waiting_) calls.push_back([waiting = std::move(waiting), error] { waiting.accepted(error); });
-  for (const auto& run : runs_) calls.push_back([run, done = std::move(run->done), error] { done(error); });
+  for (Raiser& join : joins_)
+    calls.push_back([join = std::move(join), error] { join.raise(error); });
+  for (Raiser& raiser : raisers_)
+    calls.push_back([raiser = std::move(raiser), error] { raiser.raise(error); });
+  for (WaitingSchedule& waiting : waiting_)
+    calls.push_back([waiting = std::move(waiting), error] { waiting.accepted(error); });
+  for (const auto& run : runs_)
+    calls.push_back([run, done = std::move(run->done), error] { done(error); });
   std::vector<std::shared_ptr<Step>> steps(queue_.begin(), queue_.end());
   for (const auto& [id, step] : open_) steps.push_back(step);
   for (const auto& step : steps) {
@@ -464,10 +525,13 @@ void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
 
 // ---- replay ----
 
-// The new state has no trace of them, whatever some ps had applied. They wait until the log is run through.
+// The new state has no trace of them, whatever some ps had applied. They wait until the log is run
+// through.
 void StepQueue::Rewind() {
   in_flight_ = 0;
-  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [](const auto& step) { return step->id != EntryId(); }), queue_.end());
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
+                              [](const auto& step) { return step->id != EntryId(); }),
+               queue_.end());
   for (auto open = open_.begin(); open != open_.end();) {
     Step& step = *open->second;
     if (step.replayed) {
@@ -498,14 +562,16 @@ void StepQueue::Resume() {
 
 void StepQueue::LogOpen(const Step& step) {
   if (step.request.read_only) return;
-  log_.OpenStep(step.id, RedoLog::BytesOf(step.request.function, step.request.args, step.leases.size()));
+  log_.OpenStep(step.id,
+                RedoLog::BytesOf(step.request.function, step.request.args, step.leases.size()));
   host_.OnLogGrown();
 }
 
 // REQUIRES: nobody needs the step's args any more.
 void StepQueue::LogFinished(Step& step) {
   if (step.request.read_only || !log_.kept()) return;
-  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {}, *step.ordinal, step.learning_rate_scale, step.worker};
+  RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {},
+                       *step.ordinal,         step.learning_rate_scale,     step.worker};
   int64_t new_bytes = 0;
   logged.iterators = passes_.Logged(step, new_bytes);
   log_.Charge(step.id, new_bytes);
@@ -517,16 +583,20 @@ void StepQueue::LogFinished(Step& step) {
 
 std::vector<InputLease> StepQueue::OpenLeases() const {
   std::vector<InputLease> leases;
-  for (const auto& [id, step] : open_) leases.insert(leases.end(), step->leases.begin(), step->leases.end());
+  for (const auto& [id, step] : open_)
+    leases.insert(leases.end(), step->leases.begin(), step->leases.end());
   return leases;
 }
 
 bool StepQueue::IsHalfApplied() const {
-  return std::any_of(open_.begin(), open_.end(), [](const auto& open) { return !open.second->applied.empty(); });
+  return std::any_of(open_.begin(), open_.end(),
+                     [](const auto& open) { return !open.second->applied.empty(); });
 }
 
 int64_t StepQueue::NumClosedOrdinals() const {
-  const auto is_open = [](const auto& open) { return open.second->ordinal && !open.second->replayed; };
+  const auto is_open = [](const auto& open) {
+    return open.second->ordinal && !open.second->replayed;
+  };
   return totals_.next_ordinal - std::count_if(open_.begin(), open_.end(), is_open);
 }
 

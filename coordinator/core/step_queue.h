@@ -1,9 +1,10 @@
-// The steps of a job: those that wait, those that run, the loops that make them, and what their errors do.
+// The steps of a job: those that wait, those that run, the loops that make them, and what their
+// errors do.
 //
-// A step is queued, dispatched to a worker, and reported or lost; step_rules.h judges it. One that may be
-// run again goes to the head of the queue. The first error of a step is kept until a call of the program
-// raises it, and before it is raised the steps of its batch are cancelled (semantics of TensorFlow's
-// ClusterCoordinator, docs/semantics_coverage.md).
+// A step is queued, dispatched to a worker, and reported or lost; step_rules.h judges it. One that
+// may be run again goes to the head of the queue. The first error of a step is kept until a call of
+// the program raises it, and before it is raised the steps of its batch are cancelled (semantics of
+// TensorFlow's ClusterCoordinator, docs/semantics_coverage.md).
 #ifndef DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 
@@ -34,7 +35,8 @@
 
 namespace divvy {
 
-// Calls Passes, WorkerSet and RedoLog, and its Host. Not thread-safe: the coordinator's lock guards it.
+// Calls Passes, WorkerSet and RedoLog, and its Host. Not thread-safe: the coordinator's lock guards
+// it.
 class StepQueue {
  public:
   using Worker = coordinator_records::Worker;
@@ -48,8 +50,8 @@ class StepQueue {
     virtual ~Host() = default;
     // Tells the store of passes that are under way: before the first positions of a pass are given.
     virtual void StoreState() = 0;
-    // Whether a step may be dispatched that never was before. If so, GiveId gives its id. If not, what it waits
-    // for may take note of that, and let it go first.
+    // Whether a step may be dispatched that never was before. If so, GiveId gives its id. If not,
+    // what it waits for may take note of that, and let it go first.
     virtual bool MayBeginStep() = 0;
     virtual EntryId GiveId() = 0;
     // The redo log has grown.
@@ -57,10 +59,13 @@ class StepQueue {
     // The report finishes the step.
     virtual void OnFinished(const Step& step, const Report& report) = 0;
     // A step that had finished before a rewind has been run again.
-    virtual void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error) = 0;
-    // Fails the job because of `why` if the servers cannot go back to their last common state. False: it has failed.
+    virtual void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
+                                const absl::Status& error) = 0;
+    // Fails the job because of `why` if the servers cannot go back to their last common state.
+    // False: it has failed.
     virtual bool FailUnlessRewindable(const std::string& why) = 0;
-    // Takes all servers back. Does nothing where the end of the job is certain: nobody reads the state any more.
+    // Takes all servers back. Does nothing where the end of the job is certain: nobody reads the
+    // state any more.
     virtual void Rewind(std::string why) = 0;
     // A step may be dispatched again after `wait`.
     virtual void DispatchLater(absl::Duration wait) = 0;
@@ -75,16 +80,27 @@ class StepQueue {
   };
 
   // REQUIRES: the references outlive it.
-  StepQueue(const CoordinatorOptions& options, const Clock& clock, Outbox& outbox, WorkerSet& workers, Passes& passes, RedoLog& log, Host& host)
-      : options_(options), clock_(clock), outbox_(outbox), workers_(workers), passes_(passes), log_(log), host_(host), said_(clock, outbox) {}
+  StepQueue(const CoordinatorOptions& options, const Clock& clock, Outbox& outbox,
+            WorkerSet& workers, Passes& passes, RedoLog& log, Host& host)
+      : options_(options),
+        clock_(clock),
+        outbox_(outbox),
+        workers_(workers),
+        passes_(passes),
+        log_(log),
+        host_(host),
+        said_(clock, outbox) {}
 
   // ---- the program's calls ----
 
-  // If a step's error is kept: `raise` gets it when the batch has been cancelled, and true is returned.
+  // If a step's error is kept: `raise` gets it when the batch has been cancelled, and true is
+  // returned.
   // `again` repeats the call, should another call raise the error.
   bool RaisesInstead(StatusCallback raise, std::function<void()> again);
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
-  void Join(StatusCallback done, std::function<void()> again) { joins_.push_back({std::move(done), std::move(again), nullptr}); }
+  void Join(StatusCallback done, std::function<void()> again) {
+    joins_.push_back({std::move(done), std::move(again), nullptr});
+  }
   void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
   void StopRun(uint64_t token);
   void SetLearningRateScale(double scale);
@@ -115,23 +131,26 @@ class StepQueue {
   void OnWritten();
   // The store has the state of when so many steps were lost.
   void NoteStored(int64_t lost_ordinals);
-  // The job has failed: moves the completions that wait to `calls`, with all that they hold, and forgets all steps.
+  // The job has failed: moves the completions that wait to `calls`, with all that they hold, and
+  // forgets all steps.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- replay (recovery.h) ----
 
-  // The servers go back: what open steps have done is undone. They wait for Resume. REQUIRES: no worker
-  // has a session.
+  // The servers go back: what open steps have done is undone. They wait for Resume. REQUIRES: no
+  // worker has a session.
   void Rewind();
   // A step that is run again is open now, or closed again.
   void BeginReplayed(const std::shared_ptr<Step>& step) { open_.emplace(step->id, step); }
   void EndReplayed(Step& step);
   // All that had finished has been run again: the open steps are dispatched first.
   void Resume();
-  // The ready worker with the most room for `step`, one that has returned it only where no other has room.
-  // Null: there is none.
+  // The ready worker with the most room for `step`, one that has returned it only where no other
+  // has room. Null: there is none.
   Worker* PickWorker(const Step& step);
-  bool HasRoom(const Worker& worker) const { return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead; }
+  bool HasRoom(const Worker& worker) const {
+    return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead;
+  }
   void Send(const std::shared_ptr<Step>& step, Worker& worker);
 
   // ---- state ----
@@ -147,7 +166,8 @@ class StepQueue {
   // Whether a step waits to be queued, or a loop to make steps.
   bool is_wanted() const { return !waiting_.empty() || !runs_.empty(); }
   const RunState* first_run() const { return runs_.empty() ? nullptr : runs_.front().get(); }
-  // Whether some step was applied by some of its servers when its worker was lost, and has not been run again.
+  // Whether some step was applied by some of its servers when its worker was lost, and has not been
+  // run again.
   bool IsHalfApplied() const;
   // What all open steps read: no cut has it.
   std::vector<InputLease> OpenLeases() const;
@@ -158,8 +178,8 @@ class StepQueue {
   void TakeUp(const Totals& totals) { totals_ = totals; }
   // Of steps that failed or were cancelled in this life.
   int64_t lost_ordinals() const { return lost_ordinals_; }
-  // Those of which the store has not been told: each with lost_ordinals() of then. To the servers they are
-  // open until it has.
+  // Those of which the store has not been told: each with lost_ordinals() of then. To the servers
+  // they are open until it has.
   const std::deque<std::pair<int64_t, EntryId>>& lost_ids() const { return lost_ids_; }
   // When a step was closed, or NoteProgress was called.
   absl::Duration last_progress() const { return last_progress_; }
@@ -182,8 +202,10 @@ class StepQueue {
   StepFacts FactsOf(const Step& step) const;
   void NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why);
   void PutOff(Step& step);
-  void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value, absl::Status error);
-  void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value, absl::Status error);
+  void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value,
+              absl::Status error);
+  void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value,
+                absl::Status error);
   absl::Status GaveUp(const Step& step, absl::Status error) const;
   void Finish(const std::shared_ptr<Step>& step, Nest value);
   void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result);
@@ -208,7 +230,8 @@ class StepQueue {
   std::vector<Raiser> joins_;
   Totals totals_;
   double learning_rate_scale_ = 1;
-  absl::Status error_;  // of the first step that failed, until a call raises it
+  // Of the first step that failed, until a call raises it.
+  absl::Status error_;
   bool cancelling_ = false;
   std::deque<Raiser> raisers_;
   int64_t lost_ordinals_ = 0;

@@ -30,7 +30,8 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
   std::shared_ptr<Outcome> Schedule(const std::string& function) {
     auto outcome = std::make_shared<Outcome>();
     steps_.Schedule(
-        {function, Nest()}, [outcome](const absl::StatusOr<Nest>& result) { outcome->result = result.status(); },
+        {function, Nest()},
+        [outcome](const absl::StatusOr<Nest>& result) { outcome->result = result.status(); },
         [outcome](const absl::Status& accepted) { outcome->accepted = accepted; });
     Pump();
     return outcome;
@@ -52,7 +53,8 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     outbox_.Drain();
   }
   // The worker's first step ends.
-  void Finish(Worker& worker, StepOutcome outcome = StepOutcome::kOk, absl::Status error = absl::OkStatus(), std::vector<int> participants = {}) {
+  void Finish(Worker& worker, StepOutcome outcome = StepOutcome::kOk,
+              absl::Status error = absl::OkStatus(), std::vector<int> participants = {}) {
     ASSERT_FALSE(worker.in_flight.empty());
     Report report;
     report.step = worker.in_flight.front()->id;
@@ -63,7 +65,8 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     steps_.OnReport(worker, std::move(report));
     Pump();
   }
-  // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that the step told.
+  // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that
+  // the step told.
   void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
     worker.state = Worker::State::kDialing;
     for (const auto& step : std::exchange(worker.in_flight, {})) {
@@ -212,17 +215,21 @@ TEST_F(StepQueueTest, AStepWhoseSlotsCannotBeMadeFailsWithThatError) {
 TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
   options_.max_queued_steps = 1;
   AddWorker(0).slots = 0;
-  const auto in_flight = Schedule("in flight"), queued = Schedule("queued"), waiting = Schedule("waiting");
+  const auto in_flight = Schedule("in flight"), queued = Schedule("queued"),
+             waiting = Schedule("waiting");
   const auto join = Join();
   auto loop = std::make_shared<Outcome>();
   steps_.Run(
-      {{"loop"}, "clicks", Nest()}, [](const Nest&) {}, [loop](const absl::Status& done) { loop->result = done; });
+      {{"loop"}, "clicks", Nest()}, [](const Nest&) {},
+      [loop](const absl::Status& done) { loop->result = done; });
   std::vector<Task> calls;
   const absl::Status error = absl::DataLossError("gone");
   steps_.FailAll(error, calls);
   EXPECT_FALSE(join->result) << "the caller tells, without the lock";
   for (const Task& call : calls) call();
-  for (const auto& told : {in_flight->result, queued->result, waiting->accepted, join->result, loop->result}) EXPECT_EQ(told, error);
+  for (const auto& told :
+       {in_flight->result, queued->result, waiting->accepted, join->result, loop->result})
+    EXPECT_EQ(told, error);
   EXPECT_TRUE(steps_.is_idle());
   for (const auto& [structure, size] : steps_.Sizes()) EXPECT_EQ(size, 0) << structure;
 }
@@ -230,11 +237,13 @@ TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
 TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   options_.max_queued_steps = 1;
   AddWorker(0);
-  auto handle = std::make_shared<int>();  // some hold the coordinator: they must not go while its lock is held
+  // Some hold the coordinator: they must not go while its lock is held.
+  auto handle = std::make_shared<int>();
   const std::weak_ptr<int> held = handle;
   for (int i = 0; i < 5; ++i) {
     steps_.Schedule(
-        {"step", Nest()}, [handle](const absl::StatusOr<Nest>&) {}, [handle](const absl::Status&) {});
+        {"step", Nest()}, [handle](const absl::StatusOr<Nest>&) {},
+        [handle](const absl::Status&) {});
   }
   Pump();
   steps_.Join([](const absl::Status&) {}, [handle] {});

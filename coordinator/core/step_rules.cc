@@ -5,10 +5,12 @@
 namespace divvy {
 namespace {
 
-// Whether all of the step comes from one run: every ps that applied the lost run's commit is among the participants of this one, which is as wide.
+// Whether all of the step comes from one run: every ps that applied the lost run's commit is among
+// the participants of this one, which is as wide.
 bool SameParticipants(const std::map<int, int>& applied, const std::vector<int>& participants) {
   return std::all_of(applied.begin(), applied.end(), [&](const auto& entry) {
-    return entry.second == static_cast<int>(participants.size()) && std::count(participants.begin(), participants.end(), entry.first) > 0;
+    return entry.second == static_cast<int>(participants.size()) &&
+           std::count(participants.begin(), participants.end(), entry.first) > 0;
   });
 }
 
@@ -18,8 +20,10 @@ StepJudgement RequeueOrGiveUp(const StepFacts& facts) {
   return {StepVerdict::kGiveUp, !facts.applied.empty()};
 }
 
-StepJudgement JudgeReplay(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants) {
-  if (outcome == StepOutcome::kOk && SameParticipants(facts.applied, participants)) return {StepVerdict::kFinish};
+StepJudgement JudgeReplay(const StepFacts& facts, StepOutcome outcome,
+                          const std::vector<int>& participants) {
+  if (outcome == StepOutcome::kOk && SameParticipants(facts.applied, participants))
+    return {StepVerdict::kFinish};
   StepJudgement judgement = RequeueOrGiveUp(facts);
   const bool may_run_again = outcome == StepOutcome::kSystem || outcome == StepOutcome::kCancelled;
   judgement.rewind = !may_run_again && (!facts.applied.empty() || !participants.empty());
@@ -28,7 +32,8 @@ StepJudgement JudgeReplay(const StepFacts& facts, StepOutcome outcome, const std
 
 }  // namespace
 
-StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome, const std::vector<int>& participants) {
+StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome,
+                          const std::vector<int>& participants) {
   if (facts.replayed) return JudgeReplay(facts, outcome, participants);
   const bool dirty = !facts.applied.empty();
   switch (outcome) {
@@ -39,8 +44,11 @@ StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome, const std
     case StepOutcome::kEndOfData: return {StepVerdict::kEndOfData, dirty};
     case StepOutcome::kCancelled:
       if (dirty) return {StepVerdict::kRequeue};
-      [[fallthrough]];  // without a batch that is cancelled, the attempt ran past its deadline
-    case StepOutcome::kSystem: return facts.cancelling && !dirty ? StepJudgement{StepVerdict::kCancel} : RequeueOrGiveUp(facts);
+      // Without a batch that is cancelled, the attempt ran past its deadline.
+      [[fallthrough]];
+    case StepOutcome::kSystem:
+      return facts.cancelling && !dirty ? StepJudgement{StepVerdict::kCancel}
+                                        : RequeueOrGiveUp(facts);
   }
   return {StepVerdict::kFail};
 }

@@ -10,38 +10,53 @@ using Applied = std::map<int, int>;
 StepJudgement Plain(StepVerdict verdict) { return {verdict}; }
 StepJudgement WithRewind(StepVerdict verdict) { return {verdict, true}; }
 
-StepFacts Facts(Applied applied, uint32_t attempt = 1, bool cancelling = false) { return {attempt, /*max_attempts=*/3, cancelling, std::move(applied)}; }
+StepFacts Facts(Applied applied, uint32_t attempt = 1, bool cancelling = false) {
+  return {attempt, /*max_attempts=*/3, cancelling, std::move(applied)};
+}
 
 TEST(StepRulesTest, ACleanReportEndsTheStep) {
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kOk, {}), Plain(StepVerdict::kFinish));
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {}), Plain(StepVerdict::kFail));
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kEndOfData, {}), Plain(StepVerdict::kEndOfData));
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue)) << "it ran past its deadline";
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue))
+      << "it ran past its deadline";
   EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kCancelled, {}), Plain(StepVerdict::kGiveUp));
-  EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}), Plain(StepVerdict::kCancel));
+  EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}),
+            Plain(StepVerdict::kCancel));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepFinishesIfItsRerunTouchesTheSamePs) {
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}, {1, 2}}, 2), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}, {1, 2}}, 2), StepOutcome::kOk, {0, 1}),
+            Plain(StepVerdict::kFinish));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepWhoseRerunTouchesOtherPsIsTakenBackAndRunAgain) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}), WithRewind(StepVerdict::kRequeue));
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}), WithRewind(StepVerdict::kRequeue));     // fewer than the lost run told
-  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}), WithRewind(StepVerdict::kRequeue));  // more
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}),
+            WithRewind(StepVerdict::kRequeue));
+  // fewer than the lost run told
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}),
+            WithRewind(StepVerdict::kRequeue));
+  // More.
+  EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}),
+            WithRewind(StepVerdict::kRequeue));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepThatCannotBeCompletedIsTakenBack) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kFailed, {}), WithRewind(StepVerdict::kFail));
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}), WithRewind(StepVerdict::kEndOfData));
-  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), WithRewind(StepVerdict::kFail));  // refused by one ps after another applied it
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}), WithRewind(StepVerdict::kGiveUp));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kFailed, {}),
+            WithRewind(StepVerdict::kFail));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}),
+            WithRewind(StepVerdict::kEndOfData));
+  // refused by one ps after another applied it
+  EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), WithRewind(StepVerdict::kFail));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}),
+            WithRewind(StepVerdict::kGiveUp));
 }
 
 TEST(StepRulesTest, AHalfAppliedStepIsNotCancelledButCarriedThrough) {
-  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2, true), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2, true), StepOutcome::kCancelled, {}),
+            Plain(StepVerdict::kRequeue));
   EXPECT_EQ(JudgeLoss(Facts({{0, 2}}, 1, true)), Plain(StepVerdict::kRequeue));
 }
 
@@ -67,7 +82,9 @@ TEST(StepRulesTest, ALostWorkerCostsAnAttempt) {
   EXPECT_EQ(JudgeLoss(Facts({}, 1, true)), Plain(StepVerdict::kCancel));
 }
 
-StepFacts Replayed(Applied applied, uint32_t attempt = 1) { return {attempt, /*max_attempts=*/3, /*cancelling=*/true, std::move(applied), /*replayed=*/true}; }
+StepFacts Replayed(Applied applied, uint32_t attempt = 1) {
+  return {attempt, /*max_attempts=*/3, /*cancelling=*/true, std::move(applied), /*replayed=*/true};
+}
 
 TEST(StepRulesTest, AReplayedStepIsNeitherCancelledNorFailedBeforeItsAttemptsAreUsedUp) {
   EXPECT_EQ(JudgeReport(Replayed({}), StepOutcome::kOk, {0, 1}), Plain(StepVerdict::kFinish));
@@ -79,9 +96,12 @@ TEST(StepRulesTest, AReplayedStepIsNeitherCancelledNorFailedBeforeItsAttemptsAre
 }
 
 TEST(StepRulesTest, AReplayedStepThatIsHalfAppliedAndGoesAnotherWayIsTakenBack) {
-  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kOk, {1, 2}), WithRewind(StepVerdict::kRequeue));
-  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kFailed, {}), WithRewind(StepVerdict::kRequeue));
-  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kSystem, {}), Plain(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kOk, {1, 2}),
+            WithRewind(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kFailed, {}),
+            WithRewind(StepVerdict::kRequeue));
+  EXPECT_EQ(JudgeReport(Replayed({{0, 2}}), StepOutcome::kSystem, {}),
+            Plain(StepVerdict::kRequeue));
 }
 
 }  // namespace

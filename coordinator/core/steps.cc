@@ -1,4 +1,5 @@
-// The program's calls that concern steps, and what may go on after an event (step_queue.h has the steps themselves).
+// The program's calls that concern steps, and what may go on after an event (step_queue.h has the
+// steps themselves).
 #include <algorithm>
 #include <utility>
 
@@ -22,16 +23,22 @@ absl::Status CoordinatorCore::CheckArgs(const Nest& args, absl::string_view what
   RETURN_IF_ERROR(args.status());
   const int64_t bytes = args.size_bytes();
   if (bytes <= options_.max_args_bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the arguments of ", what, " are ", bytes, " bytes, more than the limit of ", options_.max_args_bytes,
-                                                 ": keep large data in variables, or in files that a data source reads"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the arguments of ", what, " are ", bytes, " bytes, more than the limit of ",
+                   options_.max_args_bytes,
+                   ": keep large data in variables, or in files that a data source reads"));
 }
 
-void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted) {
+void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result,
+                               StatusCallback accepted) {
   Event event(*this);
   if (abandoned_) return;
-  const auto again = [self = shared_from_this(), request, result, accepted] { self->Schedule(request, result, accepted); };
+  const auto again = [self = shared_from_this(), request, result, accepted] {
+    self->Schedule(request, result, accepted);
+  };
   if (RaisesInstead(accepted, again)) return;
-  if (const absl::Status checked = CheckArgs(request.args, "step " + request.function); !checked.ok()) {
+  if (const absl::Status checked = CheckArgs(request.args, "step " + request.function);
+      !checked.ok()) {
     return outbox_.Add([accepted = std::move(accepted), checked] { accepted(checked); });
   }
   steps_.Schedule(std::move(request), std::move(result), std::move(accepted));
@@ -43,7 +50,8 @@ void CoordinatorCore::Join(StatusCallback done) {
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), done] { self->Join(done); };
   if (RaisesInstead(done, again)) return;
-  const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();  // and nobody else will make it begin
+  // And nobody else will make it begin.
+  const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();
   if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   steps_.Join(std::move(done), again);
 }
@@ -51,19 +59,27 @@ void CoordinatorCore::Join(StatusCallback done) {
 void CoordinatorCore::Done(ResultCallback<bool> done) {
   Event event(*this);
   if (abandoned_) return;
-  if (RaisesInstead([done](absl::Status error) { done(error); }, [self = shared_from_this(), done] { self->Done(done); })) return;
+  if (RaisesInstead([done](absl::Status error) { done(error); },
+                    [self = shared_from_this(), done] { self->Done(done); }))
+    return;
   outbox_.Add([done = std::move(done), idle = Idle()] { done(idle); });
 }
 
-void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done) {
+void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value,
+                          StatusCallback done) {
   Event event(*this);
   if (abandoned_) return;
-  if (RaisesInstead(done, [self = shared_from_this(), request, value, done] { self->Run(request, value, done); })) return;
+  if (RaisesInstead(done, [self = shared_from_this(), request, value, done] {
+        self->Run(request, value, done);
+      }))
+    return;
   absl::Status checked = CheckArgs(request.step.args, "step " + request.step.function);
   checked.Update(CheckArgs(request.source_args, "data source " + request.source));
   if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
   ChooseEmpty();
-  if (request.last_step && steps_.totals().finished_steps >= *request.last_step && !BeforeRunning()) {  // before it takes a pass that another goes on with
+  // Before it takes a pass that another goes on with.
+  if (request.last_step && steps_.totals().finished_steps >= *request.last_step &&
+      !BeforeRunning()) {
     return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   }
   steps_.Run(std::move(request), std::move(value), std::move(done));
@@ -113,17 +129,22 @@ void CoordinatorCore::NoteStored(const StoredMark& mark) {
   steps_.NoteStored(mark.lost_ordinals);
 }
 
-// An event has happened: what it makes possible is done now. Event alone calls this, so nothing else needs to know what it enables.
+// An event has happened: what it makes possible is done now. Event alone calls this, so nothing
+// else needs to know what it enables.
 void CoordinatorCore::Pump() {
   do {
     if (phase_.Is(Phase::kReplaying) && recovery_.Replay()) FinishReplay();
     if (phase_.Is(Phase::kRunning)) IsDraining() ? FinishWhatIsBegun() : GoOn();
-  } while (AdmitJoined() || writes_.MaybeEndHold());  // steps may have waited for a worker, a checkpoint for the hold
+  } while (
+      AdmitJoined() ||
+      writes_.MaybeEndHold());  // steps may have waited for a worker, a checkpoint for the hold
 }
 
 void CoordinatorCore::FinishWhatIsBegun() {
-  writes_.GiveUpHold();   // the writes that wait are not begun any more, and the steps in flight are to finish
-  steps_.CompleteRuns();  // a loop that is over counts as an epoch in the last checkpoint
+  // The writes that wait are not begun any more, and the steps in flight are to finish.
+  writes_.GiveUpHold();
+  // A loop that is over counts as an epoch in the last checkpoint.
+  steps_.CompleteRuns();
   DrainIfQuiet();
 }
 
@@ -140,7 +161,8 @@ void CoordinatorCore::GoOn() {
   StoreState();
 }
 
-// While values are being brought to a variable that is made, no checkpoint can be cut that makes room in the log: the writes that bring them are let in.
+// While values are being brought to a variable that is made, no checkpoint can be cut that makes
+// room in the log: the writes that bring them are let in.
 bool CoordinatorCore::MayGiveId(IdFor what) const {
   const bool has_room = !recovery_.log().full() || what == IdFor::kFirstValues;
   return ids_.MayGive() && has_room && stored_.IsStored();
@@ -150,17 +172,20 @@ EntryId CoordinatorCore::GiveId() {
   if (ids_.NeedsSync(ids_.next())) WantSync();
   if (ids_.WantsBlock()) {
     stored_.row().id_block_end += options_.id_block;
-    PutThen({stored_.row()}, [end = stored_.row().id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-      HitFailpoint(Failpoint::kIdBlockStored);
-      core.ids_.BlockStored(end);
-    });
+    PutThen({stored_.row()},
+            [end = stored_.row().id_block_end](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+              HitFailpoint(Failpoint::kIdBlockStored);
+              core.ids_.BlockStored(end);
+            });
   }
   return ids_.Give();
 }
 
 // ---- what the queue asks and tells ----
 
-bool CoordinatorCore::MayBeginStep() { return MayGiveId() && !ResizeWaits() && !writes_.MakesStepsWait(); }
+bool CoordinatorCore::MayBeginStep() {
+  return MayGiveId() && !ResizeWaits() && !writes_.MakesStepsWait();
+}
 
 bool CoordinatorCore::FailUnlessRewindable(const std::string& why) {
   if (phase_.IsEndCertain() || Replays()) return true;
@@ -181,7 +206,8 @@ void CoordinatorCore::OnFinished(const Step& step, const Report& report) {
     int64_t count = lease.count;
     for (const EndedInput& ended : report.ended) {
       const int64_t position = ended.position.value_or(lease.first);
-      if (ended.iterator == lease.iterator && position >= lease.first) count = std::min(count, position - lease.first);
+      if (ended.iterator == lease.iterator && position >= lease.first)
+        count = std::min(count, position - lease.first);
     }
     if (count > 0) history_.finished_positions[lease.iterator].push_back({lease.first, count});
   }

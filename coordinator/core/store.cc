@@ -13,8 +13,12 @@ CheckpointId IdOf(const CheckpointRow& row) { return row.id; }
 
 // `rows`, which rise by id, with `put` and without `deleted`.
 template <typename Row, typename Id>
-void ApplyRows(const std::vector<Row>& put, const std::vector<Id>& deleted, std::vector<Row>& rows) {
-  const auto find = [&rows](Id id) { return std::lower_bound(rows.begin(), rows.end(), id, [](const Row& row, Id wanted) { return IdOf(row) < wanted; }); };
+void ApplyRows(const std::vector<Row>& put, const std::vector<Id>& deleted,
+               std::vector<Row>& rows) {
+  const auto find = [&rows](Id id) {
+    return std::lower_bound(rows.begin(), rows.end(), id,
+                            [](const Row& row, Id wanted) { return IdOf(row) < wanted; });
+  };
   for (const Id id : deleted) {
     const auto at = find(id);
     if (at != rows.end() && IdOf(*at) == id) rows.erase(at);

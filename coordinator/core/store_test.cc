@@ -37,14 +37,22 @@ std::vector<std::string> CheckpointNames(const StoredJob& job) {
 
 TEST(StoreChangeTest, RowsRiseByIdWhateverTheOrderTheyArePutIn) {
   StoredJob job;
-  Apply({{}, {Variable(5, {}), Variable(2, {}), Variable(9, {})}, {}, {Checkpoint(2, 1, 0), Checkpoint(1, 7, 0), Checkpoint(2, 0, 0)}}, job);
+  Apply({{},
+         {Variable(5, {}), Variable(2, {}), Variable(9, {})},
+         {},
+         {Checkpoint(2, 1, 0), Checkpoint(1, 7, 0), Checkpoint(2, 0, 0)}},
+        job);
   EXPECT_THAT(VariableIds(job), ElementsAre(2, 5, 9));
   EXPECT_THAT(CheckpointNames(job), ElementsAre("ckpt-1-7", "ckpt-2-0", "ckpt-2-1"));
 }
 
 TEST(StoreChangeTest, APutReplacesTheRowOfItsIdAndLeavesOthers) {
   StoredJob job;
-  Apply({{}, {Variable(1, VariableRow::State::kCreating), Variable(2, VariableRow::State::kCreating)}, {}, {Checkpoint(1, 1, 10)}}, job);
+  Apply({{},
+         {Variable(1, VariableRow::State::kCreating), Variable(2, VariableRow::State::kCreating)},
+         {},
+         {Checkpoint(1, 1, 10)}},
+        job);
   Apply({{}, {Variable(2, VariableRow::State::kLive)}, {}, {Checkpoint(1, 1, 20)}}, job);
   EXPECT_EQ(job.variables[0].state, VariableRow::State::kCreating);
   EXPECT_EQ(job.variables[1].state, VariableRow::State::kLive);
@@ -54,7 +62,8 @@ TEST(StoreChangeTest, APutReplacesTheRowOfItsIdAndLeavesOthers) {
 
 TEST(StoreChangeTest, DeletingTakesTheRowAndNothingElseIfItIsNotThere) {
   StoredJob job;
-  Apply({{}, {Variable(1, {}), Variable(2, {})}, {}, {Checkpoint(1, 1, 0), Checkpoint(1, 2, 0)}}, job);
+  Apply({{}, {Variable(1, {}), Variable(2, {})}, {}, {Checkpoint(1, 1, 0), Checkpoint(1, 2, 0)}},
+        job);
   Apply({{}, {}, {VariableId(1), VariableId(7)}, {}, {{Epoch(1), 2}, {Epoch(2), 1}}}, job);
   EXPECT_THAT(VariableIds(job), ElementsAre(2));
   EXPECT_THAT(CheckpointNames(job), ElementsAre("ckpt-1-1"));

@@ -2,7 +2,8 @@
 
 namespace divvy {
 
-StoredState::StoredState(const StoredJob& stored, JobRow row, const StepQueue& steps, const Passes& passes, const ServerSet& servers)
+StoredState::StoredState(const StoredJob& stored, JobRow row, const StepQueue& steps,
+                         const Passes& passes, const ServerSet& servers)
     : steps_(steps), passes_(passes), servers_(servers), row_(row) {
   for (const VariableRow& variable : stored.variables) rows_.insert(variable.layout.id);
 }

@@ -1,7 +1,7 @@
 // What the store knows of the job, and what it has to be told.
 //
-// A coordinator that starts again finds the servers with their values, and the store with the rest. So the
-// store has each change before anything is given an id that stands on it.
+// A coordinator that starts again finds the servers with their values, and the store with the rest.
+// So the store has each change before anything is given an id that stands on it.
 #ifndef DIVVY_COORDINATOR_CORE_STORED_STATE_H_
 #define DIVVY_COORDINATOR_CORE_STORED_STATE_H_
 
@@ -20,13 +20,14 @@
 
 namespace divvy {
 
-// Makes the changes; the coordinator puts them into the store. Calls StepQueue, Passes and ServerSet, to ask.
-// Not thread-safe: the coordinator's lock guards it.
+// Makes the changes; the coordinator puts them into the store. Calls StepQueue, Passes and
+// ServerSet, to ask. Not thread-safe: the coordinator's lock guards it.
 class StoredState {
  public:
   // `stored`: as this life of the coordinator found the store. `row`: the job's, of this life.
   // REQUIRES: the references outlive it.
-  StoredState(const StoredJob& stored, JobRow row, const StepQueue& steps, const Passes& passes, const ServerSet& servers);
+  StoredState(const StoredJob& stored, JobRow row, const StepQueue& steps, const Passes& passes,
+              const ServerSet& servers);
 
   // The job's numbers. What is changed here is durable when the coordinator has put it.
   JobRow& row() { return row_; }
@@ -38,7 +39,8 @@ class StoredState {
   // Goes on from a state.
   void TakeUp(std::string program_state) { program_state_ = std::move(program_state); }
   const std::string& program_state() const { return program_state_; }
-  // Variables are about to be created whose first values the program writes later. `change`: +1 or -1.
+  // Variables are about to be created whose first values the program writes later. `change`: +1 or
+  // -1.
   void ExpectValues(int change) { expected_values_ += change; }
   bool awaits_values() const { return expected_values_ > 0; }
 
@@ -51,8 +53,8 @@ class StoredState {
   StoreChange Whole(const Layout& layout);
   // One variable of `layout`, and that this is the layout now.
   StoreChange With(const VariableLayout& variable, const Layout& layout);
-  // What has changed since the store was told. Nullopt: nothing, or a change is on its way, or the store does
-  // not speak of what the servers hold now. NotePut says that the change is durable.
+  // What has changed since the store was told. Nullopt: nothing, or a change is on its way, or the
+  // store does not speak of what the servers hold now. NotePut says that the change is durable.
   std::optional<StoreChange> TakeChange(const Layout& layout);
   void NotePut() { is_putting_ = false; }
   // The servers go back: the store does not speak of what they hold until Whole.

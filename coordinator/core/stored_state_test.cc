@@ -30,7 +30,8 @@ VariableLayout Variable(uint32_t id, std::string name) {
 // A store of before that has variables 1 and 2.
 class StoredStateTest : public StepsTest<FakeStepHost> {
  protected:
-  StoredStateTest() : servers_(options_, clock_, dialer_), stored_(Before(), Row(), steps_, passes_, servers_) {
+  StoredStateTest()
+      : servers_(options_, clock_, dialer_), stored_(Before(), Row(), steps_, passes_, servers_) {
     servers_.Add({"zero", "one"});
     servers_[0].incarnation = Incarnation(10);
     servers_[1].incarnation = Incarnation(11);
@@ -38,7 +39,8 @@ class StoredStateTest : public StepsTest<FakeStepHost> {
 
   static StoredJob Before() {
     StoredJob before;
-    before.variables = {{Variable(1, "one"), Zeros(), VariableRow::State::kLive}, {Variable(2, "two"), Zeros(), VariableRow::State::kLive}};
+    before.variables = {{Variable(1, "one"), Zeros(), VariableRow::State::kLive},
+                        {Variable(2, "two"), Zeros(), VariableRow::State::kLive}};
     return before;
   }
   static JobRow Row() {
@@ -54,7 +56,8 @@ class StoredStateTest : public StepsTest<FakeStepHost> {
 };
 
 TEST_F(StoredStateTest, TheWholeStateReplacesTheVariablesThatTheStoreHad) {
-  const auto layout = Layout::Received(5, {{VariableId(2), Variable(2, "two")}, {VariableId(3), Variable(3, "three")}});
+  const auto layout = Layout::Received(
+      5, {{VariableId(2), Variable(2, "two")}, {VariableId(3), Variable(3, "three")}});
   EXPECT_FALSE(stored_.is_told());
   const StoreChange change = stored_.Whole(*layout);
   EXPECT_TRUE(stored_.is_told() && stored_.IsStored());
@@ -63,7 +66,8 @@ TEST_F(StoredStateTest, TheWholeStateReplacesTheVariablesThatTheStoreHad) {
   EXPECT_EQ(change.job->job, JobId(7));
   EXPECT_EQ(change.state->state.lineage, Epoch(3));
   EXPECT_EQ(change.state->state.layout->version(), 5u);
-  EXPECT_EQ(change.state->state.servers, (std::vector<Incarnation>{Incarnation(10), Incarnation(11)}));
+  EXPECT_EQ(change.state->state.servers,
+            (std::vector<Incarnation>{Incarnation(10), Incarnation(11)}));
 }
 
 TEST_F(StoredStateTest, WhatHasChangedIsToldOnceAndOneChangeAtATime) {
@@ -102,7 +106,8 @@ TEST_F(StoredStateTest, AVariableThatIsStoredIsDeletedWhenItIsGone) {
   stored_.Whole(*Layout::Empty());
   const StoreChange with = stored_.With(Variable(9, "nine"), *Layout::Empty());
   ASSERT_EQ(with.put_variables.size(), 1u);
-  EXPECT_EQ(stored_.Whole(*Layout::Empty()).deleted_variables, std::vector<VariableId>{VariableId(9)});
+  EXPECT_EQ(stored_.Whole(*Layout::Empty()).deleted_variables,
+            std::vector<VariableId>{VariableId(9)});
 }
 
 TEST_F(StoredStateTest, AfterARewindTheStoreSpeaksOfNoStateUntilAllOfItIsTold) {

@@ -10,7 +10,8 @@ std::shared_ptr<const Layout> CoordinatorCore::layout() const {
   return layout_plan_.layout();
 }
 
-void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done) {
+void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation> with,
+                                     StatusCallback done) {
   Event event(*this);
   if (abandoned_) return;
   absl::Status valid = phase_.error();
@@ -18,8 +19,9 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
   if (!valid.ok()) return outbox_.Add([done, valid] { done(valid); });
   const VariableId id = NewVariableId();
   layout_changes_.AwaitNumber(id, std::move(done));
-  PutThen({stored_.row()}, [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core)
-                               DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
+  PutThen({stored_.row()},
+          [spec = std::move(spec), with = std::move(with), id](CoordinatorCore& core)
+              DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
 }
 
 // A resize waits for the steps in flight, so the changes that these need are let through.
@@ -41,7 +43,8 @@ void CoordinatorCore::OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer
   if (!layout_changes_.AwaitsCreated()) return;
   const Reason reason = ReasonOf(answer.status());
   const bool is_refused = reason == Reason::kMemoryLimit || reason == Reason::kInvalid;
-  if (!answer.ok() && !is_refused) return RetryPs(ps, answer.status(), &CoordinatorCore::SendShards);
+  if (!answer.ok() && !is_refused)
+    return RetryPs(ps, answer.status(), &CoordinatorCore::SendShards);
   servers_.NoteAnswer(ps);
   layout_changes_.OnCreated(ps.index, answer.status());
 }

@@ -21,7 +21,8 @@ constexpr absl::Duration kAboutToServe = absl::Seconds(30);
 
 void WorkerSet::Send(Worker& worker, ToWorker message) {
   if (closed_ || worker.stream == nullptr) return;
-  if (auto frame = worker.stream->Send(std::move(message))) outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
+  if (auto frame = worker.stream->Send(std::move(message)))
+    outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
 }
 
 void WorkerSet::SendToAll(const ToWorker& message) {
@@ -30,11 +31,14 @@ void WorkerSet::SendToAll(const ToWorker& message) {
 
 // ---- sessions ----
 
-// A Steps stream names its session alone. While another coordinator of this job still lives, of another epoch, its streams must not be
-// taken for ours: sessions of epochs near to each other differ (session_numbers.h).
+// A Steps stream names its session alone. While another coordinator of this job still lives, of
+// another epoch, its streams must not be taken for ours: sessions of epochs near to each other
+// differ (session_numbers.h).
 SessionId WorkerSet::NextSession(Epoch epoch) {
   SessionId session = kCoordinatorSession;
-  while (session == kCoordinatorSession) session = SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? epoch : Epoch(), next_session_++);
+  while (session == kCoordinatorSession)
+    session =
+        SessionOf(RuleHolds(Rule::kSessionsOfEpochsDiffer) ? epoch : Epoch(), next_session_++);
   return session;
 }
 
@@ -52,7 +56,8 @@ std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Wo
   worker.broken_since.reset();
   worker.claim.reset();
   worker.run_time = absl::ZeroDuration();
-  if (worker.connection != nullptr) outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
+  if (worker.connection != nullptr)
+    outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
   worker.connection_number = 0;
   return std::exchange(worker.in_flight, {});
 }
@@ -68,7 +73,8 @@ void WorkerSet::Fence(Worker& worker, absl::string_view why, uint64_t seq) {
   fences_.push_back(std::move(fence));
 }
 
-std::vector<WorkerSet::FenceWait> WorkerSet::NoteFences(int ps, size_t num_ps, const SyncReply& reply) {
+std::vector<WorkerSet::FenceWait> WorkerSet::NoteFences(int ps, size_t num_ps,
+                                                        const SyncReply& reply) {
   std::vector<FenceWait> complete;
   for (auto fence = fences_.begin(); fence != fences_.end();) {
     if (reply.seq >= fence->seq && fence->acked.insert(ps).second) {
@@ -93,16 +99,21 @@ std::vector<WorkerSet::FenceWait> WorkerSet::NoteFences(int ps, size_t num_ps, c
 absl::Status WorkerSet::CheckReplicas(int index, const std::string& address, int replicas) {
   const WorkerReplicas own{index, address, replicas};
   if (options_.replicas_per_worker > 0)
-    return replicas == options_.replicas_per_worker ? absl::OkStatus() : UnwantedReplicas(own, options_.replicas_per_worker);
+    return replicas == options_.replicas_per_worker
+               ? absl::OkStatus()
+               : UnwantedReplicas(own, options_.replicas_per_worker);
   replica_claims_[index] = replicas;
   const std::vector<Worker*> others = WithOtherReplicas(index, replicas);
   if (others.empty()) return absl::OkStatus();
   const WorkerReplicas first{others[0]->index, others[0]->address, others[0]->replicas};
   const auto votes = [this](int number) {
-    return std::count_if(replica_claims_.begin(), replica_claims_.end(), [number](const auto& claim) { return claim.second == number; });
+    return std::count_if(replica_claims_.begin(), replica_claims_.end(),
+                         [number](const auto& claim) { return claim.second == number; });
   };
-  const bool all_have_spoken = !options_.worker_addresses.empty() &&
-                               std::all_of(workers_.begin(), workers_.end(), [this](const auto& known) { return replica_claims_.count(known.first) > 0; });
+  const bool all_have_spoken =
+      !options_.worker_addresses.empty() &&
+      std::all_of(workers_.begin(), workers_.end(),
+                  [this](const auto& known) { return replica_claims_.count(known.first) > 0; });
   const auto lead = votes(replicas) - votes(first.replicas);
   if (lead < 0 || (lead == 0 && all_have_spoken)) return OtherReplicas(own, first);
   return lead == 0 ? OtherReplicasYet(own, first) : absl::OkStatus();
@@ -111,7 +122,8 @@ absl::Status WorkerSet::CheckReplicas(int index, const std::string& address, int
 std::vector<WorkerSet::Worker*> WorkerSet::WithOtherReplicas(int index, int replicas) {
   std::vector<Worker*> others;
   for (auto& [there, worker] : workers_) {
-    if (there != index && worker.state != Worker::State::kDialing && worker.replicas != replicas) others.push_back(&worker);
+    if (there != index && worker.state != Worker::State::kDialing && worker.replicas != replicas)
+      others.push_back(&worker);
   }
   return others;
 }
@@ -120,8 +132,12 @@ void WorkerSet::CompareBuild(const Worker& worker, const std::string& build) {
   const std::string& own = options_.program.build;
   const bool is_other = !own.empty() && !build.empty() && own != build;
   if (!is_other || std::exchange(other_build_told_, true)) return;
-  outbox_.Add([text = absl::StrCat("worker ", worker.index, " (", worker.address, ") runs another build of the program (", build, ") than the coordinator (",
-                                   own, "): its steps may compute something else. Deploy one binary to all tasks")] { DIVVY_LOG(WARNING) << text; });
+  outbox_.Add([text = absl::StrCat(
+                   "worker ", worker.index, " (", worker.address,
+                   ") runs another build of the program (", build, ") than the coordinator (", own,
+                   "): its steps may compute something else. Deploy one binary to all tasks")] {
+    DIVVY_LOG(WARNING) << text;
+  });
 }
 
 bool WorkerSet::MustGiveWay(const Worker& refused) {
@@ -133,17 +149,25 @@ bool WorkerSet::MustGiveWay(const Worker& refused) {
     unserved_since_ = now;
   }
   if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) return true;
-  const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& each) { return each.second.serves_another; });
-  const bool are_all_there = workers_.size() > 1 || options_.worker_addresses.count(refused.index) > 0;  // else this one may merely be the first
-  return unserved_since_ && now - *unserved_since_ >= (all && are_all_there ? options_.worker_silence : options_.ps_timeout);
+  const bool all = std::all_of(workers_.begin(), workers_.end(),
+                               [](const auto& each) { return each.second.serves_another; });
+  // Else this one may merely be the first.
+  const bool are_all_there =
+      workers_.size() > 1 || options_.worker_addresses.count(refused.index) > 0;
+  return unserved_since_ &&
+         now - *unserved_since_ >=
+             (all && are_all_there ? options_.worker_silence : options_.ps_timeout);
 }
 
 // ---- how many ----
 
 int WorkerSet::NumShares() const {
-  const auto number_of = [this](auto counts) { return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts)); };
+  const auto number_of = [this](auto counts) {
+    return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), counts));
+  };
   const int served = number_of([](const auto& each) { return each.second.has_served; });
-  const int expected = served > 0 ? served : number_of([this](const auto& each) { return MayServe(each.second); });
+  const int expected =
+      served > 0 ? served : number_of([this](const auto& each) { return MayServe(each.second); });
   int number = 1;
   for (const auto& [index, worker] : workers_) {
     if (CountsForData(worker, served, expected)) number = index + 1;
@@ -151,21 +175,23 @@ int WorkerSet::NumShares() const {
   return number;
 }
 
-// Whether a worker that is away may be about to serve. An index that a task merely claims, again and
-// again, is not waited for.
+// Whether a worker that is away may be about to serve. An index that a task merely claims, again
+// and again, is not waited for.
 bool WorkerSet::MayServe(const Worker& worker) const {
   if (worker.has_served) return clock_.Elapsed() - worker.last_heard < kForgottenAfter;
   return clock_.Elapsed() - worker.known_since < kAboutToServe;
 }
 
-// A worker that the cluster's description names counts, whether it is there or not. Of the others, those
-// count that have served, or have just registered and are about to serve. An index that a task merely
-// claims would leave a share of the data unread. A worker does not count either if its index is far above
-// the number of those that have served, unless it is the only one: its share, and many below it, would be
-// read by nobody.
+// A worker that the cluster's description names counts, whether it is there or not. Of the others,
+// those count that have served, or have just registered and are about to serve. An index that a
+// task merely claims would leave a share of the data unread. A worker does not count either if its
+// index is far above the number of those that have served, unless it is the only one: its share,
+// and many below it, would be read by nobody.
 bool WorkerSet::CountsForData(const Worker& worker, int served, int expected) const {
-  if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare)) return true;
-  constexpr int kGaps = 16;  // indices that nobody has, of a job whose workers are not all there
+  if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare))
+    return true;
+  // indices that nobody has, of a job whose workers are not all there
+  constexpr int kGaps = 16;
   if (served > 1 && worker.index >= kGaps + 4 * served) return false;
   if (worker.state != Worker::State::kDialing) return true;
   return MayServe(worker) && (worker.has_served || worker.index < 2 * expected);
@@ -188,7 +214,8 @@ bool WorkerSet::IsGoneForLong(const Worker& worker) const {
 }
 
 std::map<std::string, int64_t> WorkerSet::Sizes() const {
-  return {{"fences", static_cast<int64_t>(fences_.size())}, {"replicas, by worker", static_cast<int64_t>(replica_claims_.size())}};
+  return {{"fences", static_cast<int64_t>(fences_.size())},
+          {"replicas, by worker", static_cast<int64_t>(replica_claims_.size())}};
 }
 
 }  // namespace divvy

@@ -1,5 +1,5 @@
-// The workers of a job, by index: their sessions, what is said to them, which of them fit together, and
-// which are being shut out.
+// The workers of a job, by index: their sessions, what is said to them, which of them fit together,
+// and which are being shut out.
 #ifndef DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 #define DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 
@@ -36,7 +36,8 @@ class WorkerSet {
   static constexpr absl::Duration kTryHoldAgain = absl::Seconds(1);
 
   // REQUIRES: the references outlive it.
-  WorkerSet(const CoordinatorOptions& options, Clock& clock, Outbox& outbox) : options_(options), clock_(clock), outbox_(outbox) {}
+  WorkerSet(const CoordinatorOptions& options, Clock& clock, Outbox& outbox)
+      : options_(options), clock_(clock), outbox_(outbox) {}
 
   std::map<int, Worker>& all() { return workers_; }
   const std::map<int, Worker>& all() const { return workers_; }
@@ -54,10 +55,11 @@ class WorkerSet {
   uint64_t NextConnection() { return next_connection_++; }
   // The sessions that the servers accept, each with its worker.
   std::map<SessionId, int> Sessions() const;
-  // Nothing more is said or heard in the worker's session. Returns the steps that were in flight there.
+  // Nothing more is said or heard in the worker's session. Returns the steps that were in flight
+  // there.
   std::vector<std::shared_ptr<coordinator_records::Step>> EndSession(Worker& worker);
-  // The worker is lost: ends its session, and shuts it out. Its steps go on elsewhere when every ps has
-  // acknowledged Sync number `seq`, which does not have the session.
+  // The worker is lost: ends its session, and shuts it out. Its steps go on elsewhere when every ps
+  // has acknowledged Sync number `seq`, which does not have the session.
   void Fence(Worker& worker, absl::string_view why, uint64_t seq);
   // A ps has answered a Sync. Returns the fences that are complete by it.
   std::vector<FenceWait> NoteFences(int ps, size_t num_ps, const SyncReply& reply);
@@ -68,19 +70,21 @@ class WorkerSet {
 
   // ---- who fits ----
 
-  // Whether a worker with so many replicas may serve. Where the coordinator was told the number: CLUSTER_MISMATCH
-  // for every other one. Where it was not, notes what the worker says, and compares it with the first of the workers
-  // that are here with another number. OK: there is none, or more workers have last said this number than that
-  // worker's. So all workers may be replaced by others. NOT_READY: as many have said either, and more may come.
-  // CLUSTER_MISMATCH: fewer have, or as many, and every worker of TF_CONFIG has spoken.
+  // Whether a worker with so many replicas may serve. Where the coordinator was told the number:
+  // CLUSTER_MISMATCH for every other one. Where it was not, notes what the worker says, and
+  // compares it with the first of the workers that are here with another number. OK: there is none,
+  // or more workers have last said this number than that worker's. So all workers may be replaced
+  // by others. NOT_READY: as many have said either, and more may come. CLUSTER_MISMATCH: fewer
+  // have, or as many, and every worker of TF_CONFIG has spoken.
   absl::Status CheckReplicas(int index, const std::string& address, int replicas);
-  // Those that are here and have another number. Where CheckReplicas is OK they are let go: one that came
-  // first and is wrong, or lies, would keep all others out.
+  // Those that are here and have another number. Where CheckReplicas is OK they are let go: one
+  // that came first and is wrong, or lies, would keep all others out.
   std::vector<Worker*> WithOtherReplicas(int index, int replicas);
   // Warns, once, if a worker runs another build of the program than the coordinator.
   void CompareBuild(const Worker& worker, const std::string& build);
-  // The worker says that it serves another job, or another coordinator. Notes since when no worker serves this
-  // coordinator. True: for worker_silence if all workers say so, else for ps_timeout, and it has to give way.
+  // The worker says that it serves another job, or another coordinator. Notes since when no worker
+  // serves this coordinator. True: for worker_silence if all workers say so, else for ps_timeout,
+  // and it has to give way.
   bool MustGiveWay(const Worker& refused);
   void NoteServed() { unserved_since_.reset(); }
 
@@ -108,7 +112,8 @@ class WorkerSet {
   uint64_t next_connection_ = 1;
   std::vector<FenceWait> fences_;
   int64_t num_lost_ = 0;
-  std::map<int, int> replica_claims_;  // by worker: how many replicas it said last that it has
+  // By worker: how many replicas it said last that it has.
+  std::map<int, int> replica_claims_;
   bool other_build_told_ = false;
   // Workers say that they serve another coordinator, and none serves this one.
   std::optional<absl::Duration> unserved_since_;

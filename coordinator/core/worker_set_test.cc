@@ -31,7 +31,9 @@ class WorkerSetTest : public testing::Test {
     worker.replicas = replicas;
     return worker;
   }
-  absl::Status CheckReplicas(int index, int replicas) { return workers_.CheckReplicas(index, "there", replicas); }
+  absl::Status CheckReplicas(int index, int replicas) {
+    return workers_.CheckReplicas(index, "there", replicas);
+  }
   static SyncReply Reply(uint64_t seq, std::vector<RememberedEntry> applied = {}) {
     SyncReply reply;
     reply.seq = seq;
@@ -47,7 +49,8 @@ class WorkerSetTest : public testing::Test {
 
 TEST_F(WorkerSetTest, NoTwoSessionsHaveOneNumberAndNoneHasTheCoordinatorsOwn) {
   std::set<SessionId> given;
-  for (int i = 0; i < 100'000; ++i) EXPECT_TRUE(given.insert(workers_.NextSession(Epoch(1))).second) << i;
+  for (int i = 0; i < 100'000; ++i)
+    EXPECT_TRUE(given.insert(workers_.NextSession(Epoch(1))).second) << i;
   EXPECT_EQ(given.count(kCoordinatorSession), 0u);
 }
 
@@ -99,13 +102,15 @@ TEST_F(WorkerSetTest, MostWorkersDecideHowManyReplicasFit) {
 TEST_F(WorkerSetTest, ANumberOfReplicasThatIsGivenIsNotVotedOn) {
   options_.replicas_per_worker = 2;
   EXPECT_EQ(CheckReplicas(0, 2), absl::OkStatus());
-  for (int index = 1; index < 4; ++index) EXPECT_EQ(ReasonOf(CheckReplicas(index, 1)), Reason::kClusterMismatch);
+  for (int index = 1; index < 4; ++index)
+    EXPECT_EQ(ReasonOf(CheckReplicas(index, 1)), Reason::kClusterMismatch);
 }
 
 TEST_F(WorkerSetTest, AnotherBuildIsWarnedOfOnce) {
   options_.program.build = "own";
   const CapturedLog log;
-  for (const char* build : {"", "own", "other", "third"}) workers_.CompareBuild(AddWorker(0), build);
+  for (const char* build : {"", "own", "other", "third"})
+    workers_.CompareBuild(AddWorker(0), build);
   outbox_.Drain();
   ASSERT_EQ(log.lines().size(), 1u);
   EXPECT_EQ(log.Count("another build of the program (other) than the coordinator (own)"), 1);

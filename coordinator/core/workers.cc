@@ -14,14 +14,16 @@
 namespace divvy {
 namespace {
 
-constexpr int kMostSlots = 64;  // that are believed: a worker that claims more would be given all steps that there are
+// That are believed: a worker that claims more would be given all steps that there are.
+constexpr int kMostSlots = 64;
 
 }  // namespace
 
 // Listens to one connection of one worker's Steps stream.
 class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
  public:
-  StepsListener(std::weak_ptr<CoordinatorCore> core, int worker, uint64_t connection) : core_(std::move(core)), worker_(worker), connection_(connection) {}
+  StepsListener(std::weak_ptr<CoordinatorCore> core, int worker, uint64_t connection)
+      : core_(std::move(core)), worker_(worker), connection_(connection) {}
   void OnFrame(StreamFrame<FromWorker> frame) override {
     if (const auto core = core_.lock()) core->OnFrame(worker_, connection_, std::move(frame));
   }
@@ -39,11 +41,13 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
 
 absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   for (const auto& [index, worker] : workers_.all()) {
-    const bool is_served = index != request.index && worker.address == request.address && worker.state != Worker::State::kDialing;
+    const bool is_served = index != request.index && worker.address == request.address &&
+                           worker.state != Worker::State::kDialing;
     if (is_served) return ServesAs(request, index);
   }
   const auto known = workers_.all().find(request.index);
-  if (known != workers_.all().end() && known->second.state != Worker::State::kDialing && known->second.incarnation != request.incarnation) {
+  if (known != workers_.all().end() && known->second.state != Worker::State::kDialing &&
+      known->second.incarnation != request.incarnation) {
     RETURN_IF_ERROR(ContestWorker(known->second, request));
   }
   Worker& worker = KnownWorker(request.index, request.address);
@@ -55,10 +59,12 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
 }
 
 absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAttachReply& reply) {
-  RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, reply.program, worker.index, worker.address));
+  RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, reply.program,
+                                   worker.index, worker.address));
   const int replicas = std::max(1, reply.replicas);
   RETURN_IF_ERROR(workers_.CheckReplicas(worker.index, worker.address, replicas));
-  for (Worker* const other : workers_.WithOtherReplicas(worker.index, replicas)) LoseWorker(*other, "it has another number of replicas than most workers");
+  for (Worker* const other : workers_.WithOtherReplicas(worker.index, replicas))
+    LoseWorker(*other, "it has another number of replicas than most workers");
   workers_.CompareBuild(worker, reply.program.build);
   return absl::OkStatus();
 }
@@ -74,7 +80,8 @@ absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterReques
     worker.claim_pings = worker.pings;
     PingWorker(worker);
   }
-  return worker.claim->answered ? RunsAlready(request, worker.address) : MayRunAlready(request, worker.address);
+  return worker.claim->answered ? RunsAlready(request, worker.address)
+                                : MayRunAlready(request, worker.address);
 }
 
 void CoordinatorCore::PingWorker(Worker& worker) {
@@ -85,8 +92,10 @@ void CoordinatorCore::PingWorker(Worker& worker) {
 CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::string& address) {
   Worker& worker = workers_.all()[index];
   if (worker.client == nullptr || worker.address != address) {
-    if (worker.client != nullptr && worker.state != Worker::State::kDialing) LoseWorker(worker, "it moved");
-    if (worker.client == nullptr) worker.known_since = clock_.Elapsed();  // another address does not make it new
+    if (worker.client != nullptr && worker.state != Worker::State::kDialing)
+      LoseWorker(worker, "it moved");
+    // another address does not make it new
+    if (worker.client == nullptr) worker.known_since = clock_.Elapsed();
     worker.index = index;
     worker.address = address;
     worker.client = dialer_.WorkerAt(address, index);
@@ -108,20 +117,26 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   const SessionId session = workers_.NextSession(stored_.row().epoch);
   WorkerAttachRequest request;
   request.fence = FenceFor(Incarnation(), session);
-  for (const Ps& ps : servers_) request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
+  for (const Ps& ps : servers_)
+    request.view.push_back({ps.index, ps.address, ps.incarnation, ps.max_commit_bytes});
   request.layout = layout_plan_.layout();
   request.job_seed = options_.job_seed;
   request.program_flags = options_.program_flags;
-  outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session, client = worker.client, request = std::move(request)] {
-    client->Attach(request, [weak = self->weak_from_this(), index, attempt, session](absl::StatusOr<WorkerAttachReply> reply) {
-      if (const auto self = weak.lock()) self->OnWorkerAttached(index, attempt, session, std::move(reply));
+  outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session,
+               client = worker.client, request = std::move(request)] {
+    client->Attach(request, [weak = self->weak_from_this(), index, attempt,
+                             session](absl::StatusOr<WorkerAttachReply> reply) {
+      if (const auto self = weak.lock())
+        self->OnWorkerAttached(index, attempt, session, std::move(reply));
     });
   });
 }
 
 void CoordinatorCore::AttachWorkerLater(Worker& worker) {
-  Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (Worker& worker = core.workers_.all()[index]; worker.tries == attempt) core.AttachWorker(worker);
+  Later(worker.backoff.Next(), [index = worker.index, attempt = worker.tries](
+                                   CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+    if (Worker& worker = core.workers_.all()[index]; worker.tries == attempt)
+      core.AttachWorker(worker);
   });
 }
 
@@ -130,11 +145,14 @@ bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
   if (reason == Reason::kWrongJob) return true;
   return (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) &&
-         (IsPlausible(DetailOf(refusal).epoch, stored_.row().epoch) || !RuleHolds(Rule::kEpochsArePlausible));
+         (IsPlausible(DetailOf(refusal).epoch, stored_.row().epoch) ||
+          !RuleHolds(Rule::kEpochsArePlausible));
 }
 
-// The words of one worker are its own: it is waited for, and they stand on the live line. They concern the job where no worker serves it, and either all that
-// are known say the like or the others stay away. Whether another coordinator has taken over the parameter servers know, and are asked at once.
+// The words of one worker are its own: it is waited for, and they stand on the live line. They
+// concern the job where no worker serves it, and either all that are known say the like or the
+// others stay away. Whether another coordinator has taken over the parameter servers know, and are
+// asked at once.
 bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusal) {
   worker.serves_another = ServesAnother(refusal);
   if (!worker.serves_another) return false;
@@ -147,17 +165,20 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
 // No worker serves this coordinator.
 void CoordinatorCore::GiveWay(const absl::Status& refusal) {
   if (ReasonOf(refusal) == Reason::kWrongJob) return FailJob(WithRemedy(refusal));
-  // They have obeyed a coordinator that came after ours, or one whose store is lost, and which may have counted the same epochs: the next start goes beyond it.
+  // They have obeyed a coordinator that came after ours, or one whose store is lost, and which may
+  // have counted the same epochs: the next start goes beyond it.
   JobRow row = stored_.row();
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
     if (const auto self = weak.lock()) {
-      self->Guarded([refusal](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.FailJob(WithRemedy(refusal)); })();
+      self->Guarded([refusal](CoordinatorCore& core)
+                        DIVVY_REQUIRES(core.mu_) { core.FailJob(WithRemedy(refusal)); })();
     }
   });
 }
 
-void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session, absl::StatusOr<WorkerAttachReply> reply) {
+void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId session,
+                                       absl::StatusOr<WorkerAttachReply> reply) {
   Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
@@ -187,7 +208,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   checkpoint_maker_.WorkersChanged();
-  workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});  // it may have moved on since the Attach was sent
+  // It may have moved on since the Attach was sent.
+  workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});
   passes_.IntroduceTo(worker);
   if (const auto* const rewind = recovery_.rewind()) {
     for (const auto& [id, make] : rewind->iterators) workers_.Send(worker, *make);
@@ -196,7 +218,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   OpenSteps(worker);
 }
 
-// Workers whose session every ps knows are ready for steps. True: there is a new one. Those that were ready before have had their pick.
+// Workers whose session every ps knows are ready for steps. True: there is a new one. Those that
+// were ready before have had their pick.
 bool CoordinatorCore::AdmitJoined() {
   bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
@@ -212,12 +235,15 @@ bool CoordinatorCore::AdmitJoined() {
 void CoordinatorCore::OpenSteps(Worker& worker) {
   worker.connection_number = workers_.NextConnection();
   worker.connection = nullptr;
-  const auto listener = std::make_shared<StepsListener>(weak_from_this(), worker.index, worker.connection_number);
-  outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number, client = worker.client, listener] {
+  const auto listener =
+      std::make_shared<StepsListener>(weak_from_this(), worker.index, worker.connection_number);
+  outbox_.Add([self = shared_from_this(), index = worker.index, number = worker.connection_number,
+               client = worker.client, listener] {
     const auto connection = client->OpenSteps(listener);
     Event event(*self);
     Worker& worker = self->workers_.all()[index];
-    if (self->abandoned_ || worker.connection_number != number || worker.stream == nullptr) return connection->Close();
+    if (self->abandoned_ || worker.connection_number != number || worker.stream == nullptr)
+      return connection->Close();
     worker.connection = connection;
     connection->Send(worker.stream->Connect());
   });
@@ -227,11 +253,13 @@ void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWo
   Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
-  if (worker.connection == nullptr) return;  // nothing has been said to it on this connection, so it owes no answer
+  // Nothing has been said to it on this connection, so it owes no answer.
+  if (worker.connection == nullptr) return;
   std::vector<StreamFrame<ToWorker>> resend;
   std::optional<FromWorker> message;
   const absl::Status received = worker.stream->Receive(std::move(frame), resend, message);
-  for (auto& again : resend) outbox_.Add([to = worker.connection, again = std::move(again)] { to->Send(again); });
+  for (auto& again : resend)
+    outbox_.Add([to = worker.connection, again = std::move(again)] { to->Send(again); });
   if (absl::IsDataLoss(received)) {
     outbox_.Add([to = worker.connection] { to->Close(); });
     worker.stream->Disconnect();
@@ -251,21 +279,26 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   worker.stream->Disconnect();
   const absl::Duration now = clock_.Elapsed();
   if (!worker.broken_since) worker.broken_since = now;
-  if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
-  Later(absl::Milliseconds(100), [index, connection](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-    Worker& worker = core.workers_.all()[index];
-    HitFailpoint(Failpoint::kStepsReconnect);
-    if (worker.connection_number == connection && worker.stream != nullptr) core.OpenSteps(worker);
-  });
+  if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit)
+    return LoseWorker(worker, "its stream is broken");
+  Later(absl::Milliseconds(100),
+        [index, connection](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+          Worker& worker = core.workers_.all()[index];
+          HitFailpoint(Failpoint::kStepsReconnect);
+          if (worker.connection_number == connection && worker.stream != nullptr)
+            core.OpenSteps(worker);
+        });
 }
 
 void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   if (auto* report = std::get_if<Report>(&message)) {
     if (!phase_.Is(Phase::kFailed)) steps_.OnReport(worker, std::move(*report));
   } else if (auto* ready = std::get_if<ResourceReady>(&message)) {
-    if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok()) steps_.StoreError(std::move(difference));
+    if (absl::Status difference = passes_.NoteOpened(worker, *ready); !difference.ok())
+      steps_.StoreError(std::move(difference));
   } else if (auto* wanted = std::get_if<NeedSlots>(&message)) {
-    for (const auto& [variable, optimizer] : wanted->slots) layout_changes_.CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
+    for (const auto& [variable, optimizer] : wanted->slots)
+      layout_changes_.CreateSlots(variable, optimizer, RefusalOfSlots(worker.index, wanted->step));
   } else if (auto* pong = std::get_if<Pong>(&message)) {
     worker.pong = std::move(*pong);
     if (++worker.pongs > worker.claim_pings && worker.claim) worker.claim->answered = true;
@@ -276,20 +309,23 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   }
 }
 
-// A step whose slots cannot be made has failed: its worker is told to drop it, and what it then reports as cancelled is this error.
+// A step whose slots cannot be made has failed: its worker is told to drop it, and what it then
+// reports as cancelled is this error.
 StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   return [weak = weak_from_this(), worker, id](const absl::Status& made) {
     const auto self = weak.lock();
     if (made.ok() || self == nullptr) return;
-    self->Guarded([worker, id, made](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.steps_.Refuse(worker, id, made); })();
+    self->Guarded([worker, id, made](CoordinatorCore& core)
+                      DIVVY_REQUIRES(core.mu_) { core.steps_.Refuse(worker, id, made); })();
   };
 }
 
 // ---- losing ----
 
-// How much of a time in which a worker has a step counts towards --step_deadline. Nothing while it waits for a
-// parameter server that does not serve us either: its return ends the wait. Half while it waits for one that does:
-// the server may be slow, but the worker may also be cut off from it, or lie, and must not keep the step for good.
+// How much of a time in which a worker has a step counts towards --step_deadline. Nothing while it
+// waits for a parameter server that does not serve us either: its return ends the wait. Half while
+// it waits for one that does: the server may be slow, but the worker may also be cut off from it,
+// or lie, and must not keep the step for good.
 absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed) const {
   if (!pong.blocked_on_ps) return passed;
   const int ps = *pong.blocked_on_ps;
@@ -300,10 +336,14 @@ absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed)
 void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   if (worker.state == Worker::State::kDialing) return;
   if (now - worker.last_heard > options_.worker_silence) return LoseWorker(worker, "it is silent");
-  if (worker.broken_since && now - *worker.broken_since > options_.reconnect_limit) return LoseWorker(worker, "its stream is broken");
+  if (worker.broken_since && now - *worker.broken_since > options_.reconnect_limit)
+    return LoseWorker(worker, "its stream is broken");
   if (worker.leaving && worker.in_flight.empty()) return LoseWorker(worker, "it left");
-  worker.run_time = worker.in_flight.empty() ? absl::ZeroDuration() : worker.run_time + Counted(worker.pong, absl::Seconds(1));
-  if (worker.run_time > options_.step_deadline + absl::Seconds(10)) return LoseWorker(worker, "a step runs past its deadline");
+  worker.run_time = worker.in_flight.empty()
+                        ? absl::ZeroDuration()
+                        : worker.run_time + Counted(worker.pong, absl::Seconds(1));
+  if (worker.run_time > options_.step_deadline + absl::Seconds(10))
+    return LoseWorker(worker, "a step runs past its deadline");
   if (worker.run_time > options_.step_deadline) {
     worker.in_flight.front()->overran = true;
     workers_.Send(worker, CancelSteps{{worker.in_flight.front()->id}});
@@ -315,7 +355,8 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
   workers_.Fence(worker, why, servers_.next_sync());
   passes_.WorkerGone(worker.index);
-  WantSync();  // with the fence, so that its steps are asked about
+  // With the fence, so that its steps are asked about.
+  WantSync();
   if (!RuleHolds(Rule::kWaitForFence)) {
     const std::vector<FenceWait> fences = workers_.fences();
     workers_.DropFences();
@@ -328,8 +369,10 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
 
 void CoordinatorCore::FinishFence(const FenceWait& fence) {
   HitFailpoint(Failpoint::kFencedBeforeRequeue);
-  // The last goes first to the head of the queue, so that they stand there in their order of dispatch.
-  for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step) steps_.OnFenced(*step, fence.worker);
+  // The last goes first to the head of the queue, so that they stand there in their order of
+  // dispatch.
+  for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step)
+    steps_.OnFenced(*step, fence.worker);
 }
 
 }  // namespace divvy

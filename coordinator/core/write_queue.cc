@@ -99,9 +99,12 @@ void WriteQueue::Answer(Write& write) {
 
 // ---- the hold ----
 
-// Not before each step that was half applied has been run again; and a checkpoint that is about to hold the workers goes first.
+// Not before each step that was half applied has been run again; and a checkpoint that is about to
+// hold the workers goes first.
 void WriteQueue::BeginHold() {
-  if (hold_ || !host_.MayHold() || steps_.IsHalfApplied() || clock_.Elapsed() < given_up_ + WorkerSet::kTryHoldAgain) return;
+  if (hold_ || !host_.MayHold() || steps_.IsHalfApplied() ||
+      clock_.Elapsed() < given_up_ + WorkerSet::kTryHoldAgain)
+    return;
   Hold hold;
   hold.number = kHoldOfWrites | ++holds_;
   hold.since = clock_.Elapsed();
@@ -142,7 +145,9 @@ void WriteQueue::GiveUpHold() {
   Release();
 }
 
-void WriteQueue::Release() { workers_.SendToAll(divvy::Release{std::exchange(hold_, std::nullopt)->number}); }
+void WriteQueue::Release() {
+  workers_.SendToAll(divvy::Release{std::exchange(hold_, std::nullopt)->number});
+}
 
 void WriteQueue::CheckHold(absl::Duration now) {
   if (hold_ && now - hold_->since > WorkerSet::kLongestHold) GiveUpHold();
@@ -168,7 +173,8 @@ std::optional<WriteQueue::HoldWait> WriteQueue::WaitsFor() const {
 }
 
 std::map<std::string, int64_t> WriteQueue::Sizes() const {
-  return {{"open writes", static_cast<int64_t>(open_.size())}, {"waiting writes", static_cast<int64_t>(waiting_.size())}};
+  return {{"open writes", static_cast<int64_t>(open_.size())},
+          {"waiting writes", static_cast<int64_t>(waiting_.size())}};
 }
 
 }  // namespace divvy

@@ -23,7 +23,9 @@ class FakeHost : public WriteQueue::Host, public FakeStepHost {
   EntryId GiveId() override { return FakeStepHost::GiveId(); }
   bool MayHold() const override { return may_hold; }
   void OnWriteBegun(const DirectWrite& write) override { begun.push_back(write.id); }
-  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override { sent.emplace_back(ps, write); }
+  void SendCommit(int ps, const std::shared_ptr<DirectWrite>& write) override {
+    sent.emplace_back(ps, write);
+  }
 
   bool may_hold = true;
   std::vector<EntryId> begun;

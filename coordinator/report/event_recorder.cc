@@ -6,16 +6,18 @@
 
 namespace divvy {
 
-EventRecorder::EventRecorder(std::unique_ptr<SummaryWriter> summaries, Executor& executor) : executor_(executor), summaries_(std::move(summaries)) {}
+EventRecorder::EventRecorder(std::unique_ptr<SummaryWriter> summaries, Executor& executor)
+    : executor_(executor), summaries_(std::move(summaries)) {}
 
 void EventRecorder::Scalars(std::string run, int64_t step, std::map<std::string, double> scalars) {
-  Add([run = std::move(run), step, scalars = std::move(scalars)](SummaryWriter& summaries) { return summaries.Scalars(run, step, scalars); });
+  Add([run = std::move(run), step, scalars = std::move(scalars)](SummaryWriter& summaries) {
+    return summaries.Scalars(run, step, scalars);
+  });
 }
 
 void EventRecorder::Text(std::string run, int64_t step, std::string tag, std::string markdown) {
-  Add([run = std::move(run), step, tag = std::move(tag), markdown = std::move(markdown)](SummaryWriter& summaries) {
-    return summaries.Text(run, step, tag, markdown);
-  });
+  Add([run = std::move(run), step, tag = std::move(tag), markdown = std::move(markdown)](
+          SummaryWriter& summaries) { return summaries.Text(run, step, tag, markdown); });
 }
 
 void EventRecorder::Finish() {
@@ -48,7 +50,8 @@ void EventRecorder::WriteAll() {
     }
     const absl::Status status = job(*summaries_);
     MutexLock lock(mu_);
-    if (!std::exchange(failing_, !status.ok()) && failing_) DIVVY_LOG(WARNING) << "event files for TensorBoard: points are lost: " << status;
+    if (!std::exchange(failing_, !status.ok()) && failing_)
+      DIVVY_LOG(WARNING) << "event files for TensorBoard: points are lost: " << status;
   }
 }
 

@@ -15,8 +15,9 @@
 
 namespace divvy {
 
-// Takes points at once and writes them in their order on a thread of the executor: a slow disk holds up nobody. What cannot be written is logged, the first of
-// a row, and training goes on. Thread-safe.
+// Takes points at once and writes them in their order on a thread of the executor: a slow disk
+// holds up nobody. What cannot be written is logged, the first of a row, and training goes on.
+// Thread-safe.
 class EventRecorder : public std::enable_shared_from_this<EventRecorder> {
  public:
   // REQUIRES: `executor` outlives this and its tasks.

@@ -21,7 +21,8 @@ class EventRecorderTest : public ::testing::Test {
     std::vector<int64_t> steps;
     const std::vector<std::string> names = files_.ListDirectory("/logs/train").value();
     for (const std::string& name : names) {
-      const EventFile file = ReadEventFile(files_.ReadFile(absl::StrCat("/logs/train/", name)).value()).value();
+      const EventFile file =
+          ReadEventFile(files_.ReadFile(absl::StrCat("/logs/train/", name)).value()).value();
       for (const Event& event : file.events) {
         if (!event.values.empty() && event.values[0].tag == tag) steps.push_back(event.step);
       }
@@ -31,7 +32,8 @@ class EventRecorderTest : public ::testing::Test {
 
   InMemoryFileSystem files_;
   ThreadPoolExecutor executor_{1};
-  const std::shared_ptr<EventRecorder> recorder_ = std::make_shared<EventRecorder>(std::make_unique<SummaryWriter>("/logs", files_, Clock::Real()), executor_);
+  const std::shared_ptr<EventRecorder> recorder_ = std::make_shared<EventRecorder>(
+      std::make_unique<SummaryWriter>("/logs", files_, Clock::Real()), executor_);
 };
 
 TEST_F(EventRecorderTest, PointsAreWrittenInTheirOrderAndAreThereWhenFinished) {
@@ -56,7 +58,8 @@ TEST_F(EventRecorderTest, FinishMayComeAgainAndPointsBehindIt) {
 TEST_F(EventRecorderTest, APointThatCannotBeWrittenIsLostAlone) {
   recorder_->Scalars("train", 1, {{"loss", 1.0}});
   recorder_->Finish();
-  files_.FailNext(FileOperation::kAppend, "train", absl::ResourceExhaustedError("the disk is full"));
+  files_.FailNext(FileOperation::kAppend, "train",
+                  absl::ResourceExhaustedError("the disk is full"));
   recorder_->Scalars("train", 2, {{"loss", 1.0}});
   recorder_->Scalars("train", 3, {{"loss", 1.0}});
   recorder_->Finish();

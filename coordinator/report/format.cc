@@ -11,7 +11,8 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kWorthSaying = absl::Seconds(5);  // what is waited for longer is on the line
+// What is waited for longer is on the line.
+constexpr absl::Duration kWorthSaying = absl::Seconds(5);
 constexpr int kBarWidth = 14;
 
 std::string Bar(double fraction) {
@@ -23,13 +24,18 @@ std::string Bar(double fraction) {
 }
 
 // "19/30", or "19" where the total is not known.
-std::string Of(int64_t done, std::optional<int64_t> total) { return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done); }
+std::string Of(int64_t done, std::optional<int64_t> total) {
+  return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done);
+}
 
 std::string ShardList(const VariableLayout& variable) {
-  const std::string shards = absl::StrCat(variable.num_shards(), variable.num_shards() == 1 ? " shard: " : " shards: ");
+  const std::string shards =
+      absl::StrCat(variable.num_shards(), variable.num_shards() == 1 ? " shard: " : " shards: ");
   constexpr size_t kShown = 8;
-  const std::vector<int> shown(variable.ps.begin(), variable.ps.begin() + std::min(variable.ps.size(), kShown));
-  return absl::StrCat(shards, "ps ", absl::StrJoin(shown, ", "), variable.ps.size() > kShown ? ", ..." : "");
+  const std::vector<int> shown(variable.ps.begin(),
+                               variable.ps.begin() + std::min(variable.ps.size(), kShown));
+  return absl::StrCat(shards, "ps ", absl::StrJoin(shown, ", "),
+                      variable.ps.size() > kShown ? ", ..." : "");
 }
 
 std::string Padded(std::string text, size_t width) {
@@ -53,7 +59,9 @@ std::string FormatBytes(int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return absl::StrCat(value == std::floor(value) || value >= 100 ? absl::StrFormat("%.0f", value) : absl::StrFormat("%.1f", value), " ", units[unit]);
+  return absl::StrCat(value == std::floor(value) || value >= 100 ? absl::StrFormat("%.0f", value)
+                                                                 : absl::StrFormat("%.1f", value),
+                      " ", units[unit]);
 }
 
 std::string FormatLength(absl::Duration length) {
@@ -81,9 +89,12 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
   std::vector<std::string> parts;
   if (now.progress) {
     const auto& progress = *now.progress;
-    parts.push_back(progress.read_only ? "validation" : absl::StrCat("epoch ", Of(progress.pass + 1, line.epochs)));
+    parts.push_back(progress.read_only
+                        ? "validation"
+                        : absl::StrCat("epoch ", Of(progress.pass + 1, line.epochs)));
     if (progress.total && *progress.total > 0) {
-      const double fraction = std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(*progress.total));
+      const double fraction =
+          std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(*progress.total));
       if (bar) parts.push_back(Bar(fraction));
       parts.push_back(absl::StrFormat("%2.0f %%", fraction * 100));
     }
@@ -91,14 +102,17 @@ std::string FormatProgress(const ProgressLine& line, bool bar) {
   } else {
     parts.push_back(absl::StrCat("step ", FormatCount(static_cast<double>(now.finished_steps))));
   }
-  if (line.examples_per_second > 0) parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
+  if (line.examples_per_second > 0)
+    parts.push_back(absl::StrCat(FormatCount(line.examples_per_second), " examples/s"));
   if (!line.metrics.empty()) parts.push_back(FormatMetrics(line.metrics));
   if (line.max_staleness > 0) parts.push_back(absl::StrCat("staleness ", line.max_staleness));
   parts.push_back(absl::StrCat("ps ", now.ps_up, "/", now.num_ps));
   parts.push_back(absl::StrCat("workers ", now.workers_up, "/", now.num_workers));
   if (line.left) parts.push_back(absl::StrCat(FormatLength(*line.left), " left"));
   for (const CoordinatorSnapshot::Wait& wait : now.waits) {
-    if (wait.since >= kWorthSaying) parts.push_back(absl::StrCat("waiting for ", wait.text, " since ", absl::ToInt64Seconds(wait.since), " s"));
+    if (wait.since >= kWorthSaying)
+      parts.push_back(absl::StrCat("waiting for ", wait.text, " since ",
+                                   absl::ToInt64Seconds(wait.since), " s"));
   }
   return absl::StrJoin(parts, "  ");
 }
@@ -110,9 +124,11 @@ std::string FormatVariables(const Layout& layout) {
   };
   std::vector<Row> rows;
   for (const auto& [id, variable] : layout.variables()) {
-    Row row{variable.spec.name, absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()), FormatBytes(variable.value_bytes()),
-            ShardList(variable)};
-    if (variable.slot_bytes() > 0) absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
+    Row row{variable.spec.name,
+            absl::StrCat(DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString()),
+            FormatBytes(variable.value_bytes()), ShardList(variable)};
+    if (variable.slot_bytes() > 0)
+      absl::StrAppend(&row.bytes, " + ", FormatBytes(variable.slot_bytes()), " slots");
     name_width = std::max(name_width, row.name.size());
     type_width = std::max(type_width, row.type.size());
     bytes_width = std::max(bytes_width, row.bytes.size());
@@ -120,8 +136,8 @@ std::string FormatVariables(const Layout& layout) {
   }
   std::string table;
   for (const Row& row : rows) {
-    absl::StrAppend(&table, "  ", Padded(row.name, name_width), "  ", Padded(row.type, type_width), "  ", Padded(row.bytes, bytes_width), "  ", row.shards,
-                    "\n");
+    absl::StrAppend(&table, "  ", Padded(row.name, name_width), "  ", Padded(row.type, type_width),
+                    "  ", Padded(row.bytes, bytes_width), "  ", row.shards, "\n");
   }
   return table;
 }

@@ -28,11 +28,13 @@ struct ProgressLine {
   std::optional<absl::Duration> left;
 };
 
-// "epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2  workers 2/2  0:01 left". What is not known is left out; what is
-// waited for longer than 5 s stands at the end. No control codes; `bar`: with the bar.
+// "epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2  workers
+// 2/2  0:01 left". What is not known is left out; what is waited for longer than 5 s stands at the
+// end. No control codes; `bar`: with the bar.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
-// One line for each variable: "  mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard: ps 0".
+// One line for each variable: "  mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard:
+// ps 0".
 std::string FormatVariables(const Layout& layout);
 
 // "loss 0.094  accuracy 0.975", keys in order, "loss" first.

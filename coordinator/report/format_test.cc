@@ -46,7 +46,8 @@ ProgressLine Line() {
 
 TEST(FormatTest, AProgressLineShowsEverythingKnown) {
   EXPECT_EQ(FormatProgress(Line(), /*bar=*/true),
-            "epoch 19/30  [========>     ]  62 %  step 837/1,350  41,200 examples/s  loss 0.0312  accuracy 0.991  ps 2/2  workers 1/2  1.0 s left");
+            "epoch 19/30  [========>     ]  62 %  step 837/1,350  41,200 examples/s  loss 0.0312  "
+            "accuracy 0.991  ps 2/2  workers 1/2  1.0 s left");
 }
 
 TEST(FormatTest, WithoutATotalThereIsNoBar) {
@@ -54,12 +55,15 @@ TEST(FormatTest, WithoutATotalThereIsNoBar) {
   line.snapshot.progress->total.reset();
   line.epochs.reset();
   line.left.reset();
-  EXPECT_EQ(FormatProgress(line, true), "epoch 19  step 837  41,200 examples/s  loss 0.0312  accuracy 0.991  ps 2/2  workers 1/2");
+  EXPECT_EQ(
+      FormatProgress(line, true),
+      "epoch 19  step 837  41,200 examples/s  loss 0.0312  accuracy 0.991  ps 2/2  workers 1/2");
 }
 
 TEST(FormatTest, WhatIsWaitedForLongIsSaid) {
   ProgressLine line = Line();
-  line.snapshot.waits = {{"ps 1 (10.0.0.9:2222): connection refused", absl::Seconds(12)}, {"worker 0 (h:1)", absl::Seconds(4)}};
+  line.snapshot.waits = {{"ps 1 (10.0.0.9:2222): connection refused", absl::Seconds(12)},
+                         {"worker 0 (h:1)", absl::Seconds(4)}};
   const std::string text = FormatProgress(line, true);
   EXPECT_THAT(text, HasSubstr("waiting for ps 1 (10.0.0.9:2222): connection refused since 12 s"));
   EXPECT_THAT(text, Not(HasSubstr("worker 0 (h:1)")));
@@ -87,7 +91,8 @@ TEST(TimeLeftTest, FollowsFromTheStepsBehindTheFirst) {
   TimeLeft left;
   left.Begin(/*done=*/0);
   EXPECT_EQ(left.At(absl::Seconds(60), 0, 100), std::nullopt);  // a window is being filled
-  EXPECT_EQ(left.At(absl::Seconds(61), 1, 99), std::nullopt) << "a minute for each of 99 steps is what the first one seems to say";
+  EXPECT_EQ(left.At(absl::Seconds(61), 1, 99), std::nullopt)
+      << "a minute for each of 99 steps is what the first one seems to say";
   EXPECT_EQ(left.At(absl::Seconds(61.5), 50, 50), std::nullopt) << "too early to tell";
   EXPECT_EQ(left.At(absl::Seconds(63), 21, 80), absl::Seconds(8));
 }

@@ -34,8 +34,10 @@ Reporter::Reporter(ReportOptions options, Executor& executor, Clock& clock)
       clock_(clock),
       recent_since_(clock.Elapsed()),
       began_(clock.Elapsed()),
-      events_(options_.tensorboard_dir.empty() ? nullptr
-                                               : std::make_shared<EventRecorder>(std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor)) {}
+      events_(options_.tensorboard_dir.empty()
+                  ? nullptr
+                  : std::make_shared<EventRecorder>(
+                        std::make_unique<SummaryWriter>(options_.tensorboard_dir), executor)) {}
 
 void Reporter::Watch(std::shared_ptr<CoordinatorCore> core) {
   {
@@ -77,7 +79,8 @@ ProgressLine Reporter::NextLine() {
   const auto& progress = line.snapshot.progress;
   if (progress && progress->total) {
     int64_t steps_left = *progress->total - progress->done;
-    if (epochs_ && !progress->read_only) steps_left += *progress->total * std::max<int64_t>(0, *epochs_ - progress->pass - 1);
+    if (epochs_ && !progress->read_only)
+      steps_left += *progress->total * std::max<int64_t>(0, *epochs_ - progress->pass - 1);
     line.left = time_left_.At(now, progress->done, std::max<int64_t>(0, steps_left));
   }
   return line;
@@ -85,11 +88,13 @@ ProgressLine Reporter::NextLine() {
 
 void Reporter::Draw() {
   const ProgressLine line = NextLine();
-  const bool waiting = !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
+  const bool waiting =
+      !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
   if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;  // nothing happens
   std::string text = FormatProgress(line, options_.terminal.interactive);
   if (!options_.terminal.interactive) return WriteLine(text);
-  if (static_cast<int>(text.size()) > options_.terminal.width - 1) text.resize(std::max(0, options_.terminal.width - 1));
+  if (static_cast<int>(text.size()) > options_.terminal.width - 1)
+    text.resize(std::max(0, options_.terminal.width - 1));
   options_.write(absl::StrCat(kEraseLine, text));
   line_open_ = true;
 }
@@ -105,7 +110,8 @@ void Reporter::RecordConfiguration(const Layout& layout) {
   texts["parameter servers"] = absl::StrCat(now.num_ps);
   texts["workers"] = absl::StrCat(now.num_workers);
   events_->Text(kTrainRun, now.finished_steps, "configuration", SummaryWriter::Table(texts));
-  events_->Text(kTrainRun, now.finished_steps, "variables", absl::StrCat("```\n", FormatVariables(layout), "```\n"));
+  events_->Text(kTrainRun, now.finished_steps, "variables",
+                absl::StrCat("```\n", FormatVariables(layout), "```\n"));
 }
 
 // The points of the interval that ends now.
@@ -113,7 +119,9 @@ void Reporter::RecordInterval() {
   const absl::Duration now = clock_.Elapsed();
   if (events_ != nullptr && !unrecorded_.empty()) {
     std::map<std::string, double> points = Means(unrecorded_);
-    if (now > recorded_at_) points["examples_per_second"] = Examples(unrecorded_) / absl::ToDoubleSeconds(now - recorded_at_);
+    if (now > recorded_at_)
+      points["examples_per_second"] =
+          Examples(unrecorded_) / absl::ToDoubleSeconds(now - recorded_at_);
     events_->Scalars(kTrainRun, core_->Snapshot().finished_steps, std::move(points));
   }
   unrecorded_.clear();
@@ -143,7 +151,8 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
 
 void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
-  Merge(metrics, recent_).IgnoreError();  // a metric that changes its kind is the program's error elsewhere
+  // A metric that changes its kind is the program's error elsewhere.
+  Merge(metrics, recent_).IgnoreError();
   if (!trains_) return;
   examples_ += Examples(metrics);
   Merge(metrics, loop_).IgnoreError();
@@ -155,10 +164,12 @@ void Reporter::TellNotFinite(absl::string_view run, const std::map<std::string, 
   for (const auto& [name, mean] : means) {
     if (not_finite_told_ || std::isfinite(mean)) continue;
     not_finite_told_ = true;
-    DIVVY_LOG(WARNING)
-        << run << ": the metric \"" << name << "\" is " << mean << " at step " << core_->Snapshot().finished_steps
-        << ". A parameter that is not finite stays so, and training goes on with it. --check_numerics ends the job at the first gradient that is "
-           "not finite and names it. Look for a learning rate that is too high, and for a division by 0 or its logarithm";
+    DIVVY_LOG(WARNING) << run << ": the metric \"" << name << "\" is " << mean << " at step "
+                       << core_->Snapshot().finished_steps
+                       << ". A parameter that is not finite stays so, and training goes on with "
+                          "it. --check_numerics ends the job at the first gradient that is "
+                          "not finite and names it. Look for a learning rate that is too high, and "
+                          "for a division by 0 or its logarithm";
   }
 }
 
@@ -174,7 +185,8 @@ void Reporter::OnLoopEnd() {
 void Reporter::WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) {
   std::string where = absl::StrCat("step ", FormatCount(static_cast<double>(step)));
   if (epochs_) where = absl::StrCat("epoch ", core_->epoch(), "/", *epochs_, "  ", where);
-  WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ", FormatMetrics(Means(metrics))));
+  WriteLine(absl::StrCat(where, "  ", FormatLength(clock_.Elapsed() - began_), "  ", run, ": ",
+                         FormatMetrics(Means(metrics))));
 }
 
 void Reporter::OnReport(const std::string& run, int64_t step, const Metrics& metrics) {
@@ -195,8 +207,10 @@ void Reporter::Summarize(int64_t peak_memory_bytes) {
   over_ = true;
   const CoordinatorSnapshot now = core_->Snapshot();
   if (now.finished_steps == 0) return;  // an error came first, and stands alone
-  WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ", FormatCount(examples_), " examples seen in ",
-                         FormatLength(clock_.Elapsed() - began_), "; peak memory ", FormatBytes(peak_memory_bytes)));
+  WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ",
+                         FormatCount(examples_), " examples seen in ",
+                         FormatLength(clock_.Elapsed() - began_), "; peak memory ",
+                         FormatBytes(peak_memory_bytes)));
 }
 
 }  // namespace divvy

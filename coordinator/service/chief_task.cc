@@ -26,7 +26,8 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kLinger = absl::Seconds(10);
-constexpr absl::Duration kLastAnswers = absl::Seconds(1);  // at most: who asked for a drain is told how it ended
+// At most: who asked for a drain is told how it ended.
+constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 
 }  // namespace
 
@@ -43,13 +44,21 @@ std::optional<JobId> JobNamed(const std::string& name) {
 absl::Status ChiefTaskOptions::Validate() const {
   std::vector<std::string> problems;
   if (!strategy.problem.ok()) problems.push_back(std::string(strategy.problem.message()));
-  if (NumParameterServers(task.cluster) < 1) problems.push_back("the cluster names no parameter servers: list them under cluster.ps, or give --num_ps");
-  if (replicas_per_worker < 1) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 1"));
-  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  if (NumParameterServers(task.cluster) < 1)
+    problems.push_back(
+        "the cluster names no parameter servers: list them under cluster.ps, or give --num_ps");
+  if (replicas_per_worker < 1)
+    problems.push_back(
+        absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 1"));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 ChiefTask::ChiefTask(const ChiefTaskOptions& options)
-    : options_(options), executor_(std::max(2, NumCores())), service_(core_), dialer_(executor_, options.task.tls) {}
+    : options_(options),
+      executor_(std::max(2, NumCores())),
+      service_(core_),
+      dialer_(executor_, options.task.tls) {}
 
 ChiefTask::~ChiefTask() {
   if (const auto core = core_.Get()) core->Abandon();
@@ -83,8 +92,11 @@ absl::Status ChiefTask::OpenStore() {
 
 absl::Status ChiefTask::OpenCatalog() {
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<CheckpointCatalog>> catalog = OpenBundleCatalog(FileSystem::Real(), options_.checkpoint_dir);
-  if (!catalog.ok()) return absl::FailedPreconditionError(absl::StrCat("--checkpoint_dir: ", catalog.status().message()));
+  absl::StatusOr<std::unique_ptr<CheckpointCatalog>> catalog =
+      OpenBundleCatalog(FileSystem::Real(), options_.checkpoint_dir);
+  if (!catalog.ok())
+    return absl::FailedPreconditionError(
+        absl::StrCat("--checkpoint_dir: ", catalog.status().message()));
   catalog_ = *std::move(catalog);
   options_.core.checkpoints = catalog_.get();
   return absl::OkStatus();
@@ -96,40 +108,54 @@ void ChiefTask::FillInCluster() {
   CoordinatorOptions& core = options_.core;
   core.incarnation = Incarnation(EntropySeed());
   core.cluster = tasks;
-  core.ps_addresses.assign(NumParameterServers(cluster), "");  // those that the cluster does not name are learnt by Register
+  // Those that the cluster does not name are learnt by Register.
+  core.ps_addresses.assign(NumParameterServers(cluster), "");
   if (const auto ps = tasks.find("ps"); ps != tasks.end()) {
     for (const auto& [index, address] : ps->second) {
       if (index < static_cast<int>(core.ps_addresses.size())) core.ps_addresses[index] = address;
     }
   }
-  if (const auto workers = tasks.find("worker"); workers != tasks.end()) core.worker_addresses = workers->second;
+  if (const auto workers = tasks.find("worker"); workers != tasks.end())
+    core.worker_addresses = workers->second;
   core.job = JobNamed(options_.job_name);
   core.partitioner = options_.strategy.partitioner;
-  core.placement = options_.strategy.placement == StrategyOptions::Placement::kBalanced ? Placement::kBalanced : Placement::kRoundRobin;
+  core.placement = options_.strategy.placement == StrategyOptions::Placement::kBalanced
+                       ? Placement::kBalanced
+                       : Placement::kRoundRobin;
 }
 
 absl::Status ChiefTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return CoordinatorTaskStatus(options_.core, core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
+    return CoordinatorTaskStatus(options_.core,
+                                 core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
   };
-  ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status, CallsOfOperators()));
+  ASSIGN_OR_RETURN(
+      server_, TaskServer::Start(options_.task, {&service_}, nullptr, status, CallsOfOperators()));
   return absl::OkStatus();
 }
 
 OperatorCalls ChiefTask::CallsOfOperators() {
   OperatorCalls calls;
   calls.incarnation = options_.core.incarnation;
-  calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) { SaveForOperator(std::move(done)); };
+  calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) {
+    SaveForOperator(std::move(done));
+  };
   calls.drain = [this](ResultCallback<v1::DrainReply> done) { DrainForOperator(std::move(done)); };
-  calls.resize = [this](int num_ps, ResultCallback<v1::ResizeReply> done) { ResizeForOperator(num_ps, std::move(done)); };
+  calls.resize = [this](int num_ps, ResultCallback<v1::ResizeReply> done) {
+    ResizeForOperator(num_ps, std::move(done));
+  };
   return calls;
 }
 
 void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done) {
   const auto core = core_.Get();
-  if (const absl::Status refused = RefusalToSave(core == nullptr ? CoordinatorSnapshot() : core->Snapshot()); !refused.ok()) return done(refused);
-  const auto answer = [weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)](const absl::StatusOr<CheckpointId>& saved) {
+  if (const absl::Status refused =
+          RefusalToSave(core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
+      !refused.ok())
+    return done(refused);
+  const auto answer = [weak = std::weak_ptr<CoordinatorCore>(core),
+                       done = std::move(done)](const absl::StatusOr<CheckpointId>& saved) {
     const auto core = weak.lock();
     if (!saved.ok()) return done(saved.status());
     done(SavedForOperator(*saved, core == nullptr ? 0 : core->durable_steps()));
@@ -139,7 +165,8 @@ void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done)
 
 void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
   const auto core = core_.Get();
-  if (core == nullptr) return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+  if (core == nullptr)
+    return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
   if (!drain_asked_.exchange(true) && options_.on_drain_asked) options_.on_drain_asked();
   core->Drain([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)] {
     const auto core = weak.lock();
@@ -149,7 +176,8 @@ void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
 
 void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done) {
   const auto core = core_.Get();
-  if (core == nullptr) return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+  if (core == nullptr)
+    return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
   core->Resize(num_ps, [num_ps, done = std::move(done)](const absl::Status& resized) {
     if (!resized.ok()) return done(resized);
     v1::ResizeReply reply;
@@ -159,20 +187,27 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
 }
 
 absl::Status ChiefTask::StartCore() {
-  const auto started = CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_);
-  if (ReasonOf(started.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(started.status()));  // the life before may have died before it could
+  const auto started =
+      CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_);
+  // The life before may have died before it could.
+  if (ReasonOf(started.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(started.status()));
   RETURN_IF_ERROR(started.status());
   const std::shared_ptr<CoordinatorCore>& core = *started;
-  if (catalog_ != nullptr) RETURN_IF_ERROR(RemoveJobEnd(FileSystem::Real(), options_.checkpoint_dir));
+  if (catalog_ != nullptr)
+    RETURN_IF_ERROR(RemoveJobEnd(FileSystem::Real(), options_.checkpoint_dir));
   core_.Set(core);
   if (options_.report) {
     reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
     reporter_->Watch(core);
   }
-  coordinator_ =
-      std::make_unique<BlockingCoordinator>(core, executor_, options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
-                                            options_.replicas_per_worker, reporter_.get(), options_.report.value_or(ReportOptions()).report_every,
-                                            [](const LiveVariables& live, const std::string& path) { return ExportVariables(FileSystem::Real(), live, path); });
+  coordinator_ = std::make_unique<BlockingCoordinator>(
+      core, executor_,
+      options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
+      options_.replicas_per_worker, reporter_.get(),
+      options_.report.value_or(ReportOptions()).report_every,
+      [](const LiveVariables& live, const std::string& path) {
+        return ExportVariables(FileSystem::Real(), live, path);
+      });
   return absl::OkStatus();
 }
 
@@ -193,7 +228,8 @@ absl::Status ChiefTask::Finish(absl::Status result) {
   result = coordinator_->Finish(std::move(result));
   // A final code of a coordinator that was not asked to end says the same: with it no other comes.
   const bool is_final = ExitCodeOf(result) < exit_codes::kOfSignal && !drain_asked_;
-  if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver) TellEvaluator(ExitCodeOf(result));
+  if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver)
+    TellEvaluator(ExitCodeOf(result));
   if (away && ExitCodeOf(result) < exit_codes::kTryAgain) Linger();
   return result;
 }

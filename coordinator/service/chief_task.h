@@ -1,4 +1,5 @@
-// The coordinator as a process has it: the core with its store, its server, the ways to the other roles, and the live line.
+// The coordinator as a process has it: the core with its store, its server, the ways to the other
+// roles, and the live line.
 #ifndef DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
 #define DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
 
@@ -28,15 +29,23 @@ std::optional<JobId> JobNamed(const std::string& name);
 
 struct ChiefTaskOptions {
   TaskOptions task;
-  CoordinatorOptions core;  // incarnation, addresses and cluster are filled in from the task
+  // incarnation, addresses and cluster are filled in from the task
+  CoordinatorOptions core;
   StrategyOptions strategy;
-  std::shared_ptr<const ClusterResolver> resolver;  // what the program sees; null: one of the task's cluster
-  int replicas_per_worker = 1;                      // for the strategy's figures
-  std::string state_dir;                            // empty: the job is forgotten with the process
-  std::string checkpoint_dir;                       // empty: the job keeps no checkpoints
-  std::string job_name;                             // the job's number follows from it; empty: random
-  std::optional<ReportOptions> report;              // none: nothing is drawn
-  std::function<void()> on_drain_asked;             // an operator asks the process to end: called once at most, then Drain is called here
+  // What the program sees; null: one of the task's cluster.
+  std::shared_ptr<const ClusterResolver> resolver;
+  // For the strategy's figures.
+  int replicas_per_worker = 1;
+  // Empty: the job is forgotten with the process.
+  std::string state_dir;
+  // Empty: the job keeps no checkpoints.
+  std::string checkpoint_dir;
+  // The job's number follows from it; empty: random.
+  std::string job_name;
+  // None: nothing is drawn.
+  std::optional<ReportOptions> report;
+  // An operator asks the process to end: called once at most, then Drain is called here.
+  std::function<void()> on_drain_asked;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -45,24 +54,30 @@ struct ChiefTaskOptions {
 // Thread-safe, but for the coordinator's calls, which one program makes.
 class ChiefTask {
  public:
-  // Opens the store, listens, begins an epoch and dials. Does not wait for the cluster: coordinator().WaitUntilReady() does.
-  // InvalidArgument, FailedPrecondition: the options, the certificates, the address, the state directory (exit 78). Reason::kJobOver: the store says that the
-  // job has ended before.
+  // Opens the store, listens, begins an epoch and dials. Does not wait for the cluster:
+  // coordinator().WaitUntilReady() does. InvalidArgument, FailedPrecondition: the options, the
+  // certificates, the address, the state directory (exit 78). Reason::kJobOver: the store says that
+  // the job has ended before.
   static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
   ~ChiefTask();  // says nothing more, and waits for what runs
 
   BlockingCoordinator& coordinator() { return *coordinator_; }
   Reporter* reporter() { return reporter_.get(); }  // null: none
-  // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then end with Cancelled (Reason::kJobOver). Does not block.
-  // `drained` is called once, when the process may exit.
+  // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then
+  // end with Cancelled (Reason::kJobOver). Does not block. `drained` is called once, when the
+  // process may exit.
   void Drain(std::function<void()> drained);
-  // The end of a program that ended with `result`: joins, tells every task, and where a task was away at that moment stays for ten seconds more, or until
-  // a Drain, so that it learns of the end when it comes back and registers. Returns what the job ended with. Blocks.
+  // The end of a program that ended with `result`: joins, tells every task, and where a task was
+  // away at that moment stays for ten seconds more, or until a Drain, so that it learns of the end
+  // when it comes back and registers. Returns what the job ended with. Blocks.
   absl::Status Finish(absl::Status result);
   // Whether the store says that the job has ended, well or not: another start would change nothing.
-  bool JobIsOver() const { return core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver; }
+  bool JobIsOver() const {
+    return core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver;
+  }
   const std::string& address() const { return server_->address(); }
-  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
+  // What `divvyctl status` asks for, in one line.
+  std::string StatusText() const { return server_->StatusText(); }
 
  private:
   // Comes once. Thread-safe.

@@ -17,7 +17,8 @@ TEST(ChiefTaskTest, OptionsThatMakeNoSenseAreRefusedBeforeAnythingIsMade) {
     options.state_dir = "/dev/null/never";  // comes later
     const absl::Status refused = ChiefTask::Start(options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("--replicas_per_worker is "), HasSubstr("--num_ps")));
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("--replicas_per_worker is "), HasSubstr("--num_ps")));
   }
 }
 
@@ -37,9 +38,11 @@ TEST(CoordinatorStatusTest, AnOperatorsSaveDoesNotDecideForAProgramThatHasNotBeg
   EXPECT_EQ(ReasonOf(RefusalToSave(snapshot)), Reason::kNotReady);
   snapshot.phase = Phase::kOver;
   EXPECT_EQ(ReasonOf(RefusalToSave(snapshot)), Reason::kJobOver);
-  for (const Phase phase : {Phase::kAttaching, Phase::kLoading, Phase::kRunning, Phase::kEnding, Phase::kFailed}) {
+  for (const Phase phase :
+       {Phase::kAttaching, Phase::kLoading, Phase::kRunning, Phase::kEnding, Phase::kFailed}) {
     snapshot.phase = phase;
-    EXPECT_TRUE(RefusalToSave(snapshot).ok());  // the core answers when it can, if only with the error that ended the job
+    // The core answers when it can, if only with the error that ended the job.
+    EXPECT_TRUE(RefusalToSave(snapshot).ok());
   }
 }
 

@@ -4,8 +4,11 @@
 
 namespace divvy {
 
-grpc::ServerUnaryReactor* CoordinatorService::Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) {
-  return HandleUnary("Coordinator.Register", context, core_, &CoordinatorCore::Register, *request, *reply);
+grpc::ServerUnaryReactor* CoordinatorService::Register(grpc::CallbackServerContext* context,
+                                                       const v1::RegisterRequest* request,
+                                                       v1::RegisterReply* reply) {
+  return HandleUnary("Coordinator.Register", context, core_, &CoordinatorCore::Register, *request,
+                     *reply);
 }
 
 }  // namespace divvy

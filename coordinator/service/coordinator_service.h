@@ -8,13 +8,16 @@
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there answers NOT_READY.
+// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
+// answers NOT_READY.
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
   // REQUIRES: `core` outlives the server that this is registered with.
   explicit CoordinatorService(const Late<CoordinatorCore>& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterReply* reply) override;
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
+                                     const v1::RegisterRequest* request,
+                                     v1::RegisterReply* reply) override;
 
  private:
   const Late<CoordinatorCore>& core_;

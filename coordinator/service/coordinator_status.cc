@@ -23,7 +23,8 @@ const char* PhaseText(CoordinatorSnapshot::Phase phase) {
 
 }  // namespace
 
-v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const CoordinatorSnapshot& snapshot) {
+v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
+                                     const CoordinatorSnapshot& snapshot) {
   v1::TaskStatus status;
   status.set_job(v1::CHIEF);
   status.set_incarnation(options.incarnation.value());
@@ -53,7 +54,9 @@ v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const Co
 absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot) {
   switch (snapshot.phase) {
     case CoordinatorSnapshot::Phase::kChoosing:
-      return MakeError(Reason::kNotReady, "the program has not begun to use its variables, nor asked for those of a checkpoint: there is nothing to save yet");
+      return MakeError(Reason::kNotReady,
+                       "the program has not begun to use its variables, nor asked for those of a "
+                       "checkpoint: there is nothing to save yet");
     case CoordinatorSnapshot::Phase::kOver: return MakeError(Reason::kJobOver, "the job has ended");
     default: return absl::OkStatus();
   }
@@ -70,7 +73,8 @@ v1::DrainReply DrainedForOperator(const CoordinatorSnapshot& snapshot) {
   v1::DrainReply reply;
   reply.set_finished_steps(snapshot.finished_steps);
   reply.set_durable_steps(snapshot.durable_steps);
-  if (snapshot.last_checkpoint) *reply.mutable_checkpoint() = wire::ToProto(*snapshot.last_checkpoint);
+  if (snapshot.last_checkpoint)
+    *reply.mutable_checkpoint() = wire::ToProto(*snapshot.last_checkpoint);
   return reply;
 }
 

@@ -10,9 +10,11 @@
 namespace divvy {
 
 // What Admin.GetStatus answers. Pure.
-v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options, const CoordinatorSnapshot& snapshot);
-// Why an operator's Admin.RequestCheckpoint can make none now; OK if it can, now or later. NOT_READY while the program has not said whether it goes on from a
-// checkpoint: to save would decide that it begins anew. JOB_OVER behind the end. Pure.
+v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
+                                     const CoordinatorSnapshot& snapshot);
+// Why an operator's Admin.RequestCheckpoint can make none now; OK if it can, now or later.
+// NOT_READY while the program has not said whether it goes on from a checkpoint: to save would
+// decide that it begins anew. JOB_OVER behind the end. Pure.
 absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot);
 // What Admin.RequestCheckpoint and Admin.Drain answer. Pure.
 v1::RequestCheckpointReply SavedForOperator(CheckpointId saved, int64_t durable_steps);

@@ -21,13 +21,21 @@ struct Bind {
   int at;
   int operator()(std::monostate) const { return sqlite3_bind_null(statement, at); }
   int operator()(int64_t value) const { return sqlite3_bind_int64(statement, at, value); }
-  int operator()(const std::string& text) const { return sqlite3_bind_text64(statement, at, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8); }
-  int operator()(const Blob& blob) const { return sqlite3_bind_blob64(statement, at, blob.bytes.data(), blob.bytes.size(), SQLITE_TRANSIENT); }
+  int operator()(const std::string& text) const {
+    return sqlite3_bind_text64(statement, at, text.data(), text.size(), SQLITE_TRANSIENT,
+                               SQLITE_UTF8);
+  }
+  int operator()(const Blob& blob) const {
+    return sqlite3_bind_blob64(statement, at, blob.bytes.data(), blob.bytes.size(),
+                               SQLITE_TRANSIENT);
+  }
 };
 
 std::string BytesAt(sqlite3_stmt* statement, int column) {
   const void* bytes = sqlite3_column_blob(statement, column);  // null where there are none
-  return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), sqlite3_column_bytes(statement, column));
+  return bytes == nullptr ? std::string()
+                          : std::string(static_cast<const char*>(bytes),
+                                        sqlite3_column_bytes(statement, column));
 }
 
 SqlRow RowAt(sqlite3_stmt* statement) {
@@ -43,24 +51,31 @@ SqlRow RowAt(sqlite3_stmt* statement) {
   return row;
 }
 
-// SQLite has one error for a device that failed and for a file that may not grow. The second is a full disk: the change is taken back, and others may be
-// written. REQUIRES: errno is as the failed call left it (sqlite3_system_errno says 0 of a failed commit).
-bool MayNotGrow(sqlite3* handle) { return sqlite3_extended_errcode(handle) == SQLITE_IOERR_WRITE && errno == EFBIG; }
+// SQLite has one error for a device that failed and for a file that may not grow. The second is a
+// full disk: the change is taken back, and others may be written. REQUIRES: errno is as the failed
+// call left it (sqlite3_system_errno says 0 of a failed commit).
+bool MayNotGrow(sqlite3* handle) {
+  return sqlite3_extended_errcode(handle) == SQLITE_IOERR_WRITE && errno == EFBIG;
+}
 
 }  // namespace
 
 absl::Status SqliteDatabase::Open() {
-  const int code = sqlite3_open_v2(path_.c_str(), &handle_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code =
+      sqlite3_open_v2(path_.c_str(), &handle_,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : Error(code);
 }
 
 void SqliteDatabase::Close() { sqlite3_close(std::exchange(handle_, nullptr)); }
 
-absl::StatusOr<std::vector<SqlRow>> SqliteDatabase::Run(const std::string& sql, const SqlRow& values) {
+absl::StatusOr<std::vector<SqlRow>> SqliteDatabase::Run(const std::string& sql,
+                                                        const SqlRow& values) {
   sqlite3_stmt* raw = nullptr;
   int code = sqlite3_prepare_v2(handle_, sql.c_str(), -1, &raw, nullptr);
   const Statement statement(raw, sqlite3_finalize);
-  for (size_t i = 0; code == SQLITE_OK && i < values.size(); ++i) code = std::visit(Bind{raw, static_cast<int>(i) + 1}, values[i]);
+  for (size_t i = 0; code == SQLITE_OK && i < values.size(); ++i)
+    code = std::visit(Bind{raw, static_cast<int>(i) + 1}, values[i]);
   if (code != SQLITE_OK) return Error(code);
   std::vector<SqlRow> rows;
   while ((code = sqlite3_step(raw)) == SQLITE_ROW) rows.push_back(RowAt(raw));
@@ -78,24 +93,31 @@ absl::StatusOr<int64_t> SqliteDatabase::Number(const std::string& sql) {
 
 absl::Status SqliteDatabase::CheckWritable() const {
   if (sqlite3_db_readonly(handle_, "main") == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(path_, ": can be read, but not written. ", kWanted));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path_, ": can be read, but not written. ", kWanted));
 }
 
 void SqliteDatabase::Rollback() {
-  if (sqlite3_get_autocommit(handle_) == 0) sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+  if (sqlite3_get_autocommit(handle_) == 0)
+    sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
 absl::Status SqliteDatabase::CarryLogOver() {
-  const int code = sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, nullptr, nullptr);
+  const int code =
+      sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, nullptr, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : Error(code);
 }
 
 void SqliteDatabase::ForgetPages() { sqlite3_db_release_memory(handle_); }
 
-void SqliteDatabase::KeepLogOnClose() { sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }
+void SqliteDatabase::KeepLogOnClose() {
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+}
 
 absl::Status SqliteDatabase::Damaged(const std::string& why) const {
-  return absl::DataLossError(absl::StrCat(path_, ": ", why, ". It cannot be trusted: move it away, or give an empty --state_dir, to begin a new job"));
+  return absl::DataLossError(absl::StrCat(
+      path_, ": ", why,
+      ". It cannot be trusted: move it away, or give an empty --state_dir, to begin a new job"));
 }
 
 absl::Status SqliteDatabase::Error(int code) {
@@ -103,18 +125,28 @@ absl::Status SqliteDatabase::Error(int code) {
   const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
   const std::string what = absl::StrCat(path_, ": ", why);
   if (may_not_grow)
-    return absl::ResourceExhaustedError(absl::StrCat(what, ". It is as large as a file may be here: raise the limit (ulimit -f), or move --state_dir"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what,
+                     ". It is as large as a file may be here: raise the limit (ulimit -f), or move "
+                     "--state_dir"));
   device_failed_ |= (code & 0xff) == SQLITE_IOERR;
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(
-          absl::StrCat(path_, ": another coordinator holds this state directory. Stop it, or give this one a --state_dir of its own"));
-    case SQLITE_ERROR:  // our statements are good SQL: such a file has other tables, or a format that is not SQLite's
+          absl::StrCat(path_,
+                       ": another coordinator holds this state directory. Stop it, or give this "
+                       "one a --state_dir of its own"));
+    // our statements are good SQL: such a file has other tables, or a format that is not SQLite's
+    case SQLITE_ERROR:
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT: return Damaged(why);
-    case SQLITE_IOERR: return absl::ResourceExhaustedError(absl::StrCat(what, ". The disk of --state_dir has failed"));
-    case SQLITE_FULL: return absl::ResourceExhaustedError(absl::StrCat(what, ". Make room on the disk of --state_dir"));
+    case SQLITE_IOERR:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, ". The disk of --state_dir has failed"));
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, ". Make room on the disk of --state_dir"));
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_PERM: return absl::FailedPreconditionError(absl::StrCat(what, ". ", kWanted));

@@ -27,7 +27,8 @@ using SqlRow = std::vector<SqlValue>;
 // Used by one thread at a time. Every method but Close blocks on the disk.
 //   FailedPrecondition  another process holds the file, or it cannot be opened or written
 //   ResourceExhausted   no space, or the device failed (DeviceFailed tells)
-//   DataLoss            the file is no database, is damaged, or holds other tables than the statements name
+//   DataLoss            the file is no database, is damaged, or holds other tables than the
+//                       statements name
 //   Internal            others: a mistake of ours
 class SqliteDatabase {
  public:
@@ -46,18 +47,19 @@ class SqliteDatabase {
   absl::StatusOr<int64_t> Number(const std::string& sql);
   // FailedPrecondition: the file can only be read.
   absl::Status CheckWritable() const;
-  // Ends a transaction that could not be carried through. Nothing is to be done about an error: the file is as if it had never begun.
+  // Ends a transaction that could not be carried through. Nothing is to be done about an error: the
+  // file is as if it had never begun.
   void Rollback();
-  // Brings all that the write-ahead log holds into the file, and syncs it. The log keeps its bytes (a file that keeps its length is synced sooner) until they
-  // are written over from its beginning.
+  // Brings all that the write-ahead log holds into the file, and syncs it. The log keeps its bytes
+  // (a file that keeps its length is synced sooner) until they are written over from its beginning.
   absl::Status CarryLogOver();
   // What is read next is read from the disk.
   void ForgetPages();
   // As a process that is killed does: Close will leave the write-ahead log as it is.
   void KeepLogOnClose();
 
-  // Whether the device has failed (and not for lack of space): what was being written may be on the disk or not, and a sync that is tried again may report
-  // success for what the first one dropped.
+  // Whether the device has failed (and not for lack of space): what was being written may be on the
+  // disk or not, and a sync that is tried again may report success for what the first one dropped.
   bool DeviceFailed() const { return device_failed_; }
   const std::string& path() const { return path_; }
   absl::Status Damaged(const std::string& why) const;  // DataLoss, with the remedy

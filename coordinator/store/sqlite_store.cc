@@ -20,7 +20,8 @@ constexpr int64_t kApplicationId = 0x44565659;  // "DVVY"
 constexpr int64_t kSchemaVersion = 3;
 
 const StoreTable* const* Tables() {
-  static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(), &StateTable(), nullptr};
+  static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(),
+                                             &StateTable(), nullptr};
   return tables;
 }
 
@@ -33,63 +34,87 @@ struct Seal {
 bool operator==(const Seal& a, const Seal& b) { return a.rows == b.rows && a.crc_sum == b.crc_sum; }
 
 absl::StatusOr<Seal> ReadSeal(SqliteDatabase& database) {
-  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run(absl::StrCat("SELECT rows, crc_sum FROM ", kSealTable)));
-  if (rows.size() != 1) return database.Damaged(absl::StrCat("table ", kSealTable, " has ", rows.size(), " rows, not 1"));
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows,
+                   database.Run(absl::StrCat("SELECT rows, crc_sum FROM ", kSealTable)));
+  if (rows.size() != 1)
+    return database.Damaged(
+        absl::StrCat("table ", kSealTable, " has ", rows.size(), " rows, not 1"));
   const auto* count = std::get_if<int64_t>(&rows[0][0]);
   const auto* sum = std::get_if<int64_t>(&rows[0][1]);
-  if (count == nullptr || sum == nullptr) return database.Damaged(absl::StrCat("table ", kSealTable, " holds no numbers"));
+  if (count == nullptr || sum == nullptr)
+    return database.Damaged(absl::StrCat("table ", kSealTable, " holds no numbers"));
   return Seal{static_cast<uint64_t>(*count), static_cast<uint64_t>(*sum)};
 }
 
 absl::Status WriteSeal(SqliteDatabase& database, const Seal& seal) {
   const SqlRow values = {static_cast<int64_t>(seal.rows), static_cast<int64_t>(seal.crc_sum)};
-  return database.Run(absl::StrCat("INSERT OR REPLACE INTO ", kSealTable, " (id, rows, crc_sum) VALUES (1, ?1, ?2)"), values).status();
+  return database
+      .Run(absl::StrCat("INSERT OR REPLACE INTO ", kSealTable,
+                        " (id, rows, crc_sum) VALUES (1, ?1, ?2)"),
+           values)
+      .status();
 }
 
 // ---- rows ----
 
 std::string WhereKey(const StoreTable& table) {
   std::string where = " WHERE ";
-  for (int i = 0; i < table.num_keys; ++i) absl::StrAppend(&where, i == 0 ? "" : " AND ", table.columns[i], " = ?", i + 1);
+  for (int i = 0; i < table.num_keys; ++i)
+    absl::StrAppend(&where, i == 0 ? "" : " AND ", table.columns[i], " = ?", i + 1);
   return where;
 }
 
 // Removes the row of `key`, if there is one.
-absl::Status DeleteRow(SqliteDatabase& database, const StoreTable& table, const SqlRow& key, Seal& seal) {
+absl::Status DeleteRow(SqliteDatabase& database, const StoreTable& table, const SqlRow& key,
+                       Seal& seal) {
   const std::string from = absl::StrCat(" FROM ", table.name, WhereKey(table));
-  ASSIGN_OR_RETURN(const std::vector<SqlRow> old, database.Run(absl::StrCat("SELECT crc", from), key));
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> old,
+                   database.Run(absl::StrCat("SELECT crc", from), key));
   if (old.empty()) return absl::OkStatus();
   const auto* crc = std::get_if<int64_t>(&old[0][0]);
-  if (crc == nullptr) return database.Damaged(absl::StrCat("a row of table ", table.name, " has no checksum"));
+  if (crc == nullptr)
+    return database.Damaged(absl::StrCat("a row of table ", table.name, " has no checksum"));
   --seal.rows;
   seal.crc_sum -= static_cast<uint64_t>(*crc);
   return database.Run(absl::StrCat("DELETE", from), key).status();
 }
 
 absl::Status PutRow(SqliteDatabase& database, const StoreTable& table, SqlRow row, Seal& seal) {
-  RETURN_IF_ERROR(DeleteRow(database, table, SqlRow(row.begin(), row.begin() + table.num_keys), seal));
+  RETURN_IF_ERROR(
+      DeleteRow(database, table, SqlRow(row.begin(), row.begin() + table.num_keys), seal));
   const uint32_t crc = table.Crc(row);
   ++seal.rows;
   seal.crc_sum += crc;
   row.emplace_back(int64_t{crc});
   std::string marks = "?1";
   for (size_t i = 2; i <= row.size(); ++i) absl::StrAppend(&marks, ", ?", i);
-  return database.Run(absl::StrCat("INSERT INTO ", table.name, " (", absl::StrJoin(table.columns, ", "), ", crc) VALUES (", marks, ")"), row).status();
+  return database
+      .Run(absl::StrCat("INSERT INTO ", table.name, " (", absl::StrJoin(table.columns, ", "),
+                        ", crc) VALUES (", marks, ")"),
+           row)
+      .status();
 }
 
 // All rows of `table`, each decoded by `decode` and given to `take`; `seal` counts them.
 template <typename Decode, typename Take>
-absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& seal, Decode decode, Take take) {
-  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run(absl::StrCat("SELECT ", absl::StrJoin(table.columns, ", "), ", crc FROM ", table.name)));
+absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& seal, Decode decode,
+                      Take take) {
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows,
+                   database.Run(absl::StrCat("SELECT ", absl::StrJoin(table.columns, ", "),
+                                             ", crc FROM ", table.name)));
   for (SqlRow row : rows) {
     const auto* stored = std::get_if<int64_t>(&row.back());
     const uint64_t crc = stored == nullptr ? 0 : static_cast<uint64_t>(*stored);
     row.pop_back();
-    if (stored == nullptr || crc != table.Crc(row)) return database.Damaged(absl::StrCat("a row of table ", table.name, " is not what was written"));
+    if (stored == nullptr || crc != table.Crc(row))
+      return database.Damaged(
+          absl::StrCat("a row of table ", table.name, " is not what was written"));
     ++seal.rows;
     seal.crc_sum += crc;
     auto decoded = decode(row);
-    if (!decoded.ok()) return database.Damaged(absl::StrCat("a row of table ", table.name, ": ", decoded.status().message()));
+    if (!decoded.ok())
+      return database.Damaged(
+          absl::StrCat("a row of table ", table.name, ": ", decoded.status().message()));
     take(*std::move(decoded));
   }
   return absl::OkStatus();
@@ -98,12 +123,17 @@ absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& s
 absl::StatusOr<StoredJob> ReadAll(SqliteDatabase& database) {
   StoreChange all;
   Seal found;
-  RETURN_IF_ERROR(ReadRows(database, JobTable(), found, DecodeJob, [&](JobRow row) { all.job = row; }));
-  RETURN_IF_ERROR(ReadRows(database, VariableTable(), found, DecodeVariable, [&](VariableRow row) { all.put_variables.push_back(std::move(row)); }));
-  RETURN_IF_ERROR(ReadRows(database, CheckpointTable(), found, DecodeCheckpoint, [&](CheckpointRow row) { all.put_checkpoints.push_back(row); }));
-  RETURN_IF_ERROR(ReadRows(database, StateTable(), found, DecodeState, [&](StateRow row) { all.state = std::move(row); }));
+  RETURN_IF_ERROR(
+      ReadRows(database, JobTable(), found, DecodeJob, [&](JobRow row) { all.job = row; }));
+  RETURN_IF_ERROR(ReadRows(database, VariableTable(), found, DecodeVariable,
+                           [&](VariableRow row) { all.put_variables.push_back(std::move(row)); }));
+  RETURN_IF_ERROR(ReadRows(database, CheckpointTable(), found, DecodeCheckpoint,
+                           [&](CheckpointRow row) { all.put_checkpoints.push_back(row); }));
+  RETURN_IF_ERROR(ReadRows(database, StateTable(), found, DecodeState,
+                           [&](StateRow row) { all.state = std::move(row); }));
   ASSIGN_OR_RETURN(const Seal sealed, ReadSeal(database));
-  if (!(found == sealed)) return database.Damaged("rows are missing, or are not the last that were written");
+  if (!(found == sealed))
+    return database.Damaged("rows are missing, or are not the last that were written");
   StoredJob job;
   Apply(all, job);
   return job;
@@ -112,10 +142,14 @@ absl::StatusOr<StoredJob> ReadAll(SqliteDatabase& database) {
 absl::Status WriteRows(SqliteDatabase& database, const StoreChange& change) {
   ASSIGN_OR_RETURN(Seal seal, ReadSeal(database));
   if (change.job) RETURN_IF_ERROR(PutRow(database, JobTable(), Encode(*change.job), seal));
-  for (const VariableRow& row : change.put_variables) RETURN_IF_ERROR(PutRow(database, VariableTable(), Encode(row), seal));
-  for (const VariableId id : change.deleted_variables) RETURN_IF_ERROR(DeleteRow(database, VariableTable(), KeyOf(id), seal));
-  for (const CheckpointRow& row : change.put_checkpoints) RETURN_IF_ERROR(PutRow(database, CheckpointTable(), Encode(row), seal));
-  for (const CheckpointId id : change.deleted_checkpoints) RETURN_IF_ERROR(DeleteRow(database, CheckpointTable(), KeyOf(id), seal));
+  for (const VariableRow& row : change.put_variables)
+    RETURN_IF_ERROR(PutRow(database, VariableTable(), Encode(row), seal));
+  for (const VariableId id : change.deleted_variables)
+    RETURN_IF_ERROR(DeleteRow(database, VariableTable(), KeyOf(id), seal));
+  for (const CheckpointRow& row : change.put_checkpoints)
+    RETURN_IF_ERROR(PutRow(database, CheckpointTable(), Encode(row), seal));
+  for (const CheckpointId id : change.deleted_checkpoints)
+    RETURN_IF_ERROR(DeleteRow(database, CheckpointTable(), KeyOf(id), seal));
   if (change.state) RETURN_IF_ERROR(PutRow(database, StateTable(), Encode(*change.state), seal));
   return WriteSeal(database, seal);
 }
@@ -133,7 +167,8 @@ absl::Status InTransaction(SqliteDatabase& database, Body body) {
 // ---- the schema ----
 
 absl::Status MakeSchema(SqliteDatabase& database) {
-  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table) RETURN_IF_ERROR(database.Run((*table)->create));
+  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table)
+    RETURN_IF_ERROR(database.Run((*table)->create));
   RETURN_IF_ERROR(database.Run(kCreateSeal));
   RETURN_IF_ERROR(WriteSeal(database, {}));
   RETURN_IF_ERROR(database.Run(absl::StrCat("PRAGMA application_id = ", kApplicationId)));
@@ -142,7 +177,9 @@ absl::Status MakeSchema(SqliteDatabase& database) {
 
 // Schema 1 was a table `job` without checksums, next_serial and the other tables.
 absl::Status MigrateFrom1(SqliteDatabase& database) {
-  ASSIGN_OR_RETURN(std::vector<SqlRow> rows, database.Run("SELECT id, job_id, state, epoch, lineage, id_block_end, next_variable_id, 1, exit_code FROM job"));
+  ASSIGN_OR_RETURN(std::vector<SqlRow> rows,
+                   database.Run("SELECT id, job_id, state, epoch, lineage, id_block_end, "
+                                "next_variable_id, 1, exit_code FROM job"));
   RETURN_IF_ERROR(database.Run("DROP TABLE job"));
   RETURN_IF_ERROR(MakeSchema(database));
   Seal seal;
@@ -150,7 +187,8 @@ absl::Status MigrateFrom1(SqliteDatabase& database) {
   return WriteSeal(database, seal);
 }
 
-// Schema 2 had no table `state`. Its rows of variables are nobody's word on what servers hold: without a row of `state` nothing is adopted.
+// Schema 2 had no table `state`. Its rows of variables are nobody's word on what servers hold:
+// without a row of `state` nothing is adopted.
 absl::Status MigrateFrom2(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run(StateTable().create));
   return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
@@ -163,34 +201,44 @@ absl::Status MakeOrMigrate(SqliteDatabase& database) {
   ASSIGN_OR_RETURN(const int64_t version, database.Number("PRAGMA user_version"));
   if (tables == 0 && application == 0 && version == 0) return MakeSchema(database);
   if (application != kApplicationId) {
-    return absl::FailedPreconditionError(absl::StrCat(database.path(), ": this is another program's database. Give a --state_dir that is Divvy's alone"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        database.path(),
+        ": this is another program's database. Give a --state_dir that is Divvy's alone"));
   }
   if (version == 1) return MigrateFrom1(database);
   if (version == 2) return MigrateFrom2(database);
   if (version == kSchemaVersion) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(database.path(), ": written by another version of Divvy (schema ", version, ", this one reads 1 to ",
-                                                    kSchemaVersion, "). Run the coordinator that wrote it, or give an empty --state_dir to begin a new job"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      database.path(), ": written by another version of Divvy (schema ", version,
+      ", this one reads 1 to ", kSchemaVersion,
+      "). Run the coordinator that wrote it, or give an empty --state_dir to begin a new job"));
 }
 
 // ---- scrubbing ----
 
-// The tables are the very ones that MakeSchema makes: a flip in a name or in a type would let rows be read as others.
+// The tables are the very ones that MakeSchema makes: a flip in a name or in a type would let rows
+// be read as others.
 absl::Status CheckTables(SqliteDatabase& database) {
   std::map<std::string, std::string> wanted = {{kSealTable, kCreateSeal}};
-  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table) wanted[(*table)->name] = (*table)->create;
-  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run("SELECT type, name, tbl_name, sql FROM sqlite_schema"));
+  for (const StoreTable* const* table = Tables(); *table != nullptr; ++table)
+    wanted[(*table)->name] = (*table)->create;
+  ASSIGN_OR_RETURN(const std::vector<SqlRow> rows,
+                   database.Run("SELECT type, name, tbl_name, sql FROM sqlite_schema"));
   for (const SqlRow& row : rows) {
     const auto* name = std::get_if<std::string>(&row[1]);
     const auto table = name == nullptr ? wanted.end() : wanted.find(*name);
-    if (table == wanted.end() || row != SqlRow{std::string("table"), table->first, table->first, table->second}) {
+    if (table == wanted.end() ||
+        row != SqlRow{std::string("table"), table->first, table->first, table->second}) {
       return database.Damaged("its tables are not those of a store");
     }
     wanted.erase(table);
   }
-  return wanted.empty() ? absl::OkStatus() : database.Damaged(absl::StrCat("it has no table ", wanted.begin()->first));
+  return wanted.empty() ? absl::OkStatus()
+                        : database.Damaged(absl::StrCat("it has no table ", wanted.begin()->first));
 }
 
-// SQLite's own structure: pages, their order and their free lists. It does not see a change of what a row says: the rows' checksums do.
+// SQLite's own structure: pages, their order and their free lists. It does not see a change of what
+// a row says: the rows' checksums do.
 absl::Status CheckStructure(SqliteDatabase& database) {
   ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run("PRAGMA integrity_check(1)"));
   const auto* answer = rows.empty() ? nullptr : std::get_if<std::string>(&rows[0][0]);
@@ -205,15 +253,19 @@ absl::Status CheckContent(SqliteDatabase& database) {
 
 absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Open());
-  RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));  // before the first lock is taken: it is then kept
-  // FULL, and more: a new file becomes one with a log by a transaction of the older kind, with a journal. Were the journal's removal not synced, it could come
-  // back after a power cut and roll the file back to nothing.
+  // Before the first lock is taken: it is then kept.
+  RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));
+  // FULL, and more: a new file becomes one with a log by a transaction of the older kind, with a
+  // journal. Were the journal's removal not synced, it could come back after a power cut and roll
+  // the file back to nothing.
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = EXTRA"));
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
-  RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));  // each change carries the log over itself, and sees what goes wrong there
+  // Each change carries the log over itself, and sees what goes wrong there.
+  RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
-  RETURN_IF_ERROR(CheckStructure(database));  // before anything is written: into a damaged file it could be written anywhere
+  // Before anything is written: into a damaged file it could be written anywhere.
+  RETURN_IF_ERROR(CheckStructure(database));
   RETURN_IF_ERROR(InTransaction(database, MakeOrMigrate));
   RETURN_IF_ERROR(database.CheckWritable());
   RETURN_IF_ERROR(CheckContent(database));
@@ -228,7 +280,8 @@ struct SqliteStore::State {
     std::function<void(absl::Status)> done;
   };
 
-  State(std::string path, Executor& executor) : path(std::move(path)), executor(executor), database(this->path) {}
+  State(std::string path, Executor& executor)
+      : path(std::move(path)), executor(executor), database(this->path) {}
 
   void EndWritingLocked() DIVVY_REQUIRES(mu) {
     writing = false;
@@ -239,16 +292,20 @@ struct SqliteStore::State {
     EndWritingLocked();
   }
 
-  absl::Status Closed() const { return absl::FailedPreconditionError(absl::StrCat(path, ": the store is closed")); }
+  absl::Status Closed() const {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": the store is closed"));
+  }
 
   absl::Status WriteChange(const StoreChange& change) DIVVY_REQUIRES(database_mu) {
     RETURN_IF_ERROR(broken);
-    absl::Status written = InTransaction(database, [&](SqliteDatabase& open_database) { return WriteRows(open_database, change); });
+    absl::Status written = InTransaction(
+        database, [&](SqliteDatabase& open_database) { return WriteRows(open_database, change); });
     if (!written.ok()) {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;
     }
-    // It is durable in the log. If there is no room to carry it over, that is tried again with the next change; on a device that has failed nothing is.
+    // It is durable in the log. If there is no room to carry it over, that is tried again with the
+    // next change; on a device that has failed nothing is.
     const absl::Status carried = database.CarryLogOver();
     if (!database.DeviceFailed() && !absl::IsDataLoss(carried)) return absl::OkStatus();
     Break(carried);
@@ -274,7 +331,8 @@ struct SqliteStore::State {
 
 namespace {
 
-// Takes writes until there are none. An executor that stops drops tasks that have not begun: then the destructor alone says that there is no writer.
+// Takes writes until there are none. An executor that stops drops tasks that have not begun: then
+// the destructor alone says that there is no writer.
 template <typename State>
 class Writer {
  public:
@@ -310,11 +368,15 @@ class Writer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& state_dir, Executor& executor) {
+absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& state_dir,
+                                                         Executor& executor) {
   if (absl::Status made = FileSystem::Real().CreateDurableDirectory(state_dir); !made.ok()) {
-    const absl::StatusCode code =
-        absl::IsPermissionDenied(made) ? absl::StatusCode::kFailedPrecondition : made.code();  // it is no certificate that lacks a right
-    return absl::Status(code, absl::StrCat(made.message(), ". --state_dir must be a directory that the coordinator may write"));
+    const absl::StatusCode code = absl::IsPermissionDenied(made)
+                                      ? absl::StatusCode::kFailedPrecondition
+                                      : made.code();  // it is no certificate that lacks a right
+    return absl::Status(
+        code, absl::StrCat(made.message(),
+                           ". --state_dir must be a directory that the coordinator may write"));
   }
   auto state = std::make_shared<State>(absl::StrCat(state_dir, "/divvy.db"), executor);
   MutexLock lock(state->database_mu);
@@ -331,7 +393,8 @@ void SqliteStore::Close() {
   }
   MutexLock lock(state_->database_mu);
   state_->open = false;
-  state_->database.Close();  // here, so that the next Open finds the directory free
+  // Here, so that the next Open finds the directory free.
+  state_->database.Close();
 }
 
 absl::StatusOr<StoredJob> SqliteStore::Load() {
@@ -353,11 +416,14 @@ absl::Status SqliteStore::Scrub() {
 void SqliteStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
   {
     MutexLock lock(state_->mu);
-    if (state_->closed) return state_->executor.Post([done = std::move(done), refused = state_->Closed()] { done(refused); });
+    if (state_->closed)
+      return state_->executor.Post(
+          [done = std::move(done), refused = state_->Closed()] { done(refused); });
     state_->writes.push_back({std::move(change), std::move(done)});
     if (std::exchange(state_->writing, true)) return;
   }
-  state_->executor.PostBlocking("store", [writer = std::make_shared<Writer<State>>(state_)] { writer->Run(); });
+  state_->executor.PostBlocking(
+      "store", [writer = std::make_shared<Writer<State>>(state_)] { writer->Run(); });
 }
 
 }  // namespace divvy

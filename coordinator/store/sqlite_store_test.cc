@@ -51,13 +51,20 @@ VariableRow SomeVariable(uint32_t id, const std::string& name) {
   return row;
 }
 
-CheckpointRow SomeCheckpoint(uint64_t epoch, uint64_t serial) { return {{Epoch(epoch), serial}, CheckpointRow::State::kCommitted, 1000, uint64_t{1} << 40}; }
+CheckpointRow SomeCheckpoint(uint64_t epoch, uint64_t serial) {
+  return {{Epoch(epoch), serial}, CheckpointRow::State::kCommitted, 1000, uint64_t{1} << 40};
+}
 
 class SqliteStoreTest : public ::testing::Test {
  protected:
-  std::string directory() const { return absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name()); }
+  std::string directory() const {
+    return absl::StrCat(::testing::TempDir(), "/",
+                        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
   std::string file() const { return directory() + "/divvy.db"; }
-  absl::StatusOr<std::unique_ptr<Store>> Open() { return SqliteStore::Open(directory(), executor_); }
+  absl::StatusOr<std::unique_ptr<Store>> Open() {
+    return SqliteStore::Open(directory(), executor_);
+  }
 
   // Puts and waits.
   absl::Status Put(Store& store, StoreChange change) {
@@ -126,12 +133,18 @@ TEST_F(SqliteStoreTest, VariablesAndCheckpointsAreThereAfterOpeningAgain) {
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
-    StoreChange change = {SomeRow(), {SomeVariable(7, "b"), SomeVariable(3, "a")}, {}, {SomeCheckpoint(4, 9), SomeCheckpoint(3, 8), SomeCheckpoint(3, 10)}};
-    change.put_variables[0].initializer = Tensor::Vector<float>({1, 2});  // made elsewhere and sent: not kept
+    StoreChange change = {SomeRow(),
+                          {SomeVariable(7, "b"), SomeVariable(3, "a")},
+                          {},
+                          {SomeCheckpoint(4, 9), SomeCheckpoint(3, 8), SomeCheckpoint(3, 10)}};
+    // Made elsewhere and sent: not kept.
+    change.put_variables[0].initializer = Tensor::Vector<float>({1, 2});
     ASSERT_TRUE(Put(**store, change).ok());
     CheckpointRow writing = SomeCheckpoint(3, 8);
     writing.state = CheckpointRow::State::kWriting;
-    ASSERT_TRUE(Put(**store, {{}, {}, {VariableId(99)}, {writing}, {{Epoch(4), 9}, {Epoch(4), 8}}}).ok());  // some of these are not there
+    // Some of these are not there.
+    ASSERT_TRUE(
+        Put(**store, {{}, {}, {VariableId(99)}, {writing}, {{Epoch(4), 9}, {Epoch(4), 8}}}).ok());
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
@@ -181,7 +194,9 @@ TEST_F(SqliteStoreTest, WhatIsToldToBeDoneIsInTheFileItself) {
   ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}}).ok());
   const std::string copy = directory() + "/copy";
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(copy).ok());
-  ASSERT_TRUE(FileSystem::Real().ReplaceFile(copy + "/divvy.db", *FileSystem::Real().ReadFile(file())).ok());
+  ASSERT_TRUE(FileSystem::Real()
+                  .ReplaceFile(copy + "/divvy.db", *FileSystem::Real().ReadFile(file()))
+                  .ok());
   const auto copied = SqliteStore::Open(copy, executor_);
   ASSERT_TRUE(copied.ok()) << copied.status();
   EXPECT_EQ((*copied)->Load()->job.epoch, Epoch(7));
@@ -190,8 +205,10 @@ TEST_F(SqliteStoreTest, WhatIsToldToBeDoneIsInTheFileItself) {
 
 TEST_F(SqliteStoreTest, TheFirstVersionsFileIsTakenOver) {
   RunSql(
-      "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT "
-      "NULL, id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL); INSERT INTO job VALUES (1, 77, 1, 5, 4, 2097153, "
+      "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state "
+      "INTEGER NOT NULL, epoch INTEGER NOT NULL, lineage INTEGER NOT "
+      "NULL, id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER "
+      "NOT NULL); INSERT INTO job VALUES (1, 77, 1, 5, 4, 2097153, "
       "30, 0); PRAGMA application_id = 1146508889; PRAGMA user_version = 1");
   for (int i = 0; i < 2; ++i) {
     const auto store = Open();
@@ -270,22 +287,30 @@ TEST_F(SqliteStoreTest, RowsThatAreNotWhatWasWrittenAreDataLoss) {
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
-    ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}, {}, {SomeCheckpoint(3, 8), SomeCheckpoint(3, 9)}}).ok());
+    ASSERT_TRUE(
+        Put(**store,
+            {SomeRow(), {SomeVariable(3, "a")}, {}, {SomeCheckpoint(3, 8), SomeCheckpoint(3, 9)}})
+            .ok());
   }
   const std::string good = *FileSystem::Real().ReadFile(file());
-  for (const char* harm : {"UPDATE job SET epoch = 6", "DELETE FROM job", "UPDATE variables SET name = 'c'", "DELETE FROM checkpoints WHERE serial = 9",
-                           "UPDATE checkpoints SET serial = 10 WHERE serial = 9", "DELETE FROM seal", "UPDATE seal SET rows = 3",
-                           "INSERT INTO checkpoints VALUES (4, 1, 0, 0, 0, 0)", "CREATE TABLE more (a)", "DROP TABLE checkpoints"}) {
+  for (const char* harm :
+       {"UPDATE job SET epoch = 6", "DELETE FROM job", "UPDATE variables SET name = 'c'",
+        "DELETE FROM checkpoints WHERE serial = 9",
+        "UPDATE checkpoints SET serial = 10 WHERE serial = 9", "DELETE FROM seal",
+        "UPDATE seal SET rows = 3", "INSERT INTO checkpoints VALUES (4, 1, 0, 0, 0, 0)",
+        "CREATE TABLE more (a)", "DROP TABLE checkpoints"}) {
     ASSERT_TRUE(FileSystem::Real().ReplaceFile(file(), good).ok());
     RunSql(harm);
     const absl::Status refused = Open().status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << harm;
-    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("move it away"))) << harm;
+    EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("move it away")))
+        << harm;
   }
 }
 
 TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
-  std::vector<int> order;  // touched by the one writer, and after it by this test
+  // touched by the one writer, and after it by this test
+  std::vector<int> order;
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -307,7 +332,9 @@ TEST_F(SqliteStoreTest, ASecondCoordinatorOnTheDirectoryIsRefused) {
   ASSERT_TRUE(first.ok()) << first.status();
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(directory()), HasSubstr("another coordinator"), HasSubstr("--state_dir")));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr(directory()), HasSubstr("another coordinator"), HasSubstr("--state_dir")));
   EXPECT_TRUE(Put(**first, {SomeRow()}).ok());  // the first goes on
 }
 
@@ -322,8 +349,11 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
 TEST_F(SqliteStoreTest, AFileThatCannotBeOpenedIsAQuestionOfConfiguration) {
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(file()).ok());  // a directory stands in its place
   const absl::Status refused = Open().status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);  // and not PermissionDenied, which speaks of certificates
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(file()), HasSubstr("--state_dir must be a directory that the coordinator may write")));
+  // And not PermissionDenied, which speaks of certificates.
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(file()),
+                    HasSubstr("--state_dir must be a directory that the coordinator may write")));
 }
 
 TEST_F(SqliteStoreTest, AnotherProgramsDatabaseIsRefused) {
@@ -338,7 +368,8 @@ TEST_F(SqliteStoreTest, ALaterSchemaIsRefusedNamingBothVersions) {
   RunSql("PRAGMA user_version = 9");
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 3")));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 3")));
 }
 
 TEST_F(SqliteStoreTest, AFileThatMayNotGrowIsAFullDiskAndNoFailedDevice) {
@@ -363,7 +394,8 @@ TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeNamesTheFlag) {
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(directory(), "a file").ok());
   const absl::Status refused = SqliteStore::Open(directory() + "/state", executor_).status();
   EXPECT_FALSE(refused.ok());
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr(directory()), HasSubstr("--state_dir")));
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr(directory()), HasSubstr("--state_dir")));
 }
 
 }  // namespace

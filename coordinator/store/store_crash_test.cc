@@ -1,4 +1,5 @@
-// The store on a disk that loses power at every write, fails at every write, is full, or flips a bit of every byte.
+// The store on a disk that loses power at every write, fails at every write, is full, or flips a
+// bit of every byte.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -25,11 +26,13 @@ using Fault = SqliteDisk::Fault;
 
 class StoreCrashTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::unique_ptr<Store>> Open() { return SqliteStore::Open(::testing::TempDir(), executor_); }
+  absl::StatusOr<std::unique_ptr<Store>> Open() {
+    return SqliteStore::Open(::testing::TempDir(), executor_);
+  }
   std::string file() const { return ::testing::TempDir() + "/divvy.db"; }
 
-  // Puts the script's changes from number `from` on; returns how many in a row were done. None is done after one that was not, unless `full_` says that they
-  // may.
+  // Puts the script's changes from number `from` on; returns how many in a row were done. None is
+  // done after one that was not, unless `full_` says that they may.
   size_t PutAll(Store& store, size_t from) {
     size_t done = from;
     bool failed = false;
@@ -48,9 +51,11 @@ class StoreCrashTest : public ::testing::Test {
     const absl::StatusOr<StoredJob> stored = store.Load();
     EXPECT_TRUE(stored.ok()) << stored.status();
     if (!stored.ok()) return first;
-    const auto begin = states_.begin() + first, end = states_.begin() + std::min(last + 1, states_.size());
+    const auto begin = states_.begin() + first,
+               end = states_.begin() + std::min(last + 1, states_.size());
     const auto found = std::find(begin, end, ContentOf(*stored));
-    EXPECT_TRUE(found != end) << "neither what was done nor what was begun: it is none of states " << first << " to " << last;
+    EXPECT_TRUE(found != end) << "neither what was done nor what was begun: it is none of states "
+                              << first << " to " << last;
     return found != end ? found - states_.begin() : first;
   }
 
@@ -77,10 +82,13 @@ class StoreCrashTest : public ::testing::Test {
 
 TEST_F(StoreCrashTest, APowerCutAtAnyWriteLeavesWhatWasDoneOrOneChangeMore) {
   int64_t points = 0;
-  for (const auto& [unsynced, seeds] : {std::pair{Unsynced::kLost, 1}, std::pair{Unsynced::kKept, 1}, std::pair{Unsynced::kSome, 3}}) {
+  for (const auto& [unsynced, seeds] :
+       {std::pair{Unsynced::kLost, 1}, std::pair{Unsynced::kKept, 1},
+        std::pair{Unsynced::kSome, 3}}) {
     for (int seed = 0; seed < seeds; ++seed) {
       for (int64_t nth = 1;; ++nth, ++points) {
-        SCOPED_TRACE(absl::StrCat("write ", nth, ", unsynced ", static_cast<int>(unsynced), ", seed ", seed));
+        SCOPED_TRACE(absl::StrCat("write ", nth, ", unsynced ", static_cast<int>(unsynced),
+                                  ", seed ", seed));
         SqliteDisk disk;
         Random random(MixSeeds(nth, seed));
         disk.CutPowerAt(nth);
@@ -127,9 +135,12 @@ TEST_F(StoreCrashTest, TakingOverTheFirstVersionsFileIsAllOrNothing) {
     SqliteDatabase old(file());
     ASSERT_TRUE(old.Open().ok());
     for (const char* sql : {"PRAGMA journal_mode = WAL",
-                            "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, "
-                            "lineage INTEGER NOT NULL, id_block_end INTEGER NOT NULL, next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL)",
-                            "INSERT INTO job VALUES (1, 77, 1, 1, 0, 1, 1, 0)", "PRAGMA application_id = 1146508889", "PRAGMA user_version = 1"}) {
+                            "CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 1), job_id "
+                            "INTEGER NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, "
+                            "lineage INTEGER NOT NULL, id_block_end INTEGER NOT NULL, "
+                            "next_variable_id INTEGER NOT NULL, exit_code INTEGER NOT NULL)",
+                            "INSERT INTO job VALUES (1, 77, 1, 1, 0, 1, 1, 0)",
+                            "PRAGMA application_id = 1146508889", "PRAGMA user_version = 1"}) {
       ASSERT_TRUE(old.Run(sql).ok()) << sql;
     }
   }
@@ -143,7 +154,8 @@ TEST_F(StoreCrashTest, TakingOverTheFirstVersionsFileIsAllOrNothing) {
     EXPECT_TRUE(opened.ok() || disk.failed()) << opened;
     if (!disk.failed()) break;
     disk.RestorePower(Unsynced::kSome, random);
-    CheckRecovery(1);  // whose job's row is that of the script's first change
+    // Whose job's row is that of the script's first change.
+    CheckRecovery(1);
     if (HasFailure()) return;
   }
 }
@@ -175,7 +187,8 @@ TEST_F(StoreCrashTest, AFailedDeviceIsNamedAndSaidAgainToEveryLaterChange) {
   const absl::Status failed = PutInline(**store, script_[0]);
   disk.SetFault(Fault::kNone, 0, 0);
   EXPECT_EQ(failed.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(failed.message()), AllOf(HasSubstr(file()), HasSubstr("disk of --state_dir has failed")));
+  EXPECT_THAT(std::string(failed.message()),
+              AllOf(HasSubstr(file()), HasSubstr("disk of --state_dir has failed")));
   EXPECT_EQ(PutInline(**store, script_[1]), failed);
 }
 
@@ -216,9 +229,12 @@ TEST_F(StoreCrashTest, AFullDiskSaysWhichAndWhatToDo) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
   disk.SetFault(Fault::kFull, disk.writes() + 1, 1000);
-  const absl::Status full = PutInline(**store, {{}, {VariableOf(1, VariableRow::State::kLive, 30'000)}});  // more than the log has room for as it is
+  // More than the log has room for as it is.
+  const absl::Status full =
+      PutInline(**store, {{}, {VariableOf(1, VariableRow::State::kLive, 30'000)}});
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr(file()), HasSubstr("Make room on the disk of --state_dir")));
+  EXPECT_THAT(std::string(full.message()),
+              AllOf(HasSubstr(file()), HasSubstr("Make room on the disk of --state_dir")));
 }
 
 TEST_F(StoreCrashTest, AFileThatAnotherProcessHoldsIsRefused) {
@@ -226,7 +242,8 @@ TEST_F(StoreCrashTest, AFileThatAnotherProcessHoldsIsRefused) {
   disk.set_held_elsewhere(true);
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("another coordinator holds this state directory"));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("another coordinator holds this state directory"));
 }
 
 // ---- flipped bits ----
@@ -241,11 +258,13 @@ enum class Found { kError, kHarmless };
 
 class FlipTest : public StoreCrashTest {
  protected:
-  // Opens what is on `disk`: an error that tells of it, or rows that are unharmed and a store that goes on with them.
+  // Opens what is on `disk`: an error that tells of it, or rows that are unharmed and a store that
+  // goes on with them.
   Found Look(size_t first, size_t last) {
     const auto store = Open();
     if (!store.ok()) {
-      EXPECT_TRUE(absl::IsDataLoss(store.status()) || absl::IsFailedPrecondition(store.status())) << store.status();
+      EXPECT_TRUE(absl::IsDataLoss(store.status()) || absl::IsFailedPrecondition(store.status()))
+          << store.status();
       EXPECT_THAT(std::string(store.status().message()), HasSubstr(file()));
       return Found::kError;
     }
@@ -269,9 +288,11 @@ TEST_F(FlipTest, ABitFlippedAtAnyByteOfASmallStoresFileIsFoundOrHarmless) {
     ASSERT_TRUE(store.ok()) << store.status();
     const StoreChange all = {
         JobOfEpoch(9),
-        {VariableOf(1, VariableRow::State::kLive, 30), VariableOf(2, VariableRow::State::kCreating), VariableOf(3, VariableRow::State::kLive)},
+        {VariableOf(1, VariableRow::State::kLive, 30), VariableOf(2, VariableRow::State::kCreating),
+         VariableOf(3, VariableRow::State::kLive)},
         {},
-        {CheckpointOf(1, CheckpointRow::State::kCommitted), CheckpointOf(2, CheckpointRow::State::kWriting)},
+        {CheckpointOf(1, CheckpointRow::State::kCommitted),
+         CheckpointOf(2, CheckpointRow::State::kWriting)},
         {},
         StateRowOf(StateRow::Held::kLeasedData, 300, "round 3")};
     ASSERT_TRUE(PutInline(**store, all).ok());
@@ -334,9 +355,11 @@ TEST_F(FlipTest, ABitFlippedInWhatACrashLeftIsFoundOrTakesBackNothingThatWasDone
     disk.RestorePower(Unsynced::kSome, random_);
     const std::map<std::string, std::string> image = disk.Files();
     for (const auto& [name, bytes] : image) {
-      for (size_t at = random_.Below(500); at < bytes.size(); at += 1 + random_.Below(4000), ++tried) {
+      for (size_t at = random_.Below(500); at < bytes.size();
+           at += 1 + random_.Below(4000), ++tried) {
         const int bit = static_cast<int>(random_.Below(8));
-        SCOPED_TRACE(absl::StrCat("write ", nth, ", bit ", bit, " of byte ", at, " of ", bytes.size(), " of ", name));
+        SCOPED_TRACE(absl::StrCat("write ", nth, ", bit ", bit, " of byte ", at, " of ",
+                                  bytes.size(), " of ", name));
         std::map<std::string, std::string> files = image;
         files[name] = WithFlip(bytes, at, bit);
         disk.SetFiles(files);

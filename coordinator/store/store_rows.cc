@@ -18,14 +18,19 @@ struct Column {
   const char* type;
 };
 
-// STRICT: a column holds what it says, whoever writes it. WITHOUT ROWID: a row is in one place, not in a table and an index.
+// STRICT: a column holds what it says, whoever writes it. WITHOUT ROWID: a row is in one place, not
+// in a table and an index.
 StoreTable MakeTable(std::string name, int num_keys, std::vector<Column> columns) {
   StoreTable table{std::move(name), {}, num_keys, ""};
-  const auto define = [](std::string* out, const Column& column) { absl::StrAppend(out, column.name, " ", column.type, " NOT NULL"); };
+  const auto define = [](std::string* out, const Column& column) {
+    absl::StrAppend(out, column.name, " ", column.type, " NOT NULL");
+  };
   for (const Column& column : columns) table.columns.push_back(column.name);
   const std::string keys = absl::StrJoin(absl::MakeConstSpan(table.columns).first(num_keys), ", ");
   columns.push_back({"crc", "INTEGER"});
-  table.create = absl::StrCat("CREATE TABLE ", table.name, " (", absl::StrJoin(columns, ", ", define), ", PRIMARY KEY (", keys, ")) STRICT, WITHOUT ROWID");
+  table.create =
+      absl::StrCat("CREATE TABLE ", table.name, " (", absl::StrJoin(columns, ", ", define),
+                   ", PRIMARY KEY (", keys, ")) STRICT, WITHOUT ROWID");
   return table;
 }
 
@@ -88,7 +93,9 @@ class Columns {
   }
 
  private:
-  absl::Status Refused(const std::string& why) const { return absl::InvalidArgumentError(absl::StrCat("column ", table_.columns[at_ - 1], " ", why)); }
+  absl::Status Refused(const std::string& why) const {
+    return absl::InvalidArgumentError(absl::StrCat("column ", table_.columns[at_ - 1], " ", why));
+  }
 
   const StoreTable& table_;
   const absl::Span<const SqlValue> row_;
@@ -118,19 +125,28 @@ const StoreTable& JobTable() {
 }
 
 const StoreTable& VariableTable() {
-  static const StoreTable& table =
-      *new StoreTable(MakeTable("variables", 1, {{"id", "INTEGER"}, {"name", "TEXT"}, {"state", "INTEGER"}, {"layout", "BLOB"}, {"initializer", "BLOB"}}));
+  static const StoreTable& table = *new StoreTable(MakeTable("variables", 1,
+                                                             {{"id", "INTEGER"},
+                                                              {"name", "TEXT"},
+                                                              {"state", "INTEGER"},
+                                                              {"layout", "BLOB"},
+                                                              {"initializer", "BLOB"}}));
   return table;
 }
 
 const StoreTable& CheckpointTable() {
-  static const StoreTable& table = *new StoreTable(
-      MakeTable("checkpoints", 2, {{"epoch", "INTEGER"}, {"serial", "INTEGER"}, {"state", "INTEGER"}, {"finished_steps", "INTEGER"}, {"bytes", "INTEGER"}}));
+  static const StoreTable& table = *new StoreTable(MakeTable("checkpoints", 2,
+                                                             {{"epoch", "INTEGER"},
+                                                              {"serial", "INTEGER"},
+                                                              {"state", "INTEGER"},
+                                                              {"finished_steps", "INTEGER"},
+                                                              {"bytes", "INTEGER"}}));
   return table;
 }
 
 const StoreTable& StateTable() {
-  static const StoreTable& table = *new StoreTable(MakeTable("state", 1, {{"id", "INTEGER"}, {"held", "INTEGER"}, {"job_state", "BLOB"}}));
+  static const StoreTable& table = *new StoreTable(
+      MakeTable("state", 1, {{"id", "INTEGER"}, {"held", "INTEGER"}, {"job_state", "BLOB"}}));
   return table;
 }
 
@@ -168,7 +184,8 @@ absl::StatusOr<JobRow> DecodeJob(absl::Span<const SqlValue> values) {
 
 SqlRow Encode(const VariableRow& row) {
   const Initializer& initializer = EvaluatedPerRow(row.initializer) ? row.initializer : Zeros();
-  return {Signed(row.layout.id.value()), row.layout.spec.name, static_cast<int64_t>(row.state), Blob{wire::ToProto(row.layout).SerializeAsString()},
+  return {Signed(row.layout.id.value()), row.layout.spec.name, static_cast<int64_t>(row.state),
+          Blob{wire::ToProto(row.layout).SerializeAsString()},
           Blob{wire::ToProto(initializer).SerializeAsString()}};
 }
 
@@ -180,12 +197,14 @@ absl::StatusOr<VariableRow> DecodeVariable(absl::Span<const SqlValue> values) {
   ASSIGN_OR_RETURN(row.state, columns.State(VariableRow::State::kDeleting));
   ASSIGN_OR_RETURN(row.layout, columns.Message<v1::VariableLayout>());
   ASSIGN_OR_RETURN(row.initializer, columns.Message<v1::Initializer>());
-  if (row.layout.id.value() != id || row.layout.spec.name != name) return absl::InvalidArgumentError("column layout is of another variable");
+  if (row.layout.id.value() != id || row.layout.spec.name != name)
+    return absl::InvalidArgumentError("column layout is of another variable");
   return row;
 }
 
 SqlRow Encode(const CheckpointRow& row) {
-  return {Signed(row.id.epoch.value()), Signed(row.id.serial), static_cast<int64_t>(row.state), row.finished_steps, Signed(row.bytes)};
+  return {Signed(row.id.epoch.value()), Signed(row.id.serial), static_cast<int64_t>(row.state),
+          row.finished_steps, Signed(row.bytes)};
 }
 
 absl::StatusOr<CheckpointRow> DecodeCheckpoint(absl::Span<const SqlValue> values) {

@@ -1,4 +1,5 @@
-// The tables of a coordinator's store, and its rows as they stand there. docs/formats/state.md has them for people.
+// The tables of a coordinator's store, and its rows as they stand there. docs/formats/state.md has
+// them for people.
 #ifndef DIVVY_COORDINATOR_STORE_STORE_ROWS_H_
 #define DIVVY_COORDINATOR_STORE_STORE_ROWS_H_
 
@@ -27,13 +28,15 @@ const StoreTable& JobTable();
 const StoreTable& VariableTable();
 const StoreTable& CheckpointTable();
 const StoreTable& StateTable();
-// The one row (rows, crc_sum): how many rows the other tables have, and the sum of their checksums modulo 2^64. So a row that is lost, or is an older state of
-// itself, is noticed.
+// The one row (rows, crc_sum): how many rows the other tables have, and the sum of their checksums
+// modulo 2^64. So a row that is lost, or is an older state of itself, is noticed.
 constexpr char kSealTable[] = "seal";
 constexpr char kCreateSeal[] =
-    "CREATE TABLE seal (id INTEGER PRIMARY KEY CHECK (id = 1), rows INTEGER NOT NULL, crc_sum INTEGER NOT NULL) STRICT, WITHOUT ROWID";
+    "CREATE TABLE seal (id INTEGER PRIMARY KEY CHECK (id = 1), rows INTEGER NOT NULL, crc_sum "
+    "INTEGER NOT NULL) STRICT, WITHOUT ROWID";
 
-// Rows in the order of their table's columns, the checksum left out. The decoders refuse what no encoder makes: InvalidArgument.
+// Rows in the order of their table's columns, the checksum left out. The decoders refuse what no
+// encoder makes: InvalidArgument.
 SqlRow Encode(const JobRow& row);
 SqlRow Encode(const VariableRow& row);
 SqlRow Encode(const CheckpointRow& row);

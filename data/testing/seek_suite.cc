@@ -15,7 +15,8 @@ void ExpectElement(DatasetIterator& iterator, int64_t position, const std::vecto
   ASSERT_TRUE(element.ok()) << "position " << position << ": " << element.status();
   ASSERT_EQ(element->has_value(), there) << "position " << position << " of " << pass.size();
   if (!there) return;
-  ASSERT_TRUE(BitwiseEqual(**element, pass[static_cast<size_t>(position)])) << "position " << position << ": " << (*element)->ToString();
+  ASSERT_TRUE(BitwiseEqual(**element, pass[static_cast<size_t>(position)]))
+      << "position " << position << ": " << (*element)->ToString();
 }
 
 }  // namespace
@@ -31,7 +32,8 @@ std::vector<Nest> PlainPass(const Dataset& dataset, const DataEnvironment& envir
   }
 }
 
-void ExpectEveryPositionCanBeSought(const Dataset& dataset, uint64_t seed, const DataEnvironment& environment) {
+void ExpectEveryPositionCanBeSought(const Dataset& dataset, uint64_t seed,
+                                    const DataEnvironment& environment) {
   constexpr int kSeeks = 16;
   const std::vector<Nest> pass = PlainPass(dataset, environment);
   const int64_t size = static_cast<int64_t>(pass.size());

@@ -1,5 +1,5 @@
-// Any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX): a pass over it ends, with elements or an error. The first byte says as
-// which.
+// Any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX): a pass over it ends, with
+// elements or an error. The first byte says as which.
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +26,8 @@ void Try(absl::string_view bytes) {
   if (bytes.empty()) return;
   InMemoryFileSystem files;
   const auto file = files.OpenForWrite("f", WriteMode::kReplace);
-  fuzz::Require(file.ok() && (*file)->Append(bytes.substr(1)).ok() && (*file)->Close().ok(), "a file of the test");
+  fuzz::Require(file.ok() && (*file)->Append(bytes.substr(1)).ok() && (*file)->Close().ok(),
+                "a file of the test");
   const DataEnvironment environment{&files, nullptr};
   const auto iterator = DatasetOf(bytes[0] & 3).Iterate(environment);
   for (size_t elements = 0;; ++elements) {

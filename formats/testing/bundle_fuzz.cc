@@ -1,5 +1,7 @@
-// Any bytes as the index of a checkpoint: what is accepted keeps DecodeBundleIndex's promises, and no tensor is returned whose checksum does not fit.
-// Bytes that begin with 255 are the rows of an index instead (length of key, length of value, key, value; ...): a fuzzer does not guess checksums.
+// Any bytes as the index of a checkpoint: what is accepted keeps DecodeBundleIndex's promises, and
+// no tensor is returned whose checksum does not fit. Bytes that begin with 255 are the rows of an
+// index instead (length of key, length of value, key, value; ...): a fuzzer does not guess
+// checksums.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -50,15 +52,19 @@ void ReadAll(const BundleReader& reader) {
     (void)reader.Verify(tensor.name);
     const auto value = reader.ReadTensor(tensor.name);
     if (!value.ok() || tensor.is_sliced || value->size_bytes() == 0) continue;
-    const absl::string_view bytes(static_cast<const char*>(value->data()), static_cast<size_t>(value->size_bytes()));
-    Require(MaskCrc32c(Crc32c(bytes)) == tensor.parts[0].masked_crc32c, "a tensor whose checksum does not fit");
+    const absl::string_view bytes(static_cast<const char*>(value->data()),
+                                  static_cast<size_t>(value->size_bytes()));
+    Require(MaskCrc32c(Crc32c(bytes)) == tensor.parts[0].masked_crc32c,
+            "a tensor whose checksum does not fit");
   }
 }
 
 void Try(absl::string_view bytes) {
   const auto index = DecodeBundleIndex(bytes);
   if (!index.ok()) return;
-  for (const BundleTensor& tensor : index->tensors) Require(!tensor.unreadable.empty() || CheckBundleTensor(tensor).ok(), "a tensor that is not tiled");
+  for (const BundleTensor& tensor : index->tensors)
+    Require(!tensor.unreadable.empty() || CheckBundleTensor(tensor).ok(),
+            "a tensor that is not tiled");
   InMemoryFileSystem files;
   if (!PutData(files, *index)) return;
   Put(files, BundleIndexFile(kPrefix), bytes);

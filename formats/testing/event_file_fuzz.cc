@@ -1,4 +1,5 @@
-// Any bytes as an event, and as the rest of an event file whose head is right: what is accepted survives being written and read again.
+// Any bytes as an event, and as the rest of an event file whose head is right: what is accepted
+// survives being written and read again.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,13 +16,17 @@ void Try(absl::string_view bytes) {
   const auto event = ReadEvent(bytes);
   if (event.ok()) {
     const auto again = ReadEvent(WriteEvent(*event));
-    fuzz::Require(again.ok() && again->step == event->step && again->values.size() == event->values.size(), "an event changes");
-    for (size_t i = 0; i < event->values.size(); ++i) fuzz::Require(again->values[i].tag == event->values[i].tag, "a tag changes");
+    fuzz::Require(
+        again.ok() && again->step == event->step && again->values.size() == event->values.size(),
+        "an event changes");
+    for (size_t i = 0; i < event->values.size(); ++i)
+      fuzz::Require(again->values[i].tag == event->values[i].tag, "a tag changes");
   }
   std::string file = EventFileHead(1);
   AppendTfRecord(bytes, file);
   const auto whole = ReadEventFile(absl::StrCat(file, bytes));
-  fuzz::Require(whole.ok() && whole->events.size() >= (event.ok() ? 2 : 1), "a file that begins as it should is refused");
+  fuzz::Require(whole.ok() && whole->events.size() >= (event.ok() ? 2 : 1),
+                "a file that begins as it should is refused");
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ bool Same(const ExampleValues& a, const ExampleValues& b) {
   const auto* const x = std::get_if<std::vector<float>>(&a);
   const auto* const y = std::get_if<std::vector<float>>(&b);
   if (x == nullptr || y == nullptr) return a == b;
-  return x->size() == y->size() && (x->empty() || std::memcmp(x->data(), y->data(), x->size() * sizeof(float)) == 0);
+  return x->size() == y->size() &&
+         (x->empty() || std::memcmp(x->data(), y->data(), x->size() * sizeof(float)) == 0);
 }
 
 void Try(absl::string_view bytes) {
@@ -25,7 +26,8 @@ void Try(absl::string_view bytes) {
   const std::string written = WriteExample(*features);
   const auto again = ReadExample(written);
   fuzz::Require(again.ok() && again->size() == features->size(), "what was written cannot be read");
-  for (const auto& [name, values] : *features) fuzz::Require(again->count(name) == 1 && Same(values, again->at(name)), "a feature changes");
+  for (const auto& [name, values] : *features)
+    fuzz::Require(again->count(name) == 1 && Same(values, again->at(name)), "a feature changes");
 }
 
 }  // namespace

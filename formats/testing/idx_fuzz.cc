@@ -9,7 +9,8 @@ namespace {
 void Try(absl::string_view bytes) {
   const auto array = ParseIdx(bytes);
   if (!array.ok()) return;
-  fuzz::Require(array->shape().num_elements() <= static_cast<int64_t>(bytes.size()), "more elements than bytes");
+  fuzz::Require(array->shape().num_elements() <= static_cast<int64_t>(bytes.size()),
+                "more elements than bytes");
 }
 
 }  // namespace

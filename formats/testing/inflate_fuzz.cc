@@ -14,7 +14,8 @@ void Try(absl::string_view bytes) {
   const auto whole = Inflate(std::string(bytes), kMost);
   if (!whole.ok()) return;
   const bool is_plain = DetectCompression(bytes) == Compression::kNone;
-  fuzz::Require(is_plain ? *whole == bytes : static_cast<int64_t>(whole->size()) <= kMost, "more than the limit, or changed");
+  fuzz::Require(is_plain ? *whole == bytes : static_cast<int64_t>(whole->size()) <= kMost,
+                "more than the limit, or changed");
 }
 
 }  // namespace

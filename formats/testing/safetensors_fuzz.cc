@@ -18,8 +18,10 @@ void Try(absl::string_view file) {
   if (!header.ok()) return;
   uint64_t at = sizeof length + length;
   for (const SafetensorsTensor& tensor : header->tensors) {
-    const bool is_sized = !tensor.dtype || !tensor.unreadable.empty() ||
-                          static_cast<uint64_t>(tensor.shape.num_elements() * DTypeSize(*tensor.dtype)) == tensor.end - tensor.begin;
+    const bool is_sized =
+        !tensor.dtype || !tensor.unreadable.empty() ||
+        static_cast<uint64_t>(tensor.shape.num_elements() * DTypeSize(*tensor.dtype)) ==
+            tensor.end - tensor.begin;
     if (tensor.begin == at && is_sized)
       at = tensor.end;
     else

@@ -10,7 +10,9 @@ namespace {
 void Try(absl::string_view bytes) {
   const auto files = ParseSafetensorsIndex(bytes);
   if (!files.ok()) return;
-  for (const std::string& file : *files) fuzz::Require(!file.empty() && !absl::StrContains(file, '/') && file != "..", "a file elsewhere");
+  for (const std::string& file : *files)
+    fuzz::Require(!file.empty() && !absl::StrContains(file, '/') && file != "..",
+                  "a file elsewhere");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Any bytes as CSV and as lines of libsvm: reading ends, and what is accepted keeps the readers' promises. The first byte is CSV's separator.
+// Any bytes as CSV and as lines of libsvm: reading ends, and what is accepted keeps the readers'
+// promises. The first byte is CSV's separator.
 #include <cmath>
 #include <set>
 
@@ -29,12 +30,17 @@ void TryLibsvm(absl::string_view text) {
   LibsvmRow row;
   for (absl::string_view line; TakeLine(text, at, &line);) {
     const auto read = ReadLibsvmLine(line, row);
-    fuzz::Require(IsBlankLibsvmLine(line) == (read.ok() && !*read), "blank for one and not for the other");
+    fuzz::Require(IsBlankLibsvmLine(line) == (read.ok() && !*read),
+                  "blank for one and not for the other");
     if (!read.ok() || !*read) continue;
-    fuzz::Require(std::isfinite(row.label) && row.ids.size() == row.values.size(), "a row that is none");
+    fuzz::Require(std::isfinite(row.label) && row.ids.size() == row.values.size(),
+                  "a row that is none");
     const std::set<int64_t> different(row.ids.begin(), row.ids.end());
-    fuzz::Require(different.size() == row.ids.size() && (different.empty() || *different.begin() >= 0), "an id twice, or below 0");
-    for (const float value : row.values) fuzz::Require(std::isfinite(value), "a value that is not finite");
+    fuzz::Require(
+        different.size() == row.ids.size() && (different.empty() || *different.begin() >= 0),
+        "an id twice, or below 0");
+    for (const float value : row.values)
+      fuzz::Require(std::isfinite(value), "a value that is not finite");
   }
 }
 

@@ -1,5 +1,5 @@
-// Any bytes as a TFRecord file: reading ends, and what was read is written again as it stood. Bytes are also taken for the data of a record, whose checksums a
-// fuzzer does not guess.
+// Any bytes as a TFRecord file: reading ends, and what was read is written again as it stood. Bytes
+// are also taken for the data of a record, whose checksums a fuzzer does not guess.
 #include <optional>
 #include <string>
 
@@ -21,7 +21,8 @@ void ReadAll(absl::string_view file) {
     if (!record.ok()) continue;
     std::string again;
     AppendTfRecord(**record, again);
-    fuzz::Require(again == file.substr(before, offset - before), "a record that is written otherwise");
+    fuzz::Require(again == file.substr(before, offset - before),
+                  "a record that is written otherwise");
   }
 }
 

@@ -1,4 +1,5 @@
-// Convolution as products: the windows of a few lines of the output are laid out as the rows of a matrix (im2col), which is multiplied while it is in cache.
+// Convolution as products: the windows of a few lines of the output are laid out as the rows of a
+// matrix (im2col), which is multiplied while it is in cache.
 #include <algorithm>
 #include <vector>
 
@@ -14,10 +15,14 @@ constexpr int64_t kBlockElements = 1 << 18;
 // A convolution's output in lines (rows of one image), taken a block at a time.
 struct Lines {
   explicit Lines(const Window2D& w)
-      : total(w.batch * w.out_height), window_elements(w.height * w.width * w.channels), per_block(kBlockElements / std::max<int64_t>(1, LineElements(w))) {
+      : total(w.batch * w.out_height),
+        window_elements(w.height * w.width * w.channels),
+        per_block(kBlockElements / std::max<int64_t>(1, LineElements(w))) {
     per_block = std::clamp<int64_t>(per_block, 1, std::max<int64_t>(1, total));
   }
-  static int64_t LineElements(const Window2D& w) { return w.out_width * w.height * w.width * w.channels; }
+  static int64_t LineElements(const Window2D& w) {
+    return w.out_width * w.height * w.width * w.channels;
+  }
 
   int64_t total;
   int64_t window_elements;
@@ -26,14 +31,17 @@ struct Lines {
 
 // The columns that a window at output column `j` shares with the image: [begin, end) of the window.
 struct Overlap {
-  Overlap(const Window2D& w, int64_t j) : first(j * w.stride - w.left), begin(std::max<int64_t>(0, -first)) {
+  Overlap(const Window2D& w, int64_t j)
+      : first(j * w.stride - w.left), begin(std::max<int64_t>(0, -first)) {
     end = std::max(begin, std::min(w.width, w.in_width - first));
   }
-  int64_t first;  // column of the image under the window's column 0; may lie outside
+  // column of the image under the window's column 0; may lie outside
+  int64_t first;
   int64_t begin, end;
 };
 
-// Calls visit(row of the image, or null where it lies outside; the same row of the window in the matrix; overlap) for each row of each window of a line.
+// Calls visit(row of the image, or null where it lies outside; the same row of the window in the
+// matrix; overlap) for each row of each window of a line.
 template <typename T, typename Visit>
 void ForEachWindowRow(const Window2D& w, int64_t line, T* image_base, Visit&& visit) {
   const int64_t image = line / w.out_height, i = line % w.out_height;
@@ -43,7 +51,8 @@ void ForEachWindowRow(const Window2D& w, int64_t line, T* image_base, Visit&& vi
     for (int64_t ky = 0; ky < w.height; ++ky, at += w.width * w.channels) {
       const int64_t y = i * w.stride - w.top + ky;
       const bool inside = y >= 0 && y < w.in_height;
-      visit(inside ? image_base + (image * w.in_height + y) * w.in_width * w.channels : nullptr, at, columns);
+      visit(inside ? image_base + (image * w.in_height + y) * w.in_width * w.channels : nullptr, at,
+            columns);
     }
   }
 }
@@ -53,9 +62,11 @@ template <typename T>
 void ToWindows(const Window2D& w, int64_t line, const T* x, T* windows) {
   ForEachWindowRow(w, line, x, [&](const T* row, int64_t at, const Overlap& columns) {
     T* to = windows + at;
-    const int64_t begin = (row == nullptr ? w.width : columns.begin) * w.channels, end = (row == nullptr ? w.width : columns.end) * w.channels;
+    const int64_t begin = (row == nullptr ? w.width : columns.begin) * w.channels,
+                  end = (row == nullptr ? w.width : columns.end) * w.channels;
     std::fill_n(to, begin, T(0));
-    if (row != nullptr) std::copy_n(row + (columns.first + columns.begin) * w.channels, end - begin, to + begin);
+    if (row != nullptr)
+      std::copy_n(row + (columns.first + columns.begin) * w.channels, end - begin, to + begin);
     std::fill_n(to + end, w.width * w.channels - end, T(0));
   });
 }
@@ -72,24 +83,29 @@ void AddWindows(const Window2D& w, int64_t line, const T* windows, T* x) {
   });
 }
 
-// Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line; lines; room for the windows) block by block.
+// Calls step(product of the block's windows with the kernel: [m, n] = [m, k] x [k, n]; first line;
+// lines; room for the windows) block by block.
 template <typename T, typename Step>
 void ForEachBlock(const Window2D& w, int64_t outputs, Step&& step) {
   const Lines lines(w);
   std::vector<T> windows(lines.per_block * Lines::LineElements(w));
   for (int64_t line = 0; line < lines.total; line += lines.per_block) {
     const int64_t count = std::min(lines.per_block, lines.total - line);
-    step(MatMulArgs{false, false, 1, count * w.out_width, outputs, lines.window_elements}, line, count, windows.data());
+    step(MatMulArgs{false, false, 1, count * w.out_width, outputs, lines.window_elements}, line,
+         count, windows.data());
   }
 }
 
 template <typename T>
 void ConvolveAs(const Window2D& w, const Tensor& x, const Tensor& kernel, Tensor& y) {
   const int64_t outputs = kernel.shape().dim(3);
-  ForEachBlock<T>(w, outputs, [&](const MatMulArgs& product, int64_t line, int64_t count, T* windows) {
-    for (int64_t i = 0; i < count; ++i) ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
-    Gemm(product, windows, kernel.data_as<T>(), y.fresh_data<T>() + line * w.out_width * outputs);
-  });
+  ForEachBlock<T>(w, outputs,
+                  [&](const MatMulArgs& product, int64_t line, int64_t count, T* windows) {
+                    for (int64_t i = 0; i < count; ++i)
+                      ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
+                    Gemm(product, windows, kernel.data_as<T>(),
+                         y.fresh_data<T>() + line * w.out_width * outputs);
+                  });
 }
 
 // d windows = gradient x kernel^T, added up where the windows came from.
@@ -98,8 +114,10 @@ void InputGradientAs(const Window2D& w, const Tensor& kernel, const Tensor& grad
   const int64_t outputs = kernel.shape().dim(3);
   std::fill_n(dx.fresh_data<T>(), dx.shape().num_elements(), T(0));
   ForEachBlock<T>(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
-    Gemm({false, true, 1, p.m, p.k, p.n}, gradient.data_as<T>() + line * w.out_width * outputs, kernel.data_as<T>(), windows);
-    for (int64_t i = 0; i < count; ++i) AddWindows(w, line + i, windows + i * Lines::LineElements(w), dx.fresh_data<T>());
+    Gemm({false, true, 1, p.m, p.k, p.n}, gradient.data_as<T>() + line * w.out_width * outputs,
+         kernel.data_as<T>(), windows);
+    for (int64_t i = 0; i < count; ++i)
+      AddWindows(w, line + i, windows + i * Lines::LineElements(w), dx.fresh_data<T>());
   });
 }
 
@@ -109,23 +127,30 @@ void KernelGradientAs(const Window2D& w, const Tensor& x, const Tensor& gradient
   const int64_t outputs = dkernel.shape().dim(3);
   std::fill_n(dkernel.fresh_data<T>(), dkernel.shape().num_elements(), T(0));
   ForEachBlock<T>(w, outputs, [&](const MatMulArgs& p, int64_t line, int64_t count, T* windows) {
-    for (int64_t i = 0; i < count; ++i) ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
-    Gemm({true, false, 1, p.k, p.n, p.m}, windows, gradient.data_as<T>() + line * w.out_width * outputs, dkernel.fresh_data<T>(), true);
+    for (int64_t i = 0; i < count; ++i)
+      ToWindows(w, line + i, x.data_as<T>(), windows + i * Lines::LineElements(w));
+    Gemm({true, false, 1, p.k, p.n, p.m}, windows,
+         gradient.data_as<T>() + line * w.out_width * outputs, dkernel.fresh_data<T>(), true);
   });
 }
 
 }  // namespace
 
-void CpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const {
+void CpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel,
+                        Tensor& y) const {
   OnFloating(x.dtype(), [&](auto t) { ConvolveAs<decltype(t)>(window, x, kernel, y); });
 }
 
-void CpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const {
-  OnFloating(kernel.dtype(), [&](auto t) { InputGradientAs<decltype(t)>(window, kernel, gradient, dx); });
+void CpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel,
+                                     const Tensor& gradient, Tensor& dx) const {
+  OnFloating(kernel.dtype(),
+             [&](auto t) { InputGradientAs<decltype(t)>(window, kernel, gradient, dx); });
 }
 
-void CpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const {
-  OnFloating(x.dtype(), [&](auto t) { KernelGradientAs<decltype(t)>(window, x, gradient, dkernel); });
+void CpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x,
+                                      const Tensor& gradient, Tensor& dkernel) const {
+  OnFloating(x.dtype(),
+             [&](auto t) { KernelGradientAs<decltype(t)>(window, x, gradient, dkernel); });
 }
 
 }  // namespace divvy::internal

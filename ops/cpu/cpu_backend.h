@@ -1,4 +1,5 @@
-// Arithmetic on the CPU: OpenBLAS for products, plain loops that the compiler vectorises for the rest.
+// Arithmetic on the CPU: OpenBLAS for products, plain loops that the compiler vectorises for the
+// rest.
 #ifndef DIVVY_OPS_CPU_CPU_BACKEND_H_
 #define DIVVY_OPS_CPU_CPU_BACKEND_H_
 
@@ -6,14 +7,17 @@
 
 namespace divvy::internal {
 
-// Each call runs on the calling thread; products use the threads that SetBlasThreads allows. One source file for each family of methods.
-// Sums of float32 that end in one number are accumulated in double; sums over rows (a bias's gradient) in float32, where the loop is a vector's.
+// Each call runs on the calling thread; products use the threads that SetBlasThreads allows. One
+// source file for each family of methods. Sums of float32 that end in one number are accumulated in
+// double; sums over rows (a bias's gradient) in float32, where the loop is a vector's.
 class CpuBackend : public Backend {
  public:
   // elementwise.cc
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
-  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
-  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const override;
+  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                     Tensor& dx) const override;
+  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx,
+                            Tensor& sums) const override;
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
@@ -25,25 +29,35 @@ class CpuBackend : public Backend {
   void MatMul(const MatMulArgs& args, const Tensor& a, const Tensor& b, Tensor& c) const override;
   // normalize.cc
   void Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const override;
-  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const override;
+  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient,
+                         Tensor& dx) const override;
   // convolution.cc
-  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const override;
-  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const override;
-  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const override;
+  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel,
+              Tensor& y) const override;
+  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient,
+                           Tensor& dx) const override;
+  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient,
+                            Tensor& dkernel) const override;
   // pool.cc
   void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const override;
-  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
+  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y,
+                       const Tensor& gradient, Tensor& dx) const override;
   // losses.cc
   void Softmax(const Tensor& x, Tensor& y) const override;
   void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
-  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
-  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
-  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
-  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
+  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss,
+                                   Tensor& softmax) const override;
+  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient,
+                                   Tensor& softmax) const override;
+  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                   Tensor& loss) const override;
+  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels,
+                                   const Tensor& gradient, Tensor& dx) const override;
   // cast.cc
   void Cast(const Tensor& x, Tensor& y) const override;
   // movement.cc
-  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                  int64_t block_bytes, int64_t rows) const override;
   void Zero(Tensor& y) const override;
   void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
   absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;
@@ -55,7 +69,8 @@ class CpuBackend : public Backend {
   void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const override;
   void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const override;
   void ClipRows(const Tensor& x, double max_norm, Tensor& y) const override;
-  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const override;
+  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient,
+                        Tensor& dx) const override;
 };
 
 // Calls `visit` with a float or a double. REQUIRES: dtype is float32 or float64.

@@ -28,9 +28,11 @@ void Map2(const Tensor& x, const Tensor& z, Tensor& y, Function function) {
   for (int64_t i = 0; i < n; ++i) to[i] = function(a[i], b[i]);
 }
 
-// One innermost loop: the strides are constants in each branch, so that each is vectorised by itself.
+// One innermost loop: the strides are constants in each branch, so that each is vectorised by
+// itself.
 template <typename T, typename Function>
-void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b, int64_t b_stride, T* __restrict y, int64_t n, Function function) {
+void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b, int64_t b_stride,
+                 T* __restrict y, int64_t n, Function function) {
   if (a_stride == 1 && b_stride == 1) {
     for (int64_t i = 0; i < n; ++i) y[i] = function(a[i], b[i]);
   } else if (a_stride == 1) {
@@ -50,7 +52,8 @@ void BinaryLoops(const Tensor& a, const Tensor& b, Tensor& y, Function function)
   const T* from_b = b.data_as<T>();
   T* to = y.fresh_data<T>();
   ForEachInnerLoop(loops, [&](const std::array<int64_t, 3>& at) {
-    BinaryInner(from_a + at[0], loops.stride[0][inner], from_b + at[1], loops.stride[1][inner], to + at[2], loops.extent[inner], function);
+    BinaryInner(from_a + at[0], loops.stride[0][inner], from_b + at[1], loops.stride[1][inner],
+                to + at[2], loops.extent[inner], function);
   });
 }
 
@@ -97,7 +100,8 @@ void MaxToAs(const Tensor& x, Tensor& y) {
   });
 }
 
-// Four elements for each counter of the generator: an element is dropped where its word is below rate * 2^32.
+// Four elements for each counter of the generator: an element is dropped where its word is below
+// rate * 2^32.
 template <typename T>
 void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
   const auto threshold = static_cast<uint64_t>(rate * 4294967296.0);
@@ -108,7 +112,8 @@ void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
   for (int64_t i = 0; i < n; i += 4) {
     const std::array<uint32_t, 4> words = Philox4x32(key, static_cast<uint64_t>(i / 4), 0);
     const int64_t lanes = std::min<int64_t>(4, n - i);
-    for (int64_t lane = 0; lane < lanes; ++lane) to[i + lane] = words[lane] < threshold ? T(0) : from[i + lane] * scale;
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      to[i + lane] = words[lane] < threshold ? T(0) : from[i + lane] * scale;
   }
 }
 
@@ -117,34 +122,44 @@ double SumOfSquaresAs(const Tensor& x) {
   const T* values = x.data_as<T>();
   const int64_t n = x.shape().num_elements();
   double lanes[4] = {0, 0, 0, 0};
-  for (int64_t i = 0; i < n; ++i) lanes[i & 3] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (int64_t i = 0; i < n; ++i)
+    lanes[i & 3] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 }  // namespace
 
 void CpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
-  OnFloating(x.dtype(), [&](auto t) { WithUnary(op, [&](auto function) { Map<decltype(t)>(x, y, function); }); });
+  OnFloating(x.dtype(), [&](auto t) {
+    WithUnary(op, [&](auto function) { Map<decltype(t)>(x, y, function); });
+  });
 }
 
-void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
-  OnFloating(kept.dtype(), [&](auto t) { WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(kept, gradient, dx, function); }); });
+void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                               Tensor& dx) const {
+  OnFloating(kept.dtype(), [&](auto t) {
+    WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(kept, gradient, dx, function); });
+  });
 }
 
 // Two passes: what the first writes is still in the caches.
-void CpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const {
+void CpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                                      Tensor& dx, Tensor& sums) const {
   UnaryGradient(op, kept, gradient, dx);
   SumTo(dx, 1, sums);
 }
 
 void CpuBackend::Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
-  OnFloating(a.dtype(), [&](auto t) { WithBinary(op, [&](auto function) { BinaryLoops<decltype(t)>(a, b, y, function); }); });
+  OnFloating(a.dtype(), [&](auto t) {
+    WithBinary(op, [&](auto function) { BinaryLoops<decltype(t)>(a, b, y, function); });
+  });
 }
 
 void CpuBackend::AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const {
   OnFloating(a.dtype(), [&](auto t) {
     using T = decltype(t);
-    WithUnaryOfOutput(op, [&](auto function) { BinaryLoops<T>(a, b, y, AfterSum<decltype(function)>()); });
+    WithUnaryOfOutput(
+        op, [&](auto function) { BinaryLoops<T>(a, b, y, AfterSum<decltype(function)>()); });
   });
 }
 
@@ -168,7 +183,8 @@ void CpuBackend::Dropout(uint64_t key, double rate, const Tensor& x, Tensor& y) 
   OnFloating(x.dtype(), [&](auto t) { DropoutAs<decltype(t)>(key, rate, x, y); });
 }
 
-absl::StatusOr<std::vector<double>> CpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
+absl::StatusOr<std::vector<double>> CpuBackend::SumsOfSquares(
+    absl::Span<const Tensor> values) const {
   std::vector<double> sums;
   for (const Tensor& x : values) {
     sums.push_back(0);

@@ -6,9 +6,12 @@
 
 namespace divvy::internal {
 
-// c = op(a) op(b), or c += that: one product of [m, k] and [k, n] as `args` says, its batch ignored. REQUIRES: every extent fits an int.
-void Gemm(const MatMulArgs& args, const float* a, const float* b, float* c, bool accumulate = false);
-void Gemm(const MatMulArgs& args, const double* a, const double* b, double* c, bool accumulate = false);
+// c = op(a) op(b), or c += that: one product of [m, k] and [k, n] as `args` says, its batch
+// ignored. REQUIRES: every extent fits an int.
+void Gemm(const MatMulArgs& args, const float* a, const float* b, float* c,
+          bool accumulate = false);
+void Gemm(const MatMulArgs& args, const double* a, const double* b, double* c,
+          bool accumulate = false);
 
 }  // namespace divvy::internal
 

@@ -25,15 +25,20 @@ void Scale(T* x, int64_t n, T factor) {
 struct Rows {
   int64_t rows;
   int64_t width;
-  explicit Rows(const Shape& shape) : width(shape.dim(-1)) { rows = width == 0 ? 0 : shape.num_elements() / width; }
+  explicit Rows(const Shape& shape) : width(shape.dim(-1)) {
+    rows = width == 0 ? 0 : shape.num_elements() / width;
+  }
 };
 
 template <typename T>
-absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) {
+absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss,
+                                   Tensor& softmax) {
   const int64_t examples = logits.shape().dim(0), classes = logits.shape().dim(1);
   const bool by_number = labels.dtype() == DType::kInt64;
   const int64_t wrong = by_number ? -1 : FirstOutsideUnit(labels.data_as<T>(), examples * classes);
-  if (wrong >= 0) return absl::InvalidArgumentError(ProbabilityOutOfRange(labels.data_as<T>()[wrong], wrong, logits.dtype(), logits.shape()));
+  if (wrong >= 0)
+    return absl::InvalidArgumentError(
+        ProbabilityOutOfRange(labels.data_as<T>()[wrong], wrong, logits.dtype(), logits.shape()));
   T* const losses = loss.fresh_data<T>();
   for (int64_t i = 0; i < examples; ++i) {
     const T* x = logits.data_as<T>() + i * classes;
@@ -43,13 +48,16 @@ absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, T
     const T log_sum = std::log(sum);
     if (by_number) {
       const int64_t label = labels.data_as<int64_t>()[i];
-      if (label < 0 || label >= classes) return absl::InvalidArgumentError(LabelOutOfRange(label, i, logits.dtype(), logits.shape()));
+      if (label < 0 || label >= classes)
+        return absl::InvalidArgumentError(
+            LabelOutOfRange(label, i, logits.dtype(), logits.shape()));
       losses[i] = log_sum - (x[label] - max);
     } else {
       const T* probability = labels.data_as<T>() + i * classes;
       losses[i] = 0;
       for (int64_t j = 0; j < classes; ++j) {
-        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));  // 0 times infinity is none of the loss
+        // 0 times infinity is none of the loss
+        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));
       }
     }
     Scale(y, classes, 1 / sum);
@@ -69,7 +77,8 @@ void SoftmaxCrossEntropyGradientAs(const Tensor& labels, const Tensor& gradient,
       continue;
     }
     const T* probability = labels.data_as<T>() + i * classes;
-    T total = 0;  // 1 for probabilities; the derivative holds for other weights too
+    // 1 for probabilities; the derivative holds for other weights too
+    T total = 0;
     for (int64_t j = 0; j < classes; ++j) total += probability[j];
     for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
   }
@@ -84,7 +93,8 @@ void CpuBackend::Softmax(const Tensor& x, Tensor& y) const {
     for (int64_t i = 0; i < extent.rows; ++i) {
       T* to = y.fresh_data<T>() + i * extent.width;
       T max;
-      Scale(to, extent.width, 1 / ShiftedExponentials(x.data_as<T>() + i * extent.width, to, extent.width, &max));
+      Scale(to, extent.width,
+            1 / ShiftedExponentials(x.data_as<T>() + i * extent.width, to, extent.width, &max));
     }
   });
 }
@@ -104,17 +114,24 @@ void CpuBackend::SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor
   });
 }
 
-absl::Status CpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const {
+absl::Status CpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                             Tensor& loss, Tensor& softmax) const {
   absl::Status status;
-  OnFloating(logits.dtype(), [&](auto t) { status = SoftmaxCrossEntropyAs<decltype(t)>(logits, labels, loss, softmax); });
+  OnFloating(logits.dtype(), [&](auto t) {
+    status = SoftmaxCrossEntropyAs<decltype(t)>(logits, labels, loss, softmax);
+  });
   return status;
 }
 
-void CpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const {
-  OnFloating(softmax.dtype(), [&](auto t) { SoftmaxCrossEntropyGradientAs<decltype(t)>(labels, gradient, softmax); });
+void CpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient,
+                                             Tensor& softmax) const {
+  OnFloating(softmax.dtype(), [&](auto t) {
+    SoftmaxCrossEntropyGradientAs<decltype(t)>(labels, gradient, softmax);
+  });
 }
 
-absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                             Tensor& loss) const {
   absl::Status status;
   OnFloating(logits.dtype(), [&](auto t) {
     using T = decltype(t);
@@ -123,14 +140,18 @@ absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor&
     T* to = loss.fresh_data<T>();
     const int64_t n = logits.shape().num_elements();
     const int64_t wrong = FirstOutsideUnit(z, n);
-    if (wrong >= 0) status = absl::InvalidArgumentError(LabelNotInUnit("SigmoidCrossEntropy", z[wrong], wrong, labels.shape()));
+    if (wrong >= 0)
+      status = absl::InvalidArgumentError(
+          LabelNotInUnit("SigmoidCrossEntropy", z[wrong], wrong, labels.shape()));
     // The logarithm last: it may be far smaller than x, and x and x z cancel before it.
-    for (int64_t i = 0; i < n; ++i) to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
   });
   return status;
 }
 
-void CpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {
+void CpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels,
+                                             const Tensor& gradient, Tensor& dx) const {
   Unary(UnaryOp::kSigmoid, logits, dx);
   OnFloating(logits.dtype(), [&](auto t) {
     using T = decltype(t);

@@ -22,20 +22,24 @@ bool IsEmptyProduct(const MatMulArgs& g, T* c, bool accumulate) {
 
 void Gemm(const MatMulArgs& g, const float* a, const float* b, float* c, bool accumulate) {
   if (IsEmptyProduct(g, c, accumulate)) return;
-  cblas_sgemm(CblasRowMajor, Flag(g.a_transposed), Flag(g.b_transposed), g.m, g.n, g.k, 1, a, g.a_transposed ? g.m : g.k, b, g.b_transposed ? g.k : g.n,
-              accumulate ? 1 : 0, c, g.n);
+  cblas_sgemm(CblasRowMajor, Flag(g.a_transposed), Flag(g.b_transposed), g.m, g.n, g.k, 1, a,
+              g.a_transposed ? g.m : g.k, b, g.b_transposed ? g.k : g.n, accumulate ? 1 : 0, c,
+              g.n);
 }
 
 void Gemm(const MatMulArgs& g, const double* a, const double* b, double* c, bool accumulate) {
   if (IsEmptyProduct(g, c, accumulate)) return;
-  cblas_dgemm(CblasRowMajor, Flag(g.a_transposed), Flag(g.b_transposed), g.m, g.n, g.k, 1, a, g.a_transposed ? g.m : g.k, b, g.b_transposed ? g.k : g.n,
-              accumulate ? 1 : 0, c, g.n);
+  cblas_dgemm(CblasRowMajor, Flag(g.a_transposed), Flag(g.b_transposed), g.m, g.n, g.k, 1, a,
+              g.a_transposed ? g.m : g.k, b, g.b_transposed ? g.k : g.n, accumulate ? 1 : 0, c,
+              g.n);
 }
 
 void CpuBackend::MatMul(const MatMulArgs& g, const Tensor& a, const Tensor& b, Tensor& c) const {
   OnFloating(c.dtype(), [&](auto t) {
     using T = decltype(t);
-    for (int64_t i = 0; i < g.batch; ++i) Gemm(g, a.data_as<T>() + i * g.m * g.k, b.data_as<T>() + i * g.k * g.n, c.fresh_data<T>() + i * g.m * g.n);
+    for (int64_t i = 0; i < g.batch; ++i)
+      Gemm(g, a.data_as<T>() + i * g.m * g.k, b.data_as<T>() + i * g.k * g.n,
+           c.fresh_data<T>() + i * g.m * g.n);
   });
 }
 

@@ -10,12 +10,14 @@
 namespace divvy::internal {
 namespace {
 
-// The loops of a permutation in the order of the result: operand 0 is x, operand 1 is y. Axes of extent 1 are left out, those that stay neighbours merged.
+// The loops of a permutation in the order of the result: operand 0 is x, operand 1 is y. Axes of
+// extent 1 are left out, those that stay neighbours merged.
 LoopNest<2> PermutedLoops(const Shape& from, absl::Span<const int> axes, const Shape& to) {
   LoopNest<2> loops;
   for (int i = 0; i < to.rank(); ++i) {
     if (to.dim(i) == 1) continue;
-    const int64_t from_stride = BroadcastStride(from, axes[i], from.rank()), to_stride = BroadcastStride(to, i, to.rank());
+    const int64_t from_stride = BroadcastStride(from, axes[i], from.rank()),
+                  to_stride = BroadcastStride(to, i, to.rank());
     const int last = loops.rank - 1;
     if (last >= 0 && loops.stride[0][last] == from_stride * to.dim(i)) {
       loops.extent[last] *= to.dim(i);
@@ -43,14 +45,16 @@ Axis TakeAxis(LoopNest<2>& loops, int axis) {
   return taken;
 }
 
-// `row` is consecutive in x, `column` in y. In tiles, so that the cache lines of both sides are used up while they are there.
+// `row` is consecutive in x, `column` in y. In tiles, so that the cache lines of both sides are
+// used up while they are there.
 template <typename T>
 void TransposeInto(const T* from, T* to, const Axis& row, const Axis& column) {
   constexpr int64_t kTile = 16;
   for (int64_t r = 0; r < row.extent; r += kTile) {
     for (int64_t c = 0; c < column.extent; c += kTile) {
       for (int64_t i = r; i < std::min(r + kTile, row.extent); ++i) {
-        for (int64_t j = c; j < std::min(c + kTile, column.extent); ++j) to[i * row.to + j] = from[i + j * column.from];
+        for (int64_t j = c; j < std::min(c + kTile, column.extent); ++j)
+          to[i * row.to + j] = from[i + j * column.from];
       }
     }
   }
@@ -67,7 +71,8 @@ void PermuteAs(const Tensor& x, absl::Span<const int> axes, Tensor& y) {
   for (int i = 0; i < loops.rank && column.from != 1; ++i) {
     if (loops.stride[0][i] == 1) row = TakeAxis(loops, i);
   }
-  loops.extent[loops.rank++] = 1;  // the innermost loop, which ForEachInnerLoop leaves to its body
+  // The innermost loop, which ForEachInnerLoop leaves to its body.
+  loops.extent[loops.rank++] = 1;
   ForEachInnerLoop(loops, [&](const std::array<int64_t, 2>& at) {
     if (column.from == 1) {
       std::copy_n(from + at[0], column.extent, to + at[1]);
@@ -81,14 +86,18 @@ int64_t RowBytes(const Tensor& x) { return x.shape().row_elements() * DTypeSize(
 
 }  // namespace
 
-void CpuBackend::CopyBlocks(Device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
+void CpuBackend::CopyBlocks(Device, const void* from, int64_t from_stride, void* to,
+                            int64_t to_stride, int64_t block_bytes, int64_t rows) const {
   if (block_bytes == 0) return;
   for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride, block_bytes);
+    std::memcpy(static_cast<char*>(to) + i * to_stride,
+                static_cast<const char*>(from) + i * from_stride, block_bytes);
   }
 }
 
-void CpuBackend::Zero(Tensor& y) const { std::fill_n(y.fresh_data<char>(), y.size_bytes(), char{0}); }
+void CpuBackend::Zero(Tensor& y) const {
+  std::fill_n(y.fresh_data<char>(), y.size_bytes(), char{0});
+}
 
 void CpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const {
   if (y.shape().num_elements() == 0) return;
@@ -104,8 +113,11 @@ absl::Status CpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& 
   const int64_t n = ids.shape().num_elements(), rows = x.shape().dim(0), bytes = RowBytes(x);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids.data_as<int64_t>()[i];
-    if (id < 0 || id >= rows) return absl::InvalidArgumentError(IdOutOfRange(id, i, x.dtype(), x.shape()));
-    if (bytes > 0) std::memcpy(y.fresh_data<char>() + i * bytes, static_cast<const char*>(x.data()) + id * bytes, bytes);
+    if (id < 0 || id >= rows)
+      return absl::InvalidArgumentError(IdOutOfRange(id, i, x.dtype(), x.shape()));
+    if (bytes > 0)
+      std::memcpy(y.fresh_data<char>() + i * bytes, static_cast<const char*>(x.data()) + id * bytes,
+                  bytes);
   }
   return absl::OkStatus();
 }

@@ -6,7 +6,8 @@
 namespace divvy::internal {
 namespace {
 
-// What turns a row into its normalised form, (x - mean) * factor. `floored`: epsilon stood for the norm, so that it does not depend on the row.
+// What turns a row into its normalised form, (x - mean) * factor. `floored`: epsilon stood for the
+// norm, so that it does not depend on the row.
 struct Standard {
   double mean = 0;
   double factor = 0;
@@ -41,7 +42,8 @@ void NormalizeRow(const Standard& s, const T* x, T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((x[i] - s.mean) * s.factor);
 }
 
-// With y the normalised row: dx = factor (g - mean(g) - y mean(g y)) for a layer's norm, factor (g - y (g . y)) for the l2 norm.
+// With y the normalised row: dx = factor (g - mean(g) - y mean(g y)) for a layer's norm, factor (g
+// - y (g . y)) for the l2 norm.
 template <typename T>
 void GradientRow(Norm norm, const Standard& s, const T* x, const T* g, T* dx, int64_t n) {
   double sum = 0, dot = 0;
@@ -51,7 +53,8 @@ void GradientRow(Norm norm, const Standard& s, const T* x, const T* g, T* dx, in
   }
   const double shift = norm == Norm::kLayer ? sum / static_cast<double>(n) : 0;
   const double along = s.floored ? 0 : norm == Norm::kLayer ? dot / static_cast<double>(n) : dot;
-  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(s.factor * (g[i] - shift - along * (x[i] - s.mean) * s.factor));
+  for (int64_t i = 0; i < n; ++i)
+    dx[i] = static_cast<T>(s.factor * (g[i] - shift - along * (x[i] - s.mean) * s.factor));
 }
 
 }  // namespace
@@ -67,13 +70,15 @@ void CpuBackend::Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y
   });
 }
 
-void CpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const {
+void CpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x,
+                                   const Tensor& gradient, Tensor& dx) const {
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);
     const int64_t n = x.shape().dim(-1), elements = x.shape().num_elements();
     for (int64_t at = 0; at < elements; at += n) {
       const T* row = x.data_as<T>() + at;
-      GradientRow(norm, StandardOf(norm, row, n, epsilon), row, gradient.data_as<T>() + at, dx.fresh_data<T>() + at, n);
+      GradientRow(norm, StandardOf(norm, row, n, epsilon), row, gradient.data_as<T>() + at,
+                  dx.fresh_data<T>() + at, n);
     }
   });
 }

@@ -7,12 +7,14 @@
 namespace divvy::internal {
 namespace {
 
-// Calls visit(offset of the output's channels, offset of the input's channels) for each place of the output and each place of the image under its window.
+// Calls visit(offset of the output's channels, offset of the input's channels) for each place of
+// the output and each place of the image under its window.
 template <typename Visit>
 void ForEachPair(const Window2D& w, Visit&& visit) {
   const int64_t places = w.batch * w.out_height * w.out_width;
   for (int64_t place = 0; place < places; ++place) {
-    const int64_t j = place % w.out_width, i = place / w.out_width % w.out_height, image = place / w.out_width / w.out_height;
+    const int64_t j = place % w.out_width, i = place / w.out_width % w.out_height,
+                  image = place / w.out_width / w.out_height;
     const int64_t top = i * w.stride - w.top, left = j * w.stride - w.left;
     for (int64_t y = std::max<int64_t>(0, top); y < std::min(top + w.height, w.in_height); ++y) {
       for (int64_t x = std::max<int64_t>(0, left); x < std::min(left + w.width, w.in_width); ++x) {
@@ -28,15 +30,19 @@ void MaxPoolAs(const Window2D& w, const Tensor& x, Tensor& y) {
   ForEachPair(w, [&](int64_t out, int64_t in) {
     T* __restrict max = y.fresh_data<T>() + out;
     const T* __restrict from = x.data_as<T>() + in;
-    for (int64_t c = 0; c < w.channels; ++c) max[c] = max[c] >= from[c] || max[c] != max[c] ? max[c] : from[c];  // a NaN stays
+    // A NaN stays.
+    for (int64_t c = 0; c < w.channels; ++c)
+      max[c] = max[c] >= from[c] || max[c] != max[c] ? max[c] : from[c];
   });
 }
 
 // What is left of a place's gradient goes to the first element that equals the maximum.
 template <typename T>
-void MaxPoolGradientAs(const Window2D& w, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) {
+void MaxPoolGradientAs(const Window2D& w, const Tensor& x, const Tensor& y, const Tensor& gradient,
+                       Tensor& dx) {
   std::fill_n(dx.fresh_data<T>(), dx.shape().num_elements(), T(0));
-  std::vector<T> left(gradient.data_as<T>(), gradient.data_as<T>() + gradient.shape().num_elements());
+  std::vector<T> left(gradient.data_as<T>(),
+                      gradient.data_as<T>() + gradient.shape().num_elements());
   ForEachPair(w, [&](int64_t out, int64_t in) {
     const T* __restrict max = y.data_as<T>() + out;
     const T* __restrict from = x.data_as<T>() + in;
@@ -56,8 +62,10 @@ void CpuBackend::MaxPool(const Window2D& window, const Tensor& x, Tensor& y) con
   OnFloating(x.dtype(), [&](auto t) { MaxPoolAs<decltype(t)>(window, x, y); });
 }
 
-void CpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const {
-  OnFloating(x.dtype(), [&](auto t) { MaxPoolGradientAs<decltype(t)>(window, x, y, gradient, dx); });
+void CpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y,
+                                 const Tensor& gradient, Tensor& dx) const {
+  OnFloating(x.dtype(),
+             [&](auto t) { MaxPoolGradientAs<decltype(t)>(window, x, y, gradient, dx); });
 }
 
 }  // namespace divvy::internal

@@ -69,7 +69,8 @@ absl::StatusOr<IndexedSlices> CpuBackend::SumDuplicates(const IndexedSlices& sli
   const int64_t* const ids = slices.ids.data_as<int64_t>();
   std::vector<int64_t> order(slices.ids.shape().num_elements()), unique, splits;
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
   for (size_t i = 0; i < order.size(); ++i) {
     if (i > 0 && ids[order[i]] == unique.back()) continue;
     unique.push_back(ids[order[i]]);
@@ -79,7 +80,9 @@ absl::StatusOr<IndexedSlices> CpuBackend::SumDuplicates(const IndexedSlices& sli
   IndexedSlices summed{Tensor::Vector<int64_t>(unique), {}, slices.num_rows};
   ASSIGN_OR_RETURN(Tensor sorted, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape()));
   RETURN_IF_ERROR(GatherRows(slices.rows, Tensor::Vector<int64_t>(order), sorted));
-  ASSIGN_OR_RETURN(summed.rows, Tensor::Uninitialized(sorted.dtype(), sorted.shape().WithRows(static_cast<int64_t>(unique.size()))));
+  ASSIGN_OR_RETURN(summed.rows, Tensor::Uninitialized(
+                                    sorted.dtype(),
+                                    sorted.shape().WithRows(static_cast<int64_t>(unique.size()))));
   CombineRows({Tensor::Vector<int64_t>(splits), {}, {}}, sorted, summed.rows);
   return summed;
 }
@@ -106,7 +109,8 @@ void CpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
   });
 }
 
-void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const {
+void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient,
+                                  Tensor& dx) const {
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);
     const int64_t rows = x.shape().dim(0), width = x.shape().row_elements();
@@ -117,7 +121,8 @@ void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor
       const double norm = std::sqrt(Dot(from, from, width));
       const bool clips = norm > max_norm;
       const double factor = clips ? max_norm / norm : 1;
-      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;  // what only lengthens the row is clipped away
+      // What only lengthens the row is clipped away.
+      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;
       for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
     }
   });

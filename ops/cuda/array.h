@@ -8,7 +8,17 @@
 namespace divvy::cuda {
 
 // The numbers of DType (tensor/dtype.h).
-enum class Element : uint8_t { kBool, kInt8, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
+enum class Element : uint8_t {
+  kBool,
+  kInt8,
+  kUInt8,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64
+};
 
 constexpr int64_t SizeOf(Element element) {
   switch (element) {
@@ -27,7 +37,8 @@ constexpr int64_t SizeOf(Element element) {
 struct Array {
   static constexpr int kMaxRank = 8;
 
-  void* data = nullptr;  // null, where a method takes it: `value` is its only element
+  // null, where a method takes it: `value` is its only element
+  void* data = nullptr;
   double value = 0;
   Element element = Element::kFloat32;
   int num_dims = 0;

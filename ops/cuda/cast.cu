@@ -30,8 +30,11 @@ void CastAs(Stream stream, const From* from, To* to, int64_t n) {
 
 void KernelMath::Cast(int device, const Array& x, const Array& y) {
   const Stream stream = Use(device);
-  WithElement(x.element,
-              [&](auto from) { WithElement(y.element, [&](auto to) { CastAs(stream, x.as<const decltype(from)>(), y.as<decltype(to)>(), y.size()); }); });
+  WithElement(x.element, [&](auto from) {
+    WithElement(y.element, [&](auto to) {
+      CastAs(stream, x.as<const decltype(from)>(), y.as<decltype(to)>(), y.size());
+    });
+  });
 }
 
 }  // namespace divvy::cuda

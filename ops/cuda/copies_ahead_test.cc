@@ -57,7 +57,8 @@ TEST_P(CopiesAheadTest, ACopyIsFoundOnItsDeviceAsOftenAsItIsWanted) {
   const int64_t uploads = math_.costs().uploads;
   EXPECT_EQ(uploads, 3);
   for (int i = 0; i < 2; ++i) {
-    for (const auto& [value, device] : {std::pair(large, kGpu), std::pair(large, kOther), std::pair(small, kGpu)}) {
+    for (const auto& [value, device] :
+         {std::pair(large, kGpu), std::pair(large, kOther), std::pair(small, kGpu)}) {
       const std::optional<Tensor> copy = FindCopyAhead(value, device);
       ASSERT_TRUE(copy.has_value());
       EXPECT_EQ(copy->device(), device);
@@ -132,7 +133,8 @@ TEST_P(CopiesAheadTest, MemoryThatIsWantedNowIsTakenFromCopies) {
   math_.free_bytes = 500'000;
   EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, {100'000}, kGpu).ok());
   EXPECT_EQ(FindCopyAhead(value, kGpu), std::nullopt);
-  EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {200'000}, kGpu).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {200'000}, kGpu).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_P(CopiesAheadTest, AKernelsScratchMemoryIsTakenFromCopiesToo) {
@@ -147,8 +149,10 @@ TEST_P(CopiesAheadTest, AKernelsScratchMemoryIsTakenFromCopiesToo) {
 }
 
 TEST_P(CopiesAheadTest, WhereMemoryRunsOutTheCopiesThatWereMadeStayAndNothingIsGivenUp) {
-  ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {10'000}, kGpu).ok());  // its memory may be kept
-  const Tensor small = Values(1, 3), first = Values(2), second = Values(3), before = Values(4, 20'000);
+  // Its memory may be kept.
+  ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {10'000}, kGpu).ok());
+  const Tensor small = Values(1, 3), first = Values(2), second = Values(3),
+               before = Values(4, 20'000);
   Copy({{before, {kGpu}}});
   math_.free_bytes = 700'000;
   const size_t in_use = math_.bytes_in_use(0);
@@ -206,7 +210,8 @@ TEST_P(CopiesUnderWayTest, GiveWayToMemoryThatIsWantedNow) {
     SetGpuMemory(&backend);
     math.free_bytes = 950'000;
     {
-      const Tensor first = *Tensor::Zeros(DType::kFloat32, {100'000}), second = *Tensor::Zeros(DType::kFloat32, {100'000});
+      const Tensor first = *Tensor::Zeros(DType::kFloat32, {100'000}),
+                   second = *Tensor::Zeros(DType::kFloat32, {100'000});
       const std::function<void()> make = PromiseCopies({{first, {kGpu}}, {second, {kGpu}}});
       OnThreads(2, [&](int thread) {
         if (thread == 0) return make();
@@ -216,7 +221,8 @@ TEST_P(CopiesUnderWayTest, GiveWayToMemoryThatIsWantedNow) {
           EXPECT_NE(scratch, nullptr);
           if (scratch != nullptr) math.Free(0, scratch);
         } else {
-          const absl::StatusOr<Tensor> wanted = Tensor::Uninitialized(DType::kFloat32, {150'000}, kGpu);
+          const absl::StatusOr<Tensor> wanted =
+              Tensor::Uninitialized(DType::kFloat32, {150'000}, kGpu);
           EXPECT_TRUE(wanted.ok()) << wanted.status();
         }
       });
@@ -243,7 +249,8 @@ TEST(CopiesBeginTest, WhatACopyTakesThatBeginsAfterTheOthersWereDroppedIsTakenFr
   GpuBackend backend(math);
   SetGpuMemory(&backend);
   {
-    const Tensor first = *Tensor::Zeros(DType::kFloat32, {100'000}), second = *Tensor::Zeros(DType::kFloat32, {100'000});
+    const Tensor first = *Tensor::Zeros(DType::kFloat32, {100'000}),
+                 second = *Tensor::Zeros(DType::kFloat32, {100'000});
     PromiseCopies({{first, {kGpu}}})();
     math.free_bytes = 500'000;
     bool is_copied = false;

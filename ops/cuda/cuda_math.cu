@@ -18,11 +18,13 @@
 namespace divvy::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS takes for itself on the largest devices
+// What cuBLAS takes for itself on the largest devices.
+constexpr size_t kWorkspaceBytes = 32 << 20;
 
 cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-// Events are made once and used again. Those of a device: CUDA wants an event and the stream that records it on the same.
+// Events are made once and used again. Those of a device: CUDA wants an event and the stream that
+// records it on the same.
 class EventPool {
  public:
   cudaEvent_t Take() {
@@ -53,14 +55,19 @@ struct CudaEvent {
 
 // One stream for each queue, one handle: a device computes in the order of the calls.
 struct CudaDevice {
-  int index = 0;                              // CUDA's
-  cudaError_t properties_read = cudaSuccess;  // a device that is ill keeps its number, but cannot be chosen
+  // CUDA's
+  int index = 0;
+  // A device that is ill keeps its number, but cannot be chosen.
+  cudaError_t properties_read = cudaSuccess;
   cudaStream_t streams[kNumQueues] = {};
   cudaStream_t stream = nullptr;  // that of kCompute
   Mutex blas_mu;                  // cuBLAS's handles are for one thread at a time
   cublasHandle_t blas = nullptr;
-  void* workspace = nullptr;  // of cuBLAS, where it must always be the same
-  bool is_pooled = false;     // memory comes from a pool, in the order of a queue; else from cudaMalloc, for which the device is waited for
+  // Of cuBLAS, where it must always be the same.
+  void* workspace = nullptr;
+  // memory comes from a pool, in the order of a queue; else from cudaMalloc, for which the device
+  // is waited for
+  bool is_pooled = false;
   Fault* fault = nullptr;
   std::string name;
   EventPool events;
@@ -72,38 +79,53 @@ struct CudaDevice {
     properties_read = cudaGetDeviceProperties(&properties, index);
     name = properties_read == cudaSuccess ? properties.name : cudaGetErrorString(properties_read);
   }
-  // Takes a part of its memory, so only those are opened that compute. To be called again if it failed: what was made then is used.
+  // Takes a part of its memory, so only those are opened that compute. To be called again if it
+  // failed: what was made then is used.
   cudaError_t Open() {
     if (fault != nullptr || properties_read != cudaSuccess) return properties_read;
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
     for (cudaStream_t& queue : streams) {
       if (queue != nullptr) continue;
-      if (const cudaError_t error = cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking); error != cudaSuccess) return error;
+      if (const cudaError_t error = cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking);
+          error != cudaSuccess)
+        return error;
     }
     stream = streams[static_cast<int>(Queue::kCompute)];
-    if (blas == nullptr && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
+    if (blas == nullptr && cublasCreate(&blas) != CUBLAS_STATUS_SUCCESS)
+      return cudaErrorInitializationError;
     if (cublasSetStream(blas, stream) != CUBLAS_STATUS_SUCCESS) return cudaErrorInitializationError;
     // Partial sums of narrow types stay float32 where k is cut.
-    cublasSetMathMode(blas, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    cublasSetMathMode(blas,
+                      static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                                CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
     if (const cudaError_t error = OpenPool(); error != cudaSuccess) return error;
     Fault* zeroed = nullptr;
-    if (const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&zeroed), sizeof(Fault)); error != cudaSuccess) return error;
-    if (const cudaError_t error = cudaMemsetAsync(zeroed, 0, sizeof(Fault), stream); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&zeroed), sizeof(Fault));
+        error != cudaSuccess)
+      return error;
+    if (const cudaError_t error = cudaMemsetAsync(zeroed, 0, sizeof(Fault), stream);
+        error != cudaSuccess)
+      return error;
     fault = zeroed;
     return cudaSuccess;
   }
-  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, and gpus.cc then keeps no memory
-  // either: so compute-sanitizer sees what runs over a block's end.
+  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, and
+  // gpus.cc then keeps no memory either: so compute-sanitizer sees what runs over a block's end.
   cudaError_t OpenPool() {
     const char* const plain = std::getenv("DIVVY_GPU_PLAIN_MEMORY");
     int has_pools = 0;
-    if (const cudaError_t error = cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, index); error != cudaSuccess) return error;
+    if (const cudaError_t error =
+            cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, index);
+        error != cudaSuccess)
+      return error;
     is_pooled = has_pools != 0 && (plain == nullptr || std::strcmp(plain, "1") != 0);
     if (!is_pooled) return cudaSuccess;
-    // Freed memory stays with the process, or each wait would give it back to the driver, and the next step would ask for it again.
+    // Freed memory stays with the process, or each wait would give it back to the driver, and the
+    // next step would ask for it again.
     cudaMemPool_t pool;
     uint64_t kept_bytes = UINT64_MAX;
-    if (const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, index); error != cudaSuccess) return error;
+    if (const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, index); error != cudaSuccess)
+      return error;
     return cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes);
   }
 
@@ -118,18 +140,21 @@ struct CudaDevice {
     error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
     if (result != CUBLAS_STATUS_ALLOC_FAILED) LookIfLost();
   }
-  // An error that does not clear: every call after it fails, this one too, which has no other reason to.
+  // An error that does not clear: every call after it fails, this one too, which has no other
+  // reason to.
   void LookIfLost() {
     cudaGetLastError();
     const cudaError_t still = stream == nullptr ? cudaSuccess : cudaStreamQuery(stream);
     if (still != cudaSuccess && still != cudaErrorNotReady) lost.Set(cudaGetErrorString(still));
     cudaGetLastError();
   }
-  // What is allocated here is then copied to the other device without a detour over the host, where the machine can.
+  // What is allocated here is then copied to the other device without a detour over the host, where
+  // the machine can.
   void LetRead(const CudaDevice& other) {
     int can = 0;
     cudaMemPool_t pool;
-    if (is_pooled && cudaDeviceCanAccessPeer(&can, other.index, index) == cudaSuccess && can != 0 && cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess) {
+    if (is_pooled && cudaDeviceCanAccessPeer(&can, other.index, index) == cudaSuccess && can != 0 &&
+        cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess) {
       cudaMemAccessDesc access = {};
       access.location.type = cudaMemLocationTypeDevice;
       access.location.id = other.index;
@@ -146,14 +171,17 @@ class CudaMath : public KernelMath {
   static std::unique_ptr<CudaMath> Open(std::string& why) {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
-    why = error != cudaSuccess ? cudaGetErrorString(error) : count == 0 ? "CUDA finds no device" : "";
+    why = error != cudaSuccess ? cudaGetErrorString(error)
+          : count == 0         ? "CUDA finds no device"
+                               : "";
     if (!why.empty()) return nullptr;
     auto math = std::make_unique<CudaMath>();
     for (int i = 0; i < count; ++i) math->devices_.push_back(std::make_unique<CudaDevice>(i));
     return math;
   }
 
-  // With a workspace of its own a handle always chooses the same algorithm, and adds in the same order.
+  // With a workspace of its own a handle always chooses the same algorithm, and adds in the same
+  // order.
   void Configure(const DeviceOptions& options) override {
     KernelMath::Configure(options);
     for (int device = 0; options.deterministic && device < num_devices(); ++device) {
@@ -186,7 +214,9 @@ class CudaMath : public KernelMath {
     }
     return nullptr;
   }
-  void* Allocate(int device, size_t bytes) override { return AllocateFor(device, Queue::kCompute, bytes); }
+  void* Allocate(int device, size_t bytes) override {
+    return AllocateFor(device, Queue::kCompute, bytes);
+  }
   void Free(int device, void* data) override {
     const Stream stream = Use(device);
     if (devices_[device]->is_pooled) return Note(device, cudaFreeAsync(data, stream.queue));
@@ -217,24 +247,29 @@ class CudaMath : public KernelMath {
       *moved = *from;
       *from = Fault();
     });
-    if (const char* const error = CopyOut(device, &taken, moved, sizeof(taken)); error != nullptr) Note(device, error);
+    if (const char* const error = CopyOut(device, &taken, moved, sizeof(taken)); error != nullptr)
+      Note(device, error);
     Free(device, moved);
     return taken;
   }
   void* AllocateFor(int device, Queue queue, size_t bytes) override {
     void* data = nullptr;
     const cudaStream_t stream = StreamOf(device, queue);
-    const cudaError_t error = devices_[device]->is_pooled ? cudaMallocAsync(&data, bytes, stream) : AllocatePlain(&data, bytes);
+    const cudaError_t error = devices_[device]->is_pooled ? cudaMallocAsync(&data, bytes, stream)
+                                                          : AllocatePlain(&data, bytes);
     if (error == cudaSuccess) return data;
-    cudaGetLastError();  // else the next launch of this thread would be blamed for it
+    // Else the next launch of this thread would be blamed for it.
+    cudaGetLastError();
     if (error != cudaErrorMemoryAllocation) Note(device, error);
     return nullptr;
   }
   void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) override {
     Note(device, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(device, queue)));
   }
-  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override {
-    Note(device, cudaMemcpyPeerAsync(to, CudaIndex(device), from, CudaIndex(from_device), bytes, StreamOf(device, queue)));
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from,
+                  size_t bytes) override {
+    Note(device, cudaMemcpyPeerAsync(to, CudaIndex(device), from, CudaIndex(from_device), bytes,
+                                     StreamOf(device, queue)));
   }
   const Fault* fault_on(int device) const override { return devices_[device]->fault; }
   Event Record(int device, Queue queue) override {
@@ -244,13 +279,15 @@ class CudaMath : public KernelMath {
     return new CudaEvent{event, device};
   }
   void Wait(int device, Queue queue, Event event) override {
-    Note(device, cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0));
+    Note(device,
+         cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0));
   }
   bool HasCome(Event event) override {
     const CudaEvent& it = *static_cast<CudaEvent*>(event);
     Use(it.device);
     const cudaError_t come = cudaEventQuery(it.event);
-    if (come == cudaErrorNotReady) cudaGetLastError();  // some versions keep it for the thread, as if it were an error
+    // Some versions keep it for the thread, as if it were an error.
+    if (come == cudaErrorNotReady) cudaGetLastError();
     Note(it.device, come);
     return come != cudaErrorNotReady;
   }
@@ -272,7 +309,8 @@ class CudaMath : public KernelMath {
     return nullptr;
   }
   void FreePinned(void* data) override {
-    Use(0);  // a thread that has no device yet would make a context on CUDA's first
+    // A thread that has no device yet would make a context on CUDA's first.
+    Use(0);
     MutexLock lock(together_);
     Note(0, cudaFreeHost(data));
   }
@@ -283,12 +321,15 @@ class CudaMath : public KernelMath {
     MutexLock lock(together_);
     return NcclIfAny()->CanAllReduce(chosen, element);
   }
-  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override {
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to,
+                 Element element, int64_t n) override {
     std::vector<Nccl::Rank> ranks;
-    for (int i = 0; i < count; ++i) ranks.push_back({CudaIndex(devices[i]), devices_[devices[i]]->stream, from[i], to[i]});
+    for (int i = 0; i < count; ++i)
+      ranks.push_back({CudaIndex(devices[i]), devices_[devices[i]]->stream, from[i], to[i]});
     MutexLock lock(together_);
     const Nccl::Outcome outcome = NcclIfAny()->AllReduce(ranks, element, n);
-    for (int i = 0; i < count && outcome == Nccl::Outcome::kBroken; ++i) Note(devices[i], "NCCL has failed in the middle of a collective");
+    for (int i = 0; i < count && outcome == Nccl::Outcome::kBroken; ++i)
+      Note(devices[i], "NCCL has failed in the middle of a collective");
     return outcome != Nccl::Outcome::kCannot;
   }
   void BeginRange(const char* name) override { nvtxRangePushA(name); }
@@ -296,8 +337,11 @@ class CudaMath : public KernelMath {
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
   const char* TakeError(int device) override { return devices_[device]->error.Take(); }
   const char* lost(int device) const override { return devices_[device]->lost.text(); }
-  void Zero(int device, void* data, size_t bytes) override { Note(device, cudaMemsetAsync(data, 0, bytes, Use(device).queue)); }
-  void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override {
+  void Zero(int device, void* data, size_t bytes) override {
+    Note(device, cudaMemsetAsync(data, 0, bytes, Use(device).queue));
+  }
+  void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b,
+              const Array& c) override {
     Gemm(device, args, c.element, a.data, b.data, c.data);
   }
 
@@ -310,9 +354,11 @@ class CudaMath : public KernelMath {
   Fault* fault(int device) override { return devices_[device]->fault; }
 
   // cuBLAS's matrices stand in columns: what it takes for c is our c transposed, b^T a^T.
-  void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) override {
+  void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b,
+            void* c) override {
     if (g.m == 0 || g.n == 0 || g.batch == 0) return;
-    if (g.k == 0) return Zero(device, c, static_cast<size_t>(g.batch * g.m * g.n * SizeOf(element)));
+    if (g.k == 0)
+      return Zero(device, c, static_cast<size_t>(g.batch * g.m * g.n * SizeOf(element)));
     Use(device);
     CudaDevice& it = *devices_[device];
     MutexLock lock(it.blas_mu);
@@ -346,44 +392,55 @@ class CudaMath : public KernelMath {
       case Element::kFloat64: return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
       case Element::kFloat16: return {CUDA_R_16F, CUBLAS_COMPUTE_32F};
       case Element::kBFloat16: return {CUDA_R_16BF, CUBLAS_COMPUTE_32F};
-      default: return {CUDA_R_32F, options().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+      default:
+        return {CUDA_R_32F, options().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     }
   }
 
   // One product by its own function, for which cuBLAS may also cut k among the device's cores.
-  static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers, const void* a, const void* b, void* c) {
+  static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers,
+                                const void* a, const void* b, void* c) {
     const float one = 1, zero = 0;
     const double one64 = 1, zero64 = 0;
     const bool is_double = numbers.compute == CUBLAS_COMPUTE_64F;
-    const void *const alpha_at = is_double ? static_cast<const void*>(&one64) : &one, *const beta_at = is_double ? static_cast<const void*>(&zero64) : &zero;
+    const void *const alpha_at = is_double ? static_cast<const void*>(&one64) : &one,
+                      *const beta_at = is_double ? static_cast<const void*>(&zero64) : &zero;
     const int64_t lda = g.b_transposed ? g.k : g.n, ldb = g.a_transposed ? g.m : g.k;
     if (g.batch == 1) {
-      return cublasGemmEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type, lda, a, numbers.type, ldb, beta_at, c,
+      return cublasGemmEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k,
+                             alpha_at, b, numbers.type, lda, a, numbers.type, ldb, beta_at, c,
                              numbers.type, g.n, numbers.compute, CUBLAS_GEMM_DEFAULT);
     }
-    return cublasGemmStridedBatchedEx_64(blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type, lda, g.k * g.n, a,
-                                         numbers.type, ldb, g.m * g.k, beta_at, c, numbers.type, g.n, g.m * g.n, g.batch, numbers.compute, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmStridedBatchedEx_64(
+        blas, Flag(g.b_transposed), Flag(g.a_transposed), g.n, g.m, g.k, alpha_at, b, numbers.type,
+        lda, g.k * g.n, a, numbers.type, ldb, g.m * g.k, beta_at, c, numbers.type, g.n, g.m * g.n,
+        g.batch, numbers.compute, CUBLAS_GEMM_DEFAULT);
   }
 
   std::vector<std::unique_ptr<CudaDevice>> devices_;
-  // The kernels of one collective, one on each device, wait for each other. A call that waits for devices must not come between the launches of two of them: it
-  // would wait for a kernel that it keeps from starting. So this lock is held while a collective is launched. It is also held during calls in which CUDA or
-  // NCCL wait for devices: when memory is pinned or given back, and when devices are connected. A launch itself waits for nothing, because NCCL has connected
-  // the devices before (in CanAllReduce, as NCCL_RUNTIME_CONNECT=0 asks for). Whoever waits under the lock waits for whole collectives, which come to an end.
-  // The lock also puts the collectives of all threads into one order on all devices. The caller sees to it that no copy across devices comes between
-  // (Transfers::together, which is taken before this lock).
+  // The kernels of one collective, one on each device, wait for each other. A call that waits for
+  // devices must not come between the launches of two of them: it would wait for a kernel that it
+  // keeps from starting. So this lock is held while a collective is launched. It is also held
+  // during calls in which CUDA or NCCL wait for devices: when memory is pinned or given back, and
+  // when devices are connected. A launch itself waits for nothing, because NCCL has connected the
+  // devices before (in CanAllReduce, as NCCL_RUNTIME_CONNECT=0 asks for). Whoever waits under the
+  // lock waits for whole collectives, which come to an end. The lock also puts the collectives of
+  // all threads into one order on all devices. The caller sees to it that no copy across devices
+  // comes between (Transfers::together, which is taken before this lock).
   Mutex together_;
 };
 
 }  // namespace
 }  // namespace divvy::cuda
 
-extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
+extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(
+    int version, const char** why) {
   *why = "the library is of another version than what loads it: install both from one build";
   if (version != divvy::cuda::kDeviceMathVersion) return nullptr;
   static divvy::Mutex& mu = *new divvy::Mutex();
   static std::string& reason = *new std::string();
-  static divvy::cuda::CudaMath* math = nullptr;  // for as long as the process lives; a driver that was not there yet is looked for again
+  // For as long as the process lives; a driver that was not there yet is looked for again.
+  static divvy::cuda::CudaMath* math = nullptr;
   divvy::MutexLock lock(mu);
   if (math == nullptr) math = divvy::cuda::CudaMath::Open(reason).release();
   *why = reason.c_str();

@@ -1,4 +1,5 @@
-// Memory of a device, used again and again: a step asks for the same sizes as the step before, and to ask the driver costs microseconds each time.
+// Memory of a device, used again and again: a step asks for the same sizes as the step before, and
+// to ask the driver costs microseconds each time.
 #ifndef DIVVY_OPS_CUDA_DEVICE_POOL_H_
 #define DIVVY_OPS_CUDA_DEVICE_POOL_H_
 
@@ -12,9 +13,10 @@
 
 namespace divvy::cuda {
 
-// Of one device. What is given back may be used at once by kCompute, which is told everything in order, and by another queue when kCompute has come to the
-// point at which it was given back. Points are numbers that rise. Blocks come in classes, eight to each doubling, so that at most a ninth of one is unused.
-// Thread-safe.
+// Of one device. What is given back may be used at once by kCompute, which is told everything in
+// order, and by another queue when kCompute has come to the point at which it was given back.
+// Points are numbers that rise. Blocks come in classes, eight to each doubling, so that at most a
+// ninth of one is unused. Thread-safe.
 class DevicePool {
  public:
   DevicePool(DeviceMath& math, int device) : math_(math), device_(device) {}
@@ -23,7 +25,8 @@ class DevicePool {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // At least so many bytes for `queue`, where kCompute has come to `reached`. Null: no memory is left, kept memory included.
+  // At least so many bytes for `queue`, where kCompute has come to `reached`. Null: no memory is
+  // left, kept memory included.
   void* Take(Queue queue, size_t bytes, int64_t reached);
   // The same, but what is kept stays kept. Null: the device has no memory beside it.
   void* TakeIfRoom(Queue queue, size_t bytes, int64_t reached);

@@ -29,7 +29,8 @@ TEST(DevicePoolTest, AtMostANinthOfABlockIsUnused) {
     const size_t before = math.bytes_in_use(0);
     pool.Return(pool.Take(Queue::kCompute, bytes, 0), 1);
     EXPECT_GE(math.bytes_in_use(0) - before, bytes);
-    EXPECT_LE(static_cast<double>(math.bytes_in_use(0) - before), static_cast<double>(bytes) * 9 / 8);
+    EXPECT_LE(static_cast<double>(math.bytes_in_use(0) - before),
+              static_cast<double>(bytes) * 9 / 8);
     pool.Trim();
     EXPECT_EQ(math.bytes_in_use(0), before);
   }
@@ -84,7 +85,8 @@ TEST(DevicePoolTest, WhatAnOperationNeedsOnTheWayIsNotMissingSinceItIsKeptForTen
   {
     const Device gpu{Device::Kind::kGpu, 0};
     math.free_bytes = 1'000'000;
-    ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {200'000}, gpu).ok());  // freed at once, and kept
+    // freed at once, and kept
+    ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {200'000}, gpu).ok());
     EXPECT_GT(math.bytes_in_use(0), 800'000u);
     void* const scratch = math.AllocateScratch(0, 500'000);
     EXPECT_NE(scratch, nullptr);

@@ -1,9 +1,13 @@
-// Rows with equal ids, summed in the order in which they come: so equal inputs give equal bits. In steps:
+// Rows with equal ids, summed in the order in which they come: so equal inputs give equal bits. In
+// steps:
 //   1. ids are sorted with their positions: tiles by counting, then runs of tiles merged by two;
-//   2. the sorted list is cut into windows: a thread for each window and column adds up each id's rows there. An id that begins and ends in the window is
-//      done; what goes on from the window before is that window's head, what goes on into the next its tail;
+//   2. the sorted list is cut into windows: a thread for each window and column adds up each id's
+//      rows there. An id that begins and ends in the window is
+//      done; what goes on from the window before is that window's head, what goes on into the next
+//      its tail;
 //   3. an id that crosses windows is its tail plus the heads behind it.
-// Where sums stand side by side and not at their ids, an id's place is the number of ids that begin before it.
+// Where sums stand side by side and not at their ids, an id's place is the number of ids that begin
+// before it.
 #include "ops/cuda/kernel_math.h"
 #include "ops/loops.h"
 
@@ -16,7 +20,9 @@ constexpr int64_t kWindow = 64;
 // No two are equal.
 struct Entry {
   int64_t id, position;
-  DIVVY_HOST_DEVICE bool operator<(const Entry& other) const { return id < other.id || (id == other.id && position < other.position); }
+  DIVVY_HOST_DEVICE bool operator<(const Entry& other) const {
+    return id < other.id || (id == other.id && position < other.position);
+  }
 };
 
 DIVVY_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -33,7 +39,8 @@ void SortTiles(Stream stream, const int64_t* ids, int64_t n, Entry* to) {
 }
 
 // How many of [begin, end), which are in order, are smaller.
-DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int64_t end, const Entry& than) {
+DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int64_t end,
+                                       const Entry& than) {
   const int64_t first = begin;
   while (begin < end) {
     const int64_t middle = begin + (end - begin) / 2;
@@ -50,7 +57,8 @@ DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int6
 void MergeRuns(Stream stream, const Entry* from, int64_t n, int64_t run, Entry* to) {
   ForEach(stream, n, [=] DIVVY_BODY(int64_t i) {
     const Entry own = from[i];
-    const int64_t mine = i / run * run, both = i / (2 * run) * (2 * run), other = mine == both ? both + run : both;
+    const int64_t mine = i / run * run, both = i / (2 * run) * (2 * run),
+                  other = mine == both ? both + run : both;
     to[both + i - mine + CountSmaller(from, Least(other, n), Least(other + run, n), own)] = own;
   });
 }
@@ -71,16 +79,23 @@ struct Sorted {
   int64_t n;
 
   DIVVY_HOST_DEVICE int64_t windows() const { return (n + kWindow - 1) / kWindow; }
-  DIVVY_HOST_DEVICE int64_t end_of(int64_t window) const { return Least((window + 1) * kWindow, n); }
-  DIVVY_HOST_DEVICE bool begins(int64_t i) const { return i == 0 || entries[i - 1].id != entries[i].id; }
-  DIVVY_HOST_DEVICE bool ends(int64_t i) const { return i + 1 == n || entries[i + 1].id != entries[i].id; }
+  DIVVY_HOST_DEVICE int64_t end_of(int64_t window) const {
+    return Least((window + 1) * kWindow, n);
+  }
+  DIVVY_HOST_DEVICE bool begins(int64_t i) const {
+    return i == 0 || entries[i - 1].id != entries[i].id;
+  }
+  DIVVY_HOST_DEVICE bool ends(int64_t i) const {
+    return i + 1 == n || entries[i + 1].id != entries[i].id;
+  }
 };
 
 // before[w]: the ids that begin before window w; before[windows]: all.
 void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
   ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
     int64_t begun = 0;
-    for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i) begun += sorted.begins(i) ? 1 : 0;
+    for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i)
+      begun += sorted.begins(i) ? 1 : 0;
     before[window] = begun;
   });
   ForEachRow(stream, 1, kWideRow, [=] DIVVY_BODY(int64_t, const Lanes& lanes) {
@@ -123,7 +138,8 @@ struct Sums {
 };
 
 template <typename T>
-void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T>& sums, double* heads, double* tails) {
+void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T>& sums,
+                double* heads, double* tails) {
   const int64_t width = sums.width;
   ForEach(stream, sorted.windows() * width, [=] DIVVY_BODY(int64_t at) {
     const auto [window, column] = internal::Divide(at, width);
@@ -150,14 +166,17 @@ void SumWindows(Stream stream, const Sorted& sorted, const T* rows, const Sums<T
 }
 
 template <typename T>
-void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, const double* heads, const double* tails) {
+void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, const double* heads,
+                      const double* tails) {
   const int64_t width = sums.width;
   ForEach(stream, sorted.windows() * width, [=] DIVVY_BODY(int64_t at) {
     const internal::Division place = internal::Divide(at, width);
     const int64_t column = place.rest;
     int64_t window = place.whole;
-    const int64_t last = sorted.end_of(window) - 1, id = sorted.entries[last].id, begin = window * kWindow;
-    const bool goes_on = !sorted.ends(last), begins_before = !sorted.begins(begin) && sorted.entries[begin].id == id;
+    const int64_t last = sorted.end_of(window) - 1, id = sorted.entries[last].id,
+                  begin = window * kWindow;
+    const bool goes_on = !sorted.ends(last),
+               begins_before = !sorted.begins(begin) && sorted.entries[begin].id == id;
     if (!goes_on || begins_before) return;
     const int64_t ordinal = sums.before != nullptr ? sums.before[window + 1] - 1 : 0;
     double sum = tails[at];
@@ -179,9 +198,14 @@ class Duplicates {
         pieces_(math, device, 2 * sorted_.windows() * width * sizeof(double)),
         before_(math, device, (sorted_.windows() + 1) * sizeof(int64_t)) {}
 
-  bool has_memory() const { return entries_.is_there() && pieces_.is_there() && before_.is_there(); }
+  bool has_memory() const {
+    return entries_.is_there() && pieces_.is_there() && before_.is_there();
+  }
   // REQUIRES: has_memory().
-  void Sort(Stream stream, const int64_t* ids) { sorted_.entries = cuda::Sort(stream, ids, sorted_.n, entries_.as<Entry>(), entries_.as<Entry>() + sorted_.n); }
+  void Sort(Stream stream, const int64_t* ids) {
+    sorted_.entries =
+        cuda::Sort(stream, ids, sorted_.n, entries_.as<Entry>(), entries_.as<Entry>() + sorted_.n);
+  }
   // REQUIRES: Sort (all below).
   const int64_t* WriteIdsTo(Stream stream, int64_t* unique) {
     CountBefore(stream, sorted_, before_.as<int64_t>());
@@ -203,7 +227,8 @@ class Duplicates {
 
 // In whatever order the device comes to them.
 template <typename T>
-void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width, int64_t limit, T* y) {
+void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width,
+             int64_t limit, T* y) {
   ForEach(stream, n * width, [=] DIVVY_BODY(int64_t i) {
     const auto [row, column] = internal::Divide(i, width);
     const int64_t id = ids[row];
@@ -218,8 +243,10 @@ void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& row
   const Stream stream = Use(device);
   const int64_t width = y.row_size(), n = width == 0 ? 0 : rows.size() / width;
   if (n == 0) return;
-  if (!options().deterministic && y.element == Element::kFloat32) return AddRows(stream, ids, rows.as<const float>(), n, width, y.dim(0), y.as<float>());
-  if (!options().deterministic && y.element == Element::kFloat64) return AddRows(stream, ids, rows.as<const double>(), n, width, y.dim(0), y.as<double>());
+  if (!options().deterministic && y.element == Element::kFloat32)
+    return AddRows(stream, ids, rows.as<const float>(), n, width, y.dim(0), y.as<float>());
+  if (!options().deterministic && y.element == Element::kFloat64)
+    return AddRows(stream, ids, rows.as<const double>(), n, width, y.dim(0), y.as<double>());
   Duplicates duplicates(*this, device, n, width);
   if (!duplicates.has_memory()) return;
   duplicates.Sort(stream, ids);
@@ -229,7 +256,8 @@ void KernelMath::ScatterAddRows(int device, const int64_t* ids, const Array& row
   });
 }
 
-void KernelMath::SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique, const Array& sums) {
+void KernelMath::SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique,
+                               const Array& sums) {
   const Stream stream = Use(device);
   const int64_t n = rows.dim(0), width = rows.row_size();
   if (n == 0) return Zero(device, unique, sizeof(int64_t));

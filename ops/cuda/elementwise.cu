@@ -5,8 +5,9 @@
 namespace divvy::cuda {
 namespace {
 
-// Neighbours that a thread reads, computes and writes at once, where they lie at a multiple of their size: 16 bytes. Doubles go one by one: two at once gain
-// little, and their functions are the longest to compile.
+// Neighbours that a thread reads, computes and writes at once, where they lie at a multiple of
+// their size: 16 bytes. Doubles go one by one: two at once gain little, and their functions are the
+// longest to compile.
 template <typename T>
 struct alignas(sizeof(T) < 8 ? 16 : 8) Pack {
   static constexpr int kSize = sizeof(T) < 8 ? 16 / sizeof(T) : 1;
@@ -27,7 +28,8 @@ DIVVY_HOST_DEVICE Pack<T>& PackAt(T* data) {
   return *reinterpret_cast<Pack<T>*>(data);
 }
 
-// Calls body(i, true) for each i at which one of the first `packs` packs of n elements begins, and body(i, false) for each element after them.
+// Calls body(i, true) for each i at which one of the first `packs` packs of n elements begins, and
+// body(i, false) for each element after them.
 template <typename T, typename Body>
 void ForEachPack(Stream stream, int64_t n, int64_t packs, const Body& body) {
   constexpr int kSize = Pack<T>::kSize;
@@ -58,12 +60,14 @@ void Map2(Stream stream, const Array& x, const Array& z, const Array& y, Functio
   const T* a = x.as<const T>();
   const T* b = z.as<const T>();
   T* to = y.as<T>();
-  const int64_t packs = IsAligned(a) && IsAligned(b) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
+  const int64_t packs =
+      IsAligned(a) && IsAligned(b) && IsAligned(to) ? y.size() / Pack<T>::kSize : 0;
   ForEachPack<T>(stream, y.size(), packs, [=] DIVVY_BODY(int64_t i, bool is_pack) {
     if (is_pack) {
       Pack<T> values = PackAt(a + i);
       const Pack<T> others = PackAt(b + i);
-      for (int k = 0; k < Pack<T>::kSize; ++k) values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
+      for (int k = 0; k < Pack<T>::kSize; ++k)
+        values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
       PackAt(to + i) = values;
     } else {
       to[i] = function(Wide<T>(a[i]), Wide<T>(b[i]));
@@ -78,7 +82,8 @@ struct Two {
 
 // As Map2, of matrices; what is written is summed over the rows as well.
 template <typename T, typename Function>
-void MapAndSumColumns(Stream stream, int64_t columns, int64_t rows, const Array& x, const Array& z, const Array& y, const Array& sums, Function function) {
+void MapAndSumColumns(Stream stream, int64_t columns, int64_t rows, const Array& x, const Array& z,
+                      const Array& y, const Array& sums, Function function) {
   const T* a = x.as<const T>();
   const T* b = z.as<const T>();
   T* to = y.as<T>();
@@ -117,23 +122,28 @@ struct Operand {
 
 // a and b are broadcast to y's shape.
 template <typename T, typename Function>
-void MapBroadcast(Stream stream, const Array& x, const Array& z, const Array& y, Function function) {
+void MapBroadcast(Stream stream, const Array& x, const Array& z, const Array& y,
+                  Function function) {
   const auto loops = internal::MakeLoops<2, Array>(y, {&x, &z});
   const int inner = loops.rank - 1;
   const Operand<T> a(x), b(z);
   T* to = y.as<T>();
-  const bool is_packed = a.is_aligned() && b.is_aligned() && IsAligned(to) && (inner == 0 || loops.extent[inner] % Pack<T>::kSize == 0);
-  ForEachPack<T>(stream, y.size(), is_packed ? y.size() / Pack<T>::kSize : 0, [=] DIVVY_BODY(int64_t i, bool is_pack) {
-    const auto at = internal::OffsetsAt(loops, i);
-    if (is_pack) {
-      Pack<T> values = a.PackFrom(at[0], loops.stride[0][inner] == 1);
-      const Pack<T> others = b.PackFrom(at[1], loops.stride[1][inner] == 1);
-      for (int k = 0; k < Pack<T>::kSize; ++k) values.element[k] = function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
-      PackAt(to + i) = values;
-    } else {
-      to[i] = function(Wide<T>(a.At(at[0])), Wide<T>(b.At(at[1])));
-    }
-  });
+  const bool is_packed = a.is_aligned() && b.is_aligned() && IsAligned(to) &&
+                         (inner == 0 || loops.extent[inner] % Pack<T>::kSize == 0);
+  ForEachPack<T>(stream, y.size(), is_packed ? y.size() / Pack<T>::kSize : 0,
+                 [=] DIVVY_BODY(int64_t i, bool is_pack) {
+                   const auto at = internal::OffsetsAt(loops, i);
+                   if (is_pack) {
+                     Pack<T> values = a.PackFrom(at[0], loops.stride[0][inner] == 1);
+                     const Pack<T> others = b.PackFrom(at[1], loops.stride[1][inner] == 1);
+                     for (int k = 0; k < Pack<T>::kSize; ++k)
+                       values.element[k] =
+                           function(Wide<T>(values.element[k]), Wide<T>(others.element[k]));
+                     PackAt(to + i) = values;
+                   } else {
+                     to[i] = function(Wide<T>(a.At(at[0])), Wide<T>(b.At(at[1])));
+                   }
+                 });
 }
 
 template <typename T>
@@ -142,7 +152,8 @@ struct Scaled {
   DIVVY_HOST_DEVICE T operator()(T v, T) const { return v * factor; }
 };
 
-// Four elements for each counter of the generator: an element is dropped where its word is below rate * 2^32.
+// Four elements for each counter of the generator: an element is dropped where its word is below
+// rate * 2^32.
 template <typename T>
 void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const Array& y) {
   const auto threshold = static_cast<uint64_t>(rate * 4294967296.0);
@@ -168,39 +179,52 @@ struct SigmoidLoss {
 };
 
 template <typename T>
-void SigmoidLosses(Stream stream, const Array& logits, const Array& labels, const Array& loss, Fault* fault) {
+void SigmoidLosses(Stream stream, const Array& logits, const Array& labels, const Array& loss,
+                   Fault* fault) {
   const T* x = logits.as<T>();
   const T* z = labels.as<T>();
   T* to = loss.as<T>();
   ForEach(stream, logits.size(), [=] DIVVY_BODY(int64_t i) {
     const Wide<T> label = z[i];
-    to[i] = IsInUnit(label, fault, Fault::kLabelNotInUnit, i, labels) ? SigmoidLoss()(Wide<T>(x[i]), label) : Wide<T>(0);
+    to[i] = IsInUnit(label, fault, Fault::kLabelNotInUnit, i, labels)
+                ? SigmoidLoss()(Wide<T>(x[i]), label)
+                : Wide<T>(0);
   });
 }
 
 template <typename T>
-void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {
+void SigmoidLossGradient(Stream stream, const Array& logits, const Array& labels,
+                         const Array& gradient, const Array& dx) {
   const T* x = logits.as<T>();
   const T* z = labels.as<T>();
   const T* g = gradient.as<T>();
   T* to = dx.as<T>();
-  ForEach(stream, logits.size(), [=] DIVVY_BODY(int64_t i) { to[i] = g[i] * (internal::SigmoidOf(Wide<T>(x[i])) - z[i]); });
+  ForEach(stream, logits.size(), [=] DIVVY_BODY(int64_t i) {
+    to[i] = g[i] * (internal::SigmoidOf(Wide<T>(x[i])) - z[i]);
+  });
 }
 
 }  // namespace
 
 void KernelMath::Unary(int device, UnaryOp op, const Array& x, const Array& y) {
   const Stream stream = Use(device);
-  WithFloating(x.element, [&](auto t) { internal::WithUnary(op, [&](auto function) { Map<decltype(t)>(stream, x, y, function); }); });
+  WithFloating(x.element, [&](auto t) {
+    internal::WithUnary(op, [&](auto function) { Map<decltype(t)>(stream, x, y, function); });
+  });
 }
 
-void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) {
+void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient,
+                               const Array& dx) {
   const Stream stream = Use(device);
-  WithFloating(dx.element, [&](auto t) { internal::WithUnaryGradient(op, [&](auto function) { Map2<decltype(t)>(stream, kept, gradient, dx, function); }); });
+  WithFloating(dx.element, [&](auto t) {
+    internal::WithUnaryGradient(
+        op, [&](auto function) { Map2<decltype(t)>(stream, kept, gradient, dx, function); });
+  });
 }
 
 // More rows than one block may take are for SumTo, which cuts them.
-void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx, const Array& sums) {
+void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept,
+                                      const Array& gradient, const Array& dx, const Array& sums) {
   const int64_t columns = sums.size(), rows = columns == 0 ? 0 : dx.size() / columns;
   if (rows > kMostRowsOfColumn) {
     UnaryGradient(device, op, kept, gradient, dx);
@@ -208,20 +232,27 @@ void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept,
   }
   const Stream stream = Use(device);
   WithFloating(dx.element, [&](auto t) {
-    internal::WithUnaryGradient(op, [&](auto function) { MapAndSumColumns<decltype(t)>(stream, columns, rows, kept, gradient, dx, sums, function); });
+    internal::WithUnaryGradient(op, [&](auto function) {
+      MapAndSumColumns<decltype(t)>(stream, columns, rows, kept, gradient, dx, sums, function);
+    });
   });
 }
 
 void KernelMath::Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) {
   const Stream stream = Use(device);
-  WithFloating(y.element, [&](auto t) { internal::WithBinary(op, [&](auto function) { MapBroadcast<decltype(t)>(stream, a, b, y, function); }); });
+  WithFloating(y.element, [&](auto t) {
+    internal::WithBinary(
+        op, [&](auto function) { MapBroadcast<decltype(t)>(stream, a, b, y, function); });
+  });
 }
 
 void KernelMath::AddThen(int device, UnaryOp op, const Array& a, const Array& b, const Array& y) {
   const Stream stream = Use(device);
   WithFloating(y.element, [&](auto t) {
     using T = decltype(t);
-    internal::WithUnaryOfOutput(op, [&](auto function) { MapBroadcast<T>(stream, a, b, y, internal::AfterSum<decltype(function)>()); });
+    internal::WithUnaryOfOutput(op, [&](auto function) {
+      MapBroadcast<T>(stream, a, b, y, internal::AfterSum<decltype(function)>());
+    });
   });
 }
 
@@ -238,14 +269,20 @@ void KernelMath::Dropout(int device, uint64_t key, double rate, const Array& x, 
   WithFloating(y.element, [&](auto t) { DropoutAs<decltype(t)>(stream, key, rate, x, y); });
 }
 
-void KernelMath::SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) {
+void KernelMath::SigmoidCrossEntropy(int device, const Array& logits, const Array& labels,
+                                     const Array& loss) {
   const Stream stream = Use(device);
-  WithFloating(loss.element, [&](auto t) { SigmoidLosses<decltype(t)>(stream, logits, labels, loss, fault(device)); });
+  WithFloating(loss.element, [&](auto t) {
+    SigmoidLosses<decltype(t)>(stream, logits, labels, loss, fault(device));
+  });
 }
 
-void KernelMath::SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) {
+void KernelMath::SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels,
+                                             const Array& gradient, const Array& dx) {
   const Stream stream = Use(device);
-  WithFloating(dx.element, [&](auto t) { SigmoidLossGradient<decltype(t)>(stream, logits, labels, gradient, dx); });
+  WithFloating(dx.element, [&](auto t) {
+    SigmoidLossGradient<decltype(t)>(stream, logits, labels, gradient, dx);
+  });
 }
 
 }  // namespace divvy::cuda

@@ -1,5 +1,5 @@
-// What has gone wrong on a device. CUDA tells the error of a launch to the thread that launched, once; whoever waits for the values may be another thread,
-// later.
+// What has gone wrong on a device. CUDA tells the error of a launch to the thread that launched,
+// once; whoever waits for the values may be another thread, later.
 #ifndef DIVVY_OPS_CUDA_FIRST_ERROR_H_
 #define DIVVY_OPS_CUDA_FIRST_ERROR_H_
 

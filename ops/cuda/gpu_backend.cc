@@ -13,22 +13,29 @@
 namespace divvy::internal {
 namespace {
 
-static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DType::kFloat64) && Shape::kMaxRank == cuda::Array::kMaxRank);
+static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DType::kFloat64) &&
+              Shape::kMaxRank == cuda::Array::kMaxRank);
 
 // A tensor without elements lies nowhere, and there is nothing to do for it.
 bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
 
-// What a device found wrong in its data. One that was copied while it was written may lack its parts.
+// What a device found wrong in its data. One that was copied while it was written may lack its
+// parts.
 std::string TextOf(const cuda::Fault& fault) {
-  const bool in_matrix = fault.kind == cuda::Fault::kLabelOutOfRange || fault.kind == cuda::Fault::kProbabilityOutOfRange;
-  if (fault.in.num_dims < (in_matrix ? 2 : 1) || fault.in.size() == 0) return "an id or a label is out of range";
+  const bool in_matrix = fault.kind == cuda::Fault::kLabelOutOfRange ||
+                         fault.kind == cuda::Fault::kProbabilityOutOfRange;
+  if (fault.in.num_dims < (in_matrix ? 2 : 1) || fault.in.size() == 0)
+    return "an id or a label is out of range";
   const auto dtype = static_cast<DType>(fault.in.element);
   const Shape shape(absl::MakeConstSpan(fault.in.dims, static_cast<size_t>(fault.in.num_dims)));
-  if (fault.kind == cuda::Fault::kIdOutOfRange) return IdOutOfRange(fault.value, fault.position, dtype, shape);
+  if (fault.kind == cuda::Fault::kIdOutOfRange)
+    return IdOutOfRange(fault.value, fault.position, dtype, shape);
   double number;
   std::memcpy(&number, &fault.value, sizeof(number));
-  if (fault.kind == cuda::Fault::kProbabilityOutOfRange) return ProbabilityOutOfRange(number, fault.position, dtype, shape);
-  if (fault.kind == cuda::Fault::kLabelNotInUnit) return LabelNotInUnit("SigmoidCrossEntropy", number, fault.position, shape);
+  if (fault.kind == cuda::Fault::kProbabilityOutOfRange)
+    return ProbabilityOutOfRange(number, fault.position, dtype, shape);
+  if (fault.kind == cuda::Fault::kLabelNotInUnit)
+    return LabelNotInUnit("SigmoidCrossEntropy", number, fault.position, shape);
   return LabelOutOfRange(fault.value, fault.position, dtype, shape);
 }
 
@@ -36,27 +43,34 @@ std::string TextOf(const cuda::Fault& fault) {
 
 // ---- what the device is told to compute with ----
 
-// The error with the operation that met it. The text lives as long as the process, since the device keeps it until somebody asks. An error that names an
-// operation already is left as it is.
-const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation, const char* error) const {
+// The error with the operation that met it. The text lives as long as the process, since the device
+// keeps it until somebody asks. An error that names an operation already is left as it is.
+const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation,
+                               const char* error) const {
   MutexLock lock(mu_);
   const auto known = kept_.find(error);
-  return (known != kept_.end() ? known : kept_.insert(absl::StrCat(operation(), ": ", error)).first)->c_str();
+  return (known != kept_.end() ? known : kept_.insert(absl::StrCat(operation(), ": ", error)).first)
+      ->c_str();
 }
 
-// With `synchronous_` an error is noted with the operation's name. Whoever next asks the device is told it, as without `synchronous_`.
+// With `synchronous_` an error is noted with the operation's name. Whoever next asks the device is
+// told it, as without `synchronous_`.
 void GpuBackend::Told(int device, absl::FunctionRef<std::string()> operation) const {
   transfers_.Told(device);
   if (!synchronous_) return;
   const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.Synchronize(device);
   if (error == nullptr) return;
-  math_.Note(device, absl::string_view(error) == cuda::kOutOfMemory ? cuda::kOutOfMemory : Blamed(operation, error));
+  math_.Note(device, absl::string_view(error) == cuda::kOutOfMemory ? cuda::kOutOfMemory
+                                                                    : Blamed(operation, error));
 }
 
-void GpuBackend::Told(const char* operation, const Tensor& result, std::initializer_list<const Tensor*> operands) const {
+void GpuBackend::Told(const char* operation, const Tensor& result,
+                      std::initializer_list<const Tensor*> operands) const {
   Told(result.device().index, [&] {
-    const std::string from = absl::StrJoin(operands, ", ", [](std::string* out, const Tensor* operand) { absl::StrAppend(out, operand->ToString()); });
+    const std::string from = absl::StrJoin(
+        operands, ", ",
+        [](std::string* out, const Tensor* operand) { absl::StrAppend(out, operand->ToString()); });
     return absl::StrCat(operation, " of ", from, " to ", result.ToString());
   });
 }
@@ -66,7 +80,9 @@ void* GpuBackend::AddressOf(const Tensor& tensor) const {
   return const_cast<void*>(tensor.data());
 }
 
-const int64_t* GpuBackend::IdsOf(const Tensor& ids) const { return static_cast<const int64_t*>(AddressOf(ids)); }
+const int64_t* GpuBackend::IdsOf(const Tensor& ids) const {
+  return static_cast<const int64_t*>(AddressOf(ids));
+}
 
 cuda::Array GpuBackend::ArrayOf(const Tensor& tensor) const {
   cuda::Array array;
@@ -92,12 +108,14 @@ cuda::Array GpuBackend::ArrayOrNumberOf(const Tensor& tensor) const {
 }
 
 cuda::RowListArrays GpuBackend::ArraysOf(const RowLists& lists) const {
-  return {IdsOf(lists.row_splits), lists.weights ? AddressOf(*lists.weights) : nullptr, lists.divisors ? AddressOf(*lists.divisors) : nullptr};
+  return {IdsOf(lists.row_splits), lists.weights ? AddressOf(*lists.weights) : nullptr,
+          lists.divisors ? AddressOf(*lists.divisors) : nullptr};
 }
 
 // ---- memory ----
 
-GpuBackend::GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes, const cuda::TransferOptions& transfers, bool synchronous)
+GpuBackend::GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes,
+                       const cuda::TransferOptions& transfers, bool synchronous)
     : math_(math),
       limit_bytes_(limit_bytes),
       synchronous_(synchronous),
@@ -118,19 +136,23 @@ absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   MutexLock lock(mu_);
   InUse& in_use = in_use_[device.index];
   if (bytes > limit_bytes_ - in_use.bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(device.ToString(), " (", math_.name(device.index), "): tensors of ", in_use.bytes, " bytes and ", bytes,
-                                                     " more are beyond --gpu_memory_bytes=", limit_bytes_, ": raise it, or make the batch smaller"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        device.ToString(), " (", math_.name(device.index), "): tensors of ", in_use.bytes,
+        " bytes and ", bytes, " more are beyond --gpu_memory_bytes=", limit_bytes_,
+        ": raise it, or make the batch smaller"));
   }
   in_use.bytes += bytes;
   return absl::OkStatus();
 }
 
-// Copies that were made ahead are worth less than memory that is wanted now. For another such copy nothing is given up. Other copies may have begun since, and
-// have taken what was let go of: so it lets go again, as long as there are any.
+// Copies that were made ahead are worth less than memory that is wanted now. For another such copy
+// nothing is given up. Other copies may have begun since, and have taken what was let go of: so it
+// lets go again, as long as there are any.
 template <typename Get>
 absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) {
   absl::StatusOr<void*> data = TryToObtain(device, bytes, get);
-  if (!absl::IsResourceExhausted(data.status()) || TravelScope::Now() == Travel::kIfRoom) return data;
+  if (!absl::IsResourceExhausted(data.status()) || TravelScope::Now() == Travel::kIfRoom)
+    return data;
   bool let_go = true;
   while (let_go && absl::IsResourceExhausted(data.status())) {
     let_go = DropCopiesAhead(device);
@@ -142,14 +164,16 @@ absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) 
 template <typename Get>
 absl::StatusOr<void*> GpuBackend::TryToObtain(Device device, int64_t bytes, Get get) {
   if (device.index < 0 || device.index >= math_.num_devices()) {
-    return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(), ": this process uses ", math_.num_devices(), " GPUs"));
+    return absl::NotFoundError(absl::StrCat("there is no ", device.ToString(),
+                                            ": this process uses ", math_.num_devices(), " GPUs"));
   }
   RETURN_IF_ERROR(Reserve(device, bytes));
   void* const data = get();
   if (limit_bytes_ > 0) {
     MutexLock lock(mu_);
     InUse& in_use = in_use_[device.index];
-    data != nullptr ? static_cast<void>(in_use.blocks.emplace(data, bytes)) : static_cast<void>(in_use.bytes -= bytes);
+    data != nullptr ? static_cast<void>(in_use.blocks.emplace(data, bytes))
+                    : static_cast<void>(in_use.bytes -= bytes);
   }
   if (data == nullptr) return NoMemory(device.index, bytes);
   return data;
@@ -159,22 +183,31 @@ absl::StatusOr<void*> GpuBackend::TryToObtain(Device device, int64_t bytes, Get 
 absl::Status GpuBackend::NoMemory(int device, int64_t bytes) const {
   const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.TakeError(device);
-  if (error != nullptr && absl::string_view(error) != cuda::kOutOfMemory) return WentWrong(device, error);
+  if (error != nullptr && absl::string_view(error) != cuda::kOutOfMemory)
+    return WentWrong(device, error);
   if (const char* const lost = math_.lost(device); lost != nullptr) return WentWrong(device, lost);
   return absl::ResourceExhaustedError(
-      absl::StrCat(NameOf(device), " has no memory for ", bytes, " bytes more: make the batch smaller, or leave the GPU to one process"));
+      absl::StrCat(NameOf(device), " has no memory for ", bytes,
+                   " bytes more: make the batch smaller, or leave the GPU to one process"));
 }
 
 absl::StatusOr<void*> GpuBackend::Allocate(Device device, int64_t bytes) {
-  return Obtain(device, bytes, [&] { return transfers_.Allocate(device.index, static_cast<size_t>(bytes)); });
+  return Obtain(device, bytes,
+                [&] { return transfers_.Allocate(device.index, static_cast<size_t>(bytes)); });
 }
 
-absl::StatusOr<void*> GpuBackend::Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
-  return Obtain(device, bytes, [&] { return transfers_.Upload(device.index, from, static_cast<size_t>(bytes), owner); });
+absl::StatusOr<void*> GpuBackend::Upload(Device device, const void* from, int64_t bytes,
+                                         std::shared_ptr<const void> owner) {
+  return Obtain(device, bytes, [&] {
+    return transfers_.Upload(device.index, from, static_cast<size_t>(bytes), owner);
+  });
 }
 
-absl::StatusOr<void*> GpuBackend::UploadWhenUsed(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) {
-  return Obtain(device, bytes, [&] { return transfers_.UploadWhenUsed(device.index, from, static_cast<size_t>(bytes), owner); });
+absl::StatusOr<void*> GpuBackend::UploadWhenUsed(Device device, const void* from, int64_t bytes,
+                                                 std::shared_ptr<const void> owner) {
+  return Obtain(device, bytes, [&] {
+    return transfers_.UploadWhenUsed(device.index, from, static_cast<size_t>(bytes), owner);
+  });
 }
 
 absl::StatusOr<void*> GpuBackend::CopyAcross(Device device, const Download& from) {
@@ -192,30 +225,39 @@ void GpuBackend::Free(Device device, void* data) {
   transfers_.Free(device.index, data);
 }
 
-// Each device's failure is counted; of several the first is returned, but for a device that is lost: then the values are nobody's mistake.
+// Each device's failure is counted; of several the first is returned, but for a device that is
+// lost: then the values are nobody's mistake.
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
   absl::Status status;
   for (const cuda::Transfers::Failure& failure : found.failures) {
-    const absl::Status here = failure.error != nullptr ? WentWrong(failure.device, failure.error) : FoundWrong(failure.device, failure.fault);
+    const absl::Status here = failure.error != nullptr ? WentWrong(failure.device, failure.error)
+                                                       : FoundWrong(failure.device, failure.fault);
     if (status.ok() || (absl::IsUnavailable(here) && !absl::IsUnavailable(status))) status = here;
   }
-  transfers_.Settle(found);  // behind the count: who then looks for failures finds them there
+  // Behind the count: who then looks for failures finds them there.
+  transfers_.Settle(found);
   return status;
 }
 
 absl::Status GpuBackend::FoundWrong(int device, const cuda::Fault& fault) const {
-  return Counted(device, absl::InvalidArgumentError(absl::StrCat(TextOf(fault), ", on ", NameOf(device))));
+  return Counted(device,
+                 absl::InvalidArgumentError(absl::StrCat(TextOf(fault), ", on ", NameOf(device))));
 }
 
-std::string GpuBackend::NameOf(int device) const { return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")"); }
+std::string GpuBackend::NameOf(int device) const {
+  return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")");
+}
 
 absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
   const std::string which = NameOf(device);
   if (math_.lost(device) != nullptr) return Counted(device, Lost(device, error));
-  if (error != cuda::kOutOfMemory) return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
+  if (error != cuda::kOutOfMemory)
+    return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
   return Counted(device, absl::ResourceExhaustedError(absl::StrCat(
-                             which, " has no memory for what a computation needs on the way: make the batch smaller, or leave the GPU to one process")));
+                             which,
+                             " has no memory for what a computation needs on the way: make the "
+                             "batch smaller, or leave the GPU to one process")));
 }
 // The first error says what happened; those after it only that it did.
 absl::Status GpuBackend::Lost(int device, absl::string_view error) const {
@@ -223,8 +265,10 @@ absl::Status GpuBackend::Lost(int device, absl::string_view error) const {
   absl::Status& lost = failures_[device].lost;
   if (lost.ok()) {
     lost = absl::UnavailableError(absl::StrCat(NameOf(device), " is lost: ", error,
-                                               ". This process cannot use it any more: start the process again. If that happens again, run with "
-                                               "DIVVY_GPU_SYNC=1, which names the operation, and look for Xid errors in the kernel's log"));
+                                               ". This process cannot use it any more: start the "
+                                               "process again. If that happens again, run with "
+                                               "DIVVY_GPU_SYNC=1, which names the operation, and "
+                                               "look for Xid errors in the kernel's log"));
   }
   return lost;
 }
@@ -237,25 +281,32 @@ absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const 
   return failure;
 }
 
-// With a value of the device's come its failures: any will do. None need come where all that was computed has been awaited: they came with that. What another
-// thread has taken from the device it will have counted.
+// With a value of the device's come its failures: any will do. None need come where all that was
+// computed has been awaited: they came with that. What another thread has taken from the device it
+// will have counted.
 DeviceFailures GpuBackend::FindFailures(Device device) {
   if (!transfers_.IsSettled(device.index)) {
     cuda::Fault value;
     Bring({Download{device, math_.fault_on(device.index), &value, sizeof(value)}}).IgnoreError();
   } else {
     const cuda::Transfers::Look look(transfers_, device.index);
-    if (const char* const error = math_.TakeError(device.index); error != nullptr) WentWrong(device.index, error).IgnoreError();
+    if (const char* const error = math_.TakeError(device.index); error != nullptr)
+      WentWrong(device.index, error).IgnoreError();
   }
   transfers_.AwaitLooks(device.index);
-  if (const char* const lost = math_.lost(device.index); lost != nullptr) Lost(device.index, lost).IgnoreError();
+  if (const char* const lost = math_.lost(device.index); lost != nullptr)
+    Lost(device.index, lost).IgnoreError();
   MutexLock lock(mu_);
   return failures_[device.index];
 }
 
-std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) { return transfers_.Mark(device.index); }
+std::shared_ptr<const DeviceMark> GpuBackend::Mark(Device device) {
+  return transfers_.Mark(device.index);
+}
 
-void* GpuBackend::AllocateHost(int64_t bytes) { return transfers_.TakeHost(static_cast<size_t>(bytes)); }
+void* GpuBackend::AllocateHost(int64_t bytes) {
+  return transfers_.TakeHost(static_cast<size_t>(bytes));
+}
 
 void GpuBackend::FreeHost(void* data) { transfers_.host_memory().Return(data); }
 
@@ -267,18 +318,22 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   for (const Tensor& value : values) devices.push_back(value.device().index);
   const int count = static_cast<int>(devices.size());
   const cuda::Array first = ArrayOf(values[0]);
-  if (!math_.CanAllReduce(devices.data(), count, first.element)) return sums;  // before it takes memory for them
+  // Before it takes memory for them.
+  if (!math_.CanAllReduce(devices.data(), count, first.element)) return sums;
   std::vector<const void*> from;
   std::vector<void*> to;
   for (const Tensor& value : values) {
-    ASSIGN_OR_RETURN(Tensor sum, Tensor::Uninitialized(value.dtype(), value.shape(), value.device()));
+    ASSIGN_OR_RETURN(Tensor sum,
+                     Tensor::Uninitialized(value.dtype(), value.shape(), value.device()));
     from.push_back(AddressOf(value));
     to.push_back(sum.fresh_data<void>());
     sums.push_back(std::move(sum));
   }
   MutexLock lock(transfers_.together());
-  if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size())) sums.clear();
-  for (const int device : devices) transfers_.Told(device);  // it ends when all have come to it: nobody may wait here for one of them
+  if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size()))
+    sums.clear();
+  // It ends when all have come to it: nobody may wait here for one of them.
+  for (const int device : devices) transfers_.Told(device);
   return sums;
 }
 
@@ -290,15 +345,18 @@ void GpuBackend::Unary(UnaryOp op, const Tensor& x, Tensor& y) const {
   Told("Unary", y, {&x});
 }
 
-void GpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                               Tensor& dx) const {
   if (IsEmpty(dx)) return;
   math_.UnaryGradient(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx));
   Told("UnaryGradient", dx, {&kept, &gradient});
 }
 
-void GpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const {
+void GpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                                      Tensor& dx, Tensor& sums) const {
   if (IsEmpty(dx)) return Zero(sums);
-  math_.UnaryGradientAndSums(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx), ArrayOf(sums));
+  math_.UnaryGradientAndSums(dx.device().index, op, ArrayOf(kept), ArrayOf(gradient), ArrayOf(dx),
+                             ArrayOf(sums));
   Told("UnaryGradientAndSums", dx, {&kept, &gradient});
 }
 
@@ -332,11 +390,13 @@ void GpuBackend::MaxTo(const Tensor& x, Tensor& y) const {
   Told("MaxTo", y, {&x});
 }
 
-absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(absl::Span<const Tensor> values) const {
+absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(
+    absl::Span<const Tensor> values) const {
   std::vector<double> sums(values.size());
   if (values.empty()) return sums;
   const int device = values[0].device().index;
-  auto* const there = static_cast<double*>(transfers_.Allocate(device, sums.size() * sizeof(double)));
+  auto* const there =
+      static_cast<double*>(transfers_.Allocate(device, sums.size() * sizeof(double)));
   if (there == nullptr) return WentWrong(device, cuda::kOutOfMemory);
   for (size_t i = 0; i < values.size(); ++i) {
     if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
@@ -381,27 +441,34 @@ void GpuBackend::Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y
   Told("Normalize", y, {&x});
 }
 
-void GpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::NormalizeGradient(Norm norm, double epsilon, const Tensor& x,
+                                   const Tensor& gradient, Tensor& dx) const {
   if (IsEmpty(dx)) return;
-  math_.NormalizeGradient(dx.device().index, norm, epsilon, ArrayOf(x), ArrayOf(gradient), ArrayOf(dx));
+  math_.NormalizeGradient(dx.device().index, norm, epsilon, ArrayOf(x), ArrayOf(gradient),
+                          ArrayOf(dx));
   Told("NormalizeGradient", dx, {&x, &gradient});
 }
 
-void GpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const {
+void GpuBackend::Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel,
+                        Tensor& y) const {
   if (IsEmpty(y)) return;
   math_.Conv2D(y.device().index, window, ArrayOf(x), ArrayOf(kernel), ArrayOf(y));
   Told("Conv2D", y, {&x, &kernel});
 }
 
-void GpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::Conv2DInputGradient(const Window2D& window, const Tensor& kernel,
+                                     const Tensor& gradient, Tensor& dx) const {
   if (IsEmpty(dx)) return;
-  math_.Conv2DInputGradient(dx.device().index, window, ArrayOf(kernel), ArrayOf(gradient), ArrayOf(dx));
+  math_.Conv2DInputGradient(dx.device().index, window, ArrayOf(kernel), ArrayOf(gradient),
+                            ArrayOf(dx));
   Told("Conv2DInputGradient", dx, {&kernel, &gradient});
 }
 
-void GpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const {
+void GpuBackend::Conv2DKernelGradient(const Window2D& window, const Tensor& x,
+                                      const Tensor& gradient, Tensor& dkernel) const {
   if (IsEmpty(dkernel)) return;
-  math_.Conv2DKernelGradient(dkernel.device().index, window, ArrayOf(x), ArrayOf(gradient), ArrayOf(dkernel));
+  math_.Conv2DKernelGradient(dkernel.device().index, window, ArrayOf(x), ArrayOf(gradient),
+                             ArrayOf(dkernel));
   Told("Conv2DKernelGradient", dkernel, {&x, &gradient});
 }
 
@@ -411,35 +478,44 @@ void GpuBackend::MaxPool(const Window2D& window, const Tensor& x, Tensor& y) con
   Told("MaxPool", y, {&x});
 }
 
-void GpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y,
+                                 const Tensor& gradient, Tensor& dx) const {
   if (IsEmpty(dx)) return;
-  math_.MaxPoolGradient(dx.device().index, window, ArrayOf(x), ArrayOf(y), ArrayOf(gradient), ArrayOf(dx));
+  math_.MaxPoolGradient(dx.device().index, window, ArrayOf(x), ArrayOf(y), ArrayOf(gradient),
+                        ArrayOf(dx));
   Told("MaxPoolGradient", dx, {&x, &y, &gradient});
 }
 
-absl::Status GpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const {
+absl::Status GpuBackend::SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                             Tensor& loss, Tensor& softmax) const {
   if (IsEmpty(loss)) return absl::OkStatus();
-  math_.SoftmaxCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss), ArrayOf(softmax));
+  math_.SoftmaxCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss),
+                            ArrayOf(softmax));
   Told("SoftmaxCrossEntropy", loss, {&logits, &labels});
   return absl::OkStatus();
 }
 
-void GpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const {
+void GpuBackend::SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient,
+                                             Tensor& softmax) const {
   if (IsEmpty(softmax)) return;
-  math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient), ArrayOf(softmax));
+  math_.SoftmaxCrossEntropyGradient(softmax.device().index, ArrayOf(labels), ArrayOf(gradient),
+                                    ArrayOf(softmax));
   Told("SoftmaxCrossEntropyGradient", softmax, {&labels, &gradient});
 }
 
-absl::Status GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const {
+absl::Status GpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                             Tensor& loss) const {
   if (IsEmpty(loss)) return absl::OkStatus();
   math_.SigmoidCrossEntropy(loss.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(loss));
   Told("SigmoidCrossEntropy", loss, {&logits, &labels});
   return absl::OkStatus();
 }
 
-void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels,
+                                             const Tensor& gradient, Tensor& dx) const {
   if (IsEmpty(dx)) return;
-  math_.SigmoidCrossEntropyGradient(dx.device().index, ArrayOf(logits), ArrayOf(labels), ArrayOf(gradient), ArrayOf(dx));
+  math_.SigmoidCrossEntropyGradient(dx.device().index, ArrayOf(logits), ArrayOf(labels),
+                                    ArrayOf(gradient), ArrayOf(dx));
   Told("SigmoidCrossEntropyGradient", dx, {&logits, &labels, &gradient});
 }
 
@@ -451,11 +527,14 @@ void GpuBackend::Cast(const Tensor& x, Tensor& y) const {
   Told("Cast", y, {&x});
 }
 
-void GpuBackend::CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const {
+void GpuBackend::CopyBlocks(Device device, const void* from, int64_t from_stride, void* to,
+                            int64_t to_stride, int64_t block_bytes, int64_t rows) const {
   if (block_bytes == 0 || rows == 0) return;
-  for (const void* const data : {from, static_cast<const void*>(to)}) transfers_.Arrive(device.index, data);
+  for (const void* const data : {from, static_cast<const void*>(to)})
+    transfers_.Arrive(device.index, data);
   math_.CopyBlocks(device.index, from, from_stride, to, to_stride, block_bytes, rows);
-  Told(device.index, [&] { return absl::StrCat("a copy of ", rows, " blocks of ", block_bytes, " bytes"); });
+  Told(device.index,
+       [&] { return absl::StrCat("a copy of ", rows, " blocks of ", block_bytes, " bytes"); });
 }
 
 void GpuBackend::Zero(Tensor& y) const {
@@ -489,8 +568,10 @@ absl::StatusOr<IndexedSlices> GpuBackend::SumDuplicates(const IndexedSlices& sli
   const Device device = slices.rows.device();
   ASSIGN_OR_RETURN(const Tensor ids, slices.ids.To(device));
   ASSIGN_OR_RETURN(Tensor unique, Tensor::Uninitialized(DType::kInt64, {n + 1}, device));
-  ASSIGN_OR_RETURN(Tensor sums, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape(), device));
-  math_.SumDuplicates(device.index, IdsOf(ids), ArrayOf(slices.rows), unique.fresh_data<int64_t>(), ArrayOf(sums));
+  ASSIGN_OR_RETURN(Tensor sums,
+                   Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape(), device));
+  math_.SumDuplicates(device.index, IdsOf(ids), ArrayOf(slices.rows), unique.fresh_data<int64_t>(),
+                      ArrayOf(sums));
   Told("SumDuplicates", sums, {&ids, &slices.rows});
   ASSIGN_OR_RETURN(const Tensor here, unique.To(Device{}));
   const int64_t count = here.data_as<int64_t>()[n];
@@ -530,7 +611,8 @@ void GpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
   Told("ClipRows", y, {&x});
 }
 
-void GpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const {
+void GpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient,
+                                  Tensor& dx) const {
   if (IsEmpty(dx)) return;
   math_.ClipRowsGradient(dx.device().index, ArrayOf(x), max_norm, ArrayOf(gradient), ArrayOf(dx));
   Told("ClipRowsGradient", dx, {&x, &gradient});

@@ -21,20 +21,25 @@
 
 namespace divvy::internal {
 
-// What a device's library computes, for tensors. A device works later: an id or a label out of range is told, as InvalidArgument, by the next Bring of it.
-// Where no memory is left for what an operation needs on the way, Bring says so.
+// What a device's library computes, for tensors. A device works later: an id or a label out of
+// range is told, as InvalidArgument, by the next Bring of it. Where no memory is left for what an
+// operation needs on the way, Bring says so.
 class GpuBackend : public Backend, public DeviceMemory, public Collectives {
  public:
-  // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not change any more.
-  // `synchronous`: waits for the device after each operation, so that an error names the one that met it, with dtypes and shapes. Slow.
-  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0, const cuda::TransferOptions& transfers = {}, bool synchronous = false);
+  // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not
+  // change any more. `synchronous`: waits for the device after each operation, so that an error
+  // names the one that met it, with dtypes and shapes. Slow.
+  explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0,
+                      const cuda::TransferOptions& transfers = {}, bool synchronous = false);
   ~GpuBackend() override;
 
   // Beyond the limit too it is ResourceExhausted.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
   void Free(Device device, void* data) override;
-  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override;
-  absl::StatusOr<void*> UploadWhenUsed(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override;
+  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes,
+                               std::shared_ptr<const void> owner) override;
+  absl::StatusOr<void*> UploadWhenUsed(Device device, const void* from, int64_t bytes,
+                                       std::shared_ptr<const void> owner) override;
   absl::StatusOr<void*> CopyAcross(Device device, const Download& from) override;
   absl::Status Bring(absl::Span<const Download> values) override;
   std::shared_ptr<const DeviceMark> Mark(Device device) override;
@@ -55,8 +60,10 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   absl::StatusOr<std::vector<Tensor>> AllReduce(absl::Span<const Tensor> values) const override;
 
   void Unary(UnaryOp op, const Tensor& x, Tensor& y) const override;
-  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx) const override;
-  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx, Tensor& sums) const override;
+  void UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gradient,
+                     Tensor& dx) const override;
+  void UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient, Tensor& dx,
+                            Tensor& sums) const override;
   void Binary(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void AddThen(UnaryOp op, const Tensor& a, const Tensor& b, Tensor& y) const override;
   void Broadcast(const Tensor& x, double scale, Tensor& y) const override;
@@ -68,18 +75,28 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void Softmax(const Tensor& x, Tensor& y) const override;
   void SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
   void Normalize(Norm norm, double epsilon, const Tensor& x, Tensor& y) const override;
-  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient, Tensor& dx) const override;
-  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel, Tensor& y) const override;
-  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient, Tensor& dx) const override;
-  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient, Tensor& dkernel) const override;
+  void NormalizeGradient(Norm norm, double epsilon, const Tensor& x, const Tensor& gradient,
+                         Tensor& dx) const override;
+  void Conv2D(const Window2D& window, const Tensor& x, const Tensor& kernel,
+              Tensor& y) const override;
+  void Conv2DInputGradient(const Window2D& window, const Tensor& kernel, const Tensor& gradient,
+                           Tensor& dx) const override;
+  void Conv2DKernelGradient(const Window2D& window, const Tensor& x, const Tensor& gradient,
+                            Tensor& dkernel) const override;
   void MaxPool(const Window2D& window, const Tensor& x, Tensor& y) const override;
-  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y, const Tensor& gradient, Tensor& dx) const override;
-  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss, Tensor& softmax) const override;
-  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient, Tensor& softmax) const override;
-  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss) const override;
-  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels, const Tensor& gradient, Tensor& dx) const override;
+  void MaxPoolGradient(const Window2D& window, const Tensor& x, const Tensor& y,
+                       const Tensor& gradient, Tensor& dx) const override;
+  absl::Status SoftmaxCrossEntropy(const Tensor& logits, const Tensor& labels, Tensor& loss,
+                                   Tensor& softmax) const override;
+  void SoftmaxCrossEntropyGradient(const Tensor& labels, const Tensor& gradient,
+                                   Tensor& softmax) const override;
+  absl::Status SigmoidCrossEntropy(const Tensor& logits, const Tensor& labels,
+                                   Tensor& loss) const override;
+  void SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels,
+                                   const Tensor& gradient, Tensor& dx) const override;
   void Cast(const Tensor& x, Tensor& y) const override;
-  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) const override;
+  void CopyBlocks(Device device, const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                  int64_t block_bytes, int64_t rows) const override;
   void Zero(Tensor& y) const override;
   void Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y) const override;
   absl::Status GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const override;
@@ -90,7 +107,8 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void CombineRows(const RowLists& lists, const Tensor& x, Tensor& y) const override;
   void SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) const override;
   void ClipRows(const Tensor& x, double max_norm, Tensor& y) const override;
-  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient, Tensor& dx) const override;
+  void ClipRowsGradient(const Tensor& x, double max_norm, const Tensor& gradient,
+                        Tensor& dx) const override;
 
  private:
   // What tensors hold of a device, where that is limited.
@@ -99,7 +117,8 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
     std::map<void*, int64_t> blocks;
   };
   std::string NameOf(int device) const;  // "GPU:0 (NVIDIA H200)"
-  // ResourceExhausted, Unavailable where the device is lost, or Internal with the device's own words. Counted.
+  // ResourceExhausted, Unavailable where the device is lost, or Internal with the device's own
+  // words. Counted.
   absl::Status WentWrong(int device, absl::string_view error) const;
   absl::Status FoundWrong(int device, const cuda::Fault& fault) const;
   absl::Status Lost(int device, absl::string_view error) const;
@@ -115,9 +134,11 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   const char* Blamed(absl::FunctionRef<std::string()> operation, const char* error) const;
   // To be called after each operation that a device was told.
   void Told(int device, absl::FunctionRef<std::string()> operation) const;
-  void Told(const char* operation, const Tensor& result, std::initializer_list<const Tensor*> operands) const;
+  void Told(const char* operation, const Tensor& result,
+            std::initializer_list<const Tensor*> operands) const;
 
-  // Whoever tells the device to compute with a tensor takes its address from one of these: if it is still arriving the device will wait for it.
+  // Whoever tells the device to compute with a tensor takes its address from one of these: if it is
+  // still arriving the device will wait for it.
   void* AddressOf(const Tensor& tensor) const;
   const int64_t* IdsOf(const Tensor& ids) const;
   cuda::Array ArrayOf(const Tensor& tensor) const;

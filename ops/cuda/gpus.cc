@@ -29,18 +29,20 @@
 
 namespace divvy {
 
-// ---- the flag ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the flag -----------------------------------------------------------------------------------
 
 bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error) {
   *choice = GpuChoice();
-  for (const GpuChoice::Kind kind : {GpuChoice::Kind::kNone, GpuChoice::Kind::kAuto, GpuChoice::Kind::kAll}) {
+  for (const GpuChoice::Kind kind :
+       {GpuChoice::Kind::kNone, GpuChoice::Kind::kAuto, GpuChoice::Kind::kAll}) {
     choice->kind = kind;
     if (text == AbslUnparseFlag(*choice)) return true;
   }
   choice->kind = GpuChoice::Kind::kListed;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     int number = -1;
-    const bool is_new = absl::SimpleAtoi(word, &number) && number >= 0 && std::count(choice->listed.begin(), choice->listed.end(), number) == 0;
+    const bool is_new = absl::SimpleAtoi(word, &number) && number >= 0 &&
+                        std::count(choice->listed.begin(), choice->listed.end(), number) == 0;
     if (!is_new) {
       *error = "wanted auto, all, none, or numbers of GPUs, each once, as in 0,2";
       return false;
@@ -59,18 +61,22 @@ std::string AbslUnparseFlag(const GpuChoice& choice) {
   }
 }
 
-// ---- the library ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- the library --------------------------------------------------------------------------------
 
 namespace {
 
 constexpr absl::string_view kLibrary = "libdivvy_cuda.so";
 
 absl::Status NoLibrary() {
-  return absl::NotFoundError(absl::StrCat(
-      "there is no ", kLibrary, " beside this program: build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY; --gpus=none computes on the CPU"));
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", kLibrary,
+                   " beside this program: build it with --config=cuda, or name it in "
+                   "DIVVY_CUDA_LIBRARY; --gpus=none computes on the CPU"));
 }
 
-absl::Status Unusable(absl::string_view library, absl::string_view why) { return absl::FailedPreconditionError(absl::StrCat(library, ": ", why)); }
+absl::Status Unusable(absl::string_view library, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat(library, ": ", why));
+}
 
 }  // namespace
 
@@ -78,18 +84,22 @@ absl::Status Unusable(absl::string_view library, absl::string_view why) { return
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
   if (path.empty()) return NoLibrary();
-  return Unusable(path, "this program is static and cannot load a library: use a build without --config=static, or --gpus=none");
+  return Unusable(path,
+                  "this program is static and cannot load a library: use a build without "
+                  "--config=static, or --gpus=none");
 }
 
 #else
 
 namespace {
 
-// The first that is a file, of those beside this code and beside the executable: the same unless this is libdivvy.so.
+// The first that is a file, of those beside this code and beside the executable: the same unless
+// this is libdivvy.so.
 std::string LibraryBesideProgram() {
   std::vector<std::string> folders = {DirectoryOf(ExecutablePath())};
   Dl_info here;
-  if (dladdr(reinterpret_cast<const void*>(&OpenGpus), &here) != 0 && absl::StrContains(here.dli_fname, '/')) {
+  if (dladdr(reinterpret_cast<const void*>(&OpenGpus), &here) != 0 &&
+      absl::StrContains(here.dli_fname, '/')) {
     folders.insert(folders.begin(), DirectoryOf(here.dli_fname));
   }
   for (const std::string& folder : folders) {
@@ -102,22 +112,31 @@ std::string LibraryBesideProgram() {
 }  // namespace
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
-  // Also where the system's loader would look for the library: the user of the process has a say in that.
-  if (const absl::Status may = CheckMayLoadCode(); !may.ok()) return Unusable(kLibrary, absl::StrCat(may.message(), ", or give --gpus=none"));
+  // Also where the system's loader would look for the library: the user of the process has a say in
+  // that.
+  if (const absl::Status may = CheckMayLoadCode(); !may.ok())
+    return Unusable(kLibrary, absl::StrCat(may.message(), ", or give --gpus=none"));
   std::string library = path.empty() ? LibraryBesideProgram() : path;
   if (!library.empty()) {
-    if (const absl::Status trusted = CheckTrustedCode(library, kLibrary); !trusted.ok()) return Unusable(library, trusted.message());
+    if (const absl::Status trusted = CheckTrustedCode(library, kLibrary); !trusted.ok())
+      return Unusable(library, trusted.message());
   }
   if (library.empty()) library = std::string(kLibrary);  // as the system's loader finds it
-  // Never closed: memory of its devices stays in use. Local: it shares no code with this process, whatever the two have in common.
+  // Never closed: memory of its devices stays in use. Local: it shares no code with this process,
+  // whatever the two have in common.
   void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const std::string said = dlerror();
-    if (library == kLibrary && absl::StartsWith(said, absl::StrCat(kLibrary, ": cannot open"))) return NoLibrary();
-    return Unusable(library, absl::StrCat("cannot be loaded (", said, "): it needs CUDA's own libraries, where the system's loader finds them"));
+    if (library == kLibrary && absl::StartsWith(said, absl::StrCat(kLibrary, ": cannot open")))
+      return NoLibrary();
+    return Unusable(
+        library,
+        absl::StrCat("cannot be loaded (", said,
+                     "): it needs CUDA's own libraries, where the system's loader finds them"));
   }
   const auto open = reinterpret_cast<cuda::OpenDeviceMath>(dlsym(loaded, cuda::kOpenDeviceMath));
-  if (open == nullptr) return Unusable(library, absl::StrCat("is not Divvy's: it has no ", cuda::kOpenDeviceMath));
+  if (open == nullptr)
+    return Unusable(library, absl::StrCat("is not Divvy's: it has no ", cuda::kOpenDeviceMath));
   const char* why = "";
   cuda::DeviceMath* const math = open(cuda::kDeviceMathVersion, &why);
   if (math == nullptr) return Unusable(library, why);
@@ -126,13 +145,14 @@ absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& pa
 
 #endif  // DIVVY_STATIC
 
-// ---- the process' GPUs ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the process' GPUs --------------------------------------------------------------------------
 
 namespace {
 
 std::string Names(const cuda::DeviceMath& math) {
   std::vector<std::string> names;
-  for (int i = 0; i < math.num_devices(); ++i) names.push_back(absl::StrCat(i, " (", math.name(i), ")"));
+  for (int i = 0; i < math.num_devices(); ++i)
+    names.push_back(absl::StrCat(i, " (", math.name(i), ")"));
   return absl::StrJoin(names, ", ");
 }
 
@@ -146,21 +166,26 @@ std::vector<int> NumbersOfAll(cuda::DeviceMath& math, GpuChoice::Kind kind) {
     if (wrong == nullptr) {
       well.push_back(i);
     } else {
-      DIVVY_LOG(WARNING) << "GPU " << i << " (" << math.name(i) << ") is left out: " << wrong << ". With --gpus=all that ends the worker";
+      DIVVY_LOG(WARNING) << "GPU " << i << " (" << math.name(i) << ") is left out: " << wrong
+                         << ". With --gpus=all that ends the worker";
     }
   }
   return well.empty() ? all : well;
 }
 
 absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
-  const std::vector<int> numbers = choice.kind == GpuChoice::Kind::kListed ? choice.listed : NumbersOfAll(math, choice.kind);
+  const std::vector<int> numbers =
+      choice.kind == GpuChoice::Kind::kListed ? choice.listed : NumbersOfAll(math, choice.kind);
   for (int number : numbers) {
     if (number < math.num_devices()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": this machine has no GPU ", number, ", only ", Names(math)));
+    return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice),
+                                                   ": this machine has no GPU ", number, ", only ",
+                                                   Names(math)));
   }
   const char* const wrong = math.Choose(numbers.data(), static_cast<int>(numbers.size()));
   if (wrong == nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", wrong));
+  return absl::FailedPreconditionError(
+      absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", wrong));
 }
 
 // What has been taken into use. Never destroyed, since tensors may outlive everything.
@@ -176,8 +201,9 @@ InUse& TheGpus() {
 }
 
 std::string ToString(const GpuOptions& options) {
-  return absl::StrCat("--gpus=", AbslUnparseFlag(options.choice), " --gpu_memory_bytes=", options.memory_bytes, options.math.tf32 ? " --tf32" : "",
-                      options.math.deterministic ? " --deterministic" : "");
+  return absl::StrCat(
+      "--gpus=", AbslUnparseFlag(options.choice), " --gpu_memory_bytes=", options.memory_bytes,
+      options.math.tf32 ? " --tf32" : "", options.math.deterministic ? " --deterministic" : "");
 }
 
 // The time line of the library's profiler.
@@ -196,25 +222,33 @@ bool IsSet(const char* variable) {
   return text != nullptr && absl::string_view(text) == "1";
 }
 
-// CUDA loads a kernel when it is first launched, and may wait for the device then. Beside a collective, whose parts wait for each other on several devices,
-// that would be for ever; and so would the connections that NCCL makes when a collective is first used. What the user has set stands.
+// CUDA loads a kernel when it is first launched, and may wait for the device then. Beside a
+// collective, whose parts wait for each other on several devices, that would be for ever; and so
+// would the connections that NCCL makes when a collective is first used. What the user has set
+// stands.
 void LoadAllAtStart() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
 }
 
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuBackend*& in_use) {
-  const bool is_one = options.choice.kind == GpuChoice::Kind::kListed && options.choice.listed.size() == 1;
-  if (!is_one) LoadAllAtStart();  // before CUDA looks for it, which is when the library is opened
+  const bool is_one =
+      options.choice.kind == GpuChoice::Kind::kListed && options.choice.listed.size() == 1;
+  // Before CUDA looks for it, which is when the library is opened.
+  if (!is_one) LoadAllAtStart();
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
-  ASSIGN_OR_RETURN(cuda::DeviceMath* const math, internal::LoadDeviceMath(named == nullptr ? "" : named));
+  ASSIGN_OR_RETURN(cuda::DeviceMath* const math,
+                   internal::LoadDeviceMath(named == nullptr ? "" : named));
   RETURN_IF_ERROR(Choose(*math, options.choice));
   math->Configure(options.math);
   cuda::TransferOptions transfers;
   transfers.keeps_memory = !IsSet("DIVVY_GPU_PLAIN_MEMORY");
   const bool synchronous = IsSet("DIVVY_GPU_SYNC");
-  if (synchronous) DIVVY_LOG(WARNING) << "DIVVY_GPU_SYNC=1: the host waits after each operation on a GPU, so that an error names it. This is slow";
-  auto* const backend = new internal::GpuBackend(*math, options.memory_bytes, transfers, synchronous);
+  if (synchronous)
+    DIVVY_LOG(WARNING) << "DIVVY_GPU_SYNC=1: the host waits after each operation on a GPU, so that "
+                          "an error names it. This is slow";
+  auto* const backend =
+      new internal::GpuBackend(*math, options.memory_bytes, transfers, synchronous);
   in_use = backend;
   SetGpuMemory(backend);
   internal::SetGpuBackend(backend);
@@ -232,7 +266,8 @@ absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuB
 
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   if (options.memory_bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--gpu_memory_bytes is ", options.memory_bytes, ", wanted at least 0 (0: no limit)"));
+    return absl::InvalidArgumentError(absl::StrCat("--gpu_memory_bytes is ", options.memory_bytes,
+                                                   ", wanted at least 0 (0: no limit)"));
   }
   if (options.choice.kind == GpuChoice::Kind::kNone) return Gpus();
   const std::string wanted = ToString(options);
@@ -240,7 +275,8 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   MutexLock lock(in_use.mu);
   if (in_use.gpus) {
     if (in_use.options == wanted) return *in_use.gpus;
-    return absl::FailedPreconditionError(absl::StrCat(wanted, ": this process computes on GPUs already, by ", in_use.options));
+    return absl::FailedPreconditionError(
+        absl::StrCat(wanted, ": this process computes on GPUs already, by ", in_use.options));
   }
   absl::StatusOr<Gpus> gpus = TakeIntoUse(options, in_use.backend);
   if (gpus.ok()) {
@@ -249,7 +285,8 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
     return gpus;
   }
   const bool is_absent = absl::IsNotFound(gpus.status());
-  if (options.choice.kind != GpuChoice::Kind::kAuto) return is_absent ? absl::FailedPreconditionError(gpus.status().message()) : gpus.status();
+  if (options.choice.kind != GpuChoice::Kind::kAuto)
+    return is_absent ? absl::FailedPreconditionError(gpus.status().message()) : gpus.status();
   Gpus none;
   if (!is_absent) none.why_none = std::string(gpus.status().message());
   return none;
@@ -259,7 +296,8 @@ void TrimGpuMemory() {
   InUse& in_use = TheGpus();
   MutexLock lock(in_use.mu);
   if (in_use.backend == nullptr) return;
-  for (size_t device = 0; device < in_use.gpus->devices.size(); ++device) in_use.backend->Trim(static_cast<int>(device));
+  for (size_t device = 0; device < in_use.gpus->devices.size(); ++device)
+    in_use.backend->Trim(static_cast<int>(device));
 }
 
 DeviceDescription Describe(Device device) {
@@ -273,7 +311,7 @@ DeviceDescription Describe(Device device) {
   return description;
 }
 
-// ---- replicas ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- replicas -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -285,12 +323,17 @@ void SayWhatComputes(const Gpus& gpus, int each, int num_workers) {
   if (num_gpus == 0) {
     DIVVY_LOG(WARNING) << "no CUDA device, computing on the CPU (" << gpus.why_none << ")";
   } else if (each == 0) {
-    DIVVY_LOG(WARNING) << "computing on the CPU: there are " << num_gpus << " GPUs for " << num_workers
-                       << " workers, which share none; with --workers=" << num_gpus << " each has one";
+    DIVVY_LOG(WARNING) << "computing on the CPU: there are " << num_gpus << " GPUs for "
+                       << num_workers << " workers, which share none; with --workers=" << num_gpus
+                       << " each has one";
   } else {
-    const std::vector<std::string> used(gpus.names.begin(), gpus.names.begin() + each * num_workers);
-    const std::string idle = used.size() < num_gpus ? absl::StrCat("; ", num_gpus - used.size(), " do not go round") : "";
-    DIVVY_LOG(INFO) << "computing on " << used.size() << " GPUs: " << absl::StrJoin(used, ", ") << idle;
+    const std::vector<std::string> used(gpus.names.begin(),
+                                        gpus.names.begin() + each * num_workers);
+    const std::string idle = used.size() < num_gpus
+                                 ? absl::StrCat("; ", num_gpus - used.size(), " do not go round")
+                                 : "";
+    DIVVY_LOG(INFO) << "computing on " << used.size() << " GPUs: " << absl::StrJoin(used, ", ")
+                    << idle;
   }
 }
 
@@ -304,23 +347,35 @@ std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices)
   return number;
 }
 
-absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers, int replicas_per_worker) {
+absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers,
+                                  int replicas_per_worker) {
   if (choice.kind != GpuChoice::Kind::kAuto && num_gpus % num_workers != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", num_gpus, " GPUs cannot be dealt out evenly to ", num_workers,
-                                                   " workers, which share none: choose as many for each worker, or other workers"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--gpus=", AbslUnparseFlag(choice), ": ", num_gpus, " GPUs cannot be dealt out evenly to ",
+        num_workers,
+        " workers, which share none: choose as many for each worker, or other workers"));
   }
   const int each = num_gpus / num_workers;
   if (each == 0 || replicas_per_worker == 0 || replicas_per_worker == each) return each;
-  return absl::InvalidArgumentError(absl::StrCat("replicas_per_worker is ", replicas_per_worker,
-                                                 ", but a worker has a replica on each of its GPUs, and --gpus=", AbslUnparseFlag(choice), " gives it ", each,
-                                                 ": leave replicas_per_worker out, choose as many GPUs, or compute on the CPU with --gpus=none"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "replicas_per_worker is ", replicas_per_worker,
+      ", but a worker has a replica on each of its GPUs, and --gpus=", AbslUnparseFlag(choice),
+      " gives it ", each,
+      ": leave replicas_per_worker out, choose as many GPUs, or compute on the CPU with "
+      "--gpus=none"));
 }
 
-absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options, int replicas_per_worker, int num_workers) {
+absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options,
+                                                                    int replicas_per_worker,
+                                                                    int num_workers) {
   ASSIGN_OR_RETURN(const Gpus gpus, OpenGpus(options));
-  ASSIGN_OR_RETURN(const int each, GpusPerWorker(options.choice, static_cast<int>(gpus.devices.size()), num_workers, replicas_per_worker));
+  ASSIGN_OR_RETURN(const int each,
+                   GpusPerWorker(options.choice, static_cast<int>(gpus.devices.size()), num_workers,
+                                 replicas_per_worker));
   SayWhatComputes(gpus, each, num_workers);
-  if (each == 0) return std::vector<std::vector<Device>>(num_workers, std::vector<Device>(std::max(1, replicas_per_worker)));
+  if (each == 0)
+    return std::vector<std::vector<Device>>(num_workers,
+                                            std::vector<Device>(std::max(1, replicas_per_worker)));
   std::vector<std::vector<Device>> workers(num_workers);
   for (int i = 0; i < num_workers * each; ++i) workers[i / each].push_back(gpus.devices[i]);
   return workers;

@@ -29,7 +29,8 @@ GpuChoice Choice(absl::string_view text) {
 }
 
 TEST(GpuChoiceTest, IsAutoAllNoneOrNumbers) {
-  for (const char* text : {"auto", "all", "none", "0", "3,0,12"}) EXPECT_EQ(AbslUnparseFlag(Choice(text)), text);
+  for (const char* text : {"auto", "all", "none", "0", "3,0,12"})
+    EXPECT_EQ(AbslUnparseFlag(Choice(text)), text);
   EXPECT_THAT(Choice("2,0").listed, ElementsAre(2, 0));
 }
 
@@ -42,30 +43,35 @@ TEST(GpuChoiceTest, RefusesNonsense) {
   }
 }
 
-// ---- the library, and what may be wrong with it ----------------------------------------------------------------------------------------------------------
+// ---- the library, and what may be wrong with it -------------------------------------------------
 
 absl::Status LoadError(const std::string& path) { return internal::LoadDeviceMath(path).status(); }
 
 TEST(LoadDeviceMathTest, SaysThatThereIsNone) {
   const absl::Status none = LoadError("");
   EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(none.message(), HasSubstr("build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY"));
+  EXPECT_THAT(none.message(),
+              HasSubstr("build it with --config=cuda, or name it in DIVVY_CUDA_LIBRARY"));
 }
 
 TEST(LoadDeviceMathTest, SaysWhatTheLoaderMisses) {
   const absl::Status error = LoadError(kLibraries + "libmissing_part.so");
   EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
-  for (const char* part : {"libmissing_part.so", "it needs CUDA's own libraries", "a_part_of_cuda_that_is_not_there"}) {
+  for (const char* part : {"libmissing_part.so", "it needs CUDA's own libraries",
+                           "a_part_of_cuda_that_is_not_there"}) {
     EXPECT_THAT(error.message(), HasSubstr(part));
   }
   const absl::Status nowhere = LoadError(kLibraries + "libnowhere.so");
   EXPECT_EQ(nowhere.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(nowhere.message(), HasSubstr("libnowhere.so: there is no such file; give the path of libdivvy_cuda.so"));
+  EXPECT_THAT(nowhere.message(),
+              HasSubstr("libnowhere.so: there is no such file; give the path of libdivvy_cuda.so"));
 }
 
-// Whoever may write there could have put it there: its code would run as this user, also with --gpus=auto, which is the default.
+// Whoever may write there could have put it there: its code would run as this user, also with
+// --gpus=auto, which is the default.
 TEST(LoadDeviceMathTest, RefusesALibraryThatOthersMayHavePutThere) {
-  const std::string folder = absl::StrCat(testing::TempDir(), "/drop_box"), library = absl::StrCat(folder, "/libdivvy_cuda.so");
+  const std::string folder = absl::StrCat(testing::TempDir(), "/drop_box"),
+                    library = absl::StrCat(folder, "/libdivvy_cuda.so");
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   std::filesystem::copy_file(kLibraries + "libno_door.so", library);
   const auto load = [&](mode_t folder_mode, mode_t library_mode) {
@@ -74,26 +80,31 @@ TEST(LoadDeviceMathTest, RefusesALibraryThatOthersMayHavePutThere) {
     return std::string(LoadError(library).message());
   };
   EXPECT_THAT(load(0755, 0755), HasSubstr("is not Divvy's"));  // what its code says
-  EXPECT_THAT(load(01777, 0755), HasSubstr("can be written by others; take another, or chmod go-w"));
+  EXPECT_THAT(load(01777, 0755),
+              HasSubstr("can be written by others; take another, or chmod go-w"));
   EXPECT_THAT(load(0770, 0755), HasSubstr("can be written by others"));
   EXPECT_THAT(load(0755, 0777), HasSubstr("can be written by others"));
   const std::string link = absl::StrCat(testing::TempDir(), "/libdivvy_cuda.so");
   std::filesystem::create_symlink(library, link);
   EXPECT_EQ(chmod(folder.c_str(), 01777), 0);
   EXPECT_THAT(LoadError(link).message(), HasSubstr("can be written by others")) << "through a link";
-  if (chown(library.c_str(), 12345, static_cast<gid_t>(-1)) == 0) EXPECT_THAT(load(0755, 0755), HasSubstr("belongs to user 12345"));
+  if (chown(library.c_str(), 12345, static_cast<gid_t>(-1)) == 0)
+    EXPECT_THAT(load(0755, 0755), HasSubstr("belongs to user 12345"));
 }
 
 TEST(LoadDeviceMathTest, RefusesAnotherLibraryAndAnotherVersion) {
-  EXPECT_THAT(LoadError(kLibraries + "libno_door.so").message(), HasSubstr("is not Divvy's: it has no divvy_open_device_math"));
+  EXPECT_THAT(LoadError(kLibraries + "libno_door.so").message(),
+              HasSubstr("is not Divvy's: it has no divvy_open_device_math"));
   setenv("DIVVY_HOST_DEVICES_VERSION", "1000000", 1);
-  EXPECT_THAT(LoadError(kLibraries + "libdivvy_host_devices.so").message(), HasSubstr("is of another version"));
+  EXPECT_THAT(LoadError(kLibraries + "libdivvy_host_devices.so").message(),
+              HasSubstr("is of another version"));
   unsetenv("DIVVY_HOST_DEVICES_VERSION");
 }
 
-// ---- the machine's devices -------------------------------------------------------------------------------------------------------------------------------
+// ---- the machine's devices ----------------------------------------------------------------------
 
-// Each in a process of its own, for a process opens its GPUs once: 0 if `body` has found nothing wrong.
+// Each in a process of its own, for a process opens its GPUs once: 0 if `body` has found nothing
+// wrong.
 template <typename Body>
 int InProcess(const char* devices, Body body) {
   setenv("DIVVY_CUDA_LIBRARY", (kLibraries + "libdivvy_host_devices.so").c_str(), 1);
@@ -101,9 +112,12 @@ int InProcess(const char* devices, Body body) {
   body();
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
-#define EXPECT_IN_PROCESS(devices, ...) EXPECT_EXIT(std::_Exit(InProcess(devices, __VA_ARGS__)), ::testing::ExitedWithCode(0), "")
+#define EXPECT_IN_PROCESS(devices, ...) \
+  EXPECT_EXIT(std::_Exit(InProcess(devices, __VA_ARGS__)), ::testing::ExitedWithCode(0), "")
 
-absl::StatusOr<Gpus> Open(absl::string_view choice, int64_t memory_bytes = 0) { return OpenGpus({Choice(choice), memory_bytes, {}}); }
+absl::StatusOr<Gpus> Open(absl::string_view choice, int64_t memory_bytes = 0) {
+  return OpenGpus({Choice(choice), memory_bytes, {}});
+}
 
 class OpenGpusTest : public ::testing::Test {
  protected:
@@ -120,14 +134,16 @@ TEST_F(OpenGpusTest, TakesAllThatThereAre) {
     EXPECT_EQ(there->device().ToString(), "GPU:2");
     EXPECT_EQ(Open("auto")->devices.size(), 3u);
     EXPECT_THAT(Open("none")->devices, IsEmpty());
-    EXPECT_THAT(Open("0").status().message(), HasSubstr("computes on GPUs already, by --gpus=auto"));
+    EXPECT_THAT(Open("0").status().message(),
+                HasSubstr("computes on GPUs already, by --gpus=auto"));
   });
 }
 
 TEST_F(OpenGpusTest, AutoLeavesOutADeviceThatIsIllAndAllDoesNot) {
   EXPECT_IN_PROCESS("3", [] {
     setenv("DIVVY_HOST_DEVICES_SICK", "1", 1);
-    EXPECT_THAT(Open("all").status().message(), HasSubstr("--gpus=all: the host plays a device that is ill"));
+    EXPECT_THAT(Open("all").status().message(),
+                HasSubstr("--gpus=all: the host plays a device that is ill"));
     EXPECT_THAT(Open("1").status().message(), HasSubstr("is ill"));
     const absl::StatusOr<Gpus> gpus = Open("auto");
     ASSERT_TRUE(gpus.ok()) << gpus.status();
@@ -190,7 +206,8 @@ TEST_F(OpenGpusTest, NumbersThoseChosenAnew) {
     ASSERT_TRUE(gpus.ok()) << gpus.status();
     EXPECT_THAT(gpus->names, ElementsAre("host device 2", "host device 0"));
     EXPECT_EQ(gpus->devices[1].ToString(), "GPU:1");
-    EXPECT_EQ(Tensor::Vector<float>({1}).To({Device::Kind::kGpu, 2}).status().message(), "there is no GPU:2: this process uses 2 GPUs");
+    EXPECT_EQ(Tensor::Vector<float>({1}).To({Device::Kind::kGpu, 2}).status().message(),
+              "there is no GPU:2: this process uses 2 GPUs");
   });
 }
 
@@ -198,7 +215,8 @@ TEST_F(OpenGpusTest, NamesTheDevicesWhereOneAskedForIsNone) {
   EXPECT_IN_PROCESS("2", [] {
     const absl::Status status = Open("0,7").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)");
+    EXPECT_EQ(status.message(),
+              "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)");
   });
 }
 
@@ -224,7 +242,9 @@ TEST_F(OpenGpusTest, WithoutALibraryAutoSaysNothing) {
 }
 
 TEST_F(OpenGpusTest, RefusesALimitBelowNothing) {
-  EXPECT_EQ(Open("none", -1).status(), absl::InvalidArgumentError("--gpu_memory_bytes is -1, wanted at least 0 (0: no limit)"));
+  EXPECT_EQ(
+      Open("none", -1).status(),
+      absl::InvalidArgumentError("--gpu_memory_bytes is -1, wanted at least 0 (0: no limit)"));
 }
 
 TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
@@ -235,7 +255,8 @@ TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
     ASSERT_TRUE(most.ok()) << most.status();
     const absl::Status beyond = Tensor::Uninitialized(DType::kFloat32, Shape{57}, first).status();
     EXPECT_EQ(beyond.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(beyond.message(), HasSubstr("tensors of 800 bytes and 228 more are beyond --gpu_memory_bytes=1024"));
+    EXPECT_THAT(beyond.message(),
+                HasSubstr("tensors of 800 bytes and 228 more are beyond --gpu_memory_bytes=1024"));
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{57}, second).ok());
     *most = Tensor();
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{256}, first).ok());
@@ -248,13 +269,14 @@ TEST_F(OpenGpusTest, WhatADeviceCouldNotGiveDoesNotCount) {
     ASSERT_TRUE(Open("all", 4096).ok());
     const Device gpu{Device::Kind::kGpu, 0};
     for (int i = 0; i < 10; ++i) {
-      EXPECT_THAT(Tensor::Uninitialized(DType::kFloat32, Shape{300}, gpu).status().message(), HasSubstr("has no memory for 1200 bytes more"));
+      EXPECT_THAT(Tensor::Uninitialized(DType::kFloat32, Shape{300}, gpu).status().message(),
+                  HasSubstr("has no memory for 1200 bytes more"));
     }
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{128}, gpu).ok());
   });
 }
 
-// ---- who has which ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- who has which ------------------------------------------------------------------------------
 
 std::string EachOf(absl::string_view choice, int num_gpus, int num_workers, int replicas = 0) {
   const absl::StatusOr<int> each = GpusPerWorker(Choice(choice), num_gpus, num_workers, replicas);
@@ -269,7 +291,8 @@ TEST(GpusPerWorkerTest, AreAsManyForEach) {
 
 TEST(GpusPerWorkerTest, ThatWereAskedForAndDoNotGoRoundAreRefused) {
   EXPECT_EQ(EachOf("1,2,0", 3, 2),
-            "--gpus=1,2,0: 3 GPUs cannot be dealt out evenly to 2 workers, which share none: choose as many for each worker, or other workers");
+            "--gpus=1,2,0: 3 GPUs cannot be dealt out evenly to 2 workers, which share none: "
+            "choose as many for each worker, or other workers");
   EXPECT_THAT(EachOf("all", 2, 4), HasSubstr("2 GPUs cannot be dealt out evenly to 4 workers"));
 }
 
@@ -279,9 +302,12 @@ TEST(GpusPerWorkerTest, AutoLeavesOverWhatDoesNotGoRound) {
   EXPECT_EQ(EachOf("auto", 1, 2, 3), "0");
 }
 
-TEST(GpusPerWorkerTest, AreAsManyAsReplicas) { EXPECT_THAT(EachOf("auto", 4, 2, 3), HasSubstr("replicas_per_worker is 3, but")); }
+TEST(GpusPerWorkerTest, AreAsManyAsReplicas) {
+  EXPECT_THAT(EachOf("auto", 4, 2, 3), HasSubstr("replicas_per_worker is 3, but"));
+}
 
-std::vector<std::vector<std::string>> Dealt(absl::string_view choice, int replicas, int num_workers) {
+std::vector<std::vector<std::string>> Dealt(absl::string_view choice, int replicas,
+                                            int num_workers) {
   const auto workers = OpenReplicaDevices({Choice(choice), 0, {}}, replicas, num_workers);
   EXPECT_TRUE(workers.ok()) << workers.status();
   std::vector<std::vector<std::string>> names;
@@ -293,17 +319,24 @@ std::vector<std::vector<std::string>> Dealt(absl::string_view choice, int replic
 }
 
 TEST_F(OpenGpusTest, AWorkerHasGpusThatNoOtherHas) {
-  EXPECT_IN_PROCESS("4", [] { EXPECT_THAT(Dealt("all", 0, 2), ElementsAre(ElementsAre("GPU:0", "GPU:1"), ElementsAre("GPU:2", "GPU:3"))); });
+  EXPECT_IN_PROCESS("4", [] {
+    EXPECT_THAT(Dealt("all", 0, 2),
+                ElementsAre(ElementsAre("GPU:0", "GPU:1"), ElementsAre("GPU:2", "GPU:3")));
+  });
 }
 
 TEST_F(OpenGpusTest, WhereThereAreFewerThanWorkersAutoComputesOnTheCpuAndSaysSo) {
   const auto deal = [] { EXPECT_THAT(Dealt("auto", 2, 3), Each(ElementsAre("CPU:0", "CPU:0"))); };
-  EXPECT_EXIT(std::_Exit(InProcess("2", deal)), ::testing::ExitedWithCode(0), "computing on the CPU: there are 2 GPUs for 3 workers, which share none");
+  EXPECT_EXIT(std::_Exit(InProcess("2", deal)), ::testing::ExitedWithCode(0),
+              "computing on the CPU: there are 2 GPUs for 3 workers, which share none");
 }
 
 TEST_F(OpenGpusTest, WhatAutoLeavesOverIsSaid) {
-  const auto deal = [] { EXPECT_THAT(Dealt("auto", 0, 2), ElementsAre(ElementsAre("GPU:0"), ElementsAre("GPU:1"))); };
-  EXPECT_EXIT(std::_Exit(InProcess("3", deal)), ::testing::ExitedWithCode(0), "computing on 2 GPUs: host device 0, host device 1; 1 do not go round");
+  const auto deal = [] {
+    EXPECT_THAT(Dealt("auto", 0, 2), ElementsAre(ElementsAre("GPU:0"), ElementsAre("GPU:1")));
+  };
+  EXPECT_EXIT(std::_Exit(InProcess("3", deal)), ::testing::ExitedWithCode(0),
+              "computing on 2 GPUs: host device 0, host device 1; 1 do not go round");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// How long things take on a device with HostModel's figures: what overlaps, what waits, and in which order values come.
+// How long things take on a device with HostModel's figures: what overlaps, what waits, and in
+// which order values come.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -19,7 +20,8 @@ constexpr Device kGpu{Device::Kind::kGpu, 0};
 
 // A device in use whose kernels take so long.
 struct Timed {
-  explicit Timed(double kernel_us, const cuda::TransferOptions& options = {}) : backend(math, 0, options) {
+  explicit Timed(double kernel_us, const cuda::TransferOptions& options = {})
+      : backend(math, 0, options) {
     cuda::HostModel model;
     model.kernel = kernel_us;
     math.UseClock(model);
@@ -47,14 +49,19 @@ struct Timed {
 
 Tensor Zeros(int64_t n) { return *Tensor::Zeros(DType::kFloat32, {n}); }
 
-// The figure of bench/gpu: 1 where the shorter of the two costs nothing, 0 where they come one after the other.
-double Hidden(double copy, double step, double both) { return (copy + step - both) / std::min(copy, step); }
+// The figure of bench/gpu: 1 where the shorter of the two costs nothing, 0 where they come one
+// after the other.
+double Hidden(double copy, double step, double both) {
+  return (copy + step - both) / std::min(copy, step);
+}
 
 TEST(HostClockTest, ALargeCopyIsHiddenBehindTheKernelThatRunsMeanwhile) {
   Timed device(330);
   const Tensor small = *Zeros(4).To(kGpu), large = Zeros(4'000'000);  // 16 MB: 5 + 320 us
   ASSERT_TRUE(small.To(Device{}).ok());
-  const double copy = device.Took([&] { ASSERT_TRUE(device.Relu(*large.To(kGpu)).Rows(0, 1)->To(Device{}).ok()); }) - 330;
+  const double copy = device.Took([&] {
+    ASSERT_TRUE(device.Relu(*large.To(kGpu)).Rows(0, 1)->To(Device{}).ok());
+  }) - 330;
   const double step = device.Took([&] { ASSERT_TRUE(device.Relu(small).To(Device{}).ok()); });
   const double both = device.Took([&] {
     const Tensor there = *large.To(kGpu);
@@ -62,10 +69,12 @@ TEST(HostClockTest, ALargeCopyIsHiddenBehindTheKernelThatRunsMeanwhile) {
     ASSERT_TRUE(y.To(Device{}).ok());
     ASSERT_TRUE(there.Rows(0, 1)->To(Device{}).ok());
   });
-  EXPECT_GT(Hidden(copy, step, both), 0.9) << copy << " us of copy, " << step << " us of step, " << both << " us together";
+  EXPECT_GT(Hidden(copy, step, both), 0.9)
+      << copy << " us of copy, " << step << " us of step, " << both << " us together";
 }
 
-// While 4 MB are told ahead, a step first uses its labels. Those of the first batch wait for their use and come behind the 4 MB: nobody has used any yet.
+// While 4 MB are told ahead, a step first uses its labels. Those of the first batch wait for their
+// use and come behind the 4 MB: nobody has used any yet.
 TEST(HostClockTest, LargeIntegersThatTheGpuUsesDoNotComeBehindWhatIsToldAhead) {
   Timed device(30);
   const Tensor labels = *Tensor::Zeros(DType::kInt64, {20'000}), values = Zeros(1'000'000);
@@ -85,12 +94,15 @@ TEST(HostClockTest, LargeIntegersThatTheGpuUsesDoNotComeBehindWhatIsToldAhead) {
     return took;
   };
   step(Travel::kNow);
-  const double at_once = step(Travel::kNow), first = step(Travel::kIntegersWhenUsed), later = step(Travel::kIntegersWhenUsed);
+  const double at_once = step(Travel::kNow), first = step(Travel::kIntegersWhenUsed),
+               later = step(Travel::kIntegersWhenUsed);
   EXPECT_GT(first, at_once + 50);
-  EXPECT_LT(later, at_once + 1) << at_once << " us when the labels travel at once, " << first << " us in the first step when they wait for their use";
+  EXPECT_LT(later, at_once + 1) << at_once << " us when the labels travel at once, " << first
+                                << " us in the first step when they wait for their use";
 }
 
-// One engine copies to a device: a small copy does not overtake a large one, though it has a queue of its own. So constants travel with kernels.
+// One engine copies to a device: a small copy does not overtake a large one, though it has a queue
+// of its own. So constants travel with kernels.
 TEST(HostClockTest, ASmallCopyComesBehindALargeOneAndAScalarNeedsNone) {
   Timed device(2);
   const Tensor there = *Zeros(4).To(kGpu);
@@ -117,10 +129,12 @@ TEST(HostClockTest, WhoLooksForFailuresBehindTheLastValueDoesNotWaitAgain) {
   EXPECT_EQ(device.Took([&] { EXPECT_EQ(device.backend.FindFailures(kGpu).count, 0); }), 0);
 }
 
-// The gradient of the last layer, which is complete first, comes down while those before it are computed.
+// The gradient of the last layer, which is complete first, comes down while those before it are
+// computed.
 TEST(HostClockTest, GradientsComeDownWhileTheBackwardPassGoesOn) {
   constexpr int kLayers = 8;
-  constexpr int64_t kElements = 500'000;  // 2 MB: 45 us, against two kernels of 30 us a layer
+  // 2 MB: 45 us, against two kernels of 30 us a layer
+  constexpr int64_t kElements = 500'000;
   Timed device(30);
   MapReader reader({}, kGpu);
   std::vector<Tensor> weights;
@@ -136,12 +150,15 @@ TEST(HostClockTest, GradientsComeDownWhileTheBackwardPassGoesOn) {
     const absl::StatusOr<Gradients> gradients = tape.GradientOfSum(x);
     ASSERT_TRUE(gradients.ok()) << gradients.status();
     told = device.math.now() - began;
-    for (const auto& [name, gradient] : gradients->entries()) all.push_back(std::get<Tensor>(gradient));
+    for (const auto& [name, gradient] : gradients->entries())
+      all.push_back(std::get<Tensor>(gradient));
     ASSERT_TRUE(ToHost(all).ok());
   });
-  const double copies = kLayers * (5 + 4 * kElements / 50e3), kernels = 30 * static_cast<double>(device.math.costs().kernels);
+  const double copies = kLayers * (5 + 4 * kElements / 50e3),
+               kernels = 30 * static_cast<double>(device.math.costs().kernels);
   EXPECT_LT(told, kernels) << "the host is ahead of the device";
-  EXPECT_LT(both, kernels + copies / 2) << kernels << " us of kernels and " << copies << " us of copies, " << both << " us together";
+  EXPECT_LT(both, kernels + copies / 2)
+      << kernels << " us of kernels and " << copies << " us of copies, " << both << " us together";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The arithmetic of a device's library as kernels over parallel.h. What is left to a device: memory, products, and where its kernels are queued.
+// The arithmetic of a device's library as kernels over parallel.h. What is left to a device:
+// memory, products, and where its kernels are queued.
 #ifndef DIVVY_OPS_CUDA_KERNEL_MATH_H_
 #define DIVVY_OPS_CUDA_KERNEL_MATH_H_
 
@@ -21,7 +22,9 @@ using internal::Window2D;
 class KernelMath : public DeviceMath {
  public:
   void Configure(const DeviceOptions& options) override { options_ = options; }
-  void SetReclaim(Reclaim reclaim, void* context) override { reclaim_ = reclaim, reclaim_context_ = context; }
+  void SetReclaim(Reclaim reclaim, void* context) override {
+    reclaim_ = reclaim, reclaim_context_ = context;
+  }
   // For as long as a method runs; null where there is none even without what is kept.
   void* AllocateScratch(int device, size_t bytes) {
     void* const data = Allocate(device, bytes);
@@ -31,14 +34,18 @@ class KernelMath : public DeviceMath {
   }
   // elementwise.cu
   void Unary(int device, UnaryOp op, const Array& x, const Array& y) override;
-  void UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx) override;
-  void UnaryGradientAndSums(int device, UnaryOp op, const Array& kept, const Array& gradient, const Array& dx, const Array& sums) override;
+  void UnaryGradient(int device, UnaryOp op, const Array& kept, const Array& gradient,
+                     const Array& dx) override;
+  void UnaryGradientAndSums(int device, UnaryOp op, const Array& kept, const Array& gradient,
+                            const Array& dx, const Array& sums) override;
   void Binary(int device, BinaryOp op, const Array& a, const Array& b, const Array& y) override;
   void AddThen(int device, UnaryOp op, const Array& a, const Array& b, const Array& y) override;
   void Broadcast(int device, const Array& x, double scale, const Array& y) override;
   void Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) override;
-  void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss) override;
-  void SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels, const Array& gradient, const Array& dx) override;
+  void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels,
+                           const Array& loss) override;
+  void SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels,
+                                   const Array& gradient, const Array& dx) override;
   // cast.cu
   void Cast(int device, const Array& x, const Array& y) override;
   // reduce.cu
@@ -48,22 +55,31 @@ class KernelMath : public DeviceMath {
   // rows.cu: what is computed for each row by itself
   void Softmax(int device, const Array& x, const Array& y) override;
   void SoftmaxGradient(int device, const Array& y, const Array& gradient, const Array& dx) override;
-  void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss, const Array& softmax) override;
-  void SoftmaxCrossEntropyGradient(int device, const Array& labels, const Array& gradient, const Array& softmax) override;
+  void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss,
+                           const Array& softmax) override;
+  void SoftmaxCrossEntropyGradient(int device, const Array& labels, const Array& gradient,
+                                   const Array& softmax) override;
   void Normalize(int device, Norm norm, double epsilon, const Array& x, const Array& y) override;
-  void NormalizeGradient(int device, Norm norm, double epsilon, const Array& x, const Array& gradient, const Array& dx) override;
+  void NormalizeGradient(int device, Norm norm, double epsilon, const Array& x,
+                         const Array& gradient, const Array& dx) override;
   void ClipRows(int device, const Array& x, double max_norm, const Array& y) override;
-  void ClipRowsGradient(int device, const Array& x, double max_norm, const Array& gradient, const Array& dx) override;
+  void ClipRowsGradient(int device, const Array& x, double max_norm, const Array& gradient,
+                        const Array& dx) override;
   void CombineRows(int device, const RowListArrays& lists, const Array& x, const Array& y) override;
   void SpreadRows(int device, const RowListArrays& lists, const Array& y, const Array& x) override;
   // convolution.cu
-  void Conv2D(int device, const Window2D& window, const Array& x, const Array& kernel, const Array& y) override;
-  void Conv2DInputGradient(int device, const Window2D& window, const Array& kernel, const Array& gradient, const Array& dx) override;
-  void Conv2DKernelGradient(int device, const Window2D& window, const Array& x, const Array& gradient, const Array& dkernel) override;
+  void Conv2D(int device, const Window2D& window, const Array& x, const Array& kernel,
+              const Array& y) override;
+  void Conv2DInputGradient(int device, const Window2D& window, const Array& kernel,
+                           const Array& gradient, const Array& dx) override;
+  void Conv2DKernelGradient(int device, const Window2D& window, const Array& x,
+                            const Array& gradient, const Array& dkernel) override;
   void MaxPool(int device, const Window2D& window, const Array& x, const Array& y) override;
-  void MaxPoolGradient(int device, const Window2D& window, const Array& x, const Array& y, const Array& gradient, const Array& dx) override;
+  void MaxPoolGradient(int device, const Window2D& window, const Array& x, const Array& y,
+                       const Array& gradient, const Array& dx) override;
   // movement.cu
-  void CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) override;
+  void CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                  int64_t block_bytes, int64_t rows) override;
   void Permute(int device, const Array& x, const int* axes, const Array& y) override;
   void GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) override;
   void LowerTriangles(int device, const Array& x, const Array& y) override;
@@ -71,9 +87,11 @@ class KernelMath : public DeviceMath {
 
   // duplicates.cu
   void ScatterAddRows(int device, const int64_t* ids, const Array& rows, const Array& y) override;
-  void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique, const Array& sums) override;
+  void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique,
+                     const Array& sums) override;
 
-  // Of a convolution's matrix of windows at a time, though never less than a line of its output: 256 MB of float32.
+  // Of a convolution's matrix of windows at a time, though never less than a line of its output:
+  // 256 MB of float32.
   int64_t most_window_elements = int64_t{1} << 26;
 
  protected:
@@ -81,7 +99,8 @@ class KernelMath : public DeviceMath {
   // Makes the device the calling thread's; where its kernels go.
   virtual Stream Use(int device) = 0;
   // Row-major, as MatMulArgs says.
-  virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c) = 0;
+  virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a,
+                    const void* b, void* c) = 0;
   // In the device's memory.
   virtual Fault* fault(int device) = 0;
 
@@ -91,11 +110,15 @@ class KernelMath : public DeviceMath {
   void* reclaim_context_ = nullptr;
 };
 
-// Memory for as long as a method runs; freed when the device is done with it. Where there is none, the device's next wait tells it.
+// Memory for as long as a method runs; freed when the device is done with it. Where there is none,
+// the device's next wait tells it.
 class Scratch {
  public:
   Scratch(KernelMath& math, int device, size_t bytes)
-      : math_(math), device_(device), bytes_(bytes), data_(bytes == 0 ? nullptr : math.AllocateScratch(device, bytes)) {
+      : math_(math),
+        device_(device),
+        bytes_(bytes),
+        data_(bytes == 0 ? nullptr : math.AllocateScratch(device, bytes)) {
     if (!is_there()) math.Note(device, kOutOfMemory);
   }
   ~Scratch() {
@@ -140,13 +163,15 @@ DIVVY_HOST_DEVICE Bits Narrowed(float value) {
   return Bits::FromFloat(value);
 }
 
-// The float beside `value` whose last bit is 1, or `value` itself where it is a float: rounded from there to fewer bits it is what `value` itself would be,
-// which the nearest float is not (S. Boldo, G. Melquiond, "When double rounding is odd", 2005).
+// The float beside `value` whose last bit is 1, or `value` itself where it is a float: rounded from
+// there to fewer bits it is what `value` itself would be, which the nearest float is not (S. Boldo,
+// G. Melquiond, "When double rounding is odd", 2005).
 DIVVY_HOST_DEVICE inline float RoundedToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   if (!(static_cast<double>(nearest) != value) || value != value) return nearest;
   uint32_t bits = BitsOfFloat(nearest);
-  const double magnitude = value < 0 ? -value : value, rounded = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
+  const double magnitude = value < 0 ? -value : value,
+               rounded = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
   if (rounded > magnitude) --bits;  // towards 0
   return FloatFromBits(bits | 1u);
 }
@@ -192,19 +217,23 @@ void WithFloating(Element element, Use&& use) {
 }
 
 // The first one on a device stands.
-DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t value, int64_t position, const Array& in) {
+DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t value,
+                                     int64_t position, const Array& in) {
 #ifdef __CUDA_ARCH__
-  const bool is_first = atomicCAS(reinterpret_cast<int*>(&fault->kind), int{Fault::kNone}, int{kind}) == int{Fault::kNone};
+  const bool is_first = atomicCAS(reinterpret_cast<int*>(&fault->kind), int{Fault::kNone},
+                                  int{kind}) == int{Fault::kNone};
 #else
   auto none = Fault::kNone;
-  const bool is_first = __atomic_compare_exchange_n(&fault->kind, &none, kind, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  const bool is_first = __atomic_compare_exchange_n(&fault->kind, &none, kind, false,
+                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 #endif
   if (is_first) fault->value = value, fault->position = position, fault->in = in;
 }
 
 // Whether a label or probability is in [0, 1]; if not, so the fault says.
 template <typename T>
-DIVVY_HOST_DEVICE bool IsInUnit(T label, Fault* fault, Fault::Kind kind, int64_t position, const Array& in) {
+DIVVY_HOST_DEVICE bool IsInUnit(T label, Fault* fault, Fault::Kind kind, int64_t position,
+                                const Array& in) {
   if (label >= T(0) && label <= T(1)) return true;
   const auto number = static_cast<double>(label);
   int64_t bits;

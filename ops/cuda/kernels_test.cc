@@ -1,4 +1,5 @@
-// Kernels against plain loops, on a device that the host plays: those whose way of summing or of going through memory is their own.
+// Kernels against plain loops, on a device that the host plays: those whose way of summing or of
+// going through memory is their own.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -24,10 +25,13 @@ class KernelsTest : public ::testing::Test {
   ~KernelsTest() override { SetGpuMemory(nullptr); }
   Tensor Drawn(const Shape& shape) {
     Tensor x = *Tensor::Uninitialized(DType::kFloat32, shape);
-    for (int64_t i = 0; i < shape.num_elements(); ++i) x.fresh_data<float>()[i] = static_cast<float>(random_.Uniform() - 0.5);
+    for (int64_t i = 0; i < shape.num_elements(); ++i)
+      x.fresh_data<float>()[i] = static_cast<float>(random_.Uniform() - 0.5);
     return x;
   }
-  static Tensor New(const Shape& shape) { return *Tensor::Uninitialized(DType::kFloat32, shape, kGpu); }
+  static Tensor New(const Shape& shape) {
+    return *Tensor::Uninitialized(DType::kFloat32, shape, kGpu);
+  }
   static std::vector<float> Values(const Tensor& x) {
     const Tensor here = *x.To(Device{});
     return {here.data_as<float>(), here.data_as<float>() + here.shape().num_elements()};
@@ -45,7 +49,8 @@ class KernelsTest : public ::testing::Test {
 };
 
 TEST_F(KernelsTest, ABiasGradientIsOneKernelUpToFourThousandRows) {
-  for (const auto& [rows, columns, kernels] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 3, 1}, {64, 512, 1}, {4096, 10, 1}, {4097, 10, 2}}) {
+  for (const auto& [rows, columns, kernels] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {1, 3, 1}, {64, 512, 1}, {4096, 10, 1}, {4097, 10, 2}}) {
     const Tensor x = Drawn({rows, columns}), there = *x.To(kGpu);
     Tensor sums = New({columns});
     EXPECT_EQ(KernelsOf([&] { gpu_.SumTo(there, 2, sums); }), kernels) << rows;
@@ -72,8 +77,11 @@ TEST_F(KernelsTest, ASumOfNeighboursIsOneKernelWhereItIsShort) {
 TEST_F(KernelsTest, AnActivationsGradientAndItsBiasAreOneKernelAndHaveTheBitsOfTwo) {
   for (const int64_t rows : {1, 70, 5000}) {
     const Tensor kept = *Drawn({rows, 33}).To(kGpu), gradient = *Drawn({rows, 33}).To(kGpu);
-    Tensor dx = New({rows, 33}), sums = New({33}), dx_alone = New({rows, 33}), sums_alone = New({33});
-    EXPECT_EQ(KernelsOf([&] { gpu_.UnaryGradientAndSums(UnaryOp::kRelu, kept, gradient, dx, sums); }), rows > 4096 ? 3 : 1);
+    Tensor dx = New({rows, 33}), sums = New({33}), dx_alone = New({rows, 33}),
+           sums_alone = New({33});
+    EXPECT_EQ(
+        KernelsOf([&] { gpu_.UnaryGradientAndSums(UnaryOp::kRelu, kept, gradient, dx, sums); }),
+        rows > 4096 ? 3 : 1);
     gpu_.UnaryGradient(UnaryOp::kRelu, kept, gradient, dx_alone);
     gpu_.SumTo(dx_alone, 1, sums_alone);
     EXPECT_EQ(Values(dx), Values(dx_alone));
@@ -94,10 +102,12 @@ TEST_F(KernelsTest, AScalarOfTheCpuGoesAlongWithTheKernel) {
   EXPECT_EQ(math_.costs().uploads, uploads);
 }
 
-// 2048, 1 and a little: a float has no place for the little, and 2049 is in the middle between two float16.
+// 2048, 1 and a little: a float has no place for the little, and 2049 is in the middle between two
+// float16.
 TEST_F(KernelsTest, ASumThatIsNarrowIsRoundedOnce) {
   Tensor x = *Tensor::Uninitialized(DType::kFloat16, {3});
-  x.fresh_data<Half>()[0] = Half::FromFloat(2048), x.fresh_data<Half>()[1] = Half::FromFloat(1), x.fresh_data<Half>()[2] = Half::FromFloat(0x1p-24f);
+  x.fresh_data<Half>()[0] = Half::FromFloat(2048), x.fresh_data<Half>()[1] = Half::FromFloat(1),
+  x.fresh_data<Half>()[2] = Half::FromFloat(0x1p-24f);
   Tensor y = *Tensor::Uninitialized(DType::kFloat16, Shape(), kGpu);
   gpu_.SumTo(*x.To(kGpu), 1, y);
   EXPECT_EQ(y.To(Device{})->data_as<Half>()->ToFloat(), 2050);
@@ -105,13 +115,15 @@ TEST_F(KernelsTest, ASumThatIsNarrowIsRoundedOnce) {
 
 TEST_F(KernelsTest, ADoubleIsRoundedToANarrowTypeAsIfItWereAFloatOfAllItsBits) {
   for (int i = 0; i < 20'000; ++i) {
-    const double value = std::ldexp(random_.Uniform() - 0.5, static_cast<int>(random_.Below(54)) - 40);
+    const double value =
+        std::ldexp(random_.Uniform() - 0.5, static_cast<int>(random_.Below(54)) - 40);
     const float odd = cuda::RoundedToOdd(value);
     if (static_cast<double>(odd) == value) continue;
     EXPECT_EQ(BitsOfFloat(odd) & 1u, 1u);
     EXPECT_LT(std::abs(static_cast<double>(odd) - value), std::ldexp(std::abs(value), -22));
     // Of all 13-bit prefixes the right one is the one that the exact value is nearest to.
-    const double half = Half::FromFloat(odd).ToFloat(), step = std::ldexp(1.0, std::max(std::ilogb(value), -14) - 10);
+    const double half = Half::FromFloat(odd).ToFloat(),
+                 step = std::ldexp(1.0, std::max(std::ilogb(value), -14) - 10);
     EXPECT_LE(std::abs(half - value), step / 2 * (1 + 1e-12)) << value;
   }
 }
@@ -120,7 +132,8 @@ TEST_F(KernelsTest, TrianglesOfEverySizeAreThoseOfTheCpu) {
   for (const int64_t f : {1, 2, 3, 27, 33, 64}) {
     const Tensor x = Drawn({3, f, f});
     const int64_t elements = f * (f - 1) / 2;
-    Tensor here = *Tensor::Uninitialized(DType::kFloat32, {3, elements}), there = New({3, elements});
+    Tensor here = *Tensor::Uninitialized(DType::kFloat32, {3, elements}),
+           there = New({3, elements});
     cpu_.LowerTriangles(x, here);
     gpu_.LowerTriangles(*x.To(kGpu), there);
     EXPECT_EQ(Values(there), Values(here)) << f;
@@ -131,7 +144,7 @@ TEST_F(KernelsTest, TrianglesOfEverySizeAreThoseOfTheCpu) {
   }
 }
 
-// ---- DIVVY_GPU_SYNC ------------------------------------------------------------------------------------------------------------------------------------
+// ---- DIVVY_GPU_SYNC -----------------------------------------------------------------------------
 
 TEST(SynchronousTest, AnErrorNamesTheOperationWithDtypesAndShapesAndTheDevice) {
   for (const bool synchronous : {true, false}) {
@@ -139,8 +152,10 @@ TEST(SynchronousTest, AnErrorNamesTheOperationWithDtypesAndShapesAndTheDevice) {
     GpuBackend gpu(math, 0, {}, synchronous);
     SetGpuMemory(&gpu);
     {
-      const Tensor a = *(*Tensor::Zeros(DType::kFloat32, {64, 784})).To(kGpu), b = *(*Tensor::Zeros(DType::kFloat32, {784, 512})).To(kGpu);
-      Tensor c = *Tensor::Uninitialized(DType::kFloat32, {64, 512}, kGpu), d = *Tensor::Uninitialized(DType::kFloat32, {64, 512}, kGpu);
+      const Tensor a = *(*Tensor::Zeros(DType::kFloat32, {64, 784})).To(kGpu),
+                   b = *(*Tensor::Zeros(DType::kFloat32, {784, 512})).To(kGpu);
+      Tensor c = *Tensor::Uninitialized(DType::kFloat32, {64, 512}, kGpu),
+             d = *Tensor::Uninitialized(DType::kFloat32, {64, 512}, kGpu);
       MatMulArgs args;
       args.m = 64, args.k = 784, args.n = 512;
       math.FailFrom(2, "an illegal memory access was encountered");
@@ -148,7 +163,9 @@ TEST(SynchronousTest, AnErrorNamesTheOperationWithDtypesAndShapesAndTheDevice) {
       gpu.MatMul(args, a, b, c);
       gpu.Unary(UnaryOp::kRelu, c, d);  // fails as everything does from now on
       const absl::Status failed = d.To(Device{}).status();
-      const std::string operation = "GPU:0 (host device 0) is lost: MatMul of float32 [64, 784], float32 [784, 512] to float32 [64, 512]: an illegal memory";
+      const std::string operation =
+          "GPU:0 (host device 0) is lost: MatMul of float32 [64, 784], float32 [784, 512] to "
+          "float32 [64, 512]: an illegal memory";
       EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
       if (synchronous) {
         EXPECT_THAT(std::string(failed.message()), HasSubstr(operation));
@@ -160,7 +177,7 @@ TEST(SynchronousTest, AnErrorNamesTheOperationWithDtypesAndShapesAndTheDevice) {
   }
 }
 
-// ---- waits -----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- waits --------------------------------------------------------------------------------------
 
 TEST_F(KernelsTest, WhoLooksForFailuresBehindTheLastValueWaitsForNothing) {
   const Tensor x = *Drawn({4}).To(kGpu);
@@ -171,7 +188,8 @@ TEST_F(KernelsTest, WhoLooksForFailuresBehindTheLastValueWaitsForNothing) {
   EXPECT_EQ(gpu_.FindFailures(kGpu).count, 0);
   EXPECT_EQ(math_.costs().waits, waits);
   Tensor row = New({1, 4});
-  ASSERT_TRUE(gpu_.GatherRows(*x.Reshape({1, 4}), *Tensor::Vector<int64_t>({7}).To(kGpu), row).ok());
+  ASSERT_TRUE(
+      gpu_.GatherRows(*x.Reshape({1, 4}), *Tensor::Vector<int64_t>({7}).To(kGpu), row).ok());
   EXPECT_EQ(gpu_.FindFailures(kGpu).count, 1) << "of what was told since";
   EXPECT_EQ(math_.costs().waits, waits + 2) << "for what was told, and for the fault";
 }

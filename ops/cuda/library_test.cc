@@ -1,5 +1,6 @@
-// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door and holds kernels for this machine's GPU, and where there is no GPU says so in
-// CUDA's own words. Where one is required (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
+// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door and holds kernels
+// for this machine's GPU, and where there is no GPU says so in CUDA's own words. Where one is
+// required (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
 #include <cstdlib>
 #include <string>
 
@@ -16,14 +17,17 @@ using ::testing::HasSubstr;
 
 TEST(CudaLibraryTest, CountsItsDevicesOrSaysWhyThereIsNone) {
   const char* const path = std::getenv("DIVVY_CUDA_LIBRARY");
-  const absl::StatusOr<cuda::DeviceMath*> math = internal::LoadDeviceMath(path == nullptr ? "" : path);
+  const absl::StatusOr<cuda::DeviceMath*> math =
+      internal::LoadDeviceMath(path == nullptr ? "" : path);
   if (math.ok()) {
     EXPECT_GT((*math)->num_devices(), 0);
     return;
   }
   ASSERT_EQ(std::getenv("DIVVY_REQUIRE_GPU"), nullptr) << math.status();
   EXPECT_EQ(math.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(math.status().message()), AnyOf(HasSubstr("no CUDA-capable device"), HasSubstr("driver"), HasSubstr("CUDA finds no device")));
+  EXPECT_THAT(std::string(math.status().message()),
+              AnyOf(HasSubstr("no CUDA-capable device"), HasSubstr("driver"),
+                    HasSubstr("CUDA finds no device")));
 }
 
 TEST(CudaLibraryTest, AutoGoesOnWithoutADeviceAndSaysWhy) {
@@ -32,7 +36,8 @@ TEST(CudaLibraryTest, AutoGoesOnWithoutADeviceAndSaysWhy) {
   EXPECT_EQ(gpus->devices.empty(), !gpus->why_none.empty());
 }
 
-// A library that was built for another kind of GPU loads and counts its devices; its first kernel fails.
+// A library that was built for another kind of GPU loads and counts its devices; its first kernel
+// fails.
 TEST(CudaLibraryTest, RunsAKernel) {
   const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAuto, {}}});
   ASSERT_TRUE(gpus.ok()) << gpus.status();

@@ -1,4 +1,5 @@
-// A device that fails for good, and one that has a passing trouble: what is said of each. On a device that the host plays.
+// A device that fails for good, and one that has a passing trouble: what is said of each. On a
+// device that the host plays.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpu_backend.h"
@@ -29,7 +30,9 @@ TEST_F(LostDeviceTest, ALostDeviceIsUnavailableFromThenOnAndSaysWhyAndWhatToDo) 
   for (int i = 0; i < 3; ++i) {
     const absl::Status lost = there.To(Device{}).status();
     EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable) << lost;
-    EXPECT_THAT(TextOf(lost), HasSubstr("GPU:0 (host device 0) is lost: an illegal memory access was encountered."));
+    EXPECT_THAT(
+        TextOf(lost),
+        HasSubstr("GPU:0 (host device 0) is lost: an illegal memory access was encountered."));
     EXPECT_THAT(TextOf(lost), HasSubstr("start the process again"));
   }
   EXPECT_EQ(gpu_.SumsOfSquares({there}).status().code(), absl::StatusCode::kUnavailable);
@@ -50,7 +53,8 @@ TEST_F(LostDeviceTest, WhatWentWrongFirstIsWhatIsToldOfTheLoss) {
 TEST_F(LostDeviceTest, AnErrorThatPassesIsNoLoss) {
   const Tensor there = *Tensor::Vector<float>({1, 2, 3}).To(device_);
   math_.Note(0, "a launch failed");
-  EXPECT_EQ(there.To(Device{}).status(), absl::InternalError("GPU:0 (host device 0): a launch failed"));
+  EXPECT_EQ(there.To(Device{}).status(),
+            absl::InternalError("GPU:0 (host device 0): a launch failed"));
   EXPECT_TRUE(there.To(Device{}).ok());
   EXPECT_TRUE(gpu_.FindFailures(device_).lost.ok());
 }
@@ -61,7 +65,8 @@ TEST_F(LostDeviceTest, ALostDeviceIsNotShortOfMemory) {
   const absl::Status uploaded = here.To(device_).status();
   EXPECT_EQ(uploaded.code(), absl::StatusCode::kUnavailable) << uploaded;
   EXPECT_THAT(TextOf(uploaded), HasSubstr("is lost"));
-  EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {4}, device_).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {4}, device_).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_F(LostDeviceTest, AnErrorWhileMemoryIsTakenIsToldInsteadOfAShortage) {
@@ -73,7 +78,8 @@ TEST_F(LostDeviceTest, AnErrorWhileMemoryIsTakenIsToldInsteadOfAShortage) {
   const absl::Status second = Tensor::Vector<float>({1, 2, 3}).To(device_).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kResourceExhausted) << second;
   math_.Note(0, cuda::kOutOfMemory);
-  EXPECT_THAT(TextOf(Tensor::Vector<float>({1, 2, 3}).To(device_).status()), HasSubstr("has no memory for 12 bytes more"));
+  EXPECT_THAT(TextOf(Tensor::Vector<float>({1, 2, 3}).To(device_).status()),
+              HasSubstr("has no memory for 12 bytes more"));
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ struct alignas(16) Unit16 {
   uint64_t half[2];
 };
 
-// Calls use(T{}) with the largest type, up to 16 bytes, of which all these addresses and sizes are multiples.
+// Calls use(T{}) with the largest type, up to 16 bytes, of which all these addresses and sizes are
+// multiples.
 template <typename Use>
 void WithUnits(uint64_t all, Use&& use) {
   if (all % 16 == 0) return use(Unit16{});
@@ -34,12 +35,14 @@ void WithUnits(uint64_t all, Use&& use) {
 uint64_t AddressOf(const void* data) { return reinterpret_cast<uintptr_t>(data); }
 
 template <typename T>
-void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t per_block, int64_t rows) {
+void CopyBlocksAs(Stream stream, const void* from, int64_t from_stride, void* to, int64_t to_stride,
+                  int64_t per_block, int64_t rows) {
   const auto* source = static_cast<const char*>(from);
   auto* target = static_cast<char*>(to);
   ForEach(stream, rows * per_block, [=] DIVVY_BODY(int64_t i) {
     const auto [row, at] = internal::Divide(i, per_block);
-    reinterpret_cast<T*>(target + row * to_stride)[at] = reinterpret_cast<const T*>(source + row * from_stride)[at];
+    reinterpret_cast<T*>(target + row * to_stride)[at] =
+        reinterpret_cast<const T*>(source + row * from_stride)[at];
   });
 }
 
@@ -49,7 +52,8 @@ void PermuteAs(Stream stream, const internal::LoopNest<1>& loops, int64_t n, con
 }
 
 template <typename T>
-void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_t* ids, int64_t n, T* y, Fault* fault) {
+void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_t* ids, int64_t n,
+                  T* y, Fault* fault) {
   const T* x = table.as<const T>();
   const int64_t rows = table.dim(0);
   ForEach(stream, n * width, [=] DIVVY_BODY(int64_t i) {
@@ -61,7 +65,8 @@ void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_
   });
 }
 
-// The lanes of a row take a matrix: no element looks for the matrix that it is in, and rows are found by counting, not by roots and divisions.
+// The lanes of a row take a matrix: no element looks for the matrix that it is in, and rows are
+// found by counting, not by roots and divisions.
 template <typename T>
 void LowerTrianglesAs(Stream stream, const T* x, int64_t batch, int64_t f, T* y) {
   const int64_t elements = f * (f - 1) / 2;
@@ -95,12 +100,16 @@ void SymmetricAs(Stream stream, const T* y, int64_t batch, int64_t f, T* x) {
 
 }  // namespace
 
-void KernelMath::CopyBlocks(int device, const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t block_bytes, int64_t rows) {
+void KernelMath::CopyBlocks(int device, const void* from, int64_t from_stride, void* to,
+                            int64_t to_stride, int64_t block_bytes, int64_t rows) {
   const Stream stream = Use(device);
-  WithUnits(AddressOf(from) | AddressOf(to) | static_cast<uint64_t>(from_stride | to_stride | block_bytes), [&](auto t) {
-    using T = decltype(t);
-    CopyBlocksAs<T>(stream, from, from_stride, to, to_stride, block_bytes / static_cast<int64_t>(sizeof(T)), rows);
-  });
+  WithUnits(AddressOf(from) | AddressOf(to) |
+                static_cast<uint64_t>(from_stride | to_stride | block_bytes),
+            [&](auto t) {
+              using T = decltype(t);
+              CopyBlocksAs<T>(stream, from, from_stride, to, to_stride,
+                              block_bytes / static_cast<int64_t>(sizeof(T)), rows);
+            });
 }
 
 void KernelMath::Permute(int device, const Array& x, const int* axes, const Array& y) {
@@ -111,26 +120,34 @@ void KernelMath::Permute(int device, const Array& x, const int* axes, const Arra
     loops.extent[i] = y.dim(i);
     loops.stride[0][i] = internal::BroadcastStride(x, axes[i], x.rank());
   }
-  WithBits(x.element, [&](auto t) { PermuteAs(stream, loops, y.size(), x.as<const decltype(t)>(), y.as<decltype(t)>()); });
+  WithBits(x.element, [&](auto t) {
+    PermuteAs(stream, loops, y.size(), x.as<const decltype(t)>(), y.as<decltype(t)>());
+  });
 }
 
 void KernelMath::GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) {
   const Stream stream = Use(device);
-  const int64_t row_bytes = x.row_size() * SizeOf(x.element), n = row_bytes == 0 ? 0 : static_cast<int64_t>(y.size_bytes()) / row_bytes;
+  const int64_t row_bytes = x.row_size() * SizeOf(x.element),
+                n = row_bytes == 0 ? 0 : static_cast<int64_t>(y.size_bytes()) / row_bytes;
   WithUnits(AddressOf(x.data) | AddressOf(y.data) | static_cast<uint64_t>(row_bytes), [&](auto t) {
     using T = decltype(t);
-    GatherRowsAs(stream, x, row_bytes / static_cast<int64_t>(sizeof(T)), ids, n, y.as<T>(), fault(device));
+    GatherRowsAs(stream, x, row_bytes / static_cast<int64_t>(sizeof(T)), ids, n, y.as<T>(),
+                 fault(device));
   });
 }
 
 void KernelMath::LowerTriangles(int device, const Array& x, const Array& y) {
   const Stream stream = Use(device);
-  WithBits(y.element, [&](auto t) { LowerTrianglesAs(stream, x.as<const decltype(t)>(), x.dim(0), x.dim(1), y.as<decltype(t)>()); });
+  WithBits(y.element, [&](auto t) {
+    LowerTrianglesAs(stream, x.as<const decltype(t)>(), x.dim(0), x.dim(1), y.as<decltype(t)>());
+  });
 }
 
 void KernelMath::SymmetricFromTriangles(int device, const Array& y, const Array& x) {
   const Stream stream = Use(device);
-  WithBits(x.element, [&](auto t) { SymmetricAs(stream, y.as<const decltype(t)>(), x.dim(0), x.dim(1), x.as<decltype(t)>()); });
+  WithBits(x.element, [&](auto t) {
+    SymmetricAs(stream, y.as<const decltype(t)>(), x.dim(0), x.dim(1), x.as<decltype(t)>());
+  });
 }
 
 }  // namespace divvy::cuda

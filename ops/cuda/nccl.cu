@@ -23,7 +23,8 @@ int TypeOf(Element element) {
 }
 
 #if __has_include(<nccl.h>)
-static_assert(ncclSuccess == 0 && ncclSum == 0 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 && ncclBfloat16 == 9);
+static_assert(ncclSuccess == 0 && ncclSum == 0 && ncclFloat16 == 6 && ncclFloat32 == 7 &&
+              ncclFloat64 == 8 && ncclBfloat16 == 9);
 #endif
 
 template <typename Function>
@@ -35,10 +36,14 @@ bool Find(void* library, const char* name, Function& function) {
 }  // namespace
 
 std::unique_ptr<Nccl> Nccl::Load() {
-  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);  // for as long as the process lives
+  // For as long as the process lives.
+  void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   Interface nccl;
-  if (library == nullptr || !Find(library, "ncclCommInitAll", nccl.init_all) || !Find(library, "ncclAllReduce", nccl.all_reduce) ||
-      !Find(library, "ncclGroupStart", nccl.group_start) || !Find(library, "ncclGroupEnd", nccl.group_end) || !Find(library, "ncclCommAbort", nccl.abort)) {
+  if (library == nullptr || !Find(library, "ncclCommInitAll", nccl.init_all) ||
+      !Find(library, "ncclAllReduce", nccl.all_reduce) ||
+      !Find(library, "ncclGroupStart", nccl.group_start) ||
+      !Find(library, "ncclGroupEnd", nccl.group_end) ||
+      !Find(library, "ncclCommAbort", nccl.abort)) {
     return nullptr;
   }
   return std::unique_ptr<Nccl>(new Nccl(nccl));
@@ -49,8 +54,10 @@ std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<int>& devices) {
   if (found != comms_.end()) return found->second;
   std::vector<Comm>& comms = comms_[devices];
   comms.resize(devices.size());
-  if (nccl_.init_all(comms.data(), static_cast<int>(comms.size()), devices.data()) != kSuccess) comms.clear();
-  cudaGetLastError();  // else this thread's next launch would be blamed for what NCCL has tried
+  if (nccl_.init_all(comms.data(), static_cast<int>(comms.size()), devices.data()) != kSuccess)
+    comms.clear();
+  // Else this thread's next launch would be blamed for what NCCL has tried.
+  cudaGetLastError();
   return comms;
 }
 
@@ -70,7 +77,8 @@ Nccl::Outcome Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, i
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Rank& rank = ranks[i];
     cudaSetDevice(rank.device);
-    done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), TypeOf(element), kSum, comms[i], rank.stream) == kSuccess;
+    done = done && nccl_.all_reduce(rank.from, rank.to, static_cast<size_t>(n), TypeOf(element),
+                                    kSum, comms[i], rank.stream) == kSuccess;
   }
   if (nccl_.group_end() == kSuccess && done) return Outcome::kQueued;
   // A device whose peers were not queued would wait for them for ever.

@@ -29,10 +29,13 @@ class Nccl {
   };
   enum class Outcome {
     kQueued,
-    kCannot,  // nothing was queued
-    kBroken,  // some of it was queued and will not be done: what the devices hold is worth nothing
+    // Nothing was queued.
+    kCannot,
+    // Some of it was queued and will not be done: what the devices hold is worth nothing.
+    kBroken,
   };
-  // Whether these devices can, with these elements. What is true of devices is found out once: they are made ready for each other, which waits for them.
+  // Whether these devices can, with these elements. What is true of devices is found out once: they
+  // are made ready for each other, which waits for them.
   bool CanAllReduce(const std::vector<int>& devices, Element element);
   // The elementwise sum of all, to each. REQUIRES: CanAllReduce.
   Outcome AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
@@ -42,7 +45,8 @@ class Nccl {
   using Comm = void*;
   struct Interface {
     int (*init_all)(Comm* comms, int count, const int* devices);
-    int (*all_reduce)(const void* from, void* to, size_t n, int type, int op, Comm comm, cudaStream_t stream);
+    int (*all_reduce)(const void* from, void* to, size_t n, int type, int op, Comm comm,
+                      cudaStream_t stream);
     int (*group_start)();
     int (*group_end)();
     int (*abort)(Comm comm);
@@ -51,8 +55,10 @@ class Nccl {
   std::vector<Comm>& CommsOf(const std::vector<int>& devices) DIVVY_REQUIRES(mu_);
 
   const Interface nccl_;
-  Mutex mu_;                                                                   // calls of a group are one thread's
-  std::map<std::vector<int>, std::vector<Comm>> comms_ DIVVY_GUARDED_BY(mu_);  // by devices; empty: they cannot
+  // calls of a group are one thread's
+  Mutex mu_;
+  // By devices; empty: they cannot.
+  std::map<std::vector<int>, std::vector<Comm>> comms_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy::cuda

@@ -1,5 +1,7 @@
-// How work is spread over a device: by element, or a row to each group of threads that meet. The bodies are the same for nvcc and for a host compiler, so they
-// are tested where there is no GPU: one thread takes everything in order, or a HostBlock plays the threads of a block, each on a thread of the host.
+// How work is spread over a device: by element, or a row to each group of threads that meet. The
+// bodies are the same for nvcc and for a host compiler, so they are tested where there is no GPU:
+// one thread takes everything in order, or a HostBlock plays the threads of a block, each on a
+// thread of the host.
 #ifndef DIVVY_OPS_CUDA_PARALLEL_H_
 #define DIVVY_OPS_CUDA_PARALLEL_H_
 
@@ -17,8 +19,9 @@
 #include <cuda_runtime.h>
 #endif
 
-// Marks a lambda that is the body of a kernel. For nvcc it is the device's alone: one that the host might call as well is kept on the host's heap, with an
-// allocation for each copy that a launch makes.
+// Marks a lambda that is the body of a kernel. For nvcc it is the device's alone: one that the host
+// might call as well is kept on the host's heap, with an allocation for each copy that a launch
+// makes.
 #ifdef __CUDACC__
 #define DIVVY_BODY __device__
 #else
@@ -35,21 +38,28 @@ struct Stream {
 
   // After each launch.
   void NoteLaunch() const {
-    if (const cudaError_t launched = cudaGetLastError(); launched != cudaSuccess && launched != cudaErrorNotReady) error->Note(cudaGetErrorString(launched));
+    if (const cudaError_t launched = cudaGetLastError();
+        launched != cudaSuccess && launched != cudaErrorNotReady)
+      error->Note(cudaGetErrorString(launched));
   }
 };
 #else
-// The threads of a block where the host plays them. `place` says where in a kernel its threads meet, and is a literal.
+// The threads of a block where the host plays them. `place` says where in a kernel its threads
+// meet, and is a literal.
 class HostBlock {
  public:
   virtual ~HostBlock() = default;
-  // Calls work(thread) for each thread in [0, threads), and returns when all calls have returned. One call at a time.
+  // Calls work(thread) for each thread in [0, threads), and returns when all calls have returned.
+  // One call at a time.
   virtual void Run(int threads, const std::function<void(int)>& work) = 0;
-  // What a GPU does at __syncthreads(): returns when all threads of the block have come to this place.
+  // What a GPU does at __syncthreads(): returns when all threads of the block have come to this
+  // place.
   virtual void Meet(int thread, const char* place) = 0;
-  // What a GPU does at __shfl_xor_sync(): the `own` of the thread of the same warp whose number differs in the bit `distance`.
+  // What a GPU does at __shfl_xor_sync(): the `own` of the thread of the same warp whose number
+  // differs in the bit `distance`.
   virtual double Exchange(int thread, double own, int distance) = 0;
-  // What a GPU declares as __shared__: memory for `count` numbers that all threads of the block see, the same for each call with this place.
+  // What a GPU declares as __shared__: memory for `count` numbers that all threads of the block
+  // see, the same for each call with this place.
   virtual double* Shared(const char* place, int count) = 0;
 };
 
@@ -79,7 +89,8 @@ constexpr int kWarp = 32;      // threads that run in step
 #define DIVVY_SHARED(name, thread, place, count) double* const name = (thread).Shared(place, count)
 #endif
 
-// One thread of a block of a kernel, and what it does together with the others. All of them call these methods alike.
+// One thread of a block of a kernel, and what it does together with the others. All of them call
+// these methods alike.
 struct BlockThread {
 #ifdef __CUDACC__
   __device__ int index() const { return static_cast<int>(threadIdx.x); }
@@ -97,7 +108,8 @@ struct BlockThread {
     return own;
 #endif
   }
-  __host__ double* Shared(const char*, int) const { return nullptr; }  // never called: the host only launches kernels
+  // Never called: the host only launches kernels.
+  __host__ double* Shared(const char*, int) const { return nullptr; }
 #else
   HostBlock* host = nullptr;
   int own_index = 0;
@@ -107,15 +119,19 @@ struct BlockThread {
   int64_t block() const { return own_block; }
   int64_t blocks() const { return num_blocks; }
   void Meet(const char* place) const { host->Meet(own_index, place); }
-  double Exchange(double own, int distance) const { return host->Exchange(own_index, own, distance); }
+  double Exchange(double own, int distance) const {
+    return host->Exchange(own_index, own, distance);
+  }
   double* Shared(const char* place, int count) const { return host->Shared(place, count); }
 #endif
 };
 
 #ifndef __CUDACC__
-// Runs a kernel of so many parts, of which a block takes `by_block` at a time, as two blocks, one after the other: each then has parts that are not its own.
+// Runs a kernel of so many parts, of which a block takes `by_block` at a time, as two blocks, one
+// after the other: each then has parts that are not its own.
 template <typename Kernel>
-void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads, const Kernel& kernel) {
+void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads,
+               const Kernel& kernel) {
   const int64_t blocks = parts > by_block ? 2 : 1;
   for (int64_t block = 0; block < blocks; ++block) {
     host.Run(threads, [&](int index) { kernel(BlockThread{&host, index, block, blocks}); });
@@ -123,14 +139,17 @@ void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads, co
 }
 #endif
 
-// The threads that share a row: thread `index` of `count` takes columns index, index + count, ... All of them call Sum and Max alike, and get the same.
+// The threads that share a row: thread `index` of `count` takes columns index, index + count, ...
+// All of them call Sum and Max alike, and get the same.
 struct Lanes {
   int index = 0, count = 1;  // on a device: a warp's threads or a block's
   BlockThread thread = {};
 
   // The order of additions follows from `count` alone, so that equal inputs give equal bits.
   DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, 0, internal::Sum()); }
-  DIVVY_HOST_DEVICE double Max(double own) const { return Meet(own, -std::numeric_limits<double>::infinity(), internal::Maximum()); }
+  DIVVY_HOST_DEVICE double Max(double own) const {
+    return Meet(own, -std::numeric_limits<double>::infinity(), internal::Maximum());
+  }
 
   // Of the lanes before this one. REQUIRES: the row has a block, or all of a host.
   DIVVY_HOST_DEVICE double SumBefore(double own) const {
@@ -147,7 +166,8 @@ struct Lanes {
  private:
   template <typename Combine>
   DIVVY_HOST_DEVICE double MeetInWarp(double own, Combine combine) const {
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) own = combine(own, thread.Exchange(own, distance));
+    for (int distance = kWarp / 2; distance > 0; distance /= 2)
+      own = combine(own, thread.Exchange(own, distance));
     return own;
   }
 
@@ -171,14 +191,19 @@ struct Lanes {
 
 template <typename Body>
 DIVVY_BODY void TakeElements(const BlockThread& thread, int64_t n, const Body& body) {
-  for (int64_t i = thread.block() * kThreads + thread.index(); i < n; i += thread.blocks() * kThreads) body(i);
+  for (int64_t i = thread.block() * kThreads + thread.index(); i < n;
+       i += thread.blocks() * kThreads)
+    body(i);
 }
 
 template <typename Body>
-DIVVY_BODY void TakeRows(const BlockThread& thread, int64_t rows, int threads_a_row, const Body& body) {
+DIVVY_BODY void TakeRows(const BlockThread& thread, int64_t rows, int threads_a_row,
+                         const Body& body) {
   const int by_block = kThreads / threads_a_row;
   const Lanes lanes{thread.index() % threads_a_row, threads_a_row, thread};
-  for (int64_t row = thread.block() * by_block + thread.index() / threads_a_row; row < rows; row += thread.blocks() * by_block) body(row, lanes);
+  for (int64_t row = thread.block() * by_block + thread.index() / threads_a_row; row < rows;
+       row += thread.blocks() * by_block)
+    body(row, lanes);
 }
 
 #ifdef __CUDACC__
@@ -205,57 +230,75 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
   HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
     if (host != nullptr) {
-      const int threads = static_cast<int>(std::min<int64_t>(n, kThreads));  // the others of a GPU's block would have nothing to do, and nobody meets them
-      return RunBlocks(*host, n, kThreads, threads, [&](const BlockThread& thread) { TakeElements(thread, n, body); });
+      // The others of a GPU's block would have nothing to do, and nobody meets them.
+      const int threads = static_cast<int>(std::min<int64_t>(n, kThreads));
+      return RunBlocks(*host, n, kThreads, threads,
+                       [&](const BlockThread& thread) { TakeElements(thread, n, body); });
     }
     for (int64_t i = 0; i < n; ++i) body(i);
   });
 #endif
 }
 
-constexpr int64_t kNarrowRow = 1024;          // columns that a warp takes by itself: then its threads need not wait for others
-constexpr int64_t kWideRow = kNarrowRow + 1;  // for a row that is to have a whole block
+// columns that a warp takes by itself: then its threads need not wait for others
+constexpr int64_t kNarrowRow = 1024;
+// For a row that is to have a whole block.
+constexpr int64_t kWideRow = kNarrowRow + 1;
 
 // Calls body(row, lanes) for each row in [0, rows), with all lanes of a row of this width.
 template <typename Body>
 void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
   if (rows <= 0) return;
-  const int threads_a_row = width <= kNarrowRow ? kWarp : kThreads, by_block = kThreads / threads_a_row;
+  const int threads_a_row = width <= kNarrowRow ? kWarp : kThreads,
+            by_block = kThreads / threads_a_row;
 #ifdef __CUDACC__
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>((rows + by_block - 1) / by_block, 1 << 16));
+  const auto blocks =
+      static_cast<unsigned>(std::min<int64_t>((rows + by_block - 1) / by_block, 1 << 16));
   RunForEachRow<<<blocks, kThreads, 0, stream.queue>>>(rows, threads_a_row, body);
   stream.NoteLaunch();
 #else
   HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
     if (host != nullptr) {
-      const int threads = threads_a_row * static_cast<int>(std::min<int64_t>(rows, by_block));  // as in ForEach: no row's threads meet another's
-      return RunBlocks(*host, rows, by_block, threads, [&](const BlockThread& thread) { TakeRows(thread, rows, threads_a_row, body); });
+      // As in ForEach: no row's threads meet another's.
+      const int threads = threads_a_row * static_cast<int>(std::min<int64_t>(rows, by_block));
+      return RunBlocks(*host, rows, by_block, threads, [&](const BlockThread& thread) {
+        TakeRows(thread, rows, threads_a_row, body);
+      });
     }
     for (int64_t row = 0; row < rows; ++row) body(row, Lanes());
   });
 #endif
 }
 
-constexpr int kColumns = 32;          // that a block of SumColumns takes: neighbours read neighbours
-constexpr int kColumnLanes = 8;       // threads that share a column of few rows
-constexpr int kManyColumnLanes = 32;  // and of many
+// That a block of SumColumns takes: neighbours read neighbours.
+constexpr int kColumns = 32;
+// threads that share a column of few rows
+constexpr int kColumnLanes = 8;
+// And of many.
+constexpr int kManyColumnLanes = 32;
 constexpr int64_t kFewRows = 512;
-constexpr int64_t kMostRowsOfColumn = 4096;  // that one block may add up; with more, other blocks should have a part
+// That one block may add up; with more, other blocks should have a part.
+constexpr int64_t kMostRowsOfColumn = 4096;
 
-// Thread (x, y) of a block takes rows y, y + lanes, ... of column x. Four of them are loaded before any is used, so that their loads are under way together.
+// Thread (x, y) of a block takes rows y, y + lanes, ... of column x. Four of them are loaded before
+// any is used, so that their loads are under way together.
 template <int kLanes, typename Load, typename Term, typename Write>
-DIVVY_BODY void TakeColumns(const BlockThread& thread, int64_t columns, int64_t rows, const Load& load, const Term& term, const Write& write) {
-  constexpr int kStride = kColumns + 1;  // so that the lanes of a column lie in different banks
+DIVVY_BODY void TakeColumns(const BlockThread& thread, int64_t columns, int64_t rows,
+                            const Load& load, const Term& term, const Write& write) {
+  // So that the lanes of a column lie in different banks.
+  constexpr int kStride = kColumns + 1;
   DIVVY_SHARED(shared, thread, "SumColumns", kLanes * kStride);
   const int x = thread.index() % kColumns, y = thread.index() / kColumns;
-  for (int64_t first = thread.block() * kColumns; first < columns; first += thread.blocks() * kColumns) {
+  for (int64_t first = thread.block() * kColumns; first < columns;
+       first += thread.blocks() * kColumns) {
     const int64_t column = first + x;
     double sum = 0;
     if (column < columns) {
       int64_t row = y;
       for (; row + 3 * kLanes < rows; row += 4 * kLanes) {
-        const auto a = load(row, column), b = load(row + kLanes, column), c = load(row + 2 * kLanes, column), d = load(row + 3 * kLanes, column);
+        const auto a = load(row, column), b = load(row + kLanes, column),
+                   c = load(row + 2 * kLanes, column), d = load(row + 3 * kLanes, column);
         sum += term(row, column, a);
         sum += term(row + kLanes, column, b);
         sum += term(row + 2 * kLanes, column, c);
@@ -275,22 +318,28 @@ DIVVY_BODY void TakeColumns(const BlockThread& thread, int64_t columns, int64_t 
 
 #ifdef __CUDACC__
 template <int kLanes, typename Load, typename Term, typename Write>
-__global__ void __launch_bounds__(kColumns* kLanes) RunSumColumns(int64_t columns, int64_t rows, Load load, Term term, Write write) {
+__global__ void __launch_bounds__(kColumns* kLanes)
+    RunSumColumns(int64_t columns, int64_t rows, Load load, Term term, Write write) {
   TakeColumns<kLanes>(BlockThread(), columns, rows, load, term, write);
 }
 #endif
 
-// Calls write(column, sum) for each column, once, with the sum of term(row, column, load(row, column)) over the rows, in an order that follows from their
-// number alone. `load` only reads; what `term` writes is read by no `load`.
+// Calls write(column, sum) for each column, once, with the sum of term(row, column, load(row,
+// column)) over the rows, in an order that follows from their number alone. `load` only reads; what
+// `term` writes is read by no `load`.
 template <typename Load, typename Term, typename Write>
-void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, const Term& term, const Write& write) {
+void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, const Term& term,
+                const Write& write) {
   if (columns <= 0) return;
 #ifdef __CUDACC__
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>((columns + kColumns - 1) / kColumns, 1 << 16));
+  const auto blocks =
+      static_cast<unsigned>(std::min<int64_t>((columns + kColumns - 1) / kColumns, 1 << 16));
   if (rows <= kFewRows) {
-    RunSumColumns<kColumnLanes><<<blocks, kColumns * kColumnLanes, 0, stream.queue>>>(columns, rows, load, term, write);
+    RunSumColumns<kColumnLanes>
+        <<<blocks, kColumns * kColumnLanes, 0, stream.queue>>>(columns, rows, load, term, write);
   } else {
-    RunSumColumns<kManyColumnLanes><<<blocks, kColumns * kManyColumnLanes, 0, stream.queue>>>(columns, rows, load, term, write);
+    RunSumColumns<kManyColumnLanes><<<blocks, kColumns * kManyColumnLanes, 0, stream.queue>>>(
+        columns, rows, load, term, write);
   }
   stream.NoteLaunch();
 #else
@@ -298,9 +347,12 @@ void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, 
   AddTo(stream, [=] {
     if (host != nullptr) {
       const bool few = rows <= kFewRows;
-      return RunBlocks(*host, columns, kColumns, kColumns * (few ? kColumnLanes : kManyColumnLanes), [&](const BlockThread& thread) {
-        few ? TakeColumns<kColumnLanes>(thread, columns, rows, load, term, write) : TakeColumns<kManyColumnLanes>(thread, columns, rows, load, term, write);
-      });
+      return RunBlocks(*host, columns, kColumns, kColumns * (few ? kColumnLanes : kManyColumnLanes),
+                       [&](const BlockThread& thread) {
+                         few ? TakeColumns<kColumnLanes>(thread, columns, rows, load, term, write)
+                             : TakeColumns<kManyColumnLanes>(thread, columns, rows, load, term,
+                                                             write);
+                       });
     }
     for (int64_t column = 0; column < columns; ++column) {
       double sum = 0;

@@ -11,7 +11,8 @@
 
 namespace divvy::cuda {
 
-// Blocks come in classes, four to each doubling, so that at most a fifth of one is unused. Thread-safe.
+// Blocks come in classes, four to each doubling, so that at most a fifth of one is unused.
+// Thread-safe.
 class PinnedPool {
  public:
   // Pins at most `limit_bytes`.
@@ -32,7 +33,8 @@ class PinnedPool {
 
  private:
   void* TakeKept(size_t size) DIVVY_REQUIRES(mu_);
-  // Counts `size` more as taken. What nobody has taken and must go back to the host first is added to `unpinned`. False: the limit is reached, nothing happens.
+  // Counts `size` more as taken. What nobody has taken and must go back to the host first is added
+  // to `unpinned`. False: the limit is reached, nothing happens.
   bool Reserve(size_t size, std::vector<void*>& unpinned) DIVVY_REQUIRES(mu_);
 
   DeviceMath& math_;
@@ -40,8 +42,10 @@ class PinnedPool {
   mutable Mutex mu_;
   size_t pinned_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
   size_t taken_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::map<const char*, size_t> taken_ DIVVY_GUARDED_BY(mu_);        // by their first byte: their class
-  std::map<size_t, std::vector<void*>> free_ DIVVY_GUARDED_BY(mu_);  // by class
+  // By their first byte: their class.
+  std::map<const char*, size_t> taken_ DIVVY_GUARDED_BY(mu_);
+  // By class.
+  std::map<size_t, std::vector<void*>> free_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy::cuda

@@ -40,7 +40,10 @@ class Transfers::EventMark : public DeviceMark {
 };
 
 Transfers::Transfers(DeviceMath& math, const TransferOptions& options)
-    : math_(math), large_bytes_(options.large_bytes), host_bytes_(options.host_bytes), host_memory_(math, options.host_bytes) {
+    : math_(math),
+      large_bytes_(options.large_bytes),
+      host_bytes_(options.host_bytes),
+      host_memory_(math, options.host_bytes) {
   for (int device = 0; device < math.num_devices(); ++device) {
     lanes_.push_back(std::make_unique<Lane>(math, options.staging_bytes));
     if (options.keeps_memory) lanes_.back()->memory = std::make_unique<DevicePool>(math, device);
@@ -54,7 +57,7 @@ Transfers::~Transfers() {
   }
 }
 
-// ---- memory, and points of kCompute ------------------------------------------------------------------------------------------------------------------
+// ---- memory, and points of kCompute -------------------------------------------------------------
 
 void Transfers::Raise(std::atomic<int64_t>& number, int64_t to) {
   int64_t now = number.load();
@@ -65,7 +68,8 @@ void Transfers::Raise(std::atomic<int64_t>& number, int64_t to) {
 void* Transfers::Obtain(int device, Queue queue, size_t bytes) {
   Lane& lane = *lanes_[device];
   if (lane.memory == nullptr) return math_.AllocateFor(device, queue, bytes);
-  if (TravelScope::Now() == Travel::kIfRoom) return lane.memory->TakeIfRoom(queue, bytes, lane.reached);
+  if (TravelScope::Now() == Travel::kIfRoom)
+    return lane.memory->TakeIfRoom(queue, bytes, lane.reached);
   return lane.memory->Take(queue, bytes, lane.reached);
 }
 
@@ -88,9 +92,11 @@ void Transfers::Settle(const Found& found) {
   for (const auto& [device, point] : found.settled) Raise(lanes_[device]->settled, point);
 }
 
-bool Transfers::IsSettled(int device) const { return lanes_[device]->settled >= lanes_[device]->operations; }
+bool Transfers::IsSettled(int device) const {
+  return lanes_[device]->settled >= lanes_[device]->operations;
+}
 
-// ---- what is wrong -----------------------------------------------------------------------------------------------------------------------------------
+// ---- what is wrong ------------------------------------------------------------------------------
 
 Transfers::Look::Look(const Transfers& transfers, int device)
     : lane_(*transfers.lanes_[device]), number_([this] {
@@ -109,10 +115,12 @@ void Transfers::AwaitLooks(int device) const {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.looks_mu);
   const int64_t last = lane.last_look;
-  lane.looked.Wait(lane.looks_mu, [&]() DIVVY_REQUIRES(lane.looks_mu) { return lane.looks.empty() || *lane.looks.begin() > last; });
+  lane.looked.Wait(lane.looks_mu, [&]() DIVVY_REQUIRES(lane.looks_mu) {
+    return lane.looks.empty() || *lane.looks.begin() > last;
+  });
 }
 
-// ---- what may be let go ------------------------------------------------------------------------------------------------------------------------------
+// ---- what may be let go -------------------------------------------------------------------------
 
 void Transfers::Release(Lane& lane, const Travelling& done) {
   math_.Release(done.come);
@@ -136,7 +144,8 @@ void Transfers::Reap(int device) {
   for (const Travelling& one : done) Release(lane, one);
 }
 
-// They come in the order in which they were told: behind the first that has not come nobody need be asked.
+// They come in the order in which they were told: behind the first that has not come nobody need be
+// asked.
 void Transfers::ReapArriving(Lane& lane) {
   while (!lane.arriving_in_order.empty()) {
     const auto [data, number] = lane.arriving_in_order.front();
@@ -154,13 +163,15 @@ bool Transfers::AwaitOldest(int device) {
   Travelling oldest;
   {
     MutexLock lock(lane.mu);
-    const auto any = std::find_if(std::begin(lane.travelling), std::end(lane.travelling), [](const auto& travelling) { return !travelling.empty(); });
+    const auto any = std::find_if(std::begin(lane.travelling), std::end(lane.travelling),
+                                  [](const auto& travelling) { return !travelling.empty(); });
     if (any == std::end(lane.travelling)) return false;
     oldest = std::move(any->front());
     any->pop_front();
   }
   const Look look(*this, device);
-  math_.Note(device, math_.Await(device, oldest.come));  // nobody asks for these values here: the next Bring tells it
+  // Nobody asks for these values here: the next Bring tells it.
+  math_.Note(device, math_.Await(device, oldest.come));
   Release(lane, oldest);
   return true;
 }
@@ -181,7 +192,7 @@ void Transfers::Keep(int device, Queue queue, std::shared_ptr<const void> owner,
   lane.travelling[static_cast<int>(queue)].push_back({come, std::move(owner), staged});
 }
 
-// ---- memory of the host ------------------------------------------------------------------------------------------------------------------------------
+// ---- memory of the host -------------------------------------------------------------------------
 
 void Transfers::NoteTravel(size_t bytes) {
   if (bytes < large_bytes_) return;  // tensors do not ask for so little
@@ -197,26 +208,32 @@ void* Transfers::TakeHost(size_t bytes) {
   }
   void* const data = host_memory_.Take(bytes);
   if (data == nullptr && !is_full_logged_.exchange(true)) {
-    DIVVY_LOG(WARNING) << "pinned memory is used up: tensors of the CPU hold as much as they may of " << host_bytes_ << " bytes, and one of " << bytes
-                       << " bytes has none. Such tensors are copied once more on their way to or from a GPU, and steps are slower. Make batches smaller, or "
-                          "--pipeline_depth";
+    DIVVY_LOG(WARNING)
+        << "pinned memory is used up: tensors of the CPU hold as much as they may of "
+        << host_bytes_ << " bytes, and one of " << bytes
+        << " bytes has none. Such tensors are copied once more on their way to or from a GPU, and "
+           "steps are slower. Make batches smaller, or "
+           "--pipeline_depth";
   }
   return data;
 }
 
-// ---- to a device -------------------------------------------------------------------------------------------------------------------------------------
+// ---- to a device --------------------------------------------------------------------------------
 
-void* Transfers::Upload(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+void* Transfers::Upload(int device, const void* from, size_t bytes,
+                        std::shared_ptr<const void> owner) {
   const TraceRange range("copy to a device");
   const Queue queue = bytes < large_bytes_ ? Queue::kInSmall : Queue::kIn;
   void* const to = Obtain(device, queue, bytes);
   if (to == nullptr) return nullptr;
-  if (Send(device, queue, to, from, bytes, std::move(owner)) && queue == Queue::kIn) LetUseWait(device, to, bytes);
+  if (Send(device, queue, to, from, bytes, std::move(owner)) && queue == Queue::kIn)
+    LetUseWait(device, to, bytes);
   return to;
 }
 
 // False: there was no pinned memory for it, and the bytes have come already.
-bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t bytes,
+                     std::shared_ptr<const void> owner) {
   if (host_memory_.Owns(from)) {
     Reap(device);
     math_.Copy(device, queue, to, from, bytes);
@@ -224,7 +241,8 @@ bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t
     return true;
   }
   NoteTravel(bytes);
-  if (UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes)) return true;
+  if (UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes))
+    return true;
   const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
   math_.Wait(device, Queue::kCompute, is_there.event());
   math_.CopyIn(device, to, from, bytes);
@@ -248,7 +266,8 @@ void Transfers::LetUseWait(int device, const void* data, size_t bytes) {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.mu);
   const int64_t number = ++lane.last_arriving;
-  lane.arriving[static_cast<const char*>(data)] = {bytes, math_.Record(device, Queue::kIn), false, number};
+  lane.arriving[static_cast<const char*>(data)] = {bytes, math_.Record(device, Queue::kIn), false,
+                                                   number};
   lane.arriving_in_order.emplace_back(static_cast<const char*>(data), number);
   lane.num_arriving.fetch_add(1, std::memory_order_release);
 }
@@ -264,20 +283,22 @@ bool Transfers::IsUsed(size_t bytes) {
 }
 
 // A value that waits does not stand among those that arrive in order before its copy is told.
-void* Transfers::UploadWhenUsed(int device, const void* from, size_t bytes, std::shared_ptr<const void> owner) {
+void* Transfers::UploadWhenUsed(int device, const void* from, size_t bytes,
+                                std::shared_ptr<const void> owner) {
   if (bytes < large_bytes_ || IsUsed(bytes)) return Upload(device, from, bytes, std::move(owner));
   void* const to = Obtain(device, Queue::kIn, bytes);
   if (to == nullptr) return nullptr;
   Lane& lane = *lanes_[device];
   auto source = std::make_shared<const Source>(Source{from, std::move(owner)});
   MutexLock lock(lane.mu);
-  lane.arriving[static_cast<const char*>(to)] = {bytes, math_.Record(device, Queue::kIn), false, ++lane.last_arriving, std::move(source)};
+  lane.arriving[static_cast<const char*>(to)] = {bytes, math_.Record(device, Queue::kIn), false,
+                                                 ++lane.last_arriving, std::move(source)};
   lane.num_arriving.fetch_add(1, std::memory_order_release);
   return to;
 }
 
-// One thread sends the value. It holds no lock, since that may wait for the device and lets owners go. Others that want the value wait until its copy has been
-// told.
+// One thread sends the value. It holds no lock, since that may wait for the device and lets owners
+// go. Others that want the value wait until its copy has been told.
 void Transfers::SendIfUnsent(int device, const void* data) {
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
@@ -308,11 +329,13 @@ void Transfers::SendIfUnsent(int device, const void* data) {
 }
 
 // What holds `data`, if it is still arriving as far as is known.
-std::map<const char*, Transfers::Arriving>::iterator Transfers::FindArriving(Lane& lane, const void* data) {
+std::map<const char*, Transfers::Arriving>::iterator Transfers::FindArriving(Lane& lane,
+                                                                             const void* data) {
   const auto after = lane.arriving.upper_bound(static_cast<const char*>(data));
   if (after == lane.arriving.begin()) return lane.arriving.end();
   const auto found = std::prev(after);
-  return static_cast<const char*>(data) < found->first + found->second.bytes ? found : lane.arriving.end();
+  return static_cast<const char*>(data) < found->first + found->second.bytes ? found
+                                                                             : lane.arriving.end();
 }
 
 void Transfers::Arrive(int device, const void* data, int waiting_device, Queue waiting_queue) {
@@ -321,8 +344,9 @@ void Transfers::Arrive(int device, const void* data, int waiting_device, Queue w
   LetWait(device, data, waiting_device, waiting_queue);
 }
 
-// A value that is not found here has been seen to have come, or has been freed. kCompute is told to wait for each value once. Another queue is told each time,
-// since it may wait for a point of kCompute that lies before kCompute's own wait for the value.
+// A value that is not found here has been seen to have come, or has been freed. kCompute is told to
+// wait for each value once. Another queue is told each time, since it may wait for a point of
+// kCompute that lies before kCompute's own wait for the value.
 void Transfers::LetWait(int device, const void* data, int waiting_device, Queue waiting_queue) {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.mu);
@@ -353,7 +377,7 @@ void Transfers::Forget(Lane& lane, std::map<const char*, Arriving>::iterator arr
   lane.num_arriving.fetch_sub(1, std::memory_order_release);
 }
 
-// ---- from a device -----------------------------------------------------------------------------------------------------------------------------------
+// ---- from a device ------------------------------------------------------------------------------
 
 std::shared_ptr<const DeviceMark> Transfers::Mark(int device) {
   return std::make_shared<EventMark>(math_, device, Queue::kCompute, lanes_[device]->told.load());
@@ -362,7 +386,8 @@ std::shared_ptr<const DeviceMark> Transfers::Mark(int device) {
 int64_t Transfers::WaitForValue(int device, Queue queue, const Download& from) {
   const int from_device = from.from_device.index;
   Arrive(from_device, from.from, device, queue);
-  const std::shared_ptr<const DeviceMark> mark = from.written != nullptr ? from.written : Mark(from_device);
+  const std::shared_ptr<const DeviceMark> mark =
+      from.written != nullptr ? from.written : Mark(from_device);
   const auto& event = static_cast<const EventMark&>(*mark);
   math_.Wait(device, queue, event.event());
   return event.point();
@@ -375,14 +400,17 @@ void* Transfers::CopyAcross(int device, const Download& from) {
   SendIfUnsent(from.from_device.index, from.from);  // which may wait for the device
   MutexLock lock(together_);
   WaitForValue(device, Queue::kAcross, from);
-  math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from, static_cast<size_t>(from.bytes));
+  math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from,
+                   static_cast<size_t>(from.bytes));
   const EventMark copied(math_, device, Queue::kAcross);
   math_.Wait(device, Queue::kCompute, copied.event());
-  math_.Wait(from.from_device.index, Queue::kCompute, copied.event());  // before it may free what is read
+  // Before it may free what is read.
+  math_.Wait(from.from_device.index, Queue::kCompute, copied.event());
   return to;
 }
 
-// Pinned memory for all values that do not come to pinned memory themselves, and for each device's fault.
+// Pinned memory for all values that do not come to pinned memory themselves, and for each device's
+// fault.
 struct Transfers::Staged {
   char* data = nullptr;
   size_t used = 0;
@@ -394,18 +422,26 @@ struct Transfers::Staged {
   }
 };
 
-// 1. Each value waits for its computation on the queue kOut of its device, in the order in which they are computed, and is copied.
+// 1. Each value waits for its computation on the queue kOut of its device, in the order in which
+//    they are computed, and is copied.
 // 2. So is the device's fault: what has gone wrong before these computations is there by then.
-// 3. The host waits for the devices, and copies what came to pinned memory of ours to where it belongs.
+// 3. The host waits for the devices, and copies what came to pinned memory of ours to where it
+//    belongs.
 Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   const TraceRange range("copy to the host");
-  const auto number = [](const Download& value) { return value.written == nullptr ? INT64_MAX : static_cast<const EventMark&>(*value.written).number(); };
+  const auto number = [](const Download& value) {
+    return value.written == nullptr ? INT64_MAX
+                                    : static_cast<const EventMark&>(*value.written).number();
+  };
   std::vector<const Download*> in_order;
   for (const Download& value : values) in_order.push_back(&value);
-  std::stable_sort(in_order.begin(), in_order.end(), [&](const Download* a, const Download* b) { return number(*a) < number(*b); });
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [&](const Download* a, const Download* b) { return number(*a) < number(*b); });
 
-  std::map<int, const Fault*> faults;  // of each device
-  std::map<int, int64_t> points;       // of each device's kCompute, the last that is waited for
+  // Of each device.
+  std::map<int, const Fault*> faults;
+  // Of each device's kCompute, the last that is waited for.
+  std::map<int, int64_t> points;
   size_t staged_bytes = 0;
   std::vector<bool> is_staged;
   for (const Download* const value : in_order) {
@@ -426,7 +462,8 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
     int64_t& point = points[device];
     point = std::max(point, WaitForValue(device, Queue::kOut, value));
     void* to = value.to;
-    if (is_staged[i] && staged.data != nullptr) arriving.emplace_back(&value, to = staged.Next(static_cast<size_t>(value.bytes)));
+    if (is_staged[i] && staged.data != nullptr)
+      arriving.emplace_back(&value, to = staged.Next(static_cast<size_t>(value.bytes)));
     math_.Copy(device, Queue::kOut, to, value.from, static_cast<size_t>(value.bytes));
   }
   Found found;
@@ -439,15 +476,18 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   for (const auto& [device, fault] : faults) {
     found.looks.push_back(std::make_unique<Look>(*this, device));
     const Failure failure = AwaitValues(device, fault, points[device]);
-    if (failure.error != nullptr || failure.fault.kind != Fault::kNone) found.failures.push_back(failure);
+    if (failure.error != nullptr || failure.fault.kind != Fault::kNone)
+      found.failures.push_back(failure);
   }
   found.settled = std::move(points);
-  for (const auto& [value, from] : arriving) std::memcpy(value->to, from, static_cast<size_t>(value->bytes));
+  for (const auto& [value, from] : arriving)
+    std::memcpy(value->to, from, static_cast<size_t>(value->bytes));
   if (staged.data != nullptr) lanes_[lane]->staging.Return(staged.data);
   return found;
 }
 
-// A fault is looked at while the device may be computing: that there is one is certain, but only a device that is done has it in full. Null: it did not come.
+// A fault is looked at while the device may be computing: that there is one is certain, but only a
+// device that is done has it in full. Null: it did not come.
 Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_t point) {
   Lane& lane = *lanes_[device];
   const EventMark copied(math_, device, Queue::kOut);
@@ -457,7 +497,8 @@ Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_
   found.error = math_.Synchronize(device);
   if (found.error != nullptr) return found;
   found.fault = math_.TakeFault(device);
-  if (found.fault.kind == Fault::kNone && fault != nullptr) found.fault = *fault;  // another thread has told it; these values are no better for that
+  // another thread has told it; these values are no better for that
+  if (found.fault.kind == Fault::kNone && fault != nullptr) found.fault = *fault;
   return found;
 }
 

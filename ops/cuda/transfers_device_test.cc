@@ -1,4 +1,5 @@
-// Copies to, across and from a device beside what it computes: on a GPU that the host plays, and on one of this machine.
+// Copies to, across and from a device beside what it computes: on a GPU that the host plays, and on
+// one of this machine.
 #include <string>
 
 #include "base/testing/on_threads.h"

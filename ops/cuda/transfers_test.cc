@@ -1,4 +1,5 @@
-// The order of copies and computation, on devices that do what they are told as late as they may, or whenever a seed says.
+// The order of copies and computation, on devices that do what they are told as late as they may,
+// or whenever a seed says.
 #include "ops/cuda/transfers.h"
 
 #include <atomic>
@@ -40,7 +41,8 @@ constexpr Device Gpu(int index) { return {Device::Kind::kGpu, index}; }
 
 // Devices in use for as long as it lives.
 struct Devices {
-  Devices(int n, Manner manner, uint64_t seed = 1, const cuda::TransferOptions& options = {}) : math(n, manner, seed), backend(math, 0, options) {
+  Devices(int n, Manner manner, uint64_t seed = 1, const cuda::TransferOptions& options = {})
+      : math(n, manner, seed), backend(math, 0, options) {
     SetGpuMemory(&backend);
     SetGpuBackend(&backend);
   }
@@ -68,13 +70,15 @@ bool IsComputed(const Tensor& there) {
 // As a device does that has no more.
 void GiveBackWhatIsKept(Devices& devices) {
   devices.math.free_bytes = 0;
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(Tensor::Uninitialized(DType::kFloat32, {int64_t{1} << 30}, Gpu(i)).ok());
+  for (int i = 0; i < 2; ++i)
+    EXPECT_FALSE(Tensor::Uninitialized(DType::kFloat32, {int64_t{1} << 30}, Gpu(i)).ok());
 }
 
 TEST(TransfersTest, WhateverTheOrderThatEventsAllowTheValuesAreRight) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     for (const Manner manner : {Manner::kAtOnce, Manner::kLate, Manner::kAnyTime}) {
-      SCOPED_TRACE("seed " + std::to_string(seed) + " in manner " + std::to_string(static_cast<int>(manner)));
+      SCOPED_TRACE("seed " + std::to_string(seed) + " in manner " +
+                   std::to_string(static_cast<int>(manner)));
       cuda::TransferOptions options;
       if (seed % 3 == 0) options = {size_t{800} << 10, size_t{5} << 20};  // soon used up
       options.keeps_memory = seed % 2 == 0;
@@ -108,8 +112,9 @@ TEST(TransfersTest, ValuesComeInTheOrderInWhichTheyAreComputed) {
   late.MarkWritten();
   devices.math.log.clear();
   ASSERT_TRUE(ToHost({late, Tensor(), early}).ok());
-  EXPECT_THAT(devices.math.log, ElementsAre("0 out: wait", "0 out: copy 12", "0 out: wait", "0 out: copy 16", absl::StrCat("0 out: copy ", sizeof(cuda::Fault)),
-                                            "0 out: record"));
+  EXPECT_THAT(devices.math.log,
+              ElementsAre("0 out: wait", "0 out: copy 12", "0 out: wait", "0 out: copy 16",
+                          absl::StrCat("0 out: copy ", sizeof(cuda::Fault)), "0 out: record"));
 }
 
 TEST(TransfersTest, AnUploadNeedNotWaitForTheComputation) {
@@ -134,7 +139,8 @@ TEST(TransfersTest, WhatIsComputedWithASmallValueNeedNotWaitForALargeOneBeforeIt
 
 TEST(TransfersTest, ALargeValueComesDownOrAcrossBeforeAnybodyHasComputedWithIt) {
   Devices devices(2, Manner::kLate);
-  const Tensor first = *Filled(50'000, 3).To(Gpu(0)), second = *Filled(50'000, 4).To(Gpu(0)), third = *Filled(50'000, 5).To(Gpu(0));
+  const Tensor first = *Filled(50'000, 3).To(Gpu(0)), second = *Filled(50'000, 4).To(Gpu(0)),
+               third = *Filled(50'000, 5).To(Gpu(0));
   first.MarkWritten();
   second.MarkWritten();
   EXPECT_TRUE(AllAre(*first.To(Device{}), 3));
@@ -168,14 +174,16 @@ TEST(TransfersTest, WhatNeverTravelsIsNotPinned) {
   devices.math.FinishAll();
   const size_t staging = devices.math.pinned_in_use();
   const Tensor batch = Filled(50'100, 8), smaller = Filled(30'000, 8);
-  EXPECT_EQ(devices.math.pinned_in_use(), staging + 229'376) << "the batch, of a size that has travelled, and nothing else";
+  EXPECT_EQ(devices.math.pinned_in_use(), staging + 229'376)
+      << "the batch, of a size that has travelled, and nothing else";
   const Tensor sum = Added(devices, there, *Filled(50'000, 1).To(Gpu(0)));
   EXPECT_TRUE(AllAre(*sum.To(Device{}), 8));
   Tensor large = *Tensor::Uninitialized(DType::kFloat32, {90'000}, Gpu(0));
   ASSERT_TRUE(large.To(Device{}).ok());
   const size_t before = devices.math.pinned_in_use();
   ASSERT_TRUE(large.To(Device{}).ok());
-  EXPECT_EQ(devices.math.pinned_in_use(), before + 393'216) << "what came from the device before comes to pinned memory";
+  EXPECT_EQ(devices.math.pinned_in_use(), before + 393'216)
+      << "what came from the device before comes to pinned memory";
 }
 
 TEST(TransfersTest, ThatPinnedMemoryIsUsedUpIsLoggedOnce) {
@@ -188,10 +196,11 @@ TEST(TransfersTest, ThatPinnedMemoryIsUsedUpIsLoggedOnce) {
   for (int i = 0; i < 8; ++i) held.push_back(Filled(50'000, 7));
   EXPECT_EQ(log.lines().size(), 0u);
   for (int i = 0; i < 8; ++i) held.push_back(Filled(50'000, 7));
-  EXPECT_THAT(
-      log.lines(),
-      ElementsAre("Wpinned memory is used up: tensors of the CPU hold as much as they may of 2000000 bytes, and one of 200000 bytes has none. Such tensors "
-                  "are copied once more on their way to or from a GPU, and steps are slower. Make batches smaller, or --pipeline_depth"));
+  EXPECT_THAT(log.lines(),
+              ElementsAre("Wpinned memory is used up: tensors of the CPU hold as much as they may "
+                          "of 2000000 bytes, and one of 200000 bytes has none. Such tensors "
+                          "are copied once more on their way to or from a GPU, and steps are "
+                          "slower. Make batches smaller, or --pipeline_depth"));
 }
 
 TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRead) {
@@ -206,7 +215,8 @@ TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRea
   here = Tensor();
   EXPECT_NE(Filled(50'000, 8).data(), where);
   devices.math.FinishAll();
-  const Tensor another = *Tensor::Vector<float>({1}).To(Gpu(0));  // having to do with the device, the host sees that it is done
+  // having to do with the device, the host sees that it is done
+  const Tensor another = *Tensor::Vector<float>({1}).To(Gpu(0));
   std::vector<Tensor> both = {Filled(50'000, 9), Filled(50'000, 9)};
   EXPECT_TRUE(both[0].data() == where || both[1].data() == where);
   EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
@@ -214,7 +224,8 @@ TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRea
 
 TEST(TransfersTest, IdsThatCameFromTheCpuAreReadThere) {
   Devices devices(2, Manner::kLate);
-  const Tensor ids = Tensor::Vector<int64_t>({4, 2, 4}), there = *ids.To(Gpu(0)), across = *there.Rows(1, 3)->To(Gpu(1));
+  const Tensor ids = Tensor::Vector<int64_t>({4, 2, 4}), there = *ids.To(Gpu(0)),
+               across = *there.Rows(1, 3)->To(Gpu(1));
   devices.math.log.clear();
   EXPECT_EQ(there.To(Device{})->data(), ids.data());
   EXPECT_EQ(across.To(Device{})->data_as<int64_t>(), ids.data_as<int64_t>() + 1);
@@ -225,7 +236,9 @@ TEST(TransfersTest, IdsThatCameFromTheCpuAreReadThere) {
   EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("out"))));
 }
 
-Tensor Integers(int64_t n, int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value)); }
+Tensor Integers(int64_t n, int64_t value) {
+  return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value));
+}
 
 // As those of a batch do.
 Tensor ToWhenUsed(const Tensor& integers, Device device) {
@@ -236,7 +249,8 @@ Tensor ToWhenUsed(const Tensor& integers, Device device) {
 TEST(TransfersTest, LargeIntegersOfABatchTravelWhenTheyAreFirstUsedAndNotAgain) {
   constexpr int64_t kN = 30'000;
   Devices devices(1, Manner::kLate);
-  const Tensor ids = ToWhenUsed(Integers(kN, 2), Gpu(0)), table = *Tensor::Copy<float>({3, 1}, {10, 11, 12})->To(Gpu(0));
+  const Tensor ids = ToWhenUsed(Integers(kN, 2), Gpu(0)),
+               table = *Tensor::Copy<float>({3, 1}, {10, 11, 12})->To(Gpu(0));
   const int64_t uploads = devices.math.costs().uploads;
   EXPECT_EQ(uploads, 1) << "the table";
   for (int i = 0; i < 2; ++i) {
@@ -251,13 +265,16 @@ TEST(TransfersTest, LargeIntegersOfABatchTravelWhenTheyAreFirstUsedAndNotAgain) 
 TEST(TransfersTest, IntegersTravelAtOnceThatAreSmallOrOfASizeThatIsUsedOrOfNoBatch) {
   Devices devices(1, Manner::kLate);
   int64_t uploads = 0;
-  const auto travelled = [&] { return devices.math.costs().uploads - std::exchange(uploads, devices.math.costs().uploads); };
+  const auto travelled = [&] {
+    return devices.math.costs().uploads - std::exchange(uploads, devices.math.costs().uploads);
+  };
   const Tensor small = ToWhenUsed(Integers(8'000, 2), Gpu(0));
   EXPECT_EQ(travelled(), 1);
   EXPECT_THAT(devices.math.log, Contains("0 in small: copy 64000"));
   const Tensor of_no_batch = *Integers(30'000, 2).To(Gpu(0));
   EXPECT_EQ(travelled(), 1);
-  const Tensor ids = ToWhenUsed(Integers(30'000, 2), Gpu(0)), unused = ToWhenUsed(Integers(60'000, 2), Gpu(0));
+  const Tensor ids = ToWhenUsed(Integers(30'000, 2), Gpu(0)),
+               unused = ToWhenUsed(Integers(60'000, 2), Gpu(0));
   EXPECT_EQ(travelled(), 0);
   Tensor used = *Tensor::Uninitialized(DType::kFloat32, ids.shape(), Gpu(0));
   devices.backend.Cast(ids, used);
@@ -277,7 +294,8 @@ TEST(TransfersTest, IntegersThatNobodyUsesDoNotTravelAndLetGoOfWhereTheyCameFrom
     {
       const std::shared_ptr<const void> owner(&is_held, [](bool* held) { *held = false; });
       const std::vector<int64_t> values(20'000, 1);
-      void* const data = *devices.backend.UploadWhenUsed(Gpu(0), values.data(), 8 * static_cast<int64_t>(values.size()), owner);
+      void* const data = *devices.backend.UploadWhenUsed(
+          Gpu(0), values.data(), 8 * static_cast<int64_t>(values.size()), owner);
       devices.backend.Free(Gpu(0), data);
     }
     EXPECT_FALSE(is_held);
@@ -312,13 +330,15 @@ TEST(TransfersTest, NoLockIsHeldWhenTheOwnerOfWhatWasSentGoes) {
   constexpr int64_t kN = 20'000, kBytes = 8 * kN;
   const std::vector<int64_t> values(kN, 3);
   const Tensor others = ToWhenUsed(Integers(kN, 4), Gpu(0));
-  Tensor used = *Tensor::Uninitialized(DType::kFloat32, others.shape(), Gpu(0)), copy = *Tensor::Uninitialized(DType::kInt64, {kN}, Gpu(0));
+  Tensor used = *Tensor::Uninitialized(DType::kFloat32, others.shape(), Gpu(0)),
+         copy = *Tensor::Uninitialized(DType::kInt64, {kN}, Gpu(0));
   bool is_gone = false;
   std::shared_ptr<const void> owner(values.data(), [&](const void*) {
     devices.backend.Cast(others, used);
     is_gone = true;
   });
-  void* const data = *devices.backend.UploadWhenUsed(Gpu(0), values.data(), kBytes, std::move(owner));
+  void* const data =
+      *devices.backend.UploadWhenUsed(Gpu(0), values.data(), kBytes, std::move(owner));
   devices.backend.CopyBlocks(Gpu(0), data, kBytes, copy.fresh_data<void>(), kBytes, kBytes, 1);
   EXPECT_TRUE(is_gone);
   EXPECT_TRUE(AllAre(*used.To(Device{}), 4));
@@ -329,23 +349,29 @@ TEST(TransfersTest, NoLockIsHeldWhenTheOwnerOfWhatWasSentGoes) {
 TEST(TransfersTest, AValueThatIsLargerThanWhatMayBePinnedTravelsInPieces) {
   Devices devices(1, Manner::kLate, 1, {0, size_t{8} << 20});
   const Tensor there = *Filled(5'000'000, 7).To(Gpu(0));
-  EXPECT_EQ(devices.math.pinned_in_use(), 7'864'320u);  // a piece of 4 MiB, which travels in turns, and the last of 3.5
+  // A piece of 4 MiB, which travels in turns, and the last of 3.5.
+  EXPECT_EQ(devices.math.pinned_in_use(), 7'864'320u);
   EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
 }
 
 TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore) {
   Devices devices(1, Manner::kLate);
-  const Tensor table = *Filled(3, 1).To(Gpu(0)), right = *Tensor::Vector<int64_t>({0}).To(Gpu(0)), wrong = *Tensor::Vector<int64_t>({5}).To(Gpu(0));
-  Tensor good = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0)), bad = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0));
+  const Tensor table = *Filled(3, 1).To(Gpu(0)), right = *Tensor::Vector<int64_t>({0}).To(Gpu(0)),
+               wrong = *Tensor::Vector<int64_t>({5}).To(Gpu(0));
+  Tensor good = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0)),
+         bad = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, Gpu(0));
   ASSERT_TRUE(devices.backend.GatherRows(table, right, good).ok());
   good.MarkWritten();
   ASSERT_TRUE(devices.backend.GatherRows(table, wrong, bad).ok());
   bad.MarkWritten();
   EXPECT_TRUE(ToHost({good}).ok());
-  EXPECT_EQ(ToHost({good, bad}).status(), absl::InvalidArgumentError("Gather: id 5 at 0 is outside [0, 3), the rows of float32 [3], on GPU:0 (host device 0)"));
+  EXPECT_EQ(ToHost({good, bad}).status(),
+            absl::InvalidArgumentError("Gather: id 5 at 0 is outside [0, 3), the rows of float32 "
+                                       "[3], on GPU:0 (host device 0)"));
   EXPECT_TRUE(ToHost({good, bad}).ok());
   devices.math.error = "an illegal memory access was encountered";
-  EXPECT_EQ(ToHost({good}).status(), absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
+  EXPECT_EQ(ToHost({good}).status(),
+            absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
 }
 
 // Tells device 0 to take row 5 of a table that has 3.
@@ -378,7 +404,8 @@ TEST(TransfersTest, ADeviceThatIsLostIsToldBeforeWhatAnotherFindsWrong) {
   EXPECT_EQ(devices.backend.FindFailures(Gpu(0)).count, 1);
 }
 
-// A device of which a thread takes what is wrong long before it tells it: only when another has looked too, if one does.
+// A device of which a thread takes what is wrong long before it tells it: only when another has
+// looked too, if one does.
 class SlowlyTold : public HostMath {
  public:
   SlowlyTold() : HostMath(1, Manner::kLate) { keep_log = false; }
@@ -415,7 +442,8 @@ TEST(TransfersTest, WhoLooksForFailuresFindsThoseThatAnotherThreadHasTakenAndNot
       const int64_t before = backend.FindFailures(Gpu(0)).count;
       EXPECT_TRUE(backend.GatherRows(table, wrong, row).ok());
       if (thread % 2 == 0) math.Note(0, "a launch failed");
-      for (int turn = 0; turn < 100 * thread; ++turn) std::this_thread::yield();  // meanwhile another may take it
+      // meanwhile another may take it
+      for (int turn = 0; turn < 100 * thread; ++turn) std::this_thread::yield();
       if (backend.FindFailures(Gpu(0)).count == before) ++missed;
     }
   });
@@ -436,25 +464,31 @@ TEST(TransfersTest, TheGradientsOfTheLastLayerComeDownBeforeTheFirstIsPassedBack
   Devices devices(1, Manner::kLate);
   MapReader none;
   GradientTape tape(none);
-  const Var first = tape.Watch("first", *Filled(100, 1).To(Gpu(0))), last = tape.Watch("last", *Filled(100, 2).To(Gpu(0)));
-  const Gradients gradients = *tape.Gradient(ReduceSum(Tanh(first * Var(*Filled(100, 1).To(Gpu(0)))) * last));
-  const Tensor of_first = std::get<Tensor>(gradients.entries().at("first")), of_last = std::get<Tensor>(gradients.entries().at("last"));
+  const Var first = tape.Watch("first", *Filled(100, 1).To(Gpu(0))),
+            last = tape.Watch("last", *Filled(100, 2).To(Gpu(0)));
+  const Gradients gradients =
+      *tape.Gradient(ReduceSum(Tanh(first * Var(*Filled(100, 1).To(Gpu(0)))) * last));
+  const Tensor of_first = std::get<Tensor>(gradients.entries().at("first")),
+               of_last = std::get<Tensor>(gradients.entries().at("last"));
   EXPECT_NEAR((*ToHost({of_last}))[0].values<float>()->at(0), 0.76159, 1e-4);
   EXPECT_FALSE(IsComputed(of_first));
   EXPECT_NEAR((*ToHost({of_first, of_last}))[0].values<float>()->at(0), 0.83995, 1e-4);
 }
 
-// Devices that take their time between the parts of a collective, and see whether a copy across comes there.
+// Devices that take their time between the parts of a collective, and see whether a copy across
+// comes there.
 class SlowToMeet : public HostMath {
  public:
   SlowToMeet() : HostMath(2) {}
-  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, cuda::Element element, int64_t n) override {
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to,
+                 cuda::Element element, int64_t n) override {
     is_between_ = true;
     for (int i = 0; i < 50 && !was_disturbed_; ++i) std::this_thread::yield();
     is_between_ = false;
     return HostMath::AllReduce(devices, count, from, to, element, n);
   }
-  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override {
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from,
+                  size_t bytes) override {
     ++copies_;
     if (is_between_) was_disturbed_ = true;
     HostMath::CopyAcross(device, queue, to, from_device, from, bytes);
@@ -467,7 +501,8 @@ class SlowToMeet : public HostMath {
   std::atomic<int> copies_{0};
 };
 
-// As two workers of an embedded cluster share GPUs: a copy told there would wait for one part, and the other for the copy.
+// As two workers of an embedded cluster share GPUs: a copy told there would wait for one part, and
+// the other for the copy.
 TEST(TransfersTest, NoCopyAcrossComesBetweenThePartsOfACollective) {
   SlowToMeet math;
   math.keep_log = false;
@@ -481,7 +516,8 @@ TEST(TransfersTest, NoCopyAcrossComesBetweenThePartsOfACollective) {
     copies.Post([&] {
       while (!done) EXPECT_TRUE(values[0].To(Gpu(1)).ok());
     });
-    for (int i = 0; i < 20 || math.copies() == 0; ++i) EXPECT_EQ(backend.AllReduce(values)->size(), 2);
+    for (int i = 0; i < 20 || math.copies() == 0; ++i)
+      EXPECT_EQ(backend.AllReduce(values)->size(), 2);
     done = true;
     copies.Stop();
   }

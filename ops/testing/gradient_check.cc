@@ -25,7 +25,8 @@ absl::StatusOr<Var> Weighted(const Var& value, Device device) {
   return ReduceSum(Reshape(value, {-1}) * Var(there));
 }
 
-absl::StatusOr<Var> Build(const Differentiable& function, const std::vector<Tensor>& leaves, Device device, GradientTape& tape) {
+absl::StatusOr<Var> Build(const Differentiable& function, const std::vector<Tensor>& leaves,
+                          Device device, GradientTape& tape) {
   std::vector<Var> vars;
   for (size_t i = 0; i < leaves.size(); ++i) {
     ASSIGN_OR_RETURN(Tensor there, leaves[i].To(device));
@@ -34,7 +35,8 @@ absl::StatusOr<Var> Build(const Differentiable& function, const std::vector<Tens
   return Weighted(function(tape, vars), device);
 }
 
-absl::StatusOr<double> Evaluate(const Differentiable& function, const std::vector<Tensor>& leaves, Device device) {
+absl::StatusOr<double> Evaluate(const Differentiable& function, const std::vector<Tensor>& leaves,
+                                Device device) {
   MapReader reader;
   GradientTape tape(reader);
   ASSIGN_OR_RETURN(const Var sum, Build(function, leaves, device, tape));
@@ -43,7 +45,8 @@ absl::StatusOr<double> Evaluate(const Differentiable& function, const std::vecto
   return here.scalar<double>();
 }
 
-absl::StatusOr<double> Difference(const Differentiable& function, std::vector<Tensor> leaves, Device device, size_t leaf, size_t element) {
+absl::StatusOr<double> Difference(const Differentiable& function, std::vector<Tensor> leaves,
+                                  Device device, size_t leaf, size_t element) {
   double values[2];
   const Tensor original = leaves[leaf];
   for (int side = 0; side < 2; ++side) {
@@ -55,30 +58,36 @@ absl::StatusOr<double> Difference(const Differentiable& function, std::vector<Te
   return (values[0] - values[1]) / (2 * kStep);
 }
 
-absl::Status CheckLeaf(const Differentiable& function, const std::vector<Tensor>& leaves, Device device, size_t leaf, const Tensor& gradient) {
+absl::Status CheckLeaf(const Differentiable& function, const std::vector<Tensor>& leaves,
+                       Device device, size_t leaf, const Tensor& gradient) {
   if (gradient.shape() != leaves[leaf].shape()) {
-    return absl::InternalError(absl::StrCat("the gradient of ", leaves[leaf].ToString(), " is ", gradient.ToString()));
+    return absl::InternalError(
+        absl::StrCat("the gradient of ", leaves[leaf].ToString(), " is ", gradient.ToString()));
   }
   ASSIGN_OR_RETURN(const Tensor here, gradient.To(Device{}));
   ASSIGN_OR_RETURN(const absl::Span<const double> computed, here.values<double>());
   for (size_t i = 0; i < computed.size(); ++i) {
     ASSIGN_OR_RETURN(const double expected, Difference(function, leaves, device, leaf, i));
-    if (std::abs(computed[i] - expected) <= kTolerance * std::max(1.0, std::abs(expected))) continue;
-    return absl::InternalError(absl::StrCat(NameOf(leaf), ", element ", i, ": the tape gives ", computed[i], ", differences ", expected));
+    if (std::abs(computed[i] - expected) <= kTolerance * std::max(1.0, std::abs(expected)))
+      continue;
+    return absl::InternalError(absl::StrCat(NameOf(leaf), ", element ", i, ": the tape gives ",
+                                            computed[i], ", differences ", expected));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves, Device device) {
+absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves,
+                            Device device) {
   MapReader reader;
   GradientTape tape(reader);
   ASSIGN_OR_RETURN(const Var sum, Build(function, leaves, device, tape));
   ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(sum));
   for (size_t i = 0; i < leaves.size(); ++i) {
     const auto found = gradients.entries().find(NameOf(i));
-    if (found == gradients.entries().end()) return absl::InternalError(absl::StrCat(NameOf(i), " has no gradient"));
+    if (found == gradients.entries().end())
+      return absl::InternalError(absl::StrCat(NameOf(i), " has no gradient"));
     RETURN_IF_ERROR(CheckLeaf(function, leaves, device, i, std::get<Tensor>(found->second)));
   }
   return absl::OkStatus();

@@ -10,14 +10,16 @@
 
 namespace divvy {
 
-// A function of leaves: what an operation, or a whole model, makes of them. A result that is no scalar is summed, each element with a weight of its own, so
-// that no error hides behind symmetry.
+// A function of leaves: what an operation, or a whole model, makes of them. A result that is no
+// scalar is summed, each element with a weight of its own, so that no error hides behind symmetry.
 using Differentiable = std::function<Var(GradientTape& tape, const std::vector<Var>& leaves)>;
 
-// OK if the tape's gradient of every element of every leaf agrees with (f(x + h) - f(x - h)) / 2h to within 1e-6 (relative above 1). Otherwise Internal,
-// with the element and both numbers, or the error of `function`. `function` gets its leaves on `device`.
-// REQUIRES: float64 leaves on the CPU, and no kink of `function` within h = 1e-5 of them.
-absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves, Device device = {});
+// OK if the tape's gradient of every element of every leaf agrees with (f(x + h) - f(x - h)) / 2h
+// to within 1e-6 (relative above 1). Otherwise Internal, with the element and both numbers, or the
+// error of `function`. `function` gets its leaves on `device`. REQUIRES: float64 leaves on the CPU,
+// and no kink of `function` within h = 1e-5 of them.
+absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves,
+                            Device device = {});
 
 }  // namespace divvy
 

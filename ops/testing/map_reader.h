@@ -16,13 +16,16 @@ namespace divvy {
 class MapReader : public VariableReader {
  public:
   MapReader() = default;
-  explicit MapReader(std::map<std::string, Tensor> variables, Device device = {}) : variables_(std::move(variables)), device_(device) {}
+  explicit MapReader(std::map<std::string, Tensor> variables, Device device = {})
+      : variables_(std::move(variables)), device_(device) {}
 
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   Device device() const override { return device_; }
   uint64_t seed() const override { return seed_; }
 
-  void Set(const std::string& name, Tensor value) { variables_.insert_or_assign(name, std::move(value)); }
+  void Set(const std::string& name, Tensor value) {
+    variables_.insert_or_assign(name, std::move(value));
+  }
   void SetSeed(uint64_t seed) { seed_ = seed; }
   // The names of each call of Read, in order; rows as "table[3]" for three ids.
   const std::vector<std::vector<std::string>>& calls() const { return calls_; }

@@ -1,5 +1,6 @@
-// Where the tests of operations compute: what such a test is linked with says it. One of :cpu_place, //ops/cuda/testing:host_place (a GPU that the host
-// plays) and //ops/cuda/testing:gpu_place (one of this machine), each a TestDevice.
+// Where the tests of operations compute: what such a test is linked with says it. One of
+// :cpu_place, //ops/cuda/testing:host_place (a GPU that the host plays) and
+// //ops/cuda/testing:gpu_place (one of this machine), each a TestDevice.
 #ifndef DIVVY_OPS_TESTING_PLACE_H_
 #define DIVVY_OPS_TESTING_PLACE_H_
 

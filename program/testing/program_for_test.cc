@@ -21,10 +21,13 @@ int CallsIt() { return mine::DefinedNowhere(kLoaded); }
 #endif
 
 #ifndef NO_PROGRAM
-absl::Status Train(divvy::Coordinator&) { return absl::UnimplementedError(absl::StrCat("rows ", absl::GetFlag(FLAGS_library_rows))); }
+absl::Status Train(divvy::Coordinator&) {
+  return absl::UnimplementedError(absl::StrCat("rows ", absl::GetFlag(FLAGS_library_rows)));
+}
 #ifdef OTHER_API  // as DIVVY_PROGRAM is in the headers of that version
 extern "C" const char divvy_program_api_2;
-static const divvy::Program program(Train, divvy::runner::ParameterServerStrategy(), divvy_program_api_2);
+static const divvy::Program program(Train, divvy::runner::ParameterServerStrategy(),
+                                    divvy_program_api_2);
 #else
 DIVVY_PROGRAM(Train);
 #endif

@@ -1,4 +1,5 @@
-// A parameter server's part of a checkpoint, as a data file of a tensor bundle (docs/formats/checkpoint.md).
+// A parameter server's part of a checkpoint, as a data file of a tensor bundle
+// (docs/formats/checkpoint.md).
 #ifndef DIVVY_PS_SERVER_CHECKPOINT_BUNDLE_FILES_H_
 #define DIVVY_PS_SERVER_CHECKPOINT_BUNDLE_FILES_H_
 
@@ -10,7 +11,8 @@
 
 namespace divvy {
 
-// The files in `directory`, which all tasks of the job share. REQUIRES: `files` outlives it and what it makes.
+// The files in `directory`, which all tasks of the job share. REQUIRES: `files` outlives it and
+// what it makes.
 std::unique_ptr<CheckpointFiles> MakeBundleFiles(FileSystem& files, std::string directory);
 
 }  // namespace divvy

@@ -7,12 +7,15 @@ AppliedTable::State AppliedTable::Find(EntryId id) const {
   return found == entries_.end() ? State::kUnknown : found->second.state;
 }
 
-void AppliedTable::Begin(const RememberedEntry& entry) { entries_[entry.id] = Entry{entry, State::kApplying}; }
+void AppliedTable::Begin(const RememberedEntry& entry) {
+  entries_[entry.id] = Entry{entry, State::kApplying};
+}
 
 void AppliedTable::Finish(EntryId id) {
   ++applied_seq_;
   if (keep_ == Keep::kHistory) ++history_[id];
-  if (const auto found = entries_.find(id); found != entries_.end()) found->second.state = State::kApplied;
+  if (const auto found = entries_.find(id); found != entries_.end())
+    found->second.state = State::kApplied;
 }
 
 void AppliedTable::Abandon(EntryId id) { entries_.erase(id); }
@@ -42,7 +45,8 @@ std::vector<RememberedEntry> AppliedTable::Applied(absl::Span<const EntryId> que
   std::vector<RememberedEntry> applied;
   for (EntryId id : query) {
     const auto found = entries_.find(id);
-    if (found != entries_.end() && found->second.state == State::kApplied) applied.push_back(found->second.entry);
+    if (found != entries_.end() && found->second.state == State::kApplied)
+      applied.push_back(found->second.entry);
   }
   return applied;
 }

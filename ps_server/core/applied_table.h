@@ -14,10 +14,11 @@
 
 namespace divvy {
 
-// Entries that are applying or applied, by id (never by attempt), and the horizon below which entries are
-// closed. An entry is there before the first byte is written, so that a retry that comes meanwhile finds it.
-// A closed entry is refused before anybody looks for it here, so it can be forgotten: memory is taken by the
-// ids that are not closed. Not thread-safe: the core's lock guards it.
+// Entries that are applying or applied, by id (never by attempt), and the horizon below which
+// entries are closed. An entry is there before the first byte is written, so that a retry that
+// comes meanwhile finds it.
+// A closed entry is refused before anybody looks for it here, so it can be forgotten: memory is
+// taken by the ids that are not closed. Not thread-safe: the core's lock guards it.
 //
 //   kUnknown  --Begin-->  kApplying  --Finish-->  kApplied  --ForgetClosed-->  kUnknown
 //                         kApplying  --Abandon--> kUnknown
@@ -30,9 +31,12 @@ class AppliedTable {
   explicit AppliedTable(Keep keep = Keep::kUnclosed) : keep_(keep) {}
 
   State Find(EntryId id) const;
-  void Begin(const RememberedEntry& entry);  // is applying
-  void Finish(EntryId id);                   // has been applied: applied_seq() rises
-  void Abandon(EntryId id);                  // was refused before it wrote anything: unknown again
+  // Is applying.
+  void Begin(const RememberedEntry& entry);
+  // has been applied: applied_seq() rises
+  void Finish(EntryId id);
+  // Was refused before it wrote anything: unknown again.
+  void Abandon(EntryId id);
 
   // What it closes is not forgotten before ForgetClosed.
   void TakeHorizon(Horizon horizon) { horizon_ = std::move(horizon); }
@@ -44,8 +48,10 @@ class AppliedTable {
   // Forgets all but the horizon, and counts anew: another lineage begins.
   void Clear();
 
-  std::vector<RememberedEntry> Applied() const;                                 // by id
-  std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;  // those of the query that are, in its order
+  // By id.
+  std::vector<RememberedEntry> Applied() const;
+  // Those of the query that are, in its order.
+  std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;
   size_t size() const { return entries_.size(); }
   // How many commits were applied in this lineage.
   uint64_t applied_seq() const { return applied_seq_; }

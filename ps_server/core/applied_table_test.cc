@@ -17,7 +17,8 @@ TEST(AppliedTableTest, ForgetsWhatIsClosedAndApplied) {
   EXPECT_EQ(table.Find(EntryId(3)), AppliedTable::State::kApplying);
   EXPECT_EQ(table.Find(EntryId(4)), AppliedTable::State::kUnknown);
   table.TakeHorizon({EntryId(5), {EntryId(2)}, 0});
-  EXPECT_EQ(table.Find(EntryId(1)), AppliedTable::State::kApplied) << "closed, and not forgotten yet";
+  EXPECT_EQ(table.Find(EntryId(1)), AppliedTable::State::kApplied)
+      << "closed, and not forgotten yet";
   table.ForgetClosed();
   EXPECT_EQ(table.Find(EntryId(1)), AppliedTable::State::kUnknown);
   EXPECT_EQ(table.Find(EntryId(2)), AppliedTable::State::kApplied);

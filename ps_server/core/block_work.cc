@@ -6,12 +6,18 @@
 namespace divvy {
 namespace {
 
-// Enough to keep a few cores busy with one large transfer, few enough that others get their turn between.
+// Enough to keep a few cores busy with one large transfer, few enough that others get their turn
+// between.
 constexpr int64_t kLanes = 4;
 
 struct Work : std::enable_shared_from_this<Work> {
-  Work(Executor& executor, std::weak_ptr<void> owner, int64_t count, std::function<void(int64_t)> unit, std::function<void()> done)
-      : executor(executor), owner(std::move(owner)), count(count), unit(std::move(unit)), done(std::move(done)) {}
+  Work(Executor& executor, std::weak_ptr<void> owner, int64_t count,
+       std::function<void(int64_t)> unit, std::function<void()> done)
+      : executor(executor),
+        owner(std::move(owner)),
+        count(count),
+        unit(std::move(unit)),
+        done(std::move(done)) {}
 
   void PostLane() {
     executor.Post([self = shared_from_this()] { self->RunLane(); });
@@ -53,8 +59,10 @@ std::pair<size_t, size_t> UnitList::pieces(int64_t unit) const {
   return {begins_[index], index + 1 < begins_.size() ? begins_[index + 1] : pieces_};
 }
 
-void RunUnits(Executor& executor, std::weak_ptr<void> owner, int64_t count, std::function<void(int64_t)> unit, std::function<void()> done) {
-  auto work = std::make_shared<Work>(executor, std::move(owner), count, std::move(unit), std::move(done));
+void RunUnits(Executor& executor, std::weak_ptr<void> owner, int64_t count,
+              std::function<void(int64_t)> unit, std::function<void()> done) {
+  auto work =
+      std::make_shared<Work>(executor, std::move(owner), count, std::move(unit), std::move(done));
   const int64_t lanes = std::clamp<int64_t>(count, 1, kLanes);
   for (int64_t i = 0; i < lanes; ++i) work->PostLane();
 }

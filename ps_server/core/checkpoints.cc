@@ -1,10 +1,15 @@
-// Checkpoints: this server's part of one is written behind the commits that go on, and read before any is taken.
+// Checkpoints: this server's part of one is written behind the commits that go on, and read before
+// any is taken.
 //
-//   Snapshot   1. mark: all shards as they are now, nothing is copied  2. a chain of blocking tasks, one slice each: read (the copy of what a commit has
-//                 changed since, else the live bytes), append  3. finish: synced, the slices told to whoever waits
-//   Load       1. clear, memory for all shards  2. a chain of blocking tasks, one slice each: read  3. READY
+//   Snapshot   1. mark: all shards as they are now, nothing is copied  2. a chain of blocking
+//              tasks, one slice each: read (the copy of what a commit has
+//                 changed since, else the live bytes), append  3. finish: synced, the slices told
+//                 to whoever waits
+//   Load       1. clear, memory for all shards  2. a chain of blocking tasks, one slice each: read
+//              3. READY
 //
-// Each task ends when its run is no longer the current one: another epoch has begun, or another checkpoint was asked for.
+// Each task ends when its run is no longer the current one: another epoch has begun, or another
+// checkpoint was asked for.
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
@@ -13,44 +18,57 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kLongestWait = absl::Milliseconds(500);  // of an answer: what asks has a deadline
+// Of an answer: what asks has a deadline.
+constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
 
 Reason WhyNotLoaded(const absl::Status& status) {
   if (absl::IsNotFound(status)) return Reason::kCheckpointMissing;
-  if (absl::IsUnavailable(status)) return Reason::kNotReady;  // the device failed: the coordinator asks again, and says what it waits for
-  if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status)) return Reason::kCheckpointCorrupt;
+  // The device failed: the coordinator asks again, and says what it waits for.
+  if (absl::IsUnavailable(status)) return Reason::kNotReady;
+  if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status))
+    return Reason::kCheckpointCorrupt;
   return Reason::kDisk;
 }
 
 }  // namespace
 
-// ---- Snapshot ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- Snapshot -----------------------------------------------------------------------------------
 
 void ParameterServerCore::Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, Ready());
   if (status.ok()) status = CheckSnapshot(request);
   if (!status.ok()) return Answer(done, std::move(status));
-  if (snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint) BeginSnapshot(request);
+  if (snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint)
+    BeginSnapshot(request);
   snapshot_->waiting.push_back(std::move(done));
   if (!request.wait || snapshot_->over) return AnswerSnapshot(*snapshot_);
-  AnswerLater([run = std::weak_ptr<SnapshotRun>(snapshot_)](ParameterServerCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (const auto waiting = run.lock()) core.AnswerSnapshot(*waiting);
-  });
+  AnswerLater([run = std::weak_ptr<SnapshotRun>(snapshot_)](ParameterServerCore& core)
+                  DIVVY_REQUIRES(core.mu_) {
+                    if (const auto waiting = run.lock()) core.AnswerSnapshot(*waiting);
+                  });
 }
 
 absl::Status ParameterServerCore::CheckSnapshot(const SnapshotRequest& request) const {
   if (options_.checkpoint_files == nullptr) {
-    return Refusal(Reason::kDisk, "it has no directory for checkpoints: give every task the same --checkpoint_dir, one that all of them can reach");
+    return Refusal(Reason::kDisk,
+                   "it has no directory for checkpoints: give every task the same "
+                   "--checkpoint_dir, one that all of them can reach");
   }
-  if (request.checkpoint == CheckpointId() || request.file < 0 || request.file >= request.num_files) {
-    return Refusal(Reason::kInvalid, "a snapshot names its checkpoint, and which data file of how many it is");
+  if (request.checkpoint == CheckpointId() || request.file < 0 ||
+      request.file >= request.num_files) {
+    return Refusal(Reason::kInvalid,
+                   "a snapshot names its checkpoint, and which data file of how many it is");
   }
   if (snapshot_ != nullptr && request.checkpoint < snapshot_->request.checkpoint) {
-    return Refusal(Reason::kInvalid, absl::StrCat(request.checkpoint.name(), " has been given up: ", snapshot_->request.checkpoint.name(), " came after it"));
+    return Refusal(Reason::kInvalid,
+                   absl::StrCat(request.checkpoint.name(), " has been given up: ",
+                                snapshot_->request.checkpoint.name(), " came after it"));
   }
   const bool begins = snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint;
-  if (begins && !commits_.is_idle()) return Refusal(Reason::kNotReady, "commits are being applied: a checkpoint is cut where none is");
+  if (begins && !commits_.is_idle())
+    return Refusal(Reason::kNotReady,
+                   "commits are being applied: a checkpoint is cut where none is");
   return absl::OkStatus();
 }
 
@@ -65,12 +83,14 @@ void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
 // Nobody can want it any more.
 void ParameterServerCore::DropSnapshot() {
   if (snapshot_ == nullptr) return;
-  for (auto& waiting : std::exchange(snapshot_->waiting, {})) Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
+  for (auto& waiting : std::exchange(snapshot_->waiting, {}))
+    Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
   snapshot_->dropped = true;
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 
-// The writing alone is done behind all else: no lock of the core is held by a thread that may not get the processor, and a block's for a copy of it at most.
+// The writing alone is done behind all else: no lock of the core is held by a thread that may not
+// get the processor, and a block's for a copy of it at most.
 void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   outbox_.Add([this, run] {
     executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {
@@ -84,7 +104,8 @@ void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   });
 }
 
-void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status) {
+void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run,
+                                         const absl::Status& status) {
   CoreLock lock(mu_, outbox_);
   if (snapshot_ != run) return;
   run->told_bytes = run->written_bytes;
@@ -106,7 +127,8 @@ absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files)
   if (next < frozen->slices().size()) {
     const ShardSlice& slice = frozen->slices()[next++];
     const auto pieces = [&](const TakePiece& take) { return frozen->Read(slice, take); };
-    RETURN_IF_ERROR(part->Append(slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, pieces));
+    RETURN_IF_ERROR(part->Append(
+        slice.shard->spec(), slice.shard->spec().first_row + slice.first_row, slice.rows, pieces));
     written_bytes += slice.bytes();
     HitFailpoint(Failpoint::kSnapshotMidData);
   }
@@ -123,12 +145,13 @@ void ParameterServerCore::AnswerSnapshot(SnapshotRun& run) {
     if (!run.error.ok())
       Answer(waiting, run.error);
     else
-      Answer(waiting, SnapshotReply{run.over, run.told_bytes, run.over ? run.slices : std::vector<SavedSlice>()});
+      Answer(waiting, SnapshotReply{run.over, run.told_bytes,
+                                    run.over ? run.slices : std::vector<SavedSlice>()});
   }
   run.waiting.clear();
 }
 
-// ---- Load of a checkpoint ----------------------------------------------------------------------------------------------------------------------------
+// ---- Load of a checkpoint -----------------------------------------------------------------------
 
 void ParameterServerCore::LoadCheckpoint(LoadRequest request, ResultCallback<LoadReply> done) {
   if (state_ != PsState::kLoading) {
@@ -136,22 +159,28 @@ void ParameterServerCore::LoadCheckpoint(LoadRequest request, ResultCallback<Loa
     if (!begun.ok()) return Answer(done, begun);
   }
   if (loading_->request.checkpoint != request.checkpoint) {
-    return Answer(done, Refusal(Reason::kInvalid, absl::StrCat("it is loading ", loading_->request.checkpoint.name(), " in this epoch")));
+    return Answer(done, Refusal(Reason::kInvalid,
+                                absl::StrCat("it is loading ", loading_->request.checkpoint.name(),
+                                             " in this epoch")));
   }
   loading_->waiting.push_back(std::move(done));
-  AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core) DIVVY_REQUIRES(core.mu_) {
-    if (const auto waiting = run.lock()) core.AnswerLoading(*waiting, absl::OkStatus());
-  });
+  AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core)
+                  DIVVY_REQUIRES(core.mu_) {
+                    if (const auto waiting = run.lock())
+                      core.AnswerLoading(*waiting, absl::OkStatus());
+                  });
 }
 
 absl::Status ParameterServerCore::BeginLoading(LoadRequest request) {
   if (options_.checkpoint_files == nullptr) {
     return Refusal(Reason::kCheckpointMissing,
-                   "it has no directory for checkpoints: give every task the same --checkpoint_dir, one that all of them can reach");
+                   "it has no directory for checkpoints: give every task the same "
+                   "--checkpoint_dir, one that all of them can reach");
   }
   Clear();
   state_ = PsState::kEmpty;
-  CreateShardsRequest create{request.fence, request.layout_version, request.layout_hash, request.job_seed, std::move(request.shards)};
+  CreateShardsRequest create{request.fence, request.layout_version, request.layout_hash,
+                             request.job_seed, std::move(request.shards)};
   auto run = std::make_shared<LoadRun>(std::move(request), std::move(create));
   if (const absl::Status begun = shards_.Begin(run->batch); !begun.ok()) return Refusal(begun);
   run->slices = SlicesOf(run->batch.fresh, options_.slice_bytes);
@@ -165,7 +194,8 @@ void ParameterServerCore::ReadSlice(const std::shared_ptr<LoadRun>& run) {
   outbox_.Add([this, run] {
     executor_.PostBlocking("load", [this, weak = weak_from_this(), run] {
       const auto self = weak.lock();
-      if (self != nullptr && IsCurrent(run)) OnSliceRead(run, run->ReadNext(*options_.checkpoint_files));
+      if (self != nullptr && IsCurrent(run))
+        OnSliceRead(run, run->ReadNext(*options_.checkpoint_files));
     });
   });
 }
@@ -185,10 +215,13 @@ absl::Status ParameterServerCore::LoadRun::ReadNext(CheckpointFiles& files) {
   HitFailpoint(Failpoint::kLoadMidData);
   Shard& shard = *batch.fresh.at(slice.shard->spec().key);
   read_bytes += slice.bytes();
-  return values->Read(shard.spec(), shard.spec().first_row + slice.first_row, absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
+  return values->Read(
+      shard.spec(), shard.spec().first_row + slice.first_row,
+      absl::MakeSpan(shard.row(slice.first_row), static_cast<size_t>(slice.bytes())));
 }
 
-void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run, const absl::Status& status) {
+void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run,
+                                      const absl::Status& status) {
   CoreLock lock(mu_, outbox_);
   if (loading_ != run) return;
   run->told_bytes = run->read_bytes;
@@ -203,7 +236,9 @@ void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run, const
     return AnswerLoading(*run, absl::OkStatus());
   }
   state_ = PsState::kEmpty;
-  AnswerLoading(*run, Refusal(WhyNotLoaded(read), absl::StrCat("loading ", run->request.checkpoint.name(), ": ", read.message())));
+  AnswerLoading(*run,
+                Refusal(WhyNotLoaded(read), absl::StrCat("loading ", run->request.checkpoint.name(),
+                                                         ": ", read.message())));
 }
 
 // Another epoch has begun.

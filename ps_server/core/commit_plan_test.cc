@@ -23,10 +23,13 @@
 namespace divvy {
 namespace {
 
-ShardKey Key(int slot = 0, int part = 0) { return {VariableId(1), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)}; }
+ShardKey Key(int slot = 0, int part = 0) {
+  return {VariableId(1), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
+}
 
 // A shard of values computed at once, in `table`.
-Shard& Make(ShardTable& table, ShardKey key, Shape shape, DType dtype, Initializer initializer = Zeros(), int64_t block_bytes = 1 << 20, int64_t first_row = 0,
+Shard& Make(ShardTable& table, ShardKey key, Shape shape, DType dtype,
+            Initializer initializer = Zeros(), int64_t block_bytes = 1 << 20, int64_t first_row = 0,
             Shape full_shape = {-1}) {
   ShardSpec spec;
   spec.key = key;
@@ -40,7 +43,8 @@ Shard& Make(ShardTable& table, ShardKey key, Shape shape, DType dtype, Initializ
   const Shard* whole = key.slot == 0 ? nullptr : variable->second.get();
   EXPECT_TRUE(Shard::Check(spec, whole == nullptr ? nullptr : &whole->spec()).ok());
   const std::shared_ptr<Shard> shard = *Shard::Create(spec, 3, block_bytes, whole);
-  for (int64_t block = 0; block < shard->blocks().count(); ++block) EXPECT_TRUE(shard->Initialize(block).ok());
+  for (int64_t block = 0; block < shard->blocks().count(); ++block)
+    EXPECT_TRUE(shard->Initialize(block).ok());
   table[key] = shard;
   return *shard;
 }
@@ -54,7 +58,8 @@ CommitPart Part(WriteOp op, Tensor values, std::vector<int64_t> rows = {}, Shard
   return part;
 }
 
-CommitPart Gradient(const OptimizerStep& step, std::vector<uint8_t> slots, Tensor values, std::vector<int64_t> rows = {}, ShardKey key = Key()) {
+CommitPart Gradient(const OptimizerStep& step, std::vector<uint8_t> slots, Tensor values,
+                    std::vector<int64_t> rows = {}, ShardKey key = Key()) {
   CommitPart part = Part(WriteOp::kGradient, std::move(values), std::move(rows), key);
   part.optimizer = step;
   part.slots = std::move(slots);
@@ -76,7 +81,7 @@ std::vector<T> ValuesOf(const Shard& shard) {
   return {values.begin(), values.end()};
 }
 
-// ---- frozen shards -----------------------------------------------------------------------------------------------------------------------------------
+// ---- frozen shards ------------------------------------------------------------------------------
 
 std::string BytesOf(const Shard& shard) {
   const Tensor copy = *shard.Copy();
@@ -86,11 +91,15 @@ std::string BytesOf(const Shard& shard) {
 // Some rows, unique and rising.
 std::vector<int64_t> SomeRows(Random& random, int64_t of) {
   std::set<int64_t> rows;
-  for (uint64_t i = random.Below(30) + 1; i > 0; --i) rows.insert(static_cast<int64_t>(random.Below(static_cast<uint64_t>(of))));
+  for (uint64_t i = random.Below(30) + 1; i > 0; --i)
+    rows.insert(static_cast<int64_t>(random.Below(static_cast<uint64_t>(of))));
   return {rows.begin(), rows.end()};
 }
 
-Tensor FilledWith(const Shape& shape, float value) { return *Tensor::Copy<float>(shape, std::vector<float>(static_cast<size_t>(shape.num_elements()), value)); }
+Tensor FilledWith(const Shape& shape, float value) {
+  return *Tensor::Copy<float>(shape,
+                              std::vector<float>(static_cast<size_t>(shape.num_elements()), value));
+}
 
 // A dense or a sparse gradient, or a scatter, to the variable of the test below.
 CommitPart AnyWrite(Random& random, const Shape& shape) {
@@ -99,7 +108,8 @@ CommitPart AnyWrite(Random& random, const Shape& shape) {
   if (kind == 0) return Gradient(adam, {1, 2, 3}, FilledWith(shape, 1));
   const std::vector<int64_t> rows = SomeRows(random, shape.rows());
   const Tensor values = FilledWith(shape.WithRows(static_cast<int64_t>(rows.size())), 2);
-  return kind < 4 ? Gradient(adam, {1, 2, 3}, values, rows) : Part(WriteOp::kScatterAdd, values, rows);
+  return kind < 4 ? Gradient(adam, {1, 2, 3}, values, rows)
+                  : Part(WriteOp::kScatterAdd, values, rows);
 }
 
 TEST(FrozenShardsTest, WhatIsReadIsWhatWasThereWhicheverRowsWereChangedSince) {
@@ -139,18 +149,20 @@ TEST(FrozenShardsTest, AFewRowsCostAFewPagesAndNotTheirBlocks) {
   ShardTable table;
   Make(table, Key(), {100'000, 4}, DType::kFloat32);
   FrozenShards frozen(table, 64 << 20);
-  const auto plan = CommitPlan::Make({Part(WriteOp::kScatterAdd, FilledWith({3, 4}, 1), {7, 8, 90'000})}, table, 1 << 20);
+  const auto plan = CommitPlan::Make(
+      {Part(WriteOp::kScatterAdd, FilledWith({3, 4}, 1), {7, 8, 90'000})}, table, 1 << 20);
   for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
   EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share one";
   EXPECT_EQ(plan->most_kept_bytes(), 3 * 4096);
 }
 
-// ---- element operations ------------------------------------------------------------------------------------------------------------------------------
+// ---- element operations -------------------------------------------------------------------------
 
 template <typename T>
 std::vector<T> After(WriteOp op, std::vector<T> target, const std::vector<T>& update) {
   EXPECT_TRUE(TakesElements(op, DTypeOf<T>::value));
-  ApplyElements(op, DTypeOf<T>::value, target.data(), update.data(), static_cast<int64_t>(target.size()));
+  ApplyElements(op, DTypeOf<T>::value, target.data(), update.data(),
+                static_cast<int64_t>(target.size()));
   return target;
 }
 
@@ -158,8 +170,10 @@ TEST(ElementOpsTest, DoWhatTheirNamesSay) {
   const std::vector<float> x = {6, 2, -3}, y = {4, 8, -2};
   EXPECT_EQ(After<float>(WriteOp::kAssign, x, y), y);
   EXPECT_EQ(After<float>(WriteOp::kScatterUpdate, x, y), y);
-  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterAdd}) EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{10, 10, -5}));
-  for (WriteOp op : {WriteOp::kSub, WriteOp::kScatterSub}) EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{2, -6, -1}));
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterAdd})
+    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{10, 10, -5}));
+  for (WriteOp op : {WriteOp::kSub, WriteOp::kScatterSub})
+    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{2, -6, -1}));
   EXPECT_EQ(After<float>(WriteOp::kScatterMul, x, y), (std::vector<float>{24, 16, 6}));
   EXPECT_EQ(After<float>(WriteOp::kScatterDiv, x, y), (std::vector<float>{1.5, 0.25, 1.5}));
   EXPECT_EQ(After<float>(WriteOp::kScatterMin, x, y), (std::vector<float>{4, 2, -3}));
@@ -170,27 +184,36 @@ TEST(ElementOpsTest, TakeEveryArithmeticType) {
   EXPECT_EQ(After<double>(WriteOp::kScatterDiv, {1}, {8}), std::vector<double>{0.125});
   EXPECT_EQ(After<int8_t>(WriteOp::kScatterMul, {-5}, {7}), std::vector<int8_t>{-35});
   EXPECT_EQ(After<uint8_t>(WriteOp::kScatterMax, {200}, {7}), std::vector<uint8_t>{200});
-  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3}) << "towards zero";
-  EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}), std::vector<int64_t>{-1});
-  const std::vector<Half> half = After<Half>(WriteOp::kAdd, {Half::FromFloat(1.5f)}, {Half::FromFloat(2)});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3})
+      << "towards zero";
+  EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}),
+            std::vector<int64_t>{-1});
+  const std::vector<Half> half =
+      After<Half>(WriteOp::kAdd, {Half::FromFloat(1.5f)}, {Half::FromFloat(2)});
   EXPECT_EQ(half[0].ToFloat(), 3.5f);
-  const std::vector<BFloat16> brain = After<BFloat16>(WriteOp::kScatterMul, {BFloat16::FromFloat(3)}, {BFloat16::FromFloat(-2)});
+  const std::vector<BFloat16> brain =
+      After<BFloat16>(WriteOp::kScatterMul, {BFloat16::FromFloat(3)}, {BFloat16::FromFloat(-2)});
   EXPECT_EQ(brain[0].ToFloat(), -6.0f);
 }
 
 TEST(ElementOpsTest, IntegersWrapAndDivisionByZeroIsZero) {
-  constexpr int32_t kMin = std::numeric_limits<int32_t>::min(), kMax = std::numeric_limits<int32_t>::max();
+  constexpr int32_t kMin = std::numeric_limits<int32_t>::min(),
+                    kMax = std::numeric_limits<int32_t>::max();
   EXPECT_EQ(After<int32_t>(WriteOp::kAdd, {kMax}, {1}), std::vector<int32_t>{kMin});
   EXPECT_EQ(After<int32_t>(WriteOp::kScatterMul, {kMin}, {-1}), std::vector<int32_t>{kMin});
-  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {kMin, 5}, {-1, 0}), (std::vector<int32_t>{kMin, 0}));
-  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterDiv, {254, 255}, {255, 255}), (std::vector<uint8_t>{0, 1}));
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {kMin, 5}, {-1, 0}),
+            (std::vector<int32_t>{kMin, 0}));
+  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterDiv, {254, 255}, {255, 255}),
+            (std::vector<uint8_t>{0, 1}));
   EXPECT_EQ(After<uint8_t>(WriteOp::kSub, {0}, {1}), std::vector<uint8_t>{255});
   EXPECT_TRUE(std::isinf(After<float>(WriteOp::kScatterDiv, {1}, {0})[0]));
 }
 
 TEST(ElementOpsTest, BoolsAreAssignedAndNothingElse) {
-  for (WriteOp op : {WriteOp::kAssign, WriteOp::kScatterUpdate}) EXPECT_TRUE(TakesElements(op, DType::kBool));
-  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterMul, WriteOp::kScatterMax, WriteOp::kGradient}) EXPECT_FALSE(TakesElements(op, DType::kBool));
+  for (WriteOp op : {WriteOp::kAssign, WriteOp::kScatterUpdate})
+    EXPECT_TRUE(TakesElements(op, DType::kBool));
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterMul, WriteOp::kScatterMax, WriteOp::kGradient})
+    EXPECT_FALSE(TakesElements(op, DType::kBool));
   EXPECT_FALSE(TakesElements(WriteOp::kGradient, DType::kFloat32));
   EXPECT_FALSE(TakesElements(WriteOp::kAssign, DType::kString));
   bool target = true;
@@ -199,19 +222,25 @@ TEST(ElementOpsTest, BoolsAreAssignedAndNothingElse) {
   EXPECT_FALSE(target);
 }
 
-// ---- writes ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- writes -------------------------------------------------------------------------------------
 
 TEST(CommitPlanTest, EveryOccurrenceOfAScatteredRowCountsAndTheLastUpdateStays) {
   for (int64_t block_bytes : {4, 8, 1000}) {
     ShardTable table;
     Shard& w = Make(table, Key(), {4}, DType::kFloat32, Ones(), block_bytes);
-    ASSERT_TRUE(Apply({Part(WriteOp::kScatterAdd, Tensor::Vector<float>({1, 2, 3, 4}), {3, 0, 3, 3})}, table).ok());
-    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 1, 1, 9}));
-    ASSERT_TRUE(Apply({Part(WriteOp::kScatterUpdate, Tensor::Vector<float>({5, 6, 7}), {1, 2, 1})}, table).ok());
-    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 7, 6, 9}));
     ASSERT_TRUE(
-        Apply({Part(WriteOp::kScatterMul, Tensor::Vector<float>({2, 2}), {0, 0}), Part(WriteOp::kScatterMin, Tensor::Vector<float>({4, 5}), {3, 3})}, table)
+        Apply({Part(WriteOp::kScatterAdd, Tensor::Vector<float>({1, 2, 3, 4}), {3, 0, 3, 3})},
+              table)
             .ok());
+    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 1, 1, 9}));
+    ASSERT_TRUE(
+        Apply({Part(WriteOp::kScatterUpdate, Tensor::Vector<float>({5, 6, 7}), {1, 2, 1})}, table)
+            .ok());
+    EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{3, 7, 6, 9}));
+    ASSERT_TRUE(Apply({Part(WriteOp::kScatterMul, Tensor::Vector<float>({2, 2}), {0, 0}),
+                       Part(WriteOp::kScatterMin, Tensor::Vector<float>({4, 5}), {3, 3})},
+                      table)
+                    .ok());
     EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{12, 7, 6, 4}));
   }
 }
@@ -222,10 +251,10 @@ TEST(CommitPlanTest, PartsOfOneShardApplyInTheOrderGiven) {
     Shard& w = Make(table, Key(), {3, 2}, DType::kInt32, Zeros(), block_bytes);
     const Tensor values = *Tensor::Copy<int32_t>({3, 2}, {1, 2, 3, 4, 5, 6});
     const Tensor row = *Tensor::Copy<int32_t>({1, 2}, {10, 20});
-    ASSERT_TRUE(
-        Apply({Part(WriteOp::kAssign, values), Part(WriteOp::kScatterMul, row, {1}), Part(WriteOp::kAdd, values), Part(WriteOp::kScatterUpdate, row, {0})},
-              table)
-            .ok());
+    ASSERT_TRUE(Apply({Part(WriteOp::kAssign, values), Part(WriteOp::kScatterMul, row, {1}),
+                       Part(WriteOp::kAdd, values), Part(WriteOp::kScatterUpdate, row, {0})},
+                      table)
+                    .ok());
     EXPECT_EQ(ValuesOf<int32_t>(w), (std::vector<int32_t>{10, 20, 33, 84, 10, 12}));
   }
 }
@@ -237,30 +266,43 @@ TEST(CommitPlanTest, ScalarsEmptyShardsAndEmptyRowsAreFine) {
   Make(table, Key(0, 2), {3, 0}, DType::kFloat32);
   ASSERT_TRUE(Apply({Part(WriteOp::kAdd, Tensor::Scalar<double>(2))}, table).ok());
   EXPECT_EQ(ValuesOf<double>(scalar), std::vector<double>{3});
-  CommitPart none = Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {0, 0}), {}, Key(0, 2));
+  CommitPart none =
+      Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {0, 0}), {}, Key(0, 2));
   none.rows = Tensor::Vector<int64_t>({});
-  EXPECT_TRUE(Apply({Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {0, 3}), {}, Key(0, 1)), none}, table).ok());
-  EXPECT_TRUE(Apply({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {2, 0}), {2, 0}, Key(0, 2))}, table).ok());
+  EXPECT_TRUE(
+      Apply({Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {0, 3}), {}, Key(0, 1)), none},
+            table)
+          .ok());
+  EXPECT_TRUE(Apply({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {2, 0}), {2, 0},
+                          Key(0, 2))},
+                    table)
+                  .ok());
 }
 
 TEST(CommitPlanTest, WorkIsCutIntoUnitsOfTheBlocksTouched) {
   ShardTable table;
   Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);  // 10 blocks of 10 rows
-  const auto units = [&](std::vector<CommitPart> parts, int64_t bytes) { return CommitPlan::Make(std::move(parts), table, bytes)->units(); };
+  const auto units = [&](std::vector<CommitPart> parts, int64_t bytes) {
+    return CommitPlan::Make(std::move(parts), table, bytes)->units();
+  };
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 160), 10);
-  EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4) << "three blocks a unit";
-  EXPECT_EQ(units({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {4, 4}), {95, 3, 90, 4})}, 160), 2);
+  EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4)
+      << "three blocks a unit";
+  EXPECT_EQ(
+      units({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {4, 4}), {95, 3, 90, 4})},
+            160),
+      2);
 }
 
-// ---- gradients ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 void MakeSlots(ShardTable& table, const Optimizer& optimizer, int part) {
   const std::shared_ptr<Shard> variable = table.at(Key(0, part));
   uint8_t number = 1;
   for (const SlotSpec& slot : SlotsOf(optimizer)) {
     const ShardSpec& spec = variable->spec();
-    Make(table, Key(number++, part), slot.ShapeFor(spec.shape), slot.dtype(), Constant{slot.initial_value}, 1 << 20, spec.first_row,
-         slot.ShapeFor(spec.full_shape));
+    Make(table, Key(number++, part), slot.ShapeFor(spec.shape), slot.dtype(),
+         Constant{slot.initial_value}, 1 << 20, spec.first_row, slot.ShapeFor(spec.full_shape));
   }
 }
 
@@ -270,21 +312,26 @@ std::vector<float> RandomValues(Random& random, int64_t n) {
   return values;
 }
 
-// Dense and sparse gradients on [7, 3]: whole and in one block, or in three parts and blocks of one row.
+// Dense and sparse gradients on [7, 3]: whole and in one block, or in three parts and blocks of one
+// row.
 std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32_t>* counts) {
   ShardTable table;
-  const std::vector<int64_t> offsets = cut ? std::vector<int64_t>{0, 3, 5, 7} : std::vector<int64_t>{0, 7};
+  const std::vector<int64_t> offsets =
+      cut ? std::vector<int64_t>{0, 3, 5, 7} : std::vector<int64_t>{0, 7};
   const int parts = static_cast<int>(offsets.size()) - 1;
   std::vector<uint8_t> slots;
-  for (size_t i = 0; i < SlotsOf(optimizer).size(); ++i) slots.push_back(static_cast<uint8_t>(i + 1));
+  for (size_t i = 0; i < SlotsOf(optimizer).size(); ++i)
+    slots.push_back(static_cast<uint8_t>(i + 1));
   for (int part = 0; part < parts; ++part) {
-    Make(table, Key(0, part), {offsets[part + 1] - offsets[part], 3}, DType::kFloat32, GlorotUniform(), cut ? 12 : 1 << 20, offsets[part], {7, 3});
+    Make(table, Key(0, part), {offsets[part + 1] - offsets[part], 3}, DType::kFloat32,
+         GlorotUniform(), cut ? 12 : 1 << 20, offsets[part], {7, 3});
     MakeSlots(table, optimizer, part);
   }
   Random random(11);
   for (int64_t step = 0; step < 6; ++step) {
     const std::vector<float> gradient = RandomValues(random, 21);
-    const std::vector<int64_t> named = step % 2 == 0 ? std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6} : std::vector<int64_t>{1, 2, 4};
+    const std::vector<int64_t> named =
+        step % 2 == 0 ? std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6} : std::vector<int64_t>{1, 2, 4};
     std::vector<CommitPart> commit;
     for (int part = 0; part < parts; ++part) {
       std::vector<int64_t> rows;
@@ -296,7 +343,8 @@ std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32
       }
       if (rows.empty()) continue;
       const Tensor tensor = *Tensor::Copy<float>({static_cast<int64_t>(rows.size()), 3}, values);
-      commit.push_back(Gradient(StepOf(optimizer, step), slots, tensor, step % 2 == 0 ? std::vector<int64_t>() : rows, Key(0, part)));
+      commit.push_back(Gradient(StepOf(optimizer, step), slots, tensor,
+                                step % 2 == 0 ? std::vector<int64_t>() : rows, Key(0, part)));
     }
     EXPECT_TRUE(Apply(commit, table).ok());
   }
@@ -312,9 +360,12 @@ std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32
 TEST(GradientTest, ShardedAndUnshardedAreBitwiseEqualForEveryOptimizer) {
   const Adam amsgrad{0.1, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
   const RmsProp centered{0.1, 0.9f, 0.5f, 1e-7f, /*centered=*/true};
-  for (const Optimizer& optimizer : {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}), Optimizer(RowwiseAdagrad{0.1}),
-                                     Optimizer(Adam{0.1}), Optimizer(amsgrad), Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
-    EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr)) << OptimizerName(optimizer);
+  for (const Optimizer& optimizer :
+       {Optimizer(Sgd{0.1}), Optimizer(Momentum{0.1}), Optimizer(Adagrad{0.1}),
+        Optimizer(RowwiseAdagrad{0.1}), Optimizer(Adam{0.1}), Optimizer(amsgrad),
+        Optimizer(RmsProp{0.1}), Optimizer(centered), Optimizer(Ftrl{0.1})}) {
+    EXPECT_EQ(Train(optimizer, false, nullptr), Train(optimizer, true, nullptr))
+        << OptimizerName(optimizer);
   }
 }
 
@@ -330,14 +381,18 @@ TEST(GradientTest, EqualsTheOptimizersOwnArithmetic) {
   ShardTable table;
   Shard& w = Make(table, Key(), {2}, DType::kFloat32, Ones());
   MakeSlots(table, Momentum{0.5}, 0);
-  ASSERT_TRUE(Apply({Gradient(StepOf(Momentum{0.5}, 0), {1}, Tensor::Vector<float>({2, 4}))}, table).ok());
+  ASSERT_TRUE(
+      Apply({Gradient(StepOf(Momentum{0.5}, 0), {1}, Tensor::Vector<float>({2, 4}))}, table).ok());
   EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{0, -1}));
   EXPECT_EQ(ValuesOf<float>(*table.at(Key(1))), (std::vector<float>{-1, -2}));
-  ASSERT_TRUE(Apply({Gradient(StepOf(Sgd{0.5}, 0), {}, Tensor::Scalar<float>(2).Reshape({1}).value(), {1})}, table).ok());
+  ASSERT_TRUE(
+      Apply({Gradient(StepOf(Sgd{0.5}, 0), {}, Tensor::Scalar<float>(2).Reshape({1}).value(), {1})},
+            table)
+          .ok());
   EXPECT_EQ(ValuesOf<float>(w), (std::vector<float>{0, -2}));
 }
 
-// ---- refusals ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 class RefusalTest : public testing::Test {
  protected:
@@ -360,7 +415,8 @@ class RefusalTest : public testing::Test {
 };
 
 TEST_F(RefusalTest, ShardsThatAreNotHere) {
-  Refuses(Part(WriteOp::kAdd, Whole(), {}, Key(0, 9)), "no shard 1/slot 0/part 9", Reason::kUnknownShard);
+  Refuses(Part(WriteOp::kAdd, Whole(), {}, Key(0, 9)), "no shard 1/slot 0/part 9",
+          Reason::kUnknownShard);
   Refuses(Gradient(adam_, {1, 2, 9}, Whole()), "no shard 1/slot 9/part 0", Reason::kUnknownShard);
   Refuses(Part(WriteOp::kAssign, Whole(), {}, Key(1)), "slots are written by gradients");
   EXPECT_EQ(ReasonOf(Apply({}, table_)), Reason::kBadCommit);
@@ -371,7 +427,8 @@ TEST_F(RefusalTest, RowsThatDoNotFit) {
   Refuses(Part(WriteOp::kAssign, Rows(1), {1}), "takes no rows");
   Refuses(Part(WriteOp::kScatterAdd, Rows(1), {3}), "row 3 is outside its 3 rows");
   Refuses(Part(WriteOp::kScatterAdd, Rows(1), {-1}), "row -1 is outside");
-  Refuses(Part(WriteOp::kScatterAdd, Tensor::Scalar<float>(1), {0}, Key(0, 2)), "a scalar has no rows");
+  Refuses(Part(WriteOp::kScatterAdd, Tensor::Scalar<float>(1), {0}, Key(0, 2)),
+          "a scalar has no rows");
   CommitPart floats = Part(WriteOp::kScatterAdd, Rows(1));
   floats.rows = Tensor::Vector<float>({1});
   Refuses(floats, "rows are float32 [1], and not int64 [n]");
@@ -380,10 +437,13 @@ TEST_F(RefusalTest, RowsThatDoNotFit) {
 }
 
 TEST_F(RefusalTest, ValuesThatDoNotFit) {
-  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {2, 3})), "values are float32 [2, 3], and must be float32 [3, 2]");
-  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat64, {3, 2})), "values are float64 [3, 2], and must be float32 [3, 2]");
+  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat32, {2, 3})),
+          "values are float32 [2, 3], and must be float32 [3, 2]");
+  Refuses(Part(WriteOp::kAssign, *Tensor::Zeros(DType::kFloat64, {3, 2})),
+          "values are float64 [3, 2], and must be float32 [3, 2]");
   Refuses(Part(WriteOp::kScatterAdd, Rows(2), {1}), "must be float32 [1, 2]");
-  Refuses(Part(WriteOp::kAdd, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)), "bool does not take it");
+  Refuses(Part(WriteOp::kAdd, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)),
+          "bool does not take it");
 }
 
 TEST_F(RefusalTest, OptimizersThatDoNotFit) {
@@ -396,15 +456,18 @@ TEST_F(RefusalTest, OptimizersThatDoNotFit) {
   Refuses(Gradient(adam_, {1, 1, 3}, Whole()), "named twice");
   Refuses(Gradient(adam_, {0, 2, 3}, Whole()), "or is the variable");
   Refuses(Gradient(adam_, {1, 3, 2}, Whole()), "slot 3 is none of Adam");
-  Refuses(Gradient(StepOf(RowwiseAdagrad{0.1}, 0), {1}, Whole()), "slot 1 is none of RowwiseAdagrad");
-  Refuses(Gradient(StepOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, true}, 0), {1, 2, 3}, Whole()), "Adam has 4 slots, and 3 were named");
-  Refuses(Gradient(StepOf(Sgd{0.1}, 0), {}, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)), "optimizers need float32");
+  Refuses(Gradient(StepOf(RowwiseAdagrad{0.1}, 0), {1}, Whole()),
+          "slot 1 is none of RowwiseAdagrad");
+  Refuses(Gradient(StepOf(Adam{0.1, 0.9f, 0.999f, 1e-7f, 0, true}, 0), {1, 2, 3}, Whole()),
+          "Adam has 4 slots, and 3 were named");
+  Refuses(Gradient(StepOf(Sgd{0.1}, 0), {}, *Tensor::Zeros(DType::kBool, {3, 2}), {}, Key(0, 1)),
+          "optimizers need float32");
   OptimizerStep broken = adam_;
   broken.beta1 = 2;
   Refuses(Gradient(broken, {1, 2, 3}, Whole()), "beta1");
 }
 
-// ---- the small parts ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the small parts ----------------------------------------------------------------------------
 
 TEST(BlocksTest, AreWholeRowsUpToTheLimitAndAtLeastOne) {
   const Blocks small(10, 8, 24), wide(3, 100, 24), empty(0, 8, 24), thin(5, 0, 24);
@@ -462,7 +525,7 @@ TEST(RunUnitsTest, StopsWhenItsOwnerIsGone) {
   EXPECT_EQ(runs, 5);
 }
 
-// ---- MemoryBudget ------------------------------------------------------------------------------------------------------------------------------------
+// ---- MemoryBudget -------------------------------------------------------------------------------
 
 class MemoryBudgetTest : public ::testing::Test {
  protected:
@@ -510,8 +573,11 @@ TEST_F(MemoryBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
 TEST(MemoryBudgetShareTest, OneOwnerHoldsHalfAtMostAndKeepsNobodyWaiting) {
   MemoryBudget budget(100, MemoryBudget::TooLarge::kIsRefused, MemoryBudget::Share::kHalf);
   std::vector<std::string> told;
-  const auto reserve = [&](const std::string& name, const std::string& owner, int64_t bytes, int64_t overhead = 0) {
-    return budget.Reserve({bytes, overhead, owner}, [&told, name](const absl::Status& granted) { told.push_back(granted.ok() ? name : "refused " + name); });
+  const auto reserve = [&](const std::string& name, const std::string& owner, int64_t bytes,
+                           int64_t overhead = 0) {
+    return budget.Reserve({bytes, overhead, owner}, [&told, name](const absl::Status& granted) {
+      told.push_back(granted.ok() ? name : "refused " + name);
+    });
   };
   using Told = std::vector<std::string>;
   EXPECT_EQ(budget.most_bytes(), 50);
@@ -519,7 +585,8 @@ TEST(MemoryBudgetShareTest, OneOwnerHoldsHalfAtMostAndKeepsNobodyWaiting) {
   const auto first = reserve("first", "w0", 40);
   reserve("second", "w0", 20);
   reserve("third", "w0", 5);
-  EXPECT_EQ(told, (Told{"refused large", "first"})) << "the third would fit, and comes after the second all the same";
+  EXPECT_EQ(told, (Told{"refused large", "first"}))
+      << "the third would fit, and comes after the second all the same";
   const auto other = reserve("other", "w1", 20, 1000);
   EXPECT_EQ(told, (Told{"refused large", "first", "other"}));
   EXPECT_EQ(budget.free_bytes(), 10) << "overhead counts as far as one claim may go";
@@ -534,7 +601,8 @@ TEST(MemoryBudgetShareTest, AReplyOfMoreThanTheShareIsGivenWhereItsOwnerHasNothi
   MemoryBudget budget(100, MemoryBudget::TooLarge::kTakesAll, MemoryBudget::Share::kHalf);
   std::vector<std::string> told;
   const auto reserve = [&](const std::string& owner, int64_t bytes) {
-    return budget.Reserve({bytes, 0, owner}, [&told, owner](const absl::Status&) { told.push_back(owner); });
+    return budget.Reserve({bytes, 0, owner},
+                          [&told, owner](const absl::Status&) { told.push_back(owner); });
   };
   const auto large = reserve("w0", 80);
   reserve("w0", 1);
@@ -548,7 +616,9 @@ TEST(MemoryBudgetOfRepliesTest, WhatIsLargerThanAllWaitsUntilItIsAlone) {
   MemoryBudget budget(100, MemoryBudget::TooLarge::kTakesAll);
   std::vector<std::string> told;
   const auto reserve = [&](const std::string& name, int64_t bytes) {
-    return budget.Reserve(bytes, [&told, name](const absl::Status& granted) { told.push_back(granted.ok() ? name : "refused"); });
+    return budget.Reserve(bytes, [&told, name](const absl::Status& granted) {
+      told.push_back(granted.ok() ? name : "refused");
+    });
   };
   const auto first = reserve("first", 1);
   const auto large = reserve("large", 1000);
@@ -565,7 +635,8 @@ TEST_F(MemoryBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
   const auto a = Reserve("a", 60);
   const auto b = Reserve("b", 80);
   Reserve("c", 40);
-  budget_.Release(b);  // its stream is broken: c need not wait for it any more
+  // Its stream is broken: c need not wait for it any more.
+  budget_.Release(b);
   EXPECT_EQ(told_, (Told{"a", "c"}));
   budget_.Release(b);
   budget_.Release(a);

@@ -14,7 +14,8 @@
 
 namespace divvy {
 
-// A commit waits for its turn at every shard that it writes (WriterQueues), then runs, then is gone.
+// A commit waits for its turn at every shard that it writes (WriterQueues), then runs, then is
+// gone.
 // A second request with the same entry waits beside the queues until the first is settled.
 //
 //   Enter  --TakeReady-->  taken  --Start-->  running  --Finish-->  gone
@@ -66,8 +67,8 @@ class CommitQueue {
   const std::set<Run>& running() const { return running_; }
   // How many wait for their turn.
   size_t waiting() const { return waiting_; }
-  // No commit waits or runs. One that was taken and neither started nor refused counts as neither, and so do duplicates
-  // that wait for the first's answer.
+  // No commit waits or runs. One that was taken and neither started nor refused counts as neither,
+  // and so do duplicates that wait for the first's answer.
   bool is_idle() const { return running_.empty() && waiting_ == 0; }
 
  private:

@@ -1,8 +1,11 @@
 // Commits: admission, the queues of writers, applying, and who is answered when.
 //
-//   arrival   1. CheckAdmissible  2. plan, without the lock  3. CheckAdmissible again, dedupe, plan  4. APPLYING, a place in the queue of every shard written
-//   turn      5. at the head of all its queues: CheckAdmissible and the shards' existence once more, for a fence, an epoch or a delete may have passed
-//   running   6. block tasks       end  7. versions, APPLIED, answer; same-id requests that came meanwhile go through 3 again; next in the queues
+//   arrival   1. CheckAdmissible  2. plan, without the lock  3. CheckAdmissible again, dedupe, plan
+//             4. APPLYING, a place in the queue of every shard written
+//   turn      5. at the head of all its queues: CheckAdmissible and the shards' existence once
+//             more, for a fence, an epoch or a delete may have passed
+//   running   6. block tasks       end  7. versions, APPLIED, answer; same-id requests that came
+//             meanwhile go through 3 again; next in the queues
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
@@ -19,19 +22,25 @@ void ParameterServerCore::Commit(CommitRequest request, ResultCallback<CommitRep
     if (!status.ok()) return Answer(done, std::move(status));
     shards = shards_.table();
   }
-  absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
-  auto run = std::make_shared<CommitRun>(CommitRun{std::move(request), std::move(done), std::move(plan), nullptr});
+  absl::StatusOr<CommitPlan> plan =
+      CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
+  auto run = std::make_shared<CommitRun>(
+      CommitRun{std::move(request), std::move(done), std::move(plan), nullptr});
   CoreLock lock(mu_, outbox_);
   Enter(run);
   StartNext();
 }
 
-bool ParameterServerCore::MayCommit(SessionId session) const { return sessions_.Has(session) || !RuleHolds(Rule::kSessionCheck); }
+bool ParameterServerCore::MayCommit(SessionId session) const {
+  return sessions_.Has(session) || !RuleHolds(Rule::kSessionCheck);
+}
 
 absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId entry) const {
   RETURN_IF_ERROR(CheckCall(fence, Ready()));
   if (MayCommit(fence.session)) return absl::OkStatus();
-  return Refusal(Reason::kSessionFenced, absl::StrCat("session ", fence.session.value(), " may not commit (any more)"), entry);
+  return Refusal(Reason::kSessionFenced,
+                 absl::StrCat("session ", fence.session.value(), " may not commit (any more)"),
+                 entry);
 }
 
 absl::Status ParameterServerCore::CheckCommit(const Fence& fence, std::optional<int> worker) const {
@@ -39,14 +48,19 @@ absl::Status ParameterServerCore::CheckCommit(const Fence& fence, std::optional<
   RETURN_IF_ERROR(CheckCommitter(fence, EntryId()));
   const int owner = sessions_.WorkerOf(fence.session);
   if (!worker || owner == SessionSet::kAnyWorker || owner == *worker) return absl::OkStatus();
-  return Refusal(Reason::kNotAuthorized, absl::StrCat("worker ", *worker, " may not commit in session ", fence.session.value(), ", which is of worker ", owner,
-                                                      ": check which certificate the task was given"));
+  return Refusal(
+      Reason::kNotAuthorized,
+      absl::StrCat("worker ", *worker, " may not commit in session ", fence.session.value(),
+                   ", which is of worker ", owner, ": check which certificate the task was given"));
 }
 
 absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) const {
   RETURN_IF_ERROR(CheckCommitter(request.fence, request.entry));
   if (applied_.IsClosed(request.entry)) {
-    return Refusal(Reason::kStepClosed, absl::StrCat("entry ", request.entry.value(), " is closed: it was finished or given up"), request.entry);
+    return Refusal(
+        Reason::kStepClosed,
+        absl::StrCat("entry ", request.entry.value(), " is closed: it was finished or given up"),
+        request.entry);
   }
   return absl::OkStatus();
 }
@@ -55,21 +69,25 @@ absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) 
 absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
   if (run.request.entry.value() == 0 || run.request.participants < 1)
     return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
-  if (!run.plan.ok()) return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
+  if (!run.plan.ok())
+    return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
   for (const auto& [key, shard] : run.plan->shards()) {
     const auto found = shards_.table()->find(key);
     if (found == shards_.table()->end() || found->second != shard)
-      return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"), run.request.entry);
+      return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"),
+                     run.request.entry);
   }
   return absl::OkStatus();
 }
 
-// The entry has been applied: answers. Or it is on its way: `run` will be looked at again when that is settled.
+// The entry has been applied: answers. Or it is on its way: `run` will be looked at again when that
+// is settled.
 bool ParameterServerCore::MeetsItself(const std::shared_ptr<CommitRun>& run) {
   if (!RuleHolds(Rule::kDedupe)) return false;
   const AppliedTable::State state = applied_.Find(run->request.entry);
   if (state == AppliedTable::State::kApplying) commits_.AddDuplicate(run->request.entry, run);
-  if (state == AppliedTable::State::kApplied) Answer(run->done, CommitReply{true, applied_.applied_seq(), {}});
+  if (state == AppliedTable::State::kApplied)
+    Answer(run->done, CommitReply{true, applied_.applied_seq(), {}});
   return state != AppliedTable::State::kUnknown;
 }
 
@@ -88,7 +106,9 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
 
 // Whether there is memory to keep what a commit changes of a checkpoint that is being written.
 bool ParameterServerCore::MayStart() const {
-  return snapshot_ == nullptr || snapshot_->over || snapshot_->expected_bytes + snapshot_->frozen->kept_bytes() < options_.snapshot_buffer_bytes;
+  return snapshot_ == nullptr || snapshot_->over ||
+         snapshot_->expected_bytes + snapshot_->frozen->kept_bytes() <
+             options_.snapshot_buffer_bytes;
 }
 
 void ParameterServerCore::StartNext() {
@@ -121,7 +141,8 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
   SettleDuplicates(run->request.entry);
 }
 
-// They arrived while the entry was being applied. It was: they are answered as duplicates. It was refused: the first of them takes its place.
+// They arrived while the entry was being applied. It was: they are answered as duplicates. It was
+// refused: the first of them takes its place.
 void ParameterServerCore::SettleDuplicates(EntryId entry) {
   for (const auto& run : commits_.TakeDuplicates(entry)) Enter(run);
 }
@@ -129,8 +150,10 @@ void ParameterServerCore::SettleDuplicates(EntryId entry) {
 void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   CoreLock lock(mu_, outbox_);
   const EntryId entry = run->request.entry;
-  if (snapshot_ != nullptr && run->frozen != nullptr && snapshot_->frozen == run->frozen) snapshot_->expected_bytes -= run->plan->most_kept_bytes();
-  outbox_.Add([frozen = std::move(run->frozen)] {});  // perhaps the last handle: freed outside the lock
+  if (snapshot_ != nullptr && run->frozen != nullptr && snapshot_->frozen == run->frozen)
+    snapshot_->expected_bytes -= run->plan->most_kept_bytes();
+  // perhaps the last handle: freed outside the lock
+  outbox_.Add([frozen = std::move(run->frozen)] {});
   commits_.Finish(run, run->plan->queues());
   HitFailpoint(Failpoint::kPushBlocksDone);
   for (const auto& [key, shard] : run->plan->shards()) ++shard->version;
@@ -146,7 +169,8 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   AnswerShutdowns();
 }
 
-// A running apply that no Attach or Sync may leave behind: of an older epoch, or of a session that is out of the set.
+// A running apply that no Attach or Sync may leave behind: of an older epoch, or of a session that
+// is out of the set.
 bool ParameterServerCore::ObsoleteRunning() const {
   for (const auto& run : commits_.running()) {
     const Fence& fence = run->request.fence;

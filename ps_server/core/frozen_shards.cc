@@ -11,14 +11,21 @@
 namespace divvy {
 namespace {
 
-int64_t BytesOf(const Shard& shard, int64_t block) { return (shard.blocks().end_row(block) - shard.blocks().first_row(block)) * shard.row_bytes(); }
+int64_t BytesOf(const Shard& shard, int64_t block) {
+  return (shard.blocks().end_row(block) - shard.blocks().first_row(block)) * shard.row_bytes();
+}
 
-constexpr int64_t kPageBytes = 4096;  // a step touches rows of a few hundred bytes: of larger pages it would copy what it does not change
+// A step touches rows of a few hundred bytes: of larger pages it would copy what it does not
+// change.
+constexpr int64_t kPageBytes = 4096;
 
-int64_t RowsPerPage(const Shard& shard) { return std::max<int64_t>(1, kPageBytes / std::max<int64_t>(1, shard.row_bytes())); }
+int64_t RowsPerPage(const Shard& shard) {
+  return std::max<int64_t>(1, kPageBytes / std::max<int64_t>(1, shard.row_bytes()));
+}
 
 int64_t PagesOf(const Shard& shard, int64_t block) {
-  const int64_t rows = shard.blocks().end_row(block) - shard.blocks().first_row(block), page_rows = RowsPerPage(shard);
+  const int64_t rows = shard.blocks().end_row(block) - shard.blocks().first_row(block),
+                page_rows = RowsPerPage(shard);
   return (rows + page_rows - 1) / page_rows;
 }
 
@@ -28,7 +35,8 @@ struct Rows {
 };
 
 Rows RowsOfPage(const Shard& shard, int64_t block, size_t page) {
-  const int64_t page_rows = RowsPerPage(shard), first = shard.blocks().first_row(block) + static_cast<int64_t>(page) * page_rows;
+  const int64_t page_rows = RowsPerPage(shard),
+                first = shard.blocks().first_row(block) + static_cast<int64_t>(page) * page_rows;
   return {first, std::min(first + page_rows, shard.blocks().end_row(block))};
 }
 
@@ -42,10 +50,13 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
     do {
       ShardSlice slice{shard, block, block, blocks.count() == 0 ? 0 : blocks.first_row(block), 0};
       int64_t bytes = 0;
-      while (slice.end_block < blocks.count() && (slice.end_block == block || bytes + BytesOf(*shard, slice.end_block) <= slice_bytes)) {
+      while (
+          slice.end_block < blocks.count() &&
+          (slice.end_block == block || bytes + BytesOf(*shard, slice.end_block) <= slice_bytes)) {
         bytes += BytesOf(*shard, slice.end_block++);
       }
-      if (slice.end_block > block) slice.rows = blocks.end_row(slice.end_block - 1) - slice.first_row;
+      if (slice.end_block > block)
+        slice.rows = blocks.end_row(slice.end_block - 1) - slice.first_row;
       block = slice.end_block;
       slices.push_back(std::move(slice));
     } while (block < blocks.count());
@@ -53,7 +64,8 @@ std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes) 
   return slices;
 }
 
-FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes) : slices_(SlicesOf(shards, slice_bytes)) {
+FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes)
+    : slices_(SlicesOf(shards, slice_bytes)) {
   for (const auto& [key, shard] : shards) {
     Frozen& frozen = frozen_[shard.get()];
     frozen.shard = shard;
@@ -62,20 +74,23 @@ FrozenShards::FrozenShards(const ShardTable& shards, int64_t slice_bytes) : slic
 }
 
 int64_t FrozenShards::MostKept(const Shard& shard, int64_t rows) {
-  const int64_t page = std::min(RowsPerPage(shard), shard.blocks().rows_per_block()) * shard.row_bytes();
+  const int64_t page =
+      std::min(RowsPerPage(shard), shard.blocks().rows_per_block()) * shard.row_bytes();
   return page == 0 || rows > shard.size_bytes() / page ? shard.size_bytes() : rows * page;
 }
 
 void FrozenShards::BeforeWrite(const Shard& shard, int64_t first, int64_t end) {
   const auto found = frozen_.find(&shard);
   if (found == frozen_.end()) return;  // made since
-  const int64_t index = shard.blocks().BlockOf(first), begin = shard.blocks().first_row(index), page_rows = RowsPerPage(shard);
+  const int64_t index = shard.blocks().BlockOf(first), begin = shard.blocks().first_row(index),
+                page_rows = RowsPerPage(shard);
   Block& block = found->second.blocks[static_cast<size_t>(index)];
   if (block.state != Block::State::kLive) return;
   if (block.kept.empty()) block.kept.resize(static_cast<size_t>(PagesOf(shard, index)));
   const size_t last = static_cast<size_t>((end - 1 - begin) / page_rows);
   for (size_t page = static_cast<size_t>((first - begin) / page_rows); page <= last; ++page) {
-    if (block.kept[page] == nullptr && !Keep(shard, index, block.kept, page)) block.state = Block::State::kLost;
+    if (block.kept[page] == nullptr && !Keep(shard, index, block.kept, page))
+      block.state = Block::State::kLost;
   }
 }
 
@@ -93,9 +108,12 @@ bool FrozenShards::Keep(const Shard& shard, int64_t block, Pages& pages, size_t 
 absl::Status FrozenShards::Read(const ShardSlice& slice, const TakePiece& take) {
   Frozen& frozen = frozen_.at(slice.shard.get());
   int64_t largest = 0;
-  for (int64_t block = slice.first_block; block < slice.end_block; ++block) largest = std::max(largest, BytesOf(*slice.shard, block));
+  for (int64_t block = slice.first_block; block < slice.end_block; ++block)
+    largest = std::max(largest, BytesOf(*slice.shard, block));
   const std::unique_ptr<char[]> bytes(new (std::nothrow) char[static_cast<size_t>(largest)]);
-  if (bytes == nullptr) return absl::ResourceExhaustedError(absl::StrCat(ShardText(slice.shard->spec()), ": no memory to read ", largest, " bytes"));
+  if (bytes == nullptr)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(ShardText(slice.shard->spec()), ": no memory to read ", largest, " bytes"));
   for (int64_t block = slice.first_block; block < slice.end_block; ++block) {
     Pages kept;
     {
@@ -103,23 +121,29 @@ absl::Status FrozenShards::Read(const ShardSlice& slice, const TakePiece& take) 
       ASSIGN_OR_RETURN(kept, TakeBlock(frozen, block, bytes.get()));
     }
     Overlay(*slice.shard, block, std::move(kept), bytes.get());
-    RETURN_IF_ERROR(take(absl::MakeConstSpan(bytes.get(), static_cast<size_t>(BytesOf(*slice.shard, block)))));
+    RETURN_IF_ERROR(
+        take(absl::MakeConstSpan(bytes.get(), static_cast<size_t>(BytesOf(*slice.shard, block)))));
   }
   return absl::OkStatus();
 }
 
-// The live bytes to `out`, where no copy was kept; and the copies. As little as possible is done under the block's lock.
-absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int64_t block, char* out) {
+// The live bytes to `out`, where no copy was kept; and the copies. As little as possible is done
+// under the block's lock.
+absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int64_t block,
+                                                            char* out) {
   const Shard& shard = *frozen.shard;
   Block& taken = frozen.blocks[static_cast<size_t>(block)];
   if (std::exchange(taken.state, Block::State::kRead) == Block::State::kLost) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(ShardText(shard.spec()), ": no memory for copies of what commits changed while the checkpoint was written"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        ShardText(shard.spec()),
+        ": no memory for copies of what commits changed while the checkpoint was written"));
   }
   Pages kept = std::move(taken.kept);
   const int64_t begin = shard.blocks().first_row(block);
   const auto copy = [&](Rows rows) {
-    if (rows.bytes(shard) > 0) std::memcpy(out + (rows.first - begin) * shard.row_bytes(), shard.row(rows.first), static_cast<size_t>(rows.bytes(shard)));
+    if (rows.bytes(shard) > 0)
+      std::memcpy(out + (rows.first - begin) * shard.row_bytes(), shard.row(rows.first),
+                  static_cast<size_t>(rows.bytes(shard)));
   };
   if (kept.empty()) copy({begin, shard.blocks().end_row(block)});
   for (size_t page = 0; page < kept.size(); ++page) {
@@ -134,7 +158,9 @@ void FrozenShards::Overlay(const Shard& shard, int64_t block, Pages kept, char* 
     if (kept[page] == nullptr) continue;
     const Rows rows = RowsOfPage(shard, block, page);
     const int64_t bytes = rows.bytes(shard);
-    if (bytes > 0) std::memcpy(out + (rows.first - begin) * shard.row_bytes(), kept[page].get(), static_cast<size_t>(bytes));
+    if (bytes > 0)
+      std::memcpy(out + (rows.first - begin) * shard.row_bytes(), kept[page].get(),
+                  static_cast<size_t>(bytes));
     kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
 }

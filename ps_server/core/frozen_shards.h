@@ -22,21 +22,25 @@ struct ShardSlice {
   int64_t bytes() const { return rows * shard->row_bytes(); }
 };
 
-// All rows of all shards, in the order of their keys, in slices of up to `slice_bytes` (at least one block). A shard without rows has one, too.
+// All rows of all shards, in the order of their keys, in slices of up to `slice_bytes` (at least
+// one block). A shard without rows has one, too.
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 
-// Copy-on-write by pages, runs of rows within a block: nothing is copied when it is made; who is about to change rows calls BeforeWrite, which keeps a copy of
-// their pages if they have not been read yet; Read takes the copies, and the live bytes where there is none, and forgets them. So the memory beyond the shards'
-// own is what was changed and not yet read, and a step that touches a few rows here and there copies little (bench:checkpoint).
+// Copy-on-write by pages, runs of rows within a block: nothing is copied when it is made; who is
+// about to change rows calls BeforeWrite, which keeps a copy of their pages if they have not been
+// read yet; Read takes the copies, and the live bytes where there is none, and forgets them. So the
+// memory beyond the shards' own is what was changed and not yet read, and a step that touches a few
+// rows here and there copies little (bench:checkpoint).
 //
 // Thread-safe: a block's state is guarded by the block's own lock.
 class FrozenShards {
  public:
-  // The moment is now. REQUIRES: nothing writes to the shards before this returns; every later writer calls BeforeWrite.
+  // The moment is now. REQUIRES: nothing writes to the shards before this returns; every later
+  // writer calls BeforeWrite.
   FrozenShards(const ShardTable& shards, int64_t slice_bytes);
 
-  // Keeps what rows [first, end), all of one block, hold. Does not fail: where there is no memory for the copy, Read will say so.
-  // REQUIRES: the caller holds the block's lock; first < end.
+  // Keeps what rows [first, end), all of one block, hold. Does not fail: where there is no memory
+  // for the copy, Read will say so. REQUIRES: the caller holds the block's lock; first < end.
   void BeforeWrite(const Shard& shard, int64_t first, int64_t end);
 
   // At most so much is kept for `rows` rows of a shard, wherever they lie.
@@ -44,8 +48,9 @@ class FrozenShards {
 
   // SlicesOf the shards.
   const std::vector<ShardSlice>& slices() const { return slices_; }
-  // Gives the slice as it was at that moment, block by block. ResourceExhausted: rows were changed, and there was no memory to keep what they held; or there is
-  // none to read a block. Else the first error of `take`. REQUIRES: each slice is read once.
+  // Gives the slice as it was at that moment, block by block. ResourceExhausted: rows were changed,
+  // and there was no memory to keep what they held; or there is none to read a block. Else the
+  // first error of `take`. REQUIRES: each slice is read once.
   absl::Status Read(const ShardSlice& slice, const TakePiece& take);
 
   int64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
@@ -54,7 +59,8 @@ class FrozenShards {
   using Pages = std::vector<std::unique_ptr<char[]>>;
   struct Block {
     enum class State : uint8_t { kLive, kLost, kRead } state = State::kLive;
-    Pages kept;  // by page, null where it is the live one; empty: all are
+    // By page, null where it is the live one; empty: all are.
+    Pages kept;
   };
   struct Frozen {
     std::shared_ptr<const Shard> shard;
@@ -64,7 +70,8 @@ class FrozenShards {
   absl::StatusOr<Pages> TakeBlock(Frozen& frozen, int64_t block, char* out);
   void Overlay(const Shard& shard, int64_t block, Pages kept, char* out);
 
-  std::unordered_map<const Shard*, Frozen> frozen_;  // the map itself never changes after the constructor
+  // The map itself never changes after the constructor.
+  std::unordered_map<const Shard*, Frozen> frozen_;
   const std::vector<ShardSlice> slices_;
   std::atomic<int64_t> kept_bytes_{0};
 };

@@ -11,17 +11,22 @@ namespace divvy {
 MemoryBudget::Ticket MemoryBudget::Reserve(Claim claim, std::function<void(absl::Status)> granted) {
   CoreLock lock(mu_, outbox_);
   const Ticket ticket = next_++;
-  const bool is_refused = claim.bytes < 0 || (claim.bytes > share_bytes_ && too_large_ == TooLarge::kIsRefused);
+  const bool is_refused =
+      claim.bytes < 0 || (claim.bytes > share_bytes_ && too_large_ == TooLarge::kIsRefused);
   if (is_refused) {
     const absl::Status refusal =
-        MakeError(Reason::kInvalid, absl::StrCat("a commit of ", claim.bytes, " bytes is larger than this parameter server takes, ", share_bytes_,
-                                                 " bytes. Raise --commit_buffer_bytes, of which one commit may have half, or give the variable more shards"));
+        MakeError(Reason::kInvalid,
+                  absl::StrCat("a commit of ", claim.bytes,
+                               " bytes is larger than this parameter server takes, ", share_bytes_,
+                               " bytes. Raise --commit_buffer_bytes, of which one commit may have "
+                               "half, or give the variable more shards"));
     outbox_.Add([granted = std::move(granted), refusal] { granted(refusal); });
     return ticket;
   }
   // Overhead alone makes no claim too large.
   const int64_t most = std::max(share_bytes_, std::min(claim.bytes, total_bytes_));
-  const int64_t bytes = std::min(claim.bytes, most) + std::min(claim.overhead, most - std::min(claim.bytes, most));
+  const int64_t bytes =
+      std::min(claim.bytes, most) + std::min(claim.overhead, most - std::min(claim.bytes, most));
   waiting_.push_back({ticket, {bytes, std::move(claim.owner)}, std::move(granted)});
   GrantWhatFits();
   return ticket;
@@ -32,7 +37,8 @@ bool MemoryBudget::IsWithinShare(const Held& claim) const {
   return claim.owner.empty() || held == owners_.end() || held->second + claim.bytes <= share_bytes_;
 }
 
-// In the order in which they asked, but who waits for what its own owner holds is passed over, and with it what the same owner asked for later.
+// In the order in which they asked, but who waits for what its own owner holds is passed over, and
+// with it what the same owner asked for later.
 void MemoryBudget::GrantWhatFits() {
   std::set<std::string> passed_over;
   for (auto next = waiting_.begin(); next != waiting_.end();) {
@@ -63,7 +69,9 @@ void MemoryBudget::Release(Ticket ticket) {
     if (owner != owners_.end() && (owner->second -= claim.bytes) == 0) owners_.erase(owner);
     held_.erase(held);
   } else {
-    const auto withdrawn = std::find_if(waiting_.begin(), waiting_.end(), [ticket](const Waiting& waiting) { return waiting.ticket == ticket; });
+    const auto withdrawn =
+        std::find_if(waiting_.begin(), waiting_.end(),
+                     [ticket](const Waiting& waiting) { return waiting.ticket == ticket; });
     if (withdrawn == waiting_.end()) return;
     outbox_.Add([granted = std::move(withdrawn->granted)] {});  // released outside the lock
     waiting_.erase(withdrawn);

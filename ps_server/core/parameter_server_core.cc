@@ -1,5 +1,5 @@
-// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc, shards and reads in shards_and_reads.cc,
-// checkpoints in checkpoints.cc.
+// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc,
+// shards and reads in shards_and_reads.cc, checkpoints in checkpoints.cc.
 #include "ps_server/core/parameter_server_core.h"
 
 #include <algorithm>
@@ -17,48 +17,67 @@ absl::Status ParameterServerOptions::Validate() const {
   std::vector<std::string> problems;
   if (index < 0) problems.push_back(absl::StrCat("index is ", index, ", and must not be negative"));
   if (incarnation.value() == 0) problems.push_back("incarnation is 0; draw a random one");
-  if (address.empty()) problems.push_back("address is empty; name where the coordinator can dial this task");
-  if (memory_limit_bytes <= 0) problems.push_back(absl::StrCat("memory_limit_bytes is ", memory_limit_bytes, ", and must be above 0"));
-  if (block_bytes <= 0) problems.push_back(absl::StrCat("block_bytes is ", block_bytes, ", and must be above 0"));
+  if (address.empty())
+    problems.push_back("address is empty; name where the coordinator can dial this task");
+  if (memory_limit_bytes <= 0)
+    problems.push_back(
+        absl::StrCat("memory_limit_bytes is ", memory_limit_bytes, ", and must be above 0"));
+  if (block_bytes <= 0)
+    problems.push_back(absl::StrCat("block_bytes is ", block_bytes, ", and must be above 0"));
   if (register_every <= absl::ZeroDuration()) problems.push_back("register_every must be above 0");
-  if (coordinator_silence <= absl::ZeroDuration()) problems.push_back("coordinator_silence must be above 0");
+  if (coordinator_silence <= absl::ZeroDuration())
+    problems.push_back("coordinator_silence must be above 0");
   if (drain_notice <= absl::ZeroDuration()) problems.push_back("drain_notice must be above 0");
-  if (slice_bytes <= 0) problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
-  if (snapshot_buffer_bytes <= 0) problems.push_back(absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));
-  if (max_pull_bytes < 0) problems.push_back(absl::StrCat("max_pull_bytes is ", max_pull_bytes, ", and must not be negative"));
-  if (max_commit_bytes < 0) problems.push_back(absl::StrCat("max_commit_bytes is ", max_commit_bytes, ", and must not be negative"));
+  if (slice_bytes <= 0)
+    problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
+  if (snapshot_buffer_bytes <= 0)
+    problems.push_back(
+        absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));
+  if (max_pull_bytes < 0)
+    problems.push_back(
+        absl::StrCat("max_pull_bytes is ", max_pull_bytes, ", and must not be negative"));
+  if (max_commit_bytes < 0)
+    problems.push_back(
+        absl::StrCat("max_commit_bytes is ", max_commit_bytes, ", and must not be negative"));
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("options of a parameter server: ", absl::StrJoin(problems, "; ")));
 }
 
-absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(ParameterServerOptions options, Executor& executor,
-                                                                                std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit) {
+absl::StatusOr<std::shared_ptr<ParameterServerCore>> ParameterServerCore::Start(
+    ParameterServerOptions options, Executor& executor,
+    std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  std::shared_ptr<ParameterServerCore> core(new ParameterServerCore(std::move(options), executor, std::move(on_exit)));
+  std::shared_ptr<ParameterServerCore> core(
+      new ParameterServerCore(std::move(options), executor, std::move(on_exit)));
   if (coordinator != nullptr) core->StartRegistrar(std::move(coordinator));
   return core;
 }
 
-ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor, OnExit on_exit)
+ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executor& executor,
+                                         OnExit on_exit)
     : options_(std::move(options)),
       executor_(executor),
       on_exit_(std::move(on_exit)),
       job_(options_.job),
-      applied_(options_.record_history ? AppliedTable::Keep::kHistory : AppliedTable::Keep::kUnclosed),
+      applied_(options_.record_history ? AppliedTable::Keep::kHistory
+                                       : AppliedTable::Keep::kUnclosed),
       shards_(options_.memory_limit_bytes, options_.block_bytes) {}
 
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
-  options.request = {JobName::kPs, options_.index, options_.incarnation, options_.address, 1, options_.cluster, kOwnProtocol, options_.build};
+  options.request = {JobName::kPs,     options_.index, options_.incarnation, options_.address, 1,
+                     options_.cluster, kOwnProtocol,   options_.build};
   options.request.without_checkpoints = options_.checkpoint_files == nullptr;
   options.every = options_.register_every;
   options.seed = options_.seed;
-  registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_, [weak = weak_from_this()](int exit_code, std::string why) {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    CoreLock lock(self->mu_, self->outbox_);
-    self->BeginShutdown(exit_code, std::move(why));
-  });
+  registrar_ = Registrar::Create(std::move(options), std::move(coordinator), executor_,
+                                 [weak = weak_from_this()](int exit_code, std::string why) {
+                                   const auto self = weak.lock();
+                                   if (self == nullptr) return;
+                                   CoreLock lock(self->mu_, self->outbox_);
+                                   self->BeginShutdown(exit_code, std::move(why));
+                                 });
   registrar_->OnDetached();
   WatchCoordinator();
 }
@@ -69,7 +88,8 @@ void ParameterServerCore::WatchCoordinator() {
   });
 }
 
-// A coordinator syncs every second. One that was not heard since the last look may be another one, at another address, that does not know this task.
+// A coordinator syncs every second. One that was not heard since the last look may be another one,
+// at another address, that does not know this task.
 void ParameterServerCore::Look() {
   bool heard = false;
   {
@@ -87,7 +107,8 @@ void ParameterServerCore::Heard() {
 }
 
 PreludeState ParameterServerCore::Prelude(bool state_allows) const {
-  return {JobName::kPs, options_.index, options_.incarnation, job_, epoch_, coordinator_, state_allows};
+  return {JobName::kPs, options_.index, options_.incarnation, job_,
+          epoch_,       coordinator_,   state_allows};
 }
 
 absl::Status ParameterServerCore::CheckCall(const Fence& fence, bool state_allows) const {
@@ -100,7 +121,8 @@ absl::Status ParameterServerCore::CheckFromCoordinator(const Fence& fence, bool 
   return absl::OkStatus();
 }
 
-absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why, EntryId entry) const {
+absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why,
+                                          EntryId entry) const {
   ErrorDetail detail;
   detail.reason = reason;
   detail.job = JobName::kPs;
@@ -110,15 +132,18 @@ absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why, 
   return MakeError(detail, absl::StrCat("ps ", options_.index, ": ", why));
 }
 
-absl::Status ParameterServerCore::Refusal(const absl::Status& error) const { return Refusal(ReasonOf(error), error.message()); }
+absl::Status ParameterServerCore::Refusal(const absl::Status& error) const {
+  return Refusal(ReasonOf(error), error.message());
+}
 
 absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
   const bool sorted = std::is_sorted(horizon.open.begin(), horizon.open.end());
-  if (sorted && (horizon.open.empty() || horizon.open.back() < horizon.next)) return absl::OkStatus();
+  if (sorted && (horizon.open.empty() || horizon.open.back() < horizon.next))
+    return absl::OkStatus();
   return Refusal(Reason::kInvalid, "a horizon's open ids are sorted and below its next");
 }
 
-// ---- Attach ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Attach -------------------------------------------------------------------------------------
 
 void ParameterServerCore::Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) {
   CoreLock lock(mu_, outbox_);
@@ -141,7 +166,8 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   DropSnapshot();
   DropLoading();
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
-  StartNext();  // those that waited for the memory of a snapshot are refused now
+  // Those that waited for the memory of a snapshot are refused now.
+  StartNext();
 }
 
 PsAttachReply ParameterServerCore::AttachReplyNow() const {
@@ -159,17 +185,20 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
   return reply;
 }
 
-// ---- Load --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Load ---------------------------------------------------------------------------------------
 
 void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> done) {
   CoreLock lock(mu_, outbox_);
-  // While an apply of an older epoch still runs, no Attach of this one has been answered: such a Load has overtaken it.
-  absl::Status status = CheckFromCoordinator(request.fence, !end_.is_ending() && !ObsoleteRunning());
+  // While an apply of an older epoch still runs, no Attach of this one has been answered: such a
+  // Load has overtaken it.
+  absl::Status status =
+      CheckFromCoordinator(request.fence, !end_.is_ending() && !ObsoleteRunning());
   const bool asked_again = status.ok() && state_ == PsState::kReady;
   if (status.ok() && !asked_again) status = CheckLoad(request);
   if (!status.ok()) return Answer(done, std::move(status));
   if (!asked_again) {
-    if (request.from == LoadRequest::From::kCheckpoint) return LoadCheckpoint(std::move(request), std::move(done));
+    if (request.from == LoadRequest::From::kCheckpoint)
+      return LoadCheckpoint(std::move(request), std::move(done));
     if (request.from == LoadRequest::From::kEmpty) Clear();
     BecomeReady(request);
   }
@@ -186,13 +215,17 @@ void ParameterServerCore::BecomeReady(const LoadRequest& request) {
 absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
   RETURN_IF_ERROR(CheckHorizon(request.horizon));
   if (request.from == LoadRequest::From::kCheckpoint) return absl::OkStatus();
-  if (state_ == PsState::kLoading) return Refusal(Reason::kInvalid, "it is loading a checkpoint in this epoch");
+  if (state_ == PsState::kLoading)
+    return Refusal(Reason::kInvalid, "it is loading a checkpoint in this epoch");
   if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
-  if (state_ != PsState::kFrozen) return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
+  if (state_ != PsState::kFrozen)
+    return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
   if (request.expected_lineage != lineage_ || request.layout_hash != shards_.layout_hash()) {
     return Refusal(Reason::kInvalid,
-                   absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ", absl::Hex(shards_.layout_hash()), ", and not of lineage ",
-                                request.expected_lineage.value(), " and layout ", absl::Hex(request.layout_hash), "; load EMPTY"));
+                   absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ",
+                                absl::Hex(shards_.layout_hash()), ", and not of lineage ",
+                                request.expected_lineage.value(), " and layout ",
+                                absl::Hex(request.layout_hash), "; load EMPTY"));
   }
   return absl::OkStatus();
 }
@@ -203,7 +236,7 @@ void ParameterServerCore::Clear() {
   lineage_ = epoch_;
 }
 
-// ---- Sync --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Sync ---------------------------------------------------------------------------------------
 
 void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> done) {
   CoreLock lock(mu_, outbox_);
@@ -219,7 +252,8 @@ void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> do
 SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   applied_.ForgetClosed();
   const bool draining = end_.is_draining();
-  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(), shards_.bytes(), draining || end_.is_ending()};
+  const SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(),
+                        shards_.bytes(), draining || end_.is_ending()};
   if (draining) end_.CompleteDrain();  // told: carried out behind the answer
   return reply;
 }
@@ -230,7 +264,8 @@ void ParameterServerCore::AnswerHeld() {
   held.swap(held_);
   for (const auto& call : held) {
     if (const auto* attach = std::get_if<HeldAttach>(&call)) {
-      const absl::Status status = CheckPrelude(attach->request.fence, Prelude(true), CallKind::kAttach);
+      const absl::Status status =
+          CheckPrelude(attach->request.fence, Prelude(true), CallKind::kAttach);
       if (status.ok())
         Answer(attach->done, AttachReplyNow());
       else
@@ -247,7 +282,7 @@ void ParameterServerCore::AnswerHeld() {
   AnswerShutdowns();  // a drain ends once it has been told
 }
 
-// ---- Shutdown ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- Shutdown -----------------------------------------------------------------------------------
 
 void ParameterServerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   CoreLock lock(mu_, outbox_);
@@ -285,10 +320,11 @@ void ParameterServerCore::AnswerShutdowns() {
   if (!end_.is_ending() || !commits_.running().empty()) return;
   for (const auto& done : std::exchange(held_shutdowns_, {})) Answer(done, ShutdownReply());
   const std::optional<ServerEnd::Exit> exit = end_.TakeExit();
-  if (exit && on_exit_) outbox_.Add([on_exit = on_exit_, exit = *exit] { on_exit(exit.code, exit.why); });
+  if (exit && on_exit_)
+    outbox_.Add([on_exit = on_exit_, exit = *exit] { on_exit(exit.code, exit.why); });
 }
 
-// ---- What can be seen --------------------------------------------------------------------------------------------------------------------------------
+// ---- What can be seen ---------------------------------------------------------------------------
 
 ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   ParameterServerSnapshot snapshot;
@@ -311,7 +347,8 @@ ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   snapshot.draining = end_.is_draining();
   snapshot.shutting_down = end_.is_ending();
   for (const auto& [key, shard] : *shards_.table()) {
-    snapshot.shards[key] = {shard->spec().name, shard->version, detail == Detail::kAll ? shard->Copy().value_or(Tensor()) : Tensor()};
+    snapshot.shards[key] = {shard->spec().name, shard->version,
+                            detail == Detail::kAll ? shard->Copy().value_or(Tensor()) : Tensor()};
   }
   return snapshot;
 }
@@ -320,14 +357,20 @@ uint64_t ParameterServerCore::StateHash() const {
   const ParameterServerSnapshot now = Inspect();
   uint64_t hash = static_cast<uint64_t>(now.state);
   const auto add = [&hash](uint64_t value) { hash = MixSeeds(hash, value); };
-  for (uint64_t value : {now.job.value(), now.epoch.value(), now.lineage.value(), now.layout_version, now.layout_hash, now.applied_seq}) add(value);
-  for (uint64_t value : {now.horizon.next.value(), now.horizon.finished_steps, uint64_t{now.shutting_down} + 2 * uint64_t{now.draining}}) add(value);
+  for (uint64_t value : {now.job.value(), now.epoch.value(), now.lineage.value(),
+                         now.layout_version, now.layout_hash, now.applied_seq})
+    add(value);
+  for (uint64_t value : {now.horizon.next.value(), now.horizon.finished_steps,
+                         uint64_t{now.shutting_down} + 2 * uint64_t{now.draining}})
+    add(value);
   for (EntryId id : now.horizon.open) add(id.value());
   for (SessionId session : now.sessions) add(session.value());
-  for (const RememberedEntry& entry : now.remembered) add(MixSeeds(entry.id.value(), static_cast<uint64_t>(entry.participants)));
+  for (const RememberedEntry& entry : now.remembered)
+    add(MixSeeds(entry.id.value(), static_cast<uint64_t>(entry.participants)));
   for (const auto& [key, shard] : now.shards) {
     add(MixSeeds(key.packed(), shard.version));
-    add(HashText(absl::string_view(shard.value.data_as<char>(), static_cast<size_t>(shard.value.size_bytes()))));
+    add(HashText(absl::string_view(shard.value.data_as<char>(),
+                                   static_cast<size_t>(shard.value.size_bytes()))));
   }
   return hash;
 }

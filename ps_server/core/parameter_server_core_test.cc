@@ -39,12 +39,16 @@ ResultCallback<Reply> Into(const AnswersOf<Reply>& answers) {
   return [answers](absl::StatusOr<Reply> reply) { answers->all.push_back(std::move(reply)); };
 }
 
-ShardKey Key(uint32_t variable, int slot = 0, int part = 0) { return {VariableId(variable), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)}; }
+ShardKey Key(uint32_t variable, int slot = 0, int part = 0) {
+  return {VariableId(variable), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
+}
 
-ShardSpec Spec(ShardKey key, Shape shape, DType dtype = DType::kInt64, Initializer initializer = Zeros()) {
+ShardSpec Spec(ShardKey key, Shape shape, DType dtype = DType::kInt64,
+               Initializer initializer = Zeros()) {
   ShardSpec spec;
   spec.key = key;
-  spec.name = absl::StrCat("v", key.variable.value(), key.slot == 0 ? "" : absl::StrCat("/slot", key.slot));
+  spec.name =
+      absl::StrCat("v", key.variable.value(), key.slot == 0 ? "" : absl::StrCat("/slot", key.slot));
   spec.dtype = dtype;
   spec.shape = spec.full_shape = shape;
   spec.initializer = std::move(initializer);
@@ -71,14 +75,19 @@ std::vector<T> ValuesOf(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// A parameter server in virtual time, and the words to speak with it. A method that returns a reply runs everything to its end first.
+// A parameter server in virtual time, and the words to speak with it. A method that returns a reply
+// runs everything to its end first.
 class Server {
  public:
-  explicit Server(uint64_t seed = 1, ParameterServerOptions options = {}, std::shared_ptr<CoordinatorClient> coordinator = nullptr) : executor(seed) {
+  explicit Server(uint64_t seed = 1, ParameterServerOptions options = {},
+                  std::shared_ptr<CoordinatorClient> coordinator = nullptr)
+      : executor(seed) {
     options.incarnation = kPs;
     options.address = "embedded:ps/0";
     options.record_history = true;
-    core = *ParameterServerCore::Start(options, executor, std::move(coordinator), [this](int code, const std::string&) { exits.push_back(code); });
+    core = *ParameterServerCore::Start(
+        options, executor, std::move(coordinator),
+        [this](int code, const std::string&) { exits.push_back(code); });
   }
   static ParameterServerOptions SmallBlocks(int64_t bytes = 16) {
     ParameterServerOptions options;
@@ -86,34 +95,51 @@ class Server {
     return options;
   }
 
-  Fence fence(uint32_t session = 0) const { return {kJob, epoch, kCoordinator, SessionId(session), kPs}; }
+  Fence fence(uint32_t session = 0) const {
+    return {kJob, epoch, kCoordinator, SessionId(session), kPs};
+  }
 
-  AnswersOf<PsAttachReply> SendAttach() { return Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence()}); }
+  AnswersOf<PsAttachReply> SendAttach() {
+    return Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence()});
+  }
   AnswersOf<LoadReply> SendLoad(LoadRequest request = {}) {
     request.fence = fence();
     return Send<LoadReply>(&ParameterServerCore::Load, std::move(request));
   }
-  AnswersOf<SyncReply> SendSync(uint64_t seq, std::vector<SessionId> sessions, Horizon horizon = {}, std::vector<EntryId> query = {}) {
-    return Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query), {}});
+  AnswersOf<SyncReply> SendSync(uint64_t seq, std::vector<SessionId> sessions, Horizon horizon = {},
+                                std::vector<EntryId> query = {}) {
+    return Send<SyncReply>(
+        &ParameterServerCore::Sync,
+        SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query), {}});
   }
   AnswersOf<LayoutReply> SendCreate(std::vector<ShardSpec> shards, uint64_t version = 1) {
-    return Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
+    return Send<LayoutReply>(
+        &ParameterServerCore::CreateShards,
+        CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
   }
   AnswersOf<LayoutReply> SendDelete(std::vector<ShardKey> shards, uint64_t version = 2) {
-    return Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence(), version, version * 10, std::move(shards)});
+    return Send<LayoutReply>(
+        &ParameterServerCore::DeleteShards,
+        DeleteShardsRequest{fence(), version, version * 10, std::move(shards)});
   }
-  AnswersOf<CommitReply> SendCommit(uint64_t entry, std::vector<CommitPart> parts, uint32_t session = 0) {
+  AnswersOf<CommitReply> SendCommit(uint64_t entry, std::vector<CommitPart> parts,
+                                    uint32_t session = 0) {
     CommitRequest request;
     request.fence = fence(session);
     request.entry = EntryId(entry);
     request.parts = std::move(parts);
     return Send<CommitReply>(&ParameterServerCore::Commit, std::move(request));
   }
-  AnswersOf<PullReply> SendPull(std::vector<PullPart> parts) { return Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence(), std::move(parts)}); }
-  AnswersOf<ShutdownReply> SendShutdown(int code) { return Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence(), code}); }
+  AnswersOf<PullReply> SendPull(std::vector<PullPart> parts) {
+    return Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence(), std::move(parts)});
+  }
+  AnswersOf<ShutdownReply> SendShutdown(int code) {
+    return Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence(), code});
+  }
 
   template <typename Reply, typename Request>
-  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request) {
+  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>),
+                        Request request) {
     auto answers = std::make_shared<Answers<Reply>>();
     ((*core).*method)(std::move(request), Into<Reply>(answers));
     return answers;
@@ -135,7 +161,9 @@ class Server {
     Begin();
     EXPECT_TRUE(Done(SendCreate({Spec(Key(1), Shape{rows, 2})}))->one().ok());
   }
-  CommitPart AddOne(int64_t rows, uint32_t variable = 1) { return Part(WriteOp::kAdd, Key(variable), Filled<int64_t>({rows, 2}, 1)); }
+  CommitPart AddOne(int64_t rows, uint32_t variable = 1) {
+    return Part(WriteOp::kAdd, Key(variable), Filled<int64_t>({rows, 2}, 1));
+  }
   // Runs tasks until a commit is half applied: some block has it, and some has not.
   void RunIntoACommit() {
     do ASSERT_TRUE(executor.RunOne());
@@ -158,9 +186,11 @@ class Server {
   std::shared_ptr<ParameterServerCore> core;
 };
 
-Horizon Closing(uint64_t next, std::vector<EntryId> open = {}) { return {EntryId(next), std::move(open), 0}; }
+Horizon Closing(uint64_t next, std::vector<EntryId> open = {}) {
+  return {EntryId(next), std::move(open), 0};
+}
 
-// ---- options -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
   ParameterServerOptions options;
@@ -169,12 +199,13 @@ TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
   options.block_bytes = 0;
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* part : {"index is -1", "incarnation is 0", "address is empty", "memory_limit_bytes is 0", "block_bytes is 0"}) {
+  for (const char* part : {"index is -1", "incarnation is 0", "address is empty",
+                           "memory_limit_bytes is 0", "block_bytes is 0"}) {
     EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << part;
   }
 }
 
-// ---- prelude and states ------------------------------------------------------------------------------------------------------------------------------
+// ---- prelude and states -------------------------------------------------------------------------
 
 TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
   Server ps;
@@ -183,27 +214,49 @@ TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
     Reason reason;
     std::function<void(Fence&)> change;
   };
-  const std::vector<Case> cases = {{Reason::kWrongJob, [](Fence& f) { f.job = JobId(1); }},
-                                   {Reason::kWrongIncarnation, [](Fence& f) { f.target = Incarnation(1); }},
-                                   {Reason::kStaleEpoch, [](Fence& f) { f.epoch = Epoch(0); }},
-                                   {Reason::kSecondCoordinator, [](Fence& f) { f.coordinator = Incarnation(1); }}};
+  const std::vector<Case> cases = {
+      {Reason::kWrongJob, [](Fence& f) { f.job = JobId(1); }},
+      {Reason::kWrongIncarnation, [](Fence& f) { f.target = Incarnation(1); }},
+      {Reason::kStaleEpoch, [](Fence& f) { f.epoch = Epoch(0); }},
+      {Reason::kSecondCoordinator, [](Fence& f) { f.coordinator = Incarnation(1); }}};
   const uint64_t before = ps.core->StateHash();
   for (const Case& wrong : cases) {
     Fence fence = ps.fence();
     wrong.change(fence);
     const Reason reason = wrong.reason;
-    EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load, LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{fence, 9, {}, {}, {}, {}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards, CreateShardsRequest{fence, 9, 9, 0, {}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards, DeleteShardsRequest{fence, 9, 9, {Key(1)}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence, {{Key(1), {}}}}))->reason(), reason);
-    EXPECT_EQ(ps.Done(ps.Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence, 1}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))
+                  ->reason(),
+              reason);
+    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load,
+                                         LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))
+                  ->reason(),
+              reason);
+    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync,
+                                         SyncRequest{fence, 9, {}, {}, {}, {}}))
+                  ->reason(),
+              reason);
+    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards,
+                                           CreateShardsRequest{fence, 9, 9, 0, {}}))
+                  ->reason(),
+              reason);
+    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards,
+                                           DeleteShardsRequest{fence, 9, 9, {Key(1)}}))
+                  ->reason(),
+              reason);
+    EXPECT_EQ(
+        ps.Done(ps.Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence, {{Key(1), {}}}}))
+            ->reason(),
+        reason);
+    EXPECT_EQ(
+        ps.Done(ps.Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence, 1}))
+            ->reason(),
+        reason);
     CommitRequest commit;
     commit.fence = fence;
     commit.entry = EntryId(1);
     commit.parts = {ps.AddOne(1)};
-    EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit))->reason(),
+              reason);
   }
   EXPECT_EQ(ps.core->StateHash(), before);
   EXPECT_TRUE(ps.exits.empty());
@@ -247,8 +300,9 @@ TEST(PsStateTest, LoadEmptyMakesItReadyWithTheGivenHorizonAndLineage) {
   EXPECT_EQ(ps.CommitReason(99, {}), Reason::kStepClosed);
 }
 
-// The layout of a new lineage is counted from its first variable on. A server that kept the higher version of the lineage before would tell an adopting
-// coordinator of a layout change that never was.
+// The layout of a new lineage is counted from its first variable on. A server that kept the higher
+// version of the lineage before would tell an adopting coordinator of a layout change that never
+// was.
 TEST(PsStateTest, TheLayoutIsThatOfTheLastLoadAlsoWhereItsVersionIsLower) {
   Server ps;
   ps.BeginWithRows(1);
@@ -351,12 +405,13 @@ TEST(PsStateTest, KeepIsRefusedForAnotherLineageOrLayoutAndWhenEmpty) {
 TEST(PsStateTest, AHorizonWithUnsortedOpenIdsIsInvalid) {
   Server ps;
   ps.Begin();
-  EXPECT_EQ(ps.Done(ps.SendSync(1, {}, Closing(9, {EntryId(5), EntryId(3)})))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendSync(1, {}, Closing(9, {EntryId(5), EntryId(3)})))->reason(),
+            Reason::kInvalid);
   EXPECT_EQ(ps.Done(ps.SendSync(1, {}, Closing(9, {EntryId(9)})))->reason(), Reason::kInvalid);
   EXPECT_EQ(ps.core->Inspect().horizon.next, EntryId(0));
 }
 
-// ---- commits: once ---------------------------------------------------------------------------------------------------------------------------------
+// ---- commits: once ------------------------------------------------------------------------------
 
 TEST(CommitTest, CountsOnceWhateverAttemptBringsIt) {
   Server ps;
@@ -391,7 +446,8 @@ TEST(CommitTest, ClosedEntriesAreForgottenAtSyncAndRefused) {
   Server ps;
   ps.BeginWithRows(2);
   for (uint64_t entry : {1, 2, 3}) ps.Done(ps.SendCommit(entry, {ps.AddOne(2)}));
-  const auto sync = ps.Done(ps.SendSync(1, {}, Closing(3, {EntryId(2)}), {EntryId(1), EntryId(2), EntryId(8)}));
+  const auto sync =
+      ps.Done(ps.SendSync(1, {}, Closing(3, {EntryId(2)}), {EntryId(1), EntryId(2), EntryId(8)}));
   ASSERT_TRUE(sync->one().ok());
   ASSERT_EQ(sync->one()->applied.size(), 1u);
   EXPECT_EQ(sync->one()->applied[0].id, EntryId(2));
@@ -444,7 +500,8 @@ TEST(CommitTest, AnAppliedEntryIsADuplicateWhateverItsParts) {
   Server ps;
   ps.BeginWithRows(1);
   ps.Done(ps.SendCommit(1, {ps.AddOne(1)}));
-  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {}))->one()->duplicate) << "dedupe comes before the parts are looked at";
+  EXPECT_TRUE(ps.Done(ps.SendCommit(1, {}))->one()->duplicate)
+      << "dedupe comes before the parts are looked at";
 }
 
 TEST(CommitTest, WithoutEntryOrParticipantsIsInvalid) {
@@ -456,33 +513,43 @@ TEST(CommitTest, WithoutEntryOrParticipantsIsInvalid) {
   request.entry = EntryId(1);
   request.participants = 0;
   request.parts = {ps.AddOne(1)};
-  EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, request))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, request))->reason(),
+            Reason::kInvalid);
 }
 
 TEST(CommitTest, IsAllOrNothing) {
   Server ps;
   ps.BeginWithRows(2);
   const uint64_t before = ps.core->StateHash();
-  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(1), Filled<int64_t>({3, 2}, 1))}), Reason::kBadCommit);
-  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(8), Filled<int64_t>({2, 2}, 1))}), Reason::kUnknownShard);
+  EXPECT_EQ(
+      ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(1), Filled<int64_t>({3, 2}, 1))}),
+      Reason::kBadCommit);
+  EXPECT_EQ(
+      ps.CommitReason(1, {ps.AddOne(2), Part(WriteOp::kAdd, Key(8), Filled<int64_t>({2, 2}, 1))}),
+      Reason::kUnknownShard);
   EXPECT_EQ(ps.core->StateHash(), before);
-  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), ps.AddOne(2)}), Reason::kNone) << "a refused entry may come again";
+  EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(2), ps.AddOne(2)}), Reason::kNone)
+      << "a refused entry may come again";
   EXPECT_EQ(ps.Sum(1), 8);
 }
 
 TEST(CommitTest, RefusalsNameTheServerAndTheEntry) {
   Server ps;
   ps.BeginWithRows(2);
-  const absl::Status status = ps.Done(ps.SendCommit(6, {Part(WriteOp::kAdd, Key(1), Filled<float>({2, 2}, 1))}))->one().status();
+  const absl::Status status =
+      ps.Done(ps.SendCommit(6, {Part(WriteOp::kAdd, Key(1), Filled<float>({2, 2}, 1))}))
+          ->one()
+          .status();
   const ErrorDetail detail = DetailOf(status);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(detail.job, JobName::kPs);
   EXPECT_EQ(detail.entry, EntryId(6));
   EXPECT_EQ(detail.epoch, Epoch(1));
-  EXPECT_EQ(status.message(), "ps 0: add to v1, part 0: values are float32 [2, 2], and must be int64 [2, 2]");
+  EXPECT_EQ(status.message(),
+            "ps 0: add to v1, part 0: values are float32 [2, 2], and must be int64 [2, 2]");
 }
 
-// ---- fences ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- fences -------------------------------------------------------------------------------------
 
 TEST(FenceTest, SyncWaitsForARunningApplyOfARemovedSession) {
   Server ps(3, Server::SmallBlocks());
@@ -523,7 +590,8 @@ TEST(FenceTest, WhatWaitsForAShardIsRefusedAtItsTurn) {
   const auto waiting = ps.SendCommit(2, {ps.AddOne(30)}, 2);
   EXPECT_EQ(ps.core->Inspect().queued, 1u);
   const auto sync = ps.SendSync(2, {SessionId(1)}, {}, {EntryId(2)});
-  EXPECT_TRUE(sync->one()->applied.empty()) << "it will never be applied, so the fence need not wait";
+  EXPECT_TRUE(sync->one()->applied.empty())
+      << "it will never be applied, so the fence need not wait";
   ps.executor.RunUntilIdle();
   EXPECT_TRUE(running->one().ok());
   EXPECT_EQ(waiting->reason(), Reason::kSessionFenced);
@@ -608,7 +676,7 @@ TEST(FenceTest, SyncNumbersBeginAgainInEachEpoch) {
   EXPECT_EQ(ps.core->Inspect().sessions, std::vector<SessionId>{SessionId(2)});
 }
 
-// ---- shards ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- shards -------------------------------------------------------------------------------------
 
 TEST(CreateShardsTest, MakesTheRowsOfItsPartOfTheWholeVariable) {
   Server whole, cut(2, Server::SmallBlocks());
@@ -616,7 +684,8 @@ TEST(CreateShardsTest, MakesTheRowsOfItsPartOfTheWholeVariable) {
   cut.Begin();
   whole.Done(whole.SendCreate({Spec(Key(1), Shape{7, 3}, DType::kFloat32, GlorotUniform())}));
   std::vector<ShardSpec> parts;
-  for (const auto& [part, first, rows] : {std::tuple<int, int64_t, int64_t>{0, 0, 3}, {1, 3, 2}, {2, 5, 2}}) {
+  for (const auto& [part, first, rows] :
+       {std::tuple<int, int64_t, int64_t>{0, 0, 3}, {1, 3, 2}, {2, 5, 2}}) {
     parts.push_back(Spec(Key(1, 0, part), Shape{rows, 3}, DType::kFloat32, GlorotUniform()));
     parts.back().full_shape = Shape{7, 3};
     parts.back().first_row = first;
@@ -636,25 +705,32 @@ TEST(CreateShardsTest, AgainIsFineFromAnEqualSpecAndInvalidFromAnother) {
   const uint64_t before = ps.core->StateHash();
   EXPECT_TRUE(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2})}))->one().ok());
   EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 3})}))->reason(), Reason::kInvalid);
-  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt64, Ones())}))->reason(), Reason::kInvalid);
-  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt32)}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt64, Ones())}))->reason(),
+            Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}, DType::kInt32)}))->reason(),
+            Reason::kInvalid);
   EXPECT_EQ(ps.core->StateHash(), before);
 }
 
 TEST(CreateShardsTest, RefusesWhatItCannotMake) {
   Server ps;
   ps.BeginWithRows(2);
-  const auto refused = [&](ShardSpec spec) { return ps.Done(ps.SendCreate({std::move(spec)}))->reason() == Reason::kInvalid; };
+  const auto refused = [&](ShardSpec spec) {
+    return ps.Done(ps.SendCreate({std::move(spec)}))->reason() == Reason::kInvalid;
+  };
   ShardSpec spec = Spec(Key(2), Shape{4, 4}, DType::kFloat32);
   spec.first_row = 1;
   EXPECT_TRUE(refused(spec)) << "rows beyond the whole shape";
   EXPECT_TRUE(refused(Spec(Key(2), Shape{-1, 4}))) << "unknown rows";
   EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kString)));
-  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kFloat32, Orthogonal{}))) << "made on the coordinator";
-  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kInt64, RandomNormal{}))) << "a law that the dtype cannot hold";
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kFloat32, Orthogonal{})))
+      << "made on the coordinator";
+  EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kInt64, RandomNormal{})))
+      << "a law that the dtype cannot hold";
   EXPECT_TRUE(refused(Spec(Key(2, 1), Shape{4, 4}))) << "a slot of no variable";
   EXPECT_TRUE(refused(Spec(Key(1, 1), Shape{3, 2}))) << "a slot of other rows";
-  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{1}), Spec(Key(3), Shape{1})}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{1}), Spec(Key(3), Shape{1})}))->reason(),
+            Reason::kInvalid);
   EXPECT_EQ(ps.core->Inspect().shards.size(), 1u);
 }
 
@@ -665,13 +741,16 @@ TEST(CreateShardsTest, ChecksTheMemoryForAllBeforeItMakesOne) {
   ps.Begin();
   const auto reply = ps.Done(ps.SendCreate({Spec(Key(1), Shape{10}), Spec(Key(2), Shape{3})}));
   EXPECT_EQ(reply->reason(), Reason::kMemoryLimit);
-  EXPECT_NE(std::string(reply->one().status().message()).find("--memory_limit_bytes=100"), std::string::npos);
+  EXPECT_NE(std::string(reply->one().status().message()).find("--memory_limit_bytes=100"),
+            std::string::npos);
   EXPECT_TRUE(ps.core->Inspect().shards.empty());
-  EXPECT_TRUE(ps.Done(ps.SendCreate({Spec(Key(1), Shape{10}), Spec(Key(2), Shape{2})}))->one().ok());
+  EXPECT_TRUE(
+      ps.Done(ps.SendCreate({Spec(Key(1), Shape{10}), Spec(Key(2), Shape{2})}))->one().ok());
   EXPECT_EQ(ps.core->Inspect().memory_bytes, 96);
   ps.Done(ps.SendDelete({Key(1)}));
   EXPECT_EQ(ps.core->Inspect().memory_bytes, 16);
-  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{int64_t{1} << 59})}))->reason(), Reason::kMemoryLimit);
+  EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{int64_t{1} << 59})}))->reason(),
+            Reason::kMemoryLimit);
 }
 
 TEST(CreateShardsTest, TheLimitCountsWhatIsBeingMade) {
@@ -735,17 +814,21 @@ TEST(DeleteShardsTest, CommitsThatWaitForTheShardAreRefused) {
   EXPECT_EQ(waiting->reason(), Reason::kUnknownShard);
 }
 
-// ---- reads -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- reads --------------------------------------------------------------------------------------
 
 TEST(PullTest, GivesWholeShardsAndRowsInTheOrderAsked) {
   Server ps(1, Server::SmallBlocks());
   ps.BeginWithRows(4);
-  ps.Done(ps.SendCommit(1, {Part(WriteOp::kAssign, Key(1), *Tensor::Copy<int64_t>({4, 2}, {0, 1, 10, 11, 20, 21, 30, 31}))}));
-  const auto pull = ps.Done(ps.SendPull({{Key(1), {}}, {Key(1), Tensor::Vector<int64_t>({3, 0, 3})}, {Key(1), Tensor::Vector<int64_t>({})}}));
+  ps.Done(ps.SendCommit(1, {Part(WriteOp::kAssign, Key(1),
+                                 *Tensor::Copy<int64_t>({4, 2}, {0, 1, 10, 11, 20, 21, 30, 31}))}));
+  const auto pull = ps.Done(ps.SendPull({{Key(1), {}},
+                                         {Key(1), Tensor::Vector<int64_t>({3, 0, 3})},
+                                         {Key(1), Tensor::Vector<int64_t>({})}}));
   ASSERT_TRUE(pull->one().ok());
   const auto& parts = pull->one()->parts;
   ASSERT_EQ(parts.size(), 3u);
-  EXPECT_EQ(ValuesOf<int64_t>(parts[0].values), (std::vector<int64_t>{0, 1, 10, 11, 20, 21, 30, 31}));
+  EXPECT_EQ(ValuesOf<int64_t>(parts[0].values),
+            (std::vector<int64_t>{0, 1, 10, 11, 20, 21, 30, 31}));
   EXPECT_EQ(ValuesOf<int64_t>(parts[1].values), (std::vector<int64_t>{30, 31, 0, 1, 30, 31}));
   EXPECT_EQ(parts[1].values.shape(), (Shape{3, 2}));
   EXPECT_EQ(parts[2].values.shape(), (Shape{0, 2}));
@@ -757,9 +840,12 @@ TEST(PullTest, RefusesUnknownShardsAndRowsOutside) {
   Server ps;
   ps.BeginWithRows(4);
   EXPECT_EQ(ps.Done(ps.SendPull({{Key(2), {}}}))->reason(), Reason::kUnknownShard);
-  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({4})}}))->reason(), Reason::kInvalid);
-  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({-1})}}))->reason(), Reason::kInvalid);
-  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<float>({1})}}))->reason(), Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({4})}}))->reason(),
+            Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<int64_t>({-1})}}))->reason(),
+            Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(1), Tensor::Vector<float>({1})}}))->reason(),
+            Reason::kInvalid);
 }
 
 TEST(PullTest, AShardIsNamedWholeOnceInARequest) {
@@ -767,19 +853,23 @@ TEST(PullTest, AShardIsNamedWholeOnceInARequest) {
   ps.BeginWithRows(4);
   const auto twice = ps.Done(ps.SendPull({{Key(1), {}}, {Key(1), {}}}));
   EXPECT_EQ(twice->reason(), Reason::kInvalid);
-  EXPECT_NE(twice->one().status().message().find("named whole twice"), std::string::npos) << twice->one().status();
+  EXPECT_NE(twice->one().status().message().find("named whole twice"), std::string::npos)
+      << twice->one().status();
 }
 
 TEST(PullTest, TellsBeforehandWhatMemoryTheReplyTakes) {
   Server ps;
   ps.BeginWithRows(4);
-  const auto bytes = [&](std::vector<PullPart> parts) { return ps.core->PullReplyBytes({ps.fence(), std::move(parts)}); };
+  const auto bytes = [&](std::vector<PullPart> parts) {
+    return ps.core->PullReplyBytes({ps.fence(), std::move(parts)});
+  };
   EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), Tensor::Vector<int64_t>({3, 0, 3})}}), (4 + 3) * 2 * 8);
   EXPECT_EQ(bytes({}), 0);
   EXPECT_EQ(bytes({{Key(2), {}}}), 0);
   EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), {}}}), 0);
   EXPECT_EQ(ps.core->PullReplyBytes({Fence(), {{Key(1), {}}}}), 0);
-  EXPECT_EQ(bytes({{Key(1), Tensor::Vector<int64_t>({4})}}), 2 * 8);  // rows are looked at once, by the pull
+  // rows are looked at once, by the pull
+  EXPECT_EQ(bytes({{Key(1), Tensor::Vector<int64_t>({4})}}), 2 * 8);
 }
 
 // A few bytes of row numbers ask for much memory.
@@ -788,11 +878,16 @@ TEST(PullTest, RowsThatAreNamedAgainAndAgainHaveALimit) {
   options.max_pull_bytes = 100;
   Server ps(1, options);
   ps.BeginWithRows(4);  // of two int64: 64 bytes
-  const auto rows = [&](int64_t times) { return std::vector<PullPart>{{Key(1), Filled<int64_t>({times}, 3)}}; };
+  const auto rows = [&](int64_t times) {
+    return std::vector<PullPart>{{Key(1), Filled<int64_t>({times}, 3)}};
+  };
   EXPECT_TRUE(ps.Done(ps.SendPull(rows(6)))->one().ok());
   const auto refused = ps.Done(ps.SendPull(rows(7)));
   EXPECT_EQ(refused->reason(), Reason::kInvalid);
-  EXPECT_NE(refused->one().status().message().find("Name each row once, or raise --pull_buffer_bytes"), std::string::npos) << refused->one().status();
+  EXPECT_NE(
+      refused->one().status().message().find("Name each row once, or raise --pull_buffer_bytes"),
+      std::string::npos)
+      << refused->one().status();
   EXPECT_EQ(ps.core->PullReplyBytes({ps.fence(), rows(7)}), 0);
 }
 
@@ -817,13 +912,19 @@ TEST(FenceTest, WhoMayNotCommitLearnsItBeforeThePayloadIsSent) {
 TEST(FenceTest, AWorkersCertificateCommitsInItsOwnSessionAlone) {
   Server ps;
   ps.BeginWithRows(4);
-  ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync, SyncRequest{ps.fence(), 1, {}, {SessionId(3), SessionId(5)}, {}, {7, 0}}));
+  ps.Done(
+      ps.Send<SyncReply>(&ParameterServerCore::Sync,
+                         SyncRequest{ps.fence(), 1, {}, {SessionId(3), SessionId(5)}, {}, {7, 0}}));
   EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 7).ok());
   const absl::Status others = ps.core->CheckCommit(ps.fence(3), 0);
   EXPECT_EQ(ReasonOf(others), Reason::kNotAuthorized);
-  EXPECT_NE(others.message().find("worker 0 may not commit in session 3, which is of worker 7"), std::string::npos) << others;
-  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), std::nullopt).ok());  // the chief's, or without TLS
-  ps.Done(ps.SendSync(2, {SessionId(3)}));                            // by a coordinator that does not say whose it is
+  EXPECT_NE(others.message().find("worker 0 may not commit in session 3, which is of worker 7"),
+            std::string::npos)
+      << others;
+  // The chief's, or without TLS.
+  EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), std::nullopt).ok());
+  // By a coordinator that does not say whose it is.
+  ps.Done(ps.SendSync(2, {SessionId(3)}));
   EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 0).ok());
 }
 
@@ -849,7 +950,7 @@ TEST(PullTest, OfADyingEpochIsRefused) {
   EXPECT_EQ(pull->reason(), Reason::kStaleEpoch);
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 TEST(ShutdownTest, LetsRunningAppliesEndAndExitsOnce) {
   Server ps(1, Server::SmallBlocks());
@@ -887,7 +988,9 @@ class FakeCoordinator : public CoordinatorClient {
   explicit FakeCoordinator(SimExecutor*& executor) : executor_(executor) {}
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     seen.push_back(std::move(request));
-    executor_->Post([done = std::move(done), over = over] { done(RegisterReply{kJob, Epoch(1), over}); });
+    executor_->Post([done = std::move(done), over = over] {
+      done(RegisterReply{kJob, Epoch(1), over});
+    });
   }
   std::vector<RegisterRequest> seen;
   std::optional<int> over;
@@ -906,7 +1009,8 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   options.incarnation = kPs;
   options.address = "embedded:ps/3";
   std::vector<int> exits;
-  auto core = *ParameterServerCore::Start(options, executor, coordinator, [&](int code, const std::string&) { exits.push_back(code); });
+  auto core = *ParameterServerCore::Start(
+      options, executor, coordinator, [&](int code, const std::string&) { exits.push_back(code); });
   executor.RunFor(absl::Seconds(7));
   EXPECT_EQ(coordinator->seen.size(), 4u) << "at 0, 2, 4 and 6 s";
   EXPECT_EQ(coordinator->seen[0].job, JobName::kPs);
@@ -914,7 +1018,9 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
   EXPECT_TRUE(coordinator->seen[0].without_checkpoints);
   const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
-  core->Attach({fence}, [](const absl::StatusOr<PsAttachReply>& reply) { EXPECT_TRUE(reply.ok() && reply->without_checkpoints); });
+  core->Attach({fence}, [](const absl::StatusOr<PsAttachReply>& reply) {
+    EXPECT_TRUE(reply.ok() && reply->without_checkpoints);
+  });
   executor.RunFor(absl::Seconds(3));  // 10 s: looked, and the Attach had been heard
   EXPECT_EQ(coordinator->seen.size(), 4u);
   executor.RunFor(absl::Seconds(6));  // 15 s: nothing since
@@ -924,7 +1030,7 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(exits, std::vector<int>{1});
 }
 
-// ---- Drain -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Drain --------------------------------------------------------------------------------------
 
 TEST(DrainTest, SaysSoInTheNextSyncReplyAndThenExits143) {
   Server ps;
@@ -970,14 +1076,16 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
 
 TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
   Server ps;
-  const auto refused = ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{ps.fence(), {2, 3}}));
+  const auto refused = ps.Done(
+      ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{ps.fence(), {2, 3}}));
   EXPECT_EQ(ReasonOf(refused->one().status()), Reason::kVersionMismatch);
   EXPECT_EQ(ps.core->Inspect().epoch, Epoch(0));
 }
 
-// ---- many requests at once ---------------------------------------------------------------------------------------------------------------------------
+// ---- many requests at once ----------------------------------------------------------------------
 
-// Every request of a small life, delivered a second time and late, answers the same kind and changes nothing.
+// Every request of a small life, delivered a second time and late, answers the same kind and
+// changes nothing.
 TEST(IdempotencyTest, ASecondDeliveryOfAnyRequestChangesNothing) {
   Server ps;
   const auto twice = [&](const char* name, const std::function<bool()>& send) {
@@ -988,7 +1096,11 @@ TEST(IdempotencyTest, ASecondDeliveryOfAnyRequestChangesNothing) {
   };
   twice("Attach", [&] { return ps.Done(ps.SendAttach())->one().ok(); });
   twice("Load", [&] { return ps.Done(ps.SendLoad())->one().ok(); });
-  twice("CreateShards", [&] { return ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}), Spec(Key(2), Shape{2, 2})}))->one().ok(); });
+  twice("CreateShards", [&] {
+    return ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2}), Spec(Key(2), Shape{2, 2})}))
+        ->one()
+        .ok();
+  });
   twice("Sync", [&] { return ps.Done(ps.SendSync(1, {SessionId(1)}, Closing(1)))->one().ok(); });
   twice("Commit", [&] { return ps.Done(ps.SendCommit(1, {ps.AddOne(2)}, 1))->one().ok(); });
   twice("Pull", [&] { return ps.Done(ps.SendPull({{Key(1), {}}}))->one().ok(); });
@@ -1006,7 +1118,8 @@ void ApplyToModel(const CommitPart& part, Model& model) {
   if (part.rows)
     rows = ValuesOf<int64_t>(*part.rows);
   else
-    for (size_t row = 0; row < variable.size() / 2; ++row) rows.push_back(static_cast<int64_t>(row));
+    for (size_t row = 0; row < variable.size() / 2; ++row)
+      rows.push_back(static_cast<int64_t>(row));
   for (size_t i = 0; i < rows.size() * 2; ++i) {
     int64_t& element = variable[static_cast<size_t>(rows[i / 2]) * 2 + i % 2];
     switch (part.op) {
@@ -1014,7 +1127,10 @@ void ApplyToModel(const CommitPart& part, Model& model) {
       case WriteOp::kScatterUpdate: element = values[i]; break;
       case WriteOp::kAdd:
       case WriteOp::kScatterAdd: element += values[i]; break;
-      case WriteOp::kScatterMul: element = static_cast<int64_t>(static_cast<uint64_t>(element) * static_cast<uint64_t>(values[i])); break;
+      case WriteOp::kScatterMul:
+        element =
+            static_cast<int64_t>(static_cast<uint64_t>(element) * static_cast<uint64_t>(values[i]));
+        break;
       case WriteOp::kScatterMax: element = std::max(element, values[i]); break;
       default: ADD_FAILURE();
     }
@@ -1022,13 +1138,16 @@ void ApplyToModel(const CommitPart& part, Model& model) {
 }
 
 CommitPart RandomPart(Random& random, uint32_t variable, int64_t rows) {
-  constexpr WriteOp kOps[] = {WriteOp::kAssign, WriteOp::kAdd, WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterMul, WriteOp::kScatterMax};
+  constexpr WriteOp kOps[] = {WriteOp::kAssign,     WriteOp::kAdd,        WriteOp::kScatterUpdate,
+                              WriteOp::kScatterAdd, WriteOp::kScatterMul, WriteOp::kScatterMax};
   const size_t op = random.Below(6);
   const int64_t n = op < 2 ? rows : 1 + static_cast<int64_t>(random.Below(6));
   std::vector<int64_t> values, ids;
-  for (int64_t i = 0; i < n * 2; ++i) values.push_back(static_cast<int64_t>(random.Below(100)) - 50);
+  for (int64_t i = 0; i < n * 2; ++i)
+    values.push_back(static_cast<int64_t>(random.Below(100)) - 50);
   if (op >= 2)
-    for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows))));
+    for (int64_t i = 0; i < n; ++i)
+      ids.push_back(static_cast<int64_t>(random.Below(static_cast<uint64_t>(rows))));
   return Part(kOps[op], Key(variable), *Tensor::Copy<int64_t>({n, 2}, values), ids);
 }
 
@@ -1074,7 +1193,8 @@ TEST(ConcurrentCommitsTest, EqualTheModelRunInTheOrderOfAppliedSeq) {
       for (const CommitPart& part : commits[i]) ApplyToModel(part, model);
     }
     const ParameterServerSnapshot now = ps.core->Inspect();
-    for (uint32_t v : {1, 2, 3}) ASSERT_EQ(ValuesOf<int64_t>(now.shards.at(Key(v)).value), model[v]);
+    for (uint32_t v : {1, 2, 3})
+      ASSERT_EQ(ValuesOf<int64_t>(now.shards.at(Key(v)).value), model[v]);
     for (const auto& [id, count] : now.history) ASSERT_EQ(count, 1) << id;
     ASSERT_EQ(now.queued + now.running, 0u);
   }
@@ -1108,8 +1228,9 @@ TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
   }
 }
 
-// Real threads, for ThreadSanitizer: clients that commit, pull and sync at once, with each commit sent twice.
-// ---- checkpoints -------------------------------------------------------------------------------------------------------------------------------------
+// Real threads, for ThreadSanitizer: clients that commit, pull and sync at once, with each commit
+// sent twice. ---- checkpoints
+// --------------------------------------------------------------------------------
 
 // Checkpoints in memory: a tensor's rows, by name.
 class FakeFiles : public CheckpointFiles {
@@ -1120,13 +1241,15 @@ class FakeFiles : public CheckpointFiles {
   };
   using Checkpoint = std::map<std::string, Tensor>;
 
-  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId checkpoint, int, int) override {
+  absl::StatusOr<std::unique_ptr<CheckpointPart>> Create(CheckpointId checkpoint, int,
+                                                         int) override {
     if (!create_error.ok()) return create_error;
     return std::unique_ptr<CheckpointPart>(std::make_unique<Part>(checkpoints[checkpoint], *this));
   }
   absl::StatusOr<std::unique_ptr<CheckpointValues>> Open(CheckpointId checkpoint) override {
     if (checkpoints.count(checkpoint) == 0) return absl::NotFoundError(checkpoint.name());
-    return std::unique_ptr<CheckpointValues>(std::make_unique<Values>(checkpoints[checkpoint], *this));
+    return std::unique_ptr<CheckpointValues>(
+        std::make_unique<Values>(checkpoints[checkpoint], *this));
   }
 
   std::map<CheckpointId, Checkpoint> checkpoints;
@@ -1137,14 +1260,16 @@ class FakeFiles : public CheckpointFiles {
   class Part : public CheckpointPart {
    public:
     Part(Checkpoint& to, FakeFiles& files) : to_(to), files_(files) {}
-    absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows, const GivePieces& pieces) override {
+    absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows,
+                        const GivePieces& pieces) override {
       if (files_.while_appending) std::exchange(files_.while_appending, nullptr)();
       if (!files_.append_error.ok()) return files_.append_error;
       Tensor& tensor = to_[shard.name];
       tensor.row_bytes = shard.full_shape.row_elements() * DTypeSize(shard.dtype);
       tensor.bytes.resize(static_cast<size_t>(shard.full_shape.rows() * tensor.row_bytes));
       auto at = tensor.bytes.begin() + first_row * tensor.row_bytes;
-      slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0, static_cast<uint64_t>(rows * tensor.row_bytes), 0});
+      slices_.push_back({shard.name, shard.dtype, shard.full_shape, first_row, rows, 0,
+                         static_cast<uint64_t>(rows * tensor.row_bytes), 0});
       return pieces([&at](absl::Span<const char> piece) {
         at = std::copy(piece.begin(), piece.end(), at);
         return absl::OkStatus();
@@ -1164,7 +1289,8 @@ class FakeFiles : public CheckpointFiles {
       if (!files_.read_error.ok()) return files_.read_error;
       const auto found = from_.find(shard.name);
       if (found == from_.end()) return absl::NotFoundError(shard.name);
-      std::copy_n(found->second.bytes.begin() + first_row * found->second.row_bytes, out.size(), out.begin());
+      std::copy_n(found->second.bytes.begin() + first_row * found->second.row_bytes, out.size(),
+                  out.begin());
       return absl::OkStatus();
     }
 
@@ -1186,7 +1312,8 @@ class CheckpointTest : public ::testing::Test {
     return options;
   }
   AnswersOf<SnapshotReply> SendSnapshot(CheckpointId checkpoint, bool wait) {
-    return ps_->Send<SnapshotReply>(&ParameterServerCore::Snapshot, SnapshotRequest{ps_->fence(), checkpoint, 0, 2, wait});
+    return ps_->Send<SnapshotReply>(&ParameterServerCore::Snapshot,
+                                    SnapshotRequest{ps_->fence(), checkpoint, 0, 2, wait});
   }
   AnswersOf<SnapshotReply> Save(CheckpointId checkpoint = kFirst) {
     EXPECT_TRUE(SendSnapshot(checkpoint, false)->one().ok());
@@ -1244,7 +1371,9 @@ TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
   ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
   std::vector<AnswersOf<CommitReply>> commits;
   for (uint64_t entry = 1; entry <= 20; ++entry)
-    commits.push_back(ps_->SendCommit(entry, {Part(WriteOp::kScatterAdd, Key(1), Filled<int64_t>({1, 2}, 1), {static_cast<int64_t>(entry) - 1})}));
+    commits.push_back(
+        ps_->SendCommit(entry, {Part(WriteOp::kScatterAdd, Key(1), Filled<int64_t>({1, 2}, 1),
+                                     {static_cast<int64_t>(entry) - 1})}));
   ps_->executor.RunUntilIdle();
   for (const auto& commit : commits) EXPECT_TRUE(commit->one().ok());
   EXPECT_EQ(Saved(kFirst, "v1"), std::vector<int64_t>(40, 0));
@@ -1257,9 +1386,12 @@ TEST_F(CheckpointTest, CommitsThatRunAtOnceShareTheMemoryOfCopies) {
   options.snapshot_buffer_bytes = 1;
   ps_ = std::make_unique<Server>(3, options);
   ps_->Begin();
-  ASSERT_TRUE(ps_->Done(ps_->SendCreate({Spec(Key(1), Shape{20, 2}), Spec(Key(2), Shape{20, 2})}))->one().ok());
+  ASSERT_TRUE(ps_->Done(ps_->SendCreate({Spec(Key(1), Shape{20, 2}), Spec(Key(2), Shape{20, 2})}))
+                  ->one()
+                  .ok());
   ASSERT_TRUE(SendSnapshot(kFirst, false)->one().ok());
-  const auto first = ps_->SendCommit(1, {ps_->AddOne(20, 1)}), second = ps_->SendCommit(2, {ps_->AddOne(20, 2)});
+  const auto first = ps_->SendCommit(1, {ps_->AddOne(20, 1)}),
+             second = ps_->SendCommit(2, {ps_->AddOne(20, 2)});
   size_t most = 0;
   while (ps_->executor.RunOne()) most = std::max(most, ps_->core->Inspect().running);
   EXPECT_EQ(most, 1u);
@@ -1332,7 +1464,8 @@ TEST_F(CheckpointTest, AnotherEpochAnswersWhoWaitsForASlowDiskOnce) {
   files_.while_appending = [this] {
     ps_->epoch = ps_->epoch.next();
     ps_->SendAttach();
-    ps_->executor.RunFor(absl::Seconds(1));  // the answer that was to come after half a second, too
+    // The answer that was to come after half a second, too.
+    ps_->executor.RunFor(absl::Seconds(1));
   };
   ps_->executor.RunUntilIdle();
   EXPECT_EQ(waiting->reason(), Reason::kNotReady);
@@ -1360,7 +1493,11 @@ TEST_F(CheckpointTest, CommitsThatWaitForTheMemoryOfCopiesAreRefusedByAnotherEpo
 
 TEST_F(CheckpointTest, LoadsItsOwnRowsOfWhatOthersCutOtherwise) {
   ps_->BeginWithRows(10);
-  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Part(WriteOp::kScatterAdd, Key(1), *Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6}), {0, 4, 9})}))->one().ok());
+  ASSERT_TRUE(ps_->Done(ps_->SendCommit(1, {Part(WriteOp::kScatterAdd, Key(1),
+                                                 *Tensor::Copy<int64_t>({3, 2}, {1, 2, 3, 4, 5, 6}),
+                                                 {0, 4, 9})}))
+                  ->one()
+                  .ok());
   ASSERT_TRUE(Save()->one().ok());
   NextEpoch();
   ShardSpec middle = Spec(Key(8), Shape{3, 2});
@@ -1374,7 +1511,8 @@ TEST_F(CheckpointTest, LoadsItsOwnRowsOfWhatOthersCutOtherwise) {
   EXPECT_EQ(now.state, PsState::kReady);
   EXPECT_EQ(now.lineage, ps_->epoch);
   ASSERT_EQ(now.shards.size(), 1u);
-  EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(8)).value), std::vector<int64_t>({0, 0, 3, 4, 0, 0}));
+  EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(8)).value),
+            std::vector<int64_t>({0, 0, 3, 4, 0, 0}));
   EXPECT_EQ(now.memory_bytes, 3 * 16);
 }
 
@@ -1382,11 +1520,14 @@ TEST_F(CheckpointTest, WhatCannotBeLoadedLeavesItEmptyAndAnotherMayBeTried) {
   ps_->BeginWithRows(4);
   ASSERT_TRUE(Save()->one().ok());
   NextEpoch();
-  EXPECT_EQ(ps_->Done(SendLoad(kSecond, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointMissing);
+  EXPECT_EQ(ps_->Done(SendLoad(kSecond, {Spec(Key(1), Shape{4, 2})}))->reason(),
+            Reason::kCheckpointMissing);
   files_.read_error = absl::DataLossError("a bit is wrong");
-  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kCheckpointCorrupt);
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(),
+            Reason::kCheckpointCorrupt);
   files_.read_error = absl::UnavailableError("cannot read it: the device failed (EIO)");
-  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kNotReady) << "no damage: ask again";
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kNotReady)
+      << "no damage: ask again";
   EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
   EXPECT_EQ(ps_->core->Inspect().memory_bytes, 0);
   files_.read_error = absl::OkStatus();
@@ -1413,7 +1554,8 @@ TEST_F(CheckpointTest, WhatDoesNotFitIntoMemoryIsRefusedBeforeItIsRead) {
   ps_->BeginWithRows(4);
   ASSERT_TRUE(Save()->one().ok());
   NextEpoch();
-  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{400, 2})}))->reason(), Reason::kMemoryLimit);
+  EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{400, 2})}))->reason(),
+            Reason::kMemoryLimit);
   EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
 }
 
@@ -1446,8 +1588,12 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
   };
   const auto done = [&](auto reply) { end(reply.ok()); };
   begin(), core->Attach({fence}, done), wait();
-  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}, {}, 0, {}}, done), wait();
-  begin(), core->CreateShards({fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}}, done), wait();
+  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}, {}, 0, {}}, done),
+      wait();
+  begin(),
+      core->CreateShards(
+          {fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}}, done),
+      wait();
   for (int client = 0; client < kClients; ++client) {
     begin();
     executor.PostBlocking("client", [&, client] {
@@ -1455,10 +1601,12 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
         CommitRequest request;
         request.fence = fence;
         request.entry = EntryId(static_cast<uint64_t>(client * kCommits + i + 1));
-        request.parts = {Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)),
-                         Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
+        request.parts = {
+            Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)),
+            Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
         for (int copy = 0; copy < 2; ++copy) begin(), core->Commit(request, done);
-        begin(), core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
+        begin(),
+            core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
         begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}, {}}, done);
         if (i % 8 == 0) core->Inspect();
       }
@@ -1468,7 +1616,8 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
   wait();
   EXPECT_EQ(failures, 0);
   const ParameterServerSnapshot now = core->Inspect();
-  for (int64_t value : ValuesOf<int64_t>(now.shards.at(Key(1)).value)) EXPECT_EQ(value, kClients * kCommits);
+  for (int64_t value : ValuesOf<int64_t>(now.shards.at(Key(1)).value))
+    EXPECT_EQ(value, kClients * kCommits);
   EXPECT_EQ(ValuesOf<int64_t>(now.shards.at(Key(2)).value)[0], kClients * kCommits);
   EXPECT_EQ(now.applied_seq, uint64_t{kClients * kCommits});
   executor.Stop();

@@ -13,7 +13,8 @@ namespace divvy {
 namespace {
 
 absl::Span<const int64_t> RowsOf(const PullPart& part) {
-  return absl::MakeConstSpan(part.rows->data_as<int64_t>(), static_cast<size_t>(part.rows->shape().num_elements()));
+  return absl::MakeConstSpan(part.rows->data_as<int64_t>(),
+                             static_cast<size_t>(part.rows->shape().num_elements()));
 }
 
 absl::Status Invalid(const Shard& shard, absl::string_view why) {
@@ -24,7 +25,8 @@ absl::Status CheckRows(const PullPart& part, const Shard& shard) {
   const auto invalid = [&](absl::string_view why) { return Invalid(shard, why); };
   if (!part.rows) return absl::OkStatus();
   if (shard.spec().shape.rank() == 0) return invalid("a scalar has no rows");
-  if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 || part.rows->device().kind != Device::Kind::kCpu) {
+  if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 ||
+      part.rows->device().kind != Device::Kind::kCpu) {
     return invalid(absl::StrCat("rows are ", part.rows->ToString(), ", and not int64 [n]"));
   }
   return absl::OkStatus();
@@ -33,7 +35,8 @@ absl::Status CheckRows(const PullPart& part, const Shard& shard) {
 absl::Status CheckRange(absl::Span<const int64_t> rows, const Shard& shard) {
   const int64_t end = shard.blocks().rows();
   for (int64_t row : rows) {
-    if (row < 0 || row >= end) return Invalid(shard, absl::StrCat("row ", row, " is outside its ", end, " rows"));
+    if (row < 0 || row >= end)
+      return Invalid(shard, absl::StrCat("row ", row, " is outside its ", end, " rows"));
   }
   return absl::OkStatus();
 }
@@ -41,36 +44,44 @@ absl::Status CheckRange(absl::Span<const int64_t> rows, const Shard& shard) {
 absl::StatusOr<const Shard*> Find(ShardKey key, const ShardTable& shards) {
   const auto found = shards.find(key);
   if (found != shards.end()) return found->second.get();
-  return MakeError(Reason::kUnknownShard, absl::StrCat("no shard ", key.variable.value(), "/slot ", key.slot, "/part ", key.part, " on this parameter server"));
+  return MakeError(Reason::kUnknownShard,
+                   absl::StrCat("no shard ", key.variable.value(), "/slot ", key.slot, "/part ",
+                                key.part, " on this parameter server"));
 }
 
 absl::Status AddBytes(const PullPart& part, const Shard& shard, int64_t& bytes) {
   int64_t more = shard.size_bytes();
-  bool overflows = part.rows && __builtin_mul_overflow(part.rows->shape().num_elements(), shard.row_bytes(), &more);
+  bool overflows = part.rows && __builtin_mul_overflow(part.rows->shape().num_elements(),
+                                                       shard.row_bytes(), &more);
   overflows = overflows || __builtin_add_overflow(bytes, more, &bytes);
-  return overflows ? Invalid(shard, "more bytes are asked for than can be counted") : absl::OkStatus();
+  return overflows ? Invalid(shard, "more bytes are asked for than can be counted")
+                   : absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const ShardTable& shards, int64_t most_bytes) {
+absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const ShardTable& shards,
+                                        int64_t most_bytes) {
   int64_t bytes = 0, there_are = 0;
   std::set<ShardKey> whole, named;
   for (const PullPart& part : parts) {
     ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
     RETURN_IF_ERROR(CheckRows(part, *shard));
     // A few bytes of a request would ask for as much memory as anybody likes.
-    if (!part.rows && !whole.insert(part.shard).second) return Invalid(*shard, "it is named whole twice; name it once");
+    if (!part.rows && !whole.insert(part.shard).second)
+      return Invalid(*shard, "it is named whole twice; name it once");
     RETURN_IF_ERROR(AddBytes(part, *shard, bytes));
     if (named.insert(part.shard).second) there_are += shard->size_bytes();
   }
   if (most_bytes == 0 || bytes <= std::max(most_bytes, there_are)) return bytes;
   return MakeError(Reason::kInvalid,
-                   absl::StrCat("a read of ", bytes, " bytes from shards that have ", there_are, ": with rows that are named again and again it may be ",
-                                most_bytes, " bytes. Name each row once, or raise --pull_buffer_bytes"));
+                   absl::StrCat("a read of ", bytes, " bytes from shards that have ", there_are,
+                                ": with rows that are named again and again it may be ", most_bytes,
+                                " bytes. Name each row once, or raise --pull_buffer_bytes"));
 }
 
-absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t most_bytes, int64_t unit_bytes) {
+absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards,
+                                        int64_t most_bytes, int64_t unit_bytes) {
   RETURN_IF_ERROR(Bytes(parts, shards, most_bytes).status());
   ReadPlan plan(unit_bytes);
   for (PullPart& part : parts) {
@@ -85,7 +96,10 @@ absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard) {
   part.shard = std::move(shard);
   if (asked.rows) RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   const ShardSpec& spec = part.shard->spec();
-  ASSIGN_OR_RETURN(part.values, Tensor::Uninitialized(spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
+  ASSIGN_OR_RETURN(
+      part.values,
+      Tensor::Uninitialized(
+          spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
   part.to = part.values.fresh_data<char>();
   if (asked.rows) part.order = part.shard->blocks().OrderByBlock(RowsOf(asked));
   part.asked = std::move(asked);
@@ -102,7 +116,8 @@ void ReadPlan::CutIntoBlocks(size_t index) {
     units_.AddPiece(rows * part.shard->row_bytes());
   };
   if (!part.asked.rows) {
-    for (int64_t block = 0; block < blocks.count(); ++block) add(block, blocks.end_row(block) - blocks.first_row(block));
+    for (int64_t block = 0; block < blocks.count(); ++block)
+      add(block, blocks.end_row(block) - blocks.first_row(block));
     return;
   }
   const absl::Span<const int64_t> rows = RowsOf(part.asked);
@@ -127,7 +142,8 @@ void ReadPlan::ReadBlock(const Part& part, int64_t block) {
   MutexLock lock(blocks.lock(block));
   if (!part.asked.rows) {
     const int64_t first = blocks.first_row(block);
-    std::memcpy(part.to + first * shard.row_bytes(), shard.row(first), static_cast<size_t>(blocks.end_row(block) - first) * row_bytes);
+    std::memcpy(part.to + first * shard.row_bytes(), shard.row(first),
+                static_cast<size_t>(blocks.end_row(block) - first) * row_bytes);
     return;
   }
   const absl::Span<const int64_t> rows = RowsOf(part.asked);

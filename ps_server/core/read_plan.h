@@ -16,16 +16,22 @@
 
 namespace divvy {
 
-// Copies blocks out, each whole under its lock; a commit may land between two of them. Holds its shards, so a delete meanwhile does no harm.
+// Copies blocks out, each whole under its lock; a commit may land between two of them. Holds its
+// shards, so a delete meanwhile does no harm.
 class ReadPlan {
  public:
-  // The bytes of the values that are asked for: what Make takes memory for. Looks at no row: a pull is counted before it waits for that memory, and planned
-  // when it has it, by the shards of that moment. Errors with a Reason, naming the shard. kUnknownShard. kInvalid: rows that are not int64 [n] in host memory;
-  // a shard that is named whole twice; more bytes than can be counted; or more than `most_bytes` (0: any) and than the shards named have, since rows are named
-  // again and again.
-  static absl::StatusOr<int64_t> Bytes(absl::Span<const PullPart> parts, const ShardTable& shards, int64_t most_bytes);
-  // Errors as Bytes; kInvalid, too, for rows out of range. Else ResourceExhausted: no memory for the answer.
-  static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards, int64_t most_bytes, int64_t unit_bytes);
+  // The bytes of the values that are asked for: what Make takes memory for. Looks at no row: a pull
+  // is counted before it waits for that memory, and planned when it has it, by the shards of that
+  // moment. Errors with a Reason, naming the shard. kUnknownShard. kInvalid: rows that are not
+  // int64 [n] in host memory; a shard that is named whole twice; more bytes than can be counted; or
+  // more than `most_bytes` (0: any) and than the shards named have, since rows are named again and
+  // again.
+  static absl::StatusOr<int64_t> Bytes(absl::Span<const PullPart> parts, const ShardTable& shards,
+                                       int64_t most_bytes);
+  // Errors as Bytes; kInvalid, too, for rows out of range. Else ResourceExhausted: no memory for
+  // the answer.
+  static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards,
+                                       int64_t most_bytes, int64_t unit_bytes);
 
   int64_t units() const { return units_.count(); }
   // Copies the blocks of one unit. REQUIRES: each unit is read once, in any order, on any thread.

@@ -21,7 +21,8 @@ struct ParameterServerCore::CommitRun {
   CommitRequest request;  // without its parts: the plan has them
   ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
-  std::shared_ptr<FrozenShards> frozen;  // of a checkpoint that is being written: told before a block is changed
+  // Of a checkpoint that is being written: told before a block is changed.
+  std::shared_ptr<FrozenShards> frozen;
 };
 
 struct ParameterServerCore::ReadRun {
@@ -37,7 +38,8 @@ struct ParameterServerCore::ReadRun {
 
 // Shards whose first values are being computed.
 struct ParameterServerCore::CreateRun {
-  CreateRun(HeldCreate call, int64_t unit_bytes) : batch(std::move(call.request)), done(std::move(call.done)), units(unit_bytes) {}
+  CreateRun(HeldCreate call, int64_t unit_bytes)
+      : batch(std::move(call.request)), done(std::move(call.done)), units(unit_bytes) {}
   void CutIntoUnits();  // REQUIRES: the batch has begun
   void Initialize(int64_t unit);
 
@@ -49,7 +51,8 @@ struct ParameterServerCore::CreateRun {
   absl::Status error DIVVY_GUARDED_BY(mu);  // the first of a block
 };
 
-// This server's part of a checkpoint, while it is written and until another is asked for. One blocking task at a time touches what is not `Under the lock`.
+// This server's part of a checkpoint, while it is written and until another is asked for. One
+// blocking task at a time touches what is not `Under the lock`.
 struct ParameterServerCore::SnapshotRun {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
       : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
@@ -58,7 +61,8 @@ struct ParameterServerCore::SnapshotRun {
 
   const SnapshotRequest request;  // that began it
   std::shared_ptr<FrozenShards> frozen;
-  std::unique_ptr<CheckpointPart> part;  // null before the first slice, and once the file is finished
+  // null before the first slice, and once the file is finished
+  std::unique_ptr<CheckpointPart> part;
   size_t next = 0;
   int64_t written_bytes = 0;
   std::vector<SavedSlice> slices;
@@ -73,7 +77,8 @@ struct ParameterServerCore::SnapshotRun {
 
 // A checkpoint that is being read. As above.
 struct ParameterServerCore::LoadRun {
-  LoadRun(LoadRequest request, CreateShardsRequest create) : request(std::move(request)), batch(std::move(create)) {}
+  LoadRun(LoadRequest request, CreateShardsRequest create)
+      : request(std::move(request)), batch(std::move(create)) {}
   absl::Status ReadNext(CheckpointFiles& files);
 
   const LoadRequest request;  // without its shards

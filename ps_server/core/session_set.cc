@@ -11,7 +11,8 @@ bool SessionSet::Take(const SyncRequest& request) {
   if (request.seq <= newest_seq_) return false;
   newest_seq_ = request.seq;
   workers_.clear();
-  for (size_t i = 0; i < request.sessions.size(); ++i) workers_[request.sessions[i]] = i < request.workers.size() ? request.workers[i] : kAnyWorker;
+  for (size_t i = 0; i < request.sessions.size(); ++i)
+    workers_[request.sessions[i]] = i < request.workers.size() ? request.workers[i] : kAnyWorker;
   return true;
 }
 

@@ -11,7 +11,8 @@
 
 namespace divvy {
 
-// The set that the newest Sync of the epoch has named. The coordinator's own session is always in it.
+// The set that the newest Sync of the epoch has named. The coordinator's own session is always in
+// it.
 // Not thread-safe: the core's lock guards it.
 class SessionSet {
  public:
@@ -20,11 +21,13 @@ class SessionSet {
   // Another epoch has begun: only the coordinator may commit until its first Sync.
   void Clear();
 
-  // Takes the sessions of `request`. False, and nothing is done, for a Sync that is not newer than all
-  // that were taken in this epoch.
+  // Takes the sessions of `request`. False, and nothing is done, for a Sync that is not newer than
+  // all that were taken in this epoch.
   bool Take(const SyncRequest& request);
 
-  bool Has(SessionId session) const { return session == kCoordinatorSession || workers_.count(session) > 0; }
+  bool Has(SessionId session) const {
+    return session == kCoordinatorSession || workers_.count(session) > 0;
+  }
 
   // The worker that has this session; kAnyWorker: no Sync has said.
   int WorkerOf(SessionId session) const;

@@ -53,7 +53,8 @@ TEST(SessionSetTest, KnowsTheWorkerOfASessionOnceASyncHasNamedIt) {
   SessionSet set;
   EXPECT_TRUE(set.Take(Sync(1, {SessionId(5), SessionId(7)}, {2})));
   EXPECT_EQ(set.WorkerOf(SessionId(5)), 2);
-  EXPECT_EQ(set.WorkerOf(SessionId(7)), SessionSet::kAnyWorker) << "the list of workers was shorter";
+  EXPECT_EQ(set.WorkerOf(SessionId(7)), SessionSet::kAnyWorker)
+      << "the list of workers was shorter";
   EXPECT_EQ(set.WorkerOf(SessionId(8)), SessionSet::kAnyWorker);
   EXPECT_EQ(set.WorkerOf(kCoordinatorSession), SessionSet::kAnyWorker);
 }

@@ -13,14 +13,23 @@
 namespace divvy {
 namespace {
 
-bool SameRows(const Shape& a, const Shape& b) { return a.rank() == b.rank() && (a.rank() == 0 || a.WithRows(0) == b.WithRows(0)); }
+bool SameRows(const Shape& a, const Shape& b) {
+  return a.rank() == b.rank() && (a.rank() == 0 || a.WithRows(0) == b.WithRows(0));
+}
 
 bool Equal(const Constant& a, const Constant& b) { return a.value == b.value; }
-bool Equal(const RandomUniform& a, const RandomUniform& b) { return a.low == b.low && a.high == b.high && a.seed == b.seed; }
-bool Equal(const RandomNormal& a, const RandomNormal& b) { return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed; }
-bool Equal(const TruncatedNormal& a, const TruncatedNormal& b) { return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed; }
+bool Equal(const RandomUniform& a, const RandomUniform& b) {
+  return a.low == b.low && a.high == b.high && a.seed == b.seed;
+}
+bool Equal(const RandomNormal& a, const RandomNormal& b) {
+  return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed;
+}
+bool Equal(const TruncatedNormal& a, const TruncatedNormal& b) {
+  return a.mean == b.mean && a.stddev == b.stddev && a.seed == b.seed;
+}
 bool Equal(const VarianceScaling& a, const VarianceScaling& b) {
-  return a.fan == b.fan && a.distribution == b.distribution && a.scale == b.scale && a.seed == b.seed;
+  return a.fan == b.fan && a.distribution == b.distribution && a.scale == b.scale &&
+         a.seed == b.seed;
 }
 bool Equal(const Identity& a, const Identity& b) { return a.gain == b.gain; }
 // Those that no parameter server evaluates: never in a shard.
@@ -30,18 +39,23 @@ bool Equal(const Tensor&, const Tensor&) { return false; }
 
 bool SameInitializer(const Initializer& a, const Initializer& b) {
   if (a.index() != b.index()) return false;
-  return std::visit([&](const auto& left) { return Equal(left, std::get<std::decay_t<decltype(left)>>(b)); }, a);
+  return std::visit(
+      [&](const auto& left) { return Equal(left, std::get<std::decay_t<decltype(left)>>(b)); }, a);
 }
 
 absl::Status CheckGeometry(const ShardSpec& spec) {
   RETURN_IF_ERROR(spec.shape.status());
   RETURN_IF_ERROR(spec.full_shape.status());
-  if (spec.shape.num_elements() < 0 || spec.full_shape.num_elements() < 0) return absl::InvalidArgumentError("a dimension is not known");
-  if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8) return absl::InvalidArgumentError("more bytes than can be counted");
+  if (spec.shape.num_elements() < 0 || spec.full_shape.num_elements() < 0)
+    return absl::InvalidArgumentError("a dimension is not known");
+  if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8)
+    return absl::InvalidArgumentError("more bytes than can be counted");
   const int64_t rows = spec.shape.rows(), all_rows = spec.full_shape.rows();
-  if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows || spec.first_row > all_rows - rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rows from ", spec.first_row, " of shape ", spec.shape.ToString(), " are no part of ", spec.full_shape.ToString()));
+  if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows ||
+      spec.first_row > all_rows - rows) {
+    return absl::InvalidArgumentError(absl::StrCat("rows from ", spec.first_row, " of shape ",
+                                                   spec.shape.ToString(), " are no part of ",
+                                                   spec.full_shape.ToString()));
   }
   return absl::OkStatus();
 }
@@ -50,23 +64,29 @@ absl::Status CheckValues(const ShardSpec& spec) {
   if (DispatchDType(
           spec.dtype, [](auto) { return false; }, true))
     return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype)));
-  if (!EvaluatedPerRow(spec.initializer)) return absl::InvalidArgumentError("an initializer whose values are made elsewhere: create with zeros and assign");
+  if (!EvaluatedPerRow(spec.initializer))
+    return absl::InvalidArgumentError(
+        "an initializer whose values are made elsewhere: create with zeros and assign");
   return Validate(spec.initializer, spec.full_shape, spec.dtype);
 }
 
 absl::Status CheckSlot(const ShardSpec& spec, const ShardSpec* variable) {
   if (spec.key.slot == 0) return absl::OkStatus();
-  if (variable == nullptr) return absl::InvalidArgumentError("a slot of a variable that is not here");
+  if (variable == nullptr)
+    return absl::InvalidArgumentError("a slot of a variable that is not here");
   if (spec.shape.rows() != variable->shape.rows() || spec.first_row != variable->first_row) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a slot's rows are its variable's, and shape ", spec.shape.ToString(), " is not cut as ", variable->shape.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("a slot's rows are its variable's, and shape ",
+                                                   spec.shape.ToString(), " is not cut as ",
+                                                   variable->shape.ToString()));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-std::string ShardText(const ShardSpec& spec) { return absl::StrCat(spec.name, ", part ", spec.key.part); }
+std::string ShardText(const ShardSpec& spec) {
+  return absl::StrCat(spec.name, ", part ", spec.key.part);
+}
 
 Blocks::Blocks(int64_t rows, int64_t row_bytes, int64_t block_bytes)
     : rows_(rows),
@@ -76,14 +96,20 @@ Blocks::Blocks(int64_t rows, int64_t row_bytes, int64_t block_bytes)
 std::vector<int64_t> Blocks::OrderByBlock(absl::Span<const int64_t> rows) const {
   std::vector<int64_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return BlockOf(rows[a]) < BlockOf(rows[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return BlockOf(rows[a]) < BlockOf(rows[b]); });
   return order;
 }
 
-absl::Span<const int64_t> Blocks::PositionsIn(int64_t block, absl::Span<const int64_t> rows, absl::Span<const int64_t> order) const {
-  const auto begin = std::partition_point(order.begin(), order.end(), [&](int64_t position) { return BlockOf(rows[position]) < block; });
-  const auto end = std::partition_point(begin, order.end(), [&](int64_t position) { return BlockOf(rows[position]) == block; });
-  return order.subspan(static_cast<size_t>(begin - order.begin()), static_cast<size_t>(end - begin));
+absl::Span<const int64_t> Blocks::PositionsIn(int64_t block, absl::Span<const int64_t> rows,
+                                              absl::Span<const int64_t> order) const {
+  const auto begin = std::partition_point(order.begin(), order.end(), [&](int64_t position) {
+    return BlockOf(rows[position]) < block;
+  });
+  const auto end = std::partition_point(
+      begin, order.end(), [&](int64_t position) { return BlockOf(rows[position]) == block; });
+  return order.subspan(static_cast<size_t>(begin - order.begin()),
+                       static_cast<size_t>(end - begin));
 }
 
 absl::Status Shard::Check(const ShardSpec& spec, const ShardSpec* variable) {
@@ -94,11 +120,15 @@ absl::Status Shard::Check(const ShardSpec& spec, const ShardSpec* variable) {
   return absl::InvalidArgumentError(absl::StrCat(ShardText(spec), ": ", status.message()));
 }
 
-absl::StatusOr<std::shared_ptr<Shard>> Shard::Create(ShardSpec spec, uint64_t job_seed, int64_t block_bytes, const Shard* variable) {
+absl::StatusOr<std::shared_ptr<Shard>> Shard::Create(ShardSpec spec, uint64_t job_seed,
+                                                     int64_t block_bytes, const Shard* variable) {
   ASSIGN_OR_RETURN(Tensor values, Tensor::Uninitialized(spec.dtype, spec.shape));
   const int64_t row_bytes = spec.shape.row_elements() * DTypeSize(spec.dtype);
-  auto blocks = variable != nullptr ? variable->blocks_ : std::make_shared<const Blocks>(spec.shape.rows(), row_bytes, block_bytes);
-  return std::shared_ptr<Shard>(new Shard(std::move(spec), job_seed, std::move(blocks), std::move(values)));
+  auto blocks = variable != nullptr
+                    ? variable->blocks_
+                    : std::make_shared<const Blocks>(spec.shape.rows(), row_bytes, block_bytes);
+  return std::shared_ptr<Shard>(
+      new Shard(std::move(spec), job_seed, std::move(blocks), std::move(values)));
 }
 
 Shard::Shard(ShardSpec spec, uint64_t job_seed, std::shared_ptr<const Blocks> blocks, Tensor values)
@@ -114,23 +144,29 @@ absl::Status Shard::Initialize(int64_t block) {
   const int64_t first = blocks_->first_row(block), rows = blocks_->end_row(block) - first;
   const InitializerContext context{job_seed_, spec_.name, spec_.full_shape};
   if (spec_.dtype == DType::kFloat32) {
-    return FillRows(spec_.initializer, context, spec_.first_row + first, rows, absl::MakeSpan(row_as<float>(first), static_cast<size_t>(rows * row_elements_)));
+    return FillRows(
+        spec_.initializer, context, spec_.first_row + first, rows,
+        absl::MakeSpan(row_as<float>(first), static_cast<size_t>(rows * row_elements_)));
   }
-  ASSIGN_OR_RETURN(const Tensor values, InitialRows(spec_.initializer, context, spec_.dtype, spec_.first_row + first, rows));
-  if (values.size_bytes() > 0) std::memcpy(row(first), values.data(), static_cast<size_t>(values.size_bytes()));
+  ASSIGN_OR_RETURN(const Tensor values, InitialRows(spec_.initializer, context, spec_.dtype,
+                                                    spec_.first_row + first, rows));
+  if (values.size_bytes() > 0)
+    std::memcpy(row(first), values.data(), static_cast<size_t>(values.size_bytes()));
   return absl::OkStatus();
 }
 
 bool Shard::MadeFrom(const ShardSpec& spec, uint64_t job_seed) const {
-  return spec.name == spec_.name && spec.dtype == spec_.dtype && spec.shape == spec_.shape && spec.full_shape == spec_.full_shape &&
-         spec.first_row == spec_.first_row && job_seed == job_seed_ && SameInitializer(spec.initializer, spec_.initializer);
+  return spec.name == spec_.name && spec.dtype == spec_.dtype && spec.shape == spec_.shape &&
+         spec.full_shape == spec_.full_shape && spec.first_row == spec_.first_row &&
+         job_seed == job_seed_ && SameInitializer(spec.initializer, spec_.initializer);
 }
 
 absl::StatusOr<Tensor> Shard::Copy() const {
   ASSIGN_OR_RETURN(Tensor copy, Tensor::Uninitialized(spec_.dtype, spec_.shape));
   char* to = copy.fresh_data<char>();
   for (int64_t block = 0; block < blocks_->count(); ++block) {
-    const int64_t first = blocks_->first_row(block), bytes = (blocks_->end_row(block) - first) * row_bytes_;
+    const int64_t first = blocks_->first_row(block),
+                  bytes = (blocks_->end_row(block) - first) * row_bytes_;
     MutexLock lock(blocks_->lock(block));
     if (bytes > 0) std::memcpy(to + first * row_bytes_, row(first), static_cast<size_t>(bytes));
   }

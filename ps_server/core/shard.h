@@ -18,11 +18,13 @@
 
 namespace divvy {
 
-// Rows [block * rows_per_block, + rows_per_block) are one block: read whole, written under its lock. A variable's slots share the blocks of the variable, row
-// by row, so that one lock covers a row and all its slots.
+// Rows [block * rows_per_block, + rows_per_block) are one block: read whole, written under its
+// lock. A variable's slots share the blocks of the variable, row by row, so that one lock covers a
+// row and all its slots.
 class Blocks {
  public:
-  // Whole rows up to `block_bytes`, at least one. REQUIRES: rows >= 0, row_bytes >= 0, block_bytes > 0.
+  // Whole rows up to `block_bytes`, at least one. REQUIRES: rows >= 0, row_bytes >= 0, block_bytes
+  // > 0.
   Blocks(int64_t rows, int64_t row_bytes, int64_t block_bytes);
   int64_t rows() const { return rows_; }
   int64_t rows_per_block() const { return rows_per_block_; }
@@ -32,28 +34,34 @@ class Blocks {
   int64_t end_row(int64_t block) const { return std::min(rows_, (block + 1) * rows_per_block_); }
   Mutex& lock(int64_t block) const { return locks_[static_cast<size_t>(block)]; }
 
-  // Positions in `rows` by block, within a block as given: an occurrence never overtakes another of the same row. REQUIRES: each is in [0, rows()).
+  // Positions in `rows` by block, within a block as given: an occurrence never overtakes another of
+  // the same row. REQUIRES: each is in [0, rows()).
   std::vector<int64_t> OrderByBlock(absl::Span<const int64_t> rows) const;
   // The part of that order that belongs to `block`.
-  absl::Span<const int64_t> PositionsIn(int64_t block, absl::Span<const int64_t> rows, absl::Span<const int64_t> order) const;
+  absl::Span<const int64_t> PositionsIn(int64_t block, absl::Span<const int64_t> rows,
+                                        absl::Span<const int64_t> order) const;
 
  private:
   const int64_t rows_, rows_per_block_;
-  mutable std::vector<Mutex> locks_;  // held while a block's bytes are copied or changed, for nothing else
+  // Held while a block's bytes are copied or changed, for nothing else.
+  mutable std::vector<Mutex> locks_;
 };
 
-// Immutable but for its bytes and its version. Bytes: under the lock of their block; who makes the shard needs none until others know it. Version: under the
-// core's lock.
+// Immutable but for its bytes and its version. Bytes: under the lock of their block; who makes the
+// shard needs none until others know it. Version: under the core's lock.
 class Shard {
  public:
-  // OK if Create can make it. InvalidArgument, naming the shard: fields that contradict each other, a dtype that no tensor has, an initializer that is not
-  // EvaluatedPerRow or not valid, or a slot whose rows are not its variable's. `variable`: the shard whose slot this is, null for slot 0.
+  // OK if Create can make it. InvalidArgument, naming the shard: fields that contradict each other,
+  // a dtype that no tensor has, an initializer that is not EvaluatedPerRow or not valid, or a slot
+  // whose rows are not its variable's. `variable`: the shard whose slot this is, null for slot 0.
   static absl::Status Check(const ShardSpec& spec, const ShardSpec* variable);
 
   // Memory without values yet. ResourceExhausted: there is none. REQUIRES: Check is OK.
-  static absl::StatusOr<std::shared_ptr<Shard>> Create(ShardSpec spec, uint64_t job_seed, int64_t block_bytes, const Shard* variable);
+  static absl::StatusOr<std::shared_ptr<Shard>> Create(ShardSpec spec, uint64_t job_seed,
+                                                       int64_t block_bytes, const Shard* variable);
 
-  // Computes the first values of a block. Pure but for these bytes: the same however the variable is cut. REQUIRES: nobody else knows the shard yet.
+  // Computes the first values of a block. Pure but for these bytes: the same however the variable
+  // is cut. REQUIRES: nobody else knows the shard yet.
   absl::Status Initialize(int64_t block);
 
   // Whether it was made from an equal spec and seed.

@@ -23,10 +23,12 @@ ShardBatch::ShardBatch(CreateShardsRequest wanted) : request(std::move(wanted)) 
   std::sort(request.shards.begin(), request.shards.end(), by_key);
 }
 
-ShardSet::ShardSet(int64_t memory_limit_bytes, int64_t block_bytes) : memory_limit_bytes_(memory_limit_bytes), block_bytes_(block_bytes) {}
+ShardSet::ShardSet(int64_t memory_limit_bytes, int64_t block_bytes)
+    : memory_limit_bytes_(memory_limit_bytes), block_bytes_(block_bytes) {}
 
 bool ShardSet::IsMaking(const std::vector<ShardSpec>& specs) const {
-  return std::any_of(specs.begin(), specs.end(), [this](const ShardSpec& spec) { return makers_.count(spec.key) > 0; });
+  return std::any_of(specs.begin(), specs.end(),
+                     [this](const ShardSpec& spec) { return makers_.count(spec.key) > 0; });
 }
 
 absl::Status ShardSet::Begin(ShardBatch& batch) {
@@ -39,16 +41,22 @@ absl::Status ShardSet::Begin(ShardBatch& batch) {
 
 absl::Status ShardSet::AddToBatch(const ShardSpec& spec, ShardBatch& batch) const {
   if (const auto known = table_->find(spec.key); known != table_->end()) {
-    return known->second->MadeFrom(spec, batch.request.job_seed) ? absl::OkStatus() : Invalid(spec, "it exists already, made from another spec");
+    return known->second->MadeFrom(spec, batch.request.job_seed)
+               ? absl::OkStatus()
+               : Invalid(spec, "it exists already, made from another spec");
   }
   if (batch.specs.count(spec.key) > 0) return Invalid(spec, "it is named twice");
-  if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0) return Invalid(spec, "it was deleted, and ids are never used again");
-  if (const absl::Status status = Shard::Check(spec, VariableOf(spec, batch)); !status.ok()) return MakeError(Reason::kInvalid, status.message());
+  if (spec.key.slot == 0 && deleted_.count(spec.key.variable) > 0)
+    return Invalid(spec, "it was deleted, and ids are never used again");
+  if (const absl::Status status = Shard::Check(spec, VariableOf(spec, batch)); !status.ok())
+    return MakeError(Reason::kInvalid, status.message());
   const int64_t bytes = spec.shape.num_elements() * DTypeSize(spec.dtype);
   const int64_t free_bytes = memory_limit_bytes_ - bytes_ - bytes_being_made_ - batch.bytes;
   if (bytes > free_bytes) {
-    return MakeError(Reason::kMemoryLimit, absl::StrCat(ShardText(spec), " takes ", bytes, " bytes, and ", free_bytes,
-                                                        " of --memory_limit_bytes=", memory_limit_bytes_, " are left. Raise it, or add parameter servers"));
+    return MakeError(Reason::kMemoryLimit,
+                     absl::StrCat(ShardText(spec), " takes ", bytes, " bytes, and ", free_bytes,
+                                  " of --memory_limit_bytes=", memory_limit_bytes_,
+                                  " are left. Raise it, or add parameter servers"));
   }
   batch.bytes += bytes;
   batch.specs[spec.key] = &spec;
@@ -68,8 +76,11 @@ const ShardSpec* ShardSet::VariableOf(const ShardSpec& spec, const ShardBatch& b
 absl::Status ShardSet::MakeShards(ShardBatch& batch) const {
   for (auto& [key, shard] : batch.fresh) {
     const ShardKey whole = WholeOf(key);
-    const Shard* const variable = key.slot == 0 ? nullptr : (batch.fresh.count(whole) > 0 ? batch.fresh : *table_).at(whole).get();
-    absl::StatusOr<std::shared_ptr<Shard>> made = Shard::Create(*batch.specs.at(key), batch.request.job_seed, block_bytes_, variable);
+    const Shard* const variable =
+        key.slot == 0 ? nullptr
+                      : (batch.fresh.count(whole) > 0 ? batch.fresh : *table_).at(whole).get();
+    absl::StatusOr<std::shared_ptr<Shard>> made =
+        Shard::Create(*batch.specs.at(key), batch.request.job_seed, block_bytes_, variable);
     if (!made.ok()) return MakeError(Reason::kMemoryLimit, made.status().message());
     shard = *std::move(made);
   }
@@ -83,7 +94,8 @@ absl::Status ShardSet::End(const ShardBatch& batch) {
     if (found != makers_.end() && found->second == &batch)
       makers_.erase(found);
     else
-      status.Update(MakeError(Reason::kInvalid, absl::StrCat(ShardText(shard->spec()), " was deleted while it was made")));
+      status.Update(MakeError(Reason::kInvalid, absl::StrCat(ShardText(shard->spec()),
+                                                             " was deleted while it was made")));
   }
   bytes_being_made_ -= batch.bytes;
   return status;

@@ -27,8 +27,8 @@ struct ShardBatch {
   int64_t bytes = 0;                           // of `fresh`
 };
 
-// A batch is begun, its values are computed or read elsewhere, and it is ended. Then it is installed or
-// dropped. Not thread-safe: the core's lock guards it.
+// A batch is begun, its values are computed or read elsewhere, and it is ended. Then it is
+// installed or dropped. Not thread-safe: the core's lock guards it.
 //
 //   Begin  --End-->  Install, or the batch is dropped
 //
@@ -40,11 +40,12 @@ class ShardSet {
  public:
   using Table = std::shared_ptr<const ShardTable>;
 
-  // All shards together, those being made included, take `memory_limit_bytes` at most. A shard is cut into
-  // blocks of `block_bytes`.
+  // All shards together, those being made included, take `memory_limit_bytes` at most. A shard is
+  // cut into blocks of `block_bytes`.
   ShardSet(int64_t memory_limit_bytes, int64_t block_bytes);
 
-  // The shards that are whole. A table is swapped and never changed, so it may be read without the lock.
+  // The shards that are whole. A table is swapped and never changed, so it may be read without the
+  // lock.
   const Table& table() const { return table_; }
   uint64_t layout_version() const { return layout_version_; }
   uint64_t layout_hash() const { return layout_hash_; }
@@ -55,25 +56,27 @@ class ShardSet {
   // Whether one of them is being made.
   bool IsMaking(const std::vector<ShardSpec>& specs) const;
 
-  // Takes memory for all shards of the batch that do not exist yet, or for none. Errors with a Reason, naming
-  // the shard. kMemoryLimit: they do not fit. kInvalid: the shard exists, made from another spec; it is named
-  // twice; its variable was deleted; or Shard::Check refuses it. After an error the batch is of no use.
-  // REQUIRES: the batch was not begun before, and lives until End. Its shards are not being made.
+  // Takes memory for all shards of the batch that do not exist yet, or for none. Errors with a
+  // Reason, naming the shard. kMemoryLimit: they do not fit. kInvalid: the shard exists, made from
+  // another spec; it is named twice; its variable was deleted; or Shard::Check refuses it. After an
+  // error the batch is of no use. REQUIRES: the batch was not begun before, and lives until End.
+  // Its shards are not being made.
   absl::Status Begin(ShardBatch& batch);
   // They are being made no longer. kInvalid, naming it: one was deleted meanwhile. REQUIRES: begun.
   absl::Status End(const ShardBatch& batch);
   // Adds the shards to the table, and takes in the layout of the request. REQUIRES: End was OK.
   void Install(const ShardBatch& batch);
 
-  // Those that are not there are skipped. The ids of variables are never used again. Returns the table
-  // without the deletion, which the caller frees outside the lock.
+  // Those that are not there are skipped. The ids of variables are never used again. Returns the
+  // table without the deletion, which the caller frees outside the lock.
   Table Delete(const DeleteShardsRequest& request);
 
-  // Forgets all, deletions and the layout included, but for the bytes of batches that are being made: their End gives
-  // them back. Returns the table, as Delete.
+  // Forgets all, deletions and the layout included, but for the bytes of batches that are being
+  // made: their End gives them back. Returns the table, as Delete.
   Table Clear();
 
-  // The layout that a Load names, also where its version is lower: a new lineage counts its layouts anew.
+  // The layout that a Load names, also where its version is lower: a new lineage counts its layouts
+  // anew.
   void SetLayout(uint64_t version, uint64_t hash);
 
  private:
@@ -85,8 +88,10 @@ class ShardSet {
   const int64_t memory_limit_bytes_, block_bytes_;
   Table table_ = std::make_shared<const ShardTable>();
   uint64_t layout_version_ = 0, layout_hash_ = 0;
-  std::set<VariableId> deleted_;                  // in this lineage: a late request must not bring one back
-  std::map<ShardKey, const ShardBatch*> makers_;  // of the shards that are being made
+  // In this lineage: a late request must not bring one back.
+  std::set<VariableId> deleted_;
+  // Of the shards that are being made.
+  std::map<ShardKey, const ShardBatch*> makers_;
   int64_t bytes_ = 0, bytes_being_made_ = 0;
 };
 

@@ -33,7 +33,9 @@ CreateShardsRequest Create(std::vector<ShardSpec> specs, uint64_t layout_version
   return request;
 }
 
-DeleteShardsRequest Deletion(std::vector<ShardKey> keys, uint64_t layout_version) { return {Fence(), layout_version, layout_version * 10, std::move(keys)}; }
+DeleteShardsRequest Deletion(std::vector<ShardKey> keys, uint64_t layout_version) {
+  return {Fence(), layout_version, layout_version * 10, std::move(keys)};
+}
 
 void Make(ShardSet& set, CreateShardsRequest request) {
   ShardBatch batch(std::move(request));
@@ -105,7 +107,10 @@ TEST(ShardSetTest, TakesMemoryForAllOrForNone) {
   ShardBatch batch(Create({Spec(Key(3)), Spec(Key(4))}));
   const absl::Status refused = set.Begin(batch);
   EXPECT_EQ(ReasonOf(refused), Reason::kMemoryLimit);
-  EXPECT_NE(refused.message().find("v4, part 0 takes 64 bytes, and 8 of --memory_limit_bytes=200 are left"), absl::string_view::npos) << refused;
+  EXPECT_NE(refused.message().find(
+                "v4, part 0 takes 64 bytes, and 8 of --memory_limit_bytes=200 are left"),
+            absl::string_view::npos)
+      << refused;
   EXPECT_EQ(set.bytes_being_made(), 64);
   EXPECT_FALSE(set.IsMaking({Spec(Key(3))}));
   EXPECT_TRUE(set.End(under_way).ok());
@@ -117,7 +122,8 @@ TEST(ShardSetTest, ASlotNeedsItsVariableInTheTableOrInTheBatch) {
   EXPECT_EQ(ReasonOf(set.Begin(alone)), Reason::kInvalid);
   Make(set, Create({Spec(Key(2, 1)), Spec(Key(2))}));
   Make(set, Create({Spec(Key(2, 2))}));
-  EXPECT_EQ(&set.table()->at(Key(2, 2))->blocks(), &set.table()->at(Key(2))->blocks()) << "a slot shares the variable's blocks";
+  EXPECT_EQ(&set.table()->at(Key(2, 2))->blocks(), &set.table()->at(Key(2))->blocks())
+      << "a slot shares the variable's blocks";
 }
 
 TEST(ShardSetTest, ADeletedShardIsGoneAndItsMemoryFree) {

@@ -7,9 +7,10 @@
 
 namespace divvy {
 
-// ---- CreateShards ------------------------------------------------------------------------------------------------------------------------------------
+// ---- CreateShards -------------------------------------------------------------------------------
 
-void ParameterServerCore::CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) {
+void ParameterServerCore::CreateShards(CreateShardsRequest request,
+                                       ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   EnterCreate({std::move(request), std::move(done)});
 }
@@ -29,7 +30,8 @@ void ParameterServerCore::StartCreate(const std::shared_ptr<CreateRun>& run) {
   if (run->batch.fresh.empty()) return FinishCreate(*run);
   outbox_.Add([this, run] {
     RunUnits(
-        executor_, weak_from_this(), run->units.count(), [run](int64_t unit) { run->Initialize(unit); },
+        executor_, weak_from_this(), run->units.count(),
+        [run](int64_t unit) { run->Initialize(unit); },
         [this, run] {
           CoreLock lock(mu_, outbox_);
           FinishCreate(*run);
@@ -68,7 +70,8 @@ void ParameterServerCore::FinishCreate(CreateRun& run) {
   for (HeldCreate& call : std::exchange(held_creates_, {})) EnterCreate(std::move(call));
 }
 
-// OK: its epoch still holds, nobody deleted a shard of it meanwhile, and all values could be computed.
+// OK: its epoch still holds, nobody deleted a shard of it meanwhile, and all values could be
+// computed.
 absl::Status ParameterServerCore::EndCreate(CreateRun& run) {
   const absl::Status ended = shards_.End(run.batch);
   RETURN_IF_ERROR(CheckCall(run.batch.request.fence, Ready()));
@@ -77,9 +80,10 @@ absl::Status ParameterServerCore::EndCreate(CreateRun& run) {
   return run.error.ok() ? absl::OkStatus() : Refusal(Reason::kInvalid, run.error.message());
 }
 
-// ---- DeleteShards ------------------------------------------------------------------------------------------------------------------------------------
+// ---- DeleteShards -------------------------------------------------------------------------------
 
-void ParameterServerCore::DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) {
+void ParameterServerCore::DeleteShards(DeleteShardsRequest request,
+                                       ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, Ready());
   if (!status.ok()) return Answer(done, std::move(status));
@@ -87,7 +91,7 @@ void ParameterServerCore::DeleteShards(DeleteShardsRequest request, ResultCallba
   Answer(done, LayoutReply{shards_.layout_version()});
 }
 
-// ---- Pull --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Pull ---------------------------------------------------------------------------------------
 
 void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> done) {
   std::shared_ptr<const ShardTable> shards;
@@ -97,12 +101,17 @@ void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> do
     if (!status.ok()) return Answer(done, std::move(status));
     shards = shards_.table();
   }
-  absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards, options_.max_pull_bytes, options_.block_bytes);
+  absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards,
+                                                 options_.max_pull_bytes, options_.block_bytes);
   CoreLock lock(mu_, outbox_);
-  if (!plan.ok()) return Answer(done, ReasonOf(plan.status()) == Reason::kNone ? plan.status() : Refusal(plan.status()));
+  if (!plan.ok())
+    return Answer(
+        done, ReasonOf(plan.status()) == Reason::kNone ? plan.status() : Refusal(plan.status()));
   HitFailpoint(Failpoint::kPullBegun);
-  auto run = std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
-  for (const ReadPlan::Part& part : run->plan.parts()) run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
+  auto run =
+      std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
+  for (const ReadPlan::Part& part : run->plan.parts())
+    run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
   outbox_.Add([this, run] {
     RunUnits(
         executor_, weak_from_this(), run->plan.units(),
@@ -137,7 +146,8 @@ void ParameterServerCore::FinishRead(ReadRun& run) {
   for (size_t i = 0; i < run.at_start.size(); ++i) {
     ReadPlan::Part& part = run.plan.parts()[i];
     const ReadRun::Seen& seen = run.at_start[i];
-    const bool torn = seen.being_written || seen.version != part.shard->version || commits_.IsBeingWritten(part.asked.shard);
+    const bool torn = seen.being_written || seen.version != part.shard->version ||
+                      commits_.IsBeingWritten(part.asked.shard);
     reply.parts.push_back({std::move(part.values), seen.version, torn});
   }
   Answer(run.done, std::move(reply));

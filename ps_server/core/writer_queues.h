@@ -15,14 +15,17 @@
 
 namespace divvy {
 
-// A queue of writers for each shard. A writer has its turn when it is first in the queues of all its shards; two that share no shard may have theirs at the
-// same time. Each enters all its queues at once, so no two wait for each other. Not thread-safe.
+// A queue of writers for each shard. A writer has its turn when it is first in the queues of all
+// its shards; two that share no shard may have theirs at the same time. Each enters all its queues
+// at once, so no two wait for each other. Not thread-safe.
 //
-// Entering and leaving cost a few steps for each shard of the writer itself, whatever the others do: a writer counts the queues in which it waits, and is
-// looked at again only when that count changes. `Writer` is copied: a shared pointer.
+// Entering and leaving cost a few steps for each shard of the writer itself, whatever the others
+// do: a writer counts the queues in which it waits, and is looked at again only when that count
+// changes. `Writer` is copied: a shared pointer.
 //
 //   queues.Enter(run, run->shards());
-//   while (std::optional<Run> next = queues.TakeReady()) Begin(*next);      // and when one ends: queues.Leave(shards), and again
+//   // and when one ends: queues.Leave(shards), and again
+//   while (std::optional<Run> next = queues.TakeReady()) Begin(*next);
 template <typename Writer>
 class WriterQueues {
  public:

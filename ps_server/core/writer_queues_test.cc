@@ -45,7 +45,8 @@ TEST(WriterQueuesTest, OneShardIsWrittenInTheOrderOfArrival) {
   EXPECT_EQ(TakeAll(queues), Names({"c"}));
 }
 
-// A commit to all shards behind one commit to each of them: it is not looked at from the beginning each time that one of those ends.
+// A commit to all shards behind one commit to each of them: it is not looked at from the beginning
+// each time that one of those ends.
 TEST(WriterQueuesTest, TheWorkIsLinearInTheShardsOfEachWriter) {
   constexpr uint32_t kShards = 1000;
   WriterQueues<std::string> queues;
@@ -77,7 +78,8 @@ TEST(WriterQueuesTest, AtAnyTimeTheReadyAreThoseThatAreFirstEverywhere) {
       if (shards.empty()) shards.push_back(Key(0));
       queues.Enter(writer, shards);
       entered.emplace_back(writer, shards);
-      while (const auto next = queues.TakeReady()) ASSERT_TRUE(begun.insert(*next).second) << "taken twice";
+      while (const auto next = queues.TakeReady())
+        ASSERT_TRUE(begun.insert(*next).second) << "taken twice";
       std::set<int> may_begin;
       std::set<ShardKey> taken;
       for (const auto& [name, wanted] : entered) {

@@ -17,7 +17,8 @@ void PsDataHandler::Pull(PullRequest request, ResultCallback<PullReply> done) {
   core == nullptr ? done(Starting()) : core->Pull(std::move(request), std::move(done));
 }
 
-absl::Status PsDataHandler::Admit(DataMethod method, const Fence& fence, std::optional<int> worker) {
+absl::Status PsDataHandler::Admit(DataMethod method, const Fence& fence,
+                                  std::optional<int> worker) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
   if (core == nullptr) return Starting();
   return method == DataMethod::kPull ? core->CheckPull(fence) : core->CheckCommit(fence, worker);

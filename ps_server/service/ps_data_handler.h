@@ -12,20 +12,26 @@
 
 namespace divvy {
 
-// Hands them to the core; a request that comes before the core is there answers NOT_READY. Thread-safe.
+// Hands them to the core; a request that comes before the core is there answers NOT_READY.
+// Thread-safe.
 class PsDataHandler : public DataHandler {
  public:
   // REQUIRES: all outlive the server.
-  PsDataHandler(const Late<ParameterServerCore>& core, MemoryBudget& commits, MemoryBudget& replies) : core_(core), commits_(commits), replies_(replies) {}
+  PsDataHandler(const Late<ParameterServerCore>& core, MemoryBudget& commits, MemoryBudget& replies)
+      : core_(core), commits_(commits), replies_(replies) {}
 
   void Pull(PullRequest request, ResultCallback<PullReply> done) override;
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
   absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override;
   int64_t ReplyBytes(const PullRequest& request) override;
-  MemoryBudget::Ticket Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
-    return BudgetOf(claim.of).Reserve({claim.bytes, claim.overhead, std::move(claim.owner)}, std::move(granted));
+  MemoryBudget::Ticket Reserve(DataClaim claim,
+                               std::function<void(absl::Status)> granted) override {
+    return BudgetOf(claim.of).Reserve({claim.bytes, claim.overhead, std::move(claim.owner)},
+                                      std::move(granted));
   }
-  void Release(DataMemory of, MemoryBudget::Ticket ticket) override { BudgetOf(of).Release(ticket); }
+  void Release(DataMemory of, MemoryBudget::Ticket ticket) override {
+    BudgetOf(of).Release(ticket);
+  }
 
  private:
   MemoryBudget& BudgetOf(DataMemory of) { return of == DataMemory::kReply ? replies_ : commits_; }

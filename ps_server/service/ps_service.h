@@ -8,19 +8,32 @@
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there answers NOT_READY.
+// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
+// answers NOT_READY.
 class PsService : public v1::ParameterServer::CallbackService {
  public:
   // REQUIRES: `core` outlives the server that this is registered with.
   explicit PsService(const Late<ParameterServerCore>& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const v1::PsAttachRequest* request, v1::PsAttachReply* reply) override;
-  grpc::ServerUnaryReactor* Load(grpc::CallbackServerContext* context, const v1::LoadRequest* request, v1::LoadReply* reply) override;
-  grpc::ServerUnaryReactor* Snapshot(grpc::CallbackServerContext* context, const v1::SnapshotRequest* request, v1::SnapshotReply* reply) override;
-  grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* context, const v1::SyncRequest* request, v1::SyncReply* reply) override;
-  grpc::ServerUnaryReactor* CreateShards(grpc::CallbackServerContext* context, const v1::CreateShardsRequest* request, v1::LayoutReply* reply) override;
-  grpc::ServerUnaryReactor* DeleteShards(grpc::CallbackServerContext* context, const v1::DeleteShardsRequest* request, v1::LayoutReply* reply) override;
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const v1::ShutdownRequest* request, v1::ShutdownReply* reply) override;
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
+                                   const v1::PsAttachRequest* request,
+                                   v1::PsAttachReply* reply) override;
+  grpc::ServerUnaryReactor* Load(grpc::CallbackServerContext* context,
+                                 const v1::LoadRequest* request, v1::LoadReply* reply) override;
+  grpc::ServerUnaryReactor* Snapshot(grpc::CallbackServerContext* context,
+                                     const v1::SnapshotRequest* request,
+                                     v1::SnapshotReply* reply) override;
+  grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* context,
+                                 const v1::SyncRequest* request, v1::SyncReply* reply) override;
+  grpc::ServerUnaryReactor* CreateShards(grpc::CallbackServerContext* context,
+                                         const v1::CreateShardsRequest* request,
+                                         v1::LayoutReply* reply) override;
+  grpc::ServerUnaryReactor* DeleteShards(grpc::CallbackServerContext* context,
+                                         const v1::DeleteShardsRequest* request,
+                                         v1::LayoutReply* reply) override;
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
+                                     const v1::ShutdownRequest* request,
+                                     v1::ShutdownReply* reply) override;
 
  private:
   const Late<ParameterServerCore>& core_;

@@ -18,7 +18,8 @@ const char* StateText(const ParameterServerSnapshot& snapshot) {
 
 }  // namespace
 
-v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options, const ParameterServerSnapshot& snapshot) {
+v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options,
+                            const ParameterServerSnapshot& snapshot) {
   v1::TaskStatus status;
   status.set_job(v1::PS);
   status.set_index(options.index);

@@ -8,7 +8,8 @@
 namespace divvy {
 
 // What Admin.GetStatus answers. Pure.
-v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options, const ParameterServerSnapshot& snapshot);
+v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options,
+                            const ParameterServerSnapshot& snapshot);
 
 }  // namespace divvy
 

@@ -21,31 +21,44 @@ namespace divvy {
 
 absl::Status PsTaskOptions::Validate() const {
   std::vector<std::string> problems;
-  if (memory_limit_bytes < 0) problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes, ", wanted at least 1, or 0 for any"));
-  if (commit_buffer_bytes < 1) problems.push_back(absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
-  if (snapshot_buffer_bytes < 1) problems.push_back(absl::StrCat("--snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", wanted at least 1"));
-  if (pull_buffer_bytes < 1) problems.push_back(absl::StrCat("--pull_buffer_bytes is ", pull_buffer_bytes, ", wanted at least 1"));
-  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  if (memory_limit_bytes < 0)
+    problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes,
+                                    ", wanted at least 1, or 0 for any"));
+  if (commit_buffer_bytes < 1)
+    problems.push_back(
+        absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
+  if (snapshot_buffer_bytes < 1)
+    problems.push_back(
+        absl::StrCat("--snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", wanted at least 1"));
+  if (pull_buffer_bytes < 1)
+    problems.push_back(
+        absl::StrCat("--pull_buffer_bytes is ", pull_buffer_bytes, ", wanted at least 1"));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 PsTask::PsTask(const PsTaskOptions& options)
     : options_(options),
       executor_(std::max(2, NumCores())),
-      commits_(options.commit_buffer_bytes, MemoryBudget::TooLarge::kIsRefused, MemoryBudget::Share::kHalf),
-      replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll, MemoryBudget::Share::kHalf),
+      commits_(options.commit_buffer_bytes, MemoryBudget::TooLarge::kIsRefused,
+               MemoryBudget::Share::kHalf),
+      replies_(options.pull_buffer_bytes, MemoryBudget::TooLarge::kTakesAll,
+               MemoryBudget::Share::kHalf),
       service_(core_),
       data_(core_, commits_, replies_),
       data_server_(data_),
       dialer_(executor_, options.task.tls) {}
 
 PsTask::~PsTask() {
-  core_.Set(nullptr);  // what it still holds is let go as by a killed process
+  // What it still holds is let go as by a killed process.
+  core_.Set(nullptr);
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
 }
 
-absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options, OnExit on_exit) {
+absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& options,
+                                                      OnExit on_exit) {
   PrepareDataServing();
   RETURN_IF_ERROR(options.Validate());
   RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
@@ -59,7 +72,10 @@ absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& optio
 absl::Status PsTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return PsTaskStatus(core_options_, core == nullptr ? ParameterServerSnapshot() : core->Inspect(ParameterServerCore::Detail::kWithoutValues));
+    return PsTaskStatus(core_options_,
+                        core == nullptr
+                            ? ParameterServerSnapshot()
+                            : core->Inspect(ParameterServerCore::Detail::kWithoutValues));
   };
   core_options_.index = options_.task.index;
   core_options_.incarnation = Incarnation(EntropySeed());
@@ -70,23 +86,29 @@ absl::Status PsTask::Listen() {
 absl::Status PsTask::StartCore(OnExit on_exit) {
   ParameterServerOptions options = core_options_;
   options.address = server_->address();
-  options.memory_limit_bytes = options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : std::numeric_limits<int64_t>::max();
+  options.memory_limit_bytes = options_.memory_limit_bytes > 0
+                                   ? options_.memory_limit_bytes
+                                   : std::numeric_limits<int64_t>::max();
   options.max_commit_bytes = commits_.most_bytes();
   options.max_pull_bytes = replies_.most_bytes();
   options.seed = EntropySeed();
-  if (!options_.checkpoint_dir.empty()) checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), options_.checkpoint_dir);
+  if (!options_.checkpoint_dir.empty())
+    checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), options_.checkpoint_dir);
   options.checkpoint_files = checkpoint_files_.get();
   options.snapshot_buffer_bytes = options_.snapshot_buffer_bytes;
   options.cluster = TrainingCluster(options_.task.cluster);
   options.build = kVersion;
   const std::string chief = CoordinatorAddress(options_.task.cluster);
   ASSIGN_OR_RETURN(std::shared_ptr<ParameterServerCore> core,
-                   ParameterServerCore::Start(std::move(options), executor_, chief.empty() ? nullptr : dialer_.Coordinator(chief), std::move(on_exit)));
+                   ParameterServerCore::Start(std::move(options), executor_,
+                                              chief.empty() ? nullptr : dialer_.Coordinator(chief),
+                                              std::move(on_exit)));
   core_.Set(std::move(core));
   if (CoordinatorAddress(options_.task.cluster).empty()) {
     WarnOfNoCoordinator(executor_, options_.task.name(), [this] {
       const auto core = core_.Get();
-      return core != nullptr && core->Inspect(ParameterServerCore::Detail::kWithoutValues).epoch == Epoch();
+      return core != nullptr &&
+             core->Inspect(ParameterServerCore::Detail::kWithoutValues).epoch == Epoch();
     });
   }
   return absl::OkStatus();

@@ -22,11 +22,17 @@ namespace divvy {
 
 struct PsTaskOptions {
   TaskOptions task;
-  int64_t memory_limit_bytes = 0;           // of all shards together; 0: any
-  int64_t commit_buffer_bytes = 512 << 20;  // of commits being received; a task may have half, which is also the largest commit
-  int64_t pull_buffer_bytes = 1 << 30;      // of replies to pulls being made and sent; a task may have half. A larger one waits until it is alone
-  std::string checkpoint_dir;               // empty: this server writes and reads no checkpoints
-  int64_t snapshot_buffer_bytes = 1 << 30;  // ParameterServerOptions
+  // Of all shards together; 0: any.
+  int64_t memory_limit_bytes = 0;
+  // Of commits being received; a task may have half, which is also the largest commit.
+  int64_t commit_buffer_bytes = 512 << 20;
+  // Of replies to pulls being made and sent; a task may have half. A larger one waits until it is
+  // alone.
+  int64_t pull_buffer_bytes = 1 << 30;
+  // Empty: this server writes and reads no checkpoints.
+  std::string checkpoint_dir;
+  // ParameterServerOptions
+  int64_t snapshot_buffer_bytes = 1 << 30;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -35,15 +41,19 @@ struct PsTaskOptions {
 // Thread-safe.
 class PsTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this
-  // code, and why. InvalidArgument, FailedPrecondition: the options, the certificates, or an address that cannot be listened on (exit 78).
-  static absl::StatusOr<std::unique_ptr<PsTask>> Start(const PsTaskOptions& options, OnExit on_exit);
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from
+  // a task of an executor: the process is to end with this code, and why. InvalidArgument,
+  // FailedPrecondition: the options, the certificates, or an address that cannot be listened on
+  // (exit 78).
+  static absl::StatusOr<std::unique_ptr<PsTask>> Start(const PsTaskOptions& options,
+                                                       OnExit on_exit);
   ~PsTask();  // stops serving and waits for what runs
 
   // As after SIGTERM: says so to the coordinator, ends what is being applied, then on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
-  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
+  // What `divvyctl status` asks for, in one line.
+  std::string StatusText() const { return server_->StatusText(); }
 
  private:
   explicit PsTask(const PsTaskOptions& options);
@@ -51,7 +61,8 @@ class PsTask {
   absl::Status StartCore(OnExit on_exit);
 
   const PsTaskOptions options_;
-  ParameterServerOptions core_options_;  // index and incarnation, for the status; set before the server is
+  // index and incarnation, for the status; set before the server is
+  ParameterServerOptions core_options_;
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: none

@@ -9,22 +9,29 @@
 #include "rpc/task_end.h"
 #include "rpc/task_flags.h"
 
-ABSL_FLAG(int64_t, memory_limit_bytes, 0, "of all shards of a parameter server together; a create beyond it is refused. 0: any");
+ABSL_FLAG(int64_t, memory_limit_bytes, 0,
+          "of all shards of a parameter server together; a create beyond it is refused. 0: any");
 constexpr int64_t kCommitBufferBytes = int64_t{512} << 20;
 
 ABSL_FLAG(int64_t, commit_buffer_bytes, kCommitBufferBytes,
-          "of commits that a parameter server is receiving; half of it is the largest commit there can be, and what one worker may hold");
-ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30, "of replies to pulls that a parameter server makes and sends; a larger one waits until it is alone");
+          "of commits that a parameter server is receiving; half of it is the largest commit there "
+          "can be, and what one worker may hold");
+ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30,
+          "of replies to pulls that a parameter server makes and sends; a larger one waits until "
+          "it is alone");
 
 ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30,
-          "of copies of what commits change while a checkpoint is written; at it no commit begins; those under way may exceed it by what they change");
+          "of copies of what commits change while a checkpoint is written; at it no commit begins; "
+          "those under way may exceed it by what they change");
 
 namespace divvy {
 
 ParameterServerOptions PsLimitsFromFlags() {
   ParameterServerOptions options;
-  if (const int64_t limit = absl::GetFlag(FLAGS_memory_limit_bytes); limit != 0) options.memory_limit_bytes = limit;
-  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes); most != kCommitBufferBytes) options.max_commit_bytes = most / 2;
+  if (const int64_t limit = absl::GetFlag(FLAGS_memory_limit_bytes); limit != 0)
+    options.memory_limit_bytes = limit;
+  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes); most != kCommitBufferBytes)
+    options.max_commit_bytes = most / 2;
   options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   return options;
 }
@@ -38,10 +45,13 @@ int RunParameterServer(const TaskOptions& task) {
   options.checkpoint_dir = CheckpointDirFromFlags();
   options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   options.pull_buffer_bytes = absl::GetFlag(FLAGS_pull_buffer_bytes);
-  const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) { termination.Request(exit_code, std::move(why)); });
+  const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) {
+    termination.Request(exit_code, std::move(why));
+  });
   if (!ps.ok()) return RefuseToStart(ps.status());
   termination.OnStatusAsked([&ps] { return (*ps)->StatusText(); });
-  DIVVY_LOG(INFO) << task.name() << " is at " << (*ps)->address() << " and waits for the coordinator";
+  DIVVY_LOG(INFO) << task.name() << " is at " << (*ps)->address()
+                  << " and waits for the coordinator";
   return AwaitEnd(
       termination, task.name(), [&ps] { (*ps)->Drain(); }, DrainTimeoutFromFlags());
 }

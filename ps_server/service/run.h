@@ -7,12 +7,14 @@
 
 namespace divvy {
 
-// What the flags say of the memory of a parameter server that receives nothing over a network: --memory_limit_bytes, --snapshot_buffer_bytes, and
-// --commit_buffer_bytes where it is not the default, for no commit is buffered. To be called after they were parsed; they have their defaults in a process that
-// parses none.
+// What the flags say of the memory of a parameter server that receives nothing over a network:
+// --memory_limit_bytes, --snapshot_buffer_bytes, and --commit_buffer_bytes where it is not the
+// default, for no commit is buffered. To be called after they were parsed; they have their defaults
+// in a process that parses none.
 ParameterServerOptions PsLimitsFromFlags();
 
-// Plays a parameter server until the process is to end; returns its exit code. For main, after the flags were parsed. REQUIRES: no other thread yet.
+// Plays a parameter server until the process is to end; returns its exit code. For main, after the
+// flags were parsed. REQUIRES: no other thread yet.
 int RunParameterServer(const TaskOptions& task);
 
 }  // namespace divvy

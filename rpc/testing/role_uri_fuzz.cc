@@ -1,4 +1,5 @@
-// Any bytes as the URI of a certificate: one that names a task names it in one way alone. And as what a probe sends: answered whatever it is.
+// Any bytes as the URI of a certificate: one that names a task names it in one way alone. And as
+// what a probe sends: answered whatever it is.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -11,10 +12,13 @@ namespace {
 
 void Try(absl::string_view bytes) {
   if (const auto id = ParseRoleUri(bytes)) {
-    fuzz::Require(absl::StrCat("spiffe://", id->domain, "/", id->task.role, "/", id->task.index) == bytes, "a second way to write a task");
+    fuzz::Require(
+        absl::StrCat("spiffe://", id->domain, "/", id->task.role, "/", id->task.index) == bytes,
+        "a second way to write a task");
   }
   if (const auto answer = AnswerToProbe(bytes, true)) {
-    fuzz::Require(absl::StrContains(bytes, "\r\n\r\n") && absl::StartsWith(*answer, "HTTP/1.1 "), "an answer that is none");
+    fuzz::Require(absl::StrContains(bytes, "\r\n\r\n") && absl::StartsWith(*answer, "HTTP/1.1 "),
+                  "an answer that is none");
   }
 }
 

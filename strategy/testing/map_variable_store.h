@@ -16,8 +16,8 @@
 
 namespace divvy {
 
-// Stores of one job_seed count as one job's. Applies writes at once, with plain arithmetic, each variable in one shard; refuses what a real store refuses.
-// Thread-safe; never blocks for long.
+// Stores of one job_seed count as one job's. Applies writes at once, with plain arithmetic, each
+// variable in one shard; refuses what a real store refuses. Thread-safe; never blocks for long.
 //
 //   auto store = std::make_shared<MapVariableStore>();
 //   StrategyParts parts;
@@ -30,16 +30,20 @@ class MapVariableStore : public VariableStore {
   JobId job() const override { return JobId(job_seed_); }
   std::optional<Colocation> ColocationOf(absl::string_view name) const;  // as it was asked for
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
-  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>& with) override;
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
+                                      const std::optional<Colocation>& with) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
-  // A new step begins: its gradients are evaluated at `ordinal`, and each variable may have one again.
+  // A new step begins: its gradients are evaluated at `ordinal`, and each variable may have one
+  // again.
   enum class Kind { kTraining, kReadOnly };
   void BeginStep(int64_t ordinal, Kind kind = Kind::kTraining);
 
-  int64_t num_reads() const;                                   // Read calls so far: what would have been round trips
-  absl::StatusOr<Tensor> Value(absl::string_view name) const;  // whatever was staged
+  // Read calls so far: what would have been round trips
+  int64_t num_reads() const;
+  // whatever was staged
+  absl::StatusOr<Tensor> Value(absl::string_view name) const;
 
  private:
   struct Slot {
@@ -49,7 +53,8 @@ class MapVariableStore : public VariableStore {
   absl::Status CheckWrites(const std::vector<StagedWrite>& writes) const DIVVY_REQUIRES(mu_);
   absl::Status ReadOne(ReadRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status ApplyGradient(const StagedWrite& write, Tensor& value) DIVVY_REQUIRES(mu_);
-  std::vector<SlotView> SlotsFor(const std::string& variable, const Optimizer& optimizer) DIVVY_REQUIRES(mu_);
+  std::vector<SlotView> SlotsFor(const std::string& variable, const Optimizer& optimizer)
+      DIVVY_REQUIRES(mu_);
 
   const uint64_t job_seed_;
   mutable Mutex mu_;

@@ -13,8 +13,9 @@
 
 namespace divvy {
 
-// `replicas` replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11. Those with another `job` have nothing to do with each other. Replicas on
-// GPUs have one each, which must be in use (SetGpuMemory, SetGpuBackend).
+// `replicas` replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11. Those with
+// another `job` have nothing to do with each other. Replicas on GPUs have one each, which must be
+// in use (SetGpuMemory, SetGpuBackend).
 class TestStrategy {
  public:
   explicit TestStrategy(int replicas, uint64_t job = 1, Device::Kind kind = Device::Kind::kCpu)
@@ -30,7 +31,8 @@ class TestStrategy {
     parts.executor = &executor_;
     parts.resolver = EmbeddedClusterResolver(2, 3, "worker", 1);
     parts.replica_devices.clear();
-    for (int i = 0; i < replicas; ++i) parts.replica_devices.push_back(kind == Device::Kind::kCpu ? Device{} : Device{kind, i});
+    for (int i = 0; i < replicas; ++i)
+      parts.replica_devices.push_back(kind == Device::Kind::kCpu ? Device{} : Device{kind, i});
     parts.step = 7;
     parts.seed = 11;
     return parts;

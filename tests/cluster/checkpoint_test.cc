@@ -1,4 +1,5 @@
-// Checkpoints, as a program sees them: a whole cluster in this process, its files in a directory of the test.
+// Checkpoints, as a program sees them: a whole cluster in this process, its files in a directory of
+// the test.
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,8 +23,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-const VariableSpec kTable{"table", {10, 4}, RandomNormal{0, 1, 7}, Adam{0.1}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{3}};
-const VariableSpec kBasis{"basis", {4, 4}, Orthogonal{}, {}};  // its values are made by the coordinator
+const VariableSpec kTable{"table",
+                          {10, 4},
+                          RandomNormal{0, 1, 7},
+                          Adam{0.1},
+                          DType::kFloat32,
+                          VariableAggregation::kNone,
+                          FixedShardsPartitioner{3}};
+// Its values are made by the coordinator.
+const VariableSpec kBasis{"basis", {4, 4}, Orthogonal{}, {}};
 const VariableSpec kCount{"count", {}, Zeros(), {}, DType::kInt64};
 
 // A gradient that depends on what the table holds: a slot that was not restored shows.
@@ -40,7 +48,9 @@ const Step kTrain("test/checkpoint/train", Train);
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  CheckpointTest() : directory_(absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+  CheckpointTest()
+      : directory_(absl::StrCat(::testing::TempDir(), "/",
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
 
   // One worker, so that the order of the steps is one.
   absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(int num_ps) {
@@ -50,12 +60,15 @@ class CheckpointTest : public ::testing::Test {
     setup.options.checkpoint_dir = directory_;
     return EmbeddedCluster::Start(setup);
   }
-  static absl::Status Create(Coordinator& coordinator, std::vector<VariableSpec> specs = {kTable, kBasis, kCount}) {
-    for (const VariableSpec& spec : specs) RETURN_IF_ERROR(coordinator.strategy().CreateVariable(spec).status());
+  static absl::Status Create(Coordinator& coordinator,
+                             std::vector<VariableSpec> specs = {kTable, kBasis, kCount}) {
+    for (const VariableSpec& spec : specs)
+      RETURN_IF_ERROR(coordinator.strategy().CreateVariable(spec).status());
     return absl::OkStatus();
   }
   static absl::Status RunSteps(Coordinator& coordinator, int steps) {
-    for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kTrain, int64_t{1}).status());
+    for (int i = 0; i < steps; ++i)
+      RETURN_IF_ERROR(coordinator.Schedule(kTrain, int64_t{1}).status());
     return coordinator.Join();
   }
   static Tensor ValueOf(Coordinator& coordinator, const std::string& name) {
@@ -119,7 +132,8 @@ TEST_F(CheckpointTest, WhereThereIsNoneTheJobBeginsAtNothing) {
   EXPECT_TRUE(RunSteps(cluster->coordinator(), 1).ok());
 }
 
-TEST_F(CheckpointTest, VariablesThatItHasNotGotBeginWithTheirInitialValuesAndOthersAreThereWhenTheyAreAskedFor) {
+TEST_F(CheckpointTest,
+       VariablesThatItHasNotGotBeginWithTheirInitialValuesAndOthersAreThereWhenTheyAreAskedFor) {
   Tensor table;
   {
     const auto cluster = *Start(2);
@@ -133,7 +147,8 @@ TEST_F(CheckpointTest, VariablesThatItHasNotGotBeginWithTheirInitialValuesAndOth
   ASSERT_TRUE(Create(coordinator, {{"late", {2}, Constant{5}}, kBasis, kCount}).ok());
   ASSERT_EQ(*coordinator.RestoreLatest(), 3);
   EXPECT_EQ((*ValueOf(coordinator, "late").values<float>())[1], 5);
-  EXPECT_NE((*ValueOf(coordinator, "basis").values<float>())[0], 0) << "brought by the coordinator, after the choice";
+  EXPECT_NE((*ValueOf(coordinator, "basis").values<float>())[0], 0)
+      << "brought by the coordinator, after the choice";
   ASSERT_TRUE(Create(coordinator, {kTable}).ok()) << "declared after it was restored";
   EXPECT_TRUE(BitwiseEqual(ValueOf(coordinator, "table"), table));
   EXPECT_TRUE(absl::IsAlreadyExists(Create(coordinator, {kTable}))) << "declared twice";
@@ -152,10 +167,12 @@ TEST_F(CheckpointTest, AVariableOfAnotherShapeIsNamedAndNothingIsRestored) {
   const absl::Status refused = cluster->coordinator().RestoreLatest().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("\"table\" is float32 [11, 4]"));
-  EXPECT_EQ(ValueOf(cluster->coordinator(), "table").shape(), Shape({11, 4})) << "the program may begin anew";
+  EXPECT_EQ(ValueOf(cluster->coordinator(), "table").shape(), Shape({11, 4}))
+      << "the program may begin anew";
 }
 
-// A renamed layer, or the directory of another job, would train on in silence: epochs skipped, the old weights kept for ever.
+// A renamed layer, or the directory of another job, would train on in silence: epochs skipped, the
+// old weights kept for ever.
 TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedAndStaysWhatItIs) {
   {
     const auto cluster = *Start(2);
@@ -164,10 +181,12 @@ TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedAndStaysWhatItIs) {
     ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
   }
   const auto other = *Start(2);
-  ASSERT_TRUE(Create(other->coordinator(), {{"weights", {2}, Zeros()}, {"bias", {1}, Zeros()}}).ok());
+  ASSERT_TRUE(
+      Create(other->coordinator(), {{"weights", {2}, Zeros()}, {"bias", {1}, Zeros()}}).ok());
   const absl::Status refused = other->coordinator().RestoreLatest().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  for (const char* word : {"bias, weights", "basis, count, table", "--checkpoint_dir"}) EXPECT_THAT(std::string(refused.message()), HasSubstr(word));
+  for (const char* word : {"bias, weights", "basis, count, table", "--checkpoint_dir"})
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(word));
   const auto own = *Start(2);
   ASSERT_TRUE(Create(own->coordinator()).ok());
   EXPECT_EQ(*own->coordinator().RestoreLatest(), 3);
@@ -208,7 +227,8 @@ TEST_F(CheckpointTest, ALoopOfNumberedStepsGoesOnExactlyWhereItWas) {
   {
     const auto cluster = *Start(1);
     ASSERT_TRUE(Create(cluster->coordinator()).ok());
-    for (int64_t i = 0; i < 10; i += 3) ASSERT_TRUE(cluster->coordinator().ScheduleOnce("rounds", i, kTrain, int64_t{1}).ok());
+    for (int64_t i = 0; i < 10; i += 3)
+      ASSERT_TRUE(cluster->coordinator().ScheduleOnce("rounds", i, kTrain, int64_t{1}).ok());
     ASSERT_TRUE(cluster->coordinator().Join(absl::InfiniteDuration()).ok());
     ASSERT_TRUE(cluster->coordinator().SaveCheckpoint().ok());
   }
@@ -257,7 +277,9 @@ TEST_F(CheckpointTest, AnotherJobsVariablesStartFromItWhateverItsServersAndNothi
 }
 
 const Dense kLine("line", 2, 1);
-ModelOutput Forward(GradientTape& tape, const Nest& batch) { return {SquaredError(Reshape(kLine(tape, batch["x"]), {-1}), batch["y"])}; }
+ModelOutput Forward(GradientTape& tape, const Nest& batch) {
+  return {SquaredError(Reshape(kLine(tape, batch["x"]), {-1}), batch["y"])};
+}
 const Model kModel("test/checkpoint/line", {kLine}, Forward);
 
 absl::StatusOr<Dataset> Points(const InputContext& input) {
@@ -325,7 +347,7 @@ TEST_F(DamageTest, WhereAllAreDamagedItIsSaidAndNothingBegins) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr(directory_));
 }
 
-// ---- where the data stands --------------------------------------------------------------------------------------------------------------------------------
+// ---- where the data stands ----------------------------------------------------------------------
 
 constexpr int64_t kRecords = 40;
 const VariableSpec kVisits{"visits", {kRecords}, Zeros(), {}, DType::kInt64};
@@ -335,14 +357,18 @@ absl::StatusOr<Dataset> Records(const InputContext& input) {
   std::vector<int64_t> ids(kRecords);
   for (int64_t i = 0; i < kRecords; ++i) ids[i] = i;
   ASSIGN_OR_RETURN(Tensor all, Tensor::Copy<int64_t>({kRecords}, ids));
-  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(all)}})).Shuffle(kRecords, input.seed).Batch(3);
+  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(all)}}))
+      .Shuffle(kRecords, input.seed)
+      .Batch(3);
 }
 const DataSource kSource("test/checkpoint/records", Records);
 
 absl::StatusOr<Metrics> Visit(WorkerContext& worker, Iterator records) {
   ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(records));
   ASSIGN_OR_RETURN(Tensor ids, batch[0]["id"].tensor());
-  ASSIGN_OR_RETURN(Tensor ones, Tensor::Copy<int64_t>(ids.shape(), std::vector<int64_t>(ids.shape().num_elements(), 1)));
+  ASSIGN_OR_RETURN(
+      Tensor ones,
+      Tensor::Copy<int64_t>(ids.shape(), std::vector<int64_t>(ids.shape().num_elements(), 1)));
   ASSIGN_OR_RETURN(Variable visits, worker.strategy().FindVariable("visits"));
   RETURN_IF_ERROR(visits.ScatterRows(Variable::Scatter::kAdd, {ids, ones, kRecords}));
   return Metrics();
@@ -463,7 +489,8 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
     EXPECT_EQ(cluster->coordinator().TakeRestoredSteps(5), 5);
   }
   const auto cluster = Begin(1);
-  EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 0) << "the program has asked itself, and counts itself";
+  EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 0)
+      << "the program has asked itself, and counts itself";
   EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0);
 }
 
@@ -500,9 +527,11 @@ TEST_F(ExportTest, SafetensorsHoldTheVariablesAndTheirSlotsAndNothingElse) {
   ASSERT_TRUE(file.ok()) << file.status();
   std::vector<std::string> names;
   for (const SafetensorsTensor& tensor : (*file)->header().tensors) names.push_back(tensor.name);
-  EXPECT_THAT(names, UnorderedElementsAre("table", "table/Adam/m", "table/Adam/t", "table/Adam/v", "basis", "count"));
+  EXPECT_THAT(names, UnorderedElementsAre("table", "table/Adam/m", "table/Adam/t", "table/Adam/v",
+                                          "basis", "count"));
   for (const char* variable : {"table", "basis", "count"})
-    EXPECT_TRUE(BitwiseEqual(*(*file)->ReadTensor(variable), ValueOf(coordinator, variable))) << variable;
+    EXPECT_TRUE(BitwiseEqual(*(*file)->ReadTensor(variable), ValueOf(coordinator, variable)))
+        << variable;
   EXPECT_EQ((*file)->header().metadata.at("divvy.finished_steps"), "3");
 }
 
@@ -511,7 +540,10 @@ TEST_F(ExportTest, AProgramThatRunsAgainReplacesItsExport) {
   const std::string name = absl::StrCat(to_, "/towers.safetensors");
   for (const int64_t count : {3, 4}) {
     ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
-    EXPECT_EQ(*(*SafetensorsReader::Open(FileSystem::Real(), name))->ReadTensor("count")->scalar<int64_t>(), count);
+    EXPECT_EQ(*(*SafetensorsReader::Open(FileSystem::Real(), name))
+                   ->ReadTensor("count")
+                   ->scalar<int64_t>(),
+              count);
     ASSERT_TRUE(RunSteps(coordinator, 1).ok());
   }
 }
@@ -520,7 +552,9 @@ TEST_F(ExportTest, ADirectoryGetsTensorFlowBundlesAndNamesTheNewest) {
   Coordinator& coordinator = cluster_->coordinator();
   for (const int64_t count : {3, 4}) {
     ASSERT_EQ(coordinator.Export(to_), absl::OkStatus());
-    const std::string newest = coordinator.SaveCheckpoint().ok() ? *FileSystem::Real().ReadFile(absl::StrCat(to_, "/checkpoint")) : "";
+    const std::string newest = coordinator.SaveCheckpoint().ok()
+                                   ? *FileSystem::Real().ReadFile(absl::StrCat(to_, "/checkpoint"))
+                                   : "";
     const std::vector<std::string> words = absl::StrSplit(newest, '"');
     ASSERT_EQ(words.size(), 3u) << newest;
     const auto bundle = BundleReader::Open(FileSystem::Real(), absl::StrCat(to_, "/", words[1]));
@@ -536,7 +570,8 @@ TEST_F(ExportTest, ADirectoryGetsTensorFlowBundlesAndNamesTheNewest) {
 TEST_F(ExportTest, WhatCannotBeWrittenIsSaidAndTheJobGoesOn) {
   Coordinator& coordinator = cluster_->coordinator();
   EXPECT_EQ(coordinator.Export("").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(coordinator.Export(directory_).code(), absl::StatusCode::kAlreadyExists) << "checkpoints stand there";
+  EXPECT_EQ(coordinator.Export(directory_).code(), absl::StatusCode::kAlreadyExists)
+      << "checkpoints stand there";
   ASSERT_EQ(FileSystem::Real().ReplaceFile(to_, "a file"), absl::OkStatus());
   const absl::Status refused = coordinator.Export(absl::StrCat(to_, "/towers.safetensors"));
   EXPECT_FALSE(refused.ok());
@@ -566,17 +601,26 @@ TEST(NoCheckpointsTest, AModelIsExportedAllTheSameInBothForms) {
   const auto cluster = *EmbeddedCluster::Start(setup);
   Coordinator& coordinator = cluster->coordinator();
   // More than the 64 MiB that are read at a time.
-  const VariableSpec large{"large", {4'500'000, 2}, RandomUniform{0, 1, 3}, {}, DType::kFloat64, VariableAggregation::kNone, FixedShardsPartitioner{2}};
-  for (const VariableSpec& spec : {kTable, kBasis, kCount, large, {"empty", {0, 3}, Zeros()}}) ASSERT_TRUE(coordinator.strategy().CreateVariable(spec).ok());
+  const VariableSpec large{"large",
+                           {4'500'000, 2},
+                           RandomUniform{0, 1, 3},
+                           {},
+                           DType::kFloat64,
+                           VariableAggregation::kNone,
+                           FixedShardsPartitioner{2}};
+  for (const VariableSpec& spec : {kTable, kBasis, kCount, large, {"empty", {0, 3}, Zeros()}})
+    ASSERT_TRUE(coordinator.strategy().CreateVariable(spec).ok());
   ASSERT_TRUE(coordinator.Schedule(kTrain, int64_t{7}).ok());
   ASSERT_TRUE(coordinator.Join().ok());
-  const std::string to = absl::StrCat(::testing::TempDir(), "/no_checkpoints"), name = absl::StrCat(to, "/model.safetensors");
+  const std::string to = absl::StrCat(::testing::TempDir(), "/no_checkpoints"),
+                    name = absl::StrCat(to, "/model.safetensors");
   for (int times = 0; times < 2; ++times) {
     ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
     ASSERT_EQ(coordinator.Export(to), absl::OkStatus());
   }
   EXPECT_THAT(NamesIn(name), UnorderedElementsAre("table", "basis", "count", "large", "empty"));
-  const std::vector<std::string> words = absl::StrSplit(*FileSystem::Real().ReadFile(absl::StrCat(to, "/checkpoint")), '"');
+  const std::vector<std::string> words =
+      absl::StrSplit(*FileSystem::Real().ReadFile(absl::StrCat(to, "/checkpoint")), '"');
   const auto file = *SafetensorsReader::Open(FileSystem::Real(), name);
   const auto bundle = *BundleReader::Open(FileSystem::Real(), absl::StrCat(to, "/", words[1]));
   for (const char* variable : {"table", "basis", "count", "large"}) {

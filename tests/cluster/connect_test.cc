@@ -1,4 +1,5 @@
-// A program with a main of its own: Connect to tasks that run elsewhere, here as servers of this process on free ports.
+// A program with a main of its own: Connect to tasks that run elsewhere, here as servers of this
+// process on free ports.
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,8 @@ class Told {
   }
   int Wait() {
     MutexLock lock(mu_);
-    changed_.WaitFor(mu_, absl::Seconds(30), [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return code_.has_value(); });
+    changed_.WaitFor(mu_, absl::Seconds(30),
+                     [this]() DIVVY_REQUIRES(mu_) { return code_.has_value(); });
     return code_.value_or(-1);
   }
 
@@ -62,7 +64,9 @@ class ConnectTest : public testing::Test {
   }
   std::unique_ptr<ClusterResolver> Resolver(const std::string& task_type = "chief") const {
     return *SimpleClusterResolver(
-        absl::StrCat(R"({"chief":[")", port_.address(), R"("],"ps":[")", ps_->address(), R"("],"worker":[")", worker_->address(), R"("]})"), task_type, 0);
+        absl::StrCat(R"({"chief":[")", port_.address(), R"("],"ps":[")", ps_->address(),
+                     R"("],"worker":[")", worker_->address(), R"("]})"),
+        task_type, 0);
   }
   static absl::StatusOr<float> Count(Coordinator& coordinator, int steps) {
     for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
@@ -102,7 +106,8 @@ TEST_F(ConnectTest, ACoordinatorThatGoesWithoutFinishLeavesTheClusterToTheNext) 
     auto first = Connect(Resolver(), StrategyOptions());
     ASSERT_TRUE(first.ok()) << first.status();
   }
-  const auto other_job = Connect(Resolver(), StrategyOptions());  // without --job_name and --state_dir it begins another job
+  // Without --job_name and --state_dir it begins another job.
+  const auto other_job = Connect(Resolver(), StrategyOptions());
   EXPECT_FALSE(other_job.ok());
   EXPECT_THAT(std::string(other_job.status().message()), HasSubstr("--state_dir"));
 }
@@ -111,9 +116,11 @@ TEST_F(ConnectTest, AResolverOfAnotherRoleAndAClusterWithoutPsAreRefused) {
   const absl::Status worker = Connect(Resolver("worker"), StrategyOptions()).status();
   EXPECT_EQ(worker.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(worker.message()), HasSubstr("this is a worker"));
-  const absl::Status empty = Connect(*SimpleClusterResolver("{}", "chief", 0), StrategyOptions()).status();
+  const absl::Status empty =
+      Connect(*SimpleClusterResolver("{}", "chief", 0), StrategyOptions()).status();
   EXPECT_EQ(empty.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Connect(nullptr, StrategyOptions()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Connect(nullptr, StrategyOptions()).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The coordinator's contract, on a whole cluster in this process with real threads: the rules and tests of TensorFlow's ClusterCoordinator, made exact.
+// The coordinator's contract, on a whole cluster in this process with real threads: the rules and
+// tests of TensorFlow's ClusterCoordinator, made exact.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -79,10 +80,15 @@ const Step kAddThenFail("test/add_then_fail", AddThenFail);
 absl::Status Throws(WorkerContext& worker) { throw std::runtime_error("thrown in a step"); }
 const Step kThrows("test/throws", Throws);
 
-absl::Status SaysUnavailable(WorkerContext& worker) { return absl::UnavailableError("the step's own"); }
+absl::Status SaysUnavailable(WorkerContext& worker) {
+  return absl::UnavailableError("the step's own");
+}
 const Step kSaysUnavailable("test/says_unavailable", SaysUnavailable);
 
-absl::StatusOr<std::pair<std::string, int64_t>> Echo(WorkerContext& worker, std::string text, int64_t number) { return std::pair(text, number + 1); }
+absl::StatusOr<std::pair<std::string, int64_t>> Echo(WorkerContext& worker, std::string text,
+                                                     int64_t number) {
+  return std::pair(text, number + 1);
+}
 const Step kEcho("test/echo", Echo);
 
 absl::Status WaitAtGate(WorkerContext& worker, int64_t amount) {
@@ -132,7 +138,8 @@ const Step kCountsExamples("test/counts_examples", CountsExamples);
 absl::Status ScattersOutside(WorkerContext& worker) {
   RETURN_IF_ERROR(Add(worker, 1'000'000));
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
-  return table.ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({9}), *Tensor::Zeros(DType::kFloat32, {1, 2}), 7});
+  return table.ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({9}),
+                                                     *Tensor::Zeros(DType::kFloat32, {1, 2}), 7});
 }
 const Step kScattersOutside("test/scatters_outside", ScattersOutside);
 
@@ -140,29 +147,39 @@ std::optional<Variable>& captured() {
   static std::optional<Variable>* const variable = new std::optional<Variable>;
   return *variable;
 }
-absl::Status AddsToCaptured(WorkerContext&) { return captured()->AssignAdd(Tensor::Scalar<int64_t>(1)); }
+absl::Status AddsToCaptured(WorkerContext&) {
+  return captured()->AssignAdd(Tensor::Scalar<int64_t>(1));
+}
 const Step kAddsToCaptured("test/adds_to_captured", AddsToCaptured);
 
-absl::Status ReadsUnknownVariable(WorkerContext& worker) { return worker.strategy().FindVariable("cuonter").status(); }
+absl::Status ReadsUnknownVariable(WorkerContext& worker) {
+  return worker.strategy().FindVariable("cuonter").status();
+}
 const Step kReadsUnknownVariable("test/reads_unknown_variable", ReadsUnknownVariable);
 
 // 0, 1, ... n - 1 in batches of 3.
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i;
-  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}}).Shuffle(100, input.seed).Batch(3);
+  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
+      .Shuffle(100, input.seed)
+      .Batch(3);
 }
 const DataSource kNumbers("test/numbers", Numbers);
-const DataSource kNumbersForEach("test/numbers_for_each", Numbers, InputOptions{AutoShardPolicy::kOff});
-const DataSource kNumbersInParts("test/numbers_in_parts", Numbers, InputOptions{AutoShardPolicy::kData});
+const DataSource kNumbersForEach("test/numbers_for_each", Numbers,
+                                 InputOptions{AutoShardPolicy::kOff});
+const DataSource kNumbersInParts("test/numbers_in_parts", Numbers,
+                                 InputOptions{AutoShardPolicy::kData});
 
-// TensorFlow's idioms for data that each worker has of its own. With leased data a worker reads only what others do not.
+// TensorFlow's idioms for data that each worker has of its own. With leased data a worker reads
+// only what others do not.
 absl::StatusOr<Dataset> ShardedNumbers(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
   return numbers.Shard(input.num_workers, input.worker_index);
 }
 const DataSource kShardedNumbers("test/sharded_numbers", ShardedNumbers);
-const DataSource kShardedForEach("test/sharded_for_each", ShardedNumbers, InputOptions{AutoShardPolicy::kOff});
+const DataSource kShardedForEach("test/sharded_for_each", ShardedNumbers,
+                                 InputOptions{AutoShardPolicy::kOff});
 
 absl::StatusOr<Dataset> RandomNumbers(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
@@ -174,7 +191,8 @@ const DataSource kRandomNumbers("test/random_numbers", RandomNumbers);
 absl::StatusOr<Dataset> SameAtFirst(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i < 3 ? i : i + input.worker_index;
-  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}}).Batch(3);
+  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
+      .Batch(3);
 }
 const DataSource kSameAtFirst("test/same_at_first", SameAtFirst);
 
@@ -184,7 +202,9 @@ absl::StatusOr<Dataset> GlobalNumbers(const InputContext& input, int64_t n) {
 }
 const DataSource kGlobalNumbers("test/global_numbers", GlobalNumbers);
 
-absl::StatusOr<Dataset> BrokenData(const InputContext& input) { return absl::DataLossError("the file is broken"); }
+absl::StatusOr<Dataset> BrokenData(const InputContext& input) {
+  return absl::DataLossError("the file is broken");
+}
 const DataSource kBrokenData("test/broken", BrokenData);
 
 // ---- the cluster ----
@@ -204,7 +224,9 @@ class CoordinatorTest : public ::testing::Test {
   }
   void TearDown() override { gate().Open(); }
   Coordinator& coordinator() { return cluster_->coordinator(); }
-  int64_t Counter() { return *coordinator().strategy().FindVariable("counter")->Read()->scalar<int64_t>(); }
+  int64_t Counter() {
+    return *coordinator().strategy().FindVariable("counter")->Read()->scalar<int64_t>();
+  }
 
   std::unique_ptr<EmbeddedCluster> cluster_;
   Durability durability_ = Durability::kReplay;
@@ -219,16 +241,22 @@ TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
   EXPECT_TRUE(*coordinator().Done());
 }
 
-// A pass may be over before the other worker has opened its iterator, and has then read everything from one: so a few passes are made.
+// A pass may be over before the other worker has opened its iterator, and has then read everything
+// from one: so a few passes are made.
 TEST_F(CoordinatorTest, ADataSourceThatDiffersBetweenWorkersEndsTheRun) {
   Start(1, 2);
-  for (const DataSource<int64_t>* const source : {&kShardedNumbers, &kRandomNumbers, &kSameAtFirst}) {
+  for (const DataSource<int64_t>* const source :
+       {&kShardedNumbers, &kRandomNumbers, &kSameAtFirst}) {
     absl::Status run;
-    for (int pass = 0; pass < 200 && run.ok(); ++pass) run = coordinator().RunEpoch(kCountsExamples, (*source)(300)).status();
+    for (int pass = 0; pass < 200 && run.ok(); ++pass)
+      run = coordinator().RunEpoch(kCountsExamples, (*source)(300)).status();
     EXPECT_EQ(run.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(run.message()),
+        HasSubstr(absl::StrCat("data source \"", source->name(),
+                               "\" differs between workers (the first elements of worker 0 and ")));
     EXPECT_THAT(std::string(run.message()),
-                HasSubstr(absl::StrCat("data source \"", source->name(), "\" differs between workers (the first elements of worker 0 and ")));
-    EXPECT_THAT(std::string(run.message()), HasSubstr("shuffle with input.seed, and shard nothing"));
+                HasSubstr("shuffle with input.seed, and shard nothing"));
   }
 }
 
@@ -291,15 +319,17 @@ TEST_F(CoordinatorTest, AJoinThatIsPolledLeavesOneWaiterHoweverOften) {
   Start(1, 1);
   gate().Close();
   ASSERT_TRUE(coordinator().Schedule(kWaitAtGate, 1).ok());
-  for (int i = 0; i < 500; ++i) ASSERT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  for (int i = 0; i < 500; ++i)
+    ASSERT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(cluster_->Sizes().at("joins"), 1);
   gate().Open();
   EXPECT_TRUE(coordinator().Join().ok());
   EXPECT_EQ(cluster_->Sizes().at("joins"), 0);
 }
 
-// Memory whose first reader is stopped there until it may go on, or for ten seconds if nobody lets it: so that a test sees what waits for the reader. Others
-// may read and write it from then on. One at a time.
+// Memory whose first reader is stopped there until it may go on, or for ten seconds if nobody lets
+// it: so that a test sees what waits for the reader. Others may read and write it from then on. One
+// at a time.
 class StoppingMemory {
  public:
   explicit StoppingMemory(size_t bytes) : bytes_(bytes) {
@@ -344,7 +374,8 @@ class StoppingMemory {
 };
 StoppingMemory* StoppingMemory::current_ = nullptr;
 
-// Cutting gigabytes into commits takes seconds. A worker that waited so long for an answer would count as lost.
+// Cutting gigabytes into commits takes seconds. A worker that waited so long for an answer would
+// count as lost.
 TEST_F(CoordinatorTest, StepsGoOnWhileTheProgramsOwnWriteIsPlanned) {
   Start(2, 1);
   VariableSpec spec{"table", {4, 1}, Zeros()};
@@ -357,7 +388,9 @@ TEST_F(CoordinatorTest, StepsGoOnWhileTheProgramsOwnWriteIsPlanned) {
   ThreadPoolExecutor writer(1);
   writer.Post([&] {
     const Tensor rows = *Tensor::Borrow(DType::kFloat32, {4, 1}, memory.data(), Device{}, [] {});
-    written = table->ScatterRows(Variable::Scatter::kAdd, {Tensor::Vector<int64_t>({3, 0, 2, 1}), rows, 4});  // in turns to both shards, so both copy
+    // In turns to both shards, so both copy.
+    written = table->ScatterRows(Variable::Scatter::kAdd,
+                                 {Tensor::Vector<int64_t>({3, 0, 2, 1}), rows, 4});
     done.Pass();
   });
   ASSERT_TRUE(memory.AwaitReader());
@@ -387,7 +420,8 @@ TEST(CoordinatorGoneTest, WhatItGaveOutAnswersAndNeitherHangsNorReachesAnything)
     gate().Open();
   }
   EXPECT_EQ(variable->Read().status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(variable->Assign(Tensor::Scalar<int64_t>(1)).message()), HasSubstr("the coordinator is gone"));
+  EXPECT_THAT(std::string(variable->Assign(Tensor::Scalar<int64_t>(1)).message()),
+              HasSubstr("the coordinator is gone"));
   EXPECT_NE(queued->Fetch(absl::Seconds(30)).code(), absl::StatusCode::kDeadlineExceeded);
   dataset->MakeIterator();
   iterator.reset();
@@ -411,7 +445,8 @@ TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
 TEST_F(CoordinatorTest, TwoFailingStepsRaiseOneError) {
   Start(1, 2);
   ASSERT_TRUE(coordinator().Schedule(kAddThenFail, std::string("one")).ok());
-  const bool both_run = coordinator().Schedule(kAddThenFail, std::string("two")).ok();  // or it raised the first one's error
+  // Or it raised the first one's error.
+  const bool both_run = coordinator().Schedule(kAddThenFail, std::string("two")).ok();
   EXPECT_EQ(coordinator().Join().ok(), !both_run);
   EXPECT_TRUE(coordinator().Join().ok());
   EXPECT_EQ(Counter(), 0);
@@ -529,7 +564,8 @@ TEST_F(CoordinatorTest, ALostParameterServerIsUnavailableByName) {
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
   ASSERT_TRUE(cluster_->RestartPs(1).ok());
   absl::Status status;
-  while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();  // it is told within seconds
+  // It is told within seconds.
+  while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1"));
   EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kUnavailable);
@@ -560,7 +596,8 @@ TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnceWhenAWorkerIsKilled) {
 
 TEST_F(CoordinatorTest, WithSeveralReplicasAStepTakesABatchForEach) {
   Start(1, 1, /*replicas=*/2);
-  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));  // batches of 3, 3 | 3, 1
+  // batches of 3, 3 | 3, 1
+  const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(metrics->at("x").count(), 10);
   EXPECT_EQ(coordinator().step(), 2);
@@ -620,7 +657,8 @@ TEST_F(CoordinatorTest, AnEmptyDatasetIsAnEpochWithoutSteps) {
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_TRUE(metrics->empty());
   EXPECT_EQ(coordinator().epoch(), 1);
-  EXPECT_EQ(coordinator().RunUntil(5, kCountsExamples, kNumbers(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(coordinator().RunUntil(5, kCountsExamples, kNumbers(0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
@@ -629,7 +667,8 @@ TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
   ASSERT_TRUE(dataset.ok());
   const Iterator iterator = dataset->MakeIterator();
   EXPECT_TRUE(coordinator().Join().ok());  // silent until used
-  EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
 }
 
@@ -639,7 +678,8 @@ TEST_F(CoordinatorTest, AnIteratorIsAnArgumentOfSchedule) {
   ASSERT_TRUE(dataset.ok());
   const Iterator iterator = dataset->MakeIterator();
   double examples = 0;
-  for (int i = 0; i < 3; ++i) examples += coordinator().Schedule(kCountsExamples, iterator)->Fetch()->at("x").count();
+  for (int i = 0; i < 3; ++i)
+    examples += coordinator().Schedule(kCountsExamples, iterator)->Fetch()->at("x").count();
   EXPECT_EQ(examples, 9);
   const auto over = coordinator().Schedule(kCountsExamples, iterator);
   EXPECT_EQ(over->Fetch().status().code(), absl::StatusCode::kOutOfRange);
@@ -656,11 +696,17 @@ TEST_F(CoordinatorTest, VariablesAreReadAndWrittenFromTheProgram) {
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(table->shard_offsets(), ::testing::ElementsAre(0, 3, 5, 7));
   const Tensor ids = Tensor::Vector<int64_t>({6, 0, 6});
-  ASSERT_TRUE(table->ScatterRows(Variable::Scatter::kAdd, {ids, *Tensor::Copy<float>({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), 7}).ok());
-  EXPECT_THAT(*table->Rows(Tensor::Vector<int64_t>({6, 0, 1}))->values<float>(), ::testing::ElementsAre(8, 10, 5, 6, 2, 2));
+  ASSERT_TRUE(table
+                  ->ScatterRows(
+                      Variable::Scatter::kAdd,
+                      {ids, *Tensor::Copy<float>({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), 7})
+                  .ok());
+  EXPECT_THAT(*table->Rows(Tensor::Vector<int64_t>({6, 0, 1}))->values<float>(),
+              ::testing::ElementsAre(8, 10, 5, 6, 2, 2));
   EXPECT_EQ(table->Read()->shape(), (Shape{7, 2}));
   EXPECT_EQ(table->Assign(Tensor::Scalar<float>(1)).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(table->Rows(Tensor::Vector<int64_t>({7})).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(table->Rows(Tensor::Vector<int64_t>({7})).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CoordinatorTest, AnIdOutsideTheVariableFailsTheStepAndLeavesNoTrace) {
@@ -677,27 +723,34 @@ TEST_F(CoordinatorTest, AnUnknownVariableInAStepIsToldWithTheStepTheWorkerAndThe
   Start(1, 1);
   const absl::Status failed = coordinator().Schedule(kReadsUnknownVariable)->Fetch();
   EXPECT_EQ(failed.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(failed.message()), HasSubstr("step test/reads_unknown_variable 0, worker 0"));
+  EXPECT_THAT(std::string(failed.message()),
+              HasSubstr("step test/reads_unknown_variable 0, worker 0"));
   EXPECT_THAT(std::string(failed.message()), HasSubstr("counter"));
 }
 
 TEST_F(CoordinatorTest, APartitionerThatMakesNoSenseIsRefusedAndNothingIsCreated) {
   Start(2, 1);
   VariableSpec spec{"cut", {8, 4}};
-  for (const std::vector<int64_t>& counts : {std::vector<int64_t>{2, 2}, {0, 1}, {}, {-1, 1}, {2}}) {
+  for (const std::vector<int64_t>& counts :
+       {std::vector<int64_t>{2, 2}, {0, 1}, {}, {-1, 1}, {2}}) {
     spec.partitioner = [counts](const Shape&, DType) { return counts; };
-    EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(), absl::StatusCode::kInvalidArgument) << ::testing::PrintToString(counts);
+    EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << ::testing::PrintToString(counts);
   }
   spec.partitioner = FixedShardsPartitioner{0};
-  EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(coordinator().strategy().FindVariable("cut").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(coordinator().strategy().CreateVariable(spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(coordinator().strategy().FindVariable("cut").status().code(),
+            absl::StatusCode::kNotFound);
   spec.partitioner = FixedShardsPartitioner{2};
   EXPECT_TRUE(coordinator().strategy().CreateVariable(spec).ok());  // the name is free
 }
 
 TEST_F(CoordinatorTest, ANameIsTakenOnce) {
   Start(1, 1);
-  EXPECT_EQ(coordinator().strategy().CreateVariable(kCounter).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(coordinator().strategy().CreateVariable(kCounter).status().code(),
+            absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(CoordinatorTest, AVariableOfAnotherClusterIsRefusedInAScopeAndInAStep) {
@@ -707,7 +760,8 @@ TEST_F(CoordinatorTest, AVariableOfAnotherClusterIsRefusedInAScopeAndInAStep) {
   captured() = *(*other)->strategy().CreateVariable(kCounter);
   {
     auto scope = coordinator().strategy().Scope();
-    EXPECT_EQ(captured()->AssignAdd(Tensor::Scalar<int64_t>(1)).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(captured()->AssignAdd(Tensor::Scalar<int64_t>(1)).code(),
+              absl::StatusCode::kFailedPrecondition);
   }
   const absl::Status failed = coordinator().Schedule(kAddsToCaptured)->Fetch();
   EXPECT_EQ(failed.code(), absl::StatusCode::kFailedPrecondition) << failed;
@@ -716,7 +770,8 @@ TEST_F(CoordinatorTest, AVariableOfAnotherClusterIsRefusedInAScopeAndInAStep) {
   EXPECT_EQ(Counter(), 0);
   captured() = coordinator().strategy().FindVariable("counter").value();
   EXPECT_FALSE(coordinator().Join().ok());
-  EXPECT_TRUE(coordinator().Schedule(kAddsToCaptured)->Fetch().ok());  // of the same job: on the step's behalf
+  // Of the same job: on the step's behalf.
+  EXPECT_TRUE(coordinator().Schedule(kAddsToCaptured)->Fetch().ok());
   EXPECT_EQ(Counter(), 1);
   captured().reset();
 }
@@ -742,20 +797,31 @@ TEST_F(CoordinatorTest, InitialValuesDoNotDependOnTheSharding) {
 
 TEST_F(CoordinatorTest, InitialValuesMadeOnTheCoordinatorAreSent) {
   Start(2, 1);
-  VariableSpec spec{"rows", {5, 2}, FromRows{[](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
-                      std::vector<float> values;
-                      for (int64_t i = first; i < first + count; ++i) values.insert(values.end(), {static_cast<float>(i), static_cast<float>(-i)});
-                      return Tensor::Copy<float>({count, 2}, values);
-                    }}};
+  VariableSpec spec{
+      "rows", {5, 2}, FromRows{[](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
+        std::vector<float> values;
+        for (int64_t i = first; i < first + count; ++i)
+          values.insert(values.end(), {static_cast<float>(i), static_cast<float>(-i)});
+        return Tensor::Copy<float>({count, 2}, values);
+      }}};
   spec.partitioner = FixedShardsPartitioner{2};
-  EXPECT_THAT(*coordinator().strategy().CreateVariable(spec)->Rows(Tensor::Vector<int64_t>({4, 2}))->values<float>(), ::testing::ElementsAre(4, -4, 2, -2));
+  EXPECT_THAT(*coordinator()
+                   .strategy()
+                   .CreateVariable(spec)
+                   ->Rows(Tensor::Vector<int64_t>({4, 2}))
+                   ->values<float>(),
+              ::testing::ElementsAre(4, -4, 2, -2));
 }
 
 TEST_F(CoordinatorTest, AVariableWhoseInitialValueCannotBeMadeLeavesItsNameFree) {
   Start(2, 1);
-  const VariableSpec bad{"rows", {4}, FromRows{[](int64_t, int64_t) -> absl::StatusOr<Tensor> { return absl::DataLossError("no file"); }}};
-  EXPECT_THAT(std::string(coordinator().strategy().CreateVariable(bad).status().message()), HasSubstr("no file"));
-  EXPECT_EQ(coordinator().strategy().FindVariable("rows").status().code(), absl::StatusCode::kNotFound);
+  const VariableSpec bad{"rows", {4}, FromRows{[](int64_t, int64_t) -> absl::StatusOr<Tensor> {
+                           return absl::DataLossError("no file");
+                         }}};
+  EXPECT_THAT(std::string(coordinator().strategy().CreateVariable(bad).status().message()),
+              HasSubstr("no file"));
+  EXPECT_EQ(coordinator().strategy().FindVariable("rows").status().code(),
+            absl::StatusCode::kNotFound);
   EXPECT_TRUE(coordinator().strategy().CreateVariable({"rows", {4}}).ok());
 }
 
@@ -773,7 +839,8 @@ TEST_F(CoordinatorTest, ALargeInitialTensorIsSentInBlocksAndArrivesWhole) {
 
 TEST_F(CoordinatorTest, AReportUnderANameThatNoRunCanHaveIsRefused) {
   Start(1, 1);
-  for (const char* name : {"", "a b", "a//b", ".."}) EXPECT_EQ(coordinator().Report(name, 1, {}).code(), absl::StatusCode::kInvalidArgument) << name;
+  for (const char* name : {"", "a b", "a//b", ".."})
+    EXPECT_EQ(coordinator().Report(name, 1, {}).code(), absl::StatusCode::kInvalidArgument) << name;
   EXPECT_TRUE(coordinator().Report("validation/by_hand", 1, {}).ok());
 }
 

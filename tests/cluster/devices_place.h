@@ -11,8 +11,10 @@ namespace divvy {
 constexpr int64_t kHostLimitBytes = 1 << 20;
 
 struct DevicesPlace {
-  int64_t limit_bytes = 0;  // --gpu_memory_bytes of every cluster; 0: none
-  absl::Status found;       // not OK: there is no GPU, and the cases are skipped with these words
+  // --gpu_memory_bytes of every cluster; 0: none
+  int64_t limit_bytes = 0;
+  // Not OK: there is no GPU, and the cases are skipped with these words.
+  absl::Status found;
 };
 
 // Called before the first cluster starts.

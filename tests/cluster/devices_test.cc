@@ -1,5 +1,6 @@
-// Whole clusters in this process whose replicas compute on devices: four that the host plays; and the cases that any number will
-// do for (AnyGpusTest) on those of the library that the process loads.
+// Whole clusters in this process whose replicas compute on devices: four that the host plays; and
+// the cases that any number will do for (AnyGpusTest) on those of the library that the process
+// loads.
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -27,15 +28,22 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-// ---- a program that says nothing of devices -----------------------------------------------------------------------------------------------------------
+// ---- a program that says nothing of devices -----------------------------------------------------
 
 const VariableSpec kHidden{"hidden", {5, 8}, GlorotUniform(), Momentum{0.1}};
 const VariableSpec kHiddenBias{"hidden_bias", {8}, Zeros(), Momentum{0.1}};
 const VariableSpec kClasses{"classes", {10, 3}, GlorotUniform(), Momentum{0.1}};
-const VariableSpec kTable{"table", {20, 2}, GlorotUniform(), Adagrad{0.1}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{2}};
+const VariableSpec kTable{"table",
+                          {20, 2},
+                          GlorotUniform(),
+                          Adagrad{0.1},
+                          DType::kFloat32,
+                          VariableAggregation::kNone,
+                          FixedShardsPartitioner{2}};
 const VariableSpec kTotal{"total", {2}, Zeros(), {}, DType::kFloat32, VariableAggregation::kSum};
 
-// `n` examples of 5 numbers, some of which are ids, with a class by a planted rule. In batches of 8.
+// `n` examples of 5 numbers, some of which are ids, with a class by a planted rule. In batches of
+// 8.
 absl::StatusOr<Dataset> Examples(const InputContext&, int64_t n) {
   Random random(17);
   std::vector<float> x(5 * n);
@@ -46,10 +54,15 @@ absl::StatusOr<Dataset> Examples(const InputContext&, int64_t n) {
     label[i] = x[5 * i] + 0.1 * static_cast<double>(id[i]) > 1.2 ? 2 : x[5 * i + 1] > 0 ? 1 : 0;
   }
   ASSIGN_OR_RETURN(Tensor rows, Tensor::Copy<float>({n, 5}, x));
-  return Dataset::FromTensors({{"x", rows}, {"id", Tensor::Vector<int64_t>(id)}, {"label", Tensor::Vector<int64_t>(label)}}).Batch(8);
+  return Dataset::FromTensors({{"x", rows},
+                               {"id", Tensor::Vector<int64_t>(id)},
+                               {"label", Tensor::Vector<int64_t>(label)}})
+      .Batch(8);
 }
 const DataSource kExamples("devices_test/examples", Examples);
-const DataSource kExamplesOnTheCpu("devices_test/examples_on_the_cpu", Examples, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false});
+const DataSource kExamplesOnTheCpu("devices_test/examples_on_the_cpu", Examples,
+                                   InputOptions{AutoShardPolicy::kLease,
+                                                /*fetch_to_device=*/false});
 
 absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
   GradientTape tape(replica);
@@ -67,7 +80,7 @@ absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator examples) {
 }
 const Step kTrain("devices_test/train", TrainStep);
 
-// ---- the cluster -------------------------------------------------------------------------------------------------------------------------------------
+// ---- the cluster --------------------------------------------------------------------------------
 
 constexpr int kSteps = 12;
 
@@ -113,8 +126,10 @@ class AnyGpusTest : public ::testing::Test {
 
   // Step by step, so that one worker's order is the same each time; the loss of each.
   static std::vector<float> Train(EmbeddedCluster& cluster, const DataSource<int64_t>& examples) {
-    const int64_t replicas = NumReplicas(cluster), missing = replicas == 1 ? 4 : 12;  // of the last step: one replica has a part of a batch, another none
-    const auto dataset = cluster.coordinator().CreatePerWorkerDataset(examples(kSteps * 8 * replicas - missing));
+    // Of the last step: one replica has a part of a batch, another none.
+    const int64_t replicas = NumReplicas(cluster), missing = replicas == 1 ? 4 : 12;
+    const auto dataset =
+        cluster.coordinator().CreatePerWorkerDataset(examples(kSteps * 8 * replicas - missing));
     EXPECT_TRUE(dataset.ok()) << dataset.status();
     Iterator iterator = dataset->MakeIterator();
     std::vector<float> losses;
@@ -126,7 +141,9 @@ class AnyGpusTest : public ::testing::Test {
     return losses;
   }
 
-  static int NumReplicas(EmbeddedCluster& cluster) { return cluster.coordinator().strategy().num_replicas_in_sync(); }
+  static int NumReplicas(EmbeddedCluster& cluster) {
+    return cluster.coordinator().strategy().num_replicas_in_sync();
+  }
 
  private:
   static DevicesPlace place_;
@@ -140,13 +157,17 @@ TEST_F(AnyGpusTest, TrainingOnGpusGivesTheValuesOfTrainingOnTheCpu) {
   const auto gpus = Start(On::kGpus, 1, 0), cpu = Start(On::kCpu, 1, NumReplicas(*gpus));
   EXPECT_THAT(Train(*gpus, kExamples), Pointwise(FloatNear(1e-4), Train(*cpu, kExamples)));
   for (const VariableSpec& spec : {kHidden, kHiddenBias, kClasses, kTable}) {
-    EXPECT_THAT(Read(*gpus, spec.name), Pointwise(FloatNear(1e-4), Read(*cpu, spec.name))) << spec.name;
+    EXPECT_THAT(Read(*gpus, spec.name), Pointwise(FloatNear(1e-4), Read(*cpu, spec.name)))
+        << spec.name;
   }
 }
 
-TEST_F(DevicesTest, AWorkerHasAReplicaOnEachGpu) { EXPECT_EQ(NumReplicas(*Start(On::kGpus, 1, 0)), 4); }
+TEST_F(DevicesTest, AWorkerHasAReplicaOnEachGpu) {
+  EXPECT_EQ(NumReplicas(*Start(On::kGpus, 1, 0)), 4);
+}
 
-// The one that has opened the data first is given the first step: in which order two workers read is no two times the same.
+// The one that has opened the data first is given the first step: in which order two workers read
+// is no two times the same.
 TEST_F(DevicesTest, TwoWorkersShareTheGpusAndTheExamples) {
   const auto gpus = Start(On::kGpus, 2, 0);
   EXPECT_EQ(gpus->coordinator().strategy().num_replicas_in_sync(), 2);
@@ -172,10 +193,11 @@ TEST_F(DevicesTest, GpusThatAreLostEndTheProgramSoThatItIsStartedAgain) {
     std::cerr << status << "\n";
     std::_Exit(ExitCodeOf(status));
   };
-  EXPECT_EXIT(train(), ::testing::ExitedWithCode(138), "GPU:[0-3] .host device [0-3]. is lost: an illegal memory access was encountered");
+  EXPECT_EXIT(train(), ::testing::ExitedWithCode(138),
+              "GPU:[0-3] .host device [0-3]. is lost: an illegal memory access was encountered");
 }
 
-// ---- by option -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- by option ----------------------------------------------------------------------------------
 
 TEST_F(DevicesTest, AProgramWithAMainOfItsOwnChoosesGpusByOption) {
   EmbeddedOptions options;
@@ -190,7 +212,8 @@ TEST_F(DevicesTest, GpusThatDoNotGoRoundAreRefusedByOption) {
   options.num_workers = 3;
   options.gpus = "all";
   options.gpu_memory_bytes = kHostLimitBytes;
-  EXPECT_THAT(StartEmbedded(options).status().message(), HasSubstr("--gpus=all: 4 GPUs cannot be dealt out evenly to 3 workers"));
+  EXPECT_THAT(StartEmbedded(options).status().message(),
+              HasSubstr("--gpus=all: 4 GPUs cannot be dealt out evenly to 3 workers"));
 }
 
 TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
@@ -198,16 +221,22 @@ TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   options.num_ps = 0;
   options.gpus = "1,0,1";
   options.gpu_memory_bytes = -1;
-  EXPECT_EQ(options.Validate(), absl::InvalidArgumentError("num_ps is 0, wanted at least 1; gpu_memory_bytes is -1, wanted at least 0 (0: no limit); "
-                                                           "gpus is \"1,0,1\": wanted auto, all, none, or numbers of GPUs, each once, as in 0,2"));
+  EXPECT_EQ(
+      options.Validate(),
+      absl::InvalidArgumentError(
+          "num_ps is 0, wanted at least 1; gpu_memory_bytes is -1, wanted at least 0 (0: no "
+          "limit); "
+          "gpus is \"1,0,1\": wanted auto, all, none, or numbers of GPUs, each once, as in 0,2"));
   options.num_ps = 1;
   options.gpus = "0,1,2";
   const absl::Status refused = StartEmbedded(options).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), AllOf(HasSubstr("gpu_memory_bytes is -1"), HasSubstr("3 GPUs cannot be dealt out evenly to 2 workers")));
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("gpu_memory_bytes is -1"),
+                    HasSubstr("3 GPUs cannot be dealt out evenly to 2 workers")));
 }
 
-// ---- where things are ----------------------------------------------------------------------------------------------------------------------------------
+// ---- where things are ---------------------------------------------------------------------------
 
 absl::StatusOr<std::vector<std::string>> WhereReplica(ReplicaContext& replica, const Nest& batch) {
   GradientTape tape(replica);
@@ -221,26 +250,31 @@ absl::StatusOr<std::vector<std::string>> WhereReplica(ReplicaContext& replica, c
   ASSIGN_OR_RETURN(const Tensor some, variable.Rows(ids));
   ASSIGN_OR_RETURN(const Tensor x, batch["x"].tensor());
   std::vector<std::string> where = replica.devices();
-  for (const Tensor& tensor : {whole, rows, all[0], read, slice, some, x}) where.push_back(tensor.device().ToString());
+  for (const Tensor& tensor : {whole, rows, all[0], read, slice, some, x})
+    where.push_back(tensor.device().ToString());
   return where;
 }
-absl::StatusOr<std::vector<std::vector<std::string>>> WhereStep(WorkerContext& worker, Iterator examples) {
+absl::StatusOr<std::vector<std::vector<std::string>>> WhereStep(WorkerContext& worker,
+                                                                Iterator examples) {
   ASSIGN_OR_RETURN(PerReplica<Nest> batches, worker.Next(examples));
-  ASSIGN_OR_RETURN(PerReplica<std::vector<std::string>> where, worker.strategy().Run(WhereReplica, batches));
+  ASSIGN_OR_RETURN(PerReplica<std::vector<std::string>> where,
+                   worker.strategy().Run(WhereReplica, batches));
   return worker.strategy().LocalResults(where);
 }
 const Step kWhere("devices_test/where", WhereStep);
 
 TEST_F(DevicesTest, AReplicaFindsWhatItReadsAndItsBatchOnItsDevice) {
   const auto cluster = Start(On::kGpus, 2, 0);
-  Iterator examples = cluster->coordinator().CreatePerWorkerDataset(kExamples(int64_t{100}))->MakeIterator();
+  Iterator examples =
+      cluster->coordinator().CreatePerWorkerDataset(kExamples(int64_t{100}))->MakeIterator();
   const auto where = Run(*cluster, kWhere, examples);
   ASSERT_TRUE(where.ok()) << where.status();
   ASSERT_EQ(where->size(), 2u);
   std::set<std::string> devices;
   for (std::vector<std::string> replica : *where) {
     const std::string device = replica[0].substr(replica[0].rfind("GPU:"));
-    EXPECT_THAT(replica[0], AllOf(HasSubstr("/job:worker/replica:0/task:"), HasSubstr("/device:GPU:")));
+    EXPECT_THAT(replica[0],
+                AllOf(HasSubstr("/job:worker/replica:0/task:"), HasSubstr("/device:GPU:")));
     replica.erase(replica.begin());
     EXPECT_THAT(replica, Each(device));
     devices.insert(device);
@@ -251,11 +285,14 @@ TEST_F(DevicesTest, AReplicaFindsWhatItReadsAndItsBatchOnItsDevice) {
 absl::StatusOr<std::vector<int>> CountStep(WorkerContext& worker) {
   ASSIGN_OR_RETURN(const auto own, worker.strategy().cluster_resolver()->num_accelerators());
   const auto devices = worker.strategy().extended().worker_devices();
-  return std::vector<int>{worker.strategy().num_replicas_in_sync(), own.at("GPU"), static_cast<int>(devices.size()), devices[1].index - devices[0].index};
+  return std::vector<int>{worker.strategy().num_replicas_in_sync(), own.at("GPU"),
+                          static_cast<int>(devices.size()), devices[1].index - devices[0].index};
 }
 const Step kCount("devices_test/count", CountStep);
 
-TEST_F(DevicesTest, AWorkerKnowsItsGpus) { EXPECT_THAT(*Run(*Start(On::kGpus, 2, 0), kCount), ElementsAre(2, 2, 2, 1)); }
+TEST_F(DevicesTest, AWorkerKnowsItsGpus) {
+  EXPECT_THAT(*Run(*Start(On::kGpus, 2, 0), kCount), ElementsAre(2, 2, 2, 1));
+}
 
 absl::StatusOr<std::string> BatchDeviceStep(WorkerContext& worker, Iterator examples) {
   ASSIGN_OR_RETURN(PerReplica<Nest> batches, worker.Next(examples));
@@ -266,14 +303,19 @@ const Step kBatchDevice("devices_test/batch_device", BatchDeviceStep);
 
 TEST_F(DevicesTest, ADataSourceMayKeepItsBatchesOnTheCpu) {
   const auto cluster = Start(On::kGpus, 2, 0);
-  Iterator examples = cluster->coordinator().CreatePerWorkerDataset(kExamplesOnTheCpu(int64_t{100}))->MakeIterator();
+  Iterator examples = cluster->coordinator()
+                          .CreatePerWorkerDataset(kExamplesOnTheCpu(int64_t{100}))
+                          ->MakeIterator();
   EXPECT_EQ(*Run(*cluster, kBatchDevice, examples), "CPU:0");
 }
 
 TEST_F(DevicesTest, SparseIdsStayOnTheCpu) {
-  const Nest sparse = SparseIds{Tensor::Vector<int64_t>({1, 2}), Tensor::Vector<int64_t>({0, 2}), {}};
+  const Nest sparse =
+      SparseIds{Tensor::Vector<int64_t>({1, 2}), Tensor::Vector<int64_t>({0, 2}), {}};
   Start(On::kGpus, 2, 0);
-  const absl::StatusOr<Nest> moved = BatchOn(Nest::Dict{{"tags", sparse}, {"x", Nest(Tensor::Vector<float>({1}))}}, {Device::Kind::kGpu, 1});
+  const absl::StatusOr<Nest> moved =
+      BatchOn(Nest::Dict{{"tags", sparse}, {"x", Nest(Tensor::Vector<float>({1}))}},
+              {Device::Kind::kGpu, 1});
   ASSERT_TRUE(moved.ok()) << moved.status();
   EXPECT_EQ((*moved)["tags"].sparse_ids()->ids.device().ToString(), "CPU:0");
   EXPECT_EQ((*moved)["x"].tensor()->device().ToString(), "GPU:1");
@@ -282,12 +324,16 @@ TEST_F(DevicesTest, SparseIdsStayOnTheCpu) {
 // Constants of the program's own beside values of the device.
 absl::Status ConstantsReplica(ReplicaContext& replica) {
   GradientTape tape(replica);
-  const Var scores =
-      MatMul(Var(*Tensor::Copy<float>({2, 5}, {1, 0, 0, 0, 0, 0, 1, 0, 0, 0})), tape.Read("hidden")) * Var(Tensor::Vector<float>({1, 1, 1, 1, 1, 1, 1, 0}));
+  const Var scores = MatMul(Var(*Tensor::Copy<float>({2, 5}, {1, 0, 0, 0, 0, 0, 1, 0, 0, 0})),
+                            tape.Read("hidden")) *
+                     Var(Tensor::Vector<float>({1, 1, 1, 1, 1, 1, 1, 0}));
   const Var bias = tape.Watch("hidden_bias", Tensor::Vector<float>({1, 2, 0, 0, 0, 0, 0, 0}));
-  return replica.ApplyGradients(tape.Gradient(ReduceMean(SoftmaxCrossEntropy(scores + bias, Range(2)))));
+  return replica.ApplyGradients(
+      tape.Gradient(ReduceMean(SoftmaxCrossEntropy(scores + bias, Range(2)))));
 }
-absl::Status ConstantsStep(WorkerContext& worker) { return worker.strategy().Run(ConstantsReplica).status(); }
+absl::Status ConstantsStep(WorkerContext& worker) {
+  return worker.strategy().Run(ConstantsReplica).status();
+}
 const Step kConstants("devices_test/constants", ConstantsStep);
 
 TEST_F(AnyGpusTest, ConstantsOfTheProgramGoWhereItsTapeComputes) {
@@ -296,17 +342,19 @@ TEST_F(AnyGpusTest, ConstantsOfTheProgramGoWhereItsTapeComputes) {
     const absl::Status done = Run(*cluster, kConstants);
     EXPECT_TRUE(done.ok()) << done;
   }
-  for (const std::string name : {"hidden", "hidden_bias"}) EXPECT_THAT(Read(*gpus, name), Pointwise(FloatNear(1e-5), Read(*cpu, name)));
+  for (const std::string name : {"hidden", "hidden_bias"})
+    EXPECT_THAT(Read(*gpus, name), Pointwise(FloatNear(1e-5), Read(*cpu, name)));
 }
 
-// ---- a model and its trainer ---------------------------------------------------------------------------------------------------------------------------
+// ---- a model and its trainer --------------------------------------------------------------------
 
 const Dense kFirst("first", 5, 8, Activation::kRelu);
 const Dense kSecond("second", 8, 3);
 
 ModelOutput Classify(GradientTape& tape, const Nest& batch) {
   const Var logits = kSecond(tape, kFirst(tape, batch["x"]));
-  return {SoftmaxCrossEntropy(logits, batch["label"]), {{"accuracy", Accuracy(logits, batch["label"])}, {"mean_id", MeanOf(batch["id"])}}};
+  return {SoftmaxCrossEntropy(logits, batch["label"]),
+          {{"accuracy", Accuracy(logits, batch["label"])}, {"mean_id", MeanOf(batch["id"])}}};
 }
 const Model kClassifier("devices_test/classifier", {kFirst, kSecond}, Classify);
 
@@ -315,12 +363,13 @@ TEST_F(AnyGpusTest, ATrainerLearnsOnGpus) {
   FitOptions options;
   options.epochs = 10;
   options.validation = kExamples(int64_t{100});
-  const auto values = Trainer(cluster->coordinator(), kClassifier, Adam{0.02}).Fit(kExamples(int64_t{1000}), options);
+  const auto values = Trainer(cluster->coordinator(), kClassifier, Adam{0.02})
+                          .Fit(kExamples(int64_t{1000}), options);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_GT(values->at("validation/accuracy"), 0.6);
 }
 
-// ---- what goes back ------------------------------------------------------------------------------------------------------------------------------------
+// ---- what goes back -----------------------------------------------------------------------------
 
 // Writes of each kind and a result, all of values on the device.
 absl::StatusOr<Tensor> WriteReplica(ReplicaContext& replica) {
@@ -329,7 +378,9 @@ absl::StatusOr<Tensor> WriteReplica(ReplicaContext& replica) {
   ASSIGN_OR_RETURN(const Variable total, replica.strategy().FindVariable("total"));
   RETURN_IF_ERROR(total.AssignAdd(mine));
   ASSIGN_OR_RETURN(const Variable table, replica.strategy().FindVariable("table"));
-  ASSIGN_OR_RETURN(const Tensor ids, Tensor::Vector<int64_t>({4 + replica.replica_id_in_sync_group()}).To(replica.device()));
+  ASSIGN_OR_RETURN(
+      const Tensor ids,
+      Tensor::Vector<int64_t>({4 + replica.replica_id_in_sync_group()}).To(replica.device()));
   ASSIGN_OR_RETURN(const Tensor rows, mine.Reshape({1, 2}));
   RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kUpdate, IndexedSlices{ids, rows, 20}));
   return replica.AllReduce(ReduceOp::kSum, mine);
@@ -366,16 +417,22 @@ TEST_F(DevicesTest, RowsComeBackWithTheirIds) {
   EXPECT_THAT(*slices->indexed_slices()->rows.values<float>(), ElementsAre(1, 2));
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
-// Replica `bad` has a label that is no class, and nothing of it comes back but in a sum on another GPU.
+// Replica `bad` has a label that is no class, and nothing of it comes back but in a sum on another
+// GPU.
 absl::Status BadLabelReplica(ReplicaContext& replica, int64_t bad) {
   GradientTape tape(replica);
   const int64_t label = replica.replica_id_in_sync_group() == bad ? 77 : 0;
-  const Var scores = MatMul(Var(*Tensor::Copy<float>({1, 5}, {1, 0, 0, 0, 0})), tape.Read("hidden")) + tape.Read("hidden_bias");
-  return replica.ApplyGradients(tape.Gradient(ReduceMean(SoftmaxCrossEntropy(scores, Var(Tensor::Vector<int64_t>({label}))))));
+  const Var scores =
+      MatMul(Var(*Tensor::Copy<float>({1, 5}, {1, 0, 0, 0, 0})), tape.Read("hidden")) +
+      tape.Read("hidden_bias");
+  return replica.ApplyGradients(tape.Gradient(
+      ReduceMean(SoftmaxCrossEntropy(scores, Var(Tensor::Vector<int64_t>({label}))))));
 }
-absl::Status BadLabelStep(WorkerContext& worker, int64_t bad) { return worker.strategy().Run(BadLabelReplica, bad).status(); }
+absl::Status BadLabelStep(WorkerContext& worker, int64_t bad) {
+  return worker.strategy().Run(BadLabelReplica, bad).status();
+}
 const Step kBadLabel("devices_test/bad_label", BadLabelStep);
 
 TEST_F(AnyGpusTest, AStepOfWhichAnyGpuFoundSomethingWrongLeavesNoTrace) {
@@ -384,7 +441,8 @@ TEST_F(AnyGpusTest, AStepOfWhichAnyGpuFoundSomethingWrongLeavesNoTrace) {
   for (int64_t bad = 0; bad < NumReplicas(*cluster); ++bad) {
     const absl::Status failed = Run(*cluster, kBadLabel, bad);
     EXPECT_EQ(failed.code(), absl::StatusCode::kInvalidArgument) << failed;
-    EXPECT_THAT(std::string(failed.message()), HasSubstr("label 77 of example 0 is outside [0, 8)"));
+    EXPECT_THAT(std::string(failed.message()),
+                HasSubstr("label 77 of example 0 is outside [0, 8)"));
     EXPECT_EQ(Read(*cluster, "hidden"), before) << bad;
   }
   EXPECT_TRUE(Run(*cluster, kBadLabel, int64_t{-1}).ok());
@@ -394,25 +452,31 @@ TEST_F(AnyGpusTest, AStepOfWhichAnyGpuFoundSomethingWrongLeavesNoTrace) {
 absl::Status HoardReplica(ReplicaContext& replica, int64_t elements) {
   return Tensor::Uninitialized(DType::kFloat32, Shape{elements}, replica.device()).status();
 }
-absl::Status HoardStep(WorkerContext& worker, int64_t elements) { return worker.strategy().Run(HoardReplica, elements).status(); }
+absl::Status HoardStep(WorkerContext& worker, int64_t elements) {
+  return worker.strategy().Run(HoardReplica, elements).status();
+}
 const Step kHoard("devices_test/hoard", HoardStep);
 
 TEST_F(DevicesTest, AStepThatFindsNoMemoryOnItsDeviceFailsAndTheNextGoesOn) {
   const auto cluster = Start(On::kGpus, 1, 0);
   const absl::Status full = Run(*cluster, kHoard, kHostLimitBytes);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(full.message(), AllOf(HasSubstr("GPU:"), HasSubstr("beyond --gpu_memory_bytes=1048576")));
+  EXPECT_THAT(full.message(),
+              AllOf(HasSubstr("GPU:"), HasSubstr("beyond --gpu_memory_bytes=1048576")));
   EXPECT_TRUE(Run(*cluster, kHoard, kHostLimitBytes / 8).ok());
 }
 
 // Of 3 classes; `looks`: at what it has computed.
 absl::Status LabelReplica(ReplicaContext& replica, int64_t label, bool looks) {
-  ASSIGN_OR_RETURN(const Tensor logits, Tensor::Copy<float>({1, 3}, {1, 2, 3})->To(replica.device()));
+  ASSIGN_OR_RETURN(const Tensor logits,
+                   Tensor::Copy<float>({1, 3}, {1, 2, 3})->To(replica.device()));
   ASSIGN_OR_RETURN(const Tensor labels, Tensor::Vector<int64_t>({label}).To(replica.device()));
   const Var loss = SoftmaxCrossEntropy(Var(logits), Var(labels));
   return looks ? MeanOf(loss).status() : loss.Value().status();
 }
-absl::Status LabelStep(WorkerContext& worker, int64_t label, bool looks) { return worker.strategy().Run(LabelReplica, label, looks).status(); }
+absl::Status LabelStep(WorkerContext& worker, int64_t label, bool looks) {
+  return worker.strategy().Run(LabelReplica, label, looks).status();
+}
 const Step kLabel("devices_test/label", LabelStep);
 
 TEST_F(AnyGpusTest, ALabelOutOfRangeNamesItself) {

@@ -1,4 +1,5 @@
-// The evaluator beside a job: both in this process, one thread. The job goes on while the evaluator scores, so the order of things is one.
+// The evaluator beside a job: both in this process, one thread. The job goes on while the evaluator
+// scores, so the order of things is one.
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,7 +48,8 @@ class EvaluatorTest : public ::testing::Test {
     setup.options.checkpoint_dir = directory_;
     setup.limits.keep_checkpoints = 2;
     job_ = *EmbeddedCluster::Start(setup);
-    for (const VariableSpec& spec : {kCount, kWeights}) EXPECT_TRUE(job_->coordinator().strategy().CreateVariable(spec).ok());
+    for (const VariableSpec& spec : {kCount, kWeights})
+      EXPECT_TRUE(job_->coordinator().strategy().CreateVariable(spec).ok());
   }
   // Trains so many steps, and saves them.
   std::string TrainAndSave(int steps) {
@@ -57,11 +59,13 @@ class EvaluatorTest : public ::testing::Test {
   }
   // As the process of the chief does it.
   void EndJob(int exit_code = 0) {
-    const absl::Status result = exit_code == 0 ? absl::OkStatus() : absl::InvalidArgumentError("the program's own");
+    const absl::Status result =
+        exit_code == 0 ? absl::OkStatus() : absl::InvalidArgumentError("the program's own");
     EXPECT_EQ(job_->coordinator().Finish(result), result);
     EXPECT_TRUE(WriteJobEnd(FileSystem::Real(), directory_, exit_code).ok());
   }
-  static std::unique_ptr<EvaluatorTask> MakeEvaluator(const std::string& directory, const std::string& tensorboard_dir = "") {
+  static std::unique_ptr<EvaluatorTask> MakeEvaluator(const std::string& directory,
+                                                      const std::string& tensorboard_dir = "") {
     EvaluatorOptions options;
     options.cluster.options.num_ps = 1;
     options.cluster.options.num_workers = 1;
@@ -70,7 +74,8 @@ class EvaluatorTest : public ::testing::Test {
     options.look_every = absl::Milliseconds(1);
     return *EvaluatorTask::Start(std::move(options));
   }
-  // Notes the step of each checkpoint that is scored, and then lets the job go on: after[i] follows the score of number i.
+  // Notes the step of each checkpoint that is scored, and then lets the job go on: after[i] follows
+  // the score of number i.
   absl::Status Watch(EvaluatorTask& evaluator, std::vector<std::function<void()>> after) {
     return evaluator.Watch([this, after](Coordinator& restored) -> absl::Status {
       ASSIGN_OR_RETURN(Variable count, restored.strategy().FindVariable("count"));
@@ -133,7 +138,9 @@ TEST_F(EvaluatorTest, OnesThatTheJobRemovesBeforeTheirTurnAreLeftOut) {
   int64_t saved_step = 1;
   const auto more_until_one_is_removed = [&] {
     const std::string second = TrainAndSave(1) + ".index";
-    for (saved_step = 2; FileSystem::Real().Stat(absl::StrCat(directory_, "/", second)).ok(); ++saved_step) TrainAndSave(1);
+    for (saved_step = 2; FileSystem::Real().Stat(absl::StrCat(directory_, "/", second)).ok();
+         ++saved_step)
+      TrainAndSave(1);
     EndJob();
   };
   EXPECT_TRUE(Watch(*evaluator, {more_until_one_is_removed}).ok());
@@ -159,7 +166,8 @@ TEST_F(EvaluatorTest, ADamagedFinalOneIsAnError) {
   const auto evaluator = MakeEvaluator(directory_);
   const auto damage = [&] {
     EndJob();
-    FlipAByteOf(absl::StrCat(ListCheckpoints(FileSystem::Real(), directory_)->front().name(), ".index"));
+    FlipAByteOf(
+        absl::StrCat(ListCheckpoints(FileSystem::Real(), directory_)->front().name(), ".index"));
   };
   const absl::Status watched = Watch(*evaluator, {damage});
   EXPECT_TRUE(absl::IsDataLoss(watched)) << watched;
@@ -169,7 +177,8 @@ TEST_F(EvaluatorTest, ADamagedFinalOneIsAnError) {
 TEST_F(EvaluatorTest, TheFirstErrorOfAScoreEndsIt) {
   TrainAndSave(1);
   const auto evaluator = MakeEvaluator(directory_);
-  const absl::Status watched = evaluator->Watch([](Coordinator&) { return absl::OutOfRangeError("the score's own"); });
+  const absl::Status watched =
+      evaluator->Watch([](Coordinator&) { return absl::OutOfRangeError("the score's own"); });
   EXPECT_EQ(watched, absl::OutOfRangeError("the score's own"));
 }
 
@@ -204,10 +213,14 @@ TEST_F(EvaluatorTest, ScoresStandBelowItsOwnRunWhateverTheyAreCalled) {
   evaluator->Flush();
   for (const std::string run : {"evaluator", "evaluator/validation"}) {
     std::vector<Event> events;
-    const std::vector<std::string> names = FileSystem::Real().ListDirectory(absl::StrCat(logs, "/", run)).value();
+    const std::vector<std::string> names =
+        FileSystem::Real().ListDirectory(absl::StrCat(logs, "/", run)).value();
     for (const std::string& name : names) {
       if (!IsEventFileName(name)) continue;
-      const EventFile file = ReadEventFile(FileSystem::Real().ReadFile(absl::StrCat(logs, "/", run, "/", name)).value()).value();
+      const EventFile file =
+          ReadEventFile(
+              FileSystem::Real().ReadFile(absl::StrCat(logs, "/", run, "/", name)).value())
+              .value();
       for (const Event& event : file.events) {
         if (!event.values.empty()) events.push_back(event);
       }

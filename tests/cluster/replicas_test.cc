@@ -1,4 +1,5 @@
-// Several replicas on each worker of a whole cluster in this process: collectives, gradients and merge functions inside steps, and on the coordinator.
+// Several replicas on each worker of a whole cluster in this process: collectives, gradients and
+// merge functions inside steps, and on the coordinator.
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,12 +20,18 @@ using ::testing::HasSubstr;
 constexpr int kReplicas = 3;
 
 const VariableSpec kWeights{"weights", {2}, Zeros(), Sgd{1.0}};
-const VariableSpec kTable{"table", {6, 1}, Zeros(), Sgd{1.0}, DType::kFloat32, VariableAggregation::kNone, FixedShardsPartitioner{2}};
+const VariableSpec kTable{"table",
+                          {6, 1},
+                          Zeros(),
+                          Sgd{1.0},
+                          DType::kFloat32,
+                          VariableAggregation::kNone,
+                          FixedShardsPartitioner{2}};
 const VariableSpec kTotal{"total", {1}, Zeros(), {}, DType::kFloat32, VariableAggregation::kMean};
 
 Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values); }
 
-// ---- steps -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 // Every kind of collective; what each replica got, as texts.
 absl::StatusOr<std::string> MeetInAllWays(ReplicaContext& replica, const Nest& mine) {
@@ -40,12 +47,14 @@ absl::StatusOr<std::string> MeetInAllWays(ReplicaContext& replica, const Nest& m
   ASSIGN_OR_RETURN(const int merged, replica.MergeCall(add, mine));
   ASSIGN_OR_RETURN(const Tensor gathered, all["x"].tensor());
   ASSIGN_OR_RETURN(const Tensor summed, sum["x"].tensor());
-  return absl::StrCat(gathered.shape().ToString(), " ", (*summed.values<float>())[0], " of ", merged, " on ", replica.devices()[0]);
+  return absl::StrCat(gathered.shape().ToString(), " ", (*summed.values<float>())[0], " of ",
+                      merged, " on ", replica.devices()[0]);
 }
 absl::StatusOr<std::vector<std::string>> MeetStep(WorkerContext& worker) {
-  ASSIGN_OR_RETURN(PerReplica<Nest> values, worker.strategy().DistributeValuesFromFunction([](ValueContext c) {
-    return Nest{{"x", Floats({1.0f + static_cast<float>(c.replica_id_in_sync_group)})}};
-  }));
+  ASSIGN_OR_RETURN(
+      PerReplica<Nest> values, worker.strategy().DistributeValuesFromFunction([](ValueContext c) {
+        return Nest{{"x", Floats({1.0f + static_cast<float>(c.replica_id_in_sync_group)})}};
+      }));
   ASSIGN_OR_RETURN(PerReplica<std::string> got, worker.strategy().Run(MeetInAllWays, values));
   return worker.strategy().LocalResults(got);
 }
@@ -56,35 +65,46 @@ absl::Status Differentiate(ReplicaContext& replica, bool sums) {
   GradientTape tape(replica);
   const int id = replica.replica_id_in_sync_group();
   const Var rows = tape.Lookup("table", Var(Tensor::Vector<int64_t>({id, 5})));
-  const Var loss = ReduceSum(tape.Read("weights") * Var(Floats({static_cast<float>(id), 1}))) + ReduceSum(rows);
+  const Var loss =
+      ReduceSum(tape.Read("weights") * Var(Floats({static_cast<float>(id), 1}))) + ReduceSum(rows);
   return replica.ApplyGradients(tape.Gradient(loss), sums ? ReduceOp::kSum : ReduceOp::kMean);
 }
-absl::Status DifferentiateStep(WorkerContext& worker, bool sums) { return worker.strategy().Run(Differentiate, sums).status(); }
+absl::Status DifferentiateStep(WorkerContext& worker, bool sums) {
+  return worker.strategy().Run(Differentiate, sums).status();
+}
 const Step kDifferentiate("replicas/differentiate", DifferentiateStep);
 
-// The loss (m - 4)^2 on each replica of the mean m of all replicas' x = weights[0] + id: each replica's gradient is that of the mean.
+// The loss (m - 4)^2 on each replica of the mean m of all replicas' x = weights[0] + id: each
+// replica's gradient is that of the mean.
 absl::Status ThroughACollective(ReplicaContext& replica) {
   GradientTape tape(replica);
-  const Var x = ReduceSum(tape.Read("weights") * Var(Floats({1, 0}))) + static_cast<float>(replica.replica_id_in_sync_group());
+  const Var x = ReduceSum(tape.Read("weights") * Var(Floats({1, 0}))) +
+                static_cast<float>(replica.replica_id_in_sync_group());
   const Var mean = replica.AllReduce(ReduceOp::kMean, x);
   return replica.ApplyGradients(tape.Gradient(Square(mean - 4.0f)));
 }
-absl::Status ThroughACollectiveStep(WorkerContext& worker) { return worker.strategy().Run(ThroughACollective).status(); }
+absl::Status ThroughACollectiveStep(WorkerContext& worker) {
+  return worker.strategy().Run(ThroughACollective).status();
+}
 const Step kThroughACollective("replicas/through_a_collective", ThroughACollectiveStep);
 
 // All replicas stage a write; then one does something else.
 absl::Status StrayReplica(ReplicaContext& replica, const std::string& how) {
   ASSIGN_OR_RETURN(Variable total, replica.strategy().FindVariable("total"));
   RETURN_IF_ERROR(total.AssignAdd(Floats({1})));
-  if (replica.replica_id_in_sync_group() != 2) return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
+  if (replica.replica_id_in_sync_group() != 2)
+    return replica.AllReduce(ReduceOp::kSum, 1.0f).status();
   if (how == "fails") return absl::DataLossError("the stray one");
   if (how == "gathers") return replica.AllGather(Floats({1}), 0).status();
   return absl::OkStatus();
 }
-absl::Status StrayStep(WorkerContext& worker, std::string how) { return worker.strategy().Run(StrayReplica, how).status(); }
+absl::Status StrayStep(WorkerContext& worker, std::string how) {
+  return worker.strategy().Run(StrayReplica, how).status();
+}
 const Step kStray("replicas/stray", StrayStep);
 
-// A model that knows nothing of the tape: prediction = weights . x + table[id], loss (prediction - 1)^2, differentiated by hand on plain memory.
+// A model that knows nothing of the tape: prediction = weights . x + table[id], loss (prediction -
+// 1)^2, differentiated by hand on plain memory.
 struct HandMade {
   std::vector<VariableSpec> specs = {kWeights};
   std::vector<float> weights_gradient;
@@ -108,10 +128,14 @@ absl::StatusOr<int> TrainByHand(ReplicaContext& replica) {
   row.ids = Tensor::Vector<int64_t>({id});
   RETURN_IF_ERROR(replica.Read(absl::MakeSpan(&row, 1)));
   const float x[] = {1, static_cast<float>(id)};
-  model.Backward(static_cast<const float*>(parameters[0].data()), *static_cast<const float*>(row.value.data()), x);
+  model.Backward(static_cast<const float*>(parameters[0].data()),
+                 *static_cast<const float*>(row.value.data()), x);
   Gradients gradients;
-  ASSIGN_OR_RETURN(Tensor weights, Tensor::Borrow(DType::kFloat32, {2}, model.weights_gradient.data(), replica.device(), [] {}));
-  ASSIGN_OR_RETURN(Tensor rows, Tensor::Borrow(DType::kFloat32, {1, 1}, &model.row_gradient, replica.device(), [] {}));
+  ASSIGN_OR_RETURN(
+      Tensor weights,
+      Tensor::Borrow(DType::kFloat32, {2}, model.weights_gradient.data(), replica.device(), [] {}));
+  ASSIGN_OR_RETURN(Tensor rows, Tensor::Borrow(DType::kFloat32, {1, 1}, &model.row_gradient,
+                                               replica.device(), [] {}));
   gradients.Set(kWeights.name, std::move(weights));
   gradients.Set(kTable.name, IndexedSlices{*row.ids, std::move(rows), row.num_rows});
   RETURN_IF_ERROR(replica.ApplyGradients(gradients));
@@ -127,22 +151,30 @@ const Step kTrainByHand("replicas/train_by_hand", TrainByHandStep);
 absl::Status TrainByTape(ReplicaContext& replica) {
   GradientTape tape(replica);
   const int id = replica.replica_id_in_sync_group();
-  const Var weights = tape.Read(kWeights), row = tape.Lookup(kTable, Var(Tensor::Vector<int64_t>({id})));
-  const Var prediction = ReduceSum(weights * Var(Floats({1, static_cast<float>(id)}))) + ReduceSum(row);
+  const Var weights = tape.Read(kWeights),
+            row = tape.Lookup(kTable, Var(Tensor::Vector<int64_t>({id})));
+  const Var prediction =
+      ReduceSum(weights * Var(Floats({1, static_cast<float>(id)}))) + ReduceSum(row);
   return replica.ApplyGradients(tape.Gradient(Square(prediction - 1.0f)));
 }
-absl::Status TrainByTapeStep(WorkerContext& worker) { return worker.strategy().Run(TrainByTape).status(); }
+absl::Status TrainByTapeStep(WorkerContext& worker) {
+  return worker.strategy().Run(TrainByTape).status();
+}
 const Step kTrainByTape("replicas/train_by_tape", TrainByTapeStep);
 
-absl::StatusOr<Dataset> Ones(const InputContext&) { return Dataset::FromTensors({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1); }
+absl::StatusOr<Dataset> Ones(const InputContext&) {
+  return Dataset::FromTensors({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1);
+}
 const DataSource kOnes("replicas/ones", Ones);
 
 absl::Status NextInsideStep(WorkerContext& worker, Iterator ones) {
-  return worker.strategy().Run([&](ReplicaContext&) { return worker.Next(ones).status(); }).status();
+  return worker.strategy()
+      .Run([&](ReplicaContext&) { return worker.Next(ones).status(); })
+      .status();
 }
 const Step kNextInside("replicas/next_inside", NextInsideStep);
 
-// ---- the cluster -------------------------------------------------------------------------------------------------------------------------------------
+// ---- the cluster --------------------------------------------------------------------------------
 
 class ReplicasTest : public testing::Test {
  protected:
@@ -152,7 +184,8 @@ class ReplicasTest : public testing::Test {
     auto coordinator = StartEmbedded(options);
     ASSERT_TRUE(coordinator.ok()) << coordinator.status();
     coordinator_ = *std::move(coordinator);
-    for (const VariableSpec& spec : {kWeights, kTable, kTotal}) ASSERT_TRUE(strategy().CreateVariable(spec).ok());
+    for (const VariableSpec& spec : {kWeights, kTable, kTotal})
+      ASSERT_TRUE(strategy().CreateVariable(spec).ok());
   }
   Strategy& strategy() { return coordinator_->strategy(); }
   std::vector<float> Read(const VariableSpec& spec) {
@@ -170,7 +203,9 @@ TEST_F(ReplicasTest, MeetInEveryWayWithinAStep) {
   const auto got = result->Fetch();
   ASSERT_TRUE(got.ok()) << got.status();
   ASSERT_EQ(got->size(), kReplicas);
-  for (const std::string& text : *got) EXPECT_THAT(text, AllOf(HasSubstr("[3] 6 of 3 on /job:worker/replica:0/task:"), HasSubstr("/device:CPU:0")));
+  for (const std::string& text : *got)
+    EXPECT_THAT(text, AllOf(HasSubstr("[3] 6 of 3 on /job:worker/replica:0/task:"),
+                            HasSubstr("/device:CPU:0")));
   ASSERT_TRUE(coordinator_->Join().ok());
   EXPECT_THAT(Read(kTotal), ElementsAre(6));
 }
@@ -189,7 +224,8 @@ TEST_F(ReplicasTest, GradientsAreAveragedUnlessToldToBeSummedAndRowsAreConcatena
 TEST_F(ReplicasTest, AGradientGoesThroughACollective) {
   ASSERT_TRUE(coordinator_->Schedule(kThroughACollective).ok());
   ASSERT_TRUE(coordinator_->Join().ok());
-  EXPECT_THAT(Read(kWeights), ElementsAre(6, 0));  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6
+  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6
+  EXPECT_THAT(Read(kWeights), ElementsAre(6, 0));
 }
 
 TEST_F(ReplicasTest, AStepThatBringsItsOwnGradientsTrainsAsOneWithTheTape) {
@@ -204,7 +240,9 @@ TEST_F(ReplicasTest, AStepThatBringsItsOwnGradientsTrainsAsOneWithTheTape) {
   ASSERT_TRUE(coordinator_->Join().ok());
   const std::vector<float> weights = Read(kWeights), table = Read(kTable);
   ASSERT_NE(weights, std::vector<float>(2, 0));
-  for (const VariableSpec& spec : {kWeights, kTable}) ASSERT_TRUE(strategy().FindVariable(spec.name)->Assign(*Tensor::Zeros(spec.dtype, spec.shape)).ok());
+  for (const VariableSpec& spec : {kWeights, kTable})
+    ASSERT_TRUE(
+        strategy().FindVariable(spec.name)->Assign(*Tensor::Zeros(spec.dtype, spec.shape)).ok());
   for (int i = 0; i < kSteps; ++i) {
     ASSERT_TRUE(coordinator_->Schedule(kTrainByTape).ok());
     ASSERT_TRUE(coordinator_->Join().ok());
@@ -244,7 +282,8 @@ TEST_F(ReplicasTest, AReplicaMayNotTakeTheStepsElements) {
 TEST_F(ReplicasTest, RunOnTheCoordinatorToo) {
   const auto result = strategy().Run([](ReplicaContext& replica) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(Variable total, replica.strategy().FindVariable("total"));
-    RETURN_IF_ERROR(total.AssignAdd(Floats({static_cast<float>(replica.replica_id_in_sync_group())})));
+    RETURN_IF_ERROR(
+        total.AssignAdd(Floats({static_cast<float>(replica.replica_id_in_sync_group())})));
     return replica.devices()[0];
   });
   ASSERT_TRUE(result.ok()) << result.status();

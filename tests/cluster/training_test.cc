@@ -1,4 +1,5 @@
-// Trainer on a whole cluster in this process: what it measures is exact however the work is spread, and callbacks see it while it runs.
+// Trainer on a whole cluster in this process: what it measures is exact however the work is spread,
+// and callbacks see it while it runs.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -35,15 +36,20 @@ ModelOutput Classify(GradientTape& tape, const Nest& batch) {
            {"auc", Auc(logits, batch["label"])},
            {"rmse", Rmse(Sigmoid(logits), batch["label"])},
            {"square", MeanOf(batch["square"])}},
-          {{"probability", Sigmoid(logits)}, {"id", batch["id"]}}};  // of data that have ids, and no labels
+          // Of data that have ids, and no labels.
+          {{"probability", Sigmoid(logits)}, {"id", batch["id"]}}};
 }
 const Model kClassifier("training_test/classifier", {kLogit}, Classify);
 
-ModelOutput Diverge(GradientTape& tape, const Nest& batch) { return {Log(Reshape(kLogit(tape, batch["x"]), {-1}) * 0.0f - 1.0f)}; }
+ModelOutput Diverge(GradientTape& tape, const Nest& batch) {
+  return {Log(Reshape(kLogit(tape, batch["x"]), {-1}) * 0.0f - 1.0f)};
+}
 const Model kDiverging("training_test/diverging", {kLogit}, Diverge);
 
 const Dense kOther("other", 3, 1);
-ModelOutput BeSilent(GradientTape& tape, const Nest& batch) { return {Reshape(kOther(tape, batch["x"]), {-1})}; }
+ModelOutput BeSilent(GradientTape& tape, const Nest& batch) {
+  return {Reshape(kOther(tape, batch["x"]), {-1})};
+}
 const Model kSilent("training_test/silent", {kOther}, BeSilent);
 
 // `n` records with labels by a planted rule, each with the square of its number; in batches of 7.
@@ -57,14 +63,18 @@ absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
     squares[i] = i * i;
   }
   ASSIGN_OR_RETURN(Tensor rows, Tensor::Copy<float>({n, 3}, x));
-  return Dataset::FromTensors({{"x", rows}, {"label", Tensor::Vector<float>(labels)}, {"square", Tensor::Vector<int64_t>(squares)}})
+  return Dataset::FromTensors({{"x", rows},
+                               {"label", Tensor::Vector<float>(labels)},
+                               {"square", Tensor::Vector<int64_t>(squares)}})
       .Shuffle(1000, input.seed)
       .Batch(7);
 }
 const DataSource kRecords("training_test/records", Records);
 
 // `n` records without labels, in order; x follows from the id.
-float XOf(int64_t id, int64_t column) { return static_cast<float>((id * 7 + column * 3) % 11) / 11; }
+float XOf(int64_t id, int64_t column) {
+  return static_cast<float>((id * 7 + column * 3) % 11) / 11;
+}
 Dataset UnlabelledRecords(int64_t n) {
   std::vector<float> x(3 * n);
   std::vector<int64_t> ids(n);
@@ -72,11 +82,14 @@ Dataset UnlabelledRecords(int64_t n) {
     ids[i] = i;
     for (int64_t column = 0; column < 3; ++column) x[3 * i + column] = XOf(i, column);
   }
-  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({n, 3}, x))}, {"id", Nest(Tensor::Vector<int64_t>(ids))}}).Batch(7);
+  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({n, 3}, x))},
+                               {"id", Nest(Tensor::Vector<int64_t>(ids))}})
+      .Batch(7);
 }
 absl::StatusOr<Dataset> Unlabelled(const InputContext&, int64_t n) { return UnlabelledRecords(n); }
 const DataSource kUnlabelled("training_test/unlabelled", Unlabelled);
-const DataSource kNotLeased("training_test/not_leased", Unlabelled, InputOptions{AutoShardPolicy::kOff});
+const DataSource kNotLeased("training_test/not_leased", Unlabelled,
+                            InputOptions{AutoShardPolicy::kOff});
 
 double MeanSquare(int64_t n) { return static_cast<double>((n - 1) * (2 * n - 1)) / 6; }
 
@@ -122,10 +135,14 @@ TEST_F(TrainingTest, ValidationCountsEachRecordOnceHoweverManyWorkersAndReplicas
     Start(2, workers, replicas);
     const auto values = trainer_->Evaluate(kRecords(100));
     ASSERT_TRUE(values.ok()) << values.status();
-    EXPECT_EQ(values->at("square"), MeanSquare(100)) << workers << " workers of " << replicas << " replicas";
+    EXPECT_EQ(values->at("square"), MeanSquare(100))
+        << workers << " workers of " << replicas << " replicas";
     if (alone.empty()) alone = *values;
-    for (const auto& [name, value] : alone) EXPECT_THAT(values->at(name), DoubleNear(value, 1e-9)) << name << " with " << workers << " workers";
-    const auto metrics = coordinator().RunEpoch(kClassifier.evaluate_step(), kRecords(100), kClassifier.name());
+    for (const auto& [name, value] : alone)
+      EXPECT_THAT(values->at(name), DoubleNear(value, 1e-9))
+          << name << " with " << workers << " workers";
+    const auto metrics =
+        coordinator().RunEpoch(kClassifier.evaluate_step(), kRecords(100), kClassifier.name());
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     for (const auto& [name, metric] : *metrics) EXPECT_EQ(metric.count(), 100) << name;
   }
@@ -145,14 +162,16 @@ TEST_F(TrainingTest, MetricsCountAStepOnceHoweverOftenItWasTried) {
 
 // What the model gives for these ids by hand.
 void ExpectPredictions(Coordinator& coordinator, int64_t n, const Outputs& outputs) {
-  const auto kernel = *coordinator.strategy().FindVariable("logit/kernel")->Read(), bias = *coordinator.strategy().FindVariable("logit/bias")->Read();
+  const auto kernel = *coordinator.strategy().FindVariable("logit/kernel")->Read(),
+             bias = *coordinator.strategy().FindVariable("logit/bias")->Read();
   const Tensor ids = outputs.at("id"), probabilities = outputs.at("probability");
   ASSERT_EQ(ids.shape(), Shape{n});
   ASSERT_EQ(probabilities.shape(), Shape{n});
   for (int64_t i = 0; i < n; ++i) {
     ASSERT_EQ((*ids.values<int64_t>())[i], i) << "each once, in the order of the data";
     float logit = (*bias.values<float>())[0];
-    for (int64_t column = 0; column < 3; ++column) logit += (*kernel.values<float>())[column] * XOf(i, column);
+    for (int64_t column = 0; column < 3; ++column)
+      logit += (*kernel.values<float>())[column] * XOf(i, column);
     ASSERT_NEAR((*probabilities.values<float>())[i], 1 / (1 + std::exp(-logit)), 1e-5) << i;
   }
 }
@@ -176,13 +195,14 @@ TEST_F(TrainingTest, PredictionsAreGivenOnceThoughAWorkerDies) {
   Start(2, 2, 1);
   std::vector<Outputs> parts;
   int64_t rows = 0;
-  const absl::Status status = trainer_->Predict(kUnlabelled(7000), [&](int64_t first, const Outputs& outputs) {
-    EXPECT_EQ(first, rows);
-    rows += outputs.at("id").shape().rows();
-    if (parts.size() == 20) cluster_->KillWorker(1);
-    parts.push_back(outputs);
-    return absl::OkStatus();
-  });
+  const absl::Status status =
+      trainer_->Predict(kUnlabelled(7000), [&](int64_t first, const Outputs& outputs) {
+        EXPECT_EQ(first, rows);
+        rows += outputs.at("id").shape().rows();
+        if (parts.size() == 20) cluster_->KillWorker(1);
+        parts.push_back(outputs);
+        return absl::OkStatus();
+      });
   ASSERT_TRUE(status.ok()) << status;
   const auto joined = JoinOutputs(parts);
   ASSERT_TRUE(joined.ok()) << joined.status();
@@ -192,13 +212,17 @@ TEST_F(TrainingTest, PredictionsAreGivenOnceThoughAWorkerDies) {
 TEST_F(TrainingTest, APredictionThatCannotBeMadeSaysWhyAndTheNextOneCan) {
   Start(1, 2, 1);
   int calls = 0;
-  const auto refuse = [&](int64_t, const Outputs&) { return ++calls == 3 ? absl::DataLossError("the disk of the caller") : absl::OkStatus(); };
-  EXPECT_EQ(trainer_->Predict(kUnlabelled(1000), refuse), absl::DataLossError("the disk of the caller"));
+  const auto refuse = [&](int64_t, const Outputs&) {
+    return ++calls == 3 ? absl::DataLossError("the disk of the caller") : absl::OkStatus();
+  };
+  EXPECT_EQ(trainer_->Predict(kUnlabelled(1000), refuse),
+            absl::DataLossError("the disk of the caller"));
   EXPECT_EQ(calls, 3);
   const absl::Status not_leased = trainer_->Predict(kNotLeased(100)).status();
   EXPECT_EQ(not_leased.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(not_leased.message()), HasSubstr("kLease"));
-  const absl::Status nothing = Trainer(coordinator(), kSilent, Sgd{1.0}).Predict(kUnlabelled(100)).status();
+  const absl::Status nothing =
+      Trainer(coordinator(), kSilent, Sgd{1.0}).Predict(kUnlabelled(100)).status();
   EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(nothing.message()), HasSubstr("ModelOutput::outputs"));
   const absl::Status failed = trainer_->Predict(kRecords(100)).status();  // has no "id"
@@ -209,12 +233,15 @@ TEST_F(TrainingTest, APredictionThatCannotBeMadeSaysWhyAndTheNextOneCan) {
 }
 
 TEST(OutputsTest, AreJoinedByRowsWhereTheyFit) {
-  const Tensor two = *Tensor::Copy<float>({1, 2}, {1, 2}), four = *Tensor::Copy<float>({2, 2}, {3, 4, 5, 6});
+  const Tensor two = *Tensor::Copy<float>({1, 2}, {1, 2}),
+               four = *Tensor::Copy<float>({2, 2}, {3, 4, 5, 6});
   const auto joined = JoinOutputs({{{"y", two}}, {{"y", four}}});
   ASSERT_TRUE(joined.ok()) << joined.status();
   EXPECT_TRUE(BitwiseEqual(joined->at("y"), *Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6})));
-  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"y", Tensor::Vector<float>({1})}}}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"z", two}}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"y", Tensor::Vector<float>({1})}}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"z", two}}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(JoinOutputs({})->empty());
 }
 
@@ -225,7 +252,8 @@ TEST_F(TrainingTest, EachEpochHasALineAndTheLastOneCountsWhatWasTrained) {
   ASSERT_TRUE(trainer_->Fit(kRecords(700), options).ok());
   ASSERT_TRUE(trainer_->Evaluate(kRecords(70)).ok());
   cluster_->reporter()->Summarize(0);
-  for (const std::string epoch : {"epoch 1/2  step 100  ", "epoch 2/2  step 200  "}) EXPECT_THAT(text(), HasSubstr(epoch));
+  for (const std::string epoch : {"epoch 1/2  step 100  ", "epoch 2/2  step 200  "})
+    EXPECT_THAT(text(), HasSubstr(epoch));
   EXPECT_THAT(text(), HasSubstr("  train: loss "));
   EXPECT_THAT(text(), HasSubstr("200 training steps, 1,400 examples seen in "));
 }
@@ -249,8 +277,10 @@ TEST_F(TrainingTest, ALossThatIsNotFiniteIsToldOnceWithTheFlagThatFindsIt) {
 TEST_F(TrainingTest, EveryOptimizerLearnsThePlantedRuleWithItsSlotsOnSeveralServers) {
   const Adam amsgrad{0.05, 0.9f, 0.999f, 1e-7f, 0, /*amsgrad=*/true};
   const RmsProp centered{0.01, 0.9f, 0.5f, 1e-7f, /*centered=*/true};
-  for (const Optimizer& optimizer : {Optimizer(Sgd{1.0}), Optimizer(Momentum{0.2}), Optimizer(Adagrad{0.5}), Optimizer(RowwiseAdagrad{0.5}), Optimizer(amsgrad),
-                                     Optimizer(centered), Optimizer(Ftrl{0.5})}) {
+  for (const Optimizer& optimizer :
+       {Optimizer(Sgd{1.0}), Optimizer(Momentum{0.2}), Optimizer(Adagrad{0.5}),
+        Optimizer(RowwiseAdagrad{0.5}), Optimizer(amsgrad), Optimizer(centered),
+        Optimizer(Ftrl{0.5})}) {
     Start(3, 2, 1);
     FitOptions options;
     options.epochs = 3;
@@ -269,7 +299,8 @@ TEST_F(TrainingTest, TheLearningRateScaleIsAFactorOfEveryStepFromThenOn) {
     trainer_ = std::make_unique<Trainer>(coordinator(), kClassifier, Sgd{1.0});
     coordinator().SetLearningRateScale(scale);
     ASSERT_TRUE(trainer_->Fit(kRecords(7)).ok());  // one step
-    biases.push_back((*coordinator().strategy().FindVariable("logit/bias")->Read()->values<float>())[0]);
+    biases.push_back(
+        (*coordinator().strategy().FindVariable("logit/bias")->Read()->values<float>())[0]);
   }
   EXPECT_NE(biases[0], 0);
   EXPECT_FLOAT_EQ(biases[1], biases[0] / 2);
@@ -317,15 +348,18 @@ TEST_F(TrainingTest, ACallbackMayEndAnEpochInItsMiddleAndTheNextFitIsWhole) {
 std::vector<Event> EventsOf(const std::string& directory, const std::string& run) {
   std::vector<Event> events;
   const std::string folder = absl::StrCat(directory, "/", run);
-  for (const std::string& name : FileSystem::Real().ListDirectory(folder).value_or(std::vector<std::string>())) {
-    const EventFile file = ReadEventFile(FileSystem::Real().ReadFile(absl::StrCat(folder, "/", name)).value()).value();
+  for (const std::string& name :
+       FileSystem::Real().ListDirectory(folder).value_or(std::vector<std::string>())) {
+    const EventFile file =
+        ReadEventFile(FileSystem::Real().ReadFile(absl::StrCat(folder, "/", name)).value()).value();
     events.insert(events.end(), file.events.begin(), file.events.end());
   }
   return events;
 }
 
 // The values that a tag has, by step.
-std::vector<std::pair<int64_t, EventData>> SeriesOf(const std::vector<Event>& events, const std::string& tag) {
+std::vector<std::pair<int64_t, EventData>> SeriesOf(const std::vector<Event>& events,
+                                                    const std::string& tag) {
   std::vector<std::pair<int64_t, EventData>> series;
   for (const Event& event : events) {
     for (const EventValue& value : event.values) {
@@ -343,14 +377,19 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
   const auto values = trainer_->Fit(kRecords(5000), options);
   ASSERT_TRUE(values.ok()) << values.status();
   cluster_->reporter()->Summarize(0);
-  const std::vector<Event> train = EventsOf(tensorboard_dir_, "train"), validation = EventsOf(tensorboard_dir_, "validation");
-  EXPECT_EQ(SeriesOf(train, "loss").back().first, 715);  // the last step of the epoch: 5000 records in batches of 7
+  const std::vector<Event> train = EventsOf(tensorboard_dir_, "train"),
+                           validation = EventsOf(tensorboard_dir_, "validation");
+  // The last step of the epoch: 5000 records in batches of 7.
+  EXPECT_EQ(SeriesOf(train, "loss").back().first, 715);
   EXPECT_EQ(SeriesOf(train, "accuracy").size(), SeriesOf(train, "examples_per_second").size());
   EXPECT_THAT(std::get<std::string>(SeriesOf(train, "configuration").at(0).second),
               HasSubstr("| --note | a\\|b |\n| parameter servers | 2 |\n| workers | 2 |"));
-  EXPECT_THAT(std::get<std::string>(SeriesOf(train, "variables").at(0).second), HasSubstr("logit/kernel  float32 [3, 1]"));
-  ASSERT_EQ(SeriesOf(validation, "loss").size(), 1u);  // as reported; its steps' own means are not points
-  EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second), static_cast<float>(values->at("validation/loss")));
+  EXPECT_THAT(std::get<std::string>(SeriesOf(train, "variables").at(0).second),
+              HasSubstr("logit/kernel  float32 [3, 1]"));
+  // As reported; its steps' own means are not points.
+  ASSERT_EQ(SeriesOf(validation, "loss").size(), 1u);
+  EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second),
+            static_cast<float>(values->at("validation/loss")));
 }
 
 TEST_F(TrainingTest, OptionsOutOfTheirRangeAreRefusedAllAtOnce) {
@@ -359,7 +398,8 @@ TEST_F(TrainingTest, OptionsOutOfTheirRangeAreRefusedAllAtOnce) {
   setup.blas_threads = -1;
   const absl::Status refused = EmbeddedCluster::Start(setup).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.message(), "num_ps is 0, wanted at least 1; --blas_threads is -1, wanted at least 0");
+  EXPECT_EQ(refused.message(),
+            "num_ps is 0, wanted at least 1; --blas_threads is -1, wanted at least 0");
 }
 
 TEST_F(TrainingTest, EventFilesAreNotDrawnTwiceInOneDirectory) {
@@ -367,7 +407,8 @@ TEST_F(TrainingTest, EventFilesAreNotDrawnTwiceInOneDirectory) {
   Start(1, 1, 1);
   FitOptions options;
   options.callbacks = {std::make_shared<TensorBoard>(tensorboard_dir_)};
-  EXPECT_EQ(trainer_->Fit(kRecords(700), options).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(trainer_->Fit(kRecords(700), options).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(TrainingTest, EventFilesThatCannotBeWrittenDoNotStopTraining) {

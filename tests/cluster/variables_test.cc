@@ -1,5 +1,5 @@
-// Variables on a whole cluster in this process: how they are cut and named, who may create them, and what replicas and workers write to those in several
-// shards.
+// Variables on a whole cluster in this process: how they are cut and named, who may create them,
+// and what replicas and workers write to those in several shards.
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -19,15 +19,18 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// ---- steps -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 // Replica 0 brings the ones, replica 1 the threes.
 absl::Status AddFromEachReplica(ReplicaContext& replica, const std::string& name) {
   ASSIGN_OR_RETURN(Variable variable, replica.strategy().FindVariable(name));
   const float mine = replica.replica_id_in_sync_group() == 0 ? 1 : 3;
-  return variable.AssignAdd(Tensor::Vector<float>(std::vector<float>(variable.spec().shape.dim(0), mine)));
+  return variable.AssignAdd(
+      Tensor::Vector<float>(std::vector<float>(variable.spec().shape.dim(0), mine)));
 }
-absl::Status AddFromEachReplicaStep(WorkerContext& worker, std::string name) { return worker.strategy().Run(AddFromEachReplica, name).status(); }
+absl::Status AddFromEachReplicaStep(WorkerContext& worker, std::string name) {
+  return worker.strategy().Run(AddFromEachReplica, name).status();
+}
 const Step kAddFromEachReplica("variables_test/add_from_each_replica", AddFromEachReplicaStep);
 
 // Rows 0 and 6 of a table that is cut between them.
@@ -50,7 +53,7 @@ absl::StatusOr<Dataset> CreatesAVariable(const InputContext&) {
 }
 const DataSource kCreatesAVariable("variables_test/creates_a_variable", CreatesAVariable);
 
-// ---- the cluster -------------------------------------------------------------------------------------------------------------------------------------
+// ---- the cluster --------------------------------------------------------------------------------
 
 class VariablesTest : public testing::Test {
  protected:
@@ -84,7 +87,9 @@ VariableSpec CutInTwo(std::string name, Shape shape) {
 }
 
 StrategyOptions InShards(int64_t shards_more_than_ps) {
-  return {[=](int num_ps) -> Partitioner { return FixedShardsPartitioner{num_ps + shards_more_than_ps}; }};
+  return {[=](int num_ps) -> Partitioner {
+    return FixedShardsPartitioner{num_ps + shards_more_than_ps};
+  }};
 }
 
 TEST_F(VariablesTest, AreCutByTheStrategysPartitionerUnlessTheirSpecHasItsOwn) {
@@ -109,7 +114,9 @@ TEST_F(VariablesTest, AreCutAboveAQuarterOfAMebibyteByTheRunnersOptions) {
 }
 
 TEST_F(VariablesTest, AStrategysPartitionerThatMakesNoSenseFailsTheFirstVariableNotTheStart) {
-  Start({[](int) -> Partitioner { return [](const Shape&, DType) { return std::vector<int64_t>{2, 2}; }; }});
+  Start({[](int) -> Partitioner {
+    return [](const Shape&, DType) { return std::vector<int64_t>{2, 2}; };
+  }});
   const absl::Status refused = strategy().CreateVariable({"matrix", {4, 4}}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("[2, 2]"));
@@ -123,7 +130,8 @@ TEST_F(VariablesTest, AreColocatedWithAShardOfOneThatIsCut) {
   const StrategyScope scope = strategy().Scope();
   const absl::Status refused = strategy().extended().ColocateVarsWith(*cut).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("has 2 shards, on several parameter servers: name one of them"));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("has 2 shards, on several parameter servers: name one of them"));
   const absl::StatusOr<StrategyScope> beside = strategy().extended().ColocateVarsWith(*cut, 1);
   ASSERT_TRUE(beside.ok()) << beside.status();
   EXPECT_THAT(OffsetsOf({"beside", {9}}), ElementsAre(0, 9));  // never cut
@@ -134,7 +142,8 @@ TEST_F(VariablesTest, AreNotCreatedByADataSource) {
   const absl::Status status = coordinator_->RunEpoch(kTakeBatch, kCreatesAVariable()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("variables_test/creates_a_variable"));
-  EXPECT_EQ(strategy().FindVariable("in_a_data_source").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(strategy().FindVariable("in_a_data_source").status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(VariablesTest, AreCreatedInTheScopeAndUsedOutsideIt) {
@@ -158,19 +167,24 @@ TEST_F(VariablesTest, RowsMadeOnTheCoordinatorAreSentBlockByBlock) {
   spec.initializer = FromRows{[&asked](int64_t first, int64_t count) -> absl::StatusOr<Tensor> {
     asked.emplace_back(first, count);
     std::vector<float> values;
-    for (int64_t row = first; row < first + count; ++row) values.insert(values.end(), kWidth, static_cast<float>(row));
+    for (int64_t row = first; row < first + count; ++row)
+      values.insert(values.end(), kWidth, static_cast<float>(row));
     return Tensor::Copy<float>({count, kWidth}, values);
   }};
   const absl::StatusOr<Variable> rows = strategy().CreateVariable(spec);
   ASSERT_TRUE(rows.ok()) << rows.status();
-  EXPECT_THAT(asked, ElementsAre(std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 2)));
-  for (int64_t row = 0; row < 6; ++row) EXPECT_EQ(*rows->At({row, kWidth - 1})->scalar<float>(), static_cast<float>(row));
+  EXPECT_THAT(asked,
+              ElementsAre(std::pair<int64_t, int64_t>(0, 4), std::pair<int64_t, int64_t>(4, 2)));
+  for (int64_t row = 0; row < 6; ++row)
+    EXPECT_EQ(*rows->At({row, kWidth - 1})->scalar<float>(), static_cast<float>(row));
 }
 
 TEST_F(VariablesTest, ReplicasAssignsAreCombinedInEveryShard) {
   Start(StrategyOptions(), /*replicas=*/2);
   const std::vector<std::pair<VariableAggregation, float>> cases = {
-      {VariableAggregation::kSum, 4}, {VariableAggregation::kMean, 2}, {VariableAggregation::kOnlyFirstReplica, 1}};
+      {VariableAggregation::kSum, 4},
+      {VariableAggregation::kMean, 2},
+      {VariableAggregation::kOnlyFirstReplica, 1}};
   for (const auto& [aggregation, expected] : cases) {
     VariableSpec spec = CutInTwo("v" + std::to_string(static_cast<int>(aggregation)), {3});
     spec.aggregation = aggregation;
@@ -196,7 +210,9 @@ constexpr bool kAdds<T, std::void_t<decltype(std::declval<T>() + std::declval<T>
 template <typename T, typename Index, typename = void>
 constexpr bool kIsIndexedBy = false;
 template <typename T, typename Index>
-constexpr bool kIsIndexedBy<T, Index, std::void_t<decltype(std::declval<T>().At({std::declval<Index>()}))>> = true;
+constexpr bool
+    kIsIndexedBy<T, Index, std::void_t<decltype(std::declval<T>().At({std::declval<Index>()}))>> =
+        true;
 
 TEST_F(VariablesTest, AreHandlesWithoutArithmetic) {
   static_assert(kAdds<Var> && !kAdds<Variable>);
@@ -209,9 +225,12 @@ TEST_F(VariablesTest, TheirStrategyDescribesTheClusterItPlays) {
   ASSERT_NE(resolver, nullptr);
   EXPECT_EQ(resolver->task_type(), "chief");
   EXPECT_EQ(resolver->task_id(), 0);
-  EXPECT_EQ(resolver->cluster_spec()->task_address("worker", 1).value_or("none"), "embedded:worker/1");
+  EXPECT_EQ(resolver->cluster_spec()->task_address("worker", 1).value_or("none"),
+            "embedded:worker/1");
   EXPECT_EQ(strategy().num_replicas_in_sync(), 2);
-  EXPECT_THAT(strategy().extended().parameter_devices(), ElementsAre("/job:ps/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:1/device:CPU:0"));
+  EXPECT_THAT(strategy().extended().parameter_devices(),
+              ElementsAre("/job:ps/replica:0/task:0/device:CPU:0",
+                          "/job:ps/replica:0/task:1/device:CPU:0"));
 }
 
 }  // namespace

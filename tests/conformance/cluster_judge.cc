@@ -35,7 +35,8 @@ Json NumTasksAnswer(const ClusterSpec& spec) {
   return answer;
 }
 
-absl::StatusOr<Json> Validate(const std::optional<std::string>& text, const TfConfigOverrides& overrides) {
+absl::StatusOr<Json> Validate(const std::optional<std::string>& text,
+                              const TfConfigOverrides& overrides) {
   ClusterConfigSources sources;
   sources.tf_config = text;
   sources.flags.task_type = overrides.task_type;
@@ -45,14 +46,17 @@ absl::StatusOr<Json> Validate(const std::optional<std::string>& text, const TfCo
   return Json("ok");
 }
 
-absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::string>& text, const TfConfigOverrides& overrides) {
+absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::string>& text,
+                         const TfConfigOverrides& overrides) {
   if (accessor == "validate") return Validate(text, overrides);
-  const std::unique_ptr<ClusterResolver> resolver = TfConfigClusterResolver(overrides, [text] { return text; });
+  const std::unique_ptr<ClusterResolver> resolver =
+      TfConfigClusterResolver(overrides, [text] { return text; });
   ASSIGN_OR_RETURN(const ClusterSpec spec, resolver->cluster_spec());
   if (accessor == "cluster") return ClusterAnswer(spec);
   if (accessor == "num_tasks") return NumTasksAnswer(spec);
   if (accessor == "task_type") return TextOrNull(resolver->task_type());
-  if (accessor == "task_id") return resolver->task_id().has_value() ? Json(*resolver->task_id()) : Json(nullptr);
+  if (accessor == "task_id")
+    return resolver->task_id().has_value() ? Json(*resolver->task_id()) : Json(nullptr);
   if (accessor == "rpc_layer") return TextOrNull(resolver->rpc_layer());
   if (accessor == "environment") return TextOrNull(resolver->environment());
   if (accessor != "master") return absl::UnimplementedError(absl::StrCat("no accessor ", accessor));
@@ -62,11 +66,14 @@ absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::s
 
 // Texts that TensorFlow reads and Divvy refuses, where the case itself does not say so.
 bool IsRefusedOnPurpose(const Json& test_case) {
-  const Json config =
-      Json::parse(test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(), nullptr, /*allow_exceptions=*/false);
+  const Json config = Json::parse(
+      test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(),
+      nullptr, /*allow_exceptions=*/false);
   if (!config.is_object() || !config.contains("task")) return false;
   const Json& task = config.at("task");
-  const bool has_negative_index = task.is_object() && task.contains("index") && task.at("index").is_number_integer() && task.at("index").get<int64_t>() < 0;
+  const bool has_negative_index = task.is_object() && task.contains("index") &&
+                                  task.at("index").is_number_integer() &&
+                                  task.at("index").get<int64_t>() < 0;
   return (!task.is_object() && !task.is_null()) || has_negative_index;
 }
 
@@ -77,18 +84,29 @@ bool IsAnswer(const Json& wanted) { return wanted.contains("value") || IsFailure
 Verdict JudgeTfConfig(const Json& test_case) {
   const Json& text = test_case.at("tf_config");
   const Json& given = test_case.at("constructor");
-  const TfConfigOverrides overrides{Given<std::string>(given, "task_type"), Given<int>(given, "task_id"), Given<std::string>(given, "rpc_layer"),
-                                    Given<std::string>(given, "environment")};
+  const TfConfigOverrides overrides{
+      Given<std::string>(given, "task_type"), Given<int>(given, "task_id"),
+      Given<std::string>(given, "rpc_layer"), Given<std::string>(given, "environment")};
   const absl::StatusOr<Json> answer =
-      Ask(test_case.at("accessor").get<std::string>(), text.is_null() ? std::nullopt : std::optional<std::string>(text.get<std::string>()), overrides);
-  if (answer.status().code() == absl::StatusCode::kUnimplemented) return NotCovered(std::string(answer.status().message()));
+      Ask(test_case.at("accessor").get<std::string>(),
+          text.is_null() ? std::nullopt : std::optional<std::string>(text.get<std::string>()),
+          overrides);
+  if (answer.status().code() == absl::StatusCode::kUnimplemented)
+    return NotCovered(std::string(answer.status().message()));
   const Json& wanted = Wanted(test_case);
-  if (!IsAnswer(wanted)) return answer.ok() ? Deviating(wanted.at("why").get<std::string>()) : Failed(answer.status().ToString());
+  if (!IsAnswer(wanted))
+    return answer.ok() ? Deviating(wanted.at("why").get<std::string>())
+                       : Failed(answer.status().ToString());
   if (IsFailure(wanted)) return PassedUnless(FailureDifference(answer.status(), wanted));
-  if (!answer.ok() && IsRefusedOnPurpose(test_case)) return Deviating(std::string(answer.status().message()));
+  if (!answer.ok() && IsRefusedOnPurpose(test_case))
+    return Deviating(std::string(answer.status().message()));
   if (!answer.ok()) return Failed(answer.status().ToString());
-  const Json expected = wanted.at("value") == "" && test_case.at("accessor") != "master" ? Json(nullptr) : wanted.at("value");
-  return PassedUnless(*answer == expected ? "" : absl::StrCat("got ", answer->dump(), ", wanted ", expected.dump()));
+  const Json expected = wanted.at("value") == "" && test_case.at("accessor") != "master"
+                            ? Json(nullptr)
+                            : wanted.at("value");
+  return PassedUnless(*answer == expected
+                          ? ""
+                          : absl::StrCat("got ", answer->dump(), ", wanted ", expected.dump()));
 }
 
 }  // namespace divvy::conformance

@@ -1,5 +1,6 @@
 // Judges one golden file: one test for each case, named file#number.
-//   bazel test //tests/conformance:partitioners_test --test_arg=--gtest_filter='golden.partitioners#12'
+//   bazel test //tests/conformance:partitioners_test
+//   --test_arg=--gtest_filter='golden.partitioners#12'
 #include <cstdio>
 #include <string>
 
@@ -19,7 +20,8 @@ class CaseTest : public testing::Test {
     const Verdict verdict = RunJudge(family_.judge, case_);
     if (verdict.outcome == Outcome::kDeviating) GTEST_SKIP() << "deviating: " << verdict.message;
     if (verdict.outcome == Outcome::kNotCovered) GTEST_SKIP() << "not covered: " << verdict.message;
-    EXPECT_EQ(verdict.outcome, Outcome::kPassed) << verdict.message << "\n" << case_.dump().substr(0, 2000);
+    EXPECT_EQ(verdict.outcome, Outcome::kPassed) << verdict.message << "\n"
+                                                 << case_.dump().substr(0, 2000);
   }
 
  private:
@@ -40,12 +42,16 @@ class ReadableTest : public testing::Test {
 void RegisterCases(const Family& family) {
   const std::string name(absl::StripSuffix(family.file, ".json"));
   const absl::StatusOr<std::vector<Json>> cases = ReadCases(family.file);
-  testing::RegisterTest("golden", absl::StrCat(name, ".is_readable").c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                        [status = cases.status()]() -> testing::Test* { return new ReadableTest(status); });
+  testing::RegisterTest(
+      "golden", absl::StrCat(name, ".is_readable").c_str(), nullptr, nullptr, __FILE__, __LINE__,
+      [status = cases.status()]() -> testing::Test* { return new ReadableTest(status); });
   if (!cases.ok()) return;
   for (size_t number = 0; number < cases->size(); ++number) {
-    testing::RegisterTest("golden", absl::StrCat(name, "#", number).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [&family, test_case = (*cases)[number]]() -> testing::Test* { return new CaseTest(family, test_case); });
+    testing::RegisterTest("golden", absl::StrCat(name, "#", number).c_str(), nullptr, nullptr,
+                          __FILE__, __LINE__,
+                          [&family, test_case = (*cases)[number]]() -> testing::Test* {
+                            return new CaseTest(family, test_case);
+                          });
   }
 }
 

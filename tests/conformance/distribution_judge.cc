@@ -20,9 +20,10 @@ namespace divvy::conformance {
 namespace {
 
 constexpr Tolerance kArithmetic{1e-6, 1e-6};
-constexpr int64_t kRowsOfTheWhole = 1 << 20;  // the file does not tell of how many rows the IndexedSlices are
+// The file does not tell of how many rows the IndexedSlices are.
+constexpr int64_t kRowsOfTheWhole = 1 << 20;
 
-// ---- reduce_gather -----------------------------------------------------------------------------------------------------------------------------------
+// ---- reduce_gather ------------------------------------------------------------------------------
 
 absl::StatusOr<Nest> LeafFrom(const Json& value) {
   if (value.contains("ids")) {
@@ -62,12 +63,14 @@ Axes AxesFrom(const Json& axis) {
 absl::StatusOr<Nest> SameOnAll(const absl::StatusOr<PerReplica<Nest>>& results) {
   RETURN_IF_ERROR(results.status());
   for (int i = 1; i < results->size(); ++i) {
-    if (!BitwiseEqual((*results)[0], (*results)[i])) return absl::InternalError(absl::StrCat("replica ", i, " got another result than replica 0"));
+    if (!BitwiseEqual((*results)[0], (*results)[i]))
+      return absl::InternalError(absl::StrCat("replica ", i, " got another result than replica 0"));
   }
   return (*results)[0];
 }
 
-absl::StatusOr<Nest> Call(const Json& test_case, Strategy& strategy, const PerReplica<Nest>& values) {
+absl::StatusOr<Nest> Call(const Json& test_case, Strategy& strategy,
+                          const PerReplica<Nest>& values) {
   const std::string call = test_case.at("call").get<std::string>();
   const Json& axis = test_case.at("axis");
   if (call == "gather" || call == "all_gather") {
@@ -85,7 +88,10 @@ absl::StatusOr<Nest> Call(const Json& test_case, Strategy& strategy, const PerRe
         tensors));
   }
   ASSIGN_OR_RETURN(ReduceOp op, ParseReduceOp(test_case.at("op").get<std::string>()));
-  if (call == "all_reduce") return SameOnAll(strategy.Run([op](ReplicaContext& replica, const Nest& mine) { return replica.AllReduce(op, mine); }, values));
+  if (call == "all_reduce")
+    return SameOnAll(strategy.Run(
+        [op](ReplicaContext& replica, const Nest& mine) { return replica.AllReduce(op, mine); },
+        values));
   return strategy.Reduce(op, values, AxesFrom(axis));
 }
 
@@ -97,14 +103,18 @@ std::string LeafDifference(const Nest& got, const Json& wanted) {
   return ids.empty() ? Difference("rows", slices->rows, wanted.at("rows"), kArithmetic) : ids;
 }
 
-// ---- scatter -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- scatter ------------------------------------------------------------------------------------
 
 std::optional<Variable::Scatter> ScatterFrom(const std::string& op) {
   static const auto& ops = *new std::map<std::string, Variable::Scatter>{
-      {"scatter_update", Variable::Scatter::kUpdate}, {"batch_scatter_update", Variable::Scatter::kUpdate},
-      {"scatter_add", Variable::Scatter::kAdd},       {"scatter_sub", Variable::Scatter::kSub},
-      {"scatter_mul", Variable::Scatter::kMul},       {"scatter_div", Variable::Scatter::kDiv},
-      {"scatter_min", Variable::Scatter::kMin},       {"scatter_max", Variable::Scatter::kMax},
+      {"scatter_update", Variable::Scatter::kUpdate},
+      {"batch_scatter_update", Variable::Scatter::kUpdate},
+      {"scatter_add", Variable::Scatter::kAdd},
+      {"scatter_sub", Variable::Scatter::kSub},
+      {"scatter_mul", Variable::Scatter::kMul},
+      {"scatter_div", Variable::Scatter::kDiv},
+      {"scatter_min", Variable::Scatter::kMin},
+      {"scatter_max", Variable::Scatter::kMax},
   };
   const auto found = ops.find(op);
   return found == ops.end() ? std::nullopt : std::optional<Variable::Scatter>(found->second);
@@ -134,11 +144,12 @@ absl::StatusOr<Variable> CreateSharded(Strategy& strategy, const Json& test_case
   ASSIGN_OR_RETURN(Variable variable, strategy.CreateVariable(spec));
   std::vector<int64_t> offsets = {0};
   for (int64_t size : sizes) offsets.push_back(offsets.back() + size);
-  if (variable.shard_offsets() != absl::MakeConstSpan(offsets)) return absl::InternalError("the variable was cut into other shards than the case's");
+  if (variable.shard_offsets() != absl::MakeConstSpan(offsets))
+    return absl::InternalError("the variable was cut into other shards than the case's");
   return variable;
 }
 
-// ---- sharded_index -----------------------------------------------------------------------------------------------------------------------------------
+// ---- sharded_index ------------------------------------------------------------------------------
 
 // The variable whose flat element k is k.
 absl::StatusOr<ShardedVariable> CountedFrom(const Json& test_case) {
@@ -149,7 +160,9 @@ absl::StatusOr<ShardedVariable> CountedFrom(const Json& test_case) {
   return ShardedVariable("v", std::move(whole), test_case.at("shards"));
 }
 
-std::optional<int64_t> BoundFrom(const Json& bound) { return bound.is_null() ? std::nullopt : std::optional<int64_t>(bound.get<int64_t>()); }
+std::optional<int64_t> BoundFrom(const Json& bound) {
+  return bound.is_null() ? std::nullopt : std::optional<int64_t>(bound.get<int64_t>());
+}
 
 IndexItem ItemFrom(const Json& item) {
   if (item == "ellipsis") return Ellipsis{};
@@ -159,8 +172,10 @@ IndexItem ItemFrom(const Json& item) {
   return IndexSlice{BoundFrom(slice[0]), BoundFrom(slice[1]), BoundFrom(slice[2]).value_or(1)};
 }
 
-absl::StatusOr<Tensor> PullPlanned(const ShardedVariable& sharded, const std::vector<IndexItem>& index) {
-  ASSIGN_OR_RETURN(const internal::IndexPlan plan, internal::PlanIndex(index, sharded.layout().spec.shape));
+absl::StatusOr<Tensor> PullPlanned(const ShardedVariable& sharded,
+                                   const std::vector<IndexItem>& index) {
+  ASSIGN_OR_RETURN(const internal::IndexPlan plan,
+                   internal::PlanIndex(index, sharded.layout().spec.shape));
   ASSIGN_OR_RETURN(const Tensor rows, sharded.Rows(Tensor::Vector<int64_t>(plan.positions.at(0))));
   return internal::TakePlanned(plan, rows);
 }
@@ -184,17 +199,23 @@ Verdict JudgeReduceGather(const Json& test_case) {
 Verdict JudgeScatter(const Json& test_case) {
   const std::optional<Variable::Scatter> op = ScatterFrom(test_case.at("op").get<std::string>());
   if (!op) return Failed("an operation that variables have not got");
-  const absl::StatusOr<std::unique_ptr<Coordinator>> cluster = ClusterOf(static_cast<int>(test_case.at("shards").size()));
+  const absl::StatusOr<std::unique_ptr<Coordinator>> cluster =
+      ClusterOf(static_cast<int>(test_case.at("shards").size()));
   if (!cluster.ok()) return Failed(cluster.status().ToString());
   const absl::StatusOr<Variable> variable = CreateSharded((*cluster)->strategy(), test_case);
   if (!variable.ok()) return Failed(variable.status().ToString());
-  const absl::StatusOr<IndexedSlices> rows = ScatteredRows(test_case, variable->spec().shape.dim(0));
+  const absl::StatusOr<IndexedSlices> rows =
+      ScatteredRows(test_case, variable->spec().shape.dim(0));
   if (!rows.ok()) return Failed(rows.status().ToString());
   const absl::Status status = variable->ScatterRows(*op, *rows);
   const Json& wanted = Wanted(test_case);
-  if (!IsFailure(wanted)) return status.ok() ? PassedUnless(Difference("variable", variable->Read(), wanted, kArithmetic)) : Failed(status.ToString());
+  if (!IsFailure(wanted))
+    return status.ok() ? PassedUnless(Difference("variable", variable->Read(), wanted, kArithmetic))
+                       : Failed(status.ToString());
   const std::string difference = FailureDifference(status, wanted);
-  return difference.empty() ? PassedUnless(Difference("variable after the failure", variable->Read(), test_case.at("initial"))) : Failed(difference);
+  return difference.empty() ? PassedUnless(Difference("variable after the failure",
+                                                      variable->Read(), test_case.at("initial")))
+                            : Failed(difference);
 }
 
 Verdict JudgeShardedIndex(const Json& test_case) {
@@ -204,7 +225,8 @@ Verdict JudgeShardedIndex(const Json& test_case) {
   if (!sharded.ok()) return Failed(sharded.status().ToString());
   const absl::StatusOr<Tensor> got = PullPlanned(*sharded, index);
   const Json& wanted = Wanted(test_case);
-  return PassedUnless(IsFailure(wanted) ? FailureDifference(got.status(), wanted) : Difference("part", got, wanted));
+  return PassedUnless(IsFailure(wanted) ? FailureDifference(got.status(), wanted)
+                                        : Difference("part", got, wanted));
 }
 
 }  // namespace divvy::conformance

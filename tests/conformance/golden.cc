@@ -35,14 +35,16 @@ double ElementAsDouble(T value) {
 
 // How far outside the tolerance: 0 or less is within it.
 double Excess(double got, double wanted, Tolerance tolerance) {
-  if (std::isnan(got) || std::isnan(wanted)) return std::isnan(got) && std::isnan(wanted) ? 0 : std::numeric_limits<double>::infinity();
+  if (std::isnan(got) || std::isnan(wanted))
+    return std::isnan(got) && std::isnan(wanted) ? 0 : std::numeric_limits<double>::infinity();
   if (got == wanted) return 0;
   if (std::isinf(got) || std::isinf(wanted)) return std::numeric_limits<double>::infinity();
   return std::fabs(got - wanted) - tolerance.absolute - tolerance.relative * std::fabs(wanted);
 }
 
 template <typename T>
-std::string WorstElement(absl::string_view what, const Tensor& got, const Tensor& wanted, Tolerance tolerance) {
+std::string WorstElement(absl::string_view what, const Tensor& got, const Tensor& wanted,
+                         Tolerance tolerance) {
   const T* a = got.data_as<T>();
   const T* b = wanted.data_as<T>();
   int64_t worst = -1;
@@ -52,13 +54,17 @@ std::string WorstElement(absl::string_view what, const Tensor& got, const Tensor
     if (excess > worst_excess) worst = i, worst_excess = excess;
   }
   if (worst < 0) return "";
-  return absl::StrCat(what, "[", worst, "] is ", ElementAsDouble(a[worst]), ", wanted ", ElementAsDouble(b[worst]), " (relative tolerance ", tolerance.relative,
+  return absl::StrCat(what, "[", worst, "] is ", ElementAsDouble(a[worst]), ", wanted ",
+                      ElementAsDouble(b[worst]), " (relative tolerance ", tolerance.relative,
                       ", absolute ", tolerance.absolute, ")");
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("no golden file ", path, "; run it by bazel, or set DIVVY_GOLDEN_DIR to the directory that holds it"));
+  if (!file)
+    return absl::NotFoundError(
+        absl::StrCat("no golden file ", path,
+                     "; run it by bazel, or set DIVVY_GOLDEN_DIR to the directory that holds it"));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -70,7 +76,8 @@ Verdict RunJudge(const Judge& judge, const Json& test_case) {
   if (judge == nullptr) return NotCovered("no judge yet");
   try {
     return judge(test_case);
-  } catch (const Json::exception& error) {  // the library's own way to say that a field is missing or of another type
+  } catch (const Json::exception&
+               error) {  // the library's own way to say that a field is missing or of another type
     return Failed(absl::StrCat("not of the schema: ", error.what()));
   }
 }
@@ -78,9 +85,12 @@ Verdict RunJudge(const Judge& judge, const Json& test_case) {
 std::string GoldenDirectory() {
   const char* elsewhere = std::getenv("DIVVY_GOLDEN_DIR");
   if (elsewhere == nullptr || *elsewhere == 0) return "tests/golden";
-  // `bazel run` starts programs in the runfiles; a relative directory is meant from where the user stands.
+  // `bazel run` starts programs in the runfiles; a relative directory is meant from where the user
+  // stands.
   const char* user_directory = std::getenv("BUILD_WORKING_DIRECTORY");
-  return *elsewhere == '/' || user_directory == nullptr ? elsewhere : absl::StrCat(user_directory, "/", elsewhere);
+  return *elsewhere == '/' || user_directory == nullptr
+             ? elsewhere
+             : absl::StrCat(user_directory, "/", elsewhere);
 }
 
 absl::StatusOr<std::vector<Json>> ReadCases(absl::string_view file) {
@@ -88,12 +98,15 @@ absl::StatusOr<std::vector<Json>> ReadCases(absl::string_view file) {
   ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   const Json content = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
   if (!content.is_object() || !content.contains("cases") || !content["cases"].is_array()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a JSON object with a list \"cases\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is not a JSON object with a list \"cases\""));
   }
   return std::vector<Json>(content["cases"].begin(), content["cases"].end());
 }
 
-const Json& Wanted(const Json& test_case) { return test_case.contains("divvy") ? test_case.at("divvy") : test_case.at("expect"); }
+const Json& Wanted(const Json& test_case) {
+  return test_case.contains("divvy") ? test_case.at("divvy") : test_case.at("expect");
+}
 
 double NumberFrom(const Json& value) {
   if (!value.is_string()) return value.get<double>();
@@ -113,7 +126,8 @@ absl::StatusOr<Tensor> TensorFrom(const Json& tensor) {
   const Json& values = tensor.at("values");
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(*dtype, shape));
   if (static_cast<int64_t>(values.size()) != shape.num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(values.size(), " values for shape ", shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(values.size(), " values for shape ", shape.ToString()));
   }
   return DispatchDType(
       *dtype,
@@ -123,7 +137,8 @@ absl::StatusOr<Tensor> TensorFrom(const Json& tensor) {
         for (const Json& value : values) *element++ = ElementFrom<T>(value);
         return result;
       },
-      absl::StatusOr<Tensor>(absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", name))));
+      absl::StatusOr<Tensor>(
+          absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", name))));
 }
 
 absl::StatusOr<IndexedSlices> SlicesFrom(const Json& slices, int64_t num_rows) {
@@ -135,19 +150,26 @@ absl::StatusOr<IndexedSlices> SlicesFrom(const Json& slices, int64_t num_rows) {
   return result;
 }
 
-bool Near(double got, double wanted, Tolerance tolerance) { return Excess(got, wanted, tolerance) <= 0; }
+bool Near(double got, double wanted, Tolerance tolerance) {
+  return Excess(got, wanted, tolerance) <= 0;
+}
 
-std::string Difference(absl::string_view what, const Tensor& got, const Json& wanted, Tolerance tolerance) {
+std::string Difference(absl::string_view what, const Tensor& got, const Json& wanted,
+                       Tolerance tolerance) {
   const absl::StatusOr<Tensor> tensor = TensorFrom(wanted);
-  if (!tensor.ok()) return absl::StrCat("the case's ", what, " is no tensor: ", tensor.status().message());
+  if (!tensor.ok())
+    return absl::StrCat("the case's ", what, " is no tensor: ", tensor.status().message());
   if (got.dtype() != tensor->dtype() || got.shape() != tensor->shape()) {
     return absl::StrCat(what, " is ", got.ToString(), ", wanted ", tensor->ToString());
   }
   return DispatchDType(
-      got.dtype(), [&](auto zero) { return WorstElement<decltype(zero)>(what, got, *tensor, tolerance); }, std::string("a dtype that tensors do not hold"));
+      got.dtype(),
+      [&](auto zero) { return WorstElement<decltype(zero)>(what, got, *tensor, tolerance); },
+      std::string("a dtype that tensors do not hold"));
 }
 
-std::string Difference(absl::string_view what, const absl::StatusOr<Tensor>& got, const Json& wanted, Tolerance tolerance) {
+std::string Difference(absl::string_view what, const absl::StatusOr<Tensor>& got,
+                       const Json& wanted, Tolerance tolerance) {
   if (!got.ok()) return absl::StrCat(what, " is an error: ", got.status().ToString());
   return Difference(what, *got, wanted, tolerance);
 }

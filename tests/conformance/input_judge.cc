@@ -14,7 +14,7 @@
 namespace divvy::conformance {
 namespace {
 
-// ---- rebatch -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- rebatch ------------------------------------------------------------------------------------
 
 using Examples = std::vector<int64_t>;  // their numbers
 using Batches = std::vector<Examples>;
@@ -28,21 +28,26 @@ Tensor Numbers(int64_t first, int64_t count) {
 // The examples 0, 1, ... in batches of these sizes, which the recipe does not show.
 Dataset OfUnknownSize(const Examples& sizes) {
   const auto batch = [sizes](int64_t index) -> absl::StatusOr<std::optional<Nest>> {
-    return Nest(Numbers(std::accumulate(sizes.begin(), sizes.begin() + index, int64_t{0}), sizes[static_cast<size_t>(index)]));
+    return Nest(Numbers(std::accumulate(sizes.begin(), sizes.begin() + index, int64_t{0}),
+                        sizes[static_cast<size_t>(index)]));
   };
   return Dataset::Generator(batch, static_cast<int64_t>(sizes.size()));
 }
 
 // As many examples in batches of `size`, by Batch.
 Dataset InBatchesOf(int64_t size, const Examples& sizes) {
-  return Dataset::FromTensors(Nest(Numbers(0, std::accumulate(sizes.begin(), sizes.end(), int64_t{0})))).Batch(size);
+  return Dataset::FromTensors(
+             Nest(Numbers(0, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}))))
+      .Batch(size);
 }
 
 // OfUnknownSize's, by Batch. nullopt: they cannot be made so.
 std::optional<Dataset> OfKnownSize(const Examples& sizes) {
   if (sizes.empty() || sizes[0] < 1) return std::nullopt;
   const auto is_first = [&sizes](int64_t size) { return size == sizes[0]; };
-  if (!std::all_of(sizes.begin(), sizes.end() - 1, is_first) || sizes.back() > sizes[0] || sizes.back() < 1) return std::nullopt;
+  if (!std::all_of(sizes.begin(), sizes.end() - 1, is_first) || sizes.back() > sizes[0] ||
+      sizes.back() < 1)
+    return std::nullopt;
   return InBatchesOf(sizes[0], sizes);
 }
 
@@ -59,20 +64,26 @@ absl::StatusOr<Batches> AllBatches(const Dataset& dataset) {
 }
 
 std::string Shown(const Batches& batches) {
-  return absl::StrJoin(batches, " ", [](std::string* out, const Examples& examples) { absl::StrAppend(out, "[", absl::StrJoin(examples, ","), "]"); });
+  return absl::StrJoin(batches, " ", [](std::string* out, const Examples& examples) {
+    absl::StrAppend(out, "[", absl::StrJoin(examples, ","), "]");
+  });
 }
 
 std::string BatchesDifference(const absl::StatusOr<Batches>& got, const Batches& wanted) {
   if (!got.ok()) return got.status().ToString();
-  return *got == wanted ? "" : absl::StrCat("batches are ", Shown(*got), ", wanted ", Shown(wanted));
+  return *got == wanted ? ""
+                        : absl::StrCat("batches are ", Shown(*got), ", wanted ", Shown(wanted));
 }
 
 Verdict JudgeSizes(const Json& test_case, const Json& wanted) {
   const int64_t workers = test_case.at("workers").get<int64_t>();
   Batches sizes;
   for (int64_t worker = 0; worker < workers; ++worker) {
-    const auto of_worker = BatchSizesForWorker(test_case.at("global_batch").get<int64_t>(), workers, test_case.at("replicas").get<int64_t>(), worker);
-    if (!of_worker.ok()) return IsFailure(wanted) ? PassedUnless(FailureDifference(of_worker.status(), wanted)) : Failed(of_worker.status().ToString());
+    const auto of_worker = BatchSizesForWorker(test_case.at("global_batch").get<int64_t>(), workers,
+                                               test_case.at("replicas").get<int64_t>(), worker);
+    if (!of_worker.ok())
+      return IsFailure(wanted) ? PassedUnless(FailureDifference(of_worker.status(), wanted))
+                               : Failed(of_worker.status().ToString());
     sizes.push_back(*of_worker);
   }
   return PassedUnless(BatchesDifference(sizes, wanted.at("sizes_of_worker").get<Batches>()));
@@ -81,32 +92,39 @@ Verdict JudgeSizes(const Json& test_case, const Json& wanted) {
 Verdict JudgeStream(const Json& test_case, const Json& wanted) {
   const Examples input = test_case.at("input_batches").get<Examples>();
   const auto recut = [&](const Dataset& batches) {
-    return AllBatches(Rebatch(batches, test_case.at("sizes").get<Examples>(), test_case.at("drop_remainder").get<bool>()));
+    return AllBatches(Rebatch(batches, test_case.at("sizes").get<Examples>(),
+                              test_case.at("drop_remainder").get<bool>()));
   };
   const absl::StatusOr<Batches> got = recut(OfUnknownSize(input));
   if (IsFailure(wanted)) return PassedUnless(FailureDifference(got.status(), wanted));
   const Batches batches = wanted.at("batches").get<Batches>();
-  if (std::string difference = BatchesDifference(got, batches); !difference.empty()) return Failed(std::move(difference));
+  if (std::string difference = BatchesDifference(got, batches); !difference.empty())
+    return Failed(std::move(difference));
   const std::optional<Dataset> known = OfKnownSize(input);
   return known ? PassedUnless(BatchesDifference(recut(*known), batches)) : Passed();
 }
 
 Verdict JudgeUnknownSize(const Json& test_case, const Json& wanted) {
-  const auto got = AllBatches(RecutForReplicas(OfUnknownSize(test_case.at("input_batches").get<Examples>()), test_case.at("replicas").get<int>()));
+  const auto got =
+      AllBatches(RecutForReplicas(OfUnknownSize(test_case.at("input_batches").get<Examples>()),
+                                  test_case.at("replicas").get<int>()));
   if (!got.ok()) return Failed(got.status().ToString());
   Examples sizes;
   for (const Examples& batch : *got) sizes.push_back(static_cast<int64_t>(batch.size()));
   return PassedUnless(BatchesDifference(Batches{sizes}, {wanted.at("batches").get<Examples>()}));
 }
 
-// A step takes a batch for each replica; where too few are left, the others get none of the examples.
+// A step takes a batch for each replica; where too few are left, the others get none of the
+// examples.
 Verdict JudgeSteps(const Json& test_case, const Json& wanted) {
   const Examples input = test_case.at("input_batches").get<Examples>();
   const int replicas = test_case.at("replicas").get<int>();
   const bool is_known = test_case.at("batch_size_known").get<bool>();
   const Dataset global_batches = is_known ? InBatchesOf(input.at(0), input) : OfUnknownSize(input);
   absl::StatusOr<Batches> got = AllBatches(RecutForReplicas(global_batches, replicas));
-  if (got.ok()) got->resize((got->size() + static_cast<size_t>(replicas) - 1) / static_cast<size_t>(replicas) * static_cast<size_t>(replicas));
+  if (got.ok())
+    got->resize((got->size() + static_cast<size_t>(replicas) - 1) / static_cast<size_t>(replicas) *
+                static_cast<size_t>(replicas));
   Batches batches;
   for (const Json& step : wanted.at("steps")) {
     for (const Json& of_replica : step) batches.push_back(of_replica.get<Examples>());
@@ -114,7 +132,7 @@ Verdict JudgeSteps(const Json& test_case, const Json& wanted) {
   return PassedUnless(BatchesDifference(got, batches));
 }
 
-// ---- tfrecord ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- tfrecord -----------------------------------------------------------------------------------
 
 // The file's head tells the types.
 DType TypeOf(absl::string_view feature) {
@@ -126,20 +144,29 @@ std::string ListDifference(const std::string& feature, const Nest& got, const Js
   if (TypeOf(feature) == DType::kString) {
     const auto texts = NestCodec<std::vector<std::string>>::Decode(got);
     if (!texts.ok()) return texts.status().ToString();
-    return *texts == wanted.get<std::vector<std::string>>() ? "" : absl::StrCat(feature, " is ", absl::StrJoin(*texts, ","), ", wanted ", wanted.dump());
+    return *texts == wanted.get<std::vector<std::string>>()
+               ? ""
+               : absl::StrCat(feature, " is ", absl::StrJoin(*texts, ","), ", wanted ",
+                              wanted.dump());
   }
-  return Difference(feature, got.tensor(), Json{{"dtype", DTypeName(TypeOf(feature))}, {"shape", {wanted.size()}}, {"values", wanted}});
+  return Difference(
+      feature, got.tensor(),
+      Json{{"dtype", DTypeName(TypeOf(feature))}, {"shape", {wanted.size()}}, {"values", wanted}});
 }
 
 std::string RecordDifference(const std::string& file, int64_t number, const Json& wanted) {
   std::vector<ExampleFeature> features;
-  for (const auto& [feature, values] : wanted.items()) features.push_back({feature, TypeOf(feature), {-1}});
-  const Dataset records = Dataset::TfRecord(file, [features](absl::string_view record) { return ParseExample(record, features); });
+  for (const auto& [feature, values] : wanted.items())
+    features.push_back({feature, TypeOf(feature), {-1}});
+  const Dataset records = Dataset::TfRecord(
+      file, [features](absl::string_view record) { return ParseExample(record, features); });
   const auto record = records.Skip(number).Iterate()->Next();
   if (!record.ok()) return record.status().ToString();
   if (!record->has_value()) return absl::StrCat(file, " has no record ", number);
   for (const auto& [feature, values] : wanted.items()) {
-    if (std::string difference = ListDifference(feature, (**record)[feature], values); !difference.empty()) return absl::StrCat(file, ": ", difference);
+    if (std::string difference = ListDifference(feature, (**record)[feature], values);
+        !difference.empty())
+      return absl::StrCat(file, ": ", difference);
   }
   return "";
 }
@@ -162,7 +189,8 @@ Verdict JudgeTfRecord(const Json& test_case) {
   if (!files.ok()) return Failed(files.status().ToString());
   for (const std::string& file : *files) {
     if (file == "content.json") continue;
-    const std::string difference = RecordDifference(absl::StrCat(folder, "/", file), test_case.at("record").get<int64_t>(), Wanted(test_case));
+    const std::string difference = RecordDifference(
+        absl::StrCat(folder, "/", file), test_case.at("record").get<int64_t>(), Wanted(test_case));
     if (!difference.empty()) return Failed(difference);
   }
   return Passed();

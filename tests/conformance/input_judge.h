@@ -6,7 +6,8 @@
 
 namespace divvy::conformance {
 
-// Exact. Batches that are alike are given both as a recipe that shows their size and as one that does not.
+// Exact. Batches that are alike are given both as a recipe that shows their size and as one that
+// does not.
 Verdict JudgeRebatch(const Json& test_case);
 
 // The record in each of the folder's files, plain and compressed. Exact.

@@ -14,12 +14,14 @@
 namespace divvy::conformance {
 namespace {
 
-// ---- operations ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 constexpr Tolerance kOperation{1e-5, 1e-6};
 
 // From where the test computes.
-absl::StatusOr<Tensor> Here(const absl::StatusOr<Tensor>& value) { return value.ok() ? value->To(Device{}) : value; }
+absl::StatusOr<Tensor> Here(const absl::StatusOr<Tensor>& value) {
+  return value.ok() ? value->To(Device{}) : value;
+}
 
 // The inputs of a case, by name: floating ones are watched.
 struct Inputs {
@@ -40,14 +42,21 @@ Operation Loss(Var (*function)(const Var&, const Var&)) {
   return [function](const Inputs& in) { return function(in["logits"], in["labels"]); };
 }
 
-Transpose TransposeFrom(const Json& attr) { return attr.get<bool>() ? Transpose::kYes : Transpose::kNo; }
+Transpose TransposeFrom(const Json& attr) {
+  return attr.get<bool>() ? Transpose::kYes : Transpose::kNo;
+}
 
 template <typename Whole, typename Along>
 Operation Reduction(Whole whole, Along along) {
-  return [=](const Inputs& in) { return in.attrs.at("axis").is_null() ? whole(in["x"]) : along(in["x"], in.attrs.at("axis").get<int>()); };
+  return [=](const Inputs& in) {
+    return in.attrs.at("axis").is_null() ? whole(in["x"])
+                                         : along(in["x"], in.attrs.at("axis").get<int>());
+  };
 }
 
-Padding PaddingFrom(const Json& attrs) { return attrs.at("padding") == "SAME" ? Padding::kSame : Padding::kValid; }
+Padding PaddingFrom(const Json& attrs) {
+  return attrs.at("padding") == "SAME" ? Padding::kSame : Padding::kValid;
+}
 
 Var PermuteAs(const Var& x, const std::vector<int>& axes) {
   switch (axes.size()) {
@@ -77,7 +86,8 @@ const std::map<std::string, Operation>& Operations() {
       {"softmax_cross_entropy_sparse", Loss(SoftmaxCrossEntropy)},
       {"softmax_cross_entropy", Loss(SoftmaxCrossEntropy)},
       {"sigmoid_cross_entropy", Loss(SigmoidCrossEntropy)},
-      {"squared_error", [](const Inputs& in) { return SquaredError(in["predictions"], in["labels"]); }},
+      {"squared_error",
+       [](const Inputs& in) { return SquaredError(in["predictions"], in["labels"]); }},
       {"relu", Unary(Relu)},
       {"tanh", Unary(Tanh)},
       {"sigmoid", Unary(Sigmoid)},
@@ -97,23 +107,49 @@ const std::map<std::string, Operation>& Operations() {
       {"maximum", Binary(Maximum)},
       {"bias_add", [](const Inputs& in) { return in["x"] + in["bias"]; }},
       {"matmul",
-       [](const Inputs& in) { return MatMul(in["a"], in["b"], TransposeFrom(in.attrs.at("transpose_a")), TransposeFrom(in.attrs.at("transpose_b"))); }},
-      {"reshape", [](const Inputs& in) { return Reshape(in["x"], ShapeFrom(in.attrs.at("shape"))); }},
+       [](const Inputs& in) {
+         return MatMul(in["a"], in["b"], TransposeFrom(in.attrs.at("transpose_a")),
+                       TransposeFrom(in.attrs.at("transpose_b")));
+       }},
+      {"reshape",
+       [](const Inputs& in) { return Reshape(in["x"], ShapeFrom(in.attrs.at("shape"))); }},
       {"concat",
        [](const Inputs& in) {
          return Concat({in["a"], in["b"]}, in.attrs.at("axis").get<int>());
        }},
-      {"reduce_sum", Reduction([](const Var& x) { return ReduceSum(x); }, [](const Var& x, int axis) { return ReduceSum(x, axis); })},
-      {"reduce_mean", Reduction([](const Var& x) { return ReduceMean(x); }, [](const Var& x, int axis) { return ReduceMean(x, axis); })},
-      {"reduce_max", Reduction(ReduceMaxOfAll, [](const Var& x, int axis) { return ReduceMax(x, axis); })},
+      {"reduce_sum", Reduction([](const Var& x) { return ReduceSum(x); },
+                               [](const Var& x, int axis) { return ReduceSum(x, axis); })},
+      {"reduce_mean", Reduction([](const Var& x) { return ReduceMean(x); },
+                                [](const Var& x, int axis) { return ReduceMean(x, axis); })},
+      {"reduce_max",
+       Reduction(ReduceMaxOfAll, [](const Var& x, int axis) { return ReduceMax(x, axis); })},
       {"slice",
-       [](const Inputs& in) { return Slice(in["x"], in.attrs.at("axis").get<int>(), in.attrs.at("begin").get<int64_t>(), in.attrs.at("end").get<int64_t>()); }},
-      {"permute", [](const Inputs& in) { return PermuteAs(in["x"], in.attrs.at("axes").get<std::vector<int>>()); }},
-      {"segment_sum", [](const Inputs& in) { return SegmentSum(in["rows"], Here(in["row_splits"].Value()).value_or(Tensor())); }},
-      {"conv2d", [](const Inputs& in) { return Conv2D(in["x"], in["filters"], in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
+       [](const Inputs& in) {
+         return Slice(in["x"], in.attrs.at("axis").get<int>(), in.attrs.at("begin").get<int64_t>(),
+                      in.attrs.at("end").get<int64_t>());
+       }},
+      {"permute",
+       [](const Inputs& in) {
+         return PermuteAs(in["x"], in.attrs.at("axes").get<std::vector<int>>());
+       }},
+      {"segment_sum",
+       [](const Inputs& in) {
+         return SegmentSum(in["rows"], Here(in["row_splits"].Value()).value_or(Tensor()));
+       }},
+      {"conv2d",
+       [](const Inputs& in) {
+         return Conv2D(in["x"], in["filters"], in.attrs.at("stride").get<int>(),
+                       PaddingFrom(in.attrs));
+       }},
       {"max_pool",
-       [](const Inputs& in) { return MaxPool2D(in["x"], in.attrs.at("window").get<int>(), in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs)); }},
-      {"layer_norm", [](const Inputs& in) { return LayerNorm(in["x"], in["gamma"], in["beta"], in.attrs.at("epsilon").get<float>()); }},
+       [](const Inputs& in) {
+         return MaxPool2D(in["x"], in.attrs.at("window").get<int>(),
+                          in.attrs.at("stride").get<int>(), PaddingFrom(in.attrs));
+       }},
+      {"layer_norm",
+       [](const Inputs& in) {
+         return LayerNorm(in["x"], in["gamma"], in["beta"], in.attrs.at("epsilon").get<float>());
+       }},
       {"dot_interaction", [](const Inputs& in) { return DotInteraction(in["embeddings"]); }},
       {"gather", [](const Inputs& in) { return in.tape.Lookup("table", in["ids"]); }},
       {"fm_interaction", FmInteraction},
@@ -122,21 +158,27 @@ const std::map<std::string, Operation>& Operations() {
   return operations;
 }
 
-std::string GradientDifference(const std::string& input, const Gradients& gradients, const Json& wanted) {
+std::string GradientDifference(const std::string& input, const Gradients& gradients,
+                               const Json& wanted) {
   const std::string what = absl::StrCat("gradient of ", input);
   const auto found = gradients.entries().find(input);
   if (found == gradients.entries().end()) return absl::StrCat(what, " is missing");
   const auto* slices = std::get_if<IndexedSlices>(&found->second);
-  if (slices == nullptr) return Difference(what, Here(std::get<Tensor>(found->second)), wanted, kOperation);
-  const absl::StatusOr<Tensor> ids = TensorFrom(wanted.at("ids"));  // of TensorFlow's own integer type
+  if (slices == nullptr)
+    return Difference(what, Here(std::get<Tensor>(found->second)), wanted, kOperation);
+  // Of TensorFlow's own integer type.
+  const absl::StatusOr<Tensor> ids = TensorFrom(wanted.at("ids"));
   const absl::StatusOr<Tensor> wide = ids.ok() ? Here(Cast(*ids, DType::kInt64).Value()) : ids;
   if (!wide.ok()) return wide.status().ToString();
-  if (!BitwiseEqual(*wide, slices->ids)) return absl::StrCat(what, " has other ids, or in another order");
-  return Difference(absl::StrCat(what, ", rows"), Here(slices->rows), wanted.at("rows"), kOperation);
+  if (!BitwiseEqual(*wide, slices->ids))
+    return absl::StrCat(what, " has other ids, or in another order");
+  return Difference(absl::StrCat(what, ", rows"), Here(slices->rows), wanted.at("rows"),
+                    kOperation);
 }
 
 std::string OutputDifference(const Var& output, const Json& wanted) {
-  const absl::StatusOr<Tensor> here = Here(output.Value());  // a GPU tells what it found out while computing
+  // A GPU tells what it found out while computing.
+  const absl::StatusOr<Tensor> here = Here(output.Value());
   if (IsFailure(wanted)) return FailureDifference(here.status(), wanted);
   return Difference("output", here, wanted.at("output"), kOperation);
 }
@@ -150,7 +192,8 @@ absl::StatusOr<Inputs> InputsOf(const Json& test_case, GradientTape& tape, MapRe
     if (looks_up && name == "table") {
       read.Set(name, value);
     } else {
-      inputs.vars.emplace(name, IsFloating(value.dtype()) ? tape.Watch(name, There(value)) : Var(There(value)));
+      inputs.vars.emplace(
+          name, IsFloating(value.dtype()) ? tape.Watch(name, There(value)) : Var(There(value)));
     }
   }
   return inputs;
@@ -162,16 +205,21 @@ absl::StatusOr<std::string> OperationDifference(const Operation& operation, cons
   ASSIGN_OR_RETURN(const Inputs inputs, InputsOf(test_case, tape, reader));
   const Json& wanted = Wanted(test_case);
   const Var output = operation(inputs);
-  if (std::string difference = OutputDifference(output, wanted); !difference.empty() || IsFailure(wanted)) return difference;
+  if (std::string difference = OutputDifference(output, wanted);
+      !difference.empty() || IsFailure(wanted))
+    return difference;
   ASSIGN_OR_RETURN(const Tensor upstream, TensorFrom(test_case.at("upstream")));
-  ASSIGN_OR_RETURN(const Gradients gradients, tape.Gradient(ReduceSum(output * Var(There(upstream)))));
+  ASSIGN_OR_RETURN(const Gradients gradients,
+                   tape.Gradient(ReduceSum(output * Var(There(upstream)))));
   for (const auto& [input, gradient] : wanted.at("gradients").items()) {
-    if (std::string difference = GradientDifference(input, gradients, gradient); !difference.empty()) return difference;
+    if (std::string difference = GradientDifference(input, gradients, gradient);
+        !difference.empty())
+      return difference;
   }
   return std::string();
 }
 
-// ---- lookups -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- lookups ------------------------------------------------------------------------------------
 
 constexpr Tolerance kLookup{1e-6, 1e-6};
 
@@ -189,13 +237,17 @@ Nest ListsFrom(const Json& test_case) {
     row_splits.push_back(static_cast<int64_t>(ids.size()));
   }
   SparseIds lists{Tensor::Vector<int64_t>(ids), Tensor::Vector<int64_t>(row_splits), std::nullopt};
-  if (const auto weights = OptionalFrom<std::vector<float>>(test_case, "weights")) lists.weights = Tensor::Vector<float>(*weights);
+  if (const auto weights = OptionalFrom<std::vector<float>>(test_case, "weights"))
+    lists.weights = Tensor::Vector<float>(*weights);
   return lists;
 }
 
 std::optional<Combiner> CombinerFrom(const Json& test_case) {
-  const std::map<std::string, Combiner> combiners = {{"sum", Combiner::kSum}, {"mean", Combiner::kMean}, {"sqrtn", Combiner::kSqrtN}};
-  const auto found = combiners.find(OptionalFrom<std::string>(test_case, "combiner").value_or("mean"));  // TensorFlow's default
+  const std::map<std::string, Combiner> combiners = {
+      {"sum", Combiner::kSum}, {"mean", Combiner::kMean}, {"sqrtn", Combiner::kSqrtN}};
+  // TensorFlow's default
+  const auto found =
+      combiners.find(OptionalFrom<std::string>(test_case, "combiner").value_or("mean"));
   return found == combiners.end() ? std::nullopt : std::optional<Combiner>(found->second);
 }
 
@@ -210,7 +262,8 @@ absl::StatusOr<std::optional<Var>> LookUp(const Json& test_case, GradientTape& t
   }
   options.safe = op == "safe_lookup_sparse";
   options.default_id = OptionalFrom<int64_t>(test_case, "default_id");
-  const std::optional<Combiner> combiner = op == "lookup_sparse" || options.safe ? CombinerFrom(test_case) : std::nullopt;
+  const std::optional<Combiner> combiner =
+      op == "lookup_sparse" || options.safe ? CombinerFrom(test_case) : std::nullopt;
   if (!combiner) return std::optional<Var>();
   return tape.LookupSparse("table", ListsFrom(test_case), *combiner, options);
 }
@@ -220,7 +273,8 @@ absl::StatusOr<std::optional<Var>> LookUp(const Json& test_case, GradientTape& t
 Verdict JudgeOperation(const Json& test_case) {
   const std::string op = test_case.at("op").get<std::string>();
   const auto operation = Operations().find(op);
-  if (operation == Operations().end()) return NotCovered(absl::StrCat("Divvy has no operation for ", op));
+  if (operation == Operations().end())
+    return NotCovered(absl::StrCat("Divvy has no operation for ", op));
   const absl::StatusOr<std::string> difference = OperationDifference(operation->second, test_case);
   return difference.ok() ? PassedUnless(*difference) : Failed(difference.status().ToString());
 }
@@ -232,11 +286,15 @@ Verdict JudgeLookup(const Json& test_case) {
   GradientTape tape(reader);
   const absl::StatusOr<std::optional<Var>> rows = LookUp(test_case, tape);
   if (!rows.ok()) return Failed(rows.status().ToString());
-  if (!rows->has_value()) return NotCovered(absl::StrCat("Divvy has no lookup for ", test_case.at("op").get<std::string>()));
+  if (!rows->has_value())
+    return NotCovered(
+        absl::StrCat("Divvy has no lookup for ", test_case.at("op").get<std::string>()));
   const absl::StatusOr<Tensor> there = (*rows)->Value(), here = Here(there);
-  if (there.ok() && there->device() != *TestDevice()) return Failed(absl::StrCat("the rows are on ", there->device().ToString()));
+  if (there.ok() && there->device() != *TestDevice())
+    return Failed(absl::StrCat("the rows are on ", there->device().ToString()));
   const Json& wanted = Wanted(test_case);
-  return PassedUnless(IsFailure(wanted) ? FailureDifference(here.status(), wanted) : Difference("rows", here, wanted, kLookup));
+  return PassedUnless(IsFailure(wanted) ? FailureDifference(here.status(), wanted)
+                                        : Difference("rows", here, wanted, kLookup));
 }
 
 }  // namespace divvy::conformance

@@ -1,6 +1,6 @@
 // bazel run //tests/conformance:report
-// How Divvy's answers compare with TensorFlow's, file by file; DIVVY_GOLDEN_DIR names another directory of cases. Exit code 1 if a case failed or a file
-// cannot be read.
+// How Divvy's answers compare with TensorFlow's, file by file; DIVVY_GOLDEN_DIR names another
+// directory of cases. Exit code 1 if a case failed or a file cannot be read.
 #include <array>
 #include <iomanip>
 #include <iostream>
@@ -40,7 +40,8 @@ Counts JudgeFile(const Family& family) {
   for (size_t number = 0; number < cases->size(); ++number) {
     const Verdict verdict = RunJudge(family.judge, (*cases)[number]);
     const int so_far = ++counts.of[static_cast<size_t>(verdict.outcome)];
-    if (verdict.outcome == Outcome::kFailed && so_far <= kShownFailures) std::cout << family.file << "#" << number << ": " << verdict.message << "\n";
+    if (verdict.outcome == Outcome::kFailed && so_far <= kShownFailures)
+      std::cout << family.file << "#" << number << ": " << verdict.message << "\n";
   }
   return counts;
 }

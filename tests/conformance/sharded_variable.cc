@@ -9,7 +9,8 @@
 
 namespace divvy::conformance {
 
-ShardedVariable::ShardedVariable(std::string name, Tensor whole, const Json& shards) : whole_(std::move(whole)) {
+ShardedVariable::ShardedVariable(std::string name, Tensor whole, const Json& shards)
+    : whole_(std::move(whole)) {
   layout_.id = VariableId(1);
   layout_.spec.name = std::move(name);
   layout_.spec.dtype = whole_.dtype();
@@ -24,7 +25,8 @@ ShardedVariable::ShardedVariable(std::string name, Tensor whole, const Json& sha
 // What a parameter server answers: the shard, or the rows of it that are asked for.
 absl::StatusOr<PullPartReply> ShardedVariable::Answer(const PullPart& part) const {
   PullPartReply reply;
-  ASSIGN_OR_RETURN(reply.values, whole_.Rows(layout_.offsets[part.shard.part], layout_.offsets[part.shard.part + 1]));
+  ASSIGN_OR_RETURN(reply.values, whole_.Rows(layout_.offsets[part.shard.part],
+                                             layout_.offsets[part.shard.part + 1]));
   if (!part.rows) return reply;
   std::vector<Tensor> rows;
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, part.rows->values<int64_t>());

@@ -1,4 +1,5 @@
-// A variable in shards, read as a worker reads it: cut into parts for each parameter server, and put together again.
+// A variable in shards, read as a worker reads it: cut into parts for each parameter server, and
+// put together again.
 #ifndef DIVVY_TESTS_CONFORMANCE_SHARDED_VARIABLE_H_
 #define DIVVY_TESTS_CONFORMANCE_SHARDED_VARIABLE_H_
 
@@ -16,7 +17,8 @@ namespace divvy::conformance {
 
 class ShardedVariable {
  public:
-  // `shards` lists the rows of each shard; every one lies on a ps of its own. REQUIRES: they add up to the rows of `whole`.
+  // `shards` lists the rows of each shard; every one lies on a ps of its own. REQUIRES: they add up
+  // to the rows of `whole`.
   ShardedVariable(std::string name, Tensor whole, const Json& shards);
 
   const VariableLayout& layout() const { return layout_; }
@@ -33,7 +35,8 @@ class ShardedVariable {
 // What a tape on `device` reads from, where there is this one variable. Rows only.
 class ShardedReader : public VariableReader {
  public:
-  ShardedReader(ShardedVariable variable, Device device) : variable_(std::move(variable)), device_(device) {}
+  ShardedReader(ShardedVariable variable, Device device)
+      : variable_(std::move(variable)), device_(device) {}
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   Device device() const override { return device_; }
 

@@ -1,8 +1,11 @@
-// A cluster under the tests of the coordinator's rules. The tests are one text; what they run on is whichever of these is linked with them:
+// A cluster under the tests of the coordinator's rules. The tests are one text; what they run on is
+// whichever of these is linked with them:
 //
-//   simulated_cluster.cc   the three cores in one thread, over a network and in a time that are simulated; step bodies are scripts
+//   simulated_cluster.cc   the three cores in one thread, over a network and in a time that are
+//                          simulated; step bodies are scripts
 //   embedded_cluster.cc    the cluster of StartEmbedded: one process, real threads, no network
-//   served_cluster.cc      the tasks as processes have them, gRPC between them; in one process, so that a test can hold a step at its gate
+//   served_cluster.cc      the tasks as processes have them, gRPC between them; in one process, so
+//                          that a test can hold a step at its gate
 #ifndef DIVVY_TESTS_COORDINATOR_CLUSTER_UNDER_TEST_H_
 #define DIVVY_TESTS_COORDINATOR_CLUSTER_UNDER_TEST_H_
 
@@ -62,17 +65,20 @@ class Promise {
 
 struct ClusterOptions {
   int num_ps = 1, num_workers = 1;
-  CoordinatorOptions limits;  // of the coordinator; what names tasks is filled in
+  // Of the coordinator; what names tasks is filled in.
+  CoordinatorOptions limits;
 };
 
-// A step that was scheduled: whether it was taken, and what came of it. As RemoteValue::Fetch gives it.
+// A step that was scheduled: whether it was taken, and what came of it. As RemoteValue::Fetch gives
+// it.
 struct Scheduled {
   Pending<absl::Status> accepted;
   Pending<absl::StatusOr<Nest>> result;
 };
 
-// To be used by one thread, which is the program's. Calls of the program begin and go on by themselves, so that a test can look at one that blocks. The
-// variable "counter" has an element on each parameter server; steps and data: steps.h.
+// To be used by one thread, which is the program's. Calls of the program begin and go on by
+// themselves, so that a test can look at one that blocks. The variable "counter" has an element on
+// each parameter server; steps and data: steps.h.
 class ClusterUnderTest {
  public:
   virtual ~ClusterUnderTest() = default;
@@ -97,7 +103,8 @@ class ClusterUnderTest {
   // ---- waiting ----
   // Until the condition holds. False: not within a minute (of virtual time, where time is).
   virtual bool WaitUntil(const std::function<bool()>& condition) = 0;
-  // Gives what would happen by itself the opportunity: a second where time is virtual, a call through the coordinator elsewhere.
+  // Gives what would happen by itself the opportunity: a second where time is virtual, a call
+  // through the coordinator elsewhere.
   virtual void LetThingsHappen() = 0;
 };
 

@@ -1,5 +1,6 @@
-// The rules of TensorFlow's ClusterCoordinator as its own tests pin them, made exact where a step counts once. One text for three clusters: what is linked with
-// it decides which (cluster_under_test.h).
+// The rules of TensorFlow's ClusterCoordinator as its own tests pin them, made exact where a step
+// counts once. One text for three clusters: what is linked with it decides which
+// (cluster_under_test.h).
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,7 +27,8 @@ using ::testing::Not;
 
 class CoordinatorRulesTest : public ::testing::Test {
  protected:
-  CoordinatorRulesTest() { options_.limits.reconnect_limit = absl::Milliseconds(100); }  // a killed process' connection breaks at once
+  // A killed process' connection breaks at once.
+  CoordinatorRulesTest() { options_.limits.reconnect_limit = absl::Milliseconds(100); }
   void Start(int num_ps, int num_workers) {
     options_.num_ps = num_ps;
     options_.num_workers = num_workers;
@@ -45,16 +47,19 @@ class CoordinatorRulesTest : public ::testing::Test {
   }
   void AwaitAtGate(int arrived) {
     const bool met = cluster_->WaitUntil([arrived] { return gate().arrived() >= arrived; });
-    ASSERT_TRUE(met) << gate().arrived() << " of " << arrived << " steps are at the gate" << WhatItDoes();
+    ASSERT_TRUE(met) << gate().arrived() << " of " << arrived << " steps are at the gate"
+                     << WhatItDoes();
   }
   void AwaitWorkers(int up) {
-    const bool met = cluster_->WaitUntil([this, up] { return cluster_->coordinator().Snapshot().workers_up == up; });
+    const bool met = cluster_->WaitUntil(
+        [this, up] { return cluster_->coordinator().Snapshot().workers_up == up; });
     ASSERT_TRUE(met) << "wanted " << up << " workers" << WhatItDoes();
   }
 
   std::string WhatItDoes() {
     const CoordinatorSnapshot now = cluster_->coordinator().Snapshot();
-    std::string text = absl::StrCat("; ", now.workers_up, " workers are up, ", now.queued, " steps queued, ", now.in_flight, " in flight");
+    std::string text = absl::StrCat("; ", now.workers_up, " workers are up, ", now.queued,
+                                    " steps queued, ", now.in_flight, " in flight");
     for (const CoordinatorSnapshot::Wait& wait : now.waits) absl::StrAppend(&text, "; ", wait.text);
     return text;
   }
@@ -66,12 +71,15 @@ class CoordinatorRulesTest : public ::testing::Test {
     EXPECT_TRUE(accepted.ok()) << step << ": " << accepted;
     return scheduled.result;
   }
-  std::vector<Pending<absl::StatusOr<Nest>>> ScheduleMany(int times, const std::string& step, const Nest& arg) {
+  std::vector<Pending<absl::StatusOr<Nest>>> ScheduleMany(int times, const std::string& step,
+                                                          const Nest& arg) {
     std::vector<Pending<absl::StatusOr<Nest>>> results;
     for (int i = 0; i < times; ++i) results.push_back(Schedule(step, {arg}));
     return results;
   }
-  absl::Status TrySchedule(const std::string& step, Nest::List args) { return Await(cluster_->Schedule(step, std::move(args)).accepted); }
+  absl::Status TrySchedule(const std::string& step, Nest::List args) {
+    return Await(cluster_->Schedule(step, std::move(args)).accepted);
+  }
   absl::Status Join() { return Await(cluster_->Join()); }
   absl::StatusOr<bool> Done() { return Await(cluster_->Done()); }
   int64_t Counter() {
@@ -79,7 +87,9 @@ class CoordinatorRulesTest : public ::testing::Test {
     EXPECT_TRUE(counter.ok()) << counter.status();
     return counter.value_or(-1);
   }
-  Iterator MakeIterator(const BoundDataSource& source) { return cluster_->coordinator().CreatePerWorkerDataset(source)->MakeIterator(); }
+  Iterator MakeIterator(const BoundDataSource& source) {
+    return cluster_->coordinator().CreatePerWorkerDataset(source)->MakeIterator();
+  }
 
   ClusterOptions options_;
   std::unique_ptr<ClusterUnderTest> cluster_;
@@ -215,7 +225,8 @@ TEST_F(CoordinatorRulesTest, AStepThatRunsWhenAParameterServerIsLostIsRunAgainAn
   AwaitAtGate(1);
   cluster_->KillPs(1);
   cluster_->StartPs(1);
-  ASSERT_TRUE(cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().recoveries == 1; }));
+  ASSERT_TRUE(
+      cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().recoveries == 1; }));
   gate().Open();
   ASSERT_TRUE(Join().ok());
   EXPECT_TRUE(Await(result).ok());
@@ -228,7 +239,8 @@ TEST_F(CoordinatorRulesTest, ALogThatIsFullWithoutCheckpointsMakesTheNextLossThe
   Start(1, 1);
   ScheduleMany(10, kAdd, Arg(1));
   ASSERT_TRUE(Join().ok());
-  EXPECT_THAT(log.text(Severity::kWarning), HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
+  EXPECT_THAT(log.text(Severity::kWarning),
+              HasSubstr("the redo log is full (--redo_log_bytes=1000)"));
   cluster_->KillPs(0);
   cluster_->StartPs(0);
   absl::Status raised;
@@ -293,7 +305,8 @@ TEST_F(CoordinatorRulesTest, APsThatComesBackEmptyIsALossAndNoVariableIsMissing)
   ASSERT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
   cluster_->KillPs(0);
   cluster_->StartPs(0);
-  const Scheduled step = cluster_->Schedule(kAdd, {Arg(1)});  // who speaks to it first, a worker or the coordinator, makes no difference
+  // Who speaks to it first, a worker or the coordinator, makes no difference.
+  const Scheduled step = cluster_->Schedule(kAdd, {Arg(1)});
   const absl::Status accepted = Await(step.accepted);
   const absl::Status failed = accepted.ok() ? Await(step.result).status() : accepted;
   ExpectPsLost(failed, 0);
@@ -307,7 +320,9 @@ TEST_F(CoordinatorRulesTest, APsThatIsAwayForAWhileIsWaitedForHoweverOften) {
     cluster_->CutPs(blip % 2);
     ScheduleMany(5, kAdd, Arg(1));
     const Pending<absl::Status> joined = cluster_->Join();
-    ASSERT_TRUE(cluster_->WaitUntil([this] { return !cluster_->coordinator().Snapshot().waits.empty(); })) << "it is said for what the job waits";
+    ASSERT_TRUE(cluster_->WaitUntil([this] {
+      return !cluster_->coordinator().Snapshot().waits.empty();
+    })) << "it is said for what the job waits";
     EXPECT_FALSE(joined.ready());
     cluster_->HealPs(blip % 2);
     ASSERT_TRUE(Await(joined).ok());
@@ -326,7 +341,8 @@ TEST_F(CoordinatorRulesTest, ScheduleWaitsForRoomInTheQueue) {
   AwaitAtGate(1);
   ScheduleMany(2, kAddAtGate, Arg(1));
   const Scheduled third = cluster_->Schedule(kAddAtGate, {Arg(1)});
-  ASSERT_TRUE(cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().queued == 3; }));
+  ASSERT_TRUE(
+      cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().queued == 3; }));
   cluster_->LetThingsHappen();
   EXPECT_FALSE(third.accepted.ready());
   EXPECT_FALSE(*Done());
@@ -362,7 +378,8 @@ TEST_F(CoordinatorRulesTest, StepsAreScheduledFromSeveralThreadsWhileOthersJoin)
   Start(2, 2);
   std::vector<Pending<absl::Status>> answers;
   for (int i = 0; i < 60; ++i) {
-    answers.push_back(cluster_->Schedule(kAdd, {Arg(1)}).accepted);  // none waits for the one before
+    // None waits for the one before.
+    answers.push_back(cluster_->Schedule(kAdd, {Arg(1)}).accepted);
     if (i % 10 == 0) answers.push_back(cluster_->Join());
   }
   for (const auto& answer : answers) EXPECT_TRUE(Await(answer).ok());
@@ -412,8 +429,12 @@ TEST_F(CoordinatorRulesTest, TheWatchdogSaysWhatEverybodyDoesWhenNoStepFinishes)
   gate().Close();
   ScheduleMany(2, kAddAtGate, Arg(1));
   AwaitAtGate(1);
-  ASSERT_TRUE(cluster_->WaitUntil([&log] { return absl::StrContains(log.text(Severity::kWarning), "no step has finished for "); }));
-  EXPECT_THAT(log.text(Severity::kWarning), HasSubstr("0 steps queued, 2 in flight; worker 0 has step rules/add_at_gate (1), attempt 1, and 1 behind it"));
+  ASSERT_TRUE(cluster_->WaitUntil([&log] {
+    return absl::StrContains(log.text(Severity::kWarning), "no step has finished for ");
+  }));
+  EXPECT_THAT(log.text(Severity::kWarning),
+              HasSubstr("0 steps queued, 2 in flight; worker 0 has step rules/add_at_gate (1), "
+                        "attempt 1, and 1 behind it"));
   gate().Open();
   EXPECT_TRUE(Join().ok());
 }
@@ -422,7 +443,8 @@ TEST_F(CoordinatorRulesTest, TheWatchdogSaysWhatEverybodyDoesWhenNoStepFinishes)
 
 TEST_F(CoordinatorRulesTest, ResultsOfAnyShapeAreFetchedAndSoIsNothing) {
   Start(1, 2);
-  const Nest nest{{"list", Nest(Nest::List{Arg(1), Arg("two"), Nest(Nest::List{})})}, {"tensor", Nest(Tensor::Vector<float>({1.5f, -2}))}};
+  const Nest nest{{"list", Nest(Nest::List{Arg(1), Arg("two"), Nest(Nest::List{})})},
+                  {"tensor", Nest(Tensor::Vector<float>({1.5f, -2}))}};
   EXPECT_TRUE(BitwiseEqual(*Await(Schedule(kEcho, {nest})), nest));
   EXPECT_TRUE(BitwiseEqual(*Await(Schedule(kAdd, {Arg(1)})), Nest()));
 }
@@ -431,9 +453,10 @@ TEST_F(CoordinatorRulesTest, ResultsOfAnyShapeAreFetchedAndSoIsNothing) {
 template <typename R, typename Arg, typename Value, typename = void>
 constexpr bool kIsScheduledWith = false;
 template <typename R, typename Arg, typename Value>
-constexpr bool
-    kIsScheduledWith<R, Arg, Value, std::void_t<decltype(std::declval<Coordinator&>().Schedule(std::declval<const Step<R(Arg)>&>(), std::declval<Value>()))>> =
-        true;
+constexpr bool kIsScheduledWith<R, Arg, Value,
+                                std::void_t<decltype(std::declval<Coordinator&>().Schedule(
+                                    std::declval<const Step<R(Arg)>&>(), std::declval<Value>()))>> =
+    true;
 static_assert(kIsScheduledWith<int64_t, int64_t, int64_t>);
 static_assert(kIsScheduledWith<void, Nest, Nest>);
 static_assert(!kIsScheduledWith<int64_t, int64_t, RemoteValue<int64_t>>);
@@ -521,7 +544,8 @@ TEST_F(CoordinatorRulesTest, TheCallThatRaisesCancelsWhatIsQueuedAndWaitsForWhat
   for (const auto& result : rest) {
     ASSERT_TRUE(result.ready());
     finished += result.value().ok();
-    EXPECT_TRUE(result.value().ok() || ReasonOf(result.value().status()) == Reason::kBatchCancelled) << result.value().status();
+    EXPECT_TRUE(result.value().ok() || ReasonOf(result.value().status()) == Reason::kBatchCancelled)
+        << result.value().status();
   }
   EXPECT_EQ(Counter(), finished) << "a cancelled step is in no variable";
 }
@@ -534,7 +558,8 @@ TEST_F(CoordinatorRulesTest, AScheduleMadeWhileAJoinWaitsBringsNoErrorOfItsOwn) 
   AwaitAtGate(1);
   const Pending<absl::Status> joined = cluster_->Join();
   const Scheduled meanwhile = cluster_->Schedule(kAddAtGate, {Arg(1)});
-  ASSERT_TRUE(cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().queued == 1; }));
+  ASSERT_TRUE(
+      cluster_->WaitUntil([this] { return cluster_->coordinator().Snapshot().queued == 1; }));
   gate().Open();
   EXPECT_THAT(Await(joined).message(), HasSubstr("the only one"));
   EXPECT_TRUE(Await(meanwhile.accepted).ok());
@@ -551,7 +576,8 @@ TEST_F(CoordinatorRulesTest, AStepOfALostWorkerIsCancelledWhereAnErrorWaitsToBeR
   ASSERT_FALSE(Await(Schedule(kFail, {Arg("first")})).ok());
   for (int worker : {0, 1}) cluster_->KillWorker(worker);  // whichever has it
   gate().Open();
-  EXPECT_EQ(ReasonOf(Await(on_lost_worker).status()), Reason::kBatchCancelled) << Await(on_lost_worker).status();
+  EXPECT_EQ(ReasonOf(Await(on_lost_worker).status()), Reason::kBatchCancelled)
+      << Await(on_lost_worker).status();
   EXPECT_THAT(Join().message(), HasSubstr("first"));
   cluster_->StartWorker(0);
   EXPECT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
@@ -565,7 +591,8 @@ TEST_F(CoordinatorRulesTest, EachWorkerIteratesOverTheWholeDatasetAndItsEndIsNoE
   const Iterator numbers = MakeIterator(Numbers(4));
   std::map<int64_t, std::vector<int64_t>> seen;  // by worker
   int ends = 0;
-  for (int i = 0; i < 11; ++i) {  // each worker meets its end once, and then there is nobody to ask any more
+  // Each worker meets its end once, and then there is nobody to ask any more.
+  for (int i = 0; i < 11; ++i) {
     const absl::StatusOr<Nest> value = Await(Schedule(kNext, {Arg(numbers)}));
     ASSERT_TRUE(value.ok() || IsEndOfData(value.status())) << value.status();
     ends += !value.ok();
@@ -595,7 +622,8 @@ TEST_F(CoordinatorRulesTest, AnErrorOfASourceIsSilentUntilAStepUsesIt) {
 TEST_F(CoordinatorRulesTest, AnIteratorKeepsItsPositionThroughAnErrorAndTheCancellation) {
   Start(1, 1);
   const Iterator numbers = MakeIterator(Numbers(10));
-  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(Number((*Await(Schedule(kNext, {Arg(numbers)})))[1]), i);
+  for (int64_t i = 0; i < 3; ++i)
+    EXPECT_EQ(Number((*Await(Schedule(kNext, {Arg(numbers)})))[1]), i);
   ASSERT_FALSE(Await(Schedule(kFail, {Arg("no")})).ok());
   EXPECT_FALSE(Join().ok());
   EXPECT_EQ(Number((*Await(Schedule(kNext, {Arg(numbers)})))[1]), 3);
@@ -604,7 +632,8 @@ TEST_F(CoordinatorRulesTest, AnIteratorKeepsItsPositionThroughAnErrorAndTheCance
 TEST_F(CoordinatorRulesTest, ADatasetBeginsAnewOnAWorkerThatCameBack) {
   Start(1, 1);
   const Iterator numbers = MakeIterator(Numbers(10));
-  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(Number((*Await(Schedule(kNext, {Arg(numbers)})))[1]), i);
+  for (int64_t i = 0; i < 3; ++i)
+    EXPECT_EQ(Number((*Await(Schedule(kNext, {Arg(numbers)})))[1]), i);
   gate().Close();
   const auto interrupted = Schedule(kNextAtGate, {Arg(numbers)});
   AwaitAtGate(1);

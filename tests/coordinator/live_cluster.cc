@@ -29,13 +29,16 @@ Pending<T> LiveCluster::Begin(std::function<T()> call) {
 
 Scheduled LiveCluster::Schedule(const std::string& step, Nest::List args) {
   const Pending<absl::StatusOr<SharedResult>> call =
-      Begin<absl::StatusOr<SharedResult>>([this, step, args = Nest(std::move(args))] { return coordinator().ScheduleStep(step, StepKind::kTraining, args); });
+      Begin<absl::StatusOr<SharedResult>>([this, step, args = Nest(std::move(args))] {
+        return coordinator().ScheduleStep(step, StepKind::kTraining, args);
+      });
   const auto accepted = [call]() -> std::optional<absl::Status> {
     if (!call.ready()) return std::nullopt;
     return call.value().status();
   };
   const auto result = [call]() -> std::optional<absl::StatusOr<Nest>> {
-    if (!call.ready() || !call.value().ok() || (*call.value())->state() == RemoteState::kNotReady) return std::nullopt;
+    if (!call.ready() || !call.value().ok() || (*call.value())->state() == RemoteState::kNotReady)
+      return std::nullopt;
     return (*call.value())->Fetch(absl::ZeroDuration());
   };
   return {Pending<absl::Status>(accepted), Pending<absl::StatusOr<Nest>>(result)};
@@ -76,7 +79,8 @@ absl::Status LiveCluster::Prepare(int num_ps) {
     RETURN_IF_ERROR(coordinator().WaitUntilReady());
     return coordinator().strategy().CreateVariable(CounterSpec(num_ps)).status();
   });
-  if (!WaitUntil([prepared] { return prepared.ready(); })) return absl::DeadlineExceededError("the cluster does not take steps");
+  if (!WaitUntil([prepared] { return prepared.ready(); }))
+    return absl::DeadlineExceededError("the cluster does not take steps");
   return prepared.value();
 }
 

@@ -22,7 +22,10 @@ void IgnoreExit(int, const std::string&) {}
 class ServedCluster : public LiveCluster {
  public:
   explicit ServedCluster(const ClusterOptions& options)
-      : options_(options), ids_(ClusterTasks(options.num_ps, options.num_workers)), ps_(options.num_ps), workers_(options.num_workers) {}
+      : options_(options),
+        ids_(ClusterTasks(options.num_ps, options.num_workers)),
+        ps_(options.num_ps),
+        workers_(options.num_workers) {}
   ~ServedCluster() override { StopProgram(); }
 
   absl::Status Start() {
@@ -62,7 +65,9 @@ class ServedCluster : public LiveCluster {
 
  private:
   size_t PlaceOf(TaskType type, int index) const {
-    return type == TaskType::kChief ? 0 : 1 + static_cast<size_t>(type == TaskType::kPs ? index : options_.num_ps + index);
+    return type == TaskType::kChief
+               ? 0
+               : 1 + static_cast<size_t>(type == TaskType::kPs ? index : options_.num_ps + index);
   }
 
   absl::Status TakePorts() {
@@ -71,7 +76,8 @@ class ServedCluster : public LiveCluster {
       addresses_.push_back(port.address());
       ports_.push_back(std::move(port));
       if (task.type != TaskType::kPs) continue;
-      ASSIGN_OR_RETURN(std::unique_ptr<FaultProxy> proxy, FaultProxy::Start(ports_.back().address()));
+      ASSIGN_OR_RETURN(std::unique_ptr<FaultProxy> proxy,
+                       FaultProxy::Start(ports_.back().address()));
       addresses_.back() = proxy->address();
       proxies_.push_back(std::move(proxy));
     }
@@ -81,8 +87,11 @@ class ServedCluster : public LiveCluster {
   absl::StatusOr<TaskOptions> OptionsOf(TaskType type, int index) const {
     const size_t place = PlaceOf(type, index);
     TaskOptions task;
-    ASSIGN_OR_RETURN(task.cluster, ParseTfConfig(TfConfigText(ids_, addresses_, static_cast<int>(place))));
-    task.job = type == TaskType::kChief ? JobName::kChief : type == TaskType::kPs ? JobName::kPs : JobName::kWorker;
+    ASSIGN_OR_RETURN(task.cluster,
+                     ParseTfConfig(TfConfigText(ids_, addresses_, static_cast<int>(place))));
+    task.job = type == TaskType::kChief ? JobName::kChief
+               : type == TaskType::kPs  ? JobName::kPs
+                                        : JobName::kWorker;
     task.index = index;
     task.bind_address = ports_[place].address();
     return task;

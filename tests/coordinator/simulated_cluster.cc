@@ -17,7 +17,8 @@
 #include "worker/core/testing/scripted_step_runner.h"
 #include "worker/core/worker_core.h"
 
-// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the memory goes with the process.
+// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the
+// memory goes with the process.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
 namespace divvy::rules {
@@ -28,15 +29,19 @@ constexpr absl::Duration kPatience = absl::Minutes(10);
 void IgnoreExit(int, const std::string&) {}
 std::string PsAddress(int index) { return absl::StrCat("ps/", index); }
 
-// The data of a worker, as in life; a script asks whether it is open before it reads, for to read what is not blocks.
+// The data of a worker, as in life; a script asks whether it is open before it reads, for to read
+// what is not blocks.
 class WatchedInputs : public InputOpener {
  public:
   explicit WatchedInputs(Executor& executor) : inputs_(executor) {}
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) override {
-    inputs_.Open(resource, worker_index, num_workers, replicas, [this, id = resource.iterator, done = std::move(done)](absl::StatusOr<OpenedInput> opened) {
-      open_.insert(id);
-      done(std::move(opened));
-    });
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas,
+            ResultCallback<OpenedInput> done) override {
+    inputs_.Open(
+        resource, worker_index, num_workers, replicas,
+        [this, id = resource.iterator, done = std::move(done)](absl::StatusOr<OpenedInput> opened) {
+          open_.insert(id);
+          done(std::move(opened));
+        });
   }
   void Close(ResourceId iterator) override {
     inputs_.Close(iterator);
@@ -45,7 +50,9 @@ class WatchedInputs : public InputOpener {
   void ReadAhead(const InputLease& positions) override { inputs_.ReadAhead(positions); }
   void ForgetAhead(const InputLease& positions) override { inputs_.ForgetAhead(positions); }
   bool MayRead(ResourceId iterator) const { return open_.count(iterator) > 0; }
-  absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator) { return inputs_.Read(iterator, std::nullopt, 1); }
+  absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator) {
+    return inputs_.Read(iterator, std::nullopt, 1);
+  }
 
  private:
   DataInputOpener inputs_;
@@ -77,8 +84,12 @@ script::Stage AddMove(int num_ps, int64_t n) {
   return script::Stage{std::move(write)};
 }
 
-int64_t NumberIn(const StepCall& call) { return *(*call.args.list())[0].tensor()->scalar<int64_t>(); }
-script::Fail FailMove(const StepCall& call) { return {absl::InvalidArgumentError(*(*call.args.list())[0].text())}; }
+int64_t NumberIn(const StepCall& call) {
+  return *(*call.args.list())[0].tensor()->scalar<int64_t>();
+}
+script::Fail FailMove(const StepCall& call) {
+  return {absl::InvalidArgumentError(*(*call.args.list())[0].text())};
+}
 
 Moves PassGate() {
   const auto arrive = [](const script::Reads&) -> absl::StatusOr<std::vector<StagedWrite>> {
@@ -91,14 +102,18 @@ Moves PassGate() {
 Moves Next(WatchedInputs& inputs, int worker, int num_ps, const StepCall& call) {
   const ResourceId iterator((*call.args.list())[0].handle()->id);
   const auto number = std::make_shared<Nest>();
-  const auto read = [&inputs, iterator, number](const script::Reads&) -> absl::StatusOr<std::vector<StagedWrite>> {
+  const auto read = [&inputs, iterator,
+                     number](const script::Reads&) -> absl::StatusOr<std::vector<StagedWrite>> {
     ASSIGN_OR_RETURN(const std::vector<Nest> elements, inputs.Read(iterator));
     if (elements.empty()) return EndOfData("the numbers have ended");
     *number = elements[0];
     return std::vector<StagedWrite>();
   };
-  const auto value = [worker, number](const script::Reads&) { return Nest(Nest::List{Nest(static_cast<int64_t>(worker)), *number}); };
-  return {script::Until{[&inputs, iterator] { return inputs.MayRead(iterator); }}, script::Compute{read}, AddMove(num_ps, 1), script::Return{value}};
+  const auto value = [worker, number](const script::Reads&) {
+    return Nest(Nest::List{Nest(static_cast<int64_t>(worker)), *number});
+  };
+  return {script::Until{[&inputs, iterator] { return inputs.MayRead(iterator); }},
+          script::Compute{read}, AddMove(num_ps, 1), script::Return{value}};
 }
 
 Moves After(Moves first, Moves second) {
@@ -107,17 +122,28 @@ Moves After(Moves first, Moves second) {
 }
 
 void DefineSteps(ScriptedStepRunner& runner, WatchedInputs& inputs, int worker, int num_ps) {
-  const auto add = [num_ps](const StepCall& call) { return Moves{AddMove(num_ps, NumberIn(call))}; };
-  const auto fail = [num_ps](const StepCall& call) { return Moves{AddMove(num_ps, 1'000'000), FailMove(call)}; };
-  const auto next = [&inputs, worker, num_ps](const StepCall& call) { return Next(inputs, worker, num_ps, call); };
-  const auto echo = [](const StepCall& call) { return Moves{script::Return{[value = (*call.args.list())[0]](const script::Reads&) { return value; }}}; };
+  const auto add = [num_ps](const StepCall& call) {
+    return Moves{AddMove(num_ps, NumberIn(call))};
+  };
+  const auto fail = [num_ps](const StepCall& call) {
+    return Moves{AddMove(num_ps, 1'000'000), FailMove(call)};
+  };
+  const auto next = [&inputs, worker, num_ps](const StepCall& call) {
+    return Next(inputs, worker, num_ps, call);
+  };
+  const auto echo = [](const StepCall& call) {
+    return Moves{
+        script::Return{[value = (*call.args.list())[0]](const script::Reads&) { return value; }}};
+  };
   runner.Define(kAdd, add);
   runner.Define(kFail, fail);
   runner.Define(kEcho, echo);
   runner.Define(kNext, next);
   runner.Define(kAddAtGate, [add](const StepCall& call) { return After(PassGate(), add(call)); });
-  runner.Define(kFailAtGate, [fail](const StepCall& call) { return After(PassGate(), fail(call)); });
-  runner.Define(kNextAtGate, [next](const StepCall& call) { return After(PassGate(), next(call)); });
+  runner.Define(kFailAtGate,
+                [fail](const StepCall& call) { return After(PassGate(), fail(call)); });
+  runner.Define(kNextAtGate,
+                [next](const StepCall& call) { return After(PassGate(), next(call)); });
 }
 
 // ---- the cluster ----
@@ -125,7 +151,10 @@ void DefineSteps(ScriptedStepRunner& runner, WatchedInputs& inputs, int worker, 
 class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
  public:
   explicit SimulatedCluster(const ClusterOptions& options)
-      : options_(options), world_(options.limits.job_seed), network_(world_, options.limits.job_seed), random_(options.limits.job_seed) {}
+      : options_(options),
+        world_(options.limits.job_seed),
+        network_(world_, options.limits.job_seed),
+        random_(options.limits.job_seed) {}
   ~SimulatedCluster() override {
     for (const auto& process : processes_) {  // cores hold connections, and those their nodes
       if (process->worker != nullptr) process->worker->Abandon();
@@ -141,7 +170,8 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
     const Promise<absl::StatusOr<Nest>> result;
     const StepRequest request{step, Nest(std::move(args)), false};
     core().Schedule(
-        request, [result](absl::StatusOr<Nest> value) { result.Set(std::move(value)); }, [accepted](absl::Status status) { accepted.Set(std::move(status)); });
+        request, [result](absl::StatusOr<Nest> value) { result.Set(std::move(value)); },
+        [accepted](absl::Status status) { accepted.Set(std::move(status)); });
     return {accepted.pending(), result.pending()};
   }
   Pending<absl::Status> Join() override {
@@ -157,7 +187,8 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
   Pending<absl::StatusOr<int64_t>> Counter() override {
     const Promise<absl::StatusOr<int64_t>> counter;
     core().Read({{"counter", std::nullopt}}, [counter](absl::StatusOr<std::vector<Tensor>> values) {
-      counter.Set(values.ok() ? CommonElement((*values)[0]) : absl::StatusOr<int64_t>(values.status()));
+      counter.Set(values.ok() ? CommonElement((*values)[0])
+                              : absl::StatusOr<int64_t>(values.status()));
     });
     return counter.pending();
   }
@@ -168,7 +199,9 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
   void KillPs(int index) override { network_.Kill(PsAddress(index)); }
   void StartPs(int index) override;
   void CutPs(int index) override {
-    for (const auto& process : processes_) network_.Cut(process->node->address, PsAddress(index)), network_.Cut(PsAddress(index), process->node->address);
+    for (const auto& process : processes_)
+      network_.Cut(process->node->address, PsAddress(index)),
+          network_.Cut(PsAddress(index), process->node->address);
   }
   void HealPs(int) override { network_.HealAll(); }
 
@@ -184,13 +217,17 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
  private:
   sim::Network& network() override { return network_; }
   const std::string& chief_address() const override { return chief_->node->address; }
-  void Violation(absl::string_view rule, const std::string& what) override { ADD_FAILURE() << rule << ": " << what; }
+  void Violation(absl::string_view rule, const std::string& what) override {
+    ADD_FAILURE() << rule << ": " << what;
+  }
 
   CoordinatorCore& core() { return *chief_->chief; }
   Process& NewProcess(const std::string& address);
   absl::Status StartCoordinator();
   absl::Status Await(const Pending<absl::Status>& answer) {
-    return WaitUntil([&answer] { return answer.ready(); }) ? answer.value() : absl::DeadlineExceededError("the cluster does not take steps");
+    return WaitUntil([&answer] { return answer.ready(); })
+               ? answer.value()
+               : absl::DeadlineExceededError("the cluster does not take steps");
   }
 
   const ClusterOptions options_;
@@ -214,7 +251,8 @@ Process& SimulatedCluster::NewProcess(const std::string& address) {
 }
 
 absl::Status SimulatedCluster::Start() {
-  sim::FaultRates rates;  // late and doubled messages, for which nobody is taken for lost
+  // late and doubled messages, for which nobody is taken for lost
+  sim::FaultRates rates;
   rates.slow = 0.1 * random_.Uniform();
   rates.duplicate = 0.1 * random_.Uniform();
   network_.set_rates(rates);
@@ -225,7 +263,8 @@ absl::Status SimulatedCluster::Start() {
   const Promise<absl::Status> running, created;
   core().WhenRunning([running](absl::Status status) { running.Set(std::move(status)); });
   RETURN_IF_ERROR(Await(running.pending()));
-  core().CreateVariable(CounterSpec(options_.num_ps), std::nullopt, [created](absl::Status status) { created.Set(std::move(status)); });
+  core().CreateVariable(CounterSpec(options_.num_ps), std::nullopt,
+                        [created](absl::Status status) { created.Set(std::move(status)); });
   return Await(created.pending());
 }
 
@@ -235,7 +274,8 @@ void SimulatedCluster::StartPs(int index) {
   options.index = index;
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = process.node->address;
-  process.ps = *ParameterServerCore::Start(options, *process.node->executor, process.to_coordinator, IgnoreExit);
+  process.ps = *ParameterServerCore::Start(options, *process.node->executor, process.to_coordinator,
+                                           IgnoreExit);
   process.node->core = process.ps;
 }
 
@@ -251,7 +291,8 @@ void SimulatedCluster::StartWorker(int index) {
   options.address = process.node->address;
   options.seed = random_.Next();
   process.worker =
-      *WorkerCore::Start(options, executor, world_.clock(), *process.runner, *process.inputs, *process.dialer, process.to_coordinator.get(), IgnoreExit);
+      *WorkerCore::Start(options, executor, world_.clock(), *process.runner, *process.inputs,
+                         *process.dialer, process.to_coordinator.get(), IgnoreExit);
   process.node->core = process.worker;
   workers_[index] = &process;
 }
@@ -263,14 +304,16 @@ absl::Status SimulatedCluster::StartCoordinator() {
   options.min_workers = options_.num_workers;
   Executor& executor = *chief_->node->executor;
   chief_->store = std::make_unique<MemoryStore>(executor);
-  ASSIGN_OR_RETURN(chief_->chief, CoordinatorCore::Start(options, executor, world_.clock(), *chief_->dialer, *chief_->store));
+  ASSIGN_OR_RETURN(chief_->chief, CoordinatorCore::Start(options, executor, world_.clock(),
+                                                         *chief_->dialer, *chief_->store));
   chief_->node->core = chief_->chief;
-  coordinator_ = std::make_unique<BlockingCoordinator>(chief_->chief, executor, nullptr, 1, nullptr);
+  coordinator_ =
+      std::make_unique<BlockingCoordinator>(chief_->chief, executor, nullptr, 1, nullptr);
   return absl::OkStatus();
 }
 
-// Another one at each repetition of a test (--gtest_repeat, which says how many there have been), and always the same ones: the test alone, repeated as often,
-// fails again.
+// Another one at each repetition of a test (--gtest_repeat, which says how many there have been),
+// and always the same ones: the test alone, repeated as often, fails again.
 uint64_t NextSeed() {
   static auto* const repetitions = new std::map<std::string, uint64_t>;
   const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();

@@ -81,7 +81,9 @@ constexpr InputOptions kAllOnEachWorker{AutoShardPolicy::kOff, true, 0};
 
 absl::StatusOr<Dataset> OpenNumbers(const InputContext&, int64_t n) {
   CountOpened("rules/numbers");
-  return Dataset::Generator([](int64_t i) -> absl::StatusOr<std::optional<Nest>> { return std::optional<Nest>(Nest(i)); }, n);
+  return Dataset::Generator(
+      [](int64_t i) -> absl::StatusOr<std::optional<Nest>> { return std::optional<Nest>(Nest(i)); },
+      n);
 }
 const DataSource numbers_source("rules/numbers", OpenNumbers, kAllOnEachWorker);
 
@@ -101,7 +103,9 @@ VariableSpec CounterSpec(int num_ps) {
 
 absl::StatusOr<int64_t> CommonElement(const Tensor& counter) {
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> elements, counter.values<int64_t>());
-  if (std::all_of(elements.begin(), elements.end(), [&](int64_t element) { return element == elements[0]; })) return elements[0];
+  if (std::all_of(elements.begin(), elements.end(),
+                  [&](int64_t element) { return element == elements[0]; }))
+    return elements[0];
   return absl::InternalError(absl::StrCat("the counter is [", absl::StrJoin(elements, ", "), "]"));
 }
 
@@ -145,7 +149,9 @@ void Gate::Arrive() {
 bool Gate::Pass(const std::function<bool()>& given_up) {
   MutexLock lock(mu_);
   while (!given_up()) {
-    if (changed_.WaitFor(mu_, absl::Milliseconds(2), [this]() DIVVY_REQUIRES(mu_) { return open_; })) return true;
+    if (changed_.WaitFor(mu_, absl::Milliseconds(2),
+                         [this]() DIVVY_REQUIRES(mu_) { return open_; }))
+      return true;
   }
   return false;
 }

@@ -1,5 +1,6 @@
-// What the steps of the tests do, by name: as functions where steps run on threads, as scripts in the simulation (simulated_cluster.cc). All that change
-// "counter" add the same to each of its elements.
+// What the steps of the tests do, by name: as functions where steps run on threads, as scripts in
+// the simulation (simulated_cluster.cc). All that change "counter" add the same to each of its
+// elements.
 #ifndef DIVVY_TESTS_COORDINATOR_STEPS_H_
 #define DIVVY_TESTS_COORDINATOR_STEPS_H_
 
@@ -14,13 +15,20 @@
 
 namespace divvy::rules {
 
-inline constexpr char kAdd[] = "rules/add";                  // (int64 n): counter += n
-inline constexpr char kFail[] = "rules/fail";                // (text message): counter += 1,000,000, then InvalidArgument
-inline constexpr char kEcho[] = "rules/echo";                // (any nest): returns it
-inline constexpr char kAddAtGate[] = "rules/add_at_gate";    // (int64 n): passes the gate, then as kAdd
-inline constexpr char kFailAtGate[] = "rules/fail_at_gate";  // (text message): passes the gate, then as kFail
-inline constexpr char kNext[] = "rules/next";                // (iterator): counter += 1; returns {worker's index, the element}
-inline constexpr char kNextAtGate[] = "rules/next_at_gate";  // (iterator): passes the gate, then as kNext
+// (int64 n): counter += n
+inline constexpr char kAdd[] = "rules/add";
+// (text message): counter += 1,000,000, then InvalidArgument
+inline constexpr char kFail[] = "rules/fail";
+// (any nest): returns it
+inline constexpr char kEcho[] = "rules/echo";
+// (int64 n): passes the gate, then as kAdd
+inline constexpr char kAddAtGate[] = "rules/add_at_gate";
+// (text message): passes the gate, then as kFail
+inline constexpr char kFailAtGate[] = "rules/fail_at_gate";
+// (iterator): counter += 1; returns {worker's index, the element}
+inline constexpr char kNext[] = "rules/next";
+// (iterator): passes the gate, then as kNext
+inline constexpr char kNextAtGate[] = "rules/next_at_gate";
 
 VariableSpec CounterSpec(int num_ps);
 // What all elements of the counter are. Internal: they differ.

@@ -18,7 +18,8 @@ import sys
 COVERAGE, DEVIATIONS, OPERATIONS = "docs/semantics_coverage.md", "docs/deviations.md", "docs/operations.md"
 SHOWN_BY = "shown by"
 
-# The sections of the specification: TensorFlow's semantics 1 to 6, the twenty tests of 3.11 one by one, and what the strategy's interface adds.
+# The sections of the specification: TensorFlow's semantics 1 to 6, the twenty tests of 3.11 one by
+# one, and what the strategy's interface adds.
 RULES = (["1.%d" % i for i in range(1, 11)] + ["2.%d" % i for i in range(1, 15)] + ["3.%d" % i for i in range(1, 11)] + ["3.11 %d" % i for i in range(1, 21)] +
          ["4.%d" % i for i in range(1, 11)] + ["5.%d" % i for i in range(1, 5)] + ["6.%d" % i for i in range(1, 5)] + ["G%d" % i for i in range(1, 13)])
 

@@ -1,5 +1,5 @@
-// The C++ of docs/guide.md, and tests that run it. What stands between "// guide: NAME" and "// guide: end" is in the guide word for word: snippets.py
-// compares.
+// The C++ of docs/guide.md, and tests that run it. What stands between "// guide: NAME" and "//
+// guide: end" is in the guide word for word: snippets.py compares.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -20,7 +20,7 @@ using namespace divvy;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// ---- a whole program -----------------------------------------------------------------------------------------------------------------------------------
+// ---- a whole program ----------------------------------------------------------------------------
 
 namespace program {
 
@@ -56,8 +56,10 @@ absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
   RETURN_IF_ERROR(CreateVariable(kWeights).status());
   RETURN_IF_ERROR(CreateVariable(kBias).status());
-  RETURN_IF_ERROR(coordinator.RestoreLatest().status());  // a program that is started again goes on where it was
-  while (coordinator.epoch() < 5) RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kPoints(1000)).status());
+  // A program that is started again goes on where it was.
+  RETURN_IF_ERROR(coordinator.RestoreLatest().status());
+  while (coordinator.epoch() < 5)
+    RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kPoints(1000)).status());
   return absl::OkStatus();
 }
 DIVVY_PROGRAM(Train);
@@ -76,14 +78,16 @@ TEST(GuideTest, TheProgramLearnsItsLine) {
 
 }  // namespace program
 
-// ---- strategy and cluster ------------------------------------------------------------------------------------------------------------------------------
+// ---- strategy and cluster -----------------------------------------------------------------------
 
 namespace cluster {
 
 // guide: options
 StrategyOptions CutAboveAMebibyte() {
   StrategyOptions options;
-  options.partitioner = [](int num_ps) -> Partitioner { return MinSizePartitioner{1 << 20, num_ps}; };
+  options.partitioner = [](int num_ps) -> Partitioner {
+    return MinSizePartitioner{1 << 20, num_ps};
+  };
   options.placement = StrategyOptions::Placement::kBalanced;  // else round robin, as TensorFlow
   return options;
 }
@@ -95,8 +99,10 @@ TEST(GuideTest, VariablesAreCutAsTheOptionsSay) {
   embedded.strategy = CutAboveAMebibyte();
   const auto coordinator = StartEmbedded(embedded);
   ASSERT_TRUE(coordinator.ok()) << coordinator.status();
-  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"large", {1 << 19}})->shard_offsets().size(), 3u);
-  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"small", {1 << 18}})->shard_offsets().size(), 2u);
+  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"large", {1 << 19}})->shard_offsets().size(),
+            3u);
+  EXPECT_EQ((*coordinator)->strategy().CreateVariable({"small", {1 << 18}})->shard_offsets().size(),
+            2u);
 }
 
 // guide: embedded
@@ -141,7 +147,7 @@ TEST(GuideTest, TheResolverKnowsTheCluster) {
 
 }  // namespace cluster
 
-// ---- variables -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 namespace variables {
 
@@ -164,7 +170,8 @@ absl::StatusOr<Variable> Create(Strategy& strategy) {
 // guide: colocate
 absl::Status Beside(Strategy& strategy, const Variable& table) {
   auto scope = strategy.Scope();
-  ASSIGN_OR_RETURN(const StrategyScope colocated, strategy.extended().ColocateVarsWith(table, /*shard=*/0));
+  ASSIGN_OR_RETURN(const StrategyScope colocated,
+                   strategy.extended().ColocateVarsWith(table, /*shard=*/0));
   return CreateVariable({"table/counts", {250}}).status();
 }
 // guide: end
@@ -172,9 +179,12 @@ absl::Status Beside(Strategy& strategy, const Variable& table) {
 // guide: use_variables
 absl::Status UseIt(const Variable& table) {
   ASSIGN_OR_RETURN(Tensor whole, table.Read());
-  ASSIGN_OR_RETURN(Tensor part, table.At({IndexSlice{2, 6}, -1}));                // v[2:6, -1]
-  ASSIGN_OR_RETURN(Tensor rows, table.Rows(Tensor::Vector<int64_t>({9, 0, 9})));  // in the order asked
-  RETURN_IF_ERROR(table.Assign(whole));                                           // the whole shape, checked first
+  // v[2:6, -1]
+  ASSIGN_OR_RETURN(Tensor part, table.At({IndexSlice{2, 6}, -1}));
+  // In the order asked.
+  ASSIGN_OR_RETURN(Tensor rows, table.Rows(Tensor::Vector<int64_t>({9, 0, 9})));
+  // The whole shape, checked first.
+  RETURN_IF_ERROR(table.Assign(whole));
   IndexedSlices slices{Tensor::Vector<int64_t>({9, 0, 9}), rows, /*num_rows=*/1'000};
   RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd, slices));  // both 9s count
   return part.shape() == Shape({4}) ? absl::OkStatus() : absl::InternalError("another shape");
@@ -192,9 +202,12 @@ TEST(GuideTest, VariablesAreCreatedReadAndWritten) {
 
 // guide: warm_start
 absl::Status StartFrom(Coordinator& coordinator, const std::string& checkpoint) {
-  ASSIGN_OR_RETURN(const WarmStart start, WarmStart::Open(checkpoint, {{"tower/", "encoder/"}}));  // a prefix of ours, and what it is called there
-  ASSIGN_OR_RETURN(const VariableSpec kernel, start.Apply({"tower/kernel", {4, 2}, GlorotUniform()}));
-  return coordinator.strategy().CreateVariable(kernel).status();  // begins as "encoder/kernel" of the checkpoint
+  // A prefix of ours, and what it is called there.
+  ASSIGN_OR_RETURN(const WarmStart start, WarmStart::Open(checkpoint, {{"tower/", "encoder/"}}));
+  ASSIGN_OR_RETURN(const VariableSpec kernel,
+                   start.Apply({"tower/kernel", {4, 2}, GlorotUniform()}));
+  // begins as "encoder/kernel" of the checkpoint
+  return coordinator.strategy().CreateVariable(kernel).status();
 }
 // guide: end
 
@@ -206,13 +219,15 @@ TEST(GuideTest, AVariableStartsFromAnotherJobsCheckpoint) {
   const auto name = (*trained)->SaveCheckpoint();
   ASSERT_TRUE(name.ok()) << name.status();
   const auto coordinator = StartEmbedded();
-  ASSERT_EQ(StartFrom(**coordinator, absl::StrCat(options.checkpoint_dir, "/", *name)), absl::OkStatus());
-  EXPECT_EQ((*(*coordinator)->strategy().FindVariable("tower/kernel")->Read()->values<float>())[7], 3);
+  ASSERT_EQ(StartFrom(**coordinator, absl::StrCat(options.checkpoint_dir, "/", *name)),
+            absl::OkStatus());
+  EXPECT_EQ((*(*coordinator)->strategy().FindVariable("tower/kernel")->Read()->values<float>())[7],
+            3);
 }
 
 }  // namespace variables
 
-// ---- schedule, join, fetch -----------------------------------------------------------------------------------------------------------------------------
+// ---- schedule, join, fetch ----------------------------------------------------------------------
 
 namespace scheduling {
 
@@ -243,14 +258,20 @@ absl::StatusOr<int64_t> CountToAHundred(Coordinator& coordinator) {
 }
 // guide: end
 
-TEST(GuideTest, AHundredStepsCountToAHundred) { EXPECT_EQ(*CountToAHundred(**StartEmbedded()), 100); }
+TEST(GuideTest, AHundredStepsCountToAHundred) {
+  EXPECT_EQ(*CountToAHundred(**StartEmbedded()), 100);
+}
 
 // guide: errors
 absl::Status RaisedOnce(Coordinator& coordinator) {
-  RETURN_IF_ERROR(coordinator.Schedule(kCount, 1).status());  // no variable "counter": the step fails
-  const absl::Status raised = coordinator.Join();             // NotFound, with the step, the worker and the names that there are
-  if (raised.code() != absl::StatusCode::kNotFound) return absl::InternalError("it should have failed");
-  return coordinator.Join();  // OK: an error is raised once, and the coordinator goes on
+  // No variable "counter": the step fails.
+  RETURN_IF_ERROR(coordinator.Schedule(kCount, 1).status());
+  // NotFound, with the step, the worker and the names that there are
+  const absl::Status raised = coordinator.Join();
+  if (raised.code() != absl::StatusCode::kNotFound)
+    return absl::InternalError("it should have failed");
+  // OK: an error is raised once, and the coordinator goes on
+  return coordinator.Join();
 }
 // guide: end
 
@@ -258,13 +279,15 @@ TEST(GuideTest, AnErrorIsRaisedOnce) { EXPECT_EQ(RaisedOnce(**StartEmbedded()), 
 
 }  // namespace scheduling
 
-// ---- data ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- data ---------------------------------------------------------------------------------------
 
 namespace data {
 
 // guide: dataset
 absl::StatusOr<Dataset> Clicks(const InputContext& input, std::string files, bool training) {
-  const auto parse = [](absl::string_view record) { return ParseExample(record, {{"label", DType::kFloat32}, {"ids", DType::kInt64, {8}}}); };
+  const auto parse = [](absl::string_view record) {
+    return ParseExample(record, {{"label", DType::kFloat32}, {"ids", DType::kInt64, {8}}});
+  };
   Dataset clicks = Dataset::TfRecord(files, parse).IgnoreErrors(/*limit=*/100);
   clicks = clicks.Filter([](const Nest& click) -> absl::StatusOr<bool> {
     ASSIGN_OR_RETURN(Tensor label, click["label"].tensor());
@@ -278,7 +301,8 @@ const DataSource kClicks("clicks", Clicks);
 
 // guide: policies
 const DataSource kByFiles("clicks by files", Clicks, InputOptions{AutoShardPolicy::kFile});
-const DataSource kEverything("clicks for each", Clicks, InputOptions{AutoShardPolicy::kOff});  // as TensorFlow under parameter servers
+// As TensorFlow under parameter servers.
+const DataSource kEverything("clicks for each", Clicks, InputOptions{AutoShardPolicy::kOff});
 // guide: end
 
 TEST(GuideTest, FilesThatAreNotThereAreNamed) {
@@ -299,7 +323,8 @@ const DataSource kGlobalBatches("global batches", GlobalBatches);
 
 // guide: iterate
 absl::StatusOr<Metrics> CountBatches(WorkerContext& worker, Iterator batches) {
-  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));  // one for each replica; OutOfRange at the end
+  // One for each replica; OutOfRange at the end.
+  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
   double examples = 0;
   for (const Nest& one : batch.values()) {
     ASSIGN_OR_RETURN(Tensor tensor, one.tensor());
@@ -312,11 +337,14 @@ const Step kCountBatches("count batches", CountBatches, StepKind::kReadOnly);
 absl::Status LoopByHand(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kGlobalBatches()));
   const Iterator iterator = dataset.MakeIterator();
-  for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(coordinator.Schedule(kCountBatches, iterator).status());
+  for (int i = 0; i < 2; ++i)
+    RETURN_IF_ERROR(coordinator.Schedule(kCountBatches, iterator).status());
   return coordinator.Join();
 }
 
-absl::StatusOr<Metrics> LoopDone(Coordinator& coordinator) { return coordinator.RunEpoch(kCountBatches, kGlobalBatches()); }
+absl::StatusOr<Metrics> LoopDone(Coordinator& coordinator) {
+  return coordinator.RunEpoch(kCountBatches, kGlobalBatches());
+}
 // guide: end
 
 TEST(GuideTest, AWorkersReplicasShareAGlobalBatch) {
@@ -331,15 +359,19 @@ TEST(GuideTest, AWorkersReplicasShareAGlobalBatch) {
 
 }  // namespace data
 
-// ---- replicas ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- replicas -----------------------------------------------------------------------------------
 
 namespace replicas {
 
 // guide: run
-absl::StatusOr<Nest> Squares(ReplicaContext& replica, float x) { return Nest(x * x + static_cast<float>(replica.replica_id_in_sync_group())); }
+absl::StatusOr<Nest> Squares(ReplicaContext& replica, float x) {
+  return Nest(x * x + static_cast<float>(replica.replica_id_in_sync_group()));
+}
 
 absl::StatusOr<Nest> SumOfSquares(Strategy& strategy) {
-  ASSIGN_OR_RETURN(PerReplica<float> values, strategy.DistributeValuesFromFunction([](ValueContext c) { return 1.0f + c.replica_id_in_sync_group; }));
+  ASSIGN_OR_RETURN(PerReplica<float> values,
+                   strategy.DistributeValuesFromFunction(
+                       [](ValueContext c) { return 1.0f + c.replica_id_in_sync_group; }));
   ASSIGN_OR_RETURN(PerReplica<Nest> squares, strategy.Run(Squares, values));
   return strategy.Reduce(ReduceOp::kSum, squares, kNoAxis);
 }
@@ -372,14 +404,15 @@ TEST(GuideTest, ReplicasRunAndMeet) {
   Strategy& strategy = (*coordinator)->strategy();
   EXPECT_EQ(*SumOfSquares(strategy)->tensor()->scalar<float>(), 1 + 4 + 1);
   EXPECT_THAT(strategy.Run(Meet, PerReplica<float>({3, 4}))->values(), ElementsAre(13, 13));
-  const auto gradients = strategy.Run(ThroughTheMean, PerReplica<Tensor>({Tensor::Scalar(1.0f), Tensor::Scalar(3.0f)}));
+  const auto gradients = strategy.Run(
+      ThroughTheMean, PerReplica<Tensor>({Tensor::Scalar(1.0f), Tensor::Scalar(3.0f)}));
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_EQ(*std::get<Tensor>((*gradients)[0].entries().at("x")).scalar<float>(), 4);
 }
 
 }  // namespace replicas
 
-// ---- embeddings and optimizers -------------------------------------------------------------------------------------------------------------------------
+// ---- embeddings and optimizers ------------------------------------------------------------------
 
 namespace embeddings {
 
@@ -396,12 +429,17 @@ Var Scores(GradientTape& tape, const Nest& batch) {
 // guide: end
 
 // guide: optimizers
-const VariableSpec kDense{"dense", {8, 1}, Zeros(), Momentum{ExponentialDecay{0.1, /*decay_steps=*/1'000, /*rate=*/0.5}, 0.9f}};
+const VariableSpec kDense{
+    "dense",
+    {8, 1},
+    Zeros(),
+    Momentum{ExponentialDecay{0.1, /*decay_steps=*/1'000, /*rate=*/0.5}, 0.9f}};
 
 absl::Status Apply(ReplicaContext& replica, GradientTape& tape, const Var& losses) {
   ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceMean(losses)));
   RETURN_IF_ERROR(gradients.ClipByGlobalNorm(1.0));
-  return replica.ApplyGradients(gradients);  // each variable's own optimizer, on its ps; the mean over the replicas
+  // Each variable's own optimizer, on its ps; the mean over the replicas.
+  return replica.ApplyGradients(gradients);
   // replica.ApplyGradients(gradients, ReduceOp::kSum);               // TensorFlow's
   // replica.ApplyGradients(gradients, Adam{1e-3}, ReduceOp::kMean);  // this one for all
 }
@@ -413,7 +451,8 @@ TEST(GuideTest, OnlyTheRowsNamedAreTrained) {
   const absl::StatusOr<Variable> items = strategy.CreateVariable(kItems);
   ASSERT_TRUE(items.ok()) << items.status();
   const Tensor before = *items->Rows(Tensor::Vector<int64_t>({7, 8}));
-  const SparseIds history{Tensor::Vector<int64_t>({7, -1}), Tensor::Vector<int64_t>({0, 2}), std::nullopt};
+  const SparseIds history{Tensor::Vector<int64_t>({7, -1}), Tensor::Vector<int64_t>({0, 2}),
+                          std::nullopt};
   const Nest batch{{"item", Tensor::Vector<int64_t>({7})}, {"history", Nest(history)}};
   const auto train = [&batch](ReplicaContext& replica) {
     GradientTape tape(replica);
@@ -427,15 +466,18 @@ TEST(GuideTest, OnlyTheRowsNamedAreTrained) {
 
 }  // namespace embeddings
 
-// ---- another autograd ----------------------------------------------------------------------------------------------------------------------------------
+// ---- another autograd ---------------------------------------------------------------------------
 
 namespace own_gradients {
 
 // guide: own_gradients
 absl::Status TrainByHand(ReplicaContext& replica, const Tensor& x) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> parameters, replica.ReadAll({program::kWeights, program::kBias}));  // one round trip
+  // One round trip.
+  ASSIGN_OR_RETURN(std::vector<Tensor> parameters,
+                   replica.ReadAll({program::kWeights, program::kBias}));
   Gradients gradients;
-  gradients.Set("weights", x);  // what your library gives for the loss weights . x + bias
+  // What your library gives for the loss weights . x + bias.
+  gradients.Set("weights", x);
   gradients.Set("bias", Tensor::Vector<float>({1}));
   return replica.ApplyGradients(gradients);
 }
@@ -444,7 +486,8 @@ absl::Status TrainByHand(ReplicaContext& replica, const Tensor& x) {
 TEST(GuideTest, GradientsMayComeFromElsewhere) {
   const auto coordinator = StartEmbedded();
   Strategy& strategy = (*coordinator)->strategy();
-  for (const VariableSpec& spec : {program::kWeights, program::kBias}) ASSERT_TRUE(strategy.CreateVariable(spec).ok());
+  for (const VariableSpec& spec : {program::kWeights, program::kBias})
+    ASSERT_TRUE(strategy.CreateVariable(spec).ok());
   const Tensor x = *Tensor::Copy<float>({2, 1}, {10, 20});
   ASSERT_EQ(strategy.Run(TrainByHand, x).status(), absl::OkStatus());
   EXPECT_THAT(*strategy.FindVariable("weights")->Read()->values<float>(), ElementsAre(-1, -2));
@@ -452,7 +495,7 @@ TEST(GuideTest, GradientsMayComeFromElsewhere) {
 
 }  // namespace own_gradients
 
-// ---- train/ --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- train/ -------------------------------------------------------------------------------------
 
 namespace training {
 
@@ -461,7 +504,9 @@ const Mlp kNetwork("network", {2, 16, 1});
 
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
   Var predictions = Reshape(kNetwork(tape, batch["x"]), {-1});
-  return {SquaredError(predictions, batch["y"]), {{"rmse", Rmse(predictions, batch["y"])}}, {{"y", predictions}}};
+  return {SquaredError(predictions, batch["y"]),
+          {{"rmse", Rmse(predictions, batch["y"])}},
+          {{"y", predictions}}};
 }
 const Model kModel("points model", {kNetwork}, Forward);
 // guide: end
@@ -481,7 +526,8 @@ absl::StatusOr<double> Fit(Coordinator& coordinator) {
   FitOptions options;
   options.epochs = 10;
   options.validation = program::kPoints(200);
-  options.callbacks = {std::make_shared<HalveTheRate>(), std::make_shared<EarlyStopping>("validation/loss", /*patience=*/2)};
+  options.callbacks = {std::make_shared<HalveTheRate>(),
+                       std::make_shared<EarlyStopping>("validation/loss", /*patience=*/2)};
   options.clip_norm = 10;
   ASSIGN_OR_RETURN(auto metrics, trainer.Fit(program::kPoints(1000), options));
   return metrics["validation/rmse"];
@@ -490,7 +536,8 @@ absl::StatusOr<double> Fit(Coordinator& coordinator) {
 
 // guide: predict
 absl::StatusOr<Dataset> Unlabelled(const InputContext&) {
-  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6}))}}).Batch(2);
+  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6}))}})
+      .Batch(2);
 }
 const DataSource kUnlabelled("unlabelled points", Unlabelled);
 
@@ -515,7 +562,9 @@ TEST(GuideTest, TheTrainerFits) {
 }
 
 // guide: evaluator
-absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kModel, program::kPoints(200)); }
+absl::Status Evaluate(Evaluator& evaluator) {
+  return evaluator.Watch(kModel, program::kPoints(200));
+}
 // DIVVY_PROGRAM(Train, Evaluate);
 // guide: end
 
@@ -523,7 +572,9 @@ absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kModel, pro
 class OneScore : public Evaluator {
  public:
   explicit OneScore(Coordinator& coordinator) : coordinator_(coordinator) {}
-  absl::Status Watch(std::function<absl::Status(Coordinator&)> score) override { return score(coordinator_); }
+  absl::Status Watch(std::function<absl::Status(Coordinator&)> score) override {
+    return score(coordinator_);
+  }
 
  private:
   Coordinator& coordinator_;
@@ -539,7 +590,7 @@ TEST(GuideTest, AnEvaluatorScores) {
 
 }  // namespace training
 
-// ---- going on where it was -----------------------------------------------------------------------------------------------------------------------------
+// ---- going on where it was ----------------------------------------------------------------------
 
 namespace resuming {
 
@@ -555,7 +606,8 @@ const Step kAddChunk("add_chunk", AddChunk);
 absl::Status AddChunks(Coordinator& coordinator) {
   RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kSum).status());
   RETURN_IF_ERROR(coordinator.RestoreLatest().status());
-  for (int64_t i = 0; i < 100; ++i) RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i, kAddChunk, i).status());
+  for (int64_t i = 0; i < 100; ++i)
+    RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i, kAddChunk, i).status());
   return coordinator.Join();
 }
 // guide: end
@@ -563,7 +615,8 @@ absl::Status AddChunks(Coordinator& coordinator) {
 TEST(GuideTest, WhatIsScheduledOnceCountsOnce) {
   const auto coordinator = *StartEmbedded();
   ASSERT_EQ(AddChunks(*coordinator), absl::OkStatus());
-  for (int64_t i = 0; i < 100; ++i) ASSERT_TRUE(coordinator->ScheduleOnce("chunks", i, kAddChunk, i).ok());
+  for (int64_t i = 0; i < 100; ++i)
+    ASSERT_TRUE(coordinator->ScheduleOnce("chunks", i, kAddChunk, i).ok());
   ASSERT_EQ(coordinator->Join(), absl::OkStatus());
   EXPECT_EQ(*coordinator->strategy().FindVariable("sum")->Read()->scalar<int64_t>(), 4950);
 }

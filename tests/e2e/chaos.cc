@@ -27,23 +27,32 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kUntilItCounts = absl::Seconds(60);  // at the latest, at the beginning and after a fault
+// At the latest, at the beginning and after a fault.
+constexpr absl::Duration kUntilItCounts = absl::Seconds(60);
 constexpr absl::Duration kUntilItEnds = absl::Seconds(60);
-constexpr absl::Duration kLongPause = absl::Milliseconds(6500);  // beyond what the coordinator hears nothing of a worker for
-constexpr absl::Duration kUntilItNotices = absl::Seconds(30);    // that a disk is full, or has room again
+// beyond what the coordinator hears nothing of a worker for
+constexpr absl::Duration kLongPause = absl::Milliseconds(6500);
+// That a disk is full, or has room again.
+constexpr absl::Duration kUntilItNotices = absl::Seconds(30);
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(300);
-constexpr uint64_t kLeastOfAPs = 1000;  // bytes of a checkpoint: each has two counters, of 64 x 8 bytes
-constexpr int kMostAtOnce = 4;          // kills, before the cluster is given time to recover
+// bytes of a checkpoint: each has two counters, of 64 x 8 bytes
+constexpr uint64_t kLeastOfAPs = 1000;
+// kills, before the cluster is given time to recover
+constexpr int kMostAtOnce = 4;
 
 class Chaos {
  public:
   Chaos(const ChaosOptions& options, WorkingDirectory directory)
-      : options_(options), directory_(std::move(directory)), stop_file_(absl::StrCat(options.directory, "/stop_", options.seed)), random_(options.seed) {}
+      : options_(options),
+        directory_(std::move(directory)),
+        stop_file_(absl::StrCat(options.directory, "/stop_", options.seed)),
+        random_(options.seed) {}
 
   absl::StatusOr<ChaosResult> Run() {
     RETURN_IF_ERROR(Begin());
     const absl::Duration end = Now() + options_.time;
-    while (Now() < end && IsLess(result_.faults(), options_.faults) && IsLess(result_.all_kills(), options_.kills)) {
+    while (Now() < end && IsLess(result_.faults(), options_.faults) &&
+           IsLess(result_.all_kills(), options_.kills)) {
       RETURN_IF_ERROR(RunFor(options_.pause * random_.Uniform()));
       RETURN_IF_ERROR(Strike());
       options_.on_fault(result_);
@@ -56,10 +65,13 @@ class Chaos {
  private:
   static absl::Duration Now() { return Clock::Real().Elapsed(); }
   static bool IsLess(int number, int limit) { return limit == 0 || number < limit; }
-  bool Hits(TaskType type) const { return std::count(options_.roles.begin(), options_.roles.end(), type) > 0; }
+  bool Hits(TaskType type) const {
+    return std::count(options_.roles.begin(), options_.roles.end(), type) > 0;
+  }
   bool HasCheckpoints() const { return Hits(TaskType::kPs) || Hits(TaskType::kChief); }
   absl::Status Violation(absl::string_view what) const {
-    return absl::InternalError(absl::StrCat(what, " (its directory is left: ", directory_.path(), ")", cluster_->processes().LastLines()));
+    return absl::InternalError(absl::StrCat(what, " (its directory is left: ", directory_.path(),
+                                            ")", cluster_->processes().LastLines()));
   }
 
   absl::Status Begin() {
@@ -69,17 +81,22 @@ class Chaos {
     cluster.num_ps = options_.num_ps;
     cluster.num_workers = options_.num_workers + (options_.liar ? 1 : 0);
     cluster.proxied = !options_.only_kills;
-    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64", absl::StrCat("--counters=", 2 * options_.num_ps)};
+    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64",
+                     absl::StrCat("--counters=", 2 * options_.num_ps)};
     if (HasCheckpoints()) {
-      cluster.flags.insert(cluster.flags.end(),
-                           {"--state_dir=" + directory_.state(), "--checkpoint_dir=" + directory_.checkpoints(), "--checkpoint_every=200ms", "--descents=2"});
+      cluster.flags.insert(cluster.flags.end(), {"--state_dir=" + directory_.state(),
+                                                 "--checkpoint_dir=" + directory_.checkpoints(),
+                                                 "--checkpoint_every=200ms", "--descents=2"});
     }
     if (options_.records > 0) cluster.flags.push_back(absl::StrCat("--records=", options_.records));
-    if (!options_.durability.empty()) cluster.flags.push_back("--durability=" + options_.durability);
-    if (!options_.gpus.empty()) cluster.flags.insert(cluster.flags.end(), {"--gpus=" + options_.gpus, "--on_gpus"});
+    if (!options_.durability.empty())
+      cluster.flags.push_back("--durability=" + options_.durability);
+    if (!options_.gpus.empty())
+      cluster.flags.insert(cluster.flags.end(), {"--gpus=" + options_.gpus, "--on_gpus"});
     cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
     if (options_.changes) cluster.flags.push_back("--changes");
-    if (options_.liar) cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));
+    if (options_.liar)
+      cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));
     ASSIGN_OR_RETURN(cluster_, ProcessCluster::Make(std::move(cluster)));
     if (options_.tls) RETURN_IF_ERROR(MakeCertificates());
     for (const TaskId& task : cluster_->tasks()) {
@@ -94,18 +111,25 @@ class Chaos {
 
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
-    std::vector<std::string> flags = TlsFlags(absl::StrCat(task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index));
-    if (task.type == TaskType::kWorker) flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));  // 1, the default, among them
+    std::vector<std::string> flags = TlsFlags(absl::StrCat(
+        task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index));
+    // 1, the default, among them
+    if (task.type == TaskType::kWorker)
+      flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));
     return cluster_->Start(task, {std::move(flags), {}, ""});
   }
 
   // ---- a worker that lies
 
-  bool IsLiar(TaskId task) const { return options_.liar && task == WorkerTask(options_.num_workers); }
+  bool IsLiar(TaskId task) const {
+    return options_.liar && task == WorkerTask(options_.num_workers);
+  }
   absl::Status StartLiar() {
     const TaskId liar = WorkerTask(options_.num_workers);
     const std::string own = absl::StrCat(Certificates(), "/worker-", liar.index);
-    ASSIGN_OR_RETURN(liar_, LyingWorker::Start({own + ".pem", own + ".key", Certificates() + "/ca.pem"}, options_.seed, cluster_->bind_address(liar)));
+    ASSIGN_OR_RETURN(liar_,
+                     LyingWorker::Start({own + ".pem", own + ".key", Certificates() + "/ca.pem"},
+                                        options_.seed, cluster_->bind_address(liar)));
     return absl::OkStatus();
   }
 
@@ -115,7 +139,8 @@ class Chaos {
   std::vector<std::string> TlsFlags(const std::string& who) const {
     if (!options_.tls) return {};
     const std::string own = absl::StrCat(Certificates(), "/", who);
-    return {absl::StrCat("--tls_ca=", Certificates(), "/ca.pem"), absl::StrCat("--tls_cert=", own, ".pem"), absl::StrCat("--tls_key=", own, ".key")};
+    return {absl::StrCat("--tls_ca=", Certificates(), "/ca.pem"),
+            absl::StrCat("--tls_cert=", own, ".pem"), absl::StrCat("--tls_key=", own, ".key")};
   }
 
   // Begins it, and returns its name among the processes.
@@ -127,15 +152,19 @@ class Chaos {
   }
 
   absl::Status MakeCertificates() {
-    ASSIGN_OR_RETURN(const std::string certs, Divvyctl({"certs", "--out=" + Certificates(), absl::StrCat("--ps=", options_.num_ps),
-                                                        absl::StrCat("--workers=", options_.num_workers + (options_.liar ? 1 : 0))}));
-    ASSIGN_OR_RETURN(const ExitStatus status, cluster_->processes().WaitForExit(certs, kUntilItCounts));
+    ASSIGN_OR_RETURN(
+        const std::string certs,
+        Divvyctl({"certs", "--out=" + Certificates(), absl::StrCat("--ps=", options_.num_ps),
+                  absl::StrCat("--workers=", options_.num_workers + (options_.liar ? 1 : 0))}));
+    ASSIGN_OR_RETURN(const ExitStatus status,
+                     cluster_->processes().WaitForExit(certs, kUntilItCounts));
     return status.ok() ? absl::OkStatus() : Violation("divvyctl made no certificates");
   }
 
   absl::StatusOr<std::string> AskForResize(int num_ps) {
     std::vector<std::string> words = TlsFlags("admin-0");
-    words.insert(words.begin(), {"resize", absl::StrCat("--ps=", num_ps), "--timeout=500ms", "--addr=" + cluster_->address(kChiefTask)});
+    words.insert(words.begin(), {"resize", absl::StrCat("--ps=", num_ps), "--timeout=500ms",
+                                 "--addr=" + cluster_->address(kChiefTask)});
     return Divvyctl(std::move(words));
   }
 
@@ -150,7 +179,8 @@ class Chaos {
   absl::StatusOr<bool> RunUntil(const std::function<bool()>& done, absl::Duration time) {
     const absl::Duration until = Now() + time;
     for (;;) {
-      cluster_->processes().WaitUntil([&] { return HasCounted(), AnyDown() || done(); }, std::min(until - Now(), kUntilItCounts));
+      cluster_->processes().WaitUntil([&] { return HasCounted(), AnyDown() || done(); },
+                                      std::min(until - Now(), kUntilItCounts));
       RETURN_IF_ERROR(SeeToTheDead());
       RETURN_IF_ERROR(SeeToProgress());
       if (done()) return true;
@@ -164,9 +194,14 @@ class Chaos {
     return status.ok() && status->ok();
   }
   // The job goes on without it. A chief that has been started since wants all that TF_CONFIG names.
-  bool IsTakenAway(TaskId task) { return taken_away_ == task && HasSucceeded(task) && began_[ToString(kChiefTask)] == asked_life_; }
+  bool IsTakenAway(TaskId task) {
+    return taken_away_ == task && HasSucceeded(task) && began_[ToString(kChiefTask)] == asked_life_;
+  }
   // Is to be started again, or should not have ended.
-  bool IsDown(TaskId task) { return !cluster_->running(task) && !(down_ == task) && !IsTakenAway(task) && !(ending_ && HasSucceeded(task)); }
+  bool IsDown(TaskId task) {
+    return !cluster_->running(task) && !(down_ == task) && !IsTakenAway(task) &&
+           !(ending_ && HasSucceeded(task));
+  }
   bool AnyDown() {
     return std::any_of(tasks_.begin(), tasks_.end(), [this](TaskId task) { return IsDown(task); });
   }
@@ -182,15 +217,20 @@ class Chaos {
     return absl::OkStatus();
   }
 
-  // A task that was not killed ends by itself for three reasons: the chief, that others were struck while it ran; whoever has no room for its files; and a
-  // server that the job goes on without.
+  // A task that was not killed ends by itself for three reasons: the chief, that others were struck
+  // while it ran; whoever has no room for its files; and a server that the job goes on without.
   absl::Status Explain(TaskId task, ExitStatus status) {
-    const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask && struck_at_ >= began_[ToString(task)];
+    const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask &&
+                        struck_at_ >= began_[ToString(task)];
     const bool disk = status.code() == exit_codes::kResources && full_ == task;
-    const bool told_to_go = task == PsTask(options_.num_ps - 1) && began_[ToString(task)] < resized_at_;  // and slow to do so
+    // And slow to do so.
+    const bool told_to_go =
+        task == PsTask(options_.num_ps - 1) && began_[ToString(task)] < resized_at_;
     const bool taken_away = status.ok() && (taken_away_ == task || told_to_go);
     if (taken_away) return absl::OkStatus();
-    if (status.signal != 0 || !(others || disk)) return Violation(absl::StrCat(ToString(task), " ", status.ToString(), ", and nothing explains it"));
+    if (status.signal != 0 || !(others || disk))
+      return Violation(
+          absl::StrCat(ToString(task), " ", status.ToString(), ", and nothing explains it"));
     ++result_.ends[absl::StrCat(ToString(task), " ", status.code())];
     return absl::OkStatus();
   }
@@ -207,7 +247,8 @@ class Chaos {
 
   absl::Status SeeToProgress() {
     if (HasCounted() || Now() - counted_at_ < kUntilItCounts) return absl::OkStatus();
-    return Violation(absl::StrCat("no round of steps was finished for ", absl::FormatDuration(kUntilItCounts)));
+    return Violation(
+        absl::StrCat("no round of steps was finished for ", absl::FormatDuration(kUntilItCounts)));
   }
 
   absl::Status WaitForProgress() {
@@ -226,12 +267,16 @@ class Chaos {
       struck_at_ = Now();
       return absl::OkStatus();
     }
-    const absl::Status struck = kind < 9 ? KillSome() : kind == 9 ? Pause(Pick()) : kind == 10 ? Break(Pick()) : FillDisk(Pick());
+    const absl::Status struck = kind < 9     ? KillSome()
+                                : kind == 9  ? Pause(Pick())
+                                : kind == 10 ? Break(Pick())
+                                             : FillDisk(Pick());
     struck_at_ = Now();
     return struck;
   }
 
-  // One after another, also while the cluster recovers from the one before; then it is given the time for it.
+  // One after another, also while the cluster recovers from the one before; then it is given the
+  // time for it.
   absl::Status KillSome() {
     int left = 1 + static_cast<int>(random_.Below(kMostAtOnce));
     if (options_.faults > 0) left = std::min(left, options_.faults - result_.faults());
@@ -249,14 +294,16 @@ class Chaos {
   TaskId Pick() {
     const TaskType type = options_.roles[random_.Below(options_.roles.size())];
     std::vector<TaskId> tasks;
-    std::copy_if(tasks_.begin(), tasks_.end(), std::back_inserter(tasks), [type](const TaskId& task) { return task.type == type; });
+    std::copy_if(tasks_.begin(), tasks_.end(), std::back_inserter(tasks),
+                 [type](const TaskId& task) { return task.type == type; });
     return tasks[random_.Below(tasks.size())];
   }
 
   // One in four stays away for a moment.
   absl::Status Kill(TaskId victim) {
     ASSIGN_OR_RETURN(const ExitStatus ended, cluster_->Kill(victim));
-    if (ended.signal != SIGKILL) RETURN_IF_ERROR(Explain(victim, ended));  // by itself, a moment before
+    // By itself, a moment before.
+    if (ended.signal != SIGKILL) RETURN_IF_ERROR(Explain(victim, ended));
     ++result_.kills[victim.type];
     if (!options_.only_kills && random_.Below(4) == 0) {
       down_ = victim;
@@ -269,7 +316,8 @@ class Chaos {
   // Whether divvyctl has ended, and was told that the job is on its way to another number still.
   bool IsRefused(const std::string& divvyctl) {
     if (cluster_->processes().running(divvyctl)) return false;
-    const absl::StatusOr<ExitStatus> status = cluster_->processes().WaitForExit(divvyctl, absl::ZeroDuration());
+    const absl::StatusOr<ExitStatus> status =
+        cluster_->processes().WaitForExit(divvyctl, absl::ZeroDuration());
     return status.ok() && status->code() == exit_codes::kConfiguration;
   }
 
@@ -277,7 +325,8 @@ class Chaos {
     const absl::Duration until = Now() + kUntilItNotices;
     for (;;) {
       ASSIGN_OR_RETURN(const std::string grow, AskForResize(options_.num_ps));
-      RETURN_IF_ERROR(RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
+      RETURN_IF_ERROR(
+          RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
       if (!IsRefused(grow)) return absl::OkStatus();
       if (Now() > until) return Violation("the job stayed on its way to fewer parameter servers");
       RETURN_IF_ERROR(RunFor(kBetweenKills));
@@ -296,13 +345,16 @@ class Chaos {
       const TaskId victim = Pick();
       if (!(victim == last)) RETURN_IF_ERROR(Kill(victim));
     }
-    const auto is_settled = [&] { return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || IsRefused(shrink); };
+    const auto is_settled = [&] {
+      return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || IsRefused(shrink);
+    };
     RETURN_IF_ERROR(Wait(is_settled, "a parameter server that was taken away did not end"));
     RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
     RETURN_IF_ERROR(Grow());
     resized_at_ = Now();
     if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
-    late_.push_back(last);  // on a busy machine the request to grow may not arrive in time, and the job never hears of it
+    // On a busy machine the request to grow may not arrive in time, and the job never hears of it.
+    late_.push_back(last);
     taken_away_.reset();
     return WaitForProgress();
   }
@@ -310,7 +362,8 @@ class Chaos {
   absl::Status Pause(TaskId victim) {
     ++result_.pauses;
     cluster_->Signal(victim, SIGSTOP);
-    const absl::Status ran = RunFor(random_.Below(6) == 0 ? kLongPause : absl::Seconds(1) * random_.Uniform());
+    const absl::Status ran =
+        RunFor(random_.Below(6) == 0 ? kLongPause : absl::Seconds(1) * random_.Uniform());
     cluster_->Signal(victim, SIGCONT);
     return ran;
   }
@@ -334,13 +387,15 @@ class Chaos {
     const absl::Duration life = began_[ToString(victim)];
     cluster_->LimitFiles(victim, random_.Below(kLeastOfAPs));
     const auto noticed = [&] {
-      return cluster_->output(kChiefTask).find("could not be made", before) != std::string::npos || began_[ToString(victim)] != life;
+      return cluster_->output(kChiefTask).find("could not be made", before) != std::string::npos ||
+             began_[ToString(victim)] != life;
     };
     RETURN_IF_ERROR(Wait(noticed, "a checkpoint was made on a full disk"));
     RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
     cluster_->LimitFiles(victim, ProcessCluster::kUnlimited);
     const std::string newest = NewestCheckpoint();
-    RETURN_IF_ERROR(Wait([&] { return NewestCheckpoint() != newest; }, "no checkpoint was made once the disk had room again"));
+    RETURN_IF_ERROR(Wait([&] { return NewestCheckpoint() != newest; },
+                         "no checkpoint was made once the disk had room again"));
     full_.reset();  // until then it may end of what it met
     return WaitForProgress();
   }
@@ -349,21 +404,28 @@ class Chaos {
     ASSIGN_OR_RETURN(const bool is_done, RunUntil(done, kUntilItNotices));
     return is_done ? absl::OkStatus() : Violation(violation);
   }
-  std::string NewestCheckpoint() const { return FileSystem::Real().ReadFile(directory_.checkpoints() + "/checkpoint").value_or(""); }
+  std::string NewestCheckpoint() const {
+    return FileSystem::Real().ReadFile(directory_.checkpoints() + "/checkpoint").value_or("");
+  }
 
   // ---- the end
 
-  // The chief is told that it has counted enough. What others did to it before may still end it once more.
+  // The chief is told that it has counted enough. What others did to it before may still end it
+  // once more.
   absl::Status End() {
     RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(stop_file_, ""));
     ending_ = true;
     const absl::Duration until = Now() + kUntilItEnds;
     while (!HasSucceeded(kChiefTask)) {
-      if (Now() > until) return Violation(absl::StrCat("the chief did not end within ", absl::FormatDuration(kUntilItEnds)));
-      cluster_->processes().WaitUntil([this] { return AnyDown() || HasSucceeded(kChiefTask); }, absl::Seconds(1));
+      if (Now() > until)
+        return Violation(
+            absl::StrCat("the chief did not end within ", absl::FormatDuration(kUntilItEnds)));
+      cluster_->processes().WaitUntil([this] { return AnyDown() || HasSucceeded(kChiefTask); },
+                                      absl::Seconds(1));
       if (!HasSucceeded(kChiefTask)) RETURN_IF_ERROR(SeeToTheDead());
     }
-    for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);  // the chief may have gone before it heard of them
+    // The chief may have gone before it heard of them.
+    for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);
     RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
     for (const TaskId& task : tasks_) RETURN_IF_ERROR(CheckEnd(task));
     if (liar_ != nullptr) result_.lies = liar_->lies(), result_.given_back = liar_->given_back();
@@ -374,18 +436,25 @@ class Chaos {
   absl::Status CheckEnd(TaskId task) {
     ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(task, absl::ZeroDuration()));
     const bool was_asked = std::count(late_.begin(), late_.end(), task) > 0;
-    if (status.ok() || (was_asked && status.code() == exit_codes::kDrained)) return absl::OkStatus();
-    return Violation(absl::StrCat(ToString(task), " ", status.ToString(), " though the job is complete"));
+    if (status.ok() || (was_asked && status.code() == exit_codes::kDrained))
+      return absl::OkStatus();
+    return Violation(
+        absl::StrCat(ToString(task), " ", status.ToString(), " though the job is complete"));
   }
 
   absl::Status ReadCount() {
     const std::string& said = cluster_->output(kChiefTask);
-    const auto times = [&said](absl::string_view text) { return static_cast<int>(std::vector<absl::string_view>(absl::StrSplit(said, text)).size()) - 1; };
+    const auto times = [&said](absl::string_view text) {
+      return static_cast<int>(std::vector<absl::string_view>(absl::StrSplit(said, text)).size()) -
+             1;
+    };
     result_.adoptions = times("adopted what ");
     result_.not_adopted = times("is not adopted: ");
     const std::string words = "counter = ";
     const size_t at = said.rfind(words), begin = at + words.size();
-    if (at != std::string::npos && absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps)) return absl::OkStatus();
+    if (at != std::string::npos &&
+        absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps))
+      return absl::OkStatus();
     return Violation("there is no count");
   }
 
@@ -405,8 +474,10 @@ class Chaos {
   std::optional<TaskId> full_;  // has no room for its files
   absl::Duration struck_at_;    // the end of the latest fault
   bool ending_ = false;
-  std::vector<TaskId> late_;    // started again since, or after a resize: the chief may not know of them
-  std::optional<size_t> read_;  // of the chief's output: the latest round
+  // started again since, or after a resize: the chief may not know of them
+  std::vector<TaskId> late_;
+  // Of the chief's output: the latest round.
+  std::optional<size_t> read_;
   absl::Duration counted_at_;
   ChaosResult result_;
 };
@@ -426,13 +497,19 @@ absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options) {
 
 std::string ToString(const ChaosResult& result) {
   const std::string kills =
-      absl::StrJoin(result.kills, ", ", [](std::string* text, const auto& kill) { absl::StrAppend(text, kill.second, " ", RoleName(kill.first)); });
-  const std::string ends =
-      absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) { absl::StrAppend(text, end.first, " ", end.second, " times"); });
-  return absl::StrCat(result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks, " broken connections, ", result.full_disks,
-                      " full disks, ", result.resizes, " resizes, ", result.adoptions, " adoptions (", result.not_adopted, " not), ", result.lies, " lies (",
-                      result.given_back, " steps given back); ended by themselves: ", ends.empty() ? "none" : ends, "; at most ",
-                      absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))), " without a finished round of steps");
+      absl::StrJoin(result.kills, ", ", [](std::string* text, const auto& kill) {
+        absl::StrAppend(text, kill.second, " ", RoleName(kill.first));
+      });
+  const std::string ends = absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) {
+    absl::StrAppend(text, end.first, " ", end.second, " times");
+  });
+  return absl::StrCat(
+      result.all_kills(), " kills (", kills, "), ", result.pauses, " pauses, ", result.breaks,
+      " broken connections, ", result.full_disks, " full disks, ", result.resizes, " resizes, ",
+      result.adoptions, " adoptions (", result.not_adopted, " not), ", result.lies, " lies (",
+      result.given_back, " steps given back); ended by themselves: ", ends.empty() ? "none" : ends,
+      "; at most ", absl::FormatDuration(absl::Trunc(result.longest_gap, absl::Milliseconds(1))),
+      " without a finished round of steps");
 }
 
 }  // namespace divvy

@@ -18,13 +18,17 @@ ABSL_FLAG(int, kills, 0, "ends earlier, after so many; 0: only when the time is 
 ABSL_FLAG(uint64_t, seed, 0, "of victims, faults and pauses; 0: takes one and prints it");
 ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
-ABSL_FLAG(std::vector<std::string>, roles, std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
+ABSL_FLAG(std::vector<std::string>, roles,
+          std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
 ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
-ABSL_FLAG(std::string, gpus, "", "the job's: workers compute there or fail; empty: its own default");
+ABSL_FLAG(std::string, gpus, "",
+          "the job's: workers compute there or fail; empty: its own default");
 ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
-ABSL_FLAG(bool, changes, false, "the program assigns and creates variables while its steps run, and the job is resized");
+ABSL_FLAG(bool, changes, false,
+          "the program assigns and creates variables while its steps run, and the job is resized");
 ABSL_FLAG(bool, tls, false, "every task has a certificate");
-ABSL_FLAG(bool, liar, false, "one more worker, with a certificate of the job, answers anything; with --tls");
+ABSL_FLAG(bool, liar, false,
+          "one more worker, with a certificate of the job, answers anything; with --tls");
 ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections, no full disks");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, divvyctl, "", "divvyctl");
@@ -68,17 +72,26 @@ int Main() {
   options.roles.clear();
   for (const std::string& name : absl::GetFlag(FLAGS_roles)) {
     const std::optional<TaskType> role = RoleNamed(name);
-    if (!role) return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")), exit_codes::kUsage;
+    if (!role)
+      return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")),
+             exit_codes::kUsage;
     options.roles.push_back(*role);
   }
-  if (options.changes && options.records > 0) return Say("--changes goes with steps that read no data: leave out --records"), exit_codes::kUsage;
-  if (options.changes && options.num_ps < 2) return Say("--changes takes a parameter server away: --ps=2 at least"), exit_codes::kUsage;
-  Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ", absl::FormatDuration(options.time), ", faults of ",
+  if (options.changes && options.records > 0)
+    return Say("--changes goes with steps that read no data: leave out --records"),
+           exit_codes::kUsage;
+  if (options.changes && options.num_ps < 2)
+    return Say("--changes takes a parameter server away: --ps=2 at least"), exit_codes::kUsage;
+  Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ",
+                   absl::FormatDuration(options.time), ", faults of ",
                    absl::StrJoin(absl::GetFlag(FLAGS_roles), ", "), ", seed ", options.seed));
   const absl::StatusOr<ChaosResult> result = RunChaos(options);
-  if (!result.ok()) return Say(absl::StrCat("seed ", options.seed, ": ", result.status().message())), Say("FAILED: 1 violation"), 1;
+  if (!result.ok())
+    return Say(absl::StrCat("seed ", options.seed, ": ", result.status().message())),
+           Say("FAILED: 1 violation"), 1;
   Say(ToString(*result));
-  Say(absl::StrCat("PASSED: 0 violations; every counter = ", result->steps, " = the steps that were scheduled"));
+  Say(absl::StrCat("PASSED: 0 violations; every counter = ", result->steps,
+                   " = the steps that were scheduled"));
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// Clusters of real processes: what is lost, cut, stopped, misconfigured or sent by strangers, and what the job makes of it. Every wait has a watch.
+// Clusters of real processes: what is lost, cut, stopped, misconfigured or sent by strangers, and
+// what the job makes of it. Every wait has a watch.
 #include <signal.h>
 
 #include <algorithm>
@@ -34,7 +35,9 @@ constexpr auto kTo = FaultProxy::kToTarget, kFrom = FaultProxy::kFromTarget;
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
 // Lines with something in them.
-std::vector<std::string> Lines(const std::string& text) { return absl::StrSplit(text, '\n', absl::SkipWhitespace()); }
+std::vector<std::string> Lines(const std::string& text) {
+  return absl::StrSplit(text, '\n', absl::SkipWhitespace());
+}
 
 // ---- (a) workers killed at random
 
@@ -57,7 +60,8 @@ ChaosResult RunAndPrint(const ChaosOptions& options) {
   const absl::StatusOr<ChaosResult> result = RunChaos(options);
   EXPECT_TRUE(result.ok()) << result.status();
   if (!result.ok()) return ChaosResult();
-  std::printf("%s; counter = %lld\n", ToString(*result).c_str(), static_cast<long long>(result->steps));
+  std::printf("%s; counter = %lld\n", ToString(*result).c_str(),
+              static_cast<long long>(result->steps));
   return *result;
 }
 
@@ -69,7 +73,8 @@ TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
   EXPECT_GE(RunAndPrint(options).all_kills(), 50);
 }
 
-// It is given steps as the others are, and says of each that another must run it; of itself it says anything.
+// It is given steps as the others are, and says of each that another must run it; of itself it says
+// anything.
 TEST(ChaosTest, AWorkerThatLiesBesideThoseThatAreKilledChangesNoSum) {
   ChaosOptions options = ShortChaos();
   options.tls = options.liar = true;
@@ -94,11 +99,13 @@ TEST(ChaosTest, TasksOfEveryRoleKilledStoppedAndCutOffReadEachRecordOnceInEveryP
 
 TEST_F(CountingTest, AWorkerKilledBetweenItsCommitsLeavesEachAppliedOnce) {
   Make(2, 2, /*proxied=*/true, {"--counters=2", "--elements=50000", "--round=10"});
-  for (const TaskId task : {PsTask(0), PsTask(1), WorkerTask(0), kChiefTask}) Start(task, {{"--min_workers=1"}, {}, ""});
+  for (const TaskId task : {PsTask(0), PsTask(1), WorkerTask(0), kChiefTask})
+    Start(task, {{"--min_workers=1"}, {}, ""});
   CountOn(1);
   for (int i = 0; i < 3; ++i) {
     const TaskId victim = WorkerTask(i % 2), next = WorkerTask((i + 1) % 2);
-    // One ps has the commit of a step before the other has heard of it; then its worker dies, and what it had sent arrives late.
+    // One ps has the commit of a step before the other has heard of it; then its worker dies, and
+    // what it had sent arrives late.
     cluster_->proxy(PsTask(1)).Stall(kTo);
     cluster_->processes().RunFor(absl::Milliseconds(200));
     Kill(victim);
@@ -116,7 +123,8 @@ TEST_F(CountingTest, AStoppedWorkerThatWakesAfterItsStepsWereGivenAwayChangesNot
   StartAll();
   CountOn(1);
   cluster_->Signal(WorkerTask(0), SIGSTOP);
-  CountOn(3);  // a round ends only once the stopped worker's steps have been run by the other
+  // A round ends only once the stopped worker's steps have been run by the other.
+  CountOn(3);
   cluster_->Signal(WorkerTask(0), SIGCONT);
   CountOn(3);
   Finish();
@@ -143,9 +151,11 @@ TEST_F(CountingTest, CutDelayedAndHalfOpenConnectionsCostNothingButTime) {
 
 // ---- (e) parameter servers
 
-// Killed while steps run, again and again: the coordinator stays, and the program itself checks that every counter is exact.
+// Killed while steps run, again and again: the coordinator stays, and the program itself checks
+// that every counter is exact.
 TEST_F(CountingTest, ParameterServersThatAreKilledCostTimeAndNothingElse) {
-  Make(2, 2, /*proxied=*/false, {"--checkpoint_dir=" + TemporaryPath("checkpoints_replayed"), "--checkpoint_every=300ms"});
+  Make(2, 2, /*proxied=*/false,
+       {"--checkpoint_dir=" + TemporaryPath("checkpoints_replayed"), "--checkpoint_every=300ms"});
   StartAll();
   for (int kill = 0; kill < 6; ++kill) {
     CountOn(2);
@@ -193,11 +203,13 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("UNAVAILABLE"));
 }
 
-// Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts once.
+// Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts
+// once.
 TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewestCheckpoint) {
   const std::string directory = TemporaryPath("checkpoints");
   Make(2, 2, /*proxied=*/false,
-       {"--state_dir=" + TemporaryPath("state_lost"), "--checkpoint_dir=" + directory, "--checkpoint_every=200ms", "--durability=checkpoint"});
+       {"--state_dir=" + TemporaryPath("state_lost"), "--checkpoint_dir=" + directory,
+        "--checkpoint_every=200ms", "--durability=checkpoint"});
   StartAll();
   const auto await_checkpoint = [&] {
     const auto there = [&] { return FileSystem::Real().Stat(directory + "/checkpoint").ok(); };
@@ -221,7 +233,8 @@ TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewe
 
 TEST_F(CountingTest, ADrainedCoordinatorSavesWhatIsThereAndTheNextGoesOnFromIt) {
   Make(2, 2, /*proxied=*/false,
-       {"--state_dir=" + TemporaryPath("state_drained"), "--checkpoint_dir=" + TemporaryPath("checkpoints_drained"), "--checkpoint_every=0s"});
+       {"--state_dir=" + TemporaryPath("state_drained"),
+        "--checkpoint_dir=" + TemporaryPath("checkpoints_drained"), "--checkpoint_every=0s"});
   StartAll();
   CountOn(2);
   cluster_->Signal(kChiefTask, SIGTERM);
@@ -240,12 +253,14 @@ TEST_F(CountingTest, ANewerCoordinatorFencesTheOlder) {
   CountOn(1);
   const LoopbackPort elsewhere = *LoopbackPort::Reserve();
   ASSERT_TRUE(cluster_->proxy(kChiefTask).Retarget(elsewhere.address()).ok());
-  const ChildOptions newer = cluster_->OptionsOf(kChiefTask, {{"--bind_address=" + elsewhere.address()}, {}, ""});
+  const ChildOptions newer =
+      cluster_->OptionsOf(kChiefTask, {{"--bind_address=" + elsewhere.address()}, {}, ""});
   ASSERT_TRUE(cluster_->processes().Start("newer", newer).ok());
   cluster_->proxy(kChiefTask).CutAll();
   EXPECT_EQ(ExitOf(kChiefTask), 138);
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
-  const absl::StatusOr<std::string> line = cluster_->processes().WaitForText("newer", "counter = ", kPatience);
+  const absl::StatusOr<std::string> line =
+      cluster_->processes().WaitForText("newer", "counter = ", kPatience);
   EXPECT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(cluster_->processes().WaitForExit("newer", kPatience)->code(), 0);
 }
@@ -260,10 +275,12 @@ TEST_F(CountingTest, ARestartedCoordinatorRunsTheProgramAgainOnTheSameCluster) {
   Finish();
 }
 
-// No checkpoint is made before the kill; the program checks that its bytes and the steps fit, and in the end that every counter is exact.
+// No checkpoint is made before the kill; the program checks that its bytes and the steps fit, and
+// in the end that every counter is exact.
 TEST_F(CountingTest, AKilledCoordinatorGoesOnWithWhatTheServersHoldAndLoadsNothing) {
   Make(2, 2, /*proxied=*/false,
-       {"--state_dir=" + TemporaryPath("state_adopted"), "--checkpoint_dir=" + TemporaryPath("checkpoints_adopted"), "--checkpoint_every=0s"});
+       {"--state_dir=" + TemporaryPath("state_adopted"),
+        "--checkpoint_dir=" + TemporaryPath("checkpoints_adopted"), "--checkpoint_every=0s"});
   StartAll();
   for (int kill = 0; kill < 2; ++kill) {
     CountOn(3);
@@ -285,8 +302,12 @@ TEST_F(CountingTest, ASecondWorkerOfTheSameIndexIsRefusedInOneLine) {
   Make(1, 1, /*proxied=*/false);
   StartAll();
   CountOn(1);
-  ASSERT_TRUE(cluster_->processes().Start("twin", cluster_->OptionsOf(WorkerTask(0), {{"--bind_address=127.0.0.1:0"}, {}, ""})).ok());
-  EXPECT_EQ(cluster_->processes().WaitForExit("twin", kPatience)->code(), 78) << cluster_->processes().LastLines();
+  ASSERT_TRUE(cluster_->processes()
+                  .Start("twin", cluster_->OptionsOf(WorkerTask(0),
+                                                     {{"--bind_address=127.0.0.1:0"}, {}, ""}))
+                  .ok());
+  EXPECT_EQ(cluster_->processes().WaitForExit("twin", kPatience)->code(), 78)
+      << cluster_->processes().LastLines();
   EXPECT_THAT(Lines(cluster_->processes().output("twin")).back(), HasSubstr("worker 0"));
   CountOn(1);
   Finish();
@@ -308,7 +329,8 @@ TEST_F(CountingTest, TasksMayBeStartedInAnyOrderAndSayForWhomTheyWait) {
 
 TEST_F(CountingTest, WorkersComeAndGoWhileTheJobRuns) {
   Make(1, 3, /*proxied=*/false);
-  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0)})
+    Start(task, {{"--min_workers=1"}, {}, ""});
   CountOn(1);
   Start(WorkerTask(2));
   CountOn(1);
@@ -320,17 +342,22 @@ TEST_F(CountingTest, WorkersComeAndGoWhileTheJobRuns) {
 
 // ---- (h2) tasks that know a part of the cluster
 
-// TF_CONFIG as Kubeflow writes it for a job whose workers may come and go: the chief knows nobody, a ps itself alone, a worker itself and the ps.
+// TF_CONFIG as Kubeflow writes it for a job whose workers may come and go: the chief knows nobody,
+// a ps itself alone, a worker itself and the ps.
 class SparseTest : public CountingTest {
  protected:
   std::string KubeflowConfig(TaskId task) const {
-    const auto quoted = [this](TaskId other) { return absl::StrCat("\"", cluster_->address(other), "\""); };
+    const auto quoted = [this](TaskId other) {
+      return absl::StrCat("\"", cluster_->address(other), "\"");
+    };
     const bool is_worker = task.type == TaskType::kWorker;
     const std::string worker = is_worker ? absl::StrCat("\"", task.index, "\":", quoted(task)) : "";
-    const std::string ps = is_worker                    ? absl::StrCat("[", quoted(PsTask(0)), ",", quoted(PsTask(1)), "]")
+    const std::string ps = is_worker
+                               ? absl::StrCat("[", quoted(PsTask(0)), ",", quoted(PsTask(1)), "]")
                            : task.type == TaskType::kPs ? absl::StrCat("[", quoted(task), "]")
                                                         : "null";
-    return absl::StrCat(R"({"cluster":{"worker":{)", worker, R"(},"ps":)", ps, R"(},"task":{"type":")",
+    return absl::StrCat(R"({"cluster":{"worker":{)", worker, R"(},"ps":)", ps,
+                        R"(},"task":{"type":")",
                         is_worker                    ? "worker"
                         : task.type == TaskType::kPs ? "ps"
                                                      : "chief",
@@ -349,7 +376,9 @@ class SparseTest : public CountingTest {
 };
 
 TEST_F(SparseTest, AJobRunsWhereTheChiefKnowsNobodyAndFindsAllAgainAfterEachLoss) {
-  Make(2, 2, /*proxied=*/false, {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"), "--checkpoint_every=200ms"});
+  Make(2, 2, /*proxied=*/false,
+       {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"),
+        "--checkpoint_every=200ms"});
   for (const TaskId& task : cluster_->tasks()) Start(task, Sparse(task));
   CountOn(2);
   for (const TaskId& victim : {PsTask(1), WorkerTask(0), kChiefTask}) {
@@ -372,7 +401,8 @@ TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) 
   Start(WorkerTask(1), liar);
   EXPECT_EQ(ExitOf(WorkerTask(1)), 78);
   EXPECT_THAT(Lines(cluster_->output(WorkerTask(1))).back(),
-              HasSubstr(absl::StrCat("cluster.ps[1] is \"127.0.0.1:1\" there and \"", cluster_->address(PsTask(1)), "\" here")));
+              HasSubstr(absl::StrCat("cluster.ps[1] is \"127.0.0.1:1\" there and \"",
+                                     cluster_->address(PsTask(1)), "\" here")));
   Start(WorkerTask(1), Sparse(WorkerTask(1)));
   CountOn(1);
   Finish();
@@ -380,24 +410,32 @@ TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) 
 
 // ---- signals
 
-// A job whose steps read data, and a worker that its chief does not know of before it comes, when passes are under way. The program itself checks that each
-// record was visited once in each pass.
+// A job whose steps read data, and a worker that its chief does not know of before it comes, when
+// passes are under way. The program itself checks that each record was visited once in each pass.
 class LateWorkerTest : public SparseTest {
  protected:
   void StartWithoutWorkerOne(std::vector<std::string> flags) {
     Make(2, 2, /*proxied=*/false, std::move(flags));
-    for (const TaskId task : {kChiefTask, PsTask(0), PsTask(1), WorkerTask(0)}) Start(task, Sparse(task));
+    for (const TaskId task : {kChiefTask, PsTask(0), PsTask(1), WorkerTask(0)})
+      Start(task, Sparse(task));
     CountOn(1);
   }
   // As `divvyctl status` tells it.
   void AwaitStepsOf(TaskId worker) {
     const absl::Duration until = Now() + kPatience;
     std::string said;
-    for (int tries = 0; !absl::StrContains(said, " steps reported") || absl::StrContains(said, " 0 steps reported"); ++tries) {
+    for (int tries = 0; !absl::StrContains(said, " steps reported") ||
+                        absl::StrContains(said, " 0 steps reported");
+         ++tries) {
       ASSERT_LT(Now(), until) << said << cluster_->processes().LastLines();
       ASSERT_TRUE(cluster_->running(kChiefTask)) << cluster_->processes().LastLines();
       const std::string name = absl::StrCat("status ", tries);
-      ASSERT_TRUE(cluster_->processes().Start(name, {{"tools/divvyctl", "status", "--addr=" + cluster_->address(worker)}, {}, ChildOutput::kPipe}).ok());
+      ASSERT_TRUE(
+          cluster_->processes()
+              .Start(name, {{"tools/divvyctl", "status", "--addr=" + cluster_->address(worker)},
+                            {},
+                            ChildOutput::kPipe})
+              .ok());
       ASSERT_TRUE(cluster_->processes().WaitForExit(name, kPatience).ok());
       said = cluster_->processes().output(name);
     }
@@ -412,7 +450,8 @@ TEST_F(LateWorkerTest, ReadsLeasedDataWithTheOthersAtOnce) {
   Finish();
 }
 
-// A pass takes far longer than a worker to join: one that is about to when a pass is cut has joined before the others have read their parts.
+// A pass takes far longer than a worker to join: one that is about to when a pass is cut has joined
+// before the others have read their parts.
 TEST_F(LateWorkerTest, HasNoPartOfAPassThatWasCutBeforeItCameAndItsPartOfTheNext) {
   StartWithoutWorkerOne({"--records=4000", "--in_parts"});
   Start(WorkerTask(1), Sparse(WorkerTask(1)));
@@ -436,7 +475,8 @@ TEST_F(CountingTest, ADrainedCoordinatorExits143AndItsClusterServesTheNext) {
 
 TEST_F(CountingTest, AStepThatNeverReturnsHoldsItsWorkerNoLongerThanTheDrainTimeout) {
   Make(1, 2, /*proxied=*/false, {"--hanging_worker=1", "--drain_timeout=1s"});
-  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)})
+    Start(task, {{"--min_workers=1"}, {}, ""});
   WaitFor(WorkerTask(1), "hanging");
   cluster_->Signal(WorkerTask(1), SIGTERM);
   EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
@@ -446,10 +486,12 @@ TEST_F(CountingTest, AStepThatNeverReturnsHoldsItsWorkerNoLongerThanTheDrainTime
 
 TEST_F(CountingTest, AStepThatNeverReturnsDoesNotOutliveItsJob) {
   Make(1, 2, /*proxied=*/false, {"--hanging_worker=1", "--drain_timeout=1s"});
-  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)}) Start(task, {{"--min_workers=1"}, {}, ""});
+  for (const TaskId task : {kChiefTask, PsTask(0), WorkerTask(0), WorkerTask(1)})
+    Start(task, {{"--min_workers=1"}, {}, ""});
   WaitFor(WorkerTask(1), "hanging");
   cluster_->Signal(kChiefTask, SIGTERM);
-  EXPECT_EQ(ExitOf(kChiefTask), 143);  // it does not wait for the step any longer than its own drain timeout
+  // It does not wait for the step any longer than its own drain timeout.
+  EXPECT_EQ(ExitOf(kChiefTask), 143);
   cluster_->Signal(WorkerTask(1), SIGTERM);
   EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
 }
@@ -474,7 +516,8 @@ TEST_P(RefusalTest, IsOneClearLineAndAnExitCode) {
   child.command.insert(child.command.end(), refusal.flags.begin(), refusal.flags.end());
   child.environment["TF_CONFIG"] = refusal.tf_config;
   ASSERT_TRUE(processes.Start("task", child).ok());
-  EXPECT_EQ(processes.WaitForExit("task", kPatience)->code(), refusal.exit_code) << processes.LastLines();
+  EXPECT_EQ(processes.WaitForExit("task", kPatience)->code(), refusal.exit_code)
+      << processes.LastLines();
   EXPECT_THAT(processes.output("task"), HasSubstr(refusal.said));
   EXPECT_EQ(Lines(processes.output("task")).size(), 1u) << processes.output("task");
 }
@@ -483,31 +526,73 @@ TEST(EmbeddedRefusalTest, AStepThatIsMadeWhenItIsNeededIsRefusedWhereTheProgramH
   WatchedProcesses processes;
   ASSERT_TRUE(processes.Start("program", {{kCounter, "--late_step"}, {}, ChildOutput::kPipe}).ok());
   EXPECT_NE(processes.WaitForExit("program", kPatience)->code(), 0);
-  EXPECT_THAT(processes.output("program"), HasSubstr("the Step \"counter/late\" was made after main had begun, so no other process has it: define it const "
-                                                     "at namespace scope"));
+  EXPECT_THAT(processes.output("program"),
+              HasSubstr("the Step \"counter/late\" was made after main had begun, so no other "
+                        "process has it: define it const "
+                        "at namespace scope"));
 }
 
-constexpr char kGoodConfig[] = R"({"cluster":{"chief":["127.0.0.1:1"],"ps":["127.0.0.1:2"],"worker":["127.0.0.1:3"]},"task":{"type":"ps","index":0}})";
+constexpr char kGoodConfig[] =
+    R"({"cluster":{"chief":["127.0.0.1:1"],"ps":["127.0.0.1:2"],"worker":["127.0.0.1:3"]},"task":{"type":"ps","index":0}})";
 
 INSTANTIATE_TEST_SUITE_P(
     All, RefusalTest,
     ::testing::Values(
-        Refusal{"NotJson", "{", {}, 78, "TF_CONFIG"}, Refusal{"NotAnObject", "[1]", {}, 78, "TF_CONFIG"},
-        Refusal{"NoTask", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]}})", {}, 78, "task"},
-        Refusal{"ATypeInCapitals", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"PS","index":0}})", {}, 78, "PS"},
-        Refusal{"AnIndexThatIsNotThere", R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"worker","index":3}})", {}, 78, "3"},
-        Refusal{"NoPort", R"({"cluster":{"chief":["h:1"],"ps":["h"],"worker":["h:3"]},"task":{"type":"worker","index":0}})", {}, 78, "port"},
-        Refusal{"NoPs", R"({"cluster":{"chief":["h:1"],"worker":["h:3"]},"task":{"type":"chief","index":0}})", {}, 78, "ps"},
-        Refusal{"PlaintextBeyondLoopback",
-                R"({"cluster":{"chief":["10.0.0.1:1"],"ps":["10.0.0.2:2"],"worker":["10.0.0.3:3"]},"task":{"type":"ps","index":0}})",
+        Refusal{"NotJson", "{", {}, 78, "TF_CONFIG"},
+        Refusal{"NotAnObject", "[1]", {}, 78, "TF_CONFIG"},
+        Refusal{"NoTask",
+                R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]}})",
                 {},
                 78,
-                "--tls_cert"},
-        Refusal{"AnUnknownFlag", kGoodConfig, {"--wrokers=2"}, 1, "wrokers"}, Refusal{"AFlagThatIsNoNumber", kGoodConfig, {"--round=many"}, 1, "round"},
-        Refusal{"AMissingCertificate", kGoodConfig, {"--tls_cert=/no/such.pem", "--tls_key=/no/such.pem", "--tls_ca=/no/such.pem"}, 78, "/no/such.pem"},
-        Refusal{"AnEvaluatorOfAProgramWithoutEvaluate", R"({"task":{"type":"evaluator","index":0}})", {}, 78, "DIVVY_PROGRAM(Train, Evaluate)"},
+                "task"},
+        Refusal{
+            "ATypeInCapitals",
+            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"PS","index":0}})",
+            {},
+            78,
+            "PS"},
+        Refusal{
+            "AnIndexThatIsNotThere",
+            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"worker","index":3}})",
+            {},
+            78,
+            "3"},
+        Refusal{
+            "NoPort",
+            R"({"cluster":{"chief":["h:1"],"ps":["h"],"worker":["h:3"]},"task":{"type":"worker","index":0}})",
+            {},
+            78,
+            "port"},
+        Refusal{
+            "NoPs",
+            R"({"cluster":{"chief":["h:1"],"worker":["h:3"]},"task":{"type":"chief","index":0}})",
+            {},
+            78,
+            "ps"},
+        Refusal{
+            "PlaintextBeyondLoopback",
+            R"({"cluster":{"chief":["10.0.0.1:1"],"ps":["10.0.0.2:2"],"worker":["10.0.0.3:3"]},"task":{"type":"ps","index":0}})",
+            {},
+            78,
+            "--tls_cert"},
+        Refusal{"AnUnknownFlag", kGoodConfig, {"--wrokers=2"}, 1, "wrokers"},
+        Refusal{"AFlagThatIsNoNumber", kGoodConfig, {"--round=many"}, 1, "round"},
+        Refusal{"AMissingCertificate",
+                kGoodConfig,
+                {"--tls_cert=/no/such.pem", "--tls_key=/no/such.pem", "--tls_ca=/no/such.pem"},
+                78,
+                "/no/such.pem"},
+        Refusal{"AnEvaluatorOfAProgramWithoutEvaluate",
+                R"({"task":{"type":"evaluator","index":0}})",
+                {},
+                78,
+                "DIVVY_PROGRAM(Train, Evaluate)"},
         Refusal{"ABadBindAddress", kGoodConfig, {"--bind_address=nowhere"}, 78, "--bind_address"},
-        Refusal{"APortThatIsTooLarge", kGoodConfig, {"--bind_address=127.0.0.1:80000"}, 78, "a port of 0 (any that is free) to 65535"}),
+        Refusal{"APortThatIsTooLarge",
+                kGoodConfig,
+                {"--bind_address=127.0.0.1:80000"},
+                78,
+                "a port of 0 (any that is free) to 65535"}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.what; });
 
 // ---- (j) the evaluator
@@ -516,7 +601,8 @@ class EvaluatorTest : public ::testing::Test {
  protected:
   void StartEvaluator() {
     ChildOptions child;
-    child.command = {kDigits, "--data=" + data_, "--checkpoint_dir=" + directory_, "--tensorboard_dir=" + directory_ + "/logs", "--checkpoint_every=1ms"};
+    child.command = {kDigits, "--data=" + data_, "--checkpoint_dir=" + directory_,
+                     "--tensorboard_dir=" + directory_ + "/logs", "--checkpoint_every=1ms"};
     child.environment["TF_CONFIG"] = R"({"task":{"type":"evaluator","index":0}})";
     ASSERT_TRUE(cluster_->processes().Start("evaluator", child).ok());
   }
@@ -528,18 +614,21 @@ class EvaluatorTest : public ::testing::Test {
   std::unique_ptr<ProcessCluster> MakeJob(const std::string& directory) const {
     ProcessClusterOptions options;
     options.program = kDigits;
-    options.flags = {"--data=" + data_, "--epochs=10", "--checkpoint_dir=" + directory, "--checkpoint_every=100ms"};
+    options.flags = {"--data=" + data_, "--epochs=10", "--checkpoint_dir=" + directory,
+                     "--checkpoint_every=100ms"};
     return *ProcessCluster::Make(std::move(options));
   }
 
   const std::string data_ = "examples/data/digits.csv.gz";
-  const std::string directory_ = TemporaryPath(absl::StrCat("evaluated_", ::testing::UnitTest::GetInstance()->current_test_info()->name()));
+  const std::string directory_ = TemporaryPath(
+      absl::StrCat("evaluated_", ::testing::UnitTest::GetInstance()->current_test_info()->name()));
   const std::unique_ptr<ProcessCluster> cluster_ = MakeJob(directory_);
 };
 
 TEST_F(EvaluatorTest, ScoresTheCheckpointsOfARunningJobAndTheFinalOneAndEndsWithIt) {
   StartEvaluator();
-  ASSERT_TRUE(cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
+  ASSERT_TRUE(
+      cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
   ASSERT_TRUE(cluster_->StartAll().ok());
   const absl::Status ended = cluster_->WaitForAll(kPatience);
   ASSERT_TRUE(ended.ok()) << ended;
@@ -553,7 +642,8 @@ TEST_F(EvaluatorTest, ScoresTheCheckpointsOfARunningJobAndTheFinalOneAndEndsWith
 
 TEST_F(EvaluatorTest, ASignalEndsItAndAnotherScoresTheFinalCheckpointOfAJobThatIsOver) {
   StartEvaluator();
-  ASSERT_TRUE(cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
+  ASSERT_TRUE(
+      cluster_->processes().WaitForText("evaluator", "waits for checkpoints in", kPatience).ok());
   cluster_->processes().Signal("evaluator", SIGTERM);
   EXPECT_EQ(ExitOfEvaluator(), 143);
   ASSERT_TRUE(cluster_->StartAll().ok());
@@ -588,7 +678,10 @@ std::vector<std::string> Checksums(const std::string& output) {
 
 std::vector<std::string> EmbeddedChecksums() {
   WatchedProcesses processes;
-  EXPECT_TRUE(processes.Start("embedded", {{kDeterministic, "--ps=2", "--workers=1"}, {}, ChildOutput::kPipe}).ok());
+  EXPECT_TRUE(
+      processes
+          .Start("embedded", {{kDeterministic, "--ps=2", "--workers=1"}, {}, ChildOutput::kPipe})
+          .ok());
   EXPECT_EQ(processes.WaitForExit("embedded", kPatience)->code(), 0) << processes.LastLines();
   return Checksums(processes.output("embedded"));
 }

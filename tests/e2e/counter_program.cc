@@ -1,7 +1,9 @@
-// A program whose result is known whatever dies on the way: each step adds 1 to every element of every counter, and the counters lie on all parameter servers.
-// Those of --descents it adds by a gradient of -1 and an optimizer. With --records the steps are those of passes over data, of which every record counts its
-// visits. With --changes it assigns and creates variables while its steps run. Prints "counter = N" in the end if every element of every counter is N, the
-// number of steps that were asked for, and every record was visited once in each pass.
+// A program whose result is known whatever dies on the way: each step adds 1 to every element of
+// every counter, and the counters lie on all parameter servers. Those of --descents it adds by a
+// gradient of -1 and an optimizer. With --records the steps are those of passes over data, of which
+// every record counts its visits. With --changes it assigns and creates variables while its steps
+// run. Prints "counter = N" in the end if every element of every counter is N, the number of steps
+// that were asked for, and every record was visited once in each pass.
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,8 +24,11 @@ ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
 ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
 ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
 ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
-ABSL_FLAG(int64_t, records, 0, "of the data that the steps read, five at a time, pass after pass; 0: they read none");
-ABSL_FLAG(bool, in_parts, false, "each worker reads a part of the records, which is cut when a pass begins (AutoShardPolicy::kAuto)");
+ABSL_FLAG(int64_t, records, 0,
+          "of the data that the steps read, five at a time, pass after pass; 0: they read none");
+ABSL_FLAG(bool, in_parts, false,
+          "each worker reads a part of the records, which is cut when a pass begins "
+          "(AutoShardPolicy::kAuto)");
 ABSL_FLAG(bool, late_step, false, "schedules a step that is made only then, and ends");
 ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
 ABSL_FLAG(int64_t, elements, 1, "of each counter");
@@ -33,16 +38,25 @@ ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
 
 using namespace divvy;
 
-VariableSpec Counter(int i) { return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}; }
+VariableSpec Counter(int i) {
+  return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64};
+}
 
 // Whole numbers, which float32 holds exactly up to this.
 constexpr int64_t kExactInFloat = int64_t{1} << 24;
-VariableSpec Descent(int i) { return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}}; }
+VariableSpec Descent(int i) {
+  return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}};
+}
 
 // All elements of a counter.
-Tensor Filled(int64_t value) { return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value)); }
+Tensor Filled(int64_t value) {
+  return Tensor::Vector<int64_t>(
+      std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value));
+}
 
-VariableSpec Visits() { return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(), {}, DType::kInt64}; }
+VariableSpec Visits() {
+  return {"visits", {absl::GetFlag(FLAGS_records)}, Zeros(), {}, DType::kInt64};
+}
 
 [[noreturn]] void HangForEver() {
   std::puts("hanging");
@@ -95,17 +109,21 @@ constexpr int64_t kBatch = 5;
 absl::StatusOr<Dataset> Records(const InputContext& input) {
   std::vector<int64_t> ids(static_cast<size_t>(absl::GetFlag(FLAGS_records)));
   std::iota(ids.begin(), ids.end(), 0);
-  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}})).Shuffle(100, input.seed).Batch(kBatch);
+  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}}))
+      .Shuffle(100, input.seed)
+      .Batch(kBatch);
 }
 const DataSource kRecords("counter/records", Records);
-const DataSource kRecordsInParts("counter/records_in_parts", Records, InputOptions{AutoShardPolicy::kAuto});
+const DataSource kRecordsInParts("counter/records_in_parts", Records,
+                                 InputOptions{AutoShardPolicy::kAuto});
 
 absl::StatusOr<Metrics> VisitRecords(WorkerContext& worker, Iterator records) {
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(records));
   ASSIGN_OR_RETURN(const Tensor ids, batch[0]["id"].tensor());
   ASSIGN_OR_RETURN(const Variable visits, worker.strategy().FindVariable(Visits().name));
   const std::vector<int64_t> ones(static_cast<size_t>(ids.shape().num_elements()), 1);
-  RETURN_IF_ERROR(visits.ScatterRows(Variable::Scatter::kAdd, {ids, Tensor::Vector<int64_t>(ones), absl::GetFlag(FLAGS_records)}));
+  RETURN_IF_ERROR(visits.ScatterRows(
+      Variable::Scatter::kAdd, {ids, Tensor::Vector<int64_t>(ones), absl::GetFlag(FLAGS_records)}));
   RETURN_IF_ERROR(AddOne(worker));
   return Metrics();
 }
@@ -116,16 +134,21 @@ absl::Status Check(const Variable& counter, int64_t wanted) {
   ASSIGN_OR_RETURN(const Tensor value, counter.Read());
   ASSIGN_OR_RETURN(const absl::Span<const T> elements, value.values<T>());
   for (size_t i = 0; i < elements.size(); ++i) {
-    if (elements[i] != static_cast<T>(wanted)) return absl::InternalError(absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
+    if (elements[i] != static_cast<T>(wanted))
+      return absl::InternalError(
+          absl::StrCat(counter.spec().name, "[", i, "] = ", elements[i], ", wanted ", wanted));
   }
   return absl::OkStatus();
 }
 
-// What the program does beside its steps, a round at a time: a variable is assigned, and another is created with a value that the program brings.
+// What the program does beside its steps, a round at a time: a variable is assigned, and another is
+// created with a value that the program brings.
 class Changes {
  public:
   absl::Status Declare() {
-    ASSIGN_OR_RETURN(mark_, CreateVariable({"mark", {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}));
+    ASSIGN_OR_RETURN(
+        mark_,
+        CreateVariable({"mark", {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}));
     return absl::OkStatus();
   }
   // What was assigned in the round before is still there, whatever was lost since.
@@ -135,13 +158,18 @@ class Changes {
     assigned_ = round;
     if (brought_.size() == kMostBrought) return absl::OkStatus();
     const auto value = static_cast<int64_t>(brought_.size());
-    ASSIGN_OR_RETURN(Variable brought, CreateVariable({absl::StrCat("brought/", value), {absl::GetFlag(FLAGS_elements)}, Filled(value), {}, DType::kInt64}));
+    ASSIGN_OR_RETURN(Variable brought, CreateVariable({absl::StrCat("brought/", value),
+                                                       {absl::GetFlag(FLAGS_elements)},
+                                                       Filled(value),
+                                                       {},
+                                                       DType::kInt64}));
     brought_.push_back(std::move(brought));
     return absl::OkStatus();
   }
   absl::Status CheckAll() const {
     if (assigned_) RETURN_IF_ERROR(Check<int64_t>(*mark_, *assigned_));
-    for (size_t i = 0; i < brought_.size(); ++i) RETURN_IF_ERROR(Check<int64_t>(brought_[i], static_cast<int64_t>(i)));
+    for (size_t i = 0; i < brought_.size(); ++i)
+      RETURN_IF_ERROR(Check<int64_t>(brought_[i], static_cast<int64_t>(i)));
     return absl::OkStatus();
   }
 
@@ -163,12 +191,15 @@ int64_t StepsOfARound() {
   return records > 0 ? (records + kBatch - 1) / kBatch : absl::GetFlag(FLAGS_round);
 }
 
-// The rounds that were over when the state was saved are in the checkpoint, and of the round after them a part at most.
+// The rounds that were over when the state was saved are in the checkpoint, and of the round after
+// them a part at most.
 absl::Status CheckState(const std::string& state, int64_t restored) {
   int64_t counted = 0;
-  if (!state.empty() && !absl::SimpleAtoi(state, &counted)) return absl::InternalError(absl::StrCat("the program's state is \"", state, "\""));
+  if (!state.empty() && !absl::SimpleAtoi(state, &counted))
+    return absl::InternalError(absl::StrCat("the program's state is \"", state, "\""));
   if (counted <= restored && restored <= counted + StepsOfARound()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the checkpoint holds ", restored, " steps, and the program's state in it is of ", counted));
+  return absl::InternalError(absl::StrCat("the checkpoint holds ", restored,
+                                          " steps, and the program's state in it is of ", counted));
 }
 
 // Returns how many steps were asked for, those of a checkpoint that it goes on from included.
@@ -191,7 +222,8 @@ absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
   if (absl::GetFlag(FLAGS_changes)) RETURN_IF_ERROR(changes.Declare());
   ASSIGN_OR_RETURN(int64_t asked, Resume(coordinator));
   while (asked < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
-    for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked) RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
+    for (int64_t i = 0; i < absl::GetFlag(FLAGS_round); ++i, ++asked)
+      RETURN_IF_ERROR(coordinator.Schedule(kAddOne).status());
     if (absl::GetFlag(FLAGS_changes)) RETURN_IF_ERROR(changes.Make(asked));
     RETURN_IF_ERROR(coordinator.Join());
     EndRound(coordinator, asked);
@@ -204,12 +236,15 @@ absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
 absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   RETURN_IF_ERROR(Resume(coordinator).status());
   while (coordinator.step() < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
-    RETURN_IF_ERROR(coordinator.RunEpoch(kVisit, absl::GetFlag(FLAGS_in_parts) ? kRecordsInParts() : kRecords()).status());
+    RETURN_IF_ERROR(
+        coordinator.RunEpoch(kVisit, absl::GetFlag(FLAGS_in_parts) ? kRecordsInParts() : kRecords())
+            .status());
     EndRound(coordinator, coordinator.step());
   }
   const int64_t wanted = coordinator.epoch() * StepsOfARound();
   if (coordinator.step() == wanted) return wanted;
-  return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ", coordinator.step(), " steps, wanted ", wanted));
+  return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ",
+                                          coordinator.step(), " steps, wanted ", wanted));
 }
 
 // No other process has it: the mistake of a program that declares its steps where it uses them.
@@ -237,7 +272,9 @@ absl::Status Train(Coordinator& coordinator) {
   std::puts("counting");
   std::fflush(stdout);
   ASSIGN_OR_RETURN(const int64_t steps, visits ? CountPasses(coordinator) : Count(coordinator));
-  if (!descents.empty() && steps > kExactInFloat) return absl::OutOfRangeError(absl::StrCat("--descents count no further than ", kExactInFloat, " steps"));
+  if (!descents.empty() && steps > kExactInFloat)
+    return absl::OutOfRangeError(
+        absl::StrCat("--descents count no further than ", kExactInFloat, " steps"));
   for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
   for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
   if (visits) RETURN_IF_ERROR(Check<int64_t>(*visits, coordinator.epoch()));

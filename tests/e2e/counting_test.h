@@ -19,7 +19,9 @@ namespace divvy {
 constexpr char kCounter[] = "tests/e2e/counter_program";
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-inline std::string TemporaryPath(absl::string_view name) { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name); }
+inline std::string TemporaryPath(absl::string_view name) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+}
 
 // A cluster of the counter program, which counts until Finish.
 class CountingTest : public ::testing::Test {

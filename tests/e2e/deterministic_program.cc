@@ -1,5 +1,6 @@
-// A program that ends in the same bits wherever it runs, if one worker runs its steps: dense and sparse gradients, several optimizers, variables cut into
-// pieces. Prints "<variable> crc32c <checksum of its bytes>" for each in the end.
+// A program that ends in the same bits wherever it runs, if one worker runs its steps: dense and
+// sparse gradients, several optimizers, variables cut into pieces. Prints "<variable> crc32c
+// <checksum of its bytes>" for each in the end.
 #include <cstdio>
 #include <string>
 
@@ -43,14 +44,16 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input) {
     ids.push_back(i * i % kIds);
     labels.push_back(i % 4);
   }
-  const Nest examples = {{"id", Tensor::Vector<int64_t>(ids)}, {"label", Tensor::Vector<int64_t>(labels)}};
+  const Nest examples = {{"id", Tensor::Vector<int64_t>(ids)},
+                         {"label", Tensor::Vector<int64_t>(labels)}};
   return Dataset::FromTensors(examples).Shuffle(200, input.seed).Batch(16);
 }
 const DataSource kNumbers("deterministic/numbers", Numbers);
 
 absl::Status PrintChecksum(const Variable& variable) {
   ASSIGN_OR_RETURN(const Tensor value, variable.Read());
-  const absl::string_view bytes(reinterpret_cast<const char*>(value.data()), static_cast<size_t>(value.size_bytes()));
+  const absl::string_view bytes(reinterpret_cast<const char*>(value.data()),
+                                static_cast<size_t>(value.size_bytes()));
   std::printf("%s crc32c %08x\n", variable.spec().name.c_str(), Crc32c(bytes));
   return absl::OkStatus();
 }
@@ -62,7 +65,8 @@ absl::Status Train(Coordinator& coordinator) {
     ASSIGN_OR_RETURN(Variable variable, CreateVariable(*spec));
     variables.push_back(std::move(variable));
   }
-  while (coordinator.epoch() < absl::GetFlag(FLAGS_epochs)) RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kNumbers()).status());
+  while (coordinator.epoch() < absl::GetFlag(FLAGS_epochs))
+    RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kNumbers()).status());
   for (const Variable& variable : variables) RETURN_IF_ERROR(PrintChecksum(variable));
   return absl::OkStatus();
 }

@@ -25,7 +25,8 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kMostHeldBytes = 1 << 20;  // of one direction of a connection, before the sender has to wait
+// Of one direction of a connection, before the sender has to wait.
+constexpr size_t kMostHeldBytes = 1 << 20;
 constexpr int kDirections[] = {FaultProxy::kToTarget, FaultProxy::kFromTarget};
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
@@ -41,7 +42,10 @@ sockaddr_in Loopback(int port) {
 absl::StatusOr<Descriptor> Listen() {
   Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_in address = Loopback(0);
-  if (listener && bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && listen(listener.get(), 128) == 0) return listener;
+  if (listener &&
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+      listen(listener.get(), 128) == 0)
+    return listener;
   return absl::ErrnoToStatus(errno, "cannot listen on 127.0.0.1");
 }
 
@@ -55,8 +59,11 @@ int PortOf(const Descriptor& listener) {
 absl::StatusOr<int> TargetPort(const std::string& target) {
   absl::string_view text = target;
   int port = 0;
-  if (absl::ConsumePrefix(&text, "127.0.0.1:") && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535) return port;
-  return absl::InvalidArgumentError(absl::StrCat("a fault proxy's target is 127.0.0.1:port, not \"", target, "\""));
+  if (absl::ConsumePrefix(&text, "127.0.0.1:") && absl::SimpleAtoi(text, &port) && port >= 1 &&
+      port <= 65535)
+    return port;
+  return absl::InvalidArgumentError(
+      absl::StrCat("a fault proxy's target is 127.0.0.1:port, not \"", target, "\""));
 }
 
 // Closed in this way, a connection ends in a reset.
@@ -79,7 +86,8 @@ struct Stream {
 };
 
 struct Connection {
-  Descriptor ends[2];  // [0]: who has connected; [1]: the target. Stream d flows from ends[d] to ends[1 - d]
+  // [0]: who has connected; [1]: the target. Stream d flows from ends[d] to ends[1 - d]
+  Descriptor ends[2];
   Stream streams[2];
   bool broken = false;
 };
@@ -123,7 +131,8 @@ class FaultProxy::Loop {
         const short wanted = Wanted(connection, end);
         events.push_back({wanted == 0 ? -1 : connection.ends[end].get(), wanted, 0});
       }
-      for (const int d : kDirections) deadline = std::min(deadline, NextDue(connection.streams[d], d));
+      for (const int d : kDirections)
+        deadline = std::min(deadline, NextDue(connection.streams[d], d));
     }
     PollUntil(events, deadline);
     uint64_t count;
@@ -142,20 +151,23 @@ class FaultProxy::Loop {
   short Wanted(const Connection& connection, int end) const {
     const Stream &out = connection.streams[end], &in = connection.streams[1 - end];
     const bool may_take = !out.sender_done && out.held < kMostHeldBytes;
-    const bool has_due = !rules_.stall[1 - end] && !in.chunks.empty() && in.chunks.front().due <= Now();
+    const bool has_due =
+        !rules_.stall[1 - end] && !in.chunks.empty() && in.chunks.front().due <= Now();
     return static_cast<short>((may_take ? POLLIN : 0) | (has_due ? POLLOUT : 0));
   }
 
   // When a chunk that is not due yet will be.
   absl::Duration NextDue(const Stream& stream, int d) const {
-    if (rules_.stall[d] || stream.chunks.empty() || stream.chunks.front().due <= Now()) return absl::InfiniteDuration();
+    if (rules_.stall[d] || stream.chunks.empty() || stream.chunks.front().due <= Now())
+      return absl::InfiniteDuration();
     return stream.chunks.front().due;
   }
 
   void Move(Connection& connection, int d, short from, short to) {
     Stream& stream = connection.streams[d];
     if (connection.broken) return;
-    if ((from & (POLLIN | POLLHUP)) != 0 && !stream.sender_done && stream.held < kMostHeldBytes) Take(connection, d);
+    if ((from & (POLLIN | POLLHUP)) != 0 && !stream.sender_done && stream.held < kMostHeldBytes)
+      Take(connection, d);
     if ((from & POLLERR) != 0 || (to & POLLERR) != 0) Break(connection);
     if (!connection.broken && !rules_.stall[d]) Give(connection, d);
   }
@@ -180,7 +192,9 @@ class FaultProxy::Loop {
     while (!connection.broken && !stream.chunks.empty() && stream.chunks.front().due <= Now()) {
       if (!GiveSome(connection, d)) return;
     }
-    if (connection.broken || !stream.chunks.empty() || !stream.sender_done || rules_.swallow[d] || std::exchange(stream.receiver_told, true)) return;
+    if (connection.broken || !stream.chunks.empty() || !stream.sender_done || rules_.swallow[d] ||
+        std::exchange(stream.receiver_told, true))
+      return;
     shutdown(connection.ends[1 - d].get(), SHUT_WR);
   }
 
@@ -188,9 +202,12 @@ class FaultProxy::Loop {
   bool GiveSome(Connection& connection, int d) {
     Stream& stream = connection.streams[d];
     std::string& bytes = stream.chunks.front().bytes;
-    const size_t allowed = budget_[d].has_value() ? std::min(bytes.size(), static_cast<size_t>(*budget_[d])) : bytes.size();
+    const size_t allowed = budget_[d].has_value()
+                               ? std::min(bytes.size(), static_cast<size_t>(*budget_[d]))
+                               : bytes.size();
     const ssize_t put = send(connection.ends[1 - d].get(), bytes.data(), allowed, MSG_NOSIGNAL);
-    if (put < 0 && errno != EAGAIN && errno != ENOTCONN) Break(connection);  // ENOTCONN: the target has not answered yet
+    // ENOTCONN: the target has not answered yet
+    if (put < 0 && errno != EAGAIN && errno != ENOTCONN) Break(connection);
     if (put < 0) return false;
     stream.held -= static_cast<size_t>(put);
     counts_.bytes[d] += put;
@@ -213,10 +230,12 @@ class FaultProxy::Loop {
     if (rules_.refuse) return Reset(client);
     Descriptor target(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const sockaddr_in address = Loopback(rules_.target_port);
-    const int connected = connect(target.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    const int connected =
+        connect(target.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
     if (connected != 0 && errno != EINPROGRESS) return Reset(client);
     const int on = 1;
-    for (const Descriptor* end : {&client, &target}) setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    for (const Descriptor* end : {&client, &target})
+      setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     ++counts_.accepted;
     connections_.emplace_back();
     connections_.back().ends[0] = std::move(client);
@@ -230,8 +249,10 @@ class FaultProxy::Loop {
 
   // Forgets the connections that are over.
   void Sweep() {
-    connections_.remove_if(
-        [](const Connection& connection) { return connection.broken || (connection.streams[0].receiver_told && connection.streams[1].receiver_told); });
+    connections_.remove_if([](const Connection& connection) {
+      return connection.broken ||
+             (connection.streams[0].receiver_told && connection.streams[1].receiver_told);
+    });
     counts_.open = static_cast<int>(connections_.size());
   }
 
@@ -250,12 +271,14 @@ absl::StatusOr<std::unique_ptr<FaultProxy>> FaultProxy::Start(const std::string&
   ASSIGN_OR_RETURN(rules.target_port, TargetPort(target));
   ASSIGN_OR_RETURN(Descriptor listener, Listen());
   std::string address = absl::StrCat("127.0.0.1:", PortOf(listener));
-  return std::unique_ptr<FaultProxy>(new FaultProxy(std::move(listener), rules, std::move(address)));
+  return std::unique_ptr<FaultProxy>(
+      new FaultProxy(std::move(listener), rules, std::move(address)));
 }
 
 FaultProxy::FaultProxy(Descriptor listener, Rules rules, std::string address)
     : address_(std::move(address)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), rules_(rules) {
-  thread_.PostBlocking("fault_proxy", [loop = std::make_shared<Loop>(*this, std::move(listener))] { loop->Run(); });
+  thread_.PostBlocking(
+      "fault_proxy", [loop = std::make_shared<Loop>(*this, std::move(listener))] { loop->Run(); });
 }
 
 FaultProxy::~FaultProxy() {
@@ -278,7 +301,7 @@ void FaultProxy::Apply(Change change) {
   change(rules_);
   const uint64_t mine = ++wanted_;
   Wake();
-  changed_.Wait(mu_, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return applied_ >= mine; });
+  changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return applied_ >= mine; });
 }
 
 bool FaultProxy::TakeRules(Rules& rules) {
@@ -364,12 +387,13 @@ int FaultProxy::accepted() const {
 
 bool FaultProxy::WaitForBytes(Direction direction, int64_t bytes, absl::Duration timeout) {
   MutexLock lock(mu_);
-  return changed_.WaitFor(mu_, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return counts_.bytes[direction] >= bytes; });
+  return changed_.WaitFor(mu_, timeout,
+                          [&]() DIVVY_REQUIRES(mu_) { return counts_.bytes[direction] >= bytes; });
 }
 
 bool FaultProxy::WaitForConnections(int open, absl::Duration timeout) {
   MutexLock lock(mu_);
-  return changed_.WaitFor(mu_, timeout, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return counts_.open == open; });
+  return changed_.WaitFor(mu_, timeout, [&]() DIVVY_REQUIRES(mu_) { return counts_.open == open; });
 }
 
 }  // namespace divvy

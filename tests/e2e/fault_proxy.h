@@ -17,8 +17,10 @@
 
 namespace divvy {
 
-// Listens on a free port of 127.0.0.1 and passes what comes on to another, until it is told to behave worse. Thread-safe. Passing on is done by a thread of its
-// own; a method that changes something returns once nothing passes under the old rules any more (microseconds), and blocks no longer.
+// Listens on a free port of 127.0.0.1 and passes what comes on to another, until it is told to
+// behave worse. Thread-safe. Passing on is done by a thread of its own; a method that changes
+// something returns once nothing passes under the old rules any more (microseconds), and blocks no
+// longer.
 //
 //   ASSIGN_OR_RETURN(auto proxy, FaultProxy::Start("127.0.0.1:4711"));
 //   ... a client connects to proxy->address() ...
@@ -26,9 +28,11 @@ namespace divvy {
 //   proxy->Heal();
 class FaultProxy {
  public:
-  enum Direction : int { kToTarget = 0, kFromTarget = 1 };  // from who has connected to the target; back
+  // From who has connected to the target; back.
+  enum Direction : int { kToTarget = 0, kFromTarget = 1 };
 
-  // `target`: "127.0.0.1:port"; nobody need listen there yet. InvalidArgument: no such address; others are the operating system's.
+  // `target`: "127.0.0.1:port"; nobody need listen there yet. InvalidArgument: no such address;
+  // others are the operating system's.
   static absl::StatusOr<std::unique_ptr<FaultProxy>> Start(const std::string& target);
   ~FaultProxy();  // cuts what is there, joins
   FaultProxy(const FaultProxy&) = delete;
@@ -39,17 +43,20 @@ class FaultProxy {
   void CutAll();
   // As CutAll, once exactly `bytes` more have passed in that direction.
   void CutAfter(Direction direction, int64_t bytes);
-  // New connections go to another port of 127.0.0.1 from now on; those that are there stay. Not ended by Heal.
+  // New connections go to another port of 127.0.0.1 from now on; those that are there stay. Not
+  // ended by Heal.
   absl::Status Retarget(const std::string& target);
   // New connections are reset at once; those that are there stay.
   void Refuse();
   // Half-open: what is sent in that direction is taken and thrown away.
   void Swallow(Direction direction);
-  // A partition: what is sent in that direction waits, at first here and then with the sender, and arrives after Heal.
+  // A partition: what is sent in that direction waits, at first here and then with the sender, and
+  // arrives after Heal.
   void Stall(Direction direction);
   // Every byte arrives that much later.
   void Delay(absl::Duration delay);
-  // Ends all of the above. Connections that have lost bytes are cut: their streams make no sense any more.
+  // Ends all of the above. Connections that have lost bytes are cut: their streams make no sense
+  // any more.
   void Heal();
   // One of the faults that Heal ends, by its number: 0 to kNumFaults - 1.
   static constexpr int kNumFaults = 6;
@@ -58,7 +65,8 @@ class FaultProxy {
   int64_t bytes(Direction direction) const;  // passed on so far
   int open_connections() const;
   int accepted() const;  // connections so far, refused ones apart
-  // Blocks until so many bytes have passed, or so many connections are open. False: not within `timeout`.
+  // Blocks until so many bytes have passed, or so many connections are open. False: not within
+  // `timeout`.
   bool WaitForBytes(Direction direction, int64_t bytes, absl::Duration timeout);
   bool WaitForConnections(int open, absl::Duration timeout);
 
@@ -90,7 +98,9 @@ class FaultProxy {
   mutable Mutex mu_;
   CondVar changed_;
   Rules rules_ DIVVY_GUARDED_BY(mu_);
-  uint64_t wanted_ DIVVY_GUARDED_BY(mu_) = 0, taken_ DIVVY_GUARDED_BY(mu_) = 0, applied_ DIVVY_GUARDED_BY(mu_) = 0;  // changes of rules
+  // changes of rules
+  uint64_t wanted_ DIVVY_GUARDED_BY(mu_) = 0, taken_ DIVVY_GUARDED_BY(mu_) = 0,
+                   applied_ DIVVY_GUARDED_BY(mu_) = 0;
   bool stopping_ DIVVY_GUARDED_BY(mu_) = false;
   Counts counts_ DIVVY_GUARDED_BY(mu_);
   ThreadPoolExecutor thread_{1};  // last: joined first

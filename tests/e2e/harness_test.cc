@@ -162,7 +162,8 @@ TEST_F(FaultProxyTest, AStalledSenderHasToWaitInTheEnd) {
   const std::string chunk(1 << 20, 'x');
   size_t sent = 0;
   while (WaitForEvent(client_, POLLOUT, absl::Milliseconds(100))) {
-    const ssize_t put = send(client_.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t put =
+        send(client_.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ASSERT_GT(put, 0);
     sent += static_cast<size_t>(put);
     ASSERT_LT(sent, 64u << 20);
@@ -205,8 +206,10 @@ TEST_F(FaultProxyTest, GoesAwayWithConnectionsOpen) {
 }
 
 TEST(FaultProxyTargetTest, AnAddressOfAnotherFormIsRefused) {
-  for (const char* target : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "localhost:80"}) {
-    EXPECT_EQ(FaultProxy::Start(target).status().code(), absl::StatusCode::kInvalidArgument) << target;
+  for (const char* target :
+       {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "localhost:80"}) {
+    EXPECT_EQ(FaultProxy::Start(target).status().code(), absl::StatusCode::kInvalidArgument)
+        << target;
   }
 }
 
@@ -214,7 +217,8 @@ TEST(FaultProxyTargetTest, AnAddressOfAnotherFormIsRefused) {
 
 constexpr char kFakeTask[] = "tools/launch/fake_task";
 
-std::unique_ptr<ProcessCluster> FakeCluster(std::vector<std::string> actions, bool proxied = false) {
+std::unique_ptr<ProcessCluster> FakeCluster(std::vector<std::string> actions,
+                                            bool proxied = false) {
   ProcessClusterOptions options;
   options.program = kFakeTask;
   options.num_ps = 1;
@@ -228,7 +232,8 @@ TEST(ProcessClusterTest, EachTaskIsToldWhoItIs) {
   const auto cluster = FakeCluster({"show"});
   ASSERT_TRUE(cluster->StartAll().ok());
   ASSERT_TRUE(cluster->WaitForAll(kPatience).ok());
-  for (const TaskId& task : cluster->tasks()) EXPECT_EQ(cluster->output(task), cluster->TfConfig(task) + "\n");
+  for (const TaskId& task : cluster->tasks())
+    EXPECT_EQ(cluster->output(task), cluster->TfConfig(task) + "\n");
   EXPECT_THAT(cluster->TfConfig(WorkerTask(1)), HasSubstr(cluster->address(PsTask(0))));
 }
 
@@ -260,8 +265,10 @@ TEST(ProcessClusterTest, BehindProxiesATaskListensElsewhereThanItsAddressSays) {
 
 // ---- RunChaos
 
-// A program that plays the counter program's part in chaos, ending as `last` says; tasks but the chief do `first`.
-std::string FakeCounter(const std::string& name, const std::string& last, const std::string& first = "true") {
+// A program that plays the counter program's part in chaos, ending as `last` says; tasks but the
+// chief do `first`.
+std::string FakeCounter(const std::string& name, const std::string& last,
+                        const std::string& first = "true") {
   const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
   const std::string script = absl::StrCat(
       "#!/bin/sh\n"
@@ -288,27 +295,33 @@ ChaosOptions FewKills(std::string program) {
 }
 
 TEST(ChaosHarnessTest, KillsAsOftenAsAskedAndReturnsTheCount) {
-  const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("exact", "echo counter = 7")));
+  const absl::StatusOr<ChaosResult> result =
+      RunChaos(FewKills(FakeCounter("exact", "echo counter = 7")));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->kills.at(TaskType::kWorker), 3);
   EXPECT_EQ(result->steps, 7);
 }
 
 TEST(ChaosHarnessTest, AProgramThatFindsAnInexactSumIsAnErrorThatShowsItsWords) {
-  const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("inexact", "{ echo 'counter/0[0] = 6, wanted 7'; exit 70; }")));
+  const absl::StatusOr<ChaosResult> result =
+      RunChaos(FewKills(FakeCounter("inexact", "{ echo 'counter/0[0] = 6, wanted 7'; exit 70; }")));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("counter/0[0] = 6, wanted 7"));
 }
 
 TEST(ChaosHarnessTest, AnEndThatNothingDoneExplainsIsAViolation) {
-  for (const std::string first : {"exit 138", "exit 143", "exit 134", "kill -SEGV $$", "kill -KILL $$", "exit 0"}) {
-    const absl::StatusOr<ChaosResult> result = RunChaos(FewKills(FakeCounter("unexplained", "echo counter = 7", first)));
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr("and nothing explains it")) << first;
+  for (const std::string first :
+       {"exit 138", "exit 143", "exit 134", "kill -SEGV $$", "kill -KILL $$", "exit 0"}) {
+    const absl::StatusOr<ChaosResult> result =
+        RunChaos(FewKills(FakeCounter("unexplained", "echo counter = 7", first)));
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("and nothing explains it"))
+        << first;
   }
 }
 
 TEST(ChaosHarnessTest, ATaskThatEndsABadWayWhenTheJobIsCompleteIsAViolation) {
-  const absl::StatusOr<ChaosResult> result =
-      RunChaos(FewKills(FakeCounter("late", "echo counter = 7", "{ until [ -e $stop ]; do sleep 0.01; done; sleep 0.2; exit 139; }")));
+  const absl::StatusOr<ChaosResult> result = RunChaos(
+      FewKills(FakeCounter("late", "echo counter = 7",
+                           "{ until [ -e $stop ]; do sleep 0.01; done; sleep 0.2; exit 139; }")));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("ended with exit code 139"));
 }
 

@@ -24,31 +24,37 @@ namespace {
 // One kind after another, each watched.
 class Siege {
  public:
-  explicit Siege(const HostileOptions& options) : options_(options), job_({options.program, options.directory, options.seed}) {}
+  explicit Siege(const HostileOptions& options)
+      : options_(options), job_({options.program, options.directory, options.seed}) {}
 
   absl::StatusOr<HostileResult> Run() {
     RETURN_IF_ERROR(job_.Begin());
     RETURN_IF_ERROR(liar_.Start(options_.seed));
     for (const std::vector<HostileAttack>& attacks :
-         {strangers_.Attacks(), probes_.Attacks(), members_.Attacks(), frames_.Attacks(), liar_.Attacks(), frames_.LastAttacks()}) {
+         {strangers_.Attacks(), probes_.Attacks(), members_.Attacks(), frames_.Attacks(),
+          liar_.Attacks(), frames_.LastAttacks()}) {
       for (const HostileAttack& attack : attacks) RETURN_IF_ERROR(Try(attack));
     }
     RETURN_IF_ERROR(TryFiles());
     RETURN_IF_ERROR(TryServers());
     const absl::Status ended = job_.End(result_);
-    if (!ended.ok()) return absl::InternalError(absl::StrCat(absl::StrJoin(result_.Faults(), "\n"), "\n", result_.Table(), ended.message()));
+    if (!ended.ok())
+      return absl::InternalError(absl::StrCat(absl::StrJoin(result_.Faults(), "\n"), "\n",
+                                              result_.Table(), ended.message()));
     return std::move(result_);
   }
 
  private:
   bool Wanted(const std::string& name) const { return absl::StrContains(name, options_.only); }
 
-  // The hostile side has a thread of its own; this one reads what the tasks print, so that none waits for that.
+  // The hostile side has a thread of its own; this one reads what the tasks print, so that none
+  // waits for that.
   absl::Status Try(const HostileAttack& attack) {
     if (!Wanted(attack.name)) return absl::OkStatus();
     HostileKind kind;
     kind.name = attack.name;
-    const auto tries = static_cast<int64_t>(static_cast<double>(attack.tries) * (1 + (options_.scale - 1) * attack.grows));
+    const auto tries = static_cast<int64_t>(static_cast<double>(attack.tries) *
+                                            (1 + (options_.scale - 1) * attack.grows));
     std::atomic<bool> done = false;
     hostile_thread_.PostBlocking("hostile", [&] { attack.run(kind, tries), done = true; });
     while (!done) job_.cluster().processes().RunFor(absl::Milliseconds(20));
@@ -61,7 +67,8 @@ class Siege {
     HostileKind kind;
     kind.name = "odd files and directories";
     if (!Wanted(kind.name)) return absl::OkStatus();
-    RETURN_IF_ERROR(TryOddFiles(options_.program, options_.directory, static_cast<int64_t>(8 * options_.scale), job_.random(), kind));
+    RETURN_IF_ERROR(TryOddFiles(options_.program, options_.directory,
+                                static_cast<int64_t>(8 * options_.scale), job_.random(), kind));
     Keep(std::move(kind));
     return absl::OkStatus();
   }
@@ -95,6 +102,8 @@ class Siege {
 
 }  // namespace
 
-absl::StatusOr<HostileResult> RunHostile(const HostileOptions& options) { return Siege(options).Run(); }
+absl::StatusOr<HostileResult> RunHostile(const HostileOptions& options) {
+  return Siege(options).Run();
+}
 
 }  // namespace divvy

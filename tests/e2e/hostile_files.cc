@@ -30,9 +30,11 @@ constexpr char kWithinMemory[] = "ulimit -v 4194304; exec \"$@\"";  // KiB
 // One parameter server, one worker and a chief on a directory, on loopback.
 class SmallJob {
  public:
-  SmallJob(std::string program, std::string directory, int64_t steps) : program_(std::move(program)), directory_(std::move(directory)), steps_(steps) {}
+  SmallJob(std::string program, std::string directory, int64_t steps)
+      : program_(std::move(program)), directory_(std::move(directory)), steps_(steps) {}
 
-  // How the chief ended; none: it did not, and was killed. A chief that asks to be started again is.
+  // How the chief ended; none: it did not, and was killed. A chief that asks to be started again
+  // is.
   absl::StatusOr<std::optional<ExitStatus>> Run() {
     ProcessClusterOptions options;
     options.program = program_;
@@ -43,7 +45,8 @@ class SmallJob {
       if (!(task == kChiefTask)) RETURN_IF_ERROR(Start(task));
     }
     std::optional<ExitStatus> status = ExitStatus{exit_codes::kTryAgain, 0};
-    for (int life = 0; life < kMostLives && status && status->code() == exit_codes::kTryAgain; ++life) {
+    for (int life = 0; life < kMostLives && status && status->code() == exit_codes::kTryAgain;
+         ++life) {
       RETURN_IF_ERROR(Start(kChiefTask));
       const absl::StatusOr<ExitStatus> ended = cluster_->WaitForExit(kChiefTask, kUntilItEnds);
       status = ended.ok() ? std::make_optional(*ended) : std::nullopt;
@@ -54,7 +57,8 @@ class SmallJob {
   std::string Crash() {
     for (const TaskId& task : {PsTask(0), WorkerTask(0)}) {
       const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, absl::ZeroDuration());
-      if (status.ok() && status->signal != 0) return absl::StrCat(ToString(task), " ", status->ToString());
+      if (status.ok() && status->signal != 0)
+        return absl::StrCat(ToString(task), " ", status->ToString());
     }
     return "";
   }
@@ -65,7 +69,9 @@ class SmallJob {
   absl::Status Start(TaskId task) {
     LifeOptions life;
     life.flags = {absl::StrCat("--checkpoint_dir=", directory_, "/checkpoints")};
-    if (task == kChiefTask) life.flags.insert(life.flags.end(), {absl::StrCat("--state_dir=", directory_, "/state"), "--checkpoint_every=20ms"});
+    if (task == kChiefTask)
+      life.flags.insert(life.flags.end(), {absl::StrCat("--state_dir=", directory_, "/state"),
+                                           "--checkpoint_every=20ms"});
     ChildOptions child = cluster_->OptionsOf(task, life);
     child.command.insert(child.command.begin(), {"/bin/sh", "-c", kWithinMemory, "sh"});
     return cluster_->processes().Start(ToString(task), child);
@@ -85,7 +91,9 @@ std::vector<std::string> FilesOf(const std::string& directory) {
   return files;
 }
 
-void Write(const std::string& path, const std::string& bytes) { FileSystem::Real().ReplaceFile(path, bytes).IgnoreError(); }
+void Write(const std::string& path, const std::string& bytes) {
+  FileSystem::Real().ReplaceFile(path, bytes).IgnoreError();
+}
 
 // What may stand in the place of a file; the name of it.
 std::string MakeOdd(const std::string& path, Random& random) {
@@ -93,8 +101,12 @@ std::string MakeOdd(const std::string& path, Random& random) {
   const uint64_t oddity = random.Below(11);
   if (oddity == 0) return Write(path, wire::testing::Mutated(bytes, random)), "changed";
   if (oddity == 1) return Write(path, bytes.substr(0, random.Below(bytes.size() + 1))), "cut short";
-  if (oddity == 2) return Write(path, std::string(1 + random.Below(5000), static_cast<char>(random.Next()))), "filled with one byte";
-  if (oddity == 3) return truncate(path.c_str(), off_t{64} << 30) == 0 ? "64 GiB long, with nothing in it" : "as it was";
+  if (oddity == 2)
+    return Write(path, std::string(1 + random.Below(5000), static_cast<char>(random.Next()))),
+           "filled with one byte";
+  if (oddity == 3)
+    return truncate(path.c_str(), off_t{64} << 30) == 0 ? "64 GiB long, with nothing in it"
+                                                        : "as it was";
   unlink(path.c_str());
   switch (oddity) {
     case 4: return symlink("/dev/zero", path.c_str()) == 0 ? "a link to /dev/zero" : "gone";
@@ -112,22 +124,31 @@ std::string AddOdd(const std::vector<std::string>& files, Random& random) {
   const std::string& like = files[random.Below(files.size())];
   std::string path = like;
   const size_t digit = path.find_last_of("0123456789");
-  if (digit != std::string::npos && digit > path.rfind('/')) path[digit] = static_cast<char>('0' + random.Below(10));
+  if (digit != std::string::npos && digit > path.rfind('/'))
+    path[digit] = static_cast<char>('0' + random.Below(10));
   if (path == like) path += ".old";
   Write(path, FileSystem::Real().ReadFile(like).value_or(""));
-  return absl::StrCat("a new one, ", MakeOdd(path, random), " (", fs::path(path).filename().string(), ")");
+  return absl::StrCat("a new one, ", MakeOdd(path, random), " (",
+                      fs::path(path).filename().string(), ")");
 }
 
 class OddFiles {
  public:
-  OddFiles(const std::string& program, const std::string& directory, Random& random, HostileKind& kind)
-      : program_(program), good_(directory + "/good"), copy_(directory + "/copy"), random_(random), kind_(kind) {}
+  OddFiles(const std::string& program, const std::string& directory, Random& random,
+           HostileKind& kind)
+      : program_(program),
+        good_(directory + "/good"),
+        copy_(directory + "/copy"),
+        random_(random),
+        kind_(kind) {}
 
   absl::Status MakeGood() {
     fs::create_directories(good_);
     SmallJob job(program_, good_, 60);
     ASSIGN_OR_RETURN(const std::optional<ExitStatus> status, job.Run());
-    return status && status->ok() ? absl::OkStatus() : absl::InternalError(absl::StrCat("no good job to begin with: ", job.LastLines()));
+    return status && status->ok()
+               ? absl::OkStatus()
+               : absl::InternalError(absl::StrCat("no good job to begin with: ", job.LastLines()));
   }
 
   absl::Status Try() {
@@ -135,7 +156,10 @@ class OddFiles {
     fs::copy(good_, copy_, fs::copy_options::recursive);
     const std::vector<std::string> files = FilesOf(copy_);
     const std::string& chosen = files[random_.Below(files.size())];
-    const std::string oddity = random_.Chance(0.2) ? AddOdd(files, random_) : absl::StrCat(fs::path(chosen).filename().string(), " ", MakeOdd(chosen, random_));
+    const std::string oddity =
+        random_.Chance(0.2)
+            ? AddOdd(files, random_)
+            : absl::StrCat(fs::path(chosen).filename().string(), " ", MakeOdd(chosen, random_));
     SmallJob job(program_, copy_, 120);
     ASSIGN_OR_RETURN(const std::optional<ExitStatus> status, job.Run());
     Judge(oddity, status, job);
@@ -146,10 +170,13 @@ class OddFiles {
   void Judge(const std::string& oddity, const std::optional<ExitStatus>& status, SmallJob& job) {
     kind_.Note(status ? absl::StrCat("exit ", status->code()) : "no end");
     if (!status) return kind_.Hang(absl::StrCat(oddity, job.LastLines()));
-    if (status->signal != 0) kind_.Crash(absl::StrCat(oddity, ": the chief ", status->ToString(), job.LastLines()));
-    if (const std::string crash = job.Crash(); !crash.empty()) kind_.Crash(absl::StrCat(oddity, ": ", crash, job.LastLines()));
+    if (status->signal != 0)
+      kind_.Crash(absl::StrCat(oddity, ": the chief ", status->ToString(), job.LastLines()));
+    if (const std::string crash = job.Crash(); !crash.empty())
+      kind_.Crash(absl::StrCat(oddity, ": ", crash, job.LastLines()));
     // The program compares every element with what it must be.
-    if (absl::StrContains(job.output(), ", wanted ")) kind_.WrongAccept(absl::StrCat(oddity, ": ", job.output()));
+    if (absl::StrContains(job.output(), ", wanted "))
+      kind_.WrongAccept(absl::StrCat(oddity, ": ", job.output()));
   }
 
   const std::string program_, good_, copy_;
@@ -159,7 +186,8 @@ class OddFiles {
 
 }  // namespace
 
-absl::Status TryOddFiles(const std::string& program, const std::string& directory, int64_t tries, Random& random, HostileKind& kind) {
+absl::Status TryOddFiles(const std::string& program, const std::string& directory, int64_t tries,
+                         Random& random, HostileKind& kind) {
   OddFiles odd(program, directory, random, kind);
   RETURN_IF_ERROR(odd.MakeGood());
   for (int64_t i = 0; i < tries; ++i) RETURN_IF_ERROR(odd.Try());

@@ -10,22 +10,26 @@
 namespace divvy {
 namespace {
 
-// gRPC 1.51 reads on as long as bytes come, and ends none of the calls that have begun meanwhile, open or reset: each holds 37 to 61 KiB (measured with 1,000,
-// 5,000 and 20,000 on a connection) that its memory quota does not count. Neither that quota nor the size of its reads bounds them.
+// gRPC 1.51 reads on as long as bytes come, and ends none of the calls that have begun meanwhile,
+// open or reset: each holds 37 to 61 KiB (measured with 1,000, 5,000 and 20,000 on a connection)
+// that its memory quota does not count. Neither that quota nor the size of its reads bounds them.
 constexpr uint32_t kResetCalls = 5000;
 constexpr int64_t kResetCallBytes = int64_t{64} << 10;
 
-// ---- floods ------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- floods -------------------------------------------------------------------------------------
 
 std::string EndlessHeaders() {
   std::string bytes = http2::Frame(http2::kHeaders, http2::kNone, 1, http2::CallHeaders(kCommit));
-  for (int i = 0; i < 200; ++i) bytes += http2::Frame(http2::kContinuation, http2::kNone, 1, http2::Header(absl::StrCat("x-", i), std::string(8000, 'v')));
+  for (int i = 0; i < 200; ++i)
+    bytes += http2::Frame(http2::kContinuation, http2::kNone, 1,
+                          http2::Header(absl::StrCat("x-", i), std::string(8000, 'v')));
   return bytes;
 }
 
 // One large header in the table, named again and again.
 std::string RepeatedHeader() {
-  std::string block = http2::CallHeaders(kCommit) + http2::KeptHeader("x-large", std::string(3500, 'v'));
+  std::string block =
+      http2::CallHeaders(kCommit) + http2::KeptHeader("x-large", std::string(3500, 'v'));
   block += std::string(4000, static_cast<char>(0x80 | 62));
   return http2::Frame(http2::kHeaders, http2::kEndHeaders, 1, block);
 }
@@ -33,7 +37,8 @@ std::string RepeatedHeader() {
 std::string ResetCalls() {
   std::string bytes;
   for (uint32_t i = 0; i < kResetCalls; ++i) {
-    bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, 2 * i + 1, http2::CallHeaders(kCommit));
+    bytes +=
+        http2::Frame(http2::kHeaders, http2::kEndHeaders, 2 * i + 1, http2::CallHeaders(kCommit));
     bytes += http2::Frame(http2::kReset, http2::kNone, 2 * i + 1, http2::BigEndian(8, 4));
   }
   return bytes;
@@ -41,13 +46,16 @@ std::string ResetCalls() {
 
 std::string EndlessCalls() {
   std::string bytes;
-  for (uint32_t i = 0; i < 2000; ++i) bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, 2 * i + 1, http2::CallHeaders(kCommit));
+  for (uint32_t i = 0; i < 2000; ++i)
+    bytes +=
+        http2::Frame(http2::kHeaders, http2::kEndHeaders, 2 * i + 1, http2::CallHeaders(kCommit));
   return bytes;
 }
 
 std::string Pings() {
   std::string bytes;
-  for (int i = 0; i < 20'000; ++i) bytes += http2::Frame(http2::kPing, http2::kNone, 0, std::string(8, 'p'));
+  for (int i = 0; i < 20'000; ++i)
+    bytes += http2::Frame(http2::kPing, http2::kNone, 0, std::string(8, 'p'));
   return bytes;
 }
 
@@ -60,7 +68,9 @@ std::string Settings() {
 }  // namespace
 
 std::vector<HostileAttack> Frames::Attacks() {
-  const auto by = [this](void (Frames::*run)(HostileKind&, int64_t)) { return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); }; };
+  const auto by = [this](void (Frames::*run)(HostileKind&, int64_t)) {
+    return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); };
+  };
   return {
       {"member: odd frames of HTTP/2", 30, by(&Frames::OddFrames)},
       Flood("member: 1.6 MB of headers without an end", &EndlessHeaders),
@@ -73,7 +83,10 @@ std::vector<HostileAttack> Frames::Attacks() {
   };
 }
 
-std::vector<HostileAttack> Frames::LastAttacks() { return {Flood("member: 5,000 calls reset as they begin", &ResetCalls, kResetCalls * kResetCallBytes)}; }
+std::vector<HostileAttack> Frames::LastAttacks() {
+  return {
+      Flood("member: 5,000 calls reset as they begin", &ResetCalls, kResetCalls * kResetCallBytes)};
+}
 
 HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_bytes) {
   const auto run = [this, bytes](HostileKind& kind, int64_t tries) {
@@ -81,7 +94,8 @@ HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_
     for (int64_t i = 0; i < tries; ++i) {
       const TaskId task = job_.Any();
       SendHttp2(kind, task, flood);
-      job_.Answers(task);  // so that no two floods are under way in a task; LookAfter asks whether it answers
+      // So that no two floods are under way in a task; LookAfter asks whether it answers.
+      job_.Answers(task);
     }
   };
   return {name, 8, run, 1, burst_bytes};
@@ -89,7 +103,8 @@ HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_
 
 void Frames::SendHttp2(HostileKind& kind, TaskId task, const std::string& bytes) {
   std::optional<TlsConnection> connection = job_.ConnectAs(HostileJob::kLiarsCertificate, task);
-  if (!connection) return kind.Note("no connection"), kind.Hang(absl::StrCat(ToString(task), " shakes no hands"));
+  if (!connection)
+    return kind.Note("no connection"), kind.Hang(absl::StrCat(ToString(task), " shakes no hands"));
   connection->Send(http2::kPreface + http2::Frame(http2::kSettings, 0, 0, "") + bytes);
   connection->ReceiveAll();
   kind.Note(connection->closed() ? "closed" : "left open");
@@ -99,25 +114,31 @@ void Frames::OddFrames(HostileKind& kind, int64_t tries) {
   for (int64_t i = 0; i < tries; ++i) {
     const std::string payload = RandomBytes(random_, random_.Below(2000));
     const auto size = static_cast<uint32_t>(payload.size());
-    const uint32_t claimed = i % 3 == 0 ? size : i % 3 == 1 ? 0xffffff : size + 100;  // right; the most there can be; cut short
-    SendHttp2(
-        kind, job_.Any(),
-        http2::Frame(claimed, static_cast<uint8_t>(random_.Below(12)), static_cast<uint8_t>(random_.Next()), static_cast<uint32_t>(random_.Below(8)), payload));
+    // right; the most there can be; cut short
+    const uint32_t claimed = i % 3 == 0 ? size : i % 3 == 1 ? 0xffffff : size + 100;
+    SendHttp2(kind, job_.Any(),
+              http2::Frame(claimed, static_cast<uint8_t>(random_.Below(12)),
+                           static_cast<uint8_t>(random_.Next()),
+                           static_cast<uint32_t>(random_.Below(8)), payload));
   }
 }
 
-// Streams with a message that is announced and never whole, on connections that stay open for a while.
+// Streams with a message that is announced and never whole, on connections that stay open for a
+// while.
 void Frames::HalfMessages(HostileKind& kind, int64_t tries) {
   constexpr uint32_t kStreams = 50, kAnnounced = 16'000'000;
   std::vector<TlsConnection> held;
   while (kind.tries < tries) {
     std::string bytes = http2::kPreface + http2::Frame(http2::kSettings, 0, 0, "");
     for (uint32_t stream = 1; stream < 2 * kStreams; stream += 2) {
-      bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, stream, http2::CallHeaders(random_.Chance(0.5) ? kCommit : kRegister));
-      bytes += http2::Frame(http2::kData, http2::kNone, stream, http2::MessageFront(kAnnounced) + std::string(16'000, 'x'));
+      bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, stream,
+                            http2::CallHeaders(random_.Chance(0.5) ? kCommit : kRegister));
+      bytes += http2::Frame(http2::kData, http2::kNone, stream,
+                            http2::MessageFront(kAnnounced) + std::string(16'000, 'x'));
       kind.Note("held, then closed");
     }
-    std::optional<TlsConnection> connection = job_.ConnectAs(HostileJob::kLiarsCertificate, job_.Any());
+    std::optional<TlsConnection> connection =
+        job_.ConnectAs(HostileJob::kLiarsCertificate, job_.Any());
     if (!connection || !connection->Send(bytes)) continue;
     held.push_back(*std::move(connection));
   }
@@ -130,7 +151,8 @@ void Frames::SlowReaders(HostileKind& kind, int64_t tries) {
   while (kind.tries < tries) {
     std::string bytes = http2::kPreface + http2::Setting(4, 0);  // a window of nothing
     for (uint32_t stream = 1; stream < 100; stream += 2) {
-      bytes += http2::Frame(http2::kHeaders, http2::kEndHeaders, stream, http2::CallHeaders(kGetStatus));
+      bytes +=
+          http2::Frame(http2::kHeaders, http2::kEndHeaders, stream, http2::CallHeaders(kGetStatus));
       bytes += http2::Frame(http2::kData, http2::kEndStream, stream, http2::MessageFront(0));
       kind.Note("held, then closed");
     }

@@ -10,7 +10,8 @@
 
 namespace divvy {
 
-// Odd frames, floods of right ones, messages that are never whole, and answers that nobody takes. To be used by the hostile side's thread.
+// Odd frames, floods of right ones, messages that are never whole, and answers that nobody takes.
+// To be used by the hostile side's thread.
 class Frames {
  public:
   explicit Frames(HostileJob& job) : job_(job), random_(job.random()) {}

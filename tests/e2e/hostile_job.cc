@@ -21,22 +21,29 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3), kUntilAllHaveEnded = absl::Seconds(10);
+constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3),
+                         kUntilAllHaveEnded = absl::Seconds(10);
 constexpr int64_t kBeyondBudgets = int64_t{64} << 20;
 
 // A number of a process in /proc, in KiB there.
 int64_t MemoryOf(pid_t pid, const std::string& what) {
-  const std::string status = FileSystem::Real().ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
+  const std::string status =
+      FileSystem::Real().ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
   const size_t at = status.find(what);
   int64_t kib = 0;
-  if (at == std::string::npos || !absl::SimpleAtoi(status.substr(at + what.size(), status.find("kB", at) - at - what.size()), &kib)) return 0;
+  if (at == std::string::npos ||
+      !absl::SimpleAtoi(status.substr(at + what.size(), status.find("kB", at) - at - what.size()),
+                        &kib))
+    return 0;
   return kib * 1024;
 }
 
 }  // namespace
 
 std::string CertificateName(TaskId task) {
-  const char* const role = task.type == TaskType::kChief ? "chief" : task.type == TaskType::kPs ? "ps" : "worker";
+  const char* const role = task.type == TaskType::kChief ? "chief"
+                           : task.type == TaskType::kPs  ? "ps"
+                                                         : "worker";
   return absl::StrCat(role, "-", task.index);
 }
 
@@ -48,21 +55,31 @@ std::string RandomBytes(Random& random, size_t size) {
 
 std::string NoMessage(Random& random, size_t size) { return "\x0f" + RandomBytes(random, size); }
 
-HostileJob::HostileJob(Options options) : options_(std::move(options)), stop_file_(options_.directory + "/stop"), random_(options_.seed) {}
+HostileJob::HostileJob(Options options)
+    : options_(std::move(options)),
+      stop_file_(options_.directory + "/stop"),
+      random_(options_.seed) {}
 
-// ---- the job -----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the job ------------------------------------------------------------------------------------
 
 absl::Status HostileJob::Begin() {
   RaiseOpenFileLimit();
   signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that are closed
   umask(077);                // of keys
-  ASSIGN_OR_RETURN(HostileCertificates certificates, HostileCertificates::Make(options_.directory + "/certificates", kNumPs, kNumWorkers));
+  ASSIGN_OR_RETURN(
+      HostileCertificates certificates,
+      HostileCertificates::Make(options_.directory + "/certificates", kNumPs, kNumWorkers));
   certificates_ = std::make_unique<HostileCertificates>(std::move(certificates));
   ProcessClusterOptions cluster;
   cluster.program = options_.program;
   cluster.num_ps = kNumPs;
   cluster.num_workers = options_.has_liar ? kNumWorkers : kNumWorkers - 1;
-  cluster.flags = {"--stop_file=" + stop_file_, "--round=50", "--elements=64", "--counters=4", "--descents=2", absl::StrCat("--rpc_memory_bytes=", kRpcBytes),
+  cluster.flags = {"--stop_file=" + stop_file_,
+                   "--round=50",
+                   "--elements=64",
+                   "--counters=4",
+                   "--descents=2",
+                   absl::StrCat("--rpc_memory_bytes=", kRpcBytes),
                    "--max_recoveries=1000000"};
   cluster.flags.insert(cluster.flags.end(), options_.flags.begin(), options_.flags.end());
   cluster.proxied = options_.proxied;
@@ -76,7 +93,8 @@ absl::Status HostileJob::Begin() {
   HostileKind none;
   RETURN_IF_ERROR(AwaitRounds(none));
   for (const TaskId& task : tasks()) {
-    if (!Answers(task)) return absl::InternalError(absl::StrCat(ToString(task), " answers nobody at the beginning"));
+    if (!Answers(task))
+      return absl::InternalError(absl::StrCat(ToString(task), " answers nobody at the beginning"));
     resting_bytes_[ToString(task)] = MemoryOf(pid(task), "VmRSS:");
   }
   return absl::OkStatus();
@@ -86,12 +104,17 @@ absl::Status HostileJob::Start(TaskId task) {
   LifeOptions life;
   life.flags = certificates_->FlagsOf(CertificateName(task));
   life.flags.push_back("--health_address=" + health_address(task));
-  // A job that has ended with an error is over for its state directory: the next one goes on from the checkpoints.
-  const std::string state = absl::StrCat(options_.directory, "/state-", jobs_ended_), checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
-  if (task.type == TaskType::kChief) life.flags.insert(life.flags.end(), {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
+  // A job that has ended with an error is over for its state directory: the next one goes on from
+  // the checkpoints.
+  const std::string state = absl::StrCat(options_.directory, "/state-", jobs_ended_),
+                    checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
+  if (task.type == TaskType::kChief)
+    life.flags.insert(life.flags.end(),
+                      {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
   if (task.type == TaskType::kPs) {
     life.flags.insert(life.flags.end(),
-                      {checkpoints, absl::StrCat("--commit_buffer_bytes=", kBudgetBytes), absl::StrCat("--pull_buffer_bytes=", kBudgetBytes)});
+                      {checkpoints, absl::StrCat("--commit_buffer_bytes=", kBudgetBytes),
+                       absl::StrCat("--pull_buffer_bytes=", kBudgetBytes)});
   }
   return cluster_->Start(task, life);
 }
@@ -103,16 +126,20 @@ std::vector<TaskId> HostileJob::tasks() const {
 }
 
 absl::Status HostileJob::End(HostileResult& result) {
-  for (const TaskId& task : tasks()) result.memory.push_back({ToString(task), peaks_[ToString(task)], AllowedBytes(task)});
+  for (const TaskId& task : tasks())
+    result.memory.push_back({ToString(task), peaks_[ToString(task)], AllowedBytes(task)});
   RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(stop_file_, ""));
-  ASSIGN_OR_RETURN(const std::string line, cluster_->WaitForText(kChiefTask, "counter = ", kPatience));
+  ASSIGN_OR_RETURN(const std::string line,
+                   cluster_->WaitForText(kChiefTask, "counter = ", kPatience));
   absl::SimpleAtoi(line.substr(line.rfind(' ') + 1), &result.steps);
   ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kPatience));
-  if (!status.ok()) return absl::InternalError(absl::StrCat("the chief ", status.ToString(), cluster_->processes().LastLines()));
+  if (!status.ok())
+    return absl::InternalError(
+        absl::StrCat("the chief ", status.ToString(), cluster_->processes().LastLines()));
   return cluster_->WaitForAll(kPatience);
 }
 
-// ---- the watch ---------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the watch ----------------------------------------------------------------------------------
 
 absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
   kind.burst_bytes = burst_bytes;
@@ -121,7 +148,9 @@ absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
     if (!cluster_->running(task) && !options_.may_end) RETURN_IF_ERROR(StartAgain(task, kind));
   }
   const absl::Status goes_on = AwaitRounds(kind);
-  if (!goes_on.ok()) kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message(), cluster_->processes().LastLines()));
+  if (!goes_on.ok())
+    kind.Hang(absl::StrCat("the job does not go on: ", goes_on.message(),
+                           cluster_->processes().LastLines()));
   if (options_.may_end) RETURN_IF_ERROR(AwaitAll(kind));
   AwaitAnswers(kind, absl::ZeroDuration());
   return absl::OkStatus();
@@ -131,7 +160,8 @@ absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
 absl::Status HostileJob::AwaitAll(HostileKind& kind) {
   const auto all_answer = [this] {
     const std::vector<TaskId> those = tasks();
-    return std::all_of(those.begin(), those.end(), [this](TaskId task) { return cluster_->running(task) && Answers(task); });
+    return std::all_of(those.begin(), those.end(),
+                       [this](TaskId task) { return cluster_->running(task) && Answers(task); });
   };
   const absl::Duration until = Clock::Real().Elapsed() + kPatience;
   while (!all_answer() && Clock::Real().Elapsed() < until) {
@@ -146,7 +176,8 @@ absl::Status HostileJob::StartAgain(TaskId task, HostileKind& kind) {
   if (options_.may_end && status.signal == 0) {
     ++kind.outcomes[absl::StrCat(ToString(task), " ", status.ToString())];
   } else {
-    kind.Crash(absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
+    kind.Crash(
+        absl::StrCat(ToString(task), " ", status.ToString(), cluster_->processes().LastLines()));
   }
   ended_at_.erase(ToString(task));
   return Start(task);
@@ -158,7 +189,9 @@ absl::Status HostileJob::Replace(TaskId task) {
 }
 
 absl::Status HostileJob::AwaitRounds(HostileKind& kind) {
-  const auto round = [this](absl::Duration timeout) { return cluster_->WaitForText(kChiefTask, "counted ", timeout).status(); };
+  const auto round = [this](absl::Duration timeout) {
+    return cluster_->WaitForText(kChiefTask, "counted ", timeout).status();
+  };
   while (round(absl::ZeroDuration()).ok()) {  // those of the past
   }
   const absl::Duration until = Clock::Real().Elapsed() + kPatience;
@@ -173,7 +206,8 @@ absl::Status HostileJob::AwaitRounds(HostileKind& kind) {
   return absl::OkStatus();
 }
 
-absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Duration timeout, HostileKind& kind) {
+absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Duration timeout,
+                                  HostileKind& kind) {
   const absl::Duration until = Clock::Real().Elapsed() + timeout;
   while (!done() && Clock::Real().Elapsed() < until) {
     cluster_->processes().WaitUntil(done, absl::Milliseconds(50));
@@ -182,7 +216,8 @@ absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Durat
   return absl::OkStatus();
 }
 
-// A task that has ended alone is started a little later: the coordinator may be about to end the job, and the task was told so first.
+// A task that has ended alone is started a little later: the coordinator may be about to end the
+// job, and the task was told so first.
 absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
   if (!cluster_->running(kChiefTask)) return StartAfterChief(kind);
   const absl::Duration now = Clock::Real().Elapsed();
@@ -196,18 +231,23 @@ absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
   return absl::OkStatus();
 }
 
-// A coordinator that has no memory or disk left does not end the job: it is started again with its state directory, and the other tasks have waited for it.
-// Of any other error it tells them, and the next job has a state directory of its own. A task that could not be told in time would refuse that job: a person
-// stops it then, as the refusal says, and so does this.
+// A coordinator that has no memory or disk left does not end the job: it is started again with its
+// state directory, and the other tasks have waited for it. Of any other error it tells them, and
+// the next job has a state directory of its own. A task that could not be told in time would refuse
+// that job: a person stops it then, as the refusal says, and so does this.
 absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
   ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kPatience));
-  if (status.signal != 0 || status.code() == exit_codes::kResources || status.code() >= exit_codes::kOfSignal) return StartAgain(kChiefTask, kind);
+  if (status.signal != 0 || status.code() == exit_codes::kResources ||
+      status.code() >= exit_codes::kOfSignal)
+    return StartAgain(kChiefTask, kind);
   ++jobs_ended_;
   const auto runs = [this](const TaskId& task) { return cluster_->running(task); };
   const std::vector<TaskId> all = tasks();
-  cluster_->processes().WaitUntil([&] { return std::none_of(all.begin(), all.end(), runs); }, kUntilAllHaveEnded);
+  cluster_->processes().WaitUntil([&] { return std::none_of(all.begin(), all.end(), runs); },
+                                  kUntilAllHaveEnded);
   std::vector<TaskId> stopped, ended;
-  std::partition_copy(all.begin(), all.end(), std::back_inserter(stopped), std::back_inserter(ended), runs);
+  std::partition_copy(all.begin(), all.end(), std::back_inserter(stopped),
+                      std::back_inserter(ended), runs);
   for (const TaskId& task : stopped) {
     ++kind.outcomes[absl::StrCat(ToString(task), " was not told that the job had ended")];
     RETURN_IF_ERROR(Replace(task));
@@ -218,9 +258,12 @@ absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
 
 // Of this kind: the kernel then counts anew (proc(5), clear_refs).
 void HostileJob::NotePeak(TaskId task, HostileKind& kind) {
-  const int64_t peak = MemoryOf(pid(task), "VmHWM:"), allowed = AllowedBytes(task) + kind.burst_bytes;
+  const int64_t peak = MemoryOf(pid(task), "VmHWM:"),
+                allowed = AllowedBytes(task) + kind.burst_bytes;
   kind.peak_bytes = std::max(kind.peak_bytes, peak);
-  if (peak > allowed) kind.TooMuch(absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, and may hold ", allowed >> 20));
+  if (peak > allowed)
+    kind.TooMuch(
+        absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, and may hold ", allowed >> 20));
   if (kind.burst_bytes == 0) peaks_[ToString(task)] = std::max(peaks_[ToString(task)], peak);
   std::ofstream(absl::StrCat("/proc/", pid(task), "/clear_refs")) << "5";
 }
@@ -232,9 +275,11 @@ int64_t HostileJob::AllowedBytes(TaskId task) {
 
 bool HostileJob::Answers(TaskId task) {
   bool answered = false;
-  As("admin-0", task).CallEach(kGetStatus, {""}, [&](size_t, const grpc::Status& status, const std::string& reply) {
-    answered = status.ok() && status_[ToString(task)].ParseFromString(reply);
-  });
+  As("admin-0", task)
+      .CallEach(kGetStatus, {""},
+                [&](size_t, const grpc::Status& status, const std::string& reply) {
+                  answered = status.ok() && status_[ToString(task)].ParseFromString(reply);
+                });
   return answered;
 }
 
@@ -247,13 +292,14 @@ void HostileJob::AwaitAnswers(HostileKind& kind, absl::Duration patience) {
   }
 }
 
-// ---- means -------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- means --------------------------------------------------------------------------------------
 
 RawCalls HostileJob::As(const std::string& member, TaskId task, absl::Duration deadline) const {
   return RawCalls(address(task), MakeChannelCredentials(certificates_->Of(member), ""), deadline);
 }
 
-std::optional<TlsConnection> HostileJob::ConnectAs(absl::string_view member, TaskId task, absl::Duration timeout) const {
+std::optional<TlsConnection> HostileJob::ConnectAs(absl::string_view member, TaskId task,
+                                                   absl::Duration timeout) const {
   return TlsConnection::Open(address(task), certificates_->ClientOf(member), timeout);
 }
 

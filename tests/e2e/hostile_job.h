@@ -29,23 +29,30 @@ namespace divvy {
 // One kind of hostility.
 struct HostileAttack {
   std::string name;
-  int64_t tries;                                              // at a scale of 1
-  std::function<void(HostileKind& kind, int64_t tries)> run;  // blocks; called by the hostile side's thread
-  double grows = 1;                                           // 0: as many tries at every scale
-  int64_t burst_bytes = 0;                                    // that gRPC takes for it and counts nowhere
+  // At a scale of 1.
+  int64_t tries;
+  // blocks; called by the hostile side's thread
+  std::function<void(HostileKind& kind, int64_t tries)> run;
+  // 0: as many tries at every scale
+  double grows = 1;
+  // That gRPC takes for it and counts nowhere.
+  int64_t burst_bytes = 0;
 };
 
-// 2 parameter servers and 2 workers that count; worker 2 of the cluster is not started: the hostile side plays it.
+// 2 parameter servers and 2 workers that count; worker 2 of the cluster is not started: the hostile
+// side plays it.
 //
-// The methods are for the thread that watches, except those below "for the hostile side", which are for its one thread, and which the watch uses only while
-// that thread does nothing.
+// The methods are for the thread that watches, except those below "for the hostile side", which are
+// for its one thread, and which the watch uses only while that thread does nothing.
 class HostileJob {
  public:
   static constexpr int kNumPs = 2, kNumWorkers = 3;
   static constexpr TaskId kLiar = {TaskType::kWorker, kNumWorkers - 1};
   static constexpr char kLiarsCertificate[] = "worker-2";
-  static constexpr int64_t kRpcBytes = int64_t{64} << 20;     // --rpc_memory_bytes: gRPC counts roughly, and takes half as much again
-  static constexpr int64_t kBudgetBytes = int64_t{64} << 20;  // --commit_buffer_bytes, and --pull_buffer_bytes
+  // --rpc_memory_bytes: gRPC counts roughly, and takes half as much again
+  static constexpr int64_t kRpcBytes = int64_t{64} << 20;
+  // --commit_buffer_bytes, and --pull_buffer_bytes
+  static constexpr int64_t kBudgetBytes = int64_t{64} << 20;
 
   struct Options {
     std::string program;    // counter_program
@@ -54,18 +61,21 @@ class HostileJob {
     std::vector<std::string> flags = {};  // of every task, besides
     bool has_liar = true;                 // else there are 2 workers, both honest
     bool proxied = false;                 // each task is reached through a FaultProxy
-    // A task may end by an exit code, not by a signal: it is started again, and that is an outcome, no fault.
+    // A task may end by an exit code, not by a signal: it is started again, and that is an outcome,
+    // no fault.
     bool may_end = false;
   };
   explicit HostileJob(Options options);
 
   // Makes certificates, starts the tasks, and waits until the job counts and every task answers.
   absl::Status Begin();
-  // Whether every task runs, answers and keeps to its memory, and the job goes on; what is wrong is a fault of `kind`. A task that has ended is started again.
-  // An error: a task cannot be started.
+  // Whether every task runs, answers and keeps to its memory, and the job goes on; what is wrong is
+  // a fault of `kind`. A task that has ended is started again. An error: a task cannot be started.
   absl::Status LookAfter(HostileKind& kind, int64_t burst_bytes);
-  // Lets the tasks run until `done` or for `timeout`. What ends meanwhile and may is started again. An error: a task cannot be started.
-  absl::Status RunUntil(const std::function<bool()>& done, absl::Duration timeout, HostileKind& kind);
+  // Lets the tasks run until `done` or for `timeout`. What ends meanwhile and may is started again.
+  // An error: a task cannot be started.
+  absl::Status RunUntil(const std::function<bool()>& done, absl::Duration timeout,
+                        HostileKind& kind);
   // Kills the task if it runs, and starts it. An error: it cannot be started.
   absl::Status Replace(TaskId task);
   // Ends the job and waits for it. An error: it did not end, or its sum is not exact.
@@ -78,14 +88,18 @@ class HostileJob {
   TaskId Any() { return tasks()[random_.Below(tasks().size())]; }
   TaskId AnyPs() { return PsTask(static_cast<int>(random_.Below(kNumPs))); }
   std::string address(TaskId task) const { return cluster_->address(task); }
-  std::string health_address(TaskId task) const { return health_ports_.at(ToString(task)).address(); }
+  std::string health_address(TaskId task) const {
+    return health_ports_.at(ToString(task)).address();
+  }
   pid_t pid(TaskId task) const { return cluster_->processes().pid(ToString(task)); }
   const HostileCertificates& certificates() const { return *certificates_; }
   Random& random() { return random_; }
 
   // `member`: whose certificate the calls show, "worker-2".
-  RawCalls As(const std::string& member, TaskId task, absl::Duration deadline = absl::Seconds(20)) const;
-  std::optional<TlsConnection> ConnectAs(absl::string_view member, TaskId task, absl::Duration timeout = absl::Milliseconds(500)) const;
+  RawCalls As(const std::string& member, TaskId task,
+              absl::Duration deadline = absl::Seconds(20)) const;
+  std::optional<TlsConnection> ConnectAs(absl::string_view member, TaskId task,
+                                         absl::Duration timeout = absl::Milliseconds(500)) const;
   bool Answers(TaskId task);  // a call by an admin
   // Every task answers a call, at the latest after `patience`; else a hang.
   void AwaitAnswers(HostileKind& kind, absl::Duration patience);
@@ -97,7 +111,8 @@ class HostileJob {
   absl::Status StartAgain(TaskId task, HostileKind& kind);
   absl::Status StartWhatEnded(HostileKind& kind);
   absl::Status StartAfterChief(HostileKind& kind);
-  // Every task runs and answers; starts again what ends meanwhile. After kPatience it gives up: AwaitAnswers then tells who does not answer.
+  // Every task runs and answers; starts again what ends meanwhile. After kPatience it gives up:
+  // AwaitAnswers then tells who does not answer.
   absl::Status AwaitAll(HostileKind& kind);
   // The job goes on: two more rounds. Starts again what ends meanwhile where it may.
   absl::Status AwaitRounds(HostileKind& kind);
@@ -119,7 +134,8 @@ class HostileJob {
 // "worker-2", as `divvyctl certs` calls it.
 std::string CertificateName(TaskId task);
 
-// Random bytes; and bytes that are no protobuf message: the first is of a kind of field that there is not.
+// Random bytes; and bytes that are no protobuf message: the first is of a kind of field that there
+// is not.
 std::string RandomBytes(Random& random, size_t size);
 std::string NoMessage(Random& random, size_t size);
 

@@ -16,12 +16,15 @@ namespace divvy {
 using wire::testing::Mutated;
 
 absl::Status Liar::Start(uint64_t seed) {
-  ASSIGN_OR_RETURN(service_, LyingWorker::Start(job_.certificates().Of(HostileJob::kLiarsCertificate), seed));
+  ASSIGN_OR_RETURN(service_,
+                   LyingWorker::Start(job_.certificates().Of(HostileJob::kLiarsCertificate), seed));
   return absl::OkStatus();
 }
 
 std::vector<HostileAttack> Liar::Attacks() {
-  const auto by = [this](void (Liar::*run)(HostileKind&, int64_t)) { return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); }; };
+  const auto by = [this](void (Liar::*run)(HostileKind&, int64_t)) {
+    return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); };
+  };
   return {
       {"worker: odd transfers on data streams", 400, by(&Liar::OddStreams), 2},
       {"worker: registers as itself, at odd addresses", 200, by(&Liar::Registrations)},
@@ -33,12 +36,14 @@ std::vector<HostileAttack> Liar::Attacks() {
   };
 }
 
-// ---- data streams ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- data streams -------------------------------------------------------------------------------
 
 // Transfers of which none may be accepted.
-void Liar::StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method, const std::vector<std::string>& messages, const std::string& what) {
+void Liar::StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method,
+                               const std::vector<std::string>& messages, const std::string& what) {
   const RawCalls::StreamEnd end = calls.Stream(method, messages);
-  // Who has said all it wanted gets no answer that was not on its way yet: whether anything was taken shows in the sum.
+  // Who has said all it wanted gets no answer that was not on its way yet: whether anything was
+  // taken shows in the sum.
   std::string outcome = end.status.ok() ? "ended without an answer" : CodeName(end.status);
   for (const std::string& reply : end.replies) {
     const absl::Status said = StatusOfReply(reply);
@@ -51,18 +56,24 @@ void Liar::StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* m
 
 template <typename Request>
 std::vector<std::string> Liar::AnyTransfer() {
-  return wire::testing::MessagesOf(wire::ToTransfer(1, wire::testing::Generator(random_.Next()).Make<Request>()), 64);
+  return wire::testing::MessagesOf(
+      wire::ToTransfer(1, wire::testing::Generator(random_.Next()).Make<Request>()), 64);
 }
 
 std::vector<std::string> Liar::OddTransfer() {
-  std::vector<std::string> messages = random_.Chance(0.5) ? AnyTransfer<PullRequest>() : AnyTransfer<CommitRequest>();
+  std::vector<std::string> messages =
+      random_.Chance(0.5) ? AnyTransfer<PullRequest>() : AnyTransfer<CommitRequest>();
   const size_t at = random_.Below(messages.size());
   switch (random_.Below(8)) {
     case 0: messages[at] = Mutated(messages[at], random_); break;
     case 1: messages.erase(messages.begin() + static_cast<ptrdiff_t>(at)); break;
-    case 2: messages.insert(messages.begin() + static_cast<ptrdiff_t>(at), messages[random_.Below(messages.size())]); break;
+    case 2:
+      messages.insert(messages.begin() + static_cast<ptrdiff_t>(at),
+                      messages[random_.Below(messages.size())]);
+      break;
     case 3: std::reverse(messages.begin(), messages.end()); break;
-    case 4: messages[at] = std::string("\xff\xff\xff\x7f", 4) + messages[at]; break;  // a header of 2 GiB
+    // A header of 2 GiB.
+    case 4: messages[at] = std::string("\xff\xff\xff\x7f", 4) + messages[at]; break;
     case 5: messages[at] = RandomBytes(random_, random_.Below(100)); break;
     case 6: messages = {std::string()}; break;
     default: messages = {OtherKind()}; break;
@@ -91,7 +102,8 @@ void Liar::OddStreams(HostileKind& kind, int64_t tries) {
       const char* const method = random_.Chance(0.5) ? kPull : kCommit;
       const std::vector<std::string> transfer = OddTransfer();
       std::string what = absl::StrCat("an odd transfer on ", method, ":");
-      for (const std::string& message : transfer) absl::StrAppend(&what, " ", absl::BytesToHexString(message));
+      for (const std::string& message : transfer)
+        absl::StrAppend(&what, " ", absl::BytesToHexString(message));
       StreamMustBeRefused(kind, calls, method, transfer, what);
     }
   }
@@ -111,24 +123,36 @@ std::string Liar::Registration(const std::string& address) {
 
 bool Liar::RegisterAt(const std::string& address) {
   bool taken = false;
-  CallsTo(kChiefTask).CallEach(kRegister, {Registration(address)}, [&](size_t, const grpc::Status& status, const std::string&) { taken = status.ok(); });
+  CallsTo(kChiefTask)
+      .CallEach(
+          kRegister, {Registration(address)},
+          [&](size_t, const grpc::Status& status, const std::string&) { taken = status.ok(); });
   return taken;
 }
 
 void Liar::Registrations(HostileKind& kind, int64_t tries) {
   std::vector<std::string> messages;
-  const std::vector<std::string> addresses = {
-      "127.0.0.1:1",          "127.0.0.1:99999", "unix:/dev/null", "", "xds:///x", "127.0.0.1", std::string(70'000, 'a'), job_.address(kChiefTask),
-      job_.address(PsTask(0))};
-  for (int64_t i = 0; i < tries; ++i) messages.push_back(Registration(addresses[random_.Below(addresses.size())]));
-  CallsTo(kChiefTask).CallEach(kRegister, messages, [&](size_t, const grpc::Status& status, const std::string&) {
-    kind.Note(status.ok() ? "registered: as itself, it may" : CodeName(status));
-    if (status.error_code() == grpc::DEADLINE_EXCEEDED) kind.Hang(kRegister);
-  });
+  const std::vector<std::string> addresses = {"127.0.0.1:1",
+                                              "127.0.0.1:99999",
+                                              "unix:/dev/null",
+                                              "",
+                                              "xds:///x",
+                                              "127.0.0.1",
+                                              std::string(70'000, 'a'),
+                                              job_.address(kChiefTask),
+                                              job_.address(PsTask(0))};
+  for (int64_t i = 0; i < tries; ++i)
+    messages.push_back(Registration(addresses[random_.Below(addresses.size())]));
+  CallsTo(kChiefTask)
+      .CallEach(kRegister, messages, [&](size_t, const grpc::Status& status, const std::string&) {
+        kind.Note(status.ok() ? "registered: as itself, it may" : CodeName(status));
+        if (status.error_code() == grpc::DEADLINE_EXCEEDED) kind.Hang(kRegister);
+      });
 }
 
 void Liar::Lies(HostileKind& kind, int64_t tries) {
-  const absl::Duration until = Clock::Real().Elapsed() + absl::Seconds(2) * static_cast<double>(tries);
+  const absl::Duration until =
+      Clock::Real().Elapsed() + absl::Seconds(2) * static_cast<double>(tries);
   const int64_t before = service_->lies();
   while (service_->lies() - before < tries && Clock::Real().Elapsed() < until) {
     RegisterAt(service_->address());
@@ -178,11 +202,15 @@ void Liar::SpoilFence(v1::Fence& fence) {
     case 2: fence.set_coordinator_incarnation(random_.Next()); break;
     case 3: fence.set_target_incarnation(random_.Next()); break;
     case 4: fence.set_session(0); break;
-    default: fence.set_session(fence.session() + 100'000 + static_cast<uint32_t>(random_.Below(1000))); break;  // near ones may be its own, later
+    // near ones may be its own, later
+    default:
+      fence.set_session(fence.session() + 100'000 + static_cast<uint32_t>(random_.Below(1000)));
+      break;
   }
 }
 
-void Liar::BadCommits(HostileKind& kind, int64_t tries, const std::function<BadCommit(v1::FrameHeader)>& spoil) {
+void Liar::BadCommits(HostileKind& kind, int64_t tries,
+                      const std::function<BadCommit(v1::FrameHeader)>& spoil) {
   const auto attached = Attached();
   if (!attached) return kind.Hang("nobody has attached the lying worker");
   while (kind.tries < tries) {
@@ -198,7 +226,8 @@ void Liar::BadCommits(HostileKind& kind, int64_t tries, const std::function<BadC
 void Liar::WrongFences(HostileKind& kind, int64_t tries) {
   BadCommits(kind, tries, [this](v1::FrameHeader header) {
     SpoilFence(*header.mutable_commit()->mutable_fence());
-    const std::string what = absl::StrCat("a commit by ", header.commit().fence().ShortDebugString());
+    const std::string what =
+        absl::StrCat("a commit by ", header.commit().fence().ShortDebugString());
     return BadCommit{Poison(header, static_cast<uint32_t>(random_.Below(8))), what};
   });
 }
@@ -208,14 +237,16 @@ void Liar::OthersSessions(HostileKind& kind, int64_t tries) {
   BadCommits(kind, tries, [this](v1::FrameHeader header) {
     const TaskId other = WorkerTask(static_cast<int>(random_.Below(HostileJob::kNumWorkers - 1)));
     header.mutable_commit()->mutable_fence()->set_session(job_.status(other).worker().session());
-    return BadCommit{Poison(header, static_cast<uint32_t>(random_.Below(8))), "a commit in the session of " + ToString(other)};
+    return BadCommit{Poison(header, static_cast<uint32_t>(random_.Below(8))),
+                     "a commit in the session of " + ToString(other)};
   });
 }
 
 // In its own session, and for shards that are not there.
 void Liar::UnfitCommits(HostileKind& kind, int64_t tries) {
   BadCommits(kind, tries, [this](const v1::FrameHeader& header) {
-    return BadCommit{Poison(header, 100'000 + static_cast<uint32_t>(random_.Below(1000))), "a commit to a shard that is not there"};
+    return BadCommit{Poison(header, 100'000 + static_cast<uint32_t>(random_.Below(1000))),
+                     "a commit to a shard that is not there"};
   });
 }
 
@@ -232,7 +263,9 @@ void Liar::Announced(HostileKind& kind, int64_t tries) {
     part.set_dtype(v1::DT_INT64);
     part.add_shape(HostileJob::kBudgetBytes / 16);
     header.mutable_commit()->set_total_bytes(HostileJob::kBudgetBytes / 2);
-    kind.Note(CodeName(CallsTo(PsTask(ps)).HeldStream(kCommit, {wire::EncodeHeader(header)}, absl::Seconds(2)).status));
+    kind.Note(CodeName(CallsTo(PsTask(ps))
+                           .HeldStream(kCommit, {wire::EncodeHeader(header)}, absl::Seconds(2))
+                           .status));
   }
 }
 

@@ -1,4 +1,5 @@
-// A worker of the cluster that lies: to the coordinator about itself, and to the parameter servers in its commits.
+// A worker of the cluster that lies: to the coordinator about itself, and to the parameter servers
+// in its commits.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
 #define DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
 
@@ -14,12 +15,15 @@
 
 namespace divvy {
 
-// Plays worker 2 of the job, with its certificate. What it has no right to commit would show in the job's sum. To be used by the hostile side's thread.
+// Plays worker 2 of the job, with its certificate. What it has no right to commit would show in the
+// job's sum. To be used by the hostile side's thread.
 class Liar {
  public:
   explicit Liar(HostileJob& job) : job_(job), random_(job.random()) {}
-  absl::Status Start(uint64_t seed);     // its service; once, before the first attack. REQUIRES: the job has begun
-  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
+  // Its service; once, before the first attack. REQUIRES: the job has begun.
+  absl::Status Start(uint64_t seed);
+  // REQUIRES: this outlives them
+  std::vector<HostileAttack> Attacks();
 
  private:
   struct BadCommit {
@@ -28,7 +32,8 @@ class Liar {
 
   // ---- data streams ----
 
-  void StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method, const std::vector<std::string>& messages, const std::string& what);
+  void StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method,
+                           const std::vector<std::string>& messages, const std::string& what);
   template <typename Request>
   std::vector<std::string> AnyTransfer();
   std::vector<std::string> OddTransfer();
@@ -50,7 +55,8 @@ class Liar {
   std::string Poison(v1::FrameHeader header, uint32_t variable);
   void SpoilFence(v1::Fence& fence);
   // Commits of which each is made from an honest one's header; none may be applied.
-  void BadCommits(HostileKind& kind, int64_t tries, const std::function<BadCommit(v1::FrameHeader)>& spoil);
+  void BadCommits(HostileKind& kind, int64_t tries,
+                  const std::function<BadCommit(v1::FrameHeader)>& spoil);
   void WrongFences(HostileKind& kind, int64_t tries);
   void OthersSessions(HostileKind& kind, int64_t tries);
   void UnfitCommits(HostileKind& kind, int64_t tries);

@@ -9,7 +9,8 @@
 #include "tests/e2e/hostile.h"
 #include "tools/launch/working_directory.h"
 
-ABSL_FLAG(double, scale, 13, "1: some thousand tries, in a minute; 13: more than 100,000, in a quarter of an hour");
+ABSL_FLAG(double, scale, 13,
+          "1: some thousand tries, in a minute; 13: more than 100,000, in a quarter of an hour");
 ABSL_FLAG(uint64_t, seed, 0, "of all that is random; 0: takes one and prints it");
 ABSL_FLAG(std::string, only, "", "kinds whose names hold this");
 ABSL_FLAG(std::string, program, "", "counter_program");
@@ -31,16 +32,24 @@ int Main() {
   options.seed = absl::GetFlag(FLAGS_seed) != 0 ? absl::GetFlag(FLAGS_seed) : EntropySeed();
   options.scale = absl::GetFlag(FLAGS_scale);
   options.only = absl::GetFlag(FLAGS_only);
-  options.on_kind = [](const HostileKind& kind) { Say(absl::StrCat("hostile: ", kind.name, ": ", kind.tries, " tries")); };
+  options.on_kind = [](const HostileKind& kind) {
+    Say(absl::StrCat("hostile: ", kind.name, ": ", kind.tries, " tries"));
+  };
   Say(absl::StrCat("hostile: seed ", options.seed));
   const absl::StatusOr<HostileResult> result = RunHostile(options);
-  if (!result.ok()) return Say(absl::StrCat("hostile: ", result.status().message(), "\nFAILED: its directory is left: ", directory->path())), 1;
+  if (!result.ok())
+    return Say(absl::StrCat("hostile: ", result.status().message(),
+                            "\nFAILED: its directory is left: ", directory->path())),
+           1;
   Say(result->Table());
   for (const std::string& fault : result->Faults()) Say("hostile: " + fault);
   if (!result->Faults().empty())
-    return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed, "; its directory is left: ", directory->path())), 1;
+    return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed,
+                            "; its directory is left: ", directory->path())),
+           1;
   directory->Remove();
-  Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter = ", result->steps, " = the steps that were scheduled"));
+  Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter = ", result->steps,
+                   " = the steps that were scheduled"));
   return 0;
 }
 

@@ -10,18 +10,25 @@ namespace {
 bool IsOfItself(const std::string& role, const std::string& message) {
   v1::RegisterRequest request;
   const bool is_worker = role == "worker";
-  return request.ParseFromString(message) && request.job() == (is_worker ? v1::WORKER : v1::PS) && request.index() == (is_worker ? HostileJob::kLiar.index : 0);
+  return request.ParseFromString(message) && request.job() == (is_worker ? v1::WORKER : v1::PS) &&
+         request.index() == (is_worker ? HostileJob::kLiar.index : 0);
 }
 
 }  // namespace
 
 std::vector<HostileAttack> Members::Attacks() {
-  const auto by = [this](void (Members::*run)(HostileKind&, int64_t)) { return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); }; };
+  const auto by = [this](void (Members::*run)(HostileKind&, int64_t)) {
+    return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); };
+  };
   return {
-      {"member: calls of the wrong role", 400, by(&Members::WrongRoles), 2},   {"member: garbage to every call", 400, by(&Members::Garbage), 3},
-      {"member: requests of another job", 400, by(&Members::OfAnotherJob), 3}, {"member: requests changed", 400, by(&Members::Changed), 3},
-      {"member: requests cut short", 200, by(&Members::CutShort), 2},          {"member: messages of 17 MiB", 16, by(&Members::TooLarge), 0.2},
-      {"member: compressed 64 MiB of zeros", 8, by(&Members::Bombs), 0.2},     {"member: headers of 9 to 144 KiB", 50, by(&Members::LargeHeaders)},
+      {"member: calls of the wrong role", 400, by(&Members::WrongRoles), 2},
+      {"member: garbage to every call", 400, by(&Members::Garbage), 3},
+      {"member: requests of another job", 400, by(&Members::OfAnotherJob), 3},
+      {"member: requests changed", 400, by(&Members::Changed), 3},
+      {"member: requests cut short", 200, by(&Members::CutShort), 2},
+      {"member: messages of 17 MiB", 16, by(&Members::TooLarge), 0.2},
+      {"member: compressed 64 MiB of zeros", 8, by(&Members::Bombs), 0.2},
+      {"member: headers of 9 to 144 KiB", 50, by(&Members::LargeHeaders)},
       {"member: 1,000 calls at once", 2000, by(&Members::Floods), 0.5},
   };
 }
@@ -31,50 +38,62 @@ Members::Portion Members::AnyPortion() {
   Portion portion;
   portion.task = job_.Any();
   portion.role = (*kRoles)[random_.Below(kRoles->size())];
-  portion.member = portion.role == "worker" ? HostileJob::kLiarsCertificate : absl::StrCat(portion.role, "-0");
+  portion.member =
+      portion.role == "worker" ? HostileJob::kLiarsCertificate : absl::StrCat(portion.role, "-0");
   portion.method = &Methods()[random_.Below(Methods().size())];
   return portion;
 }
 
-void Members::MustBeRefused(HostileKind& kind, const Portion& portion, int count, const MakeMessage& make, RawCalls::Options options) {
+void Members::MustBeRefused(HostileKind& kind, const Portion& portion, int count,
+                            const MakeMessage& make, RawCalls::Options options) {
   std::vector<std::string> messages;
   for (int i = 0; i < count; ++i) messages.push_back(make());
   RawCalls calls = job_.As(portion.member, portion.task);
   const Method& method = *portion.method;
-  const std::string what = absl::StrCat(portion.member, " -> ", ToString(portion.task), " ", method.path);
-  calls.CallEach(method.path, messages, options, [&](size_t i, const grpc::Status& status, const std::string& reply) {
-    if (status.ok() && method.path == kRegister && IsOfItself(portion.role, messages[i])) return kind.Note("registered: as itself, it may");
-    const bool refused = !status.ok() || method.path == kSteps || (method.IsDataStream() && !StatusOfReply(reply).ok());
-    kind.Note(status.ok() && refused ? "refused in the stream" : CodeName(status));
-    if (status.error_code() == grpc::DEADLINE_EXCEEDED) kind.Hang(what);
-    if (!refused) kind.WrongAccept(what);
-  });
+  const std::string what =
+      absl::StrCat(portion.member, " -> ", ToString(portion.task), " ", method.path);
+  calls.CallEach(
+      method.path, messages, options,
+      [&](size_t i, const grpc::Status& status, const std::string& reply) {
+        if (status.ok() && method.path == kRegister && IsOfItself(portion.role, messages[i]))
+          return kind.Note("registered: as itself, it may");
+        const bool refused = !status.ok() || method.path == kSteps ||
+                             (method.IsDataStream() && !StatusOfReply(reply).ok());
+        kind.Note(status.ok() && refused ? "refused in the stream" : CodeName(status));
+        if (status.error_code() == grpc::DEADLINE_EXCEEDED) kind.Hang(what);
+        if (!refused) kind.WrongAccept(what);
+      });
 }
 
-void Members::AllowedCalls(HostileKind& kind, int64_t tries, const std::function<std::string(const Method&)>& make) {
+void Members::AllowedCalls(HostileKind& kind, int64_t tries,
+                           const std::function<std::string(const Method&)>& make) {
   while (kind.tries < tries) {
     const Portion portion = AnyPortion();
-    const bool counts = portion.method->MayBeCalledBy(portion.role) && portion.method->IsServedBy(portion.task) && portion.role != "admin";
+    const bool counts = portion.method->MayBeCalledBy(portion.role) &&
+                        portion.method->IsServedBy(portion.task) && portion.role != "admin";
     if (!counts || portion.method->path == kGetStatus) continue;
     MustBeRefused(kind, portion, 20, [&] { return make(*portion.method); });
   }
 }
 
-// ---- what is said ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- what is said -------------------------------------------------------------------------------
 
 void Members::WrongRoles(HostileKind& kind, int64_t tries) {
   while (kind.tries < tries) {
     const Portion portion = AnyPortion();
-    if (!portion.method->IsServedBy(portion.task) || portion.method->MayBeCalledBy(portion.role)) continue;
+    if (!portion.method->IsServedBy(portion.task) || portion.method->MayBeCalledBy(portion.role))
+      continue;
     MustBeRefused(kind, portion, 20, [&] { return portion.method->valid(random_.Next()); });
   }
   for (const auto& [outcome, count] : kind.outcomes) {
-    if (outcome != "PERMISSION_DENIED") kind.WrongAccept(absl::StrCat(count, " calls of the wrong role came to ", outcome));
+    if (outcome != "PERMISSION_DENIED")
+      kind.WrongAccept(absl::StrCat(count, " calls of the wrong role came to ", outcome));
   }
 }
 
 void Members::Garbage(HostileKind& kind, int64_t tries) {
-  while (kind.tries < tries) MustBeRefused(kind, AnyPortion(), 20, [&] { return NoMessage(random_, random_.Below(300)); });
+  while (kind.tries < tries)
+    MustBeRefused(kind, AnyPortion(), 20, [&] { return NoMessage(random_, random_.Below(300)); });
 }
 
 void Members::OfAnotherJob(HostileKind& kind, int64_t tries) {
@@ -82,7 +101,9 @@ void Members::OfAnotherJob(HostileKind& kind, int64_t tries) {
 }
 
 void Members::Changed(HostileKind& kind, int64_t tries) {
-  AllowedCalls(kind, tries, [this](const Method& method) { return wire::testing::Mutated(method.valid(random_.Next()), random_); });
+  AllowedCalls(kind, tries, [this](const Method& method) {
+    return wire::testing::Mutated(method.valid(random_.Next()), random_);
+  });
 }
 
 void Members::CutShort(HostileKind& kind, int64_t tries) {
@@ -92,7 +113,7 @@ void Members::CutShort(HostileKind& kind, int64_t tries) {
   });
 }
 
-// ---- how much of it ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- how much of it -----------------------------------------------------------------------------
 
 void Members::TooLarge(HostileKind& kind, int64_t tries) {
   const std::string large(17 << 20, 'x');

@@ -12,7 +12,8 @@
 
 namespace divvy {
 
-// Calls of gRPC that must be refused, each with its right status. To be used by the hostile side's thread.
+// Calls of gRPC that must be refused, each with its right status. To be used by the hostile side's
+// thread.
 class Members {
  public:
   explicit Members(HostileJob& job) : job_(job), random_(job.random()) {}
@@ -28,9 +29,12 @@ class Members {
   using MakeMessage = std::function<std::string()>;
 
   Portion AnyPortion();
-  void MustBeRefused(HostileKind& kind, const Portion& portion, int count, const MakeMessage& make, RawCalls::Options options = RawCalls::Options());
-  // By who may make the call, which is no less to be refused for what it says. A changed request of an admin could be a real one.
-  void AllowedCalls(HostileKind& kind, int64_t tries, const std::function<std::string(const Method&)>& make);
+  void MustBeRefused(HostileKind& kind, const Portion& portion, int count, const MakeMessage& make,
+                     RawCalls::Options options = RawCalls::Options());
+  // By who may make the call, which is no less to be refused for what it says. A changed request of
+  // an admin could be a real one.
+  void AllowedCalls(HostileKind& kind, int64_t tries,
+                    const std::function<std::string(const Method&)>& make);
 
   void WrongRoles(HostileKind& kind, int64_t tries);
   void Garbage(HostileKind& kind, int64_t tries);

@@ -13,28 +13,44 @@ namespace divvy {
 namespace {
 
 std::string Nothing(uint64_t) { return ""; }
-std::string OfNobody(uint64_t seed) { return std::string("\x09") + std::string(8, static_cast<char>(1 + seed % 255)); }  // field 1: another incarnation
+// field 1: another incarnation
+std::string OfNobody(uint64_t seed) {
+  return std::string("\x09") + std::string(8, static_cast<char>(1 + seed % 255));
+}
 template <typename Request>
 std::string FrameOf(uint64_t seed) {
-  return wire::testing::MessagesOf(wire::ToTransfer(1 + seed % 3, wire::testing::Generator(seed).Make<Request>()), wire::kMessageBytes)[0];
+  return wire::testing::MessagesOf(
+      wire::ToTransfer(1 + seed % 3, wire::testing::Generator(seed).Make<Request>()),
+      wire::kMessageBytes)[0];
 }
 
 }  // namespace
 
-bool Method::IsServedBy(TaskId task) const { return std::count(served_by.begin(), served_by.end(), task.type) > 0; }
-bool Method::MayBeCalledBy(const std::string& role) const { return std::count(allowed.begin(), allowed.end(), role) > 0; }
+bool Method::IsServedBy(TaskId task) const {
+  return std::count(served_by.begin(), served_by.end(), task.type) > 0;
+}
+bool Method::MayBeCalledBy(const std::string& role) const {
+  return std::count(allowed.begin(), allowed.end(), role) > 0;
+}
 
 const std::vector<Method>& Methods() {
   using wire::testing::RandomBytes;
   const auto ps = [](const char* name, std::string (*valid)(uint64_t)) {
-    return Method{absl::StrCat("/divvy.v1.ParameterServer/", name), {TaskType::kPs}, {"chief"}, valid};
+    return Method{
+        absl::StrCat("/divvy.v1.ParameterServer/", name), {TaskType::kPs}, {"chief"}, valid};
   };
   const auto admin = [](const char* name, std::string (*valid)(uint64_t)) {
-    return Method{absl::StrCat("/divvy.v1.Admin/", name), {TaskType::kChief, TaskType::kPs, TaskType::kWorker}, {"admin"}, valid};
+    return Method{absl::StrCat("/divvy.v1.Admin/", name),
+                  {TaskType::kChief, TaskType::kPs, TaskType::kWorker},
+                  {"admin"},
+                  valid};
   };
   static const auto* const methods = new std::vector<Method>{
       {kRegister, {TaskType::kChief}, {"worker", "ps"}, &RandomBytes<RegisterRequest>},
-      {"/divvy.v1.Worker/Attach", {TaskType::kWorker}, {"chief"}, &RandomBytes<WorkerAttachRequest>},
+      {"/divvy.v1.Worker/Attach",
+       {TaskType::kWorker},
+       {"chief"},
+       &RandomBytes<WorkerAttachRequest>},
       {kSteps, {TaskType::kWorker}, {"chief"}, &RandomBytes<StreamFrame<ToWorker>>},
       {"/divvy.v1.Worker/Shutdown", {TaskType::kWorker}, {"chief"}, &RandomBytes<ShutdownRequest>},
       ps("Attach", &RandomBytes<PsAttachRequest>),
@@ -44,7 +60,10 @@ const std::vector<Method>& Methods() {
       ps("CreateShards", &RandomBytes<CreateShardsRequest>),
       ps("DeleteShards", &RandomBytes<DeleteShardsRequest>),
       ps("Shutdown", &RandomBytes<ShutdownRequest>),
-      {kGetStatus, {TaskType::kChief, TaskType::kPs, TaskType::kWorker}, {"admin", "chief"}, &Nothing},
+      {kGetStatus,
+       {TaskType::kChief, TaskType::kPs, TaskType::kWorker},
+       {"admin", "chief"},
+       &Nothing},
       admin("RequestCheckpoint", &OfNobody),
       admin("Drain", &OfNobody),
       admin("Resize", &OfNobody),
@@ -54,7 +73,9 @@ const std::vector<Method>& Methods() {
   return *methods;
 }
 
-std::string CodeName(const grpc::Status& status) { return absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code())); }
+std::string CodeName(const grpc::Status& status) {
+  return absl::StatusCodeToString(static_cast<absl::StatusCode>(status.error_code()));
+}
 
 absl::Status StatusOfReply(const std::string& message) {
   absl::string_view payload;

@@ -15,14 +15,17 @@ namespace divvy {
 inline constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull";
 inline constexpr char kCommit[] = "/divvy.v1.ParameterServerData/Commit";
 inline constexpr char kGetStatus[] = "/divvy.v1.Admin/GetStatus";
-inline constexpr char kSteps[] = "/divvy.v1.Worker/Steps";  // a worker ends a stream of another session by OK: it has taken nothing
+// A worker ends a stream of another session by OK: it has taken nothing.
+inline constexpr char kSteps[] = "/divvy.v1.Worker/Steps";
 inline constexpr char kRegister[] = "/divvy.v1.Coordinator/Register";
 
 struct Method {
   std::string path;
   std::vector<TaskType> served_by;
-  std::vector<std::string> allowed;     // roles
-  std::string (*valid)(uint64_t seed);  // a message that decodes, and is of no job that there is
+  // roles
+  std::vector<std::string> allowed;
+  // A message that decodes, and is of no job that there is.
+  std::string (*valid)(uint64_t seed);
 
   bool IsServedBy(TaskId task) const;
   bool MayBeCalledBy(const std::string& role) const;

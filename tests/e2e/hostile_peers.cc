@@ -20,18 +20,26 @@ namespace {
 
 namespace ssl = openssl;
 
-ssl::Bio Memory(const std::string& text) { return ssl::Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+ssl::Bio Memory(const std::string& text) {
+  return ssl::Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
 
 // The same certificate with other names in it, which IssueCertificate would not write.
-absl::StatusOr<CertifiedKey> WithNames(const CertifiedKey& authority, CertifiedKey made, const std::string& names) {
+absl::StatusOr<CertifiedKey> WithNames(const CertifiedKey& authority, CertifiedKey made,
+                                       const std::string& names) {
   const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(Memory(made.certificate).get());
   const ssl::Key key = ssl::ReadKey(Memory(authority.key).get());
-  if (chain.empty() || key == nullptr) return absl::InternalError("a certificate of the test cannot be read");
+  if (chain.empty() || key == nullptr)
+    return absl::InternalError("a certificate of the test cannot be read");
   X509* const certificate = chain[0].get();
-  X509_EXTENSION_free(X509_delete_ext(certificate, X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1)));
-  const ssl::Extension extension(X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, names.c_str()));
-  if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1) return absl::InternalError("cannot write " + names);
-  if (X509_sign(certificate, key.get(), EVP_sha256()) == 0) return absl::InternalError("cannot sign " + names);
+  X509_EXTENSION_free(
+      X509_delete_ext(certificate, X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1)));
+  const ssl::Extension extension(
+      X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, names.c_str()));
+  if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1)
+    return absl::InternalError("cannot write " + names);
+  if (X509_sign(certificate, key.get(), EVP_sha256()) == 0)
+    return absl::InternalError("cannot sign " + names);
   const ssl::Bio out(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(out.get(), certificate);
   char* bytes = nullptr;
@@ -40,13 +48,16 @@ absl::StatusOr<CertifiedKey> WithNames(const CertifiedKey& authority, CertifiedK
   return made;
 }
 
-CertificateRequest Named(const std::string& uri, absl::Duration lifetime = absl::Hours(1)) { return {uri, {"localhost", "127.0.0.1"}, lifetime}; }
+CertificateRequest Named(const std::string& uri, absl::Duration lifetime = absl::Hours(1)) {
+  return {uri, {"localhost", "127.0.0.1"}, lifetime};
+}
 
 }  // namespace
 
-// ---- certificates ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- certificates -------------------------------------------------------------------------------
 
-absl::StatusOr<HostileCertificates> HostileCertificates::Make(const std::string& directory, int num_ps, int num_workers) {
+absl::StatusOr<HostileCertificates> HostileCertificates::Make(const std::string& directory,
+                                                              int num_ps, int num_workers) {
   HostileCertificates certificates(directory);
   CertsOptions options;
   options.out = directory;
@@ -63,19 +74,28 @@ absl::Status HostileCertificates::MakeOdd() {
   ASSIGN_OR_RETURN(authority.certificate, FileSystem::Real().ReadFile(directory_ + "/ca.pem"));
   ASSIGN_OR_RETURN(authority.key, FileSystem::Real().ReadFile(directory_ + "/ca.key"));
   ASSIGN_OR_RETURN(const CertifiedKey other, MakeAuthority("good development CA", absl::Hours(1)));
-  ASSIGN_OR_RETURN(const CertifiedKey right, IssueCertificate(authority, Named("spiffe://good/worker/2")));
+  ASSIGN_OR_RETURN(const CertifiedKey right,
+                   IssueCertificate(authority, Named("spiffe://good/worker/2")));
   odd_.push_back({"that is none", std::nullopt});
   RETURN_IF_ERROR(Add("of another CA", IssueCertificate(other, Named("spiffe://good/worker/2"))));
-  RETURN_IF_ERROR(Add("of another job", IssueCertificate(authority, Named("spiffe://other/worker/2"))));
-  RETURN_IF_ERROR(Add("that has expired", IssueCertificate(authority, Named("spiffe://good/worker/2", -absl::Hours(1)))));
+  RETURN_IF_ERROR(
+      Add("of another job", IssueCertificate(authority, Named("spiffe://other/worker/2"))));
+  RETURN_IF_ERROR(
+      Add("that has expired",
+          IssueCertificate(authority, Named("spiffe://good/worker/2", -absl::Hours(1)))));
   RETURN_IF_ERROR(Add("without a URI", IssueCertificate(authority, Named(""))));
-  RETURN_IF_ERROR(Add("with a URI of the web", IssueCertificate(authority, Named("https://good/worker/2"))));
-  RETURN_IF_ERROR(Add("with an index that is none", IssueCertificate(authority, Named("spiffe://good/worker/2?x=1"))));
-  RETURN_IF_ERROR(Add("with two URIs", WithNames(authority, right, "URI:spiffe://good/worker/2,URI:spiffe://good/chief/0")));
+  RETURN_IF_ERROR(
+      Add("with a URI of the web", IssueCertificate(authority, Named("https://good/worker/2"))));
+  RETURN_IF_ERROR(Add("with an index that is none",
+                      IssueCertificate(authority, Named("spiffe://good/worker/2?x=1"))));
+  RETURN_IF_ERROR(
+      Add("with two URIs",
+          WithNames(authority, right, "URI:spiffe://good/worker/2,URI:spiffe://good/chief/0")));
   return Add("that signed itself", MakeAuthority("good", absl::Hours(1)));
 }
 
-absl::Status HostileCertificates::Add(const std::string& name, const absl::StatusOr<CertifiedKey>& made) {
+absl::Status HostileCertificates::Add(const std::string& name,
+                                      const absl::StatusOr<CertifiedKey>& made) {
   RETURN_IF_ERROR(made.status());
   const std::string path = absl::StrCat(directory_, "/odd-", odd_.size());
   RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(path + ".pem", made->certificate));
@@ -89,16 +109,20 @@ TlsFiles HostileCertificates::Of(absl::string_view task) const {
   return {own + ".pem", own + ".key", directory_ + "/ca.pem"};
 }
 
-ClientCertificate HostileCertificates::ClientOf(absl::string_view task) const { return {Of(task).cert, Of(task).key}; }
+ClientCertificate HostileCertificates::ClientOf(absl::string_view task) const {
+  return {Of(task).cert, Of(task).key};
+}
 
 std::vector<std::string> HostileCertificates::FlagsOf(absl::string_view task) const {
   const TlsFiles files = Of(task);
   return {"--tls_ca=" + files.ca, "--tls_cert=" + files.cert, "--tls_key=" + files.key};
 }
 
-// ---- a worker that lies ------------------------------------------------------------------------------------------------------------------------------------
+// ---- a worker that lies -------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<LyingWorker>> LyingWorker::Start(const TlsFiles& files, uint64_t seed, const std::string& address) {
+absl::StatusOr<std::unique_ptr<LyingWorker>> LyingWorker::Start(const TlsFiles& files,
+                                                                uint64_t seed,
+                                                                const std::string& address) {
   std::unique_ptr<LyingWorker> worker(new LyingWorker(seed));
   grpc::ServerBuilder builder;
   int port = 0;
@@ -120,7 +144,8 @@ uint64_t LyingWorker::Draw() {
 
 bool LyingWorker::AwaitAttach(absl::Duration timeout) {
   MutexLock lock(mu_);
-  const bool came = came_.WaitFor(mu_, timeout, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return attaches_ > seen_; });
+  const bool came =
+      came_.WaitFor(mu_, timeout, [this]() DIVVY_REQUIRES(mu_) { return attaches_ > seen_; });
   seen_ = attaches_;
   return came;
 }
@@ -140,21 +165,24 @@ int64_t LyingWorker::lies() {
   return lies_;
 }
 
-grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) {
+grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request,
+                                 v1::WorkerAttachReply* reply) {
   const uint64_t seed = Draw();
   uint64_t kind = seed % 3;
   {
     MutexLock lock(mu_);
     attached_ = *request;
     session_.emplace(SessionId(request->fence().session()));
-    if (given_back_ == 0 && attaches_ % 2 == 0) kind = 2;  // so that it is given a step soon, in each run
+    // So that it is given a step soon, in each run.
+    if (given_back_ == 0 && attaches_ % 2 == 0) kind = 2;
     ++attaches_;
     came_.NotifyAll();
   }
   if (kind == 0) return ToGrpc(wire::testing::Generator(seed).Make<absl::Status>());
   if (kind == 1) {
     Random random(seed);
-    reply->ParseFromString(wire::testing::Mutated(wire::testing::RandomBytes<WorkerAttachReply>(seed), random));
+    reply->ParseFromString(
+        wire::testing::Mutated(wire::testing::RandomBytes<WorkerAttachReply>(seed), random));
   } else {
     reply->set_incarnation(seed | 1);  // one that the coordinator takes, perhaps
     reply->set_replicas(1);
@@ -180,7 +208,8 @@ void LyingWorker::SayAnything(Stream& stream) {
     v1::FromWorkerFrame said;
     said.ParseFromString(wire::testing::RandomBytes<StreamFrame<FromWorker>>(Draw()));
     if (Draw() % 2 == 0) said.set_session(heard.session());
-    if (i == 0 || Draw() % 4 == 0) said.set_number(static_cast<uint64_t>(i)), said.set_resume(i == 0);
+    if (i == 0 || Draw() % 4 == 0)
+      said.set_number(static_cast<uint64_t>(i)), said.set_resume(i == 0);
     if (!stream.Write(said)) break;
   }
 }
@@ -204,7 +233,8 @@ void LyingWorker::GiveBack(Stream& stream) {
   }
 }
 
-std::optional<std::vector<StreamFrame<FromWorker>>> LyingWorker::AnswersTo(const v1::ToWorkerFrame& heard) {
+std::optional<std::vector<StreamFrame<FromWorker>>> LyingWorker::AnswersTo(
+    const v1::ToWorkerFrame& heard) {
   absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(heard);
   std::vector<StreamFrame<FromWorker>> answers;
   std::optional<ToWorker> message;
@@ -212,7 +242,8 @@ std::optional<std::vector<StreamFrame<FromWorker>>> LyingWorker::AnswersTo(const
     MutexLock lock(mu_);
     if (!session_) return std::nullopt;
     if (!frame.ok() || !session_->Receive(*std::move(frame), answers, message).ok()) {
-      session_.reset();  // what it says anywhere has acknowledged what it never got
+      // What it says anywhere has acknowledged what it never got.
+      session_.reset();
       return std::nullopt;
     }
   }
@@ -245,6 +276,9 @@ Report LyingWorker::GivenBack(const Dispatch& dispatch) {
   return report;
 }
 
-grpc::Status LyingWorker::Shutdown(grpc::ServerContext*, const v1::ShutdownRequest*, v1::ShutdownReply*) { return grpc::Status(grpc::UNAVAILABLE, "no"); }
+grpc::Status LyingWorker::Shutdown(grpc::ServerContext*, const v1::ShutdownRequest*,
+                                   v1::ShutdownReply*) {
+  return grpc::Status(grpc::UNAVAILABLE, "no");
+}
 
 }  // namespace divvy

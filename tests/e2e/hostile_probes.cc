@@ -19,7 +19,9 @@ constexpr size_t kMostAnswer = 1024;
 }  // namespace
 
 std::vector<HostileAttack> Probes::Attacks() {
-  const auto by = [this](void (Probes::*run)(HostileKind&, int64_t)) { return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); }; };
+  const auto by = [this](void (Probes::*run)(HostileKind&, int64_t)) {
+    return [this, run](HostileKind& kind, int64_t tries) { (this->*run)(kind, tries); };
+  };
   return {
       {"probe: random bytes, requests changed", 200, by(&Probes::RandomRequests)},
       {"probe: headers of 4 KiB to 1 MiB", 50, by(&Probes::LongHeaders)},
@@ -45,7 +47,9 @@ void Probes::Ask(HostileKind& kind, const std::string& bytes) {
   if (answer.empty()) return kind.Note("closed without a word");
   kind.Note(answer.substr(0, answer.find("\r\n")));
   const bool fits = answer.size() <= kMostAnswer && absl::StartsWith(answer, "HTTP/1.1 ");
-  if (!fits) kind.WrongAccept(absl::StrCat(ToString(task), " answers a probe with ", answer.size(), " bytes that are not its own"));
+  if (!fits)
+    kind.WrongAccept(absl::StrCat(ToString(task), " answers a probe with ", answer.size(),
+                                  " bytes that are not its own"));
 }
 
 void Probes::MustServe(HostileKind& kind) {
@@ -53,11 +57,12 @@ void Probes::MustServe(HostileKind& kind) {
     const Descriptor connection = Connect(kind, task);
     Send(connection, kProbe, kShort);
     const std::string answer = Receive(connection, kMostAnswer, kUntilAnswered);
-    if (!absl::StartsWith(answer, "HTTP/1.1 200 ")) kind.Hang(absl::StrCat(ToString(task), " answers an honest probe with \"", answer, "\""));
+    if (!absl::StartsWith(answer, "HTTP/1.1 200 "))
+      kind.Hang(absl::StrCat(ToString(task), " answers an honest probe with \"", answer, "\""));
   }
 }
 
-// ---- requests ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 void Probes::RandomRequests(HostileKind& kind, int64_t tries) {
   for (int64_t i = 0; i < tries; ++i) {
@@ -69,7 +74,8 @@ void Probes::RandomRequests(HostileKind& kind, int64_t tries) {
 
 void Probes::LongHeaders(HostileKind& kind, int64_t tries) {
   for (int64_t i = 0; i < tries; ++i) {
-    const std::string line = absl::StrCat("X-Long: ", std::string(size_t{1} << random_.Below(12), 'v'), "\r\n");
+    const std::string line =
+        absl::StrCat("X-Long: ", std::string(size_t{1} << random_.Below(12), 'v'), "\r\n");
     const size_t wanted = size_t{4 << 10} << random_.Below(9);
     std::string request = "GET / HTTP/1.1\r\n";
     while (request.size() < wanted) request += line;
@@ -78,7 +84,7 @@ void Probes::LongHeaders(HostileKind& kind, int64_t tries) {
   MustServe(kind);
 }
 
-// ---- connections -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 void Probes::HalfRequests(HostileKind& kind, int64_t tries) {
   const std::string probe = kProbe;

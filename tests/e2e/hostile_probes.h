@@ -11,8 +11,8 @@
 
 namespace divvy {
 
-// Bytes that are no request, requests without end, slow senders and thousands of connections. A probe that asks as it should is answered beside them. To be
-// used by the hostile side's thread.
+// Bytes that are no request, requests without end, slow senders and thousands of connections. A
+// probe that asks as it should is answered beside them. To be used by the hostile side's thread.
 class Probes {
  public:
   explicit Probes(HostileJob& job) : job_(job), random_(job.random()) {}

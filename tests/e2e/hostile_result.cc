@@ -35,27 +35,34 @@ int64_t HostileResult::tries() const {
 std::vector<std::string> HostileResult::Faults() const {
   std::vector<std::string> faults;
   for (const HostileKind& kind : kinds) {
-    for (const std::string& fault : kind.faults) faults.push_back(absl::StrCat(kind.name, ": ", fault));
+    for (const std::string& fault : kind.faults)
+      faults.push_back(absl::StrCat(kind.name, ": ", fault));
   }
   return faults;
 }
 
 std::string HostileResult::Table() const {
-  std::string table = absl::StrFormat("%-44s %8s %8s %6s %8s %5s  %s\n", "kind", "tries", "crashes", "hangs", "accepted", "MiB", "came to");
+  std::string table = absl::StrFormat("%-44s %8s %8s %6s %8s %5s  %s\n", "kind", "tries", "crashes",
+                                      "hangs", "accepted", "MiB", "came to");
   int64_t crashes = 0, hangs = 0, accepted = 0;
   for (const HostileKind& kind : kinds) {
-    absl::StrAppendFormat(&table, "%-44s %8d %8d %6d %8d %5.0f  %s\n", kind.name, kind.tries, kind.crashes, kind.hangs, kind.wrong_accepts,
-                          kind.peak_bytes / kMib, OutcomesOf(kind));
+    absl::StrAppendFormat(&table, "%-44s %8d %8d %6d %8d %5.0f  %s\n", kind.name, kind.tries,
+                          kind.crashes, kind.hangs, kind.wrong_accepts, kind.peak_bytes / kMib,
+                          OutcomesOf(kind));
     crashes += kind.crashes, hangs += kind.hangs, accepted += kind.wrong_accepts;
   }
-  absl::StrAppendFormat(&table, "%-44s %8d %8d %6d %8d\n", "all", tries(), crashes, hangs, accepted);
+  absl::StrAppendFormat(&table, "%-44s %8d %8d %6d %8d\n", "all", tries(), crashes, hangs,
+                        accepted);
   for (const HostileMemory& task : memory) {
-    absl::StrAppendFormat(&table, "memory of %-34s %8.0f MiB of %.0f\n", task.task, task.peak_bytes / kMib, task.allowed_bytes / kMib);
+    absl::StrAppendFormat(&table, "memory of %-34s %8.0f MiB of %.0f\n", task.task,
+                          task.peak_bytes / kMib, task.allowed_bytes / kMib);
   }
   for (const HostileKind& kind : kinds) {
     if (kind.burst_bytes == 0) continue;
-    absl::StrAppendFormat(&table, "%s: %.0f MiB, where each task may hold %.0f MiB beyond its own, which gRPC takes and does not count\n", kind.name,
-                          kind.peak_bytes / kMib, kind.burst_bytes / kMib);
+    absl::StrAppendFormat(&table,
+                          "%s: %.0f MiB, where each task may hold %.0f MiB beyond its own, which "
+                          "gRPC takes and does not count\n",
+                          kind.name, kind.peak_bytes / kMib, kind.burst_bytes / kMib);
   }
   return table;
 }

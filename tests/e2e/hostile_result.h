@@ -15,13 +15,20 @@ namespace divvy {
 struct HostileKind {
   std::string name;
   int64_t tries = 0;
-  std::map<std::string, int64_t> outcomes;  // "PERMISSION_DENIED" -> how many tries came to that
-  int64_t crashes = 0;                      // tasks that ended
-  int64_t hangs = 0;                        // calls, or the job, that did not go on in time
-  int64_t wrong_accepts = 0;                // what had to be refused, and was done
-  int64_t peak_bytes = 0;                   // the most that one task held meanwhile
-  int64_t burst_bytes = 0;                  // what each task may hold meanwhile beyond what it may else: that gRPC takes and counts nowhere
-  std::vector<std::string> faults;          // the first few of these three, and too much memory, in words
+  // "PERMISSION_DENIED" -> how many tries came to that
+  std::map<std::string, int64_t> outcomes;
+  // tasks that ended
+  int64_t crashes = 0;
+  // calls, or the job, that did not go on in time
+  int64_t hangs = 0;
+  // What had to be refused, and was done.
+  int64_t wrong_accepts = 0;
+  // The most that one task held meanwhile.
+  int64_t peak_bytes = 0;
+  // What each task may hold meanwhile beyond what it may else: that gRPC takes and counts nowhere.
+  int64_t burst_bytes = 0;
+  // The first few of these three, and too much memory, in words.
+  std::vector<std::string> faults;
 
   void Note(absl::string_view outcome) { ++tries, ++outcomes[std::string(outcome)]; }
   void Crash(const std::string& what) { ++crashes, Say(what); }
@@ -36,7 +43,8 @@ struct HostileKind {
   }
 };
 
-// The most memory that a task ever held, and what it may hold: what it held before, its budgets, and 64 MiB. Kinds with burst_bytes are left out.
+// The most memory that a task ever held, and what it may hold: what it held before, its budgets,
+// and 64 MiB. Kinds with burst_bytes are left out.
 struct HostileMemory {
   std::string task;
   int64_t peak_bytes = 0, allowed_bytes = 0;

@@ -19,15 +19,16 @@ const TaskId kReplaced = PsTask(1);
 
 struct Plan {
   Lie lie;
-  int64_t tries;  // lies at a scale of 1; fewer come if they take longer than a second
+  // lies at a scale of 1; fewer come if they take longer than a second
+  int64_t tries;
 };
 
 std::string NameOf(const Plan& plan) { return absl::StrCat("ps: ", NameOf(plan.lie)); }
 
 std::vector<Plan> PlansOf(const std::string& only) {
   std::vector<Plan> wanted;
-  for (const Plan& plan :
-       {Plan{Lie::kOther, 10}, Plan{Lie::kUnfit, 10}, Plan{Lie::kGarbage, 10}, Plan{Lie::kHalf, 10}, Plan{Lie::kHuge, 3}, Plan{Lie::kSilent, 1}}) {
+  for (const Plan& plan : {Plan{Lie::kOther, 10}, Plan{Lie::kUnfit, 10}, Plan{Lie::kGarbage, 10},
+                           Plan{Lie::kHalf, 10}, Plan{Lie::kHuge, 3}, Plan{Lie::kSilent, 1}}) {
     if (absl::StrContains(NameOf(plan), only)) wanted.push_back(plan);
   }
   return wanted;
@@ -35,7 +36,8 @@ std::vector<Plan> PlansOf(const std::string& only) {
 
 class RogueSiege {
  public:
-  explicit RogueSiege(const RogueServerOptions& options) : options_(options), job_(JobOf(options)) {}
+  explicit RogueSiege(const RogueServerOptions& options)
+      : options_(options), job_(JobOf(options)) {}
 
   absl::Status Run() {
     const std::vector<Plan> plans = PlansOf(options_.only);
@@ -82,7 +84,8 @@ class RogueSiege {
     rogue_->Tell(Lie::kNone);
     kind.tries = kind.outcomes["told"] = rogue_->lies() - before;
     RETURN_IF_ERROR(LeadTo(job_.cluster().bind_address(kReplaced)));
-    RETURN_IF_ERROR(job_.Replace(kReplaced));  // what it claimed to have done is believed for as long as it lives
+    // What it claimed to have done is believed for as long as it lives.
+    RETURN_IF_ERROR(job_.Replace(kReplaced));
     if (kind.tries == 0) kind.Hang("nobody has asked the parameter server that lies");
     RETURN_IF_ERROR(job_.LookAfter(kind, 0));
     options_.on_kind(std::move(kind));

@@ -10,8 +10,8 @@
 
 namespace divvy {
 
-// Bytes before TLS, certificates that no task may believe, connections without end, and a task without file descriptors. To be used by the hostile side's
-// thread.
+// Bytes before TLS, certificates that no task may believe, connections without end, and a task
+// without file descriptors. To be used by the hostile side's thread.
 class Strangers {
  public:
   explicit Strangers(HostileJob& job) : job_(job) {}

@@ -1,4 +1,5 @@
-// The short form of tools/hostile: what strangers, members with the wrong certificate and a lying worker send to a running job.
+// The short form of tools/hostile: what strangers, members with the wrong certificate and a lying
+// worker send to a running job.
 #include <signal.h>
 
 #include <cstdio>
@@ -25,10 +26,13 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
   options.directory = absl::StrCat(std::getenv("TEST_TMPDIR"), "/hostile");
   options.seed = EntropySeed();
   options.on_kind = [](const HostileKind& kind) {
-    std::printf("%s: %lld, %s\n", kind.name.c_str(), static_cast<long long>(kind.tries),
-                absl::FormatTime("%H:%M:%S", Clock::Real().WallTime(), absl::UTCTimeZone()).c_str());
-    for (const std::string& fault : kind.faults) std::printf("%s: %s\n", kind.name.c_str(), fault.c_str());
-    std::fflush(stdout);  // a run that is ended for its time says how far it came
+    std::printf(
+        "%s: %lld, %s\n", kind.name.c_str(), static_cast<long long>(kind.tries),
+        absl::FormatTime("%H:%M:%S", Clock::Real().WallTime(), absl::UTCTimeZone()).c_str());
+    for (const std::string& fault : kind.faults)
+      std::printf("%s: %s\n", kind.name.c_str(), fault.c_str());
+    // A run that is ended for its time says how far it came.
+    std::fflush(stdout);
   };
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(options.directory).ok());
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
@@ -88,7 +92,9 @@ TEST(HostileResultTest, ItsTableCountsAndItsFaultsAreNamed) {
   EXPECT_THAT(result.Table(), testing::Not(testing::HasSubstr("does not count")));
   result.kinds[0].peak_bytes = int64_t{200} << 20;
   result.kinds[0].burst_bytes = int64_t{100} << 20;
-  EXPECT_THAT(result.Table(), testing::HasSubstr("floods: 200 MiB, where each task may hold 100 MiB beyond its own, which gRPC takes and does not count\n"));
+  EXPECT_THAT(result.Table(),
+              testing::HasSubstr("floods: 200 MiB, where each task may hold 100 MiB beyond its "
+                                 "own, which gRPC takes and does not count\n"));
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ Descriptor ConnectTo(const std::string& address) {
   if (!absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return Descriptor();
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in to = LoopbackAddress(port);
-  return connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0 ? std::move(socket) : Descriptor();
+  return connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0
+             ? std::move(socket)
+             : Descriptor();
 }
 
 bool WaitForEvent(const Descriptor& socket, short event, absl::Duration timeout) {
@@ -38,7 +40,8 @@ bool Send(const Descriptor& socket, const std::string& bytes, absl::Duration tim
   size_t sent = 0;
   while (sent < bytes.size()) {
     if (!WaitForEvent(socket, POLLOUT, timeout)) return false;
-    const ssize_t put = send(socket.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t put =
+        send(socket.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (put < 0) return false;
     sent += static_cast<size_t>(put);
   }
@@ -49,7 +52,8 @@ std::string Receive(const Descriptor& socket, size_t size, absl::Duration timeou
   std::string bytes;
   char buffer[65536];
   while (bytes.size() < size && WaitForEvent(socket, POLLIN, timeout)) {
-    const ssize_t got = recv(socket.get(), buffer, std::min(sizeof(buffer), size - bytes.size()), 0);
+    const ssize_t got =
+        recv(socket.get(), buffer, std::min(sizeof(buffer), size - bytes.size()), 0);
     if (got <= 0) break;
     bytes.append(buffer, static_cast<size_t>(got));
   }

@@ -1,4 +1,5 @@
-// A plain TCP connection to a port of this machine, for tests that send what no client of ours would.
+// A plain TCP connection to a port of this machine, for tests that send what no client of ours
+// would.
 #ifndef DIVVY_TESTS_E2E_LOOPBACK_CLIENT_H_
 #define DIVVY_TESTS_E2E_LOOPBACK_CLIENT_H_
 
@@ -20,10 +21,12 @@ Descriptor ConnectTo(const std::string& address);
 bool WaitForEvent(const Descriptor& socket, short event, absl::Duration timeout);
 
 // Sends all of it; false: the connection broke, or took nothing for `timeout`.
-bool Send(const Descriptor& socket, const std::string& bytes, absl::Duration timeout = absl::Seconds(30));
+bool Send(const Descriptor& socket, const std::string& bytes,
+          absl::Duration timeout = absl::Seconds(30));
 
 // Up to `size` bytes; fewer: the connection ended, or nothing came for `timeout`.
-std::string Receive(const Descriptor& socket, size_t size, absl::Duration timeout = absl::Seconds(30));
+std::string Receive(const Descriptor& socket, size_t size,
+                    absl::Duration timeout = absl::Seconds(30));
 
 }  // namespace divvy
 

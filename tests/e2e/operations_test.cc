@@ -1,4 +1,5 @@
-// docs/operations.md, row by row: what a signal does to each role in each state of the job, what exit codes say, and what an operator may ask for.
+// docs/operations.md, row by row: what a signal does to each role in each state of the job, what
+// exit codes say, and what an operator may ask for.
 #include <signal.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ class OperationsTest : public CountingTest {
   // A job that goes on where it was: with the directories for that, a checkpoint so often.
   void MakeDurable(std::vector<std::string> flags, absl::string_view checkpoint_every = "0s") {
     flags.insert(flags.end(),
-                 {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"), absl::StrCat("--checkpoint_every=", checkpoint_every)});
+                 {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"),
+                  absl::StrCat("--checkpoint_every=", checkpoint_every)});
     Make(2, 2, /*proxied=*/false, std::move(flags));
   }
   // Starts again what has ended and asks for it.
@@ -66,10 +68,13 @@ class OperationsTest : public CountingTest {
   // What `divvyctl WORDS --addr=<that task's>` prints.
   std::string Divvyctl(std::vector<std::string> words, TaskId asked, int exit_code = 0) {
     const std::string name = absl::StrCat("divvyctl ", ++commands_);
-    if (words[0] != "certs" && words[0] != "state") words.push_back("--addr=" + cluster_->address(asked));  // these ask nobody
+    // These ask nobody.
+    if (words[0] != "certs" && words[0] != "state")
+      words.push_back("--addr=" + cluster_->address(asked));
     words.insert(words.begin(), "tools/divvyctl");
     EXPECT_TRUE(cluster_->processes().Start(name, {words, {}, ChildOutput::kPipe}).ok());
-    EXPECT_EQ(cluster_->processes().WaitForExit(name, kPatience)->code(), exit_code) << cluster_->processes().LastLines();
+    EXPECT_EQ(cluster_->processes().WaitForExit(name, kPatience)->code(), exit_code)
+        << cluster_->processes().LastLines();
     return cluster_->processes().output(name);
   }
   // The steps of the latest "counted".
@@ -105,7 +110,8 @@ class SignalTest : public OperationsTest, public ::testing::WithParamInterface<C
   TaskId missing_;  // while attaching
 };
 
-// What is lost is run again; nothing is counted twice. SIGTERM ends a task with 143, for work remains.
+// What is lost is run again; nothing is counted twice. SIGTERM ends a task with 143, for work
+// remains.
 TEST_P(SignalTest, LeavesAJobThatGoesOnAndCountsEachStepOnce) {
   const auto [task, signal, state] = GetParam();
   Reach(state, task);
@@ -123,13 +129,17 @@ TEST_P(SignalTest, LeavesAJobThatGoesOnAndCountsEachStepOnce) {
 
 std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
   const auto [task, signal, state] = info.param;
-  const char* const when = state == When::kAttaching ? "Attaching" : state == When::kRunning ? "Running" : "Checkpointing";
+  const char* const when = state == When::kAttaching ? "Attaching"
+                           : state == When::kRunning ? "Running"
+                                                     : "Checkpointing";
   return absl::StrCat(RoleName(task.type), "_", sigabbrev_np(signal), "_", when);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SignalTest,
-                         ::testing::Combine(::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)), ::testing::Values(SIGTERM, SIGKILL, SIGSTOP),
-                                            ::testing::Values(When::kAttaching, When::kRunning, When::kCheckpointing)),
+                         ::testing::Combine(::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
+                                            ::testing::Values(SIGTERM, SIGKILL, SIGSTOP),
+                                            ::testing::Values(When::kAttaching, When::kRunning,
+                                                              When::kCheckpointing)),
                          NameOfCase);
 
 class AnyTaskTest : public OperationsTest, public ::testing::WithParamInterface<TaskId> {};
@@ -170,12 +180,18 @@ TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
-                         [](const ::testing::TestParamInfo<TaskId>& info) { return std::string(RoleName(info.param.type)); });
+                         [](const ::testing::TestParamInfo<TaskId>& info) {
+                           return std::string(RoleName(info.param.type));
+                         });
 
 TEST_F(OperationsTest, AParameterServerWithoutADirectoryForCheckpointsIsRefusedWithTheFix) {
   MakeDurable({});
   for (const TaskId& task : cluster_->tasks()) {
-    Start(task, {ToString(task) == ToString(PsTask(1)) ? std::vector<std::string>{"--checkpoint_dir="} : std::vector<std::string>(), {}, ""});
+    Start(task,
+          {ToString(task) == ToString(PsTask(1)) ? std::vector<std::string>{"--checkpoint_dir="}
+                                                 : std::vector<std::string>(),
+           {},
+           ""});
   }
   EXPECT_EQ(ExitOf(PsTask(1)), 78);
   WaitFor(PsTask(1), "has no --checkpoint_dir, and the coordinator has");
@@ -190,9 +206,11 @@ TEST_F(OperationsTest, AWorkerOfAnotherProgramEndsAndBothLogsSayWhy) {
   for (const TaskId& task : {kChiefTask, PsTask(0), WorkerTask(0)}) Start(task);
   Start(WorkerTask(1), {{"--undefok=stop_file"}, {}, "tests/e2e/deterministic_program"});
   EXPECT_EQ(ExitOf(WorkerTask(1)), 78);
-  for (const TaskId& task : {kChiefTask, WorkerTask(1)}) WaitFor(task, "runs another program than the coordinator: it has no step");
+  for (const TaskId& task : {kChiefTask, WorkerTask(1)})
+    WaitFor(task, "runs another program than the coordinator: it has no step");
   Start(WorkerTask(1));
-  CountOn(1);  // "counting" may have been said before the refusal: one worker is enough to begin
+  // "counting" may have been said before the refusal: one worker is enough to begin
+  CountOn(1);
   FinishAll();
 }
 
@@ -262,8 +280,10 @@ TEST_F(OperationsTest, ACoordinatorThatStaysForAStragglerGoesWhenItIsAsked) {
 TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
   Make(1, 1, /*proxied=*/false, {"--memory_limit_bytes=8"});
   for (const TaskId& task : cluster_->tasks()) Start(task);
-  EXPECT_NE(ExitOf(PsTask(0)), 0);        // is told that the job has failed
-  cluster_->Signal(kChiefTask, SIGTERM);  // which may stay for the worker, and does not call it work that remains
+  // Is told that the job has failed.
+  EXPECT_NE(ExitOf(PsTask(0)), 0);
+  // Which may stay for the worker, and does not call it work that remains.
+  cluster_->Signal(kChiefTask, SIGTERM);
   EXPECT_EQ(ExitOf(kChiefTask), 74);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
 }
@@ -277,7 +297,9 @@ TEST_F(OperationsTest, AFullDiskOfAPsCostsCheckpointsAndNothingElse) {
   cluster_->LimitFiles(PsTask(0), 100);
   WaitFor(kChiefTask, "could not be made, older ones stand");
   CountOn(2);
-  const auto newest = [] { return FileSystem::Real().ReadFile(OwnPath("checkpoints") + "/checkpoint").value_or(""); };
+  const auto newest = [] {
+    return FileSystem::Real().ReadFile(OwnPath("checkpoints") + "/checkpoint").value_or("");
+  };
   const std::string before = newest();
   cluster_->LimitFiles(PsTask(0), ProcessCluster::kUnlimited);
   EXPECT_TRUE(cluster_->processes().WaitUntil([&] { return newest() != before; }, kPatience));
@@ -304,7 +326,8 @@ void PoisonState(const std::string& directory) {
   StoreChange change;
   change.job = (*store)->Load()->job;
   change.job->epoch = Epoch(~uint64_t{1});
-  (*store)->Put(std::move(change), [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+  (*store)->Put(std::move(change),
+                [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   (*store)->Close();
 }
 
@@ -317,8 +340,10 @@ TEST_F(OperationsTest, AStateDirectoryWithAnEpochThatCannotBeIsMendedAndTheJobGo
   Start(kChiefTask);
   EXPECT_EQ(ExitOf(kChiefTask), 65);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("epoch 18446744073709551614 of job"));
-  EXPECT_THAT(Divvyctl({"state", "show", OwnPath("state")}, kChiefTask), HasSubstr("to be mended by `divvyctl state repair`"));
-  EXPECT_THAT(Divvyctl({"state", "repair", OwnPath("state")}, kChiefTask), HasSubstr("epoch 18446744073709551614 cannot be: it becomes 10485"));
+  EXPECT_THAT(Divvyctl({"state", "show", OwnPath("state")}, kChiefTask),
+              HasSubstr("to be mended by `divvyctl state repair`"));
+  EXPECT_THAT(Divvyctl({"state", "repair", OwnPath("state")}, kChiefTask),
+              HasSubstr("epoch 18446744073709551614 cannot be: it becomes 10485"));
   Start(kChiefTask);
   WaitFor(kChiefTask, "restored ");
   CountOn(1);
@@ -327,7 +352,8 @@ TEST_F(OperationsTest, AStateDirectoryWithAnEpochThatCannotBeIsMendedAndTheJobGo
 
 // ---- launched
 
-// As `divvyctl launch` has it: each task is started again, with what the launcher has given it to go on from.
+// As `divvyctl launch` has it: each task is started again, with what the launcher has given it to
+// go on from.
 TEST_F(OperationsTest, ALaunchedJobWhoseTasksOfEveryRoleAreKilledEndsExactly) {
   WatchedProcesses processes;
   const std::vector<std::string> command = {"tools/divvyctl",
@@ -341,7 +367,9 @@ TEST_F(OperationsTest, ALaunchedJobWhoseTasksOfEveryRoleAreKilledEndsExactly) {
                                             "--stop_file=" + stop_file_,
                                             "--checkpoint_every=200ms"};
   ASSERT_TRUE(processes.Start("launch", {command, {}, ChildOutput::kPipe}).ok());
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(processes.WaitForText("launch", "chaos: SIGKILL to ", kPatience).ok()) << processes.LastLines();
+  for (int i = 0; i < 4; ++i)
+    ASSERT_TRUE(processes.WaitForText("launch", "chaos: SIGKILL to ", kPatience).ok())
+        << processes.LastLines();
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
   EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 0) << processes.LastLines();
   EXPECT_THAT(processes.output("launch"), HasSubstr("counter = "));
@@ -350,14 +378,20 @@ TEST_F(OperationsTest, ALaunchedJobWhoseTasksOfEveryRoleAreKilledEndsExactly) {
 TEST_F(OperationsTest, AnInterruptedLaunchSaysHowToGoOn) {
   WatchedProcesses processes;
   const auto launch = [&](std::vector<std::string> flags) {
-    std::vector<std::string> command = {"tools/divvyctl", "launch", "--ps=2", "--workers=1", "--", kCounter, "--stop_file=" + stop_file_};
+    std::vector<std::string> command = {
+        "tools/divvyctl",           "launch", "--ps=2", "--workers=1", "--", kCounter,
+        "--stop_file=" + stop_file_};
     command.insert(command.end(), flags.begin(), flags.end());
-    ASSERT_TRUE(processes.Start("launch", {command, {{"TMPDIR", std::getenv("TEST_TMPDIR")}}, ChildOutput::kPipe}).ok());
+    ASSERT_TRUE(processes
+                    .Start("launch",
+                           {command, {{"TMPDIR", std::getenv("TEST_TMPDIR")}}, ChildOutput::kPipe})
+                    .ok());
   };
   launch({});
   ASSERT_TRUE(processes.WaitForText("launch", "counted ", kPatience).ok());
   processes.Signal("launch", SIGINT);
-  const absl::StatusOr<std::string> last = processes.WaitForText("launch", "launch again with the flags ", kPatience);
+  const absl::StatusOr<std::string> last =
+      processes.WaitForText("launch", "launch again with the flags ", kPatience);
   ASSERT_TRUE(last.ok()) << last.status();
   EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 130);
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
@@ -370,11 +404,19 @@ TEST_F(OperationsTest, AnEmptyCheckpointDirSwitchesCheckpointsOffInALaunchToo) {
   WatchedProcesses processes;
   const std::string directory = OwnPath("tmp");
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(directory).ok());
-  const std::vector<std::string> command = {"tools/divvyctl",   "launch", "--ps=1", "--workers=1", "--", kCounter, "--stop_file=" + stop_file_,
+  const std::vector<std::string> command = {"tools/divvyctl",
+                                            "launch",
+                                            "--ps=1",
+                                            "--workers=1",
+                                            "--",
+                                            kCounter,
+                                            "--stop_file=" + stop_file_,
                                             "--checkpoint_dir="};
-  ASSERT_TRUE(processes.Start("launch", {command, {{"TMPDIR", directory}}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(
+      processes.Start("launch", {command, {{"TMPDIR", directory}}, ChildOutput::kPipe}).ok());
   ASSERT_TRUE(processes.WaitForText("launch", "counted ", kPatience).ok());
-  processes.Signal("launch", SIGINT);  // with a directory this would save what is there, and say where
+  // With a directory this would save what is there, and say where.
+  processes.Signal("launch", SIGINT);
   EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 130) << processes.LastLines();
   EXPECT_TRUE(FileSystem::Real().ListDirectory(directory)->empty());
 }
@@ -387,9 +429,11 @@ TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
   CountOn(1);
   EXPECT_EQ(Divvyctl({"checkpoint", "save"}, kChiefTask), "ckpt-1-1\n");
   CountOn(1);
-  EXPECT_THAT(Divvyctl({"drain"}, kChiefTask), ContainsRegex("^drained: ([0-9]+) steps finished, ckpt-1-2 holds [0-9]+\n$"));
+  EXPECT_THAT(Divvyctl({"drain"}, kChiefTask),
+              ContainsRegex("^drained: ([0-9]+) steps finished, ckpt-1-2 holds [0-9]+\n$"));
   EXPECT_EQ(ExitOf(kChiefTask), 143);
-  EXPECT_TRUE(cluster_->running(PsTask(0)) && cluster_->running(WorkerTask(0)));  // they wait for the next
+  // They wait for the next.
+  EXPECT_TRUE(cluster_->running(PsTask(0)) && cluster_->running(WorkerTask(0)));
   Start(kChiefTask);
   WaitFor(kChiefTask, "restored ");
   FinishAll();
@@ -399,10 +443,12 @@ TEST_F(OperationsTest, AJobGoesOnWithFewerAndThenWithMoreParameterServers) {
   MakeDurable({});
   StartAll();
   CountOn(1);
-  EXPECT_EQ(Divvyctl({"resize", "--ps=1"}, kChiefTask), "the job goes on with 1 parameter server\n");
+  EXPECT_EQ(Divvyctl({"resize", "--ps=1"}, kChiefTask),
+            "the job goes on with 1 parameter server\n");
   EXPECT_EQ(ExitOf(PsTask(1)), 0);
   CountOn(1);
-  Divvyctl({"resize", "--ps=2", "--timeout=500ms"}, kChiefTask, 138);  // it goes on without us: ps 1 is to come
+  // It goes on without us: ps 1 is to come.
+  Divvyctl({"resize", "--ps=2", "--timeout=500ms"}, kChiefTask, 138);
   Start(PsTask(1));
   WaitFor(kChiefTask, "the job goes on with 2 parameter servers instead of 1");
   CountOn(1);
@@ -426,7 +472,8 @@ TEST_F(OperationsTest, OnlyTheCertificateOfAnOperatorMaySaveAndDrain) {
   Make(1, 1, /*proxied=*/false, {"--tls_ca=" + certificates + "/ca.pem"});
   Divvyctl({"certs", "--out=" + certificates, "--ps=1", "--workers=1"}, kChiefTask);
   const auto as = [&](const std::string& who) {
-    return std::vector<std::string>{absl::StrCat("--tls_cert=", certificates, "/", who, ".pem"), absl::StrCat("--tls_key=", certificates, "/", who, ".key")};
+    return std::vector<std::string>{absl::StrCat("--tls_cert=", certificates, "/", who, ".pem"),
+                                    absl::StrCat("--tls_key=", certificates, "/", who, ".key")};
   };
   Start(kChiefTask, {as("chief-0"), {}, ""});
   Start(PsTask(0), {as("ps-0"), {}, ""});

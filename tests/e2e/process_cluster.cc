@@ -18,13 +18,15 @@ constexpr absl::Duration kUntilGone = absl::Seconds(10);  // after SIGKILL
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProcessCluster>> ProcessCluster::Make(ProcessClusterOptions options) {
+absl::StatusOr<std::unique_ptr<ProcessCluster>> ProcessCluster::Make(
+    ProcessClusterOptions options) {
   std::unique_ptr<ProcessCluster> cluster(new ProcessCluster(std::move(options)));
   RETURN_IF_ERROR(cluster->Prepare());
   return cluster;
 }
 
-ProcessCluster::ProcessCluster(ProcessClusterOptions options) : options_(std::move(options)), tasks_(ClusterTasks(options_.num_ps, options_.num_workers)) {}
+ProcessCluster::ProcessCluster(ProcessClusterOptions options)
+    : options_(std::move(options)), tasks_(ClusterTasks(options_.num_ps, options_.num_workers)) {}
 
 absl::Status ProcessCluster::Prepare() {
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -39,7 +41,9 @@ absl::Status ProcessCluster::Prepare() {
   return absl::OkStatus();
 }
 
-absl::Status ProcessCluster::Start(TaskId task, const LifeOptions& life) { return processes_.Start(ToString(task), OptionsOf(task, life)); }
+absl::Status ProcessCluster::Start(TaskId task, const LifeOptions& life) {
+  return processes_.Start(ToString(task), OptionsOf(task, life));
+}
 
 absl::Status ProcessCluster::StartAll(const LifeOptions& life) {
   for (const TaskId& task : tasks_) {
@@ -65,16 +69,22 @@ void ProcessCluster::LimitFiles(TaskId task, uint64_t bytes) {
 }
 
 absl::Status ProcessCluster::WaitForAll(absl::Duration timeout) {
-  const auto over = [this] { return std::none_of(tasks_.begin(), tasks_.end(), [this](const TaskId& task) { return running(task); }); };
+  const auto over = [this] {
+    return std::none_of(tasks_.begin(), tasks_.end(),
+                        [this](const TaskId& task) { return running(task); });
+  };
   if (processes_.WaitUntil(over, timeout)) return absl::OkStatus();
   std::string names;
   for (const TaskId& task : tasks_) {
     if (running(task)) absl::StrAppend(&names, names.empty() ? "" : ", ", ToString(task));
   }
-  return absl::DeadlineExceededError(absl::StrCat(names, " did not end within ", absl::FormatDuration(timeout), processes_.LastLines()));
+  return absl::DeadlineExceededError(absl::StrCat(
+      names, " did not end within ", absl::FormatDuration(timeout), processes_.LastLines()));
 }
 
-std::string ProcessCluster::TfConfig(TaskId task) const { return TfConfigText(tasks_, advertised_, static_cast<int>(IndexOf(task))); }
+std::string ProcessCluster::TfConfig(TaskId task) const {
+  return TfConfigText(tasks_, advertised_, static_cast<int>(IndexOf(task)));
+}
 
 size_t ProcessCluster::IndexOf(TaskId task) const {
   const auto found = std::find(tasks_.begin(), tasks_.end(), task);
@@ -85,7 +95,8 @@ size_t ProcessCluster::IndexOf(TaskId task) const {
 ChildOptions ProcessCluster::OptionsOf(TaskId task, const LifeOptions& life) const {
   ChildOptions child;
   child.command = {life.program.empty() ? options_.program : life.program};
-  if (options_.proxied) child.command.push_back(absl::StrCat("--bind_address=", bind_address(task)));
+  if (options_.proxied)
+    child.command.push_back(absl::StrCat("--bind_address=", bind_address(task)));
   child.command.insert(child.command.end(), options_.flags.begin(), options_.flags.end());
   child.command.insert(child.command.end(), life.flags.begin(), life.flags.end());
   child.environment = life.environment;

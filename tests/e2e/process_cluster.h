@@ -26,19 +26,25 @@ inline TaskId WorkerTask(int index) { return {TaskType::kWorker, index}; }
 struct ProcessClusterOptions {
   std::string program;  // plays every role by TF_CONFIG
   int num_ps = 2, num_workers = 2;
-  std::vector<std::string> flags;  // of every task
-  bool proxied = false;            // each task's address in TF_CONFIG is that of a FaultProxy before it
+  // Of every task.
+  std::vector<std::string> flags;
+  // Each task's address in TF_CONFIG is that of a FaultProxy before it.
+  bool proxied = false;
 };
 
 // What one life of a task has besides.
 struct LifeOptions {
-  std::vector<std::string> flags;                  // after those of the cluster: the last one counts
-  std::map<std::string, std::string> environment;  // in place of the task's own where the names are the same
-  std::string program;                             // in place of the cluster's
+  // After those of the cluster: the last one counts.
+  std::vector<std::string> flags;
+  // In place of the task's own where the names are the same.
+  std::map<std::string, std::string> environment;
+  // In place of the cluster's.
+  std::string program;
 };
 
-// The tasks of one program on free ports of 127.0.0.1, each told who it is by TF_CONFIG. Ports stay the same over restarts. Nothing waits without a timeout;
-// what still runs in the end is killed. Not thread-safe; to be used by one thread.
+// The tasks of one program on free ports of 127.0.0.1, each told who it is by TF_CONFIG. Ports stay
+// the same over restarts. Nothing waits without a timeout; what still runs in the end is killed.
+// Not thread-safe; to be used by one thread.
 class ProcessCluster {
  public:
   // Makes ports and proxies; starts nothing.
@@ -54,23 +60,28 @@ class ProcessCluster {
   void Signal(TaskId task, int signal) { processes_.Signal(ToString(task), signal); }
   // SIGKILL, and waits until it is gone. Returns how it ended: by another way, if it was faster.
   absl::StatusOr<ExitStatus> Kill(TaskId task);
-  // As if the disk were full to it: from now on it cannot write a file beyond so many bytes, until it is given more or has ended. Nothing if it does not run.
+  // As if the disk were full to it: from now on it cannot write a file beyond so many bytes, until
+  // it is given more or has ended. Nothing if it does not run.
   void LimitFiles(TaskId task, uint64_t bytes);
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
   bool running(TaskId task) const { return processes_.running(ToString(task)); }
   const std::string& output(TaskId task) const { return processes_.output(ToString(task)); }
-  absl::StatusOr<std::string> WaitForText(TaskId task, absl::string_view text, absl::Duration timeout) {
+  absl::StatusOr<std::string> WaitForText(TaskId task, absl::string_view text,
+                                          absl::Duration timeout) {
     return processes_.WaitForText(ToString(task), text, timeout);
   }
-  absl::StatusOr<ExitStatus> WaitForExit(TaskId task, absl::Duration timeout) { return processes_.WaitForExit(ToString(task), timeout); }
+  absl::StatusOr<ExitStatus> WaitForExit(TaskId task, absl::Duration timeout) {
+    return processes_.WaitForExit(ToString(task), timeout);
+  }
   // Waits until every task has ended. DeadlineExceeded names those that have not.
   absl::Status WaitForAll(absl::Duration timeout);
   // For all else: other processes beside the tasks, waits for conditions, the last lines of all.
   WatchedProcesses& processes() { return processes_; }
 
   const std::vector<TaskId>& tasks() const { return tasks_; }
-  std::string address(TaskId task) const { return advertised_[IndexOf(task)]; }  // as TF_CONFIG has it
+  // As TF_CONFIG has it.
+  std::string address(TaskId task) const { return advertised_[IndexOf(task)]; }
   std::string bind_address(TaskId task) const { return ports_[IndexOf(task)].address(); }
   std::string TfConfig(TaskId task) const;
   FaultProxy& proxy(TaskId task) { return *proxies_[IndexOf(task)]; }  // REQUIRES: proxied

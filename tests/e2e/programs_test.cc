@@ -1,4 +1,5 @@
-// The example programs as a person runs them: what they learn, and what they say to bad input. Each refusal is one clear message and an exit code.
+// The example programs as a person runs them: what they learn, and what they say to bad input. Each
+// refusal is one clear message and an exit code.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,7 +40,9 @@ Outcome RunCommand(const std::string& command) {
   return outcome;
 }
 
-Outcome Digits(const std::string& flags) { return RunCommand(absl::StrCat("examples/digits --data=examples/data/digits.csv.gz ", flags)); }
+Outcome Digits(const std::string& flags) {
+  return RunCommand(absl::StrCat("examples/digits --data=examples/data/digits.csv.gz ", flags));
+}
 
 // The number behind the last "<name> " in the text.
 double Last(const std::string& text, const std::string& name) {
@@ -47,7 +50,9 @@ double Last(const std::string& text, const std::string& name) {
   double value = -1;
   if (at == std::string::npos) return value;
   const size_t begin = at + name.size() + 1;
-  EXPECT_TRUE(absl::SimpleAtod(text.substr(begin, text.find_first_of(" \n", begin) - begin), &value)) << text;
+  EXPECT_TRUE(
+      absl::SimpleAtod(text.substr(begin, text.find_first_of(" \n", begin) - begin), &value))
+      << text;
   return value;
 }
 
@@ -58,7 +63,8 @@ std::string WriteTemporary(const std::string& name, const std::string& contents)
 }
 
 // A digits file: 20 lines with 64 pixels of `pixel`, then `label`.
-std::string DigitsFile(const std::string& name, const std::string& pixel, const std::string& label) {
+std::string DigitsFile(const std::string& name, const std::string& pixel,
+                       const std::string& label) {
   std::string line;
   for (int i = 0; i < 64; ++i) absl::StrAppend(&line, pixel, ",");
   absl::StrAppend(&line, label, "\n");
@@ -71,7 +77,8 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
   const Outcome outcome = Digits("--ps=2 --workers=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.965) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 43,110 examples seen"));  // 1,437, 30 times: each once, and none of the validation's
+  // 1,437, 30 times: each once, and none of the validation's
+  EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 43,110 examples seen"));
   EXPECT_THAT(outcome.text, HasSubstr("epoch 30/30  step 1,350"));
   EXPECT_THAT(outcome.text, HasSubstr("peak memory"));
 }
@@ -79,9 +86,12 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
 // Files of the libsvm collection have -1 and +1 for no and yes.
 TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
   std::string text;
-  for (int i = 0; i < 400; ++i) absl::StrAppend(&text, i % 3 == 0 ? "+1 " : "-1 ", i % 3 == 0 ? 7 : 9, ":1 ", 20 + i % 50, ":1\n");
+  for (int i = 0; i < 400; ++i)
+    absl::StrAppend(&text, i % 3 == 0 ? "+1 " : "-1 ", i % 3 == 0 ? 7 : 9, ":1 ", 20 + i % 50,
+                    ":1\n");
   const std::string file = WriteTemporary("signs.libsvm", text);
-  const std::string command = absl::StrCat("examples/sparse_logistic_regression --train=", file, " --test=", file);
+  const std::string command =
+      absl::StrCat("examples/sparse_logistic_regression --train=", file, " --test=", file);
   const Outcome outcome = RunCommand(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "auc"), 0.99) << outcome.text;
@@ -90,7 +100,8 @@ TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
   const Outcome refused = RunCommand(command);
   EXPECT_THAT(refused.text, HasSubstr("signs.libsvm: line 401: the id 200 is not in [0, 127)"));
   EXPECT_EQ(refused.exit_code, 65);
-  EXPECT_THAT(refused.text, Not(HasSubstr("0 training steps"))) << "a figure of nothing stands in front of the error";
+  EXPECT_THAT(refused.text, Not(HasSubstr("0 training steps")))
+      << "a figure of nothing stands in front of the error";
 }
 
 // Runs `command`, sends `signal` when its output has `words`, and reads it to its end.
@@ -125,11 +136,14 @@ Outcome RunAndSignal(const std::string& command, const std::string& words, int s
 TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const std::string flags =
-        absl::StrCat("examples/digits --data=examples/data/digits.csv.gz --checkpoint_dir=", std::getenv("TEST_TMPDIR"), "/drain", signal);
-    const Outcome stopped = RunAndSignal(absl::StrCat(flags, " --epochs=1000000"), "epoch 2/", signal);
+        absl::StrCat("examples/digits --data=examples/data/digits.csv.gz --checkpoint_dir=",
+                     std::getenv("TEST_TMPDIR"), "/drain", signal);
+    const Outcome stopped =
+        RunAndSignal(absl::StrCat(flags, " --epochs=1000000"), "epoch 2/", signal);
     EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.text;
     EXPECT_THAT(stopped.text, HasSubstr("asked to end"));
-    const Outcome resumed = RunCommand(absl::StrCat(flags, " --epochs=1"));  // it has those behind it
+    // It has those behind it.
+    const Outcome resumed = RunCommand(absl::StrCat(flags, " --epochs=1"));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.text;
     EXPECT_THAT(resumed.text, Not(HasSubstr("train: "))) << "the epoch was trained again";
     EXPECT_GE(Last(resumed.text, "accuracy"), 0.5) << resumed.text;
@@ -138,14 +152,17 @@ TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
 TEST(ProgramsTest, ACrashIsReportedWithItsStack) {
-  const Outcome outcome = RunAndSignal("examples/digits --data=examples/data/digits.csv.gz --epochs=1000000", "epoch 2/", SIGSEGV);
+  const Outcome outcome = RunAndSignal(
+      "examples/digits --data=examples/data/digits.csv.gz --epochs=1000000", "epoch 2/", SIGSEGV);
   EXPECT_EQ(outcome.exit_code, -SIGSEGV);
   EXPECT_THAT(outcome.text, ContainsRegex("\\*\\*\\* SIGSEGV in .*:\n    @ 0x"));
 }
 #endif
 
 TEST(ProgramsTest, ALaunchedEvaluatorScoresTheFinalCheckpoint) {
-  const Outcome outcome = RunCommand("tools/divvyctl launch --ps=1 --workers=1 --evaluator -- examples/digits --data=examples/data/digits.csv.gz --epochs=3");
+  const Outcome outcome = RunCommand(
+      "tools/divvyctl launch --ps=1 --workers=1 --evaluator -- examples/digits "
+      "--data=examples/data/digits.csv.gz --epochs=3");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("step 135: evaluator: loss "));
   EXPECT_THAT(outcome.text, Not(HasSubstr("evaluator was killed")));
@@ -158,20 +175,24 @@ TEST(ProgramsTest, DigitsRunsOnOtherClustersToo) {
 
 // On a machine with devices of the host, which play GPUs.
 Outcome DigitsOnDevices(const std::string& devices, const std::string& flags) {
-  return RunCommand(absl::StrCat("DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so DIVVY_HOST_DEVICES=", devices,
-                                 " examples/digits --data=examples/data/digits.csv.gz --epochs=3 ", flags));
+  return RunCommand(absl::StrCat(
+      "DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so DIVVY_HOST_DEVICES=", devices,
+      " examples/digits --data=examples/data/digits.csv.gz --epochs=3 ", flags));
 }
 
 TEST(GpusTest, DigitsLearnsOnThem) {
   const Outcome outcome = DigitsOnDevices("4", "");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("computing on 4 GPUs: host device 0, host device 1, host device 2, host device 3"));
+  EXPECT_THAT(
+      outcome.text,
+      HasSubstr("computing on 4 GPUs: host device 0, host device 1, host device 2, host device 3"));
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.8) << outcome.text;
 }
 
 TEST(GpusTest, AClusterOfProcessesLearnsOnThem) {
   const Outcome outcome = RunCommand(
-      "DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so tools/divvyctl launch --ps=1 --workers=2 -- examples/digits "
+      "DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so tools/divvyctl launch --ps=1 "
+      "--workers=2 -- examples/digits "
       "--data=examples/data/digits.csv.gz --epochs=3 --gpus=1,0 --gpu_memory_bytes=100000000");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("computing on 2 GPUs: host device 1, host device 0"));
@@ -181,17 +202,24 @@ TEST(GpusTest, AClusterOfProcessesLearnsOnThem) {
 TEST(GpusTest, WhereThereIsNoneItIsSaidOnceAndTheCpuComputes) {
   const Outcome outcome = DigitsOnDevices("0", "");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("no CUDA device, computing on the CPU (ops/cuda/testing/libdivvy_host_devices.so: the host plays no device)"));
+  EXPECT_THAT(outcome.text,
+              HasSubstr("no CUDA device, computing on the CPU "
+                        "(ops/cuda/testing/libdivvy_host_devices.so: the host plays no device)"));
   EXPECT_THAT(Digits("--epochs=1").text, Not(HasSubstr("CUDA")));
 }
 
 TEST(GpusTest, WhatCannotBeHadIsRefusedWith78AndTheFix) {
   const std::pair<Outcome, const char*> refused[] = {
-      {Digits("--gpus=all"), "there is no libdivvy_cuda.so beside this program: build it with --config=cuda"},
+      {Digits("--gpus=all"),
+       "there is no libdivvy_cuda.so beside this program: build it with --config=cuda"},
       {DigitsOnDevices("0", "--gpus=all"), "the host plays no device"},
-      {DigitsOnDevices("2", "--gpus=0,7"), "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)"},
-      {DigitsOnDevices("3", "--gpus=all"), "--gpus=all: 3 GPUs cannot be dealt out evenly to 2 workers, which share none"},
-      {DigitsOnDevices("2", "--replicas_per_worker=3"), "replicas_per_worker is 3, but a worker has a replica on each of its GPUs, and --gpus=auto gives it 1"},
+      {DigitsOnDevices("2", "--gpus=0,7"),
+       "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)"},
+      {DigitsOnDevices("3", "--gpus=all"),
+       "--gpus=all: 3 GPUs cannot be dealt out evenly to 2 workers, which share none"},
+      {DigitsOnDevices("2", "--replicas_per_worker=3"),
+       "replicas_per_worker is 3, but a worker has a replica on each of its GPUs, and --gpus=auto "
+       "gives it 1"},
   };
   for (const auto& [outcome, message] : refused) {
     EXPECT_EQ(outcome.exit_code, 78) << outcome.text;
@@ -201,19 +229,24 @@ TEST(GpusTest, WhatCannotBeHadIsRefusedWith78AndTheFix) {
 }
 
 TEST(ProgramsTest, SparseLogisticRegressionTellsMushroomsApart) {
-  const Outcome outcome =
-      RunCommand("examples/sparse_logistic_regression --train=examples/data/agaricus.train.libsvm --test=examples/data/agaricus.test.libsvm");
+  const Outcome outcome = RunCommand(
+      "examples/sparse_logistic_regression --train=examples/data/agaricus.train.libsvm "
+      "--test=examples/data/agaricus.test.libsvm");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.999) << outcome.text;
 }
 
 TEST(ProgramsTest, MnistLearnsToItsAccuracyWhereItsFilesAre) {
   const char* const data = std::getenv("DIVVY_MNIST_DIR");
-  if (data == nullptr) GTEST_SKIP() << "DIVVY_MNIST_DIR does not name a directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz";
-  const Outcome perceptron = RunCommand(absl::StrCat("examples/mnist_mlp --ps=2 --workers=2 --data=", data));
+  if (data == nullptr)
+    GTEST_SKIP() << "DIVVY_MNIST_DIR does not name a directory with t10k-images-idx3-ubyte.gz and "
+                    "t10k-labels-idx1-ubyte.gz";
+  const Outcome perceptron =
+      RunCommand(absl::StrCat("examples/mnist_mlp --ps=2 --workers=2 --data=", data));
   EXPECT_EQ(perceptron.exit_code, 0) << perceptron.text;
   EXPECT_GE(Last(perceptron.text, "accuracy"), 0.95) << perceptron.text;
-  const Outcome convolutional = RunCommand(absl::StrCat("examples/mnist_cnn --ps=2 --workers=2 --data=", data));
+  const Outcome convolutional =
+      RunCommand(absl::StrCat("examples/mnist_cnn --ps=2 --workers=2 --data=", data));
   EXPECT_EQ(convolutional.exit_code, 0) << convolutional.text;
   EXPECT_GE(Last(convolutional.text, "  accuracy"), 0.97) << convolutional.text;
 }
@@ -221,7 +254,8 @@ TEST(ProgramsTest, MnistLearnsToItsAccuracyWhereItsFilesAre) {
 // Small and short; the default sizes come nearer to what is planted (README.md).
 
 TEST(ProgramsTest, MatrixFactorizationComesNearItsNoiseFloor) {
-  const Outcome outcome = RunCommand("examples/matrix_factorization --ps=2 --workers=2 --ratings=100000 --epochs=8");
+  const Outcome outcome =
+      RunCommand("examples/matrix_factorization --ps=2 --workers=2 --ratings=100000 --epochs=8");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_NEAR(Last(outcome.text, "noise floor"), 0.5, 0.01) << outcome.text;
   EXPECT_LE(Last(outcome.text, "ratio"), 1.4) << outcome.text;  // of the biases alone: 1.6
@@ -229,14 +263,17 @@ TEST(ProgramsTest, MatrixFactorizationComesNearItsNoiseFloor) {
 }
 
 TEST(ProgramsTest, DlrmComesNearThePlantedModel) {
-  const Outcome outcome = RunCommand("examples/dlrm --ps=2 --workers=2 --impressions=60000 --epochs=2");
+  const Outcome outcome =
+      RunCommand("examples/dlrm --ps=2 --workers=2 --impressions=60000 --epochs=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "ratio"), 0.8) << outcome.text;  // of guesses: 0.6
   EXPECT_LE(Last(outcome.text, "ratio"), 1) << outcome.text;
 }
 
 TEST(ProgramsTest, TwoTowerComesNearThePlantedPointsOnAClusterOfProcessesToo) {
-  for (const std::string launch : {"examples/two_tower --ps=2 --workers=2", "tools/divvyctl launch --ps=2 --workers=2 -- examples/two_tower"}) {
+  for (const std::string launch :
+       {"examples/two_tower --ps=2 --workers=2",
+        "tools/divvyctl launch --ps=2 --workers=2 -- examples/two_tower"}) {
     const Outcome outcome = RunCommand(absl::StrCat(launch, " --visits=50000 --epochs=3"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
     EXPECT_GE(Last(outcome.text, "ratio"), 0.55) << outcome.text;  // of guesses: 0.09
@@ -254,11 +291,13 @@ TEST(ProgramsTest, TheRecommendersReadFilesToo) {
   const std::string line_end(25, '\t');
   const std::map<std::string, std::string> data = {
       {"matrix_factorization", Repeated(100, "1\t2\t5\t881250949\n943\t1682\t3\t0\n")},
-      {"dlrm", Repeated(100, absl::StrCat("1\t", std::string(12, '\t'), "7\tab", line_end, "\n0\t", std::string(12, '\t'), "\tcd", line_end, "\n"))},
+      {"dlrm", Repeated(100, absl::StrCat("1\t", std::string(12, '\t'), "7\tab", line_end, "\n0\t",
+                                          std::string(12, '\t'), "\tcd", line_end, "\n"))},
       {"two_tower", absl::StrCat("user,item,tag\n", Repeated(100, "1,2,jazz\n3,4,rock\n"))},
   };
   for (const auto& [program, text] : data) {
-    const Outcome outcome = RunCommand(absl::StrCat("examples/", program, " --epochs=1 --data=", WriteTemporary(program, text)));
+    const Outcome outcome = RunCommand(
+        absl::StrCat("examples/", program, " --epochs=1 --data=", WriteTemporary(program, text)));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
     EXPECT_THAT(outcome.text, HasSubstr("held out: "));
     EXPECT_EQ(Last(outcome.text, "ratio"), -1) << "nothing is planted there";
@@ -267,12 +306,17 @@ TEST(ProgramsTest, TheRecommendersReadFilesToo) {
 
 TEST(BadInputTest, ABadLineOfTheRecommendersIsNamedWithTheFix) {
   const std::map<std::string, std::pair<std::string, std::string>> data = {
-      {"matrix_factorization", {"1\t2\t5\t0\n1\t2000\t5\t0\n", "line 2: column \"item\": 2000 is not in [0, 1683): correct the line"}},
-      {"dlrm", {"0\t1\n0\t1\n", "line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26 categories"}},
+      {"matrix_factorization",
+       {"1\t2\t5\t0\n1\t2000\t5\t0\n",
+        "line 2: column \"item\": 2000 is not in [0, 1683): correct the line"}},
+      {"dlrm",
+       {"0\t1\n0\t1\n",
+        "line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26 categories"}},
       {"two_tower", {"user,item,tag\n1,2,jazz\n1,2\n", "line 3: has 2 fields, wanted 3"}},
   };
   for (const auto& [program, bad] : data) {
-    const Outcome outcome = RunCommand(absl::StrCat("examples/", program, " --data=", WriteTemporary(program, bad.first)));
+    const Outcome outcome = RunCommand(
+        absl::StrCat("examples/", program, " --data=", WriteTemporary(program, bad.first)));
     EXPECT_EQ(outcome.exit_code, 65) << outcome.text;
     EXPECT_THAT(outcome.text, HasSubstr(absl::StrCat("/", program, ": ", bad.second)));
   }
@@ -303,7 +347,8 @@ TEST(BadInputTest, AMissingDataFileIsNamed) {
 }
 
 TEST(BadInputTest, ABrokenDataFileIsNamedWithTheLine) {
-  const Outcome outcome = RunCommand("examples/digits --data=" + WriteTemporary("short.csv", "1,2,3\n1,2,3\n"));
+  const Outcome outcome =
+      RunCommand("examples/digits --data=" + WriteTemporary("short.csv", "1,2,3\n1,2,3\n"));
   EXPECT_EQ(outcome.exit_code, 65) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("short.csv"));
   EXPECT_THAT(outcome.text, HasSubstr("line 2"));
@@ -311,13 +356,16 @@ TEST(BadInputTest, ABrokenDataFileIsNamedWithTheLine) {
 
 TEST(BadInputTest, ATruncatedGzipFileIsNamed) {
   const std::string whole = *FileSystem::Real().ReadFile("examples/data/digits.csv.gz");
-  const Outcome outcome = RunCommand("examples/digits --data=" + WriteTemporary("truncated.csv.gz", whole.substr(0, whole.size() / 2)));
+  const Outcome outcome =
+      RunCommand("examples/digits --data=" +
+                 WriteTemporary("truncated.csv.gz", whole.substr(0, whole.size() / 2)));
   EXPECT_EQ(outcome.exit_code, 65) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("truncated.csv.gz"));
 }
 
 TEST(BadInputTest, ALabelOutOfRangeIsNamedWithTheNumberOfClasses) {
-  const Outcome outcome = RunCommand("examples/digits --data=" + DigitsFile("labels.csv", "3", "11"));
+  const Outcome outcome =
+      RunCommand("examples/digits --data=" + DigitsFile("labels.csv", "3", "11"));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("11"));
   EXPECT_THAT(outcome.text, HasSubstr("10"));
@@ -325,8 +373,11 @@ TEST(BadInputTest, ALabelOutOfRangeIsNamedWithTheNumberOfClasses) {
 
 TEST(BadInputTest, ALossThatIsNotFiniteEndsTheRunWhereNumericsAreChecked) {
   std::string text;
-  for (int i = 1; i < 400; ++i) absl::StrAppend(&text, i, "\t", i, "\t3e38\t0\n");  // twice the error, its derivative, is infinite
-  const Outcome outcome = RunCommand("examples/matrix_factorization --check_numerics --batch_size=1 --data=" + WriteTemporary("huge.data", text));
+  // twice the error, its derivative, is infinite
+  for (int i = 1; i < 400; ++i) absl::StrAppend(&text, i, "\t", i, "\t3e38\t0\n");
+  const Outcome outcome =
+      RunCommand("examples/matrix_factorization --check_numerics --batch_size=1 --data=" +
+                 WriteTemporary("huge.data", text));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("(found by --check_numerics)"));
 }

@@ -29,14 +29,18 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   std::string bytes;
   if (!buffer.Valid() || !buffer.Dump(&slices).ok()) return bytes;
-  for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const grpc::Slice& slice : slices)
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   return bytes;
 }
 
-RawCalls::RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration deadline)
+RawCalls::RawCalls(const std::string& address,
+                   const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                   absl::Duration deadline)
     : channel_(MakeChannel(address, credentials)), stub_(channel_), deadline_(deadline) {}
 
-void RawCalls::CallEach(const std::string& method, const std::vector<std::string>& messages, const Options& options, const Ended& ended) {
+void RawCalls::CallEach(const std::string& method, const std::vector<std::string>& messages,
+                        const Options& options, const Ended& ended) {
   grpc::CompletionQueue queue;
   const auto begin = [&](size_t message) {
     auto* const call = new UnaryCall{message, {}, {}, {}, nullptr};
@@ -44,12 +48,14 @@ void RawCalls::CallEach(const std::string& method, const std::vector<std::string
     call->context.set_wait_for_ready(true);
     if (options.gzip) call->context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
     if (!options.large_header.empty()) call->context.AddMetadata("x-hostile", options.large_header);
-    call->reader = stub_.PrepareUnaryCall(&call->context, method, BufferOf(messages[message]), &queue);
+    call->reader =
+        stub_.PrepareUnaryCall(&call->context, method, BufferOf(messages[message]), &queue);
     call->reader->StartCall();
     call->reader->Finish(&call->reply, &call->status, call);
   };
   size_t begun = 0;
-  for (; begun < messages.size() && begun < static_cast<size_t>(options.at_once); ++begun) begin(begun);
+  for (; begun < messages.size() && begun < static_cast<size_t>(options.at_once); ++begun)
+    begin(begun);
   for (size_t done = 0; done < messages.size(); ++done) {
     void* tag = nullptr;
     bool ok = false;
@@ -60,15 +66,20 @@ void RawCalls::CallEach(const std::string& method, const std::vector<std::string
   }
 }
 
-RawCalls::StreamEnd RawCalls::Stream(const std::string& method, const std::vector<std::string>& messages, bool gzip) {
+RawCalls::StreamEnd RawCalls::Stream(const std::string& method,
+                                     const std::vector<std::string>& messages, bool gzip) {
   return Run(method, messages, deadline_, true, gzip);
 }
 
-RawCalls::StreamEnd RawCalls::HeldStream(const std::string& method, const std::vector<std::string>& messages, absl::Duration hold) {
+RawCalls::StreamEnd RawCalls::HeldStream(const std::string& method,
+                                         const std::vector<std::string>& messages,
+                                         absl::Duration hold) {
   return Run(method, messages, hold, false, false);
 }
 
-RawCalls::StreamEnd RawCalls::Run(const std::string& method, const std::vector<std::string>& messages, absl::Duration deadline, bool ends, bool gzip) {
+RawCalls::StreamEnd RawCalls::Run(const std::string& method,
+                                  const std::vector<std::string>& messages, absl::Duration deadline,
+                                  bool ends, bool gzip) {
   grpc::CompletionQueue queue;
   const auto wait = [&queue] {
     void* tag = nullptr;
@@ -79,7 +90,8 @@ RawCalls::StreamEnd RawCalls::Run(const std::string& method, const std::vector<s
   context.set_deadline(GrpcDeadline(deadline));
   context.set_wait_for_ready(true);
   if (gzip) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
-  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream = stub_.PrepareCall(&context, method, &queue);
+  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream =
+      stub_.PrepareCall(&context, method, &queue);
   StreamEnd end;
   stream->StartCall(nullptr);
   const bool begun = wait();

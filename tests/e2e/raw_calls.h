@@ -22,7 +22,8 @@ std::string BytesOf(const grpc::ByteBuffer& buffer);  // empty also of a buffer 
 // One channel. Every call has a deadline, so nothing blocks for longer. Not thread-safe.
 class RawCalls {
  public:
-  RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration deadline = absl::Seconds(20));
+  RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+           absl::Duration deadline = absl::Seconds(20));
 
   struct Options {
     int at_once = 64;
@@ -30,20 +31,29 @@ class RawCalls {
     std::string large_header;  // of every call; may be empty
   };
   // A call of `method` for each message; `ended` is told how each ended, and what was answered.
-  using Ended = std::function<void(size_t message, const grpc::Status& status, const std::string& reply)>;
-  void CallEach(const std::string& method, const std::vector<std::string>& messages, const Options& options, const Ended& ended);
-  void CallEach(const std::string& method, const std::vector<std::string>& messages, const Ended& ended) { CallEach(method, messages, Options(), ended); }
+  using Ended =
+      std::function<void(size_t message, const grpc::Status& status, const std::string& reply)>;
+  void CallEach(const std::string& method, const std::vector<std::string>& messages,
+                const Options& options, const Ended& ended);
+  void CallEach(const std::string& method, const std::vector<std::string>& messages,
+                const Ended& ended) {
+    CallEach(method, messages, Options(), ended);
+  }
 
   struct StreamEnd {
     std::vector<std::string> replies;
     grpc::Status status;
   };
-  // A stream: all messages, then the end of what we say; reads until the server ends it. DEADLINE_EXCEEDED: it did not. `hold`: does not end it.
-  StreamEnd Stream(const std::string& method, const std::vector<std::string>& messages, bool gzip = false);
-  StreamEnd HeldStream(const std::string& method, const std::vector<std::string>& messages, absl::Duration hold);
+  // A stream: all messages, then the end of what we say; reads until the server ends it.
+  // DEADLINE_EXCEEDED: it did not. `hold`: does not end it.
+  StreamEnd Stream(const std::string& method, const std::vector<std::string>& messages,
+                   bool gzip = false);
+  StreamEnd HeldStream(const std::string& method, const std::vector<std::string>& messages,
+                       absl::Duration hold);
 
  private:
-  StreamEnd Run(const std::string& method, const std::vector<std::string>& messages, absl::Duration deadline, bool ends, bool gzip);
+  StreamEnd Run(const std::string& method, const std::vector<std::string>& messages,
+                absl::Duration deadline, bool ends, bool gzip);
 
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;

@@ -1,10 +1,14 @@
 // bazel run //bench:recovery [-- --format=json]
 //
-// What a loss costs, in clusters of real processes (2 ps, 2 workers) that work while one of them is SIGKILLed and started again at once:
-//   ps       from the kill to the next step that is finished: the servers hold 64 MB of variables with Adam, and read them from their checkpoint. Beside its
-//            ceiling: reading that checkpoint's files, by this process and right then. What it costs to run the steps since the checkpoint again is in it
+// What a loss costs, in clusters of real processes (2 ps, 2 workers) that work while one of them is
+// SIGKILLed and started again at once:
+//   ps       from the kill to the next step that is finished: the servers hold 64 MB of variables
+//            with Adam, and read them from their checkpoint. Beside its ceiling: reading that
+//            checkpoint's files, by this process and right then. What it costs to run the steps
+//            since the checkpoint again is in it
 //   worker   from the kill to the moment in which its step begins on another worker
-//   log      steps per second at durability `replay`, and at `checkpoint`, in turns: what keeping the log costs while nothing is lost
+//   log      steps per second at durability `replay`, and at `checkpoint`, in turns: what keeping
+//            the log costs while nothing is lost
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +49,8 @@ absl::StatusOr<std::unique_ptr<ProcessCluster>> StartCluster(std::vector<std::st
   ProcessClusterOptions options;
   options.program = absl::GetFlag(FLAGS_program);
   options.flags = std::move(flags);
-  ASSIGN_OR_RETURN(std::unique_ptr<ProcessCluster> cluster, ProcessCluster::Make(std::move(options)));
+  ASSIGN_OR_RETURN(std::unique_ptr<ProcessCluster> cluster,
+                   ProcessCluster::Make(std::move(options)));
   RETURN_IF_ERROR(cluster->StartAll());
   return cluster;
 }
@@ -53,12 +58,14 @@ absl::StatusOr<std::unique_ptr<ProcessCluster>> StartCluster(std::vector<std::st
 absl::StatusOr<absl::Duration> TimeIn(const std::string& line) {
   int64_t nanoseconds = 0;
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
-  if (!absl::SimpleAtoi(words.back(), &nanoseconds)) return absl::InternalError("no time in: " + line);
+  if (!absl::SimpleAtoi(words.back(), &nanoseconds))
+    return absl::InternalError("no time in: " + line);
   return absl::Nanoseconds(nanoseconds);
 }
 
 // The first line of the task with `text` that was printed at or after `then`.
-absl::StatusOr<std::string> LineAfter(ProcessCluster& cluster, TaskId task, absl::string_view text, absl::Duration then) {
+absl::StatusOr<std::string> LineAfter(ProcessCluster& cluster, TaskId task, absl::string_view text,
+                                      absl::Duration then) {
   for (;;) {
     ASSIGN_OR_RETURN(std::string line, cluster.WaitForText(task, text, kPatience));
     ASSIGN_OR_RETURN(const absl::Duration at, TimeIn(line));
@@ -66,7 +73,8 @@ absl::StatusOr<std::string> LineAfter(ProcessCluster& cluster, TaskId task, absl
   }
 }
 
-absl::StatusOr<absl::Duration> FirstAfter(ProcessCluster& cluster, TaskId task, absl::string_view text, absl::Duration then) {
+absl::StatusOr<absl::Duration> FirstAfter(ProcessCluster& cluster, TaskId task,
+                                          absl::string_view text, absl::Duration then) {
   ASSIGN_OR_RETURN(const std::string line, LineAfter(cluster, task, text, then));
   return TimeIn(line);
 }
@@ -78,10 +86,12 @@ struct PsLoss {
 // Reads what `directory` holds of the newest checkpoint, as a plain program would.
 absl::Status ReadCheckpoint(const std::string& directory, PsLoss& loss) {
   const absl::Duration began = Clock::Real().Elapsed();
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, FileSystem::Real().ListDirectory(directory));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   FileSystem::Real().ListDirectory(directory));
   for (const std::string& name : names) {
     if (!absl::StrContains(name, ".data-")) continue;
-    ASSIGN_OR_RETURN(const std::string bytes, FileSystem::Real().ReadFile(absl::StrCat(directory, "/", name)));
+    ASSIGN_OR_RETURN(const std::string bytes,
+                     FileSystem::Real().ReadFile(absl::StrCat(directory, "/", name)));
     loss.megabytes += static_cast<double>(bytes.size()) / 1e6;
   }
   loss.read_seconds = absl::ToDoubleSeconds(Clock::Real().Elapsed() - began);
@@ -90,7 +100,9 @@ absl::Status ReadCheckpoint(const std::string& directory, PsLoss& loss) {
 
 absl::StatusOr<std::vector<PsLoss>> LoseServers(const std::string& directory) {
   const std::string stop = directory + "/stop_ps", checkpoints = directory + "/checkpoints";
-  ASSIGN_OR_RETURN(auto cluster, StartCluster({"--stop_file=" + stop, "--checkpoint_dir=" + checkpoints, "--checkpoint_every=0s"}));
+  ASSIGN_OR_RETURN(auto cluster,
+                   StartCluster({"--stop_file=" + stop, "--checkpoint_dir=" + checkpoints,
+                                 "--checkpoint_every=0s"}));
   RETURN_IF_ERROR(cluster->WaitForText(kChiefTask, "saved", kPatience).status());
   std::vector<PsLoss> losses;
   for (int kill = 0; kill < absl::GetFlag(FLAGS_kills); ++kill) {
@@ -99,9 +111,11 @@ absl::StatusOr<std::vector<PsLoss>> LoseServers(const std::string& directory) {
     const absl::Duration began = Clock::Real().Elapsed();
     RETURN_IF_ERROR(cluster->Kill(victim).status());
     RETURN_IF_ERROR(cluster->Start(victim));
-    // A step that was finished before the kill may be told after it; the next one needs both servers.
+    // A step that was finished before the kill may be told after it; the next one needs both
+    // servers.
     RETURN_IF_ERROR(cluster->WaitForText(kChiefTask, "steps are run again", kPatience).status());
-    ASSIGN_OR_RETURN(const absl::Duration next, FirstAfter(*cluster, kChiefTask, "finished at", began + absl::Milliseconds(1)));
+    ASSIGN_OR_RETURN(const absl::Duration next, FirstAfter(*cluster, kChiefTask, "finished at",
+                                                           began + absl::Milliseconds(1)));
     losses.push_back({absl::ToDoubleSeconds(next - began)});
     RETURN_IF_ERROR(ReadCheckpoint(checkpoints, losses.back()));
   }
@@ -116,7 +130,8 @@ absl::StatusOr<std::vector<double>> LoseWorkers(const std::string& directory) {
   std::vector<double> seconds;
   for (int kill = 0; kill < absl::GetFlag(FLAGS_kills); ++kill) {
     const TaskId victim = WorkerTask(kill % 2), other = WorkerTask(1 - kill % 2);
-    ASSIGN_OR_RETURN(const std::string line, LineAfter(*cluster, victim, "begun ", Clock::Real().Elapsed()));
+    ASSIGN_OR_RETURN(const std::string line,
+                     LineAfter(*cluster, victim, "begun ", Clock::Real().Elapsed()));
     const std::string step = line.substr(0, line.find(" at ") + 4);
     const absl::Duration began = Clock::Real().Elapsed();
     RETURN_IF_ERROR(cluster->Kill(victim).status());
@@ -134,7 +149,8 @@ absl::StatusOr<double> Rate(const std::string& durability) {
   ASSIGN_OR_RETURN(const std::string line, cluster->WaitForText(kChiefTask, "rate ", kPatience));
   RETURN_IF_ERROR(cluster->WaitForAll(kPatience));
   double rate = 0;
-  if (!absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &rate)) return absl::InternalError("no rate in: " + line);
+  if (!absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &rate))
+    return absl::InternalError("no rate in: " + line);
   return rate;
 }
 
@@ -156,34 +172,48 @@ absl::StatusOr<Rates> CompareRates() {
 
 void PrintServers(const std::vector<PsLoss>& losses) {
   std::vector<double> seconds, reads;
-  for (const PsLoss& loss : losses) seconds.push_back(loss.seconds), reads.push_back(loss.read_seconds);
+  for (const PsLoss& loss : losses)
+    seconds.push_back(loss.seconds), reads.push_back(loss.read_seconds);
   if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF("{\"bench\": \"recovery\", \"loss\": \"ps\", \"p50_s\": %.3f, \"most_s\": %.3f, \"checkpoint_mb\": %.0f, \"read_p50_s\": %.3f}\n",
-                 Median(seconds), *std::max_element(seconds.begin(), seconds.end()), losses[0].megabytes, Median(reads));
+    absl::PrintF(
+        "{\"bench\": \"recovery\", \"loss\": \"ps\", \"p50_s\": %.3f, \"most_s\": %.3f, "
+        "\"checkpoint_mb\": %.0f, \"read_p50_s\": %.3f}\n",
+        Median(seconds), *std::max_element(seconds.begin(), seconds.end()), losses[0].megabytes,
+        Median(reads));
     return;
   }
   absl::PrintF(
-      "a ps killed and started again: next step finished after %.2f s (median of %d; most %.2f s); a plain read of its checkpoint (%.0f MB) takes %.2f s\n",
-      Median(seconds), seconds.size(), *std::max_element(seconds.begin(), seconds.end()), losses[0].megabytes, Median(reads));
+      "a ps killed and started again: next step finished after %.2f s (median of %d; most %.2f s); "
+      "a plain read of its checkpoint (%.0f MB) takes %.2f s\n",
+      Median(seconds), seconds.size(), *std::max_element(seconds.begin(), seconds.end()),
+      losses[0].megabytes, Median(reads));
 }
 
 void PrintWorkers(const std::vector<double>& seconds) {
   const double most = *std::max_element(seconds.begin(), seconds.end());
   if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF("{\"bench\": \"recovery\", \"loss\": \"worker\", \"p50_s\": %.3f, \"most_s\": %.3f}\n", Median(seconds), most);
+    absl::PrintF(
+        "{\"bench\": \"recovery\", \"loss\": \"worker\", \"p50_s\": %.3f, \"most_s\": %.3f}\n",
+        Median(seconds), most);
     return;
   }
-  absl::PrintF("a worker killed: its step begins elsewhere after %.2f s (median of %d; most %.2f s)\n", Median(seconds), seconds.size(), most);
+  absl::PrintF(
+      "a worker killed: its step begins elsewhere after %.2f s (median of %d; most %.2f s)\n",
+      Median(seconds), seconds.size(), most);
 }
 
 void PrintRates(const Rates& rates) {
   if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF("{\"bench\": \"recovery\", \"steps_per_s_replay\": %.0f, \"steps_per_s_checkpoint\": %.0f, \"ratio\": %.3f}\n", Median(rates.replay),
-                 Median(rates.checkpoint), Median(rates.ratios));
+    absl::PrintF(
+        "{\"bench\": \"recovery\", \"steps_per_s_replay\": %.0f, \"steps_per_s_checkpoint\": %.0f, "
+        "\"ratio\": %.3f}\n",
+        Median(rates.replay), Median(rates.checkpoint), Median(rates.ratios));
     return;
   }
-  absl::PrintF("steps per second: %.0f at durability replay, %.0f at checkpoint: %.3f of it (medians of %d rounds in turns)\n", Median(rates.replay),
-               Median(rates.checkpoint), Median(rates.ratios), rates.ratios.size());
+  absl::PrintF(
+      "steps per second: %.0f at durability replay, %.0f at checkpoint: %.3f of it (medians of %d "
+      "rounds in turns)\n",
+      Median(rates.replay), Median(rates.checkpoint), Median(rates.ratios), rates.ratios.size());
 }
 
 absl::Status Run(const std::string& directory) {

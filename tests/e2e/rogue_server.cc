@@ -35,30 +35,39 @@ std::string AnyBytes(Random& random, size_t size) {
   return bytes;
 }
 
-// Mostly one after which the caller tries again: any other may end the job, which then has to begin anew before there are more lies.
+// Mostly one after which the caller tries again: any other may end the job, which then has to begin
+// anew before there are more lies.
 grpc::Status AnyStatus(Random& random) {
-  constexpr grpc::StatusCode kTryAgain[] = {grpc::UNAVAILABLE, grpc::DEADLINE_EXCEEDED, grpc::RESOURCE_EXHAUSTED, grpc::ABORTED, grpc::CANCELLED};
-  if (random.Chance(0.1)) return ToGrpc(wire::testing::Generator(random.Next()).Make<absl::Status>());
+  constexpr grpc::StatusCode kTryAgain[] = {grpc::UNAVAILABLE, grpc::DEADLINE_EXCEEDED,
+                                            grpc::RESOURCE_EXHAUSTED, grpc::ABORTED,
+                                            grpc::CANCELLED};
+  if (random.Chance(0.1))
+    return ToGrpc(wire::testing::Generator(random.Next()).Make<absl::Status>());
   return grpc::Status(kTryAgain[random.Below(std::size(kTryAgain))], "a lie");
 }
 
-// ---- data replies ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- data replies -------------------------------------------------------------------------------
 
 void SpoilPart(v1::PullReplyHeader::Part& part, Random& random) {
-  const int axis = part.shape_size() > 0 ? static_cast<int>(random.Below(static_cast<uint64_t>(part.shape_size()))) : -1;
+  const int axis = part.shape_size() > 0
+                       ? static_cast<int>(random.Below(static_cast<uint64_t>(part.shape_size())))
+                       : -1;
   switch (random.Below(6)) {
     case 0: part.set_dtype(static_cast<v1::DType>(random.Below(16))); break;
     case 1: part.add_shape(static_cast<int64_t>(random.Below(3))); break;
     case 2: part.clear_shape(); break;
     case 3: axis >= 0 ? part.set_shape(axis, part.shape(axis) - 1) : part.add_shape(-1); break;
-    case 4: axis >= 0 ? part.set_shape(axis, part.shape(axis) + 1) : part.add_shape(int64_t{1} << 40); break;
+    case 4:
+      axis >= 0 ? part.set_shape(axis, part.shape(axis) + 1) : part.add_shape(int64_t{1} << 40);
+      break;
     default: part.set_version(random.Next()); break;
   }
 }
 
 void SpoilReply(v1::FrameHeader& header, Random& random) {
   if (header.has_commit_reply()) {
-    header.mutable_commit_reply()->ParseFromString(Mutated(header.commit_reply().SerializeAsString(), random));
+    header.mutable_commit_reply()->ParseFromString(
+        Mutated(header.commit_reply().SerializeAsString(), random));
     return;
   }
   v1::PullReplyHeader& reply = *header.mutable_pull_reply();
@@ -66,7 +75,8 @@ void SpoilReply(v1::FrameHeader& header, Random& random) {
   const uint64_t kind = random.Below(10);
   if (kind == 0 && parts > 0) reply.mutable_parts()->RemoveLast();
   if (kind == 1) reply.add_parts()->set_dtype(v1::DT_INT64);
-  if (kind > 1 && parts > 0) SpoilPart(*reply.mutable_parts(static_cast<int>(random.Below(parts))), random);
+  if (kind > 1 && parts > 0)
+    SpoilPart(*reply.mutable_parts(static_cast<int>(random.Below(parts))), random);
 }
 
 // The header tells other things, and the payload may be longer or shorter.
@@ -77,8 +87,10 @@ std::string Unfit(const std::string& answer, Random& random) {
   if (random.Chance(0.1)) header->set_request_id(header->request_id() + random.Below(3));
   if (!header->has_data()) SpoilReply(*header, random);
   std::string bytes(payload);
-  if (random.Chance(0.2)) bytes.resize(bytes.size() + 1 + random.Below(64), static_cast<char>(random.Next()));
-  if (random.Chance(0.02)) bytes.resize(random.Below(bytes.size() + 1));  // seldom: the rest is waited for, ten seconds long
+  if (random.Chance(0.2))
+    bytes.resize(bytes.size() + 1 + random.Below(64), static_cast<char>(random.Next()));
+  // seldom: the rest is waited for, ten seconds long
+  if (random.Chance(0.02)) bytes.resize(random.Below(bytes.size() + 1));
   return wire::EncodeHeader(*header) + bytes;
 }
 
@@ -107,20 +119,23 @@ Told HugeData(const std::string& answer, Random& random) {
     part.clear_shape();
     part.add_shape(random.Chance(0.5) ? int64_t{1} << 40 : 64 * kMib);
   }
-  told.messages.push_back(header.ok() ? wire::EncodeHeader(*header) + std::string(payload) : answer);
+  told.messages.push_back(header.ok() ? wire::EncodeHeader(*header) + std::string(payload)
+                                      : answer);
   v1::FrameHeader more;
   more.set_request_id(header.ok() ? header->request_id() : 1);
   more.mutable_data();
-  for (int i = 0; i < 64; ++i) told.messages.push_back(wire::EncodeHeader(more) + std::string(2 * kMib, 'x'));
+  for (int i = 0; i < 64; ++i)
+    told.messages.push_back(wire::EncodeHeader(more) + std::string(2 * kMib, 'x'));
   return told;
 }
 
-// ---- all replies -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- all replies --------------------------------------------------------------------------------
 
 Told Other(const std::string& answer, Random& random) {
   Told told;
   told.ends = random.Chance(0.5);
-  told.ends ? void(told.refusal = AnyStatus(random)) : told.messages.push_back(Mutated(answer, random));
+  told.ends ? void(told.refusal = AnyStatus(random))
+            : told.messages.push_back(Mutated(answer, random));
   return told;
 }
 
@@ -141,7 +156,8 @@ Told Huge(const std::string& method, const std::string& answer, Random& random) 
   if (kind == 0 && IsData(method)) return HugeData(answer, random);
   Told told;
   told.compressed = kind == 1;
-  told.messages.push_back(told.compressed ? std::string(64 * kMib, 0) : AnyBytes(random, 33 * kMib));
+  told.messages.push_back(told.compressed ? std::string(64 * kMib, 0)
+                                          : AnyBytes(random, 33 * kMib));
   return told;
 }
 
@@ -166,24 +182,33 @@ Told Instead(Lie lie, const std::string& method, const std::string& answer, Rand
     case Lie::kOther: return Other(answer, random);
     case Lie::kGarbage: return Garbage(method, random);
     case Lie::kHuge: return Huge(method, answer, random);
-    case Lie::kUnfit: told.messages.push_back(IsData(method) ? Unfit(answer, random) : Mutated(answer, random)); break;
-    case Lie::kHalf: told.messages.push_back(answer.substr(0, random.Below(answer.size() + 1))), told.ends = true; break;
+    case Lie::kUnfit:
+      told.messages.push_back(IsData(method) ? Unfit(answer, random) : Mutated(answer, random));
+      break;
+    case Lie::kHalf:
+      told.messages.push_back(answer.substr(0, random.Below(answer.size() + 1))), told.ends = true;
+      break;
     case Lie::kSilent: told.silent = true; break;
     case Lie::kNone: told.messages.push_back(answer); break;
   }
   return told;
 }
 
-// ---- passing on --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- passing on ---------------------------------------------------------------------------------
 
-// One call: the caller's side is a reactor of the server, the real server's side one of a client. What happens on either is done in order by one
-// SerialExecutor, so nothing here is locked. Deletes itself when both sides are over.
+// One call: the caller's side is a reactor of the server, the real server's side one of a client.
+// What happens on either is done in order by one SerialExecutor, so nothing here is locked. Deletes
+// itself when both sides are over.
 //
-// The caller's messages start writes to the real server at any time, so that side is held open (AddHold) until the caller has said all, or the call is over.
+// The caller's messages start writes to the real server at any time, so that side is held open
+// (AddHold) until the caller has said all, or the call is over.
 class RogueServer::Call final : public grpc::ServerGenericBidiReactor {
  public:
   Call(RogueServer& rogue, grpc::GenericCallbackServerContext& context, bool may_compress)
-      : rogue_(rogue), method_(context.method()), stub_(rogue.ChannelAs(absl::StrReplaceAll(TaskOfPeer(*context.auth_context()), {{" ", "-"}}))) {
+      : rogue_(rogue),
+        method_(context.method()),
+        stub_(rogue.ChannelAs(
+            absl::StrReplaceAll(TaskOfPeer(*context.auth_context()), {{" ", "-"}}))) {
     if (may_compress) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
     onward_.set_deadline(context.deadline());  // parameter servers refuse calls without one
     stub_.PrepareBidiStreamingCall(&onward_, method_, {}, &backend_);
@@ -249,7 +274,8 @@ class RogueServer::Call final : public grpc::ServerGenericBidiReactor {
   }
   void TellNext() {
     if (finished_ || told_.silent) return;
-    if (next_ == told_.messages.size()) return told_.ends ? End(told_.refusal) : backend_.StartRead(&answer_);
+    if (next_ == told_.messages.size())
+      return told_.ends ? End(told_.refusal) : backend_.StartRead(&answer_);
     said_ = BufferOf(told_.messages[next_++]);
     grpc::WriteOptions options;
     if (!told_.compressed) options.set_no_compression();
@@ -285,15 +311,18 @@ class RogueServer::Call final : public grpc::ServerGenericBidiReactor {
   bool let_go_ = false, finished_ = false;
 };
 
-absl::StatusOr<std::unique_ptr<RogueServer>> RogueServer::Start(const HostileCertificates& certificates, Options options) {
+absl::StatusOr<std::unique_ptr<RogueServer>> RogueServer::Start(
+    const HostileCertificates& certificates, Options options) {
   std::unique_ptr<RogueServer> rogue(new RogueServer(certificates, std::move(options)));
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", MakeServerCredentials(certificates.Of(rogue->options_.task)), &port);
+  builder.AddListeningPort("127.0.0.1:0",
+                           MakeServerCredentials(certificates.Of(rogue->options_.task)), &port);
   builder.RegisterCallbackGenericService(rogue.get());
   builder.SetMaxReceiveMessageSize(-1);
   rogue->server_ = builder.BuildAndStart();
-  if (rogue->server_ == nullptr) return absl::InternalError("the rogue parameter server cannot listen");
+  if (rogue->server_ == nullptr)
+    return absl::InternalError("the rogue parameter server cannot listen");
   rogue->address_ = absl::StrCat("127.0.0.1:", port);
   return rogue;
 }
@@ -304,7 +333,7 @@ RogueServer::RogueServer(const HostileCertificates& certificates, Options option
 RogueServer::~RogueServer() {
   if (server_ != nullptr) server_->Shutdown(gpr_now(GPR_CLOCK_MONOTONIC));
   MutexLock lock(mu_);
-  over_.Wait(mu_, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return calls_ == 0; });
+  over_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return calls_ == 0; });
 }
 
 void RogueServer::Tell(Lie lie) {
@@ -317,7 +346,8 @@ int64_t RogueServer::lies() const {
   return lies_;
 }
 
-grpc::ServerGenericBidiReactor* RogueServer::CreateReactor(grpc::GenericCallbackServerContext* context) {
+grpc::ServerGenericBidiReactor* RogueServer::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
   bool may_compress = false;
   {
     MutexLock lock(mu_);
@@ -336,7 +366,8 @@ void RogueServer::CallIsOver() {
 std::shared_ptr<grpc::Channel> RogueServer::ChannelAs(const std::string& member) {
   MutexLock lock(mu_);
   std::shared_ptr<grpc::Channel>& channel = channels_[member];
-  if (channel == nullptr) channel = MakeChannel(options_.backend, MakeChannelCredentials(certificates_.Of(member), ""));
+  if (channel == nullptr)
+    channel = MakeChannel(options_.backend, MakeChannelCredentials(certificates_.Of(member), ""));
   return channel;
 }
 

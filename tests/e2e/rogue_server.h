@@ -1,4 +1,5 @@
-// A parameter server that answers what it likes: it stands before a real one, with the same certificate.
+// A parameter server that answers what it likes: it stands before a real one, with the same
+// certificate.
 #ifndef DIVVY_TESTS_E2E_ROGUE_SERVER_H_
 #define DIVVY_TESTS_E2E_ROGUE_SERVER_H_
 
@@ -21,15 +22,23 @@ namespace divvy {
 
 // What becomes of an answer of the real server.
 enum class Lie {
-  kNone,     // passed on as it is
-  kOther,    // bytes of it are changed, or the call is refused with any status
-  kUnfit,    // of a pull or a commit: other types, shapes, parts and sizes than were asked for
-  kGarbage,  // bytes that are no message, a message of another method, frames out of turn
-  kHalf,     // cut short, and the call ends as if all were well
-  kHuge,     // 128 MiB that nobody asked for, a message above the limit, 64 MiB of zeros in a compressed one
-  kSilent,   // never comes
+  // passed on as it is
+  kNone,
+  // bytes of it are changed, or the call is refused with any status
+  kOther,
+  // Of a pull or a commit: other types, shapes, parts and sizes than were asked for.
+  kUnfit,
+  // bytes that are no message, a message of another method, frames out of turn
+  kGarbage,
+  // cut short, and the call ends as if all were well
+  kHalf,
+  // 128 MiB that nobody asked for, a message above the limit, 64 MiB of zeros in a compressed one
+  kHuge,
+  // Never comes.
+  kSilent,
 };
-inline constexpr Lie kLies[] = {Lie::kOther, Lie::kUnfit, Lie::kGarbage, Lie::kHalf, Lie::kHuge, Lie::kSilent};
+inline constexpr Lie kLies[] = {Lie::kOther, Lie::kUnfit, Lie::kGarbage,
+                                Lie::kHalf,  Lie::kHuge,  Lie::kSilent};
 const char* NameOf(Lie lie);
 
 // What leaves in place of one message.
@@ -40,11 +49,13 @@ struct Told {
   bool silent = false;      // nothing comes any more
   bool compressed = false;  // by gzip
 };
-// `answer` is what the real server sent on `method` ("/divvy.v1.ParameterServer/Sync"). REQUIRES: lie is not kNone.
+// `answer` is what the real server sent on `method` ("/divvy.v1.ParameterServer/Sync"). REQUIRES:
+// lie is not kNone.
 Told Instead(Lie lie, const std::string& method, const std::string& answer, Random& random);
 
-// Passes every call on to the real server, as the caller (whose certificate it has, too), and answers with what came back or, now and then, with a lie.
-// Requests arrive as they are, so the real server knows what was asked of it. Thread-safe.
+// Passes every call on to the real server, as the caller (whose certificate it has, too), and
+// answers with what came back or, now and then, with a lie. Requests arrive as they are, so the
+// real server knows what was asked of it. Thread-safe.
 class RogueServer final : private grpc::CallbackGenericService {
  public:
   struct Options {
@@ -54,7 +65,8 @@ class RogueServer final : private grpc::CallbackGenericService {
     double rate = 0.2;  // of answers that are lies
   };
   // REQUIRES: `certificates` outlives it.
-  static absl::StatusOr<std::unique_ptr<RogueServer>> Start(const HostileCertificates& certificates, Options options);
+  static absl::StatusOr<std::unique_ptr<RogueServer>> Start(const HostileCertificates& certificates,
+                                                            Options options);
   ~RogueServer() override;  // ends all calls
 
   const std::string& address() const { return address_; }
@@ -64,7 +76,8 @@ class RogueServer final : private grpc::CallbackGenericService {
  private:
   class Call;
   RogueServer(const HostileCertificates& certificates, Options options);
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
   std::shared_ptr<grpc::Channel> ChannelAs(const std::string& member);
   void CallIsOver();
   // False: the answer is passed on.

@@ -48,7 +48,9 @@ std::string ClientHello() {
   return hello;
 }
 
-std::optional<TlsConnection> TlsConnection::Open(const std::string& address, const std::optional<ClientCertificate>& certificate, absl::Duration timeout) {
+std::optional<TlsConnection> TlsConnection::Open(
+    const std::string& address, const std::optional<ClientCertificate>& certificate,
+    absl::Duration timeout) {
   Descriptor socket = ConnectTo(address);
   if (!socket) return std::nullopt;
   SetTimeouts(socket, timeout);
@@ -63,7 +65,8 @@ std::optional<TlsConnection> TlsConnection::Open(const std::string& address, con
 
 bool TlsConnection::Send(const std::string& bytes) {
   for (size_t sent = 0; sent < bytes.size() && !closed_;) {
-    const int put = SSL_write(ssl_.get(), bytes.data() + sent, static_cast<int>(std::min(kMostAtOnce, bytes.size() - sent)));
+    const int put = SSL_write(ssl_.get(), bytes.data() + sent,
+                              static_cast<int>(std::min(kMostAtOnce, bytes.size() - sent)));
     if (put <= 0) closed_ = true;
     if (put > 0) sent += static_cast<size_t>(put);
   }

@@ -1,4 +1,5 @@
-// A TLS connection to a task of this machine, with any certificate or none, that sends whatever it is told to.
+// A TLS connection to a task of this machine, with any certificate or none, that sends whatever it
+// is told to.
 #ifndef DIVVY_TESTS_E2E_TLS_CLIENT_H_
 #define DIVVY_TESTS_E2E_TLS_CLIENT_H_
 
@@ -24,13 +25,17 @@ std::string ClientHello();
 // Not thread-safe. Blocks up to the timeouts given; nothing here waits for ever.
 class TlsConnection {
  public:
-  // None: the handshake failed. One that succeeds says nothing of the certificate yet: under TLS 1.3 a server refuses it afterwards.
-  static std::optional<TlsConnection> Open(const std::string& address, const std::optional<ClientCertificate>& certificate, absl::Duration timeout);
+  // None: the handshake failed. One that succeeds says nothing of the certificate yet: under TLS
+  // 1.3 a server refuses it afterwards.
+  static std::optional<TlsConnection> Open(const std::string& address,
+                                           const std::optional<ClientCertificate>& certificate,
+                                           absl::Duration timeout);
   TlsConnection(TlsConnection&&) = default;
 
   // False: the server takes no more (for `timeout`, or for ever).
   bool Send(const std::string& bytes);
-  // Up to 64 KiB. Empty: the server has ended the connection, or said nothing for the timeout; closed() tells which.
+  // Up to 64 KiB. Empty: the server has ended the connection, or said nothing for the timeout;
+  // closed() tells which.
   std::string Receive();
   // Reads until the server says nothing more.
   std::string ReceiveAll();
@@ -41,7 +46,8 @@ class TlsConnection {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
     void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
   };
-  TlsConnection(Descriptor socket, std::unique_ptr<SSL_CTX, Free> context, std::unique_ptr<SSL, Free> ssl)
+  TlsConnection(Descriptor socket, std::unique_ptr<SSL_CTX, Free> context,
+                std::unique_ptr<SSL, Free> ssl)
       : socket_(std::move(socket)), context_(std::move(context)), ssl_(std::move(ssl)) {}
 
   Descriptor socket_;

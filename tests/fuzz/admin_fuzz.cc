@@ -1,5 +1,5 @@
-// Any bytes to the methods of Admin, over a connection to a real server: each call is answered, and what an operator asks of another life of the coordinator
-// is not done.
+// Any bytes to the methods of Admin, over a connection to a real server: each call is answered, and
+// what an operator asks of another life of the coordinator is not done.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -26,7 +26,8 @@ class Operated {
  public:
   OperatorCalls Calls() {
     return {kOwn, [this](ResultCallback<v1::RequestCheckpointReply> done) { Do(std::move(done)); },
-            [this](ResultCallback<v1::DrainReply> done) { Do(std::move(done)); }, [this](int, ResultCallback<v1::ResizeReply> done) { Do(std::move(done)); }};
+            [this](ResultCallback<v1::DrainReply> done) { Do(std::move(done)); },
+            [this](int, ResultCallback<v1::ResizeReply> done) { Do(std::move(done)); }};
   }
   void AnswerBy(Answer answer) { answer_ = answer; }
   int TakeAsked() { return asked_.exchange(0); }
@@ -57,7 +58,8 @@ std::string Request(fuzz::Choices& choices) {
     if (choices.Often()) request.set_num_ps(static_cast<int32_t>(choices.Number()));
     bytes = request.SerializeAsString();
   }
-  for (uint64_t i = choices.Often() ? 0 : choices.Below(40); i > 0; --i) bytes.push_back(static_cast<char>(choices.Below(256)));
+  for (uint64_t i = choices.Often() ? 0 : choices.Below(40); i > 0; --i)
+    bytes.push_back(static_cast<char>(choices.Below(256)));
   return bytes;
 }
 
@@ -65,7 +67,8 @@ std::string Request(fuzz::Choices& choices) {
 bool MeansThisLife(const std::string& bytes, bool is_resize) {
   v1::ResizeRequest resize;
   v1::DrainRequest other;
-  if (is_resize) return resize.ParseFromString(bytes) && resize.target_incarnation() == kOwn.value();
+  if (is_resize)
+    return resize.ParseFromString(bytes) && resize.target_incarnation() == kOwn.value();
   return other.ParseFromString(bytes) && other.target_incarnation() == kOwn.value();
 }
 
@@ -81,13 +84,16 @@ void Call(World& world, fuzz::Choices& choices) {
   grpc::ByteBuffer reply;
   grpc::Status status;
   const auto call =
-      grpc::GenericStub(world.server.channel()).PrepareUnaryCall(&context, std::string("/divvy.v1.Admin/") + kMethods[method], fuzz::BufferOf(bytes), &queue);
+      grpc::GenericStub(world.server.channel())
+          .PrepareUnaryCall(&context, std::string("/divvy.v1.Admin/") + kMethods[method],
+                            fuzz::BufferOf(bytes), &queue);
   call->StartCall();
   call->Finish(&reply, &status, call.get());
   fuzz::Await(queue);
   const bool is_operators = method >= 1 && method <= 3;
   const bool may = has_deadline && is_operators && MeansThisLife(bytes, method == 3);
-  fuzz::Require(world.operated.TakeAsked() == (may ? 1 : 0), "done for who meant another life, or not for who meant this one");
+  fuzz::Require(world.operated.TakeAsked() == (may ? 1 : 0),
+                "done for who meant another life, or not for who meant this one");
   if (is_operators && !may) fuzz::Require(!status.ok(), "what was not done is answered with OK");
 }
 

@@ -1,5 +1,6 @@
-// A directory of checkpoints with any names in it, one a line, and the first line as what the file "checkpoint" says: a name means one checkpoint, the newest
-// come first, and collecting old checkpoints removes nothing that Divvy does not write.
+// A directory of checkpoints with any names in it, one a line, and the first line as what the file
+// "checkpoint" says: a name means one checkpoint, the newest come first, and collecting old
+// checkpoints removes nothing that Divvy does not write.
 #include <memory>
 #include <set>
 #include <string>
@@ -21,7 +22,9 @@ namespace {
 constexpr char kDirectory[] = "/c";
 
 // What Divvy may have written: "ckpt-EPOCH-SERIAL.", and more.
-bool IsOwn(absl::string_view file) { return CheckpointOf(file.substr(0, file.find('.'))).has_value(); }
+bool IsOwn(absl::string_view file) {
+  return CheckpointOf(file.substr(0, file.find('.'))).has_value();
+}
 
 std::set<std::string> FilesIn(FileSystem& files) {
   const auto names = files.ListDirectory(kDirectory);
@@ -33,16 +36,19 @@ void CheckNames(FileSystem& files, const std::set<std::string>& names) {
   size_t indices = 0;
   for (const std::string& name : names) {
     indices += absl::EndsWith(name, ".index") ? 1 : 0;
-    if (const auto id = CheckpointOf(name)) fuzz::Require(id->name() == name, "a second way to write a checkpoint");
+    if (const auto id = CheckpointOf(name))
+      fuzz::Require(id->name() == name, "a second way to write a checkpoint");
   }
   const auto prefixes = CheckpointPrefixes(files, kDirectory);
-  fuzz::Require(prefixes.ok() ? prefixes->size() == indices : indices == 0, "not every index is a checkpoint");
+  fuzz::Require(prefixes.ok() ? prefixes->size() == indices : indices == 0,
+                "not every index is a checkpoint");
   const auto own = ListCheckpoints(files, kDirectory);
   fuzz::Require(own.ok() && own->size() <= indices, "more checkpoints than indices");
   for (size_t i = 0; i < own->size(); ++i) {
     const std::string name = (*own)[i].name();
     fuzz::Require(names.count(name + ".index") == 1, "a checkpoint that is not there");
-    fuzz::Require(prefixes->at(i) == absl::StrCat(kDirectory, "/", name), "the newest do not come first");
+    fuzz::Require(prefixes->at(i) == absl::StrCat(kDirectory, "/", name),
+                  "the newest do not come first");
   }
 }
 
@@ -66,10 +72,14 @@ void Try(absl::string_view bytes) {
   fuzz::Require(files.CreateDirectory(kDirectory).ok(), "no directory");
   const std::vector<absl::string_view> lines = absl::StrSplit(bytes, '\n');
   for (const absl::string_view line : lines) {
-    if (line.empty() || line == "." || line == ".." || absl::StrContains(line, '/') || absl::StrContains(line, '\0')) continue;
-    fuzz::Require(files.ReplaceFile(absl::StrCat(kDirectory, "/", line), line).ok(), "a file cannot be written");
+    if (line.empty() || line == "." || line == ".." || absl::StrContains(line, '/') ||
+        absl::StrContains(line, '\0'))
+      continue;
+    fuzz::Require(files.ReplaceFile(absl::StrCat(kDirectory, "/", line), line).ok(),
+                  "a file cannot be written");
   }
-  (void)files.ReplaceFile(absl::StrCat(kDirectory, "/checkpoint"), bytes.substr(0, bytes.find('\n')));
+  (void)files.ReplaceFile(absl::StrCat(kDirectory, "/checkpoint"),
+                          bytes.substr(0, bytes.find('\n')));
   const std::set<std::string> names = FilesIn(files);
   CheckNames(files, names);
   (void)OpenCheckpoint(files, kDirectory);

@@ -1,4 +1,5 @@
-// A fuzzer's bytes as choices: which message comes next, with which values, and how much time passes.
+// A fuzzer's bytes as choices: which message comes next, with which values, and how much time
+// passes.
 #ifndef DIVVY_TESTS_FUZZ_CHOICES_H_
 #define DIVVY_TESTS_FUZZ_CHOICES_H_
 
@@ -29,11 +30,21 @@ class Choices {
   bool Often() { return Byte() >= 24; }
   // Small ones, and those at the edges.
   uint64_t Number() {
-    constexpr uint64_t kEdges[] = {0, 1, uint64_t{1} << 31, (uint64_t{1} << 32) - 1, std::numeric_limits<int64_t>::max(), ~uint64_t{0}, 65'535, 65'536};
+    constexpr uint64_t kEdges[] = {0,
+                                   1,
+                                   uint64_t{1} << 31,
+                                   (uint64_t{1} << 32) - 1,
+                                   std::numeric_limits<int64_t>::max(),
+                                   ~uint64_t{0},
+                                   65'535,
+                                   65'536};
     const uint64_t byte = Byte();
     return byte < 8 ? kEdges[byte] : byte - 8;
   }
-  absl::Duration Time() { return absl::Milliseconds(1) * static_cast<double>(uint64_t{1} << Below(18)); }  // up to two minutes
+  // up to two minutes
+  absl::Duration Time() {
+    return absl::Milliseconds(1) * static_cast<double>(uint64_t{1} << Below(18));
+  }
   template <typename T>
   T Any() {
     const uint64_t seed = Byte() << 8;
@@ -48,7 +59,8 @@ class Choices {
   std::vector<Id> Rising() {
     std::vector<Id> ids;
     uint64_t next = 0;
-    for (uint64_t i = Below(4); i > 0; --i) ids.push_back(Id(static_cast<typename Id::value_type>(next += Below(5) + (Often() ? 1 : 0))));
+    for (uint64_t i = Below(4); i > 0; --i)
+      ids.push_back(Id(static_cast<typename Id::value_type>(next += Below(5) + (Often() ? 1 : 0))));
     return ids;
   }
 

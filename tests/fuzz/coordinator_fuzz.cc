@@ -1,5 +1,6 @@
-// A coordinator, a program that asks for anything, and parameter servers and workers that answer anything, late, twice over or never, in virtual time: it
-// neither crashes nor answers the program twice, and keeps no more than a job of this size needs.
+// A coordinator, a program that asks for anything, and parameter servers and workers that answer
+// anything, late, twice over or never, in virtual time: it neither crashes nor answers the program
+// twice, and keeps no more than a job of this size needs.
 #include <deque>
 #include <memory>
 #include <string>
@@ -35,8 +36,11 @@ class Answers {
       const absl::Status refusal = choices_.Any<absl::Status>();
       if (!refusal.ok()) reply = refusal;
     }
-    const absl::Duration delay = choices_.Often() ? absl::Milliseconds(1) : absl::Seconds(choices_.Below(20));
-    if (choices_.Often()) executor_.PostAfter(delay, [done = std::move(done), reply = std::move(reply)] { done(reply); });
+    const absl::Duration delay =
+        choices_.Often() ? absl::Milliseconds(1) : absl::Seconds(choices_.Below(20));
+    if (choices_.Often())
+      executor_.PostAfter(delay,
+                          [done = std::move(done), reply = std::move(reply)] { done(reply); });
   }
   // The proper one, or any of its kind.
   template <typename Reply>
@@ -60,7 +64,9 @@ class AnyPs : public ParameterClient {
     reply.incarnation = Incarnation(100 + static_cast<uint64_t>(index_));
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override { answers_.GiveAny(std::move(done), LoadReply{false, 0, request.layout_hash}); }
+  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+    answers_.GiveAny(std::move(done), LoadReply{false, 0, request.layout_hash});
+  }
   void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;
@@ -71,14 +77,26 @@ class AnyPs : public ParameterClient {
     reply.done = true;
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply> done) override { answers_.GiveAny(std::move(done), LayoutReply()); }
-  void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply> done) override { answers_.GiveAny(std::move(done), LayoutReply()); }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override { answers_.Give(std::move(done), Generator().ReplyTo(request)); }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override { answers_.Give(std::move(done), Generator().ReplyTo(request)); }
-  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override { answers_.Give(std::move(done), ShutdownReply()); }
+  void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply> done) override {
+    answers_.GiveAny(std::move(done), LayoutReply());
+  }
+  void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply> done) override {
+    answers_.GiveAny(std::move(done), LayoutReply());
+  }
+  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+    answers_.Give(std::move(done), Generator().ReplyTo(request));
+  }
+  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+    answers_.Give(std::move(done), Generator().ReplyTo(request));
+  }
+  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
+    answers_.Give(std::move(done), ShutdownReply());
+  }
 
  private:
-  wire::testing::Generator Generator() { return wire::testing::Generator(answers_.choices().Number()); }
+  wire::testing::Generator Generator() {
+    return wire::testing::Generator(answers_.choices().Number());
+  }
 
   Answers& answers_;
   const int index_;
@@ -90,10 +108,14 @@ class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWo
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     session_ = request.fence.session;
     stream_ = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session_);
-    answers_.GiveAny(std::move(done), WorkerAttachReply{Incarnation(200 + static_cast<uint64_t>(index_)), 1, 1, {}});
+    answers_.GiveAny(std::move(done),
+                     WorkerAttachReply{Incarnation(200 + static_cast<uint64_t>(index_)), 1, 1, {}});
   }
-  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override { answers_.Give(std::move(done), ShutdownReply()); }
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override {
+  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
+    answers_.Give(std::move(done), ShutdownReply());
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override {
     struct Connection : StreamConnection<ToWorker> {
       explicit Connection(std::weak_ptr<AnyWorker> worker) : worker(std::move(worker)) {}
       void Send(StreamFrame<ToWorker> frame) override {
@@ -119,13 +141,15 @@ class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWo
     auto report = answers_.choices().Any<Report>();
     report.step = steps_.front().step;
     report.attempt = steps_.front().attempt;
-    if (answers_.choices().Often()) report.outcome = StepOutcome::kOk, report.error = absl::OkStatus();
+    if (answers_.choices().Often())
+      report.outcome = StepOutcome::kOk, report.error = absl::OkStatus();
     if (answers_.choices().Often()) steps_.pop_front();
     Say(std::move(report));
   }
   void Break() {
     if (stream_ != nullptr) stream_->Disconnect();
-    if (auto listener = std::exchange(listener_, nullptr)) answers_.executor().Post([listener] { listener->OnBroken(); });
+    if (auto listener = std::exchange(listener_, nullptr))
+      answers_.executor().Post([listener] { listener->OnBroken(); });
   }
 
  private:
@@ -141,9 +165,11 @@ class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWo
   void Take(StreamFrame<ToWorker> frame) {
     std::vector<StreamFrame<FromWorker>> resend;
     std::optional<ToWorker> message;
-    if (stream_ == nullptr || !stream_->Receive(std::move(frame), resend, message).ok() || !message) return;
+    if (stream_ == nullptr || !stream_->Receive(std::move(frame), resend, message).ok() || !message)
+      return;
     if (auto* dispatch = std::get_if<Dispatch>(&*message)) steps_.push_back(*dispatch);
-    if (auto* make = std::get_if<MakeResource>(&*message)) Say(ResourceReady{make->iterator, absl::OkStatus(), std::nullopt, std::nullopt});
+    if (auto* make = std::get_if<MakeResource>(&*message))
+      Say(ResourceReady{make->iterator, absl::OkStatus(), std::nullopt, std::nullopt});
     if (auto* hold = std::get_if<Hold>(&*message)) Say(Held{hold->number});
     if (std::holds_alternative<Ping>(*message)) Say(Pong());
   }
@@ -158,7 +184,8 @@ class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWo
 
 class Run : public Dialer {
  public:
-  explicit Run(absl::string_view bytes) : choices_(bytes), answers_(choices_, executor_), store_(executor_) {
+  explicit Run(absl::string_view bytes)
+      : choices_(bytes), answers_(choices_, executor_), store_(executor_) {
     for (int i = 0; i < kMostTasks; ++i) {
       ps_.push_back(std::make_shared<AnyPs>(answers_, i));
       workers_.push_back(std::make_shared<AnyWorker>(answers_, i));
@@ -177,8 +204,12 @@ class Run : public Dialer {
   }
   ~Run() override { core_->Abandon(); }
 
-  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override { return ps_[IndexOf(address)]; }
-  std::shared_ptr<WorkerClient> Worker(const std::string& address) override { return workers_[IndexOf(address)]; }
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override {
+    return ps_[IndexOf(address)];
+  }
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override {
+    return workers_[IndexOf(address)];
+  }
 
   void Play() {
     executor_.RunFor(absl::Milliseconds(100));
@@ -192,13 +223,18 @@ class Run : public Dialer {
   }
 
  private:
-  static size_t IndexOf(const std::string& address) { return address.empty() ? 0 : static_cast<unsigned char>(address.back()) % kMostTasks; }
+  static size_t IndexOf(const std::string& address) {
+    return address.empty() ? 0 : static_cast<unsigned char>(address.back()) % kMostTasks;
+  }
 
   void Register() {
     auto request = choices_.Any<RegisterRequest>();
     if (choices_.Often()) request.index = static_cast<int>(choices_.Below(4));
-    if (choices_.Often()) request.address = absl::StrCat(request.job == JobName::kPs ? "ps" : "worker", choices_.Below(kMostTasks));
-    if (choices_.Often()) request.cluster = {}, request.program = {}, request.protocol = ProtocolRange();
+    if (choices_.Often())
+      request.address =
+          absl::StrCat(request.job == JobName::kPs ? "ps" : "worker", choices_.Below(kMostTasks));
+    if (choices_.Often())
+      request.cluster = {}, request.program = {}, request.protocol = ProtocolRange();
     core_->Register(std::move(request), fuzz::Once<RegisterReply>(open_));
   }
   StatusCallback Done() {
@@ -207,16 +243,20 @@ class Run : public Dialer {
   std::string Variable() { return absl::StrCat("v", choices_.Below(4)); }
   void CreateVariable() {
     const Shape shape{static_cast<int64_t>(1 + choices_.Below(4)), 2};
-    choices_.Often() ? core_->CreateVariable({Variable(), shape, Zeros(), Sgd{0.1}}, std::nullopt, Done())
-                     : core_->CreateVariable({Variable(), shape, Zeros(), {}}, Colocation{Variable()}, Done());
+    choices_.Often()
+        ? core_->CreateVariable({Variable(), shape, Zeros(), Sgd{0.1}}, std::nullopt, Done())
+        : core_->CreateVariable({Variable(), shape, Zeros(), {}}, Colocation{Variable()}, Done());
   }
   void Write() {
     StagedWrite write;
     write.variable = Variable();
-    write.value = *Tensor::Zeros(DType::kFloat32, Shape{static_cast<int64_t>(1 + choices_.Below(4)), 2});
+    write.value =
+        *Tensor::Zeros(DType::kFloat32, Shape{static_cast<int64_t>(1 + choices_.Below(4)), 2});
     core_->Write({write}, Done());
   }
-  void Schedule() { core_->Schedule({"step", Nest(), !choices_.Often()}, fuzz::Once<Nest>(open_), Done()); }
+  void Schedule() {
+    core_->Schedule({"step", Nest(), !choices_.Often()}, fuzz::Once<Nest>(open_), Done());
+  }
   void RunLoop() {
     RunRequest request;
     request.step = {"step", Nest(), false};
@@ -235,7 +275,8 @@ class Run : public Dialer {
       case 0: return Register();
       case 1: return CreateVariable();
       case 2: return Write();
-      case 3: return core_->Read({{Variable(), std::nullopt}}, fuzz::Once<std::vector<Tensor>>(open_));
+      case 3:
+        return core_->Read({{Variable(), std::nullopt}}, fuzz::Once<std::vector<Tensor>>(open_));
       case 4: return RunLoop();
       case 5: return core_->Join(Done());
       case 6: return core_->RestoreLatest(fuzz::Once<int64_t>(open_));
@@ -248,7 +289,9 @@ class Run : public Dialer {
       case 13:
       case 14: return worker.SayReport();
       case 15:
-      case 16: return executor_.RunFor(absl::Milliseconds(1) * static_cast<double>(uint64_t{1} << choices_.Below(13)));
+      case 16:
+        return executor_.RunFor(absl::Milliseconds(1) *
+                                static_cast<double>(uint64_t{1} << choices_.Below(13)));
       case 17: return core_->Resize(1 + static_cast<int>(choices_.Below(kMostTasks)), Done());
       case 18:
         if (!choices_.Often()) core_->Drain([] {});

@@ -1,5 +1,6 @@
-// Any messages on a data stream, over a connection to a real server, whose handler grants memory and answers at once, later, or not: the stream ends, all
-// memory that was granted is given back, and the handler gets nothing that was not admitted and granted.
+// Any messages on a data stream, over a connection to a real server, whose handler grants memory
+// and answers at once, later, or not: the stream ends, all memory that was granted is given back,
+// and the handler gets nothing that was not admitted and granted.
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,9 @@ namespace {
 constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
 constexpr int64_t kMostBytes = 1 << 20;  // of a transfer
 
-bool MayCome(const Fence& fence) { return fence.job == kFence.job && fence.epoch == kFence.epoch && fence.session == kFence.session; }
+bool MayCome(const Fence& fence) {
+  return fence.job == kFence.job && fence.epoch == kFence.epoch && fence.session == kFence.session;
+}
 
 // Decides by the bits of a number.
 class Handler : public DataHandler {
@@ -48,7 +51,8 @@ class Handler : public DataHandler {
   // Waits until nothing is held any more.
   void AwaitRelease() {
     MutexLock lock(mu_);
-    const bool all = changed_.WaitFor(mu_, fuzz::kHang, [this]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return held_ == 0; });
+    const bool all =
+        changed_.WaitFor(mu_, fuzz::kHang, [this]() DIVVY_REQUIRES(mu_) { return held_ == 0; });
     fuzz::Require(all, "memory is not given back");
   }
 
@@ -62,16 +66,22 @@ class Handler : public DataHandler {
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     fuzz::Require(MayCome(request.fence), "a commit that was not admitted");
     int64_t bytes = 0;
-    for (const CommitPart& part : request.parts) bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+    for (const CommitPart& part : request.parts)
+      bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
     {
       MutexLock lock(mu_);
       fuzz::Require(bytes <= granted_bytes_, "a commit of more bytes than were granted");
     }
-    NowOrLater([done = std::move(done), parts = request.parts.size()] { done(CommitReply{false, 1, std::vector<uint64_t>(parts, 1)}); });
+    NowOrLater([done = std::move(done), parts = request.parts.size()] {
+      done(CommitReply{false, 1, std::vector<uint64_t>(parts, 1)});
+    });
   }
-  int64_t ReplyBytes(const PullRequest& request) override { return static_cast<int64_t>(request.parts.size() % 3); }
+  int64_t ReplyBytes(const PullRequest& request) override {
+    return static_cast<int64_t>(request.parts.size() % 3);
+  }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
-    fuzz::Require(claim.bytes >= 0 && claim.overhead >= 0 && claim.bytes + claim.overhead > 0, "memory for nothing is asked for");
+    fuzz::Require(claim.bytes >= 0 && claim.overhead >= 0 && claim.bytes + claim.overhead > 0,
+                  "memory for nothing is asked for");
     uint64_t ticket = 0;
     {
       MutexLock lock(mu_);
@@ -79,13 +89,15 @@ class Handler : public DataHandler {
       ++held_;
       if (claim.bytes <= kMostBytes) granted_bytes_ += claim.bytes;
     }
-    NowOrLater(
-        [granted = std::move(granted), fits = claim.bytes <= kMostBytes] { granted(fits ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large")); });
+    NowOrLater([granted = std::move(granted), fits = claim.bytes <= kMostBytes] {
+      granted(fits ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
+    });
     return ticket;
   }
   void Release(DataMemory, uint64_t ticket) override {
     MutexLock lock(mu_);
-    fuzz::Require(ticket != 0 && ticket <= last_ && held_ > 0, "memory is given back that nobody holds");
+    fuzz::Require(ticket != 0 && ticket <= last_ && held_ > 0,
+                  "memory is given back that nobody holds");
     --held_;
     changed_.NotifyAll();
   }
@@ -136,18 +148,21 @@ class Sender {
     }
   }
 
-  // With a fence that is admitted, or not; sometimes without one of its messages, or with another byte in one.
+  // With a fence that is admitted, or not; sometimes without one of its messages, or with another
+  // byte in one.
   template <typename Request>
   void Transfer() {
     auto request = choices_.Any<Request>();
     if (choices_.Often()) request.fence = kFence;
     const uint64_t id = choices_.Often() ? ++last_id_ : choices_.Below(5);
-    std::vector<std::string> messages = wire::testing::MessagesOf(wire::ToTransfer(id, request), 1 + static_cast<int64_t>(choices_.Below(200)));
+    std::vector<std::string> messages = wire::testing::MessagesOf(
+        wire::ToTransfer(id, request), 1 + static_cast<int64_t>(choices_.Below(200)));
     const size_t odd = choices_.Number() % messages.size();
     if (!choices_.Often()) {
       messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(odd));
     } else if (!choices_.Often() && !messages[odd].empty()) {
-      messages[odd][choices_.Number() % messages[odd].size()] = static_cast<char>(choices_.Below(256));
+      messages[odd][choices_.Number() % messages[odd].size()] =
+          static_cast<char>(choices_.Below(256));
     }
     for (std::string& message : messages) all_.push_back(std::move(message));
   }
@@ -155,7 +170,8 @@ class Sender {
     v1::FrameHeader header;
     header.set_request_id(choices_.Below(5));
     header.mutable_data();
-    return wire::EncodeHeader(header) + std::string(choices_.Below(64), static_cast<char>(choices_.Below(3)));
+    return wire::EncodeHeader(header) +
+           std::string(choices_.Below(64), static_cast<char>(choices_.Below(3)));
   }
   std::string Bytes() {
     std::string bytes(choices_.Below(40), 0);
@@ -181,7 +197,10 @@ void Try(absl::string_view bytes) {
   grpc::CompletionQueue queue;
   grpc::Status status;
   const auto call = grpc::GenericStub(world.server.channel())
-                        .PrepareCall(&context, pulls ? "/divvy.v1.ParameterServerData/Pull" : "/divvy.v1.ParameterServerData/Commit", &queue);
+                        .PrepareCall(&context,
+                                     pulls ? "/divvy.v1.ParameterServerData/Pull"
+                                           : "/divvy.v1.ParameterServerData/Commit",
+                                     &queue);
   call->StartCall(call.get());
   bool open = fuzz::Await(queue);
   for (const std::string& message : Sender(choices, pulls).Messages()) {
@@ -201,7 +220,8 @@ void Try(absl::string_view bytes) {
   call->Finish(&status, call.get());
   fuzz::Await(queue);
   world.handler.AwaitRelease();
-  fuzz::Require(status.ok() || status.error_code() == grpc::StatusCode::INVALID_ARGUMENT, "a stream ends with another error than INVALID");
+  fuzz::Require(status.ok() || status.error_code() == grpc::StatusCode::INVALID_ARGUMENT,
+                "a stream ends with another error than INVALID");
 }
 
 }  // namespace

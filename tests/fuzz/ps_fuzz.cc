@@ -1,5 +1,5 @@
-// A parameter server and any messages in any order, in virtual time: it neither crashes nor holds more memory than it may, answers each request once, and ends
-// up idle.
+// A parameter server and any messages in any order, in virtual time: it neither crashes nor holds
+// more memory than it may, answers each request once, and ends up idle.
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,13 +33,16 @@ class Run {
     options.checkpoint_files = checkpoint_files_.get();
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
-    core_ = *ParameterServerCore::Start(options, executor_, nullptr, [this](int, const std::string&) { exited_ = true; });
+    core_ = *ParameterServerCore::Start(options, executor_, nullptr,
+                                        [this](int, const std::string&) { exited_ = true; });
   }
 
   void Play() {
     while (!choices_.done()) {
       Next();
-      fuzz::Require(core_->Inspect(ParameterServerCore::Detail::kWithoutValues).memory_bytes <= kMemory, "more memory than it may hold");
+      fuzz::Require(
+          core_->Inspect(ParameterServerCore::Detail::kWithoutValues).memory_bytes <= kMemory,
+          "more memory than it may hold");
     }
     executor_.RunFor(absl::Minutes(5));
     fuzz::Require(exited_ || *open_ == 0, "a request without an answer");
@@ -58,14 +61,20 @@ class Run {
     return fence;
   }
   ShardKey Key() {
-    return {VariableId(static_cast<uint32_t>(choices_.Below(4))), static_cast<uint8_t>(choices_.Below(3)), static_cast<uint16_t>(choices_.Below(3))};
+    return {VariableId(static_cast<uint32_t>(choices_.Below(4))),
+            static_cast<uint8_t>(choices_.Below(3)), static_cast<uint16_t>(choices_.Below(3))};
   }
   Shape MakeShape() {
     std::vector<int64_t> dims;
-    for (uint64_t i = choices_.Below(4); i > 0; --i) dims.push_back(static_cast<int64_t>(choices_.Below(6)));
+    for (uint64_t i = choices_.Below(4); i > 0; --i)
+      dims.push_back(static_cast<int64_t>(choices_.Below(6)));
     return Shape(dims);
   }
-  DType MakeDType() { return choices_.Often() ? DType::kFloat32 : choices_.Often() ? DType::kInt64 : choices_.Any<ShardSpec>().dtype; }
+  DType MakeDType() {
+    return choices_.Often()   ? DType::kFloat32
+           : choices_.Often() ? DType::kInt64
+                              : choices_.Any<ShardSpec>().dtype;
+  }
   Tensor MakeTensor(DType dtype, const Shape& shape) { return *Tensor::Zeros(dtype, shape); }
   Horizon MakeHorizon() {
     Horizon horizon;
@@ -90,7 +99,9 @@ class Run {
   std::optional<Tensor> MakeRows() {
     if (choices_.Often()) return std::nullopt;
     std::vector<int64_t> rows;
-    for (uint64_t i = choices_.Below(5); i > 0; --i) rows.push_back(static_cast<int64_t>(choices_.Often() ? choices_.Below(6) : choices_.Number()));
+    for (uint64_t i = choices_.Below(5); i > 0; --i)
+      rows.push_back(
+          static_cast<int64_t>(choices_.Often() ? choices_.Below(6) : choices_.Number()));
     return Tensor::Vector<int64_t>(rows);
   }
 
@@ -113,7 +124,8 @@ class Run {
     request.horizon = MakeHorizon();
     request.sessions = choices_.Rising<SessionId>();
     request.query = choices_.Rising<EntryId>();
-    if (choices_.Often()) request.workers.assign(request.sessions.size(), static_cast<int>(choices_.Below(3)));
+    if (choices_.Often())
+      request.workers.assign(request.sessions.size(), static_cast<int>(choices_.Below(3)));
     Send<SyncReply>(&ParameterServerCore::Sync, std::move(request));
   }
   void SendCommit() {
@@ -125,7 +137,8 @@ class Run {
       part.rows = MakeRows();
       part.values = MakeTensor(MakeDType(), MakeShape());
     }
-    if (!choices_.Often()) (void)core_->CheckCommit(MakeFence(), static_cast<int>(choices_.Below(3)));
+    if (!choices_.Often())
+      (void)core_->CheckCommit(MakeFence(), static_cast<int>(choices_.Below(3)));
     Send<CommitReply>(&ParameterServerCore::Commit, std::move(request));
   }
   void SendPull() {
@@ -138,7 +151,8 @@ class Run {
 
   void Next() {
     switch (choices_.Below(16)) {
-      case 0: return Send<PsAttachReply>(&ParameterServerCore::Attach, choices_.Any<PsAttachRequest>());
+      case 0:
+        return Send<PsAttachReply>(&ParameterServerCore::Attach, choices_.Any<PsAttachRequest>());
       case 1: return SendLoad();
       case 2:
       case 3: return SendSync();
@@ -152,9 +166,11 @@ class Run {
         request.shards = {Key()};
         return Send<LayoutReply>(&ParameterServerCore::DeleteShards, std::move(request));
       }
-      case 6: return Send<SnapshotReply>(&ParameterServerCore::Snapshot, choices_.Any<SnapshotRequest>());
+      case 6:
+        return Send<SnapshotReply>(&ParameterServerCore::Snapshot, choices_.Any<SnapshotRequest>());
       case 7:
-        if (!choices_.Often()) Send<ShutdownReply>(&ParameterServerCore::Shutdown, choices_.Any<ShutdownRequest>());
+        if (!choices_.Often())
+          Send<ShutdownReply>(&ParameterServerCore::Shutdown, choices_.Any<ShutdownRequest>());
         return;
       case 8:
       case 9: return SendPull();

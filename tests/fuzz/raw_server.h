@@ -32,7 +32,8 @@ inline grpc::ByteBuffer BufferOf(const std::string& bytes) {
 inline bool Await(grpc::CompletionQueue& queue) {
   void* tag = nullptr;
   bool ok = false;
-  Require(queue.AsyncNext(&tag, &ok, GrpcDeadline(kHang)) == grpc::CompletionQueue::GOT_EVENT, "a call hangs");
+  Require(queue.AsyncNext(&tag, &ok, GrpcDeadline(kHang)) == grpc::CompletionQueue::GOT_EVENT,
+          "a call hangs");
   return ok;
 }
 
@@ -45,7 +46,8 @@ class RawServer {
     auto started = Server::Start(options, std::move(services), hook);
     Require(started.ok(), "the server does not start");
     server_ = *std::move(started);
-    channel_ = MakeChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials());
+    channel_ = MakeChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                           grpc::InsecureChannelCredentials());
     Require(channel_->WaitForConnected(GrpcDeadline(kHang)), "the server is not reached");
   }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }

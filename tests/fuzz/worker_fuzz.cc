@@ -1,5 +1,5 @@
-// A worker and any messages of a coordinator in any order, in virtual time, beside parameter servers that answer: it neither crashes nor answers a request
-// twice.
+// A worker and any messages of a coordinator in any order, in virtual time, beside parameter
+// servers that answer: it neither crashes nor answers a request twice.
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,17 +29,25 @@ struct Connection : StreamConnection<FromWorker> {
 
 class Run {
  public:
-  explicit Run(absl::string_view bytes) : choices_(bytes), runner_(executor_), inputs_(executor_), ps_(executor_, 2) {
-    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))->With(MakeVariable(2, "b", 1, 1, {1}));
+  explicit Run(absl::string_view bytes)
+      : choices_(bytes), runner_(executor_), inputs_(executor_), ps_(executor_, 2) {
+    layout_ = Layout::Empty()
+                  ->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))
+                  ->With(MakeVariable(2, "b", 1, 1, {1}));
     ps_.Make(*layout_);
     runner_.Define("empty", [](const StepCall&) { return std::vector<script::Move>(); });
-    runner_.Define("assign", [](const StepCall&) { return std::vector<script::Move>{script::Stage{Assign()}}; });
-    runner_.Define("slow", [](const StepCall&) { return std::vector<script::Move>{script::Take{absl::Seconds(3)}, script::Stage{Assign()}}; });
+    runner_.Define("assign", [](const StepCall&) {
+      return std::vector<script::Move>{script::Stage{Assign()}};
+    });
+    runner_.Define("slow", [](const StepCall&) {
+      return std::vector<script::Move>{script::Take{absl::Seconds(3)}, script::Stage{Assign()}};
+    });
     inputs_.Define("data", {10, absl::OkStatus(), absl::Milliseconds(5)});
     WorkerOptions options;
     options.incarnation = kOwn;
     options.address = "worker";
-    core_ = *WorkerCore::Start(options, executor_, executor_.clock(), runner_, inputs_, ps_, nullptr, [](int, const std::string&) {});
+    core_ = *WorkerCore::Start(options, executor_, executor_.clock(), runner_, inputs_, ps_,
+                               nullptr, [](int, const std::string&) {});
   }
   ~Run() { core_->Abandon(); }
 
@@ -52,19 +60,26 @@ class Run {
   }
 
  private:
-  static StagedWrite Assign() { return {"w", WriteOp::kAssign, *Tensor::Copy<float>(Shape{4, 1}, std::vector<float>{1, 2, 3, 4}), std::nullopt, std::nullopt}; }
+  static StagedWrite Assign() {
+    return {"w", WriteOp::kAssign,
+            *Tensor::Copy<float>(Shape{4, 1}, std::vector<float>{1, 2, 3, 4}), std::nullopt,
+            std::nullopt};
+  }
 
   Fence MakeFence(SessionId session) {
-    return {choices_.Nearly(JobId(9)), Epoch(choices_.Nearly(EntryId(1)).value()), choices_.Nearly(Incarnation(1)), session, choices_.Nearly(kOwn)};
+    return {choices_.Nearly(JobId(9)), Epoch(choices_.Nearly(EntryId(1)).value()),
+            choices_.Nearly(Incarnation(1)), session, choices_.Nearly(kOwn)};
   }
   void Attach() {
     auto request = choices_.Any<WorkerAttachRequest>();
     if (choices_.Often()) request.view = ps_.view();
-    for (PsAddress& ps : request.view) ps.address = ps.index % 2 == 0 ? "ps0" : "ps1";  // that the dialer has
+    // That the dialer has.
+    for (PsAddress& ps : request.view) ps.address = ps.index % 2 == 0 ? "ps0" : "ps1";
     if (choices_.Often()) request.layout = layout_;
     if (choices_.Often()) request.protocol = ProtocolRange();
     if (choices_.Often()) ++session_;
-    request.fence = MakeFence(SessionId(choices_.Often() ? session_ : static_cast<uint32_t>(choices_.Number())));
+    request.fence = MakeFence(
+        SessionId(choices_.Often() ? session_ : static_cast<uint32_t>(choices_.Number())));
     core_->Attach(std::move(request), fuzz::Once<WorkerAttachReply>(open_));
   }
   void Connect() {
@@ -102,7 +117,8 @@ class Run {
         return;
       case 3: {
         ShutdownRequest request{MakeFence(SessionId(0)), static_cast<int>(choices_.Below(200))};
-        if (!choices_.Often()) core_->Shutdown(std::move(request), fuzz::Once<ShutdownReply>(open_));
+        if (!choices_.Often())
+          core_->Shutdown(std::move(request), fuzz::Once<ShutdownReply>(open_));
         return;
       }
       case 4: return executor_.RunFor(choices_.Time());

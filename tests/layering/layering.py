@@ -13,7 +13,8 @@ import os
 import re
 import sys
 
-# ---- the dependency order ------------------------------------------------------------------------------------------------------------------------------------
+# ---- the dependency order
+# ------------------------------------------------------------------------------------------------------------------------------------
 _PURE = {"base", "tensor", "formats"}
 _FAMILIES = {"optimizers", "initializers", "partitioners"}
 _CLUSTER = _PURE | _FAMILIES | {"cluster"}                    # neither ops nor data: a parameter server links no BLAS and no code of the user
@@ -41,7 +42,8 @@ for _stock in ("worker", "coordinator"):  # their mains load a program, so they 
 _API = _STRATEGY | {"train", "."}
 _PROGRAM = _API | _RPC | set(_ROLES) | {"program"}
 
-# What each folder may include from; itself among it. "." is divvy.h. The longest name that fits a file decides: ps_server/core/x.h is "ps_server/core".
+# What each folder may include from; itself among it. "." is divvy.h. The longest name that fits a
+# file decides: ps_server/core/x.h is "ps_server/core".
 _FOLDERS = {
     "base": {"base"},
     "tensor": {"base", "tensor"},
@@ -60,7 +62,8 @@ _FOLDERS = {
     "tests": _PROGRAM | {"tests", "tools"},  # processes are started in one way: tools/launch
 }
 
-# ---- who may know which library ------------------------------------------------------------------------------------------------------------------------------
+# ---- who may know which library
+# ------------------------------------------------------------------------------------------------------------------------------
 _ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: calls that people make, behind divvyctl
 _SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
 _CORES = tuple(role for role in _ROLES if role.endswith("/core"))
@@ -74,7 +77,8 @@ _LIBRARIES = [
 ]
 _ABSL_LOCKS = re.compile(r"absl/(synchronization/|strings/cord)")
 
-# ---- the door to the world -----------------------------------------------------------------------------------------------------------------------------------
+# ---- the door to the world
+# -----------------------------------------------------------------------------------------------------------------------------------
 _WAITING = (re.compile(r"\bsleep_(for|until)\b|\bSleepFor\b|(?<![\w.>])(u|nano)?sleep\s*\(|\bclock_nanosleep\b"), "waiting: post a delayed task (base/executor.h)")
 _WORLD = [
     (re.compile(r"\babsl::(Now|GetCurrentTimeNanos)\b|\b(system|steady|high_resolution)_clock\b|\b(gettimeofday|clock_gettime)\b|"
@@ -86,7 +90,8 @@ _WORLD = [
 _FILES = (re.compile(r"\bstd::(basic_)?[io]?f(stream|ilebuf)\b|\bstd::filesystem\b|(?<![\w.>])(fd?open|freopen|opendir|mkstemp|mkdtemp)\s*\(|"
                      r"(?<![\w>])::(open|creat|unlink|mkdir|rename|mmap)\s*\("), "files: take a FileSystem (base/file_system.h)")
 
-# ---- locks ---------------------------------------------------------------------------------------------------------------------------------------------------
+# ---- locks
+# ---------------------------------------------------------------------------------------------------------------------------------------------------
 _MOST_GUARDED_FIELDS = 20
 _MOST_SWITCHED_OFF = 5
 _SWITCHED_OFF = re.compile(r"^(?![ \t]*#).*\bDIVVY_NO_THREAD_SAFETY_ANALYSIS\b", re.M)

@@ -1,4 +1,5 @@
-// write_bundle DIRECTORY: a checkpoint as a coordinator and two parameter servers write it, for tensorflow_test.py. Element i of each tensor is i % 100 + 1.
+// write_bundle DIRECTORY: a checkpoint as a coordinator and two parameter servers write it, for
+// tensorflow_test.py. Element i of each tensor is i % 100 + 1.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -18,7 +19,9 @@ struct Item {
   std::string name;
   DType dtype;
   Shape shape;
-  std::vector<int64_t> cuts;  // rows at which slices end; the first is the first parameter server's, the next the second's, and so on in turns
+  // rows at which slices end; the first is the first parameter server's, the next the second's, and
+  // so on in turns
+  std::vector<int64_t> cuts;
 };
 
 const std::vector<Item>& Items() {
@@ -56,7 +59,8 @@ std::string Bytes(const Item& item, int64_t begin, int64_t end) {
       [&](auto zero) {
         using T = decltype(zero);
         std::string bytes;
-        for (int64_t i = begin * item.shape.row_elements(); i < end * item.shape.row_elements(); ++i) {
+        for (int64_t i = begin * item.shape.row_elements(); i < end * item.shape.row_elements();
+             ++i) {
           const T value = Number<T>(i);
           bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
         }
@@ -74,25 +78,33 @@ absl::Status WriteAll(const std::string& directory) {
   }
   std::vector<BundleSlice> slices;
   for (Item item : Items()) {
-    for (int64_t row = 1; item.name == "many/parts" && row <= item.shape.rows(); ++row) item.cuts.push_back(row);
+    for (int64_t row = 1; item.name == "many/parts" && row <= item.shape.rows(); ++row)
+      item.cuts.push_back(row);
     int64_t begin = 0;
     for (size_t i = 0; i < item.cuts.size(); begin = item.cuts[i++]) {
       const std::string bytes = Bytes(item, begin, item.cuts[i]);
-      ASSIGN_OR_RETURN(slices.emplace_back(), out[i % 2]->Append(item.name, item.dtype, item.shape, begin, item.cuts[i], bytes));
+      ASSIGN_OR_RETURN(slices.emplace_back(), out[i % 2]->Append(item.name, item.dtype, item.shape,
+                                                                 begin, item.cuts[i], bytes));
     }
   }
-  ASSIGN_OR_RETURN(slices.emplace_back(), out[2]->Append("_divvy/job", DType::kUInt8, {5}, 0, 5, "\1\2\3\4\5"));
-  ASSIGN_OR_RETURN(slices.emplace_back(), out[2]->Append("_divvy/finished_steps", DType::kInt64, {}, 0, 1, absl::string_view("\x39\x30\0\0\0\0\0\0", 8)));
+  ASSIGN_OR_RETURN(slices.emplace_back(),
+                   out[2]->Append("_divvy/job", DType::kUInt8, {5}, 0, 5, "\1\2\3\4\5"));
+  ASSIGN_OR_RETURN(slices.emplace_back(),
+                   out[2]->Append("_divvy/finished_steps", DType::kInt64, {}, 0, 1,
+                                  absl::string_view("\x39\x30\0\0\0\0\0\0", 8)));
   for (const auto& file : out) RETURN_IF_ERROR(file->Finish());
   RETURN_IF_ERROR(WriteBundleIndex(files, prefix, kNumFiles, slices));
-  return files.ReplaceFile(absl::StrCat(directory, "/checkpoint"), "model_checkpoint_path: \"ckpt-1-1\"\nall_model_checkpoint_paths: \"ckpt-1-1\"\n");
+  return files.ReplaceFile(
+      absl::StrCat(directory, "/checkpoint"),
+      "model_checkpoint_path: \"ckpt-1-1\"\nall_model_checkpoint_paths: \"ckpt-1-1\"\n");
 }
 
 }  // namespace
 }  // namespace divvy
 
 int main(int argc, char** argv) {
-  const absl::Status status = argc == 2 ? divvy::WriteAll(argv[1]) : absl::InvalidArgumentError("write_bundle DIRECTORY");
+  const absl::Status status =
+      argc == 2 ? divvy::WriteAll(argv[1]) : absl::InvalidArgumentError("write_bundle DIRECTORY");
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

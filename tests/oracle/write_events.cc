@@ -1,4 +1,5 @@
-// write_events DIRECTORY: event files as a training that is restarted writes them, for tensorboard_test.py.
+// write_events DIRECTORY: event files as a training that is restarted writes them, for
+// tensorboard_test.py.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -15,7 +16,8 @@ namespace {
 absl::Status WriteSteps(SummaryWriter& summaries, int64_t first, int64_t last) {
   for (int64_t step = first; step <= last; ++step) {
     RETURN_IF_ERROR(summaries.Scalars("train", step, {{"loss", 1.0 / static_cast<double>(step)}}));
-    if (step % 2 == 1) RETURN_IF_ERROR(summaries.Scalars("train", step, {{"train/odd", static_cast<double>(step)}}));
+    if (step % 2 == 1)
+      RETURN_IF_ERROR(summaries.Scalars("train", step, {{"train/odd", static_cast<double>(step)}}));
   }
   return absl::OkStatus();
 }
@@ -32,9 +34,11 @@ absl::Status CutLastRecord(const std::string& directory) {
 absl::Status WriteAll(const std::string& directory) {
   {
     SummaryWriter summaries(directory);
-    RETURN_IF_ERROR(summaries.Text("train", 0, "configuration", "| | |\n|---|---|\n| epochs | 2 |\n"));
+    RETURN_IF_ERROR(
+        summaries.Text("train", 0, "configuration", "| | |\n|---|---|\n| epochs | 2 |\n"));
     RETURN_IF_ERROR(WriteSteps(summaries, 1, 100));
-    RETURN_IF_ERROR(summaries.Scalars("validation", 100, {{"loss", std::nan("")}, {"accuracy", 0.5}}));
+    RETURN_IF_ERROR(
+        summaries.Scalars("validation", 100, {{"loss", std::nan("")}, {"accuracy", 0.5}}));
     RETURN_IF_ERROR(summaries.Scalars("cut", 1, {{"loss", 1}}));
     RETURN_IF_ERROR(summaries.Scalars("cut", 2, {{"loss", 2}}));
   }
@@ -47,7 +51,8 @@ absl::Status WriteAll(const std::string& directory) {
 }  // namespace divvy
 
 int main(int argc, char** argv) {
-  const absl::Status status = argc == 2 ? divvy::WriteAll(argv[1]) : absl::InvalidArgumentError("write_events DIRECTORY");
+  const absl::Status status =
+      argc == 2 ? divvy::WriteAll(argv[1]) : absl::InvalidArgumentError("write_events DIRECTORY");
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

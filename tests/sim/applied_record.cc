@@ -18,17 +18,22 @@ bool AppliedRecord::AllWhole(const std::vector<Incarnation>& servers, Epoch line
   for (const Incarnation ps : servers) {
     const auto record = applied_.find({ps, lineage});
     if (record == applied_.end()) continue;
-    for (const auto& [id, entry] : record->second) missing[id] += missing.count(id) == 0 ? entry.participants - 1 : -1;
+    for (const auto& [id, entry] : record->second)
+      missing[id] += missing.count(id) == 0 ? entry.participants - 1 : -1;
   }
-  return std::all_of(missing.begin(), missing.end(), [](const auto& entry) { return entry.second == 0; });
+  return std::all_of(missing.begin(), missing.end(),
+                     [](const auto& entry) { return entry.second == 0; });
 }
 
-std::string AppliedRecord::Contradiction(Incarnation ps, const ParameterServerSnapshot& seen) const {
+std::string AppliedRecord::Contradiction(Incarnation ps,
+                                         const ParameterServerSnapshot& seen) const {
   const auto record = applied_.find({ps, seen.lineage});
   if (record == applied_.end()) return "";
   for (const auto& [id, entry] : record->second) {
-    if (entry.times > 1) return absl::StrCat("has applied id ", id.value(), " ", entry.times, " times in a lineage");
-    if (seen.history.count(id) == 0) return absl::StrCat("has applied id ", id.value(), ", and its own history does not say so");
+    if (entry.times > 1)
+      return absl::StrCat("has applied id ", id.value(), " ", entry.times, " times in a lineage");
+    if (seen.history.count(id) == 0)
+      return absl::StrCat("has applied id ", id.value(), ", and its own history does not say so");
   }
   return "";
 }

@@ -1,4 +1,5 @@
-// What parameter servers have applied, as the network saw it: beside their own history, which the code under test writes.
+// What parameter servers have applied, as the network saw it: beside their own history, which the
+// code under test writes.
 #ifndef DIVVY_TESTS_SIM_APPLIED_RECORD_H_
 #define DIVVY_TESTS_SIM_APPLIED_RECORD_H_
 
@@ -21,17 +22,20 @@ class AppliedRecord {
   // A server has said that it applied this commit just now, for the first time.
   void Applied(Incarnation ps, Epoch lineage, const CommitRequest& request);
 
-  // Whether each entry was applied by all servers that it is for, or by none; `servers`: those of the job, in this lineage.
+  // Whether each entry was applied by all servers that it is for, or by none; `servers`: those of
+  // the job, in this lineage.
   bool AllWhole(const std::vector<Incarnation>& servers, Epoch lineage) const;
 
-  // What is wrong with a server's history of its lineage; empty: nothing. A commit may have been applied and not answered yet.
+  // What is wrong with a server's history of its lineage; empty: nothing. A commit may have been
+  // applied and not answered yet.
   std::string Contradiction(Incarnation ps, const ParameterServerSnapshot& seen) const;
 
  private:
   struct Entry {
     int times = 0, participants = 0;
   };
-  std::map<std::pair<Incarnation, Epoch>, std::map<EntryId, Entry>> applied_;  // by server and lineage
+  // By server and lineage.
+  std::map<std::pair<Incarnation, Epoch>, std::map<EntryId, Entry>> applied_;
 };
 
 // The number that the program has given its direct write; nullopt: a step's commit.

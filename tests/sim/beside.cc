@@ -25,7 +25,8 @@ void Beside::Start() {
 void Beside::Begin(std::function<void()> call) {
   ++under_way_;
   const uint64_t most = site_.random().Chance(0.6) ? 50 : 3'000;
-  site_.After(absl::Microseconds(static_cast<int64_t>(site_.random().Below(1'000 * most))), std::move(call));
+  site_.After(absl::Microseconds(static_cast<int64_t>(site_.random().Below(1'000 * most))),
+              std::move(call));
 }
 
 void Beside::End() {
@@ -87,11 +88,15 @@ void Beside::Read() {
   const std::vector<int64_t> floor = site_.values()[variable];
   const auto check = [this, variable, floor](const absl::StatusOr<std::vector<Tensor>>& values) {
     if (site_.EndsProgram(values.status())) return;
-    if (!values.ok()) return site_.Violated("X9", absl::StrCat("a read beside steps: ", values.status().ToString()));
+    if (!values.ok())
+      return site_.Violated("X9",
+                            absl::StrCat("a read beside steps: ", values.status().ToString()));
     if (config_.changing_steps || config_.lying_ps) return End();
     const absl::Span<const int64_t> read = *(*values)[0].values<int64_t>();
     for (size_t i = 0; i < floor.size(); ++i) {
-      if (read[i] < floor[i]) site_.Violated("X9", absl::StrCat("the program read ", read[i], " where ", floor[i], " had finished (v", variable, "[", i, "])"));
+      if (read[i] < floor[i])
+        site_.Violated("X9", absl::StrCat("the program read ", read[i], " where ", floor[i],
+                                          " had finished (v", variable, "[", i, "])"));
     }
     End();
   };
@@ -106,7 +111,8 @@ void Beside::CreateWithValues() {
   const VariableSpec spec{name, {kBroughtRows, kBroughtWidth}, Zeros(), {}, DType::kInt64};
   site_.core().CreateVariable(spec, std::nullopt, Mine([this, name](const absl::Status& created) {
                                 if (site_.EndsProgram(created)) return;
-                                if (!created.ok()) return site_.Violated("create", created.ToString());
+                                if (!created.ok())
+                                  return site_.Violated("create", created.ToString());
                                 DirectWrite write;
                                 write.brought = name;
                                 site_.Write(std::move(write), [this] {
@@ -119,13 +125,15 @@ void Beside::CreateWithValues() {
 // It is refused, and nothing of it is left.
 void Beside::CreateHuge() {
   const VariableSpec spec{kHuge, {kTightMemory / 2, 3}, Zeros(), {}, DType::kInt64};
-  site_.core().CreateVariable(spec, std::nullopt, Mine([this](const absl::Status& created) {
-                                if (site_.EndsProgram(created)) return;
-                                site_.Tell(absl::StrCat("program: no memory for ", kHuge, ": ", created.ToString()));
-                                if (!absl::IsResourceExhausted(created) || site_.core().layout()->Find(kHuge) != nullptr)
-                                  site_.Violated("create", absl::StrCat("of a variable that no server has the memory for: ", created.ToString()));
-                                End();
-                              }));
+  site_.core().CreateVariable(
+      spec, std::nullopt, Mine([this](const absl::Status& created) {
+        if (site_.EndsProgram(created)) return;
+        site_.Tell(absl::StrCat("program: no memory for ", kHuge, ": ", created.ToString()));
+        if (!absl::IsResourceExhausted(created) || site_.core().layout()->Find(kHuge) != nullptr)
+          site_.Violated("create", absl::StrCat("of a variable that no server has the memory for: ",
+                                                created.ToString()));
+        End();
+      }));
 }
 
 void Beside::SetScale() {

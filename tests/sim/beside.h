@@ -1,5 +1,5 @@
-// What a program does while its steps are in flight: reads, writes and assigns variables, creates others with values that it brings, saves checkpoints, changes
-// the learning rate.
+// What a program does while its steps are in flight: reads, writes and assigns variables, creates
+// others with values that it brings, saves checkpoints, changes the learning rate.
 #ifndef DIVVY_TESTS_SIM_BESIDE_H_
 #define DIVVY_TESTS_SIM_BESIDE_H_
 

@@ -1,13 +1,16 @@
-// The simulated cluster from within: its processes, its program, its faults, and what the invariants are checked against. Its parts are
+// The simulated cluster from within: its processes, its program, its faults, and what the
+// invariants are checked against. Its parts are
 //
 //   sim_cluster.cc      starting processes, and the run
 //   cluster_steps.cc    what step functions do, and what they check as they read
-//   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it does meanwhile
-//   cluster_passes.cc   its passes over data, and which positions they have visited
-//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own; loops.h: its other loops
-//   cluster_cuts.cc     what a life of the program goes on from: checkpoints, and what the servers hold
-//   cluster_faults.cc   the faults; lying_worker.h: a worker that says what it likes
-//   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h: those that do not
+//   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it
+//   does meanwhile cluster_passes.cc   its passes over data, and which positions they have visited
+//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own;
+//   loops.h: its other loops cluster_cuts.cc     what a life of the program goes on from:
+//   checkpoints, and what the servers hold cluster_faults.cc   the faults; lying_worker.h: a worker
+//   that says what it likes
+//   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h:
+//                       those that do not
 #ifndef DIVVY_TESTS_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_CLUSTER_H_
 
@@ -91,25 +94,29 @@ struct Process {
   Incarnation incarnation;
   int replicas = 1;  // of a worker
   std::optional<int> exit_code;
-  int steps_without_device = 0;  // of a worker whose GPU has failed: those that have met it, the one in which it failed among them
-  // Of a worker: what had finished when the newest steps of its session began, and which training steps of the session had begun before and were not known to
-  // have finished.
+  // Of a worker whose GPU has failed: those that have met it, the one in which it failed among
+  // them.
+  int steps_without_device = 0;
+  // Of a worker: what had finished when the newest steps of its session began, and which training
+  // steps of the session had begun before and were not known to have finished.
   struct Begun {
     std::vector<std::vector<int64_t>> finished;
     std::set<EntryId> own;
   };
   std::pair<Epoch, SessionId> session;
   std::deque<Begun> floors;
-  // What the first attempts of its training steps add, under one state of the servers: of those that have begun, and of those that the worker has reported.
+  // What the first attempts of its training steps add, under one state of the servers: of those
+  // that have begun, and of those that the worker has reported.
   ServersState own_in;
   std::map<EntryId, std::vector<Delta>> own_begun, own_done;
-  // And what a row that the session reads is at least: what it has read of it, and what its finished steps have added since. By variable and row.
+  // And what a row that the session reads is at least: what it has read of it, and what its
+  // finished steps have added since. By variable and row.
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
   int64_t rows_reused = 0;          // in its session, when one last looked
-  // Of "assigned", in this session and under this state of the servers: values by row that a finished step of it has replaced, and those that an unreported
-  // one will have.
+  // Of "assigned", in this session and under this state of the servers: values by row that a
+  // finished step of it has replaced, and those that an unreported one will have.
   using Replaced = std::set<std::pair<int64_t, int64_t>>;
   ServersState assigned_in;
   Replaced replaced;
@@ -136,7 +143,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void OnSnapshot(const Node& from, CheckpointId checkpoint) override;
   void OnMarked(const Node& from, CheckpointId checkpoint) override;
   void OnReported(const Node& from, SessionId session, EntryId step) override;
-  void OnCommitAnswered(const absl::Status& status) override { result_.commits_given_up += absl::IsDeadlineExceeded(status); }
+  void OnCommitAnswered(const absl::Status& status) override {
+    result_.commits_given_up += absl::IsDeadlineExceeded(status);
+  }
   void OnCommit(const CommitRequest& request) override;
   void OnApplied(const Node& ps, const CommitRequest& request) override;
   void OnLoad(const Node& ps, const LoadRequest& request) override;
@@ -155,7 +164,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void Trace(absl::string_view text) override {
     hash_ = MixSeeds(hash_, HashText(text));
     hash_ = MixSeeds(hash_, static_cast<uint64_t>(absl::ToInt64Nanoseconds(now())));
-    if (config_.trace) result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
+    if (config_.trace)
+      result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
   }
 
   // For the parts of the program.
@@ -163,7 +173,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   Random& random() override { return random_; }
   bool may_fault() const override { return !faults_stopped_; }
   std::function<bool()> Alive() override {
-    return [this, life = life_] { return life == life_ && !over_ && !chief_down_ && chief_->node->executor->alive(); };
+    return [this, life = life_] {
+      return life == life_ && !over_ && !chief_down_ && chief_->node->executor->alive();
+    };
   }
   void After(absl::Duration delay, std::function<void()> then) override;
   void Write(DirectWrite write, std::function<void()> then) override;
@@ -198,7 +210,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::vector<Delta> DeltasOf(int64_t tag, uint32_t attempt) const;
   Assignment AssignmentOf(int64_t tag) const;
   ServersState StateOf(const Process& process);
-  void ReadAssigned(Process& process, const WorkerSnapshot& runner, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  void ReadAssigned(Process& process, const WorkerSnapshot& runner, const StepCall& call,
+                    bool check, std::vector<script::Move>& moves);
   void Assign(const StepCall& call, std::vector<script::Move>& moves) const;
   void CheckAssigned(const Tensor& values);
   // What the step does to a cell, and the gradient for which it needs slots; nothing, too.
@@ -216,23 +229,31 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   static const Process::Begun& BegunBefore(const Process& process, int steps_back);
   Floors FloorWithOwn(const Process& process, int steps_back) const;
   void ReadWhole(Process& process, int64_t tag, int variable, std::vector<script::Move>& moves);
-  script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids, size_t nth);
-  void ReadRows(Process& process, const StepCall& call, bool check, std::vector<script::Move>& moves);
+  script::Compute CheckRows(Process& process, int64_t tag, int variable, std::vector<int64_t> ids,
+                            size_t nth);
+  void ReadRows(Process& process, const StepCall& call, bool check,
+                std::vector<script::Move>& moves);
   void AssignBeforeReport(const Node& worker, EntryId step);
   void RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas);
   int64_t TagOf(const StepCall& call) const;
   bool StepFails(int64_t tag, uint32_t attempt) const;
   bool LosesDevice(Process& process, const StepCall& call, EntryId step);
-  bool StepsMayFail() const { return config_.failing_steps || config_.max_step_attempts < 1000 || config_.lose_devices || config_.liar_says_failed; }
+  bool StepsMayFail() const {
+    return config_.failing_steps || config_.max_step_attempts < 1000 || config_.lose_devices ||
+           config_.liar_says_failed;
+  }
   bool IsReadOnly(int64_t tag) const;
-  static bool IsOfPass(const StepCall& call) { return call.function == "work" && !call.inputs.empty(); }
+  static bool IsOfPass(const StepCall& call) {
+    return call.function == "work" && !call.inputs.empty();
+  }
   script::Return Answer(const StepCall& call) const;
 
   // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
   template <typename Body>
   auto Mine(Body body) {
     return [this, life = life_, body](auto&&... args) {
-      if (life == life_ && !over_ && chief_->node->executor->alive()) body(std::forward<decltype(args)>(args)...);
+      if (life == life_ && !over_ && chief_->node->executor->alive())
+        body(std::forward<decltype(args)>(args)...);
     };
   }
   void Next() {
@@ -372,33 +393,47 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   Process* chief_ = nullptr;              // the newest life of the coordinator
   int life_ = 0;                          // of it
   bool chief_down_ = true, chief_draining_ = false;
-  std::shared_ptr<CoordinatorCore> core_;  // its core
-  uint64_t ids_of_the_past_ = 0;           // the highest id of earlier lives whose store was kept
+  // Its core.
+  std::shared_ptr<CoordinatorCore> core_;
+  // The highest id of earlier lives whose store was kept.
+  uint64_t ids_of_the_past_ = 0;
 
   std::vector<Shape> shapes_;
   // What the variables hold, as the program knows it.
   struct Model {
-    std::vector<std::vector<int64_t>> values;       // by variable: what finished steps and writes have made of it
-    std::map<int64_t, std::set<int64_t>> assigned;  // by row of "assigned": what finished steps have assigned; the last of them is there, whichever that was
+    // By variable: what finished steps and writes have made of it.
+    std::vector<std::vector<int64_t>> values;
+    // By row of "assigned": what finished steps have assigned; the last of them is there, whichever
+    // that was.
+    std::map<int64_t, std::set<int64_t>> assigned;
     int64_t adam_commits = 0, steps = 0;
     OrderJudge cells;
-    double late_momentum = 0, late_adagrad = 0;         // what the slots of "late" are
-    std::map<std::string, int64_t> brought;             // variables that were created with values, and the serial of these
-    int rounds = 0;                                     // of the program, when it last told its state
-    std::string program_state;                          // that it told
-    std::vector<std::pair<std::string, int64_t>> told;  // all that it has told, and `effects` then
-    int64_t effects = 0;                                // steps and writes that the program saw finished
-    std::set<EntryId> reported;                         // those steps
-    std::set<int64_t> ordinals;                         // of those steps
+    // What the slots of "late" are.
+    double late_momentum = 0, late_adagrad = 0;
+    // variables that were created with values, and the serial of these
+    std::map<std::string, int64_t> brought;
+    // Of the program, when it last told its state.
+    int rounds = 0;
+    // That it told.
+    std::string program_state;
+    // All that it has told, and `effects` then.
+    std::vector<std::pair<std::string, int64_t>> told;
+    // steps and writes that the program saw finished
+    int64_t effects = 0;
+    // Those steps.
+    std::set<EntryId> reported;
+    // Of those steps.
+    std::set<int64_t> ordinals;
     struct Pass {
       std::string source;
-      Nest args;                                         // of the source
-      int64_t epoch = 0;                                 // of the coordinator, before it
-      int64_t begun = 0;                                 // the tick
-      std::vector<std::pair<int64_t, int64_t>> visited;  // positions, of steps that finished before this life of the program
-      bool failed = false;                               // its program was told of an error
-      bool uncertain = false;                            // it goes on in one that failed, or begins: nobody can tell
-      bool stopped = false;                              // by StopRun, or it was over by then
+      Nest args;          // of the source
+      int64_t epoch = 0;  // of the coordinator, before it
+      int64_t begun = 0;  // the tick
+      std::vector<std::pair<int64_t, int64_t>>
+          visited;             // positions, of steps that finished before this life of the program
+      bool failed = false;     // its program was told of an error
+      bool uncertain = false;  // it goes on in one that failed, or begins: nobody can tell
+      bool stopped = false;    // by StopRun, or it was over by then
     };
     std::optional<Pass> pass;       // under way
     std::optional<Pass> last_pass;  // whose end the program has been told
@@ -407,24 +442,30 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   struct Cut {
     std::optional<Model> model;  // none: of a zombie, whose program nobody follows
     std::vector<uint64_t> applied_seqs;
-    const void* by = nullptr;  // the core that cut it: a job that begins anew, its store lost, counts from the beginning
+    // The core that cut it: a job that begins anew, its store lost, counts from the beginning.
+    const void* by = nullptr;
   };
-  // What the program of a coordinator knew when that was replaced, by the lineage of the servers' state. None: nobody followed that program.
+  // What the program of a coordinator knew when that was replaced, by the lineage of the servers'
+  // state. None: nobody followed that program.
   struct Past {
     std::optional<Model> model;
     std::map<int64_t, DirectWrite> writes;
   };
   std::map<Epoch, Past> past_;
-  // What a coordinator that was killed has left behind, where its successor has no reason to load a checkpoint.
+  // What a coordinator that was killed has left behind, where its successor has no reason to load a
+  // checkpoint.
   struct LeftBehind {
     std::vector<Incarnation> ps;
     Epoch lineage;
     uint64_t layout_version = 0;
   };
   std::optional<LeftBehind> left_behind_;
-  bool has_loaded_ = false, must_adopt_ = false, has_run_ = false;  // of this life
-  std::map<std::pair<Incarnation, Epoch>, uint64_t> told_layouts_;  // by server and lineage: the newest that it was told of
-  std::map<int64_t, DirectWrite> pending_writes_;                   // of this life, by serial: not answered
+  // Of this life.
+  bool has_loaded_ = false, must_adopt_ = false, has_run_ = false;
+  // By server and lineage: the newest that it was told of.
+  std::map<std::pair<Incarnation, Epoch>, uint64_t> told_layouts_;
+  // Of this life, by serial: not answered.
+  std::map<int64_t, DirectWrite> pending_writes_;
   int64_t next_serial_ = 1, ticks_ = 0;
   std::map<int64_t, int64_t> scheduled_;        // tag -> tick
   std::map<EntryId, std::set<int>> inherited_;  // applied by earlier lives: what was adopted
@@ -434,7 +475,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   AppliedRecord applied_;
   Beside beside_;
   Loops loops_;
-  std::set<uint64_t> gone_at_end_;  // lives of parameter servers, when the program called EndJob
+  // lives of parameter servers, when the program called EndJob
+  std::set<uint64_t> gone_at_end_;
   InMemoryFileSystem disk_;
   std::map<CheckpointId, Cut> cuts_;
   std::optional<CheckpointId> newest_;  // that was committed
@@ -444,7 +486,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   size_t passes_before_ = 0;                                    // of this life, the one under way
   uint64_t next_token_ = 1;                                     // of a loop
   std::map<std::pair<EntryId, Epoch>, int> devices_broken_by_;  // how many, by this entry
-  Random when_{MixSeeds(config_.seed, 6)};                      // faults off the grid come, and loops are stopped
+  Random when_{MixSeeds(config_.seed, 6)};  // faults off the grid come, and loops are stopped
   struct Reading {
     ResourceId left, right;
     int64_t visited = 0;  // of `left`, before the newest batch
@@ -453,12 +495,16 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::optional<Reading> reading_;
   int num_ps_ = config_.num_ps;  // of the job; a person may change it
   bool is_resizing_ = false;
-  std::optional<CheckpointId> created_at_;  // the cut at which a variable was created
-  int deaths_to_come_ = 0;                  // of servers that load
-  std::map<int, int> died_loading_;         // in this life of the coordinator: how often, by ps
+  // The cut at which a variable was created.
+  std::optional<CheckpointId> created_at_;
+  // Of servers that load.
+  int deaths_to_come_ = 0;
+  // In this life of the coordinator: how often, by ps.
+  std::map<int, int> died_loading_;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
-  // Which variable each id is of, at each server and in each lineage of its state; and which worker each session is of, where the store was kept.
+  // Which variable each id is of, at each server and in each lineage of its state; and which worker
+  // each session is of, where the store was kept.
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
@@ -467,7 +513,9 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   struct RecoveryProgress {
     int64_t rewinds = 0;
     std::optional<int64_t> steps_to_replay;
-    friend bool operator!=(const RecoveryProgress& a, const RecoveryProgress& b) { return a.rewinds != b.rewinds || a.steps_to_replay != b.steps_to_replay; }
+    friend bool operator!=(const RecoveryProgress& a, const RecoveryProgress& b) {
+      return a.rewinds != b.rewinds || a.steps_to_replay != b.steps_to_replay;
+    }
   };
   RecoveryProgress recovery_seen_;
   bool told_the_end_ = false;  // by EndJob, while the coordinator lived
@@ -475,7 +523,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   std::set<int> killed_ps_;
-  int64_t recoveries_ = 0;  // of this life of the coordinator, as far as counted
+  // Of this life of the coordinator, as far as counted.
+  int64_t recoveries_ = 0;
   std::optional<int64_t> pass_elements_;
 };
 

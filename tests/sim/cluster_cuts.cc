@@ -14,16 +14,19 @@ namespace divvy::sim {
 
 // ---- what the servers hold ----
 
-// A life whose program has not been told what it goes on with has the knowledge of what that was made from.
+// A life whose program has not been told what it goes on with has the knowledge of what that was
+// made from.
 void Cluster::RememberPast() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   const CoordinatorSnapshot seen = core_->Snapshot();
   if (restoring_ && seen.adopted_steps) return;
   Past past{model_, pending_writes_};
   if (model_.pass) past.model->pass->visited = Visited();
-  const auto cut = restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
+  const auto cut =
+      restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
   if (cut != cuts_.end()) past.model = cut->second.model;
-  past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);  // it may have loaded all, and not begun
+  // It may have loaded all, and not begun.
+  past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);
 }
 
 // `simple`: it was killed, and nothing else has happened to its store.
@@ -31,9 +34,12 @@ void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
   left_behind_.reset();
   const CoordinatorSnapshot seen = core_->Snapshot();
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  const bool odd = had_duplicate_ || had_zombie_ || lost_store_ || config_.changing_steps || is_resizing_;
+  const bool odd =
+      had_duplicate_ || had_zombie_ || lost_store_ || config_.changing_steps || is_resizing_;
   if (!simple || odd || seen.phase != CoordinatorSnapshot::Phase::kRunning || !stored.state) return;
-  if (stored.state->held != StateRow::Held::kAll || stored.state->state.lineage != truth.lineage) return;  // the store has not been told yet
+  // The store has not been told yet.
+  if (stored.state->held != StateRow::Held::kAll || stored.state->state.lineage != truth.lineage)
+    return;
   for (const VariableRow& row : stored.variables) {
     if (row.state != VariableRow::State::kLive) return;
   }
@@ -50,36 +56,49 @@ void Cluster::OnCreateShards(const Node& ps, const CreateShardsRequest& request)
 // An id that was used is never another variable's.
 void Cluster::CheckNames(Incarnation ps, Epoch lineage, const std::vector<ShardSpec>& shards) {
   for (const ShardSpec& shard : shards) {
-    const std::string& name = names_.try_emplace({ps, lineage, shard.key}, shard.name).first->second;
+    const std::string& name =
+        names_.try_emplace({ps, lineage, shard.key}, shard.name).first->second;
     if (name != shard.name && !lost_store_ && !had_zombie_)
-      Violation("X14", absl::StrCat("variable ", shard.key.variable.value(), " is ", shard.name, ", and was ", name));
+      Violation("X14", absl::StrCat("variable ", shard.key.variable.value(), " is ", shard.name,
+                                    ", and was ", name));
   }
 }
 
 void Cluster::OnAttach(const Node& worker, const WorkerAttachRequest& request) {
-  const std::string& of = sessions_.try_emplace({request.fence.job, request.fence.session}, worker.address).first->second;
-  const bool far_epochs = has_lied_;  // one that a server has made up may be so far from those before that its sessions have the numbers of theirs
+  const std::string& of =
+      sessions_.try_emplace({request.fence.job, request.fence.session}, worker.address)
+          .first->second;
+  // One that a server has made up may be so far from those before that its sessions have the
+  // numbers of theirs.
+  const bool far_epochs = has_lied_;
   if (of != worker.address && !lost_store_ && !far_epochs) {
-    Violation("X14", absl::StrCat("session ", request.fence.session.value(), " is ", worker.address, "'s, and was ", of, "'s"));
+    Violation("X14", absl::StrCat("session ", request.fence.session.value(), " is ", worker.address,
+                                  "'s, and was ", of, "'s"));
   }
 }
 
 // The first that a coordinator sends: until then all is as its predecessor left it.
 void Cluster::LookBeforeLoad(const LoadRequest& request) {
-  if (chief_down_ || request.fence.coordinator != chief_->incarnation || std::exchange(has_loaded_, true)) return;
+  if (chief_down_ || request.fence.coordinator != chief_->incarnation ||
+      std::exchange(has_loaded_, true))
+    return;
   must_adopt_ = request.from != LoadRequest::From::kKeep && MustAdopt();
 }
 
-// Whether every server of the life before is there, with the state that this one left, and no entry is half applied.
+// Whether every server of the life before is there, with the state that this one left, and no entry
+// is half applied.
 bool Cluster::MustAdopt() {
   if (!left_behind_ || core_->Inspect().ps != left_behind_->ps) return false;
   for (const Incarnation life : left_behind_->ps) {
-    const auto is_it = [life](const auto& process) { return process->ps != nullptr && process->incarnation == life; };
+    const auto is_it = [life](const auto& process) {
+      return process->ps != nullptr && process->incarnation == life;
+    };
     const auto ps = std::find_if(processes_.begin(), processes_.end(), is_it);
     if (ps == processes_.end() || !(*ps)->node->executor->alive()) return false;
     const ParameterServerSnapshot seen = (*ps)->ps->Inspect();
     if (seen.state != PsState::kFrozen || seen.lineage != left_behind_->lineage) return false;
-    if (told_layouts_[{life, seen.lineage}] > left_behind_->layout_version) return false;  // a change was under way
+    // A change was under way.
+    if (told_layouts_[{life, seen.lineage}] > left_behind_->layout_version) return false;
   }
   return applied_.AllWhole(left_behind_->ps, left_behind_->lineage);
 }
@@ -89,23 +108,28 @@ std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) {
   const auto& ran = ran_[core_->job()];
   const auto after = ran.upper_bound({id, core_->Snapshot().epoch_id});
   if (after == ran.begin() || std::prev(after)->first.first != id) return std::nullopt;
-  const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;  // whose store is lost
+  // Whose store is lost.
+  const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;
   return of_another_life ? std::nullopt : std::optional<Ran>(std::prev(after)->second);
 }
 
-// A coordinator that has lost its store counts some epochs of its predecessors again, and nothing has run in it yet.
+// A coordinator that has lost its store counts some epochs of its predecessors again, and nothing
+// has run in it yet.
 void Cluster::ForgetRunsOfLaterEpochs() {
   auto& ran = ran_[core_->job()];
   const Epoch now = core_->Snapshot().epoch_id;
-  for (auto each = ran.begin(); each != ran.end();) each = each->first.second < now ? std::next(each) : ran.erase(each);
+  for (auto each = ran.begin(); each != ran.end();)
+    each = each->first.second < now ? std::next(each) : ran.erase(each);
 }
 
 void Cluster::OnCommit(const CommitRequest& request) {
-  if (const auto serial = SerialOf(request)) ran_[request.fence.job][{request.entry, request.fence.epoch}] = {0, 1, *serial};
+  if (const auto serial = SerialOf(request))
+    ran_[request.fence.job][{request.entry, request.fence.epoch}] = {0, 1, *serial};
 }
 
 void Cluster::OnApplied(const Node& ps, const CommitRequest& request) {
-  const ParameterServerSnapshot seen = std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect();
+  const ParameterServerSnapshot seen =
+      std::static_pointer_cast<ParameterServerCore>(ps.core)->Inspect();
   applied_.Applied(request.fence.target, seen.lineage, request);
 }
 
@@ -119,14 +143,16 @@ std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
   return applied;
 }
 
-// What has been applied, and the program that began it was not told of: those steps count, and so do its writes. Returns how many they are.
+// What has been applied, and the program that began it was not told of: those steps count, and so
+// do its writes. Returns how many they are.
 int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
   int64_t added = 0;
   for (const auto& [id, where] : applied) {
     const std::optional<Ran> ran = RanAs(id);
     if (ran && ran->serial == 0 && model_.reported.count(id) == 0) {
       CountStep(*ran, /*attempt=*/1, id);
-      if (ran->tag < 0 && model_.pass) model_.pass->visited.push_back({-1 - ran->tag, ran->positions});
+      if (ran->tag < 0 && model_.pass)
+        model_.pass->visited.push_back({-1 - ran->tag, ran->positions});
       ++added;
     } else if (ran && pending_writes_.count(ran->serial) > 0) {
       CountWrite(pending_writes_.extract(ran->serial).mapped());
@@ -153,13 +179,18 @@ void Cluster::OnAdopted(int64_t steps) {
   AdoptPass();
   result_.adoptions_in_pass += model_.pass.has_value();
   const int64_t unreported = AddUnreported(inherited_);
-  Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported, " entries that nobody had been told of"));
-  if (steps != model_.steps) Violation("X3", absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
+  Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported,
+                     " entries that nobody had been told of"));
+  if (steps != model_.steps)
+    Violation("X3",
+              absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
   const std::string told = core_->program_state();
   // What was told after it need not be stored as long as nothing has begun since.
   while (!model_.told.empty() && model_.told.back().first != told) {
     if (model_.effects > model_.told.back().second) {
-      Violation("X3", absl::StrCat("adopted program state \"", told, "\", and steps that began after \"", model_.told.back().first, "\" was told"));
+      Violation("X3",
+                absl::StrCat("adopted program state \"", told, "\", and steps that began after \"",
+                             model_.told.back().first, "\" was told"));
     }
     model_.told.pop_back();
   }
@@ -181,20 +212,24 @@ void Cluster::CheckLastCheckpoint() {
   const auto last = core_->Snapshot().last_checkpoint;
   const auto cut = last ? cuts_.find(*last) : cuts_.end();
   if (cut == cuts_.end()) return Violation("X3", "the job has ended without a checkpoint");
-  if (cut->second.model->values != model_.values) Violation("X3", absl::StrCat(last->name(), " is the last, and has not all that was finished"));
+  if (cut->second.model->values != model_.values)
+    Violation("X3", absl::StrCat(last->name(), " is the last, and has not all that was finished"));
 }
 
 std::vector<uint64_t> Cluster::AppliedSeqs() const {
   std::vector<uint64_t> seqs;
-  for (const Incarnation life : core_->Inspect().ps) {  // those that the coordinator counts on, whoever else serves their index
+  // Those that the coordinator counts on, whoever else serves their index.
+  for (const Incarnation life : core_->Inspect().ps) {
     for (const auto& process : processes_) {
-      if (process->ps != nullptr && process->incarnation == life) seqs.push_back(process->ps->Inspect().applied_seq);
+      if (process->ps != nullptr && process->incarnation == life)
+        seqs.push_back(process->ps->Inspect().applied_seq);
     }
   }
   return seqs;
 }
 
-// The first request of a checkpoint leaves the coordinator in the event of the cut: what has finished before has been told to the program.
+// The first request of a checkpoint leaves the coordinator in the event of the cut: what has
+// finished before has been told to the program.
 void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   Cut& cut = cuts_[checkpoint];
   if (cut.by == from.core.get()) return;
@@ -203,14 +238,17 @@ void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   cut.applied_seqs = AppliedSeqs();
   if (from.core != core_) return;
   cut.model = model_;
-  cut.model->reported.clear();  // who loads it counts ids anew, where the store is lost
+  // Who loads it counts ids anew, where the store is lost.
+  cut.model->reported.clear();
   if (model_.pass) cut.model->pass->visited = Visited();
 }
 
 void Cluster::OnMarked(const Node& from, CheckpointId checkpoint) {
   if (from.core != core_ || core_->Snapshot().checkpoint != checkpoint || chief_down_) return;
-  if (AppliedSeqs() != cuts_[checkpoint].applied_seqs) Violation("X13", absl::StrCat("a commit was applied while ", checkpoint.name(), " was cut"));
-  if (!config_.create_at_cuts || !is_resizing_ || !beside_.open() || created_at_ == checkpoint) return;
+  if (AppliedSeqs() != cuts_[checkpoint].applied_seqs)
+    Violation("X13", absl::StrCat("a commit was applied while ", checkpoint.name(), " was cut"));
+  if (!config_.create_at_cuts || !is_resizing_ || !beside_.open() || created_at_ == checkpoint)
+    return;
   created_at_ = checkpoint;
   After(absl::Milliseconds(static_cast<int64_t>(random_.Below(8))), [this] {
     if (!is_resizing_ || !beside_.open()) return;

@@ -14,7 +14,8 @@ namespace divvy::sim {
 
 Process* Cluster::LiveWorker(int index) {
   const auto found = workers_.find(index);
-  return found != workers_.end() && found->second->node->executor->alive() ? found->second : nullptr;
+  return found != workers_.end() && found->second->node->executor->alive() ? found->second
+                                                                           : nullptr;
 }
 
 void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Duration while_away) {
@@ -31,11 +32,14 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
     world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
   } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
     Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
-    if (random_.Chance(0.5)) {  // cut off from the coordinator alone, it goes on with what it has
+    // cut off from the coordinator alone, it goes on with what it has
+    if (random_.Chance(0.5)) {
       network_.BreakStreams(address);
       network_.Cut(address, chief_address());
       network_.Cut(chief_address(), address);
-      world_.PostAfter(while_away, [this, address, chief = chief_address()] { network_.Heal(address, chief), network_.Heal(chief, address); });
+      world_.PostAfter(while_away, [this, address, chief = chief_address()] {
+        network_.Heal(address, chief), network_.Heal(chief, address);
+      });
     } else {
       worker.node->executor->Pause();
       world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
@@ -48,13 +52,17 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
   } else if (kind < 60 && config_.drain) {
     DrainWorker(worker);
   } else if (kind < 85 && config_.cut_links) {
-    const std::string other = random_.Chance(0.5) ? chief_address() : PsAddressOf(static_cast<int>(random_.Below(num_ps_)));
-    const std::string from = random_.Chance(0.5) ? other : address, to = from == other ? address : other;
+    const std::string other = random_.Chance(0.5)
+                                  ? chief_address()
+                                  : PsAddressOf(static_cast<int>(random_.Below(num_ps_)));
+    const std::string from = random_.Chance(0.5) ? other : address,
+                      to = from == other ? address : other;
     const bool both = random_.Chance(0.5);
     Trace(absl::StrCat("fault: cuts ", from, both ? " <-> " : " -> ", to));
     network_.Cut(from, to);
     if (both) network_.Cut(to, from);
-    world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to), network_.Heal(to, from); });
+    world_.PostAfter(while_away,
+                     [this, from, to] { network_.Heal(from, to), network_.Heal(to, from); });
   } else if (kind >= 90) {
     Trace(absl::StrCat("fault: breaks the streams of ", address));
     network_.BreakStreams(address);
@@ -63,7 +71,8 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
 
 // Whoever else has its address by now lives on.
 void Cluster::Kill(const Process& process) {
-  if (network_.Find(process.node->address) == process.node) return network_.Kill(process.node->address);
+  if (network_.Find(process.node->address) == process.node)
+    return network_.Kill(process.node->address);
   process.node->executor->Kill();
 }
 
@@ -84,21 +93,26 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
     network_.Kill(ps->node->address);
   }
   if (!config_.restart_ps) return;
-  if (config_.die_loading && config_.replay && random_.Chance(0.3)) deaths_to_come_ = 1 + static_cast<int>(random_.Below(20));
+  if (config_.die_loading && config_.replay && random_.Chance(0.3))
+    deaths_to_come_ = 1 + static_cast<int>(random_.Below(20));
   world_.PostAfter(while_away, [this, ps, index] {
     if (ps->node->executor->alive()) Kill(*ps);
     if (!over_ && index < num_ps_) StartPs(index);
   });
   if (!config_.replay || faults_stopped_ || !random_.Chance(0.3)) return;
-  world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))), [this] {
-    if (!over_ && !faults_stopped_) FaultOfPs(absl::Milliseconds(300));  // while the job goes back, or forward again
-  });
+  world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))),
+                   [this] {
+                     // While the job goes back, or forward again.
+                     if (!over_ && !faults_stopped_) FaultOfPs(absl::Milliseconds(300));
+                   });
 }
 
 // A smaller machine, say, whose memory the state does not fit into.
 void Cluster::OnLoad(const Node& ps, const LoadRequest& request) {
   LookBeforeLoad(request);
-  if (deaths_to_come_ == 0 || request.from == LoadRequest::From::kKeep || chief_down_ || request.fence.epoch != core_->Snapshot().epoch_id) return;
+  if (deaths_to_come_ == 0 || request.from == LoadRequest::From::kKeep || chief_down_ ||
+      request.fence.epoch != core_->Snapshot().epoch_id)
+    return;
   DieLoading(ps, request.fence.target);
 }
 
@@ -114,7 +128,10 @@ void Cluster::DieLoading(const Node& ps, Incarnation target) {
   ps.executor->Kill();
   world_.Post([this, victim = found->get()] { FinishKill(*victim); });
   if (times > config_.max_recoveries + 2)
-    Violation("X16", absl::StrCat("ps ", (*found)->index, " was lost ", times, " times as it loaded, more than max_recoveries allows, and the job goes on"));
+    Violation(
+        "X16",
+        absl::StrCat("ps ", (*found)->index, " was lost ", times,
+                     " times as it loaded, more than max_recoveries allows, and the job goes on"));
 }
 
 void Cluster::PausePs(absl::Duration while_away) {
@@ -136,7 +153,8 @@ void Cluster::SuspendMachine(absl::Duration while_away) {
   }
 }
 
-void Cluster::CutForAWhile(const std::string& from, const std::string& to, absl::Duration while_away) {
+void Cluster::CutForAWhile(const std::string& from, const std::string& to,
+                           absl::Duration while_away) {
   network_.Cut(from, to);
   world_.PostAfter(while_away, [this, from, to] { network_.Heal(from, to); });
 }
@@ -145,8 +163,13 @@ void Cluster::FaultOfCoordinator(absl::Duration while_away) {
   if (chief_down_ || chief_draining_) return;
   if (config_.drain && random_.Chance(0.3)) return DrainCoordinator();
   const bool zombie = config_.zombie_coordinator && random_.Chance(0.5);
-  const bool stopped = zombie && random_.Chance(0.5);  // else it goes on as if nothing were; no ps can tell it
-  Trace(absl::StrCat("fault: ", stopped ? "stops " : zombie ? "forgets " : "kills ", chief_address()));
+  // Else it goes on as if nothing were; no ps can tell it.
+  const bool stopped = zombie && random_.Chance(0.5);
+  Trace(absl::StrCat("fault: ",
+                     stopped  ? "stops "
+                     : zombie ? "forgets "
+                              : "kills ",
+                     chief_address()));
   if (stopped) {
     Process* const chief = chief_;
     chief->node->executor->Pause();
@@ -162,16 +185,21 @@ void Cluster::DrainCoordinator() {
   chief_draining_ = true;
   core_->Drain(Mine([this] {
     ++result_.drained;
-    const absl::Duration answered = config_.slow_work ? absl::Seconds(5) : absl::Milliseconds(1);  // a read that is being put together is answered, too
-    world_.PostAfter(answered, Mine([this] {                                                       // a call made at the very moment has its answer by then
-                       if (chief_down_) return;
-                       if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused())
-                         Violation("X16", "the coordinator has drained, and a call of the program still waits");
-                       ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
-                     }));
+    // A read that is being put together is answered, too.
+    const absl::Duration answered = config_.slow_work ? absl::Seconds(5) : absl::Milliseconds(1);
+    // A call made at the very moment has its answer by then.
+    world_.PostAfter(
+        answered, Mine([this] {
+          if (chief_down_) return;
+          if (calls_ && chief_->node->executor->alive() && !chief_->node->executor->paused())
+            Violation("X16", "the coordinator has drained, and a call of the program still waits");
+          ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+        }));
   }));
   world_.PostAfter(kDrainTimeout, Mine([this] {
-                     if (!chief_down_) ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);  // the supervisor has no more patience
+                     // The supervisor has no more patience.
+                     if (!chief_down_)
+                       ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
                    }));
 }
 
@@ -185,15 +213,19 @@ void Cluster::LosePower() {
   disk_.Crash();
   for (int i = 0; i < num_ps_; ++i) StartPs(i);
   for (int i = 0; i < config_.num_workers; ++i) StartWorker(i, ++newest_life_[i]);
-  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(1'000))), /*zombie=*/false);
+  ReplaceCoordinator(absl::Milliseconds(static_cast<int64_t>(random_.Below(1'000))),
+                     /*zombie=*/false);
 }
 
 void Cluster::FaultOfDisk() {
-  constexpr FileOperation kOperations[] = {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync, FileOperation::kRename,
+  constexpr FileOperation kOperations[] = {FileOperation::kOpenForWrite, FileOperation::kAppend,
+                                           FileOperation::kSync, FileOperation::kRename,
                                            FileOperation::kSyncDirectory};
   FileOperation operation = kOperations[random_.Below(std::size(kOperations))];
-  if (config_.reads_fail && when_.Chance(0.4)) operation = when_.Chance(0.5) ? FileOperation::kOpenForRead : FileOperation::kRead;
-  Trace(absl::StrCat("fault: an operation of the disk fails, of kind ", static_cast<int>(operation)));
+  if (config_.reads_fail && when_.Chance(0.4))
+    operation = when_.Chance(0.5) ? FileOperation::kOpenForRead : FileOperation::kRead;
+  Trace(
+      absl::StrCat("fault: an operation of the disk fails, of kind ", static_cast<int>(operation)));
   disk_.FailNext(operation, "checkpoints", absl::DataLossError("the disk is broken"));
 }
 
@@ -202,9 +234,12 @@ void Cluster::DrainWorker(Process& worker) {
   worker.node->executor->Post([core = worker.worker] { core->Drain(); });
   world_.PostAfter(kDrainTimeout, [this, &worker] {
     if (worker.exit_code || !worker.node->executor->alive()) return;
-    const bool waits_for_ps = ps_killed_ && !config_.restart_ps;  // until the coordinator ends the job for it, which takes longer
-    const bool had_time = faults_stopped_ && now() > config_.fault_time + absl::Seconds(5);  // a commit may have waited for a disk
-    if (had_time && !waits_for_ps) Violation("X16", absl::StrCat(worker.node->address, " did not drain"));
+    // Until the coordinator ends the job for it, which takes longer.
+    const bool waits_for_ps = ps_killed_ && !config_.restart_ps;
+    // A commit may have waited for a disk.
+    const bool had_time = faults_stopped_ && now() > config_.fault_time + absl::Seconds(5);
+    if (had_time && !waits_for_ps)
+      Violation("X16", absl::StrCat(worker.node->address, " did not drain"));
     Kill(worker);
     OnWorkerExit(worker);
   });
@@ -230,14 +265,17 @@ void Cluster::Fault() {
   const absl::Duration while_away = absl::Milliseconds(static_cast<int64_t>(random_.Below(9'000)));
   const uint64_t kind = random_.Below(100);
   if (kind >= 85 && kind < 90) {
-    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(num_ps_))), chief = chief_address();
+    const std::string ps = PsAddressOf(static_cast<int>(random_.Below(num_ps_))),
+                      chief = chief_address();
     Trace(absl::StrCat("fault: cuts ", chief, " -> ", ps));
     CutForAWhile(chief, ps, while_away);
   } else if (Process* const worker = LiveWorker(index); worker != nullptr) {
     FaultOfWorker(index, *worker, kind, while_away);
   }
   const bool again = config_.replay && config_.restart_ps;
-  if (config_.kill_ps && (!ps_killed_ || again) && result_.finished_steps > 20 && random_.Chance(0.2)) FaultOfPs(while_away);
+  if (config_.kill_ps && (!ps_killed_ || again) && result_.finished_steps > 20 &&
+      random_.Chance(0.2))
+    FaultOfPs(while_away);
   if (config_.kill_coordinator && random_.Chance(0.05)) FaultOfCoordinator(while_away);
   if (config_.duplicates && random_.Chance(0.1)) StartDuplicate();
   if (config_.pause_ps && random_.Chance(0.1)) PausePs(while_away);
@@ -251,16 +289,20 @@ void Cluster::Fault() {
   if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
 }
 
-// A process comes to a named moment, within its own task or within a call of the program, which is the coordinator's.
+// A process comes to a named moment, within its own task or within a call of the program, which is
+// the coordinator's.
 void Cluster::OnFailpoint(Failpoint point) {
   const int64_t hit = ++result_.hits[static_cast<size_t>(point)];
   if (config_.kill_at != point || config_.kill_at_hit != hit || faults_stopped_ || over_) return;
-  const auto runs = [](const std::unique_ptr<Process>& process) { return process->node->executor->running(); };
+  const auto runs = [](const std::unique_ptr<Process>& process) {
+    return process->node->executor->running();
+  };
   const auto running = std::find_if(processes_.begin(), processes_.end(), runs);
   Process* const victim = running == processes_.end() ? chief_ : running->get();
   Trace(absl::StrCat("fault: kills ", victim->node->address, " at ", FailpointName(point)));
   ++result_.killed_at_points;
-  victim->node->executor->Kill();  // nothing leaves it any more; its connections break when the task is over
+  // Nothing leaves it any more; its connections break when the task is over.
+  victim->node->executor->Kill();
   world_.Post([this, victim] { FinishKill(*victim); });
 }
 
@@ -268,7 +310,8 @@ void Cluster::FinishKill(Process& process) {
   Kill(process);
   if (process.worker != nullptr) return OnWorkerExit(process);
   if (process.ps == nullptr) {
-    if (&process == chief_ && !chief_down_) return ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
+    if (&process == chief_ && !chief_down_)
+      return ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
     return process.chief->Abandon();  // a zombie
   }
   ps_killed_ = true;
@@ -282,7 +325,9 @@ void Cluster::MaybeFault() {
   if (over_ || faults_stopped_ || !result_.violation.ok()) return;
   if (now() > config_.fault_time) return StopFaults();
   if (random_.Chance(config_.fault_rate)) {
-    const absl::Duration later = config_.off_grid ? absl::Microseconds(static_cast<int64_t>(when_.Below(10'000))) : absl::ZeroDuration();
+    const absl::Duration later = config_.off_grid
+                                     ? absl::Microseconds(static_cast<int64_t>(when_.Below(10'000)))
+                                     : absl::ZeroDuration();
     world_.PostAfter(later, [this] {
       if (!over_ && !faults_stopped_ && result_.violation.ok()) Fault();
     });
@@ -297,13 +342,15 @@ void Cluster::StopFaults() {
   network_.HealAll();
   network_.set_rates(FaultRates());
   disk_.FailNothingMore();
-  const std::vector<Incarnation> serving = core_->Inspect().ps;  // of two of one index it may be either
+  // Of two of one index it may be either.
+  const std::vector<Incarnation> serving = core_->Inspect().ps;
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();
     const bool serves = std::count(serving.begin(), serving.end(), process->incarnation) > 0;
-    const bool zombie = (process->worker != nullptr && workers_[process->index] != process.get()) ||
-                        (process->ps != nullptr && ps_[process->index] != process.get() && !serves) ||
-                        (process->chief != nullptr && (chief_ != process.get() || chief_down_));
+    const bool zombie =
+        (process->worker != nullptr && workers_[process->index] != process.get()) ||
+        (process->ps != nullptr && ps_[process->index] != process.get() && !serves) ||
+        (process->chief != nullptr && (chief_ != process.get() || chief_down_));
     if (!zombie || !process->node->executor->alive()) continue;
     network_.Kill(process->node->address);
     if (process->chief != nullptr) process->chief->Abandon();

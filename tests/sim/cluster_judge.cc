@@ -13,36 +13,49 @@
 namespace divvy::sim {
 
 void Cluster::CheckAlways() {
-  std::map<std::tuple<JobId, Epoch, EntryId>, std::set<uint32_t>> admissible;  // sessions that could still have an id applied
-  const auto counts_on = [servers = lost_store_ ? core_->Inspect().ps : std::vector<Incarnation>()](const Process& ps) {
+  // sessions that could still have an id applied
+  std::map<std::tuple<JobId, Epoch, EntryId>, std::set<uint32_t>> admissible;
+  const auto counts_on = [servers = lost_store_ ? core_->Inspect().ps
+                                                : std::vector<Incarnation>()](const Process& ps) {
     return std::count(servers.begin(), servers.end(), ps.incarnation) > 0;
   };
   for (Process* ps : ps_) {
     if (ps == nullptr || !ps->node->executor->alive()) continue;
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [id, times] : seen.history) {
-      if (times > 1) Violation("X1", absl::StrCat("ps ", ps->index, " applied id ", id.value(), " ", times, " times"));
+      if (times > 1)
+        Violation("X1",
+                  absl::StrCat("ps ", ps->index, " applied id ", id.value(), " ", times, " times"));
     }
-    if (const std::string wrong = applied_.Contradiction(ps->incarnation, seen); !wrong.empty()) Violation("X1", absl::StrCat("ps ", ps->index, " ", wrong));
-    if (seen.remembered.size() > 32'768 + 16) Violation("X7", absl::StrCat("ps ", ps->index, " remembers ", seen.remembered.size(), " ids"));
+    if (const std::string wrong = applied_.Contradiction(ps->incarnation, seen); !wrong.empty())
+      Violation("X1", absl::StrCat("ps ", ps->index, " ", wrong));
+    if (seen.remembered.size() > 32'768 + 16)
+      Violation("X7",
+                absl::StrCat("ps ", ps->index, " remembers ", seen.remembered.size(), " ids"));
     for (const auto& process : processes_) {
       if (process->worker == nullptr || !process->node->executor->alive()) continue;
       const WorkerSnapshot worker = process->worker->Inspect();
-      for (const EntryId step : worker.ahead) pulled_ahead_.emplace(process.get(), worker.session, step);
+      for (const EntryId step : worker.ahead)
+        pulled_ahead_.emplace(process.get(), worker.session, step);
       const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
       result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || worker.epoch != seen.epoch || worker.job != seen.job) continue;
-      if (lost_store_ && !counts_on(*ps)) continue;  // a coordinator without its store may count the epochs of its predecessor once more, on other servers
+      // A coordinator without its store may count the epochs of its predecessor once more, on other
+      // servers.
+      if (lost_store_ && !counts_on(*ps)) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) == 0) continue;
       for (const std::optional<EntryId> step : {worker.live, worker.committing}) {
         if (step) admissible[{seen.job, seen.epoch, *step}].insert(worker.session.value());
       }
-      if (worker.committing && worker.live != worker.committing) beside_commits_.emplace(process.get(), worker.session, *worker.live);
+      if (worker.committing && worker.live != worker.committing)
+        beside_commits_.emplace(process.get(), worker.session, *worker.live);
     }
   }
   for (const auto& [of, sessions] : admissible) {
     if (sessions.size() > 1)
-      Violation("X5", absl::StrCat("id ", std::get<EntryId>(of).value(), " may be applied by sessions ", absl::StrJoin(sessions, " and ")));
+      Violation("X5",
+                absl::StrCat("id ", std::get<EntryId>(of).value(), " may be applied by sessions ",
+                             absl::StrJoin(sessions, " and ")));
   }
   if (const auto last = core_->Snapshot().last_checkpoint; last && (!newest_ || *newest_ < *last)) {
     newest_ = last;
@@ -50,30 +63,37 @@ void Cluster::CheckAlways() {
   }
   const CoordinatorSnapshot seen = core_->Snapshot();
   has_run_ |= seen.phase == CoordinatorSnapshot::Phase::kRunning;
-  const int64_t beyond = config_.beside ? 100'000 : 10'000;  // first values that the program brings are let in
-  if (seen.redo_log_bytes > config_.redo_log_bytes + beyond) Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
+  // first values that the program brings are let in
+  const int64_t beyond = config_.beside ? 100'000 : 10'000;
+  if (seen.redo_log_bytes > config_.redo_log_bytes + beyond)
+    Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
   result_.rewinds += seen.recoveries - std::exchange(recoveries_, seen.recoveries);
   const CoordinatorCore::Inspection truth = core_->Inspect();
   if (truth.unacknowledged > 1024) Violation("X7", "more than 1,024 unacknowledged messages");
   CheckRecovery();
   if (chief_down_) return;
   for (const EntryId id : truth.open) {
-    if (id.value() <= ids_of_the_past_) Violation("X14", absl::StrCat("id ", id.value(), " was given by an earlier life of the coordinator"));
+    if (id.value() <= ids_of_the_past_)
+      Violation("X14", absl::StrCat("id ", id.value(),
+                                    " was given by an earlier life of the coordinator"));
   }
 }
 
 // With all that failed there again, a job that goes on does so soon.
 void Cluster::CheckRecovery() {
   const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
-  const bool runs = phase == CoordinatorSnapshot::Phase::kRunning || phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver;
+  const bool runs = phase == CoordinatorSnapshot::Phase::kRunning ||
+                    phase == CoordinatorSnapshot::Phase::kEnding ||
+                    phase == CoordinatorSnapshot::Phase::kOver;
   if (!faults_stopped_ || chief_down_ || runs || over_) return not_running_since_.reset();
   if (!not_running_since_) {
     not_running_since_ = now();
     rewinds_before_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on each step of a
-  // replay that it is given until that step's deadline. So does a parameter server's false word that it ends. By
-  // default --max_recoveries ends such a job; most programs here allow 1,000.
+  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on
+  // each step of a replay that it is given until that step's deadline. So does a parameter server's
+  // false word that it ends. By default --max_recoveries ends such a job; most programs here allow
+  // 1,000.
   const bool lied_to = config_.liar || config_.lying_ps;
   if (lied_to && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
     ++result_.rewound_too_often;
@@ -84,10 +104,13 @@ void Cluster::CheckRecovery() {
   if (lied_to && std::exchange(recovery_seen_, progress) != progress) not_running_since_ = now();
   result_.longest_recovery = std::max(result_.longest_recovery, now() - *not_running_since_);
   if (now() - *not_running_since_ > kLongestRecovery)
-    Violation("X16", absl::StrCat("the job has not run for ", absl::FormatDuration(now() - *not_running_since_), " since all was there again"));
+    Violation("X16", absl::StrCat("the job has not run for ",
+                                  absl::FormatDuration(now() - *not_running_since_),
+                                  " since all was there again"));
 }
 
-// Of two processes of one index: the one whose state the coordinator counts on. False if it has ended, which the coordinator may not know yet.
+// Of two processes of one index: the one whose state the coordinator counts on. False if it has
+// ended, which the coordinator may not know yet.
 bool Cluster::FindServingPs(int index) {
   const Epoch lineage = core_->Inspect().lineage;
   const Incarnation life = core_->Inspect().ps[index];
@@ -102,38 +125,51 @@ bool Cluster::FindServingPs(int index) {
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  if (!truth.open.empty() || truth.steps_to_replay) return;  // a direct write of another round is under way, or the state is not there again
+  // A direct write of another round is under way, or the state is not there again.
+  if (!truth.open.empty() || truth.steps_to_replay) return;
   const int serving = static_cast<int>(truth.ps.size());
   for (int i = 0; i < serving; ++i) {
-    if (!FindServingPs(i)) return;  // lost, or another coordinator's by now: this one will learn it
+    // lost, or another coordinator's by now: this one will learn it
+    if (!FindServingPs(i)) return;
   }
   std::map<EntryId, std::set<int>> applied = AppliedNow();
   for (const auto& [id, where] : inherited_) {
     if (truth.lineage != inherited_lineage_) break;  // all has been loaded since
-    if (applied[id] != where) Violation("X2", absl::StrCat("id ", id.value(), " was adopted, and its servers are others now"));
+    if (applied[id] != where)
+      Violation("X2",
+                absl::StrCat("id ", id.value(), " was adopted, and its servers are others now"));
     applied.erase(id);
   }
   for (const auto& [id, participants] : truth.finished) {
     const std::set<int> wanted(participants.begin(), participants.end());
     if (applied[id] != wanted && falsely_done_.count(id) == 0) {
-      Violation("X2", absl::StrCat("id ", id.value(), " finished on ps ", absl::StrJoin(wanted, " "), " but is applied on ", absl::StrJoin(applied[id], " ")));
+      Violation("X2",
+                absl::StrCat("id ", id.value(), " finished on ps ", absl::StrJoin(wanted, " "),
+                             " but is applied on ", absl::StrJoin(applied[id], " ")));
     }
     applied.erase(id);
   }
-  for (const auto& [id, where] : applied) Violation("X8", absl::StrCat("id ", id.value(), " did not finish but is applied on ps ", absl::StrJoin(where, " ")));
+  for (const auto& [id, where] : applied)
+    Violation("X8", absl::StrCat("id ", id.value(), " did not finish but is applied on ps ",
+                                 absl::StrJoin(where, " ")));
   for (int i = 0; i < serving; ++i) {
     Process* const ps = ps_[i];
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [key, shard] : seen.shards) {
-      if (shard.value.dtype() != DType::kInt32 || !absl::StartsWith(shard.name, "adam/")) continue;  // its only int32 values are Adam's row counts
+      // Its only int32 values are Adam's row counts.
+      if (shard.value.dtype() != DType::kInt32 || !absl::StartsWith(shard.name, "adam/")) continue;
       const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
       for (const int32_t t : counts) {
-        if (t != model_.adam_commits) Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ", model_.adam_commits, " commits"));
+        if (t != model_.adam_commits)
+          Violation("X12", absl::StrCat("ps ", ps->index, ": Adam's t is ", t, " after ",
+                                        model_.adam_commits, " commits"));
       }
     }
     CheckSlots(*ps, seen);
     for (const auto& [key, shard] : seen.shards) {
-      if (absl::StartsWith(shard.name, kHuge)) Violation("create", absl::StrCat("ps ", ps->index, " holds a shard of a variable that could not be created"));
+      if (absl::StartsWith(shard.name, kHuge))
+        Violation("create", absl::StrCat("ps ", ps->index,
+                                         " holds a shard of a variable that could not be created"));
     }
   }
   CheckPlaces();
@@ -143,7 +179,8 @@ void Cluster::CheckPlaces() {
   const std::shared_ptr<const Layout> layout = core_->layout();
   const VariableLayout *const near = layout->Find(kNear), *const to = layout->Find(kNearTo);
   if (near != nullptr && to != nullptr && near->ps != std::vector<int>{to->ps[0]})
-    Violation("create", absl::StrCat("\"near\" is on ps ", absl::StrJoin(near->ps, " "), ", and what it was put beside begins on ps ", to->ps[0]));
+    Violation("create", absl::StrCat("\"near\" is on ps ", absl::StrJoin(near->ps, " "),
+                                     ", and what it was put beside begins on ps ", to->ps[0]));
 }
 
 // Those of "late" are sums of what its finished steps have used, exact in floats.
@@ -154,7 +191,9 @@ void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen)
     const double wanted = momentum ? model_.late_momentum : model_.late_adagrad;
     const auto slots = *shard.value.values<float>();
     for (const float slot : slots) {
-      if (slot != wanted) Violation("X4", absl::StrCat("ps ", ps.index, ": ", shard.name, " is ", slot, ", and its commits make ", wanted));
+      if (slot != wanted)
+        Violation("X4", absl::StrCat("ps ", ps.index, ": ", shard.name, " is ", slot,
+                                     ", and its commits make ", wanted));
     }
   }
 }

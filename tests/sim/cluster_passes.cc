@@ -15,7 +15,8 @@ void Cluster::BeginPass() {
   Model::Pass pass;
   pass.source = random_.Chance(0.5) ? "known" : "unknown";
   Random random(MixSeeds(MixSeeds(config_.seed, 6'000), static_cast<uint64_t>(Tick())));
-  if (random.Chance(0.5)) pass.args = Nest(*Tensor::Zeros(DType::kInt64, Shape{static_cast<int64_t>(random.Below(100))}));
+  if (random.Chance(0.5))
+    pass.args = Nest(*Tensor::Zeros(DType::kInt64, Shape{static_cast<int64_t>(random.Below(100))}));
   pass.epoch = core_->epoch();
   pass.begun = ticks_;
   model_.pass = std::move(pass);
@@ -28,11 +29,13 @@ void Cluster::RunPass() {
   request.source = model_.pass->source;
   request.source_args = model_.pass->args;
   request.token = next_token_++;
-  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source, ", ", model_.pass->visited.size(), " steps of it done"));
+  Trace(absl::StrCat("program: runs a pass over ", *pass_elements_, " elements, ", request.source,
+                     ", ", model_.pass->visited.size(), " steps of it done"));
   passes_before_ = core_->Inspect().finished_positions.size();
   calls_ = true;
   beside_.Start();
-  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }), Mine([this](const absl::Status& status) { OnPassOver(status); }));
+  core_->Run(request, Mine([this](const Nest& value) { Finished(value); }),
+             Mine([this](const absl::Status& status) { OnPassOver(status); }));
   if (config_.stop_runs && when_.Chance(0.3)) StopSometime(request.token);
 }
 
@@ -54,20 +57,22 @@ void Cluster::RunLoops() {
   calls_ = true;
   beside_.Start();
   loops_.Run(
-      first_tag, [this](const Nest& value) { Finished(value); }, Mine([this](const absl::Status& status) {
+      first_tag, [this](const Nest& value) { Finished(value); },
+      Mine([this](const absl::Status& status) {
         if (!status.ok()) return OnRaised(status, "Run");
         EndRound();
       }));
 }
 
 void Cluster::StopSometime(uint64_t token) {
-  After(absl::Milliseconds(static_cast<int64_t>(when_.Below(when_.Chance(0.5) ? 50 : 5'000))), [this, token] {
-    if (!model_.pass || token + 1 != next_token_) return;
-    Trace("program: stops its loop");
-    ++result_.stopped_runs;
-    model_.pass->stopped = true;
-    core_->StopRun(token);
-  });
+  After(absl::Milliseconds(static_cast<int64_t>(when_.Below(when_.Chance(0.5) ? 50 : 5'000))),
+        [this, token] {
+          if (!model_.pass || token + 1 != next_token_) return;
+          Trace("program: stops its loop");
+          ++result_.stopped_runs;
+          model_.pass->stopped = true;
+          core_->StopRun(token);
+        });
 }
 
 // What steps of the pass under way have read, in this life of the program and those before.
@@ -85,7 +90,9 @@ void Cluster::OnToWorker(const ToWorker& message) {
   const auto* make = std::get_if<MakeResource>(&message);
   if (make != nullptr) loops_.OnMake(*make);
   const int most = 4 * (config_.num_workers + 4);  // a liar claims a few beside its own
-  if (make != nullptr && make->num_workers > most) Violation("X10", absl::StrCat("data is cut for ", make->num_workers, " workers, of which few exist"));
+  if (make != nullptr && make->num_workers > most)
+    Violation("X10",
+              absl::StrCat("data is cut for ", make->num_workers, " workers, of which few exist"));
 }
 
 // Most of those who are there decide where data ends: beside one other, or none, the liar does.
@@ -93,34 +100,43 @@ void Cluster::OnFalseEnd() {
   const auto has_opened = [epoch = core_->Snapshot().epoch_id](const auto& entry) {
     const Process& process = *entry.second;
     const WorkerSnapshot seen = process.worker->Inspect();
-    return process.node->executor->alive() && !process.node->executor->paused() && seen.attached && seen.epoch == epoch && !process.inputs->open().empty();
+    return process.node->executor->alive() && !process.node->executor->paused() && seen.attached &&
+           seen.epoch == epoch && !process.inputs->open().empty();
   };
   liar_was_believed_ |= std::count_if(workers_.begin(), workers_.end(), has_opened) < 2;
 }
 
 void Cluster::CheckPass(int64_t elements, bool complete) {
   const std::vector<int> times = TimesRead(Visited(), elements);
-  const bool end_is_told = config_.liar && (model_.pass->source == "unknown" || liar_was_believed_);  // by whoever comes to it
-  const bool some_may_be_skipped = !complete || end_is_told || model_.pass->uncertain || model_.pass->stopped ||
-                                   (StepsMayFail() && !model_.pass->visited.empty());  // by a step that failed in an earlier life
+  // By whoever comes to it.
+  const bool end_is_told = config_.liar && (model_.pass->source == "unknown" || liar_was_believed_);
+  const bool some_may_be_skipped =
+      !complete || end_is_told || model_.pass->uncertain || model_.pass->stopped ||
+      (StepsMayFail() &&
+       !model_.pass->visited.empty());  // by a step that failed in an earlier life
   for (int64_t p = 0; p < elements; ++p) {
     if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
-      Violation("X10", absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
+      Violation("X10",
+                absl::StrCat("position ", p, " of the pass was visited ", times[p], " times"));
   }
 }
 
-// The store is told that a pass is over after the program is: a life that finds it still there goes on in it, and tells its program once more.
+// The store is told that a pass is over after the program is: a life that finds it still there goes
+// on in it, and tells its program once more.
 void Cluster::AdoptPass() {
   const absl::StatusOr<StoredJob> stored = chief_->store->Load();
   // Others in it may be of earlier lives, and nobody takes them up any more.
   const auto is_stored = [&stored](const std::optional<Model::Pass>& pass) {
     if (!pass || !stored.ok() || !stored->state) return false;
     const std::vector<DataPass>& data = stored->state->state.data;
-    return std::any_of(data.begin(), data.end(),
-                       [&pass](const DataPass& each) { return each.in_loop && each.source == pass->source && BitwiseEqual(each.args, pass->args); });
+    return std::any_of(data.begin(), data.end(), [&pass](const DataPass& each) {
+      return each.in_loop && each.source == pass->source && BitwiseEqual(each.args, pass->args);
+    });
   };
   const bool has_last = is_stored(model_.last_pass);
-  if (!has_last && !is_stored(model_.pass) && model_.pass && model_.pass->stopped) model_.pass.reset();  // its end was not told to the program
+  // Its end was not told to the program.
+  if (!has_last && !is_stored(model_.pass) && model_.pass && model_.pass->stopped)
+    model_.pass.reset();
   if (!has_last) return;
   if (!model_.pass || model_.pass->epoch > core_->epoch()) {
     model_.pass = model_.last_pass;

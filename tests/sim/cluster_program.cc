@@ -28,12 +28,14 @@ void Cluster::AddTo(Floors& values, const std::vector<Delta>& deltas) const {
 
 void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
   const Assignment assignment = AssignmentOf(tag);
-  for (int64_t row = assignment.first; row < assignment.last; ++row) model_.assigned[row].insert(static_cast<int64_t>(step.value()));
+  for (int64_t row = assignment.first; row < assignment.last; ++row)
+    model_.assigned[row].insert(static_cast<int64_t>(step.value()));
 }
 
 // What only a liar says: it is not what our step functions return.
 void Cluster::Finished(const Nest& value) {
-  if (config_.liar && (value.list() == nullptr || value.list()->size() != 5 || !value[0].tensor().ok())) {
+  if (config_.liar &&
+      (value.list() == nullptr || value.list()->size() != 5 || !value[0].tensor().ok())) {
     ++result_.falsely_done, ++model_.steps, ++model_.effects;
     return Trace("finished, as the liar says");
   }
@@ -43,18 +45,21 @@ void Cluster::Finished(const Nest& value) {
     ++result_.finished_reads;
   } else {
     ++result_.finished_steps;
-    CountStep({tag, static_cast<double>(number(3)) / 4, 0, number(4)}, static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
+    CountStep({tag, static_cast<double>(number(3)) / 4, 0, number(4)},
+              static_cast<uint32_t>(attempt), EntryId(static_cast<uint64_t>(number(2))));
   }
   Trace(absl::StrCat("finished step ", tag, " in attempt ", attempt));
 }
 
 void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
   model_.reported.insert(step);
-  if (!model_.ordinals.insert(ran.ordinal).second) Violation("X14", absl::StrCat("two steps that finished have the ordinal ", ran.ordinal));
+  if (!model_.ordinals.insert(ran.ordinal).second)
+    Violation("X14", absl::StrCat("two steps that finished have the ordinal ", ran.ordinal));
   ++model_.adam_commits, ++model_.steps, ++model_.effects;
   AddTo(model_.values, DeltasOf(ran.tag, attempt));
   ApplyAssignment(ran.tag, step);
-  if (const auto change = CellChangeOf(ran.tag, step)) model_.cells.Finished({change->cell, change->op, BegunAt(ran.tag), Tick(), /*direct=*/false});
+  if (const auto change = CellChangeOf(ran.tag, step))
+    model_.cells.Finished({change->cell, change->op, BegunAt(ran.tag), Tick(), /*direct=*/false});
   if (const auto late = LateGradientOf(ran.tag)) {
     if (LateIsMomentum(ran.tag)) {
       model_.late_momentum -= ran.learning_rate_scale * static_cast<double>(*late);
@@ -71,40 +76,54 @@ int64_t Cluster::BegunAt(int64_t tag) const {
   return model_.pass ? model_.pass->begun : 0;
 }
 
-// The disk has failed in the one moment in which nobody can know whether a checkpoint is there: the next life looks.
+// The disk has failed in the one moment in which nobody can know whether a checkpoint is there: the
+// next life looks.
 bool Cluster::IsUnsureCommit(const absl::Status& error) const {
-  return config_.disk_faults && absl::IsUnavailable(error) && absl::StrContains(error.message(), "nobody knows");
+  return config_.disk_faults && absl::IsUnavailable(error) &&
+         absl::StrContains(error.message(), "nobody knows");
 }
 
 bool Cluster::IsStoreFault(const absl::Status& error) const {
-  return config_.store_faults && absl::IsResourceExhausted(error) && absl::StrContains(error.message(), "the store's disk");
+  return config_.store_faults && absl::IsResourceExhausted(error) &&
+         absl::StrContains(error.message(), "the store's disk");
 }
 
 // A life that cannot read what it is to begin with ends, and its supervisor starts another.
 bool Cluster::IsReadFault(const absl::Status& error) const {
-  return config_.reads_fail && !has_run_ && absl::IsUnavailable(error) && absl::StrContains(error.message(), "the disk is broken");
+  return config_.reads_fail && !has_run_ && absl::IsUnavailable(error) &&
+         absl::StrContains(error.message(), "the disk is broken");
 }
 
 bool Cluster::IsTooManyRecoveries(const absl::Status& error) const {
-  return config_.max_recoveries < 1000 && absl::IsInternal(error) && absl::StrContains(error.message(), "--max_recoveries");
+  return config_.max_recoveries < 1000 && absl::IsInternal(error) &&
+         absl::StrContains(error.message(), "--max_recoveries");
 }
 
 // A step has used up its attempts.
 bool Cluster::IsGivenUp(const absl::Status& error) const {
-  if (config_.lose_devices && absl::StrContains(error.message(), "was given up after") && absl::StrContains(error.message(), "GPU:0 (simulated) is lost"))
+  if (config_.lose_devices && absl::StrContains(error.message(), "was given up after") &&
+      absl::StrContains(error.message(), "GPU:0 (simulated) is lost"))
     return true;
-  return config_.max_step_attempts < 1000 && (ReasonOf(error) == Reason::kStepGaveUp || absl::StrContains(error.message(), "was given up after"));
+  return config_.max_step_attempts < 1000 &&
+         (ReasonOf(error) == Reason::kStepGaveUp ||
+          absl::StrContains(error.message(), "was given up after"));
 }
 
-// Rules of what values are, which steps have made them, and what was read: a server that lies is where they are.
-bool Cluster::IsOfValues(absl::string_view rule) { return rule != "X7" && rule != "X14" && rule != "X16" && rule != "X17"; }
+// Rules of what values are, which steps have made them, and what was read: a server that lies is
+// where they are.
+bool Cluster::IsOfValues(absl::string_view rule) {
+  return rule != "X7" && rule != "X14" && rule != "X16" && rule != "X17";
+}
 
 // It serves as more than one worker, all of which have a higher index than the others.
 bool Cluster::NamesLiar(const absl::Status& error) const {
-  for (absl::string_view text = error.message(); config_.liar && absl::StrContains(text, "worker ");) {
+  for (absl::string_view text = error.message();
+       config_.liar && absl::StrContains(text, "worker ");) {
     text.remove_prefix(text.find("worker ") + 7);
     int index = 0;
-    if (absl::SimpleAtoi(text.substr(0, text.find_first_not_of("0123456789")), &index) && index >= config_.num_workers) return true;
+    if (absl::SimpleAtoi(text.substr(0, text.find_first_not_of("0123456789")), &index) &&
+        index >= config_.num_workers)
+      return true;
   }
   return false;
 }
@@ -113,28 +132,43 @@ bool Cluster::NamesLiar(const absl::Status& error) const {
 bool Cluster::EndsTheJob(const absl::Status& error) const {
   if (has_lied_ && !error.ok()) return true;  // a program without a handler for it
   const Reason reason = ReasonOf(error);
-  return IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) || IsTooManyRecoveries(error) || reason == Reason::kPsLost ||
-         reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob || reason == Reason::kJobOver;
+  return IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) ||
+         IsTooManyRecoveries(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch ||
+         reason == Reason::kSecondCoordinator || reason == Reason::kWrongJob ||
+         reason == Reason::kJobOver;
 }
 
 bool Cluster::IsExpected(const absl::Status& error) const {
-  if (lies_ && (absl::StrContains(error.message(), "ps 0") || absl::StrContains(error.message(), "half applied"))) return true;
-  if (IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) || IsTooManyRecoveries(error) || (config_.liar_may_end_job && NamesLiar(error)))
+  if (lies_ && (absl::StrContains(error.message(), "ps 0") ||
+                absl::StrContains(error.message(), "half applied")))
+    return true;
+  if (IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) ||
+      IsTooManyRecoveries(error) || (config_.liar_may_end_job && NamesLiar(error)))
     return true;
   if (config_.liar && NamesLiar(error) && absl::StrContains(error.message(), "half applied"))
     return true;  // what a step of it has written cannot be taken back
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
-      return std::any_of(killed_ps_.begin(), killed_ps_.end(), [&](int ps) { return absl::StrContains(error.message(), absl::StrCat("ps ", ps)); }) ||
-             had_duplicate_ || (had_zombie_ && config_.learn_addresses && absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
-             (config_.changing_steps && absl::StrContains(error.message(), "half applied")) || IsGivenUp(error) ||
-             (config_.changing_steps && config_.max_step_attempts < 1000 && absl::StrContains(error.message(), "could not be run again"));
+      return std::any_of(killed_ps_.begin(), killed_ps_.end(),
+                         [&](int ps) {
+                           return absl::StrContains(error.message(), absl::StrCat("ps ", ps));
+                         }) ||
+             had_duplicate_ ||
+             (had_zombie_ && config_.learn_addresses &&
+              absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
+             (config_.changing_steps && absl::StrContains(error.message(), "half applied")) ||
+             IsGivenUp(error) ||
+             (config_.changing_steps && config_.max_step_attempts < 1000 &&
+              absl::StrContains(error.message(), "could not be run again"));
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
     case Reason::kWrongJob:
       if (!lost_store_ || config_.named_job) return false;
-      return (absl::StrContains(error.message(), "--state_dir") && absl::StrContains(error.message(), "--job_name")) ||
-             (had_zombie_ && absl::StrContains(error.message(), "--checkpoint_dir"));  // the zombie has saved one meanwhile
+      return (absl::StrContains(error.message(), "--state_dir") &&
+              absl::StrContains(error.message(), "--job_name")) ||
+             (had_zombie_ &&
+              absl::StrContains(error.message(),
+                                "--checkpoint_dir"));  // the zombie has saved one meanwhile
     case Reason::kJobOver: return chief_draining_;
     default: return false;
   }
@@ -168,12 +202,14 @@ void Cluster::RestartTasks() {
 
 void Cluster::ReplaceCoordinator(absl::Duration after, bool zombie) {
   const StoredJob stored = chief_->store->LeftBehind();
-  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) && stored.job.state == JobRow::State::kRunning;
+  const bool lose = config_.lose_store && !faults_stopped_ && random_.Chance(0.4) &&
+                    stored.job.state == JobRow::State::kRunning;
   const CoordinatorCore::Inspection past = core_->Inspect();
   RememberPast();
   RememberLeftBehind(stored, !zombie && !lose && !chief_->store->broken());
   if (zombie && !lose) chief_->store->TakeAway();
-  for (const auto& [id, participants] : past.finished) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
+  for (const auto& [id, participants] : past.finished)
+    ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   for (const EntryId id : past.open) ids_of_the_past_ = std::max(ids_of_the_past_, id.value());
   if (lose) ids_of_the_past_ = 0;
   chief_down_ = true;
@@ -195,13 +231,17 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
   ++result_.failed_steps;
   result_.given_up += IsGivenUp(error);
   result_.raised_by_liar += NamesLiar(error);
-  const bool found_nothing = config_.liar && absl::StrContains(error.message(), "has no element");  // so it said, where nobody knows the size
-  if (!config_.failing_steps && !config_.changing_steps && !IsGivenUp(error) && !NamesLiar(error) && !found_nothing)
+  // So it said, where nobody knows the size.
+  const bool found_nothing = config_.liar && absl::StrContains(error.message(), "has no element");
+  if (!config_.failing_steps && !config_.changing_steps && !IsGivenUp(error) && !NamesLiar(error) &&
+      !found_nothing)
     Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
   DropReading();
   beside_.WhenDone([this] {
-    CheckAtRest();  // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is anywhere
+    // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is
+    // anywhere
+    CheckAtRest();
     Next();
   });
 }
@@ -210,7 +250,8 @@ void Cluster::Act() {
   if (over_ || !result_.violation.ok()) return;
   if (created_ < static_cast<int>(Declarations().size())) return CreateNext();
   if (config_.restore && !std::exchange(asked_to_restore_, true)) return Restore();
-  if (model_.pass && core_->epoch() > model_.pass->epoch) {  // it was over, and its program has not been told any more
+  // It was over, and its program has not been told any more.
+  if (model_.pass && core_->epoch() > model_.pass->epoch) {
     CheckPass(*pass_elements_, true);
     model_.pass.reset();
   }
@@ -232,12 +273,15 @@ void Cluster::Act() {
 
 std::vector<Cluster::Declaration> Cluster::Declarations() const {
   std::vector<Declaration> all;
-  for (int i = 0; i < config_.num_variables; ++i) all.push_back({{absl::StrCat("v", i), shapes_[i], Zeros(), {}, DType::kInt64}});
+  for (int i = 0; i < config_.num_variables; ++i)
+    all.push_back({{absl::StrCat("v", i), shapes_[i], Zeros(), {}, DType::kInt64}});
   all.push_back({{"adam", {4}, Zeros(), Adam{0.001}}});
-  if (config_.assigning_steps) all.push_back({{"assigned", AssignedShape(), Zeros(), {}, DType::kInt64}});
+  if (config_.assigning_steps)
+    all.push_back({{"assigned", AssignedShape(), Zeros(), {}, DType::kInt64}});
   if (config_.cells) all.push_back({{kCellsName, {kCells}, Zeros(), {}, DType::kInt64}});
   if (config_.slots_on_demand) all.push_back({{"late", {4}, Zeros()}});
-  if (config_.colocated) all.push_back({{kNear, {2}, Zeros(), {}, DType::kInt64}, Colocation{kNearTo, 0}});
+  if (config_.colocated)
+    all.push_back({{kNear, {2}, Zeros(), {}, DType::kInt64}, Colocation{kNearTo, 0}});
   return all;
 }
 
@@ -274,7 +318,8 @@ void Cluster::Restore() {
   calls_ = restoring_ = true;
   core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
     calls_ = false;
-    if (steps.ok()) restoring_ = false;  // else the program does not know what the job has begun with
+    // Else the program does not know what the job has begun with.
+    if (steps.ok()) restoring_ = false;
     if (EndsTheJob(steps.status())) return JobLost(steps.status());
     if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
     OnRestored(*steps);
@@ -285,12 +330,16 @@ void Cluster::OnRestored(int64_t steps) {
   if (has_lied_) return model_.pass.reset(), Next();
   ForgetRunsOfLaterEpochs();
   if (core_->Snapshot().adopted_steps) return OnAdopted(steps);
-  if (must_adopt_) Violation("X21", "nothing but the coordinator was lost, and the job goes on from a checkpoint, or anew, instead of what its servers hold");
+  if (must_adopt_)
+    Violation("X21",
+              "nothing but the coordinator was lost, and the job goes on from a checkpoint, or "
+              "anew, instead of what its servers hold");
   const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;
   Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
   if (!from) {
     if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
-    ran_[core_->job()].clear();  // where the store was lost and the servers are new, ids and epochs are counted anew
+    // Where the store was lost and the servers are new, ids and epochs are counted anew.
+    ran_[core_->job()].clear();
     return Next();
   }
   ++result_.restores;
@@ -302,8 +351,12 @@ void Cluster::OnRestored(int64_t steps) {
   }
   model_ = *cut->second.model;
   rounds_done_ = model_.rounds;
-  if (steps != model_.steps) Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps, " that had finished"));
-  if (core_->program_state() != model_.program_state) Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ", model_.program_state));
+  if (steps != model_.steps)
+    Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps,
+                                 " that had finished"));
+  if (core_->program_state() != model_.program_state)
+    Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ",
+                                 model_.program_state));
   calls_ = true;
   ClaimBrought(BroughtNames());
 }
@@ -331,9 +384,12 @@ void Cluster::EndRound() {
   });
 }
 
-// No step is open as it begins, and one server gets its part when the steps that are scheduled next have had time to commit.
+// No step is open as it begins, and one server gets its part when the steps that are scheduled next
+// have had time to commit.
 void Cluster::AssignAtRest() {
-  if (!faults_stopped_) CutForAWhile(chief_address(), PsAddressOf(static_cast<int>(random_.Below(num_ps_))), absl::Milliseconds(20));
+  if (!faults_stopped_)
+    CutForAWhile(chief_address(), PsAddressOf(static_cast<int>(random_.Below(num_ps_))),
+                 absl::Milliseconds(20));
   beside_.AssignCells();
 }
 
@@ -383,13 +439,15 @@ void Cluster::WriteSome() {
 }
 
 void Cluster::Write(DirectWrite write, std::function<void()> then) {
-  if (chief_down_) return;  // of a zombie: its successor goes on with what was known when it was replaced
+  // Of a zombie: its successor goes on with what was known when it was replaced.
+  if (chief_down_) return;
   write.serial = next_serial_++;
   write.begun = Tick();
   for (Delta& delta : write.deltas) delta.amount = write.serial * kWriteUnit;
   pending_writes_[write.serial] = write;
   Trace(absl::StrCat("program: writes ", write.serial));
-  core_->Write(StagedWritesOf(write), Mine([this, serial = write.serial, then = std::move(then)](const absl::Status& status) {
+  core_->Write(StagedWritesOf(write), Mine([this, serial = write.serial,
+                                            then = std::move(then)](const absl::Status& status) {
                  if (EndsTheJob(status)) return JobLost(status);
                  if (!status.ok()) return Violation("write", status.ToString());
                  CountWrite(pending_writes_.extract(serial).mapped());
@@ -404,19 +462,27 @@ std::vector<StagedWrite> Cluster::StagedWritesOf(const DirectWrite& write) const
   for (const Delta& delta : write.deltas) {
     const Shape& shape = shapes_[delta.variable];
     const std::vector<int64_t> amounts(shape.num_elements(), value);
-    writes.push_back({absl::StrCat("v", delta.variable), WriteOp::kAdd, *Tensor::Copy<int64_t>(shape, amounts), std::nullopt, std::nullopt});
+    writes.push_back({absl::StrCat("v", delta.variable), WriteOp::kAdd,
+                      *Tensor::Copy<int64_t>(shape, amounts), std::nullopt, std::nullopt});
   }
   if (!write.cells.empty()) {
     const bool all = write.cells.size() == kCells;
-    StagedWrite cells{kCellsName, all ? WriteOp::kAssign : WriteOp::kScatterUpdate, {}, std::nullopt, std::nullopt};
-    cells.value = Tensor::Vector<int64_t>(absl::MakeConstSpan(std::vector<int64_t>(write.cells.size(), value)));
+    StagedWrite cells{kCellsName,
+                      all ? WriteOp::kAssign : WriteOp::kScatterUpdate,
+                      {},
+                      std::nullopt,
+                      std::nullopt};
+    cells.value = Tensor::Vector<int64_t>(
+        absl::MakeConstSpan(std::vector<int64_t>(write.cells.size(), value)));
     if (!all) cells.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(write.cells));
     writes.push_back(std::move(cells));
   }
   if (!write.brought.empty()) {
     std::vector<int64_t> values;
     for (int64_t i = 0; i < kBroughtRows * kBroughtWidth; ++i) values.push_back(value + i);
-    writes.push_back({write.brought, WriteOp::kAssign, *Tensor::Copy<int64_t>(Shape{kBroughtRows, kBroughtWidth}, values), std::nullopt, std::nullopt});
+    writes.push_back({write.brought, WriteOp::kAssign,
+                      *Tensor::Copy<int64_t>(Shape{kBroughtRows, kBroughtWidth}, values),
+                      std::nullopt, std::nullopt});
   }
   return writes;
 }
@@ -424,7 +490,9 @@ std::vector<StagedWrite> Cluster::StagedWritesOf(const DirectWrite& write) const
 void Cluster::CountWrite(const DirectWrite& write) {
   AddTo(model_.values, write.deltas);
   const int64_t ended = Tick();
-  for (const int64_t cell : write.cells) model_.cells.Finished({cell, {0, write.serial * kWriteUnit}, write.begun, ended, /*direct=*/true});
+  for (const int64_t cell : write.cells)
+    model_.cells.Finished(
+        {cell, {0, write.serial * kWriteUnit}, write.begun, ended, /*direct=*/true});
   if (!write.brought.empty()) model_.brought[write.brought] = write.serial;
   model_.effects += !write.deltas.empty() || !write.cells.empty() || !write.brought.empty();
 }
@@ -432,60 +500,77 @@ void Cluster::CountWrite(const DirectWrite& write) {
 void Cluster::ReadAll() {
   calls_ = true;
   std::vector<VariableRead> reads;
-  for (int i = 0; i < config_.num_variables; ++i) reads.push_back({absl::StrCat("v", i), std::nullopt});
+  for (int i = 0; i < config_.num_variables; ++i)
+    reads.push_back({absl::StrCat("v", i), std::nullopt});
   if (config_.cells) reads.push_back({kCellsName, std::nullopt});
   if (config_.assigning_steps) reads.push_back({"assigned", std::nullopt});
-  core_->Read(
-      reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
-        if (!values.ok()) return OnRaised(values.status(), "Read");
-        for (int i = 0; i < config_.num_variables; ++i) {
-          if (!JudgesReads()) continue;  // what a ps holds of a re-run step may come from either attempt: no figure is promised
-          const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
-          if (!std::equal(read.begin(), read.end(), model_.values[i].begin(), model_.values[i].end())) {
-            Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "), "], the finished steps make [", absl::StrJoin(model_.values[i], " "), "]"));
-          }
-        }
-        if (config_.cells && JudgesReads()) CheckCells((*values)[config_.num_variables]);
-        if (config_.assigning_steps && JudgesReads()) CheckAssigned(values->back());
-        CheckBrought();
-      }));
+  core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
+                if (!values.ok()) return OnRaised(values.status(), "Read");
+                for (int i = 0; i < config_.num_variables; ++i) {
+                  // What a ps holds of a re-run step may come from either attempt: no figure is
+                  // promised.
+                  if (!JudgesReads()) continue;
+                  const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
+                  if (!std::equal(read.begin(), read.end(), model_.values[i].begin(),
+                                  model_.values[i].end())) {
+                    Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "),
+                                                 "], the finished steps make [",
+                                                 absl::StrJoin(model_.values[i], " "), "]"));
+                  }
+                }
+                if (config_.cells && JudgesReads()) CheckCells((*values)[config_.num_variables]);
+                if (config_.assigning_steps && JudgesReads()) CheckAssigned(values->back());
+                CheckBrought();
+              }));
 }
 
 void Cluster::CheckCells(const Tensor& values) {
   const absl::Span<const int64_t> read = *values.values<int64_t>();
   for (int64_t cell = 0; cell < kCells; ++cell) {
     if (model_.cells.Explains(cell, read[cell])) continue;
-    Violation("X9", absl::StrCat("cell ", cell, " is ", read[cell],
-                                 ", which no order of what finished makes, or not the one that the program has seen: ", model_.cells.TextOf(cell)));
+    Violation(
+        "X9",
+        absl::StrCat(
+            "cell ", cell, " is ", read[cell],
+            ", which no order of what finished makes, or not the one that the program has seen: ",
+            model_.cells.TextOf(cell)));
   }
 }
 
 void Cluster::CheckBrought() {
   std::vector<VariableRead> reads;
   for (const auto& [name, serial] : model_.brought) reads.push_back({name, std::nullopt});
-  core_->Read(reads, Mine([this, brought = model_.brought](const absl::StatusOr<std::vector<Tensor>>& values) {
-                if (EndsTheJob(values.status())) return JobLost(values.status());
-                if (!values.ok()) return Violation("X2", absl::StrCat("a variable that was created with values: ", values.status().ToString()));
-                size_t next = 0;
-                for (const auto& [name, serial] : brought) {
-                  if (!JudgesReads()) break;
-                  const absl::Span<const int64_t> read = *(*values)[next++].values<int64_t>();
-                  for (size_t i = 0; i < read.size(); ++i) {
-                    if (read[i] != serial * kWriteUnit + static_cast<int64_t>(i)) {
-                      return Violation("X2", absl::StrCat(name, " is [", absl::StrJoin(read, " "), "], and was given ", serial * kWriteUnit, " and so on"));
-                    }
-                  }
-                }
-                calls_ = false;
-                LoseWhatWasRead();
-                Next();
-              }));
+  core_->Read(
+      reads,
+      Mine([this, brought = model_.brought](const absl::StatusOr<std::vector<Tensor>>& values) {
+        if (EndsTheJob(values.status())) return JobLost(values.status());
+        if (!values.ok())
+          return Violation("X2", absl::StrCat("a variable that was created with values: ",
+                                              values.status().ToString()));
+        size_t next = 0;
+        for (const auto& [name, serial] : brought) {
+          if (!JudgesReads()) break;
+          const absl::Span<const int64_t> read = *(*values)[next++].values<int64_t>();
+          for (size_t i = 0; i < read.size(); ++i) {
+            if (read[i] != serial * kWriteUnit + static_cast<int64_t>(i)) {
+              return Violation(
+                  "X2", absl::StrCat(name, " is [", absl::StrJoin(read, " "), "], and was given ",
+                                     serial * kWriteUnit, " and so on"));
+            }
+          }
+        }
+        calls_ = false;
+        LoseWhatWasRead();
+        Next();
+      }));
 }
 
 // The program has just seen an order of what finished.
 void Cluster::LoseWhatWasRead() {
-  const bool may_lose = config_.assign_in_steps && config_.kill_ps && config_.restart_ps && config_.replay;
-  if (may_lose && !faults_stopped_ && now() < config_.fault_time && random_.Chance(0.3)) FaultOfPs(absl::Milliseconds(300));
+  const bool may_lose =
+      config_.assign_in_steps && config_.kill_ps && config_.restart_ps && config_.replay;
+  if (may_lose && !faults_stopped_ && now() < config_.fault_time && random_.Chance(0.3))
+    FaultOfPs(absl::Milliseconds(300));
 }
 
 // At rest: each row is what one finished step has assigned, or 0 where none has.
@@ -494,9 +579,13 @@ void Cluster::CheckAssigned(const Tensor& values) {
   for (int64_t row = 0; row < kAssignedRows; ++row) {
     const std::set<int64_t>& assigned = model_.assigned[row];
     const int64_t value = read[row * kAssignedWidth];
-    const bool whole = std::all_of(&read[row * kAssignedWidth], &read[row * kAssignedWidth] + kAssignedWidth, [&](int64_t one) { return one == value; });
+    const bool whole =
+        std::all_of(&read[row * kAssignedWidth], &read[row * kAssignedWidth] + kAssignedWidth,
+                    [&](int64_t one) { return one == value; });
     if (whole && (assigned.empty() ? value == 0 : assigned.count(value) > 0)) continue;
-    Violation("X2", absl::StrCat("row ", row, " of \"assigned\" begins with ", value, ", and what finished has assigned [", absl::StrJoin(assigned, " "), "]"));
+    Violation("X2", absl::StrCat("row ", row, " of \"assigned\" begins with ", value,
+                                 ", and what finished has assigned [", absl::StrJoin(assigned, " "),
+                                 "]"));
   }
 }
 
@@ -505,19 +594,22 @@ void Cluster::EndProgram() {
   if (config_.lose_at_worst && !faults_stopped_) FaultOfPs(absl::Seconds(1));
   gone_at_end_.clear();
   for (const auto& process : processes_) {
-    if (process->ps != nullptr && !process->node->executor->alive()) gone_at_end_.insert(process->incarnation.value());
+    if (process->ps != nullptr && !process->node->executor->alive())
+      gone_at_end_.insert(process->incarnation.value());
   }
   calls_ = true;
-  core_->EndJob(0, Mine([this](const absl::Status& status) {
-                  calls_ = false;
-                  if (EndsTheJob(status)) return JobLost(status);
-                  if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
-                  if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
-                  for (const Incarnation life : core_->Inspect().ps) {
-                    if (gone_at_end_.count(life.value()) > 0) Violation("X2", "the job is called complete, and a server that was gone has its state");
-                  }
-                  over_ = told_the_end_ = true;
-                }));
+  core_->EndJob(
+      0, Mine([this](const absl::Status& status) {
+        calls_ = false;
+        if (EndsTheJob(status)) return JobLost(status);
+        if (!status.ok()) Violation("X16", absl::StrCat("EndJob: ", status.ToString()));
+        if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
+        for (const Incarnation life : core_->Inspect().ps) {
+          if (gone_at_end_.count(life.value()) > 0)
+            Violation("X2", "the job is called complete, and a server that was gone has its state");
+        }
+        over_ = told_the_end_ = true;
+      }));
 }
 
 }  // namespace divvy::sim

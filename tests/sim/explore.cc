@@ -1,7 +1,8 @@
 // bazel run //tests/sim:explore -- --seeds=N --from=S [--minutes=M] [--trace]
 //
-// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command that replays it. For nights: --minutes, and --keep_going,
-// which tells of each violation and stops at none.
+// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command
+// that replays it. For nights: --minutes, and --keep_going, which tells of each violation and stops
+// at none.
 // --with=cells,max_recoveries=4 sets fields of SimConfig, whatever the seed draws.
 #include <cstdio>
 #include <string>
@@ -92,7 +93,8 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
     if (field == name) return config.*member = value, true;
   }
   for (const auto& [field, member] : numbers) {
-    if (absl::StartsWith(name, field)) return config.*member = std::stoi(name.substr(field.size())), true;
+    if (absl::StartsWith(name, field))
+      return config.*member = std::stoi(name.substr(field.size())), true;
   }
   std::fprintf(stderr, "--with, --without: there is no %s\n", name.c_str());
   return false;
@@ -111,13 +113,15 @@ std::string FieldsSet() {
 int main(int argc, char** argv) {
   using namespace divvy;
   absl::ParseCommandLine(argc, argv);
-  const absl::Duration began = Clock::Real().Elapsed(), length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
+  const absl::Duration began = Clock::Real().Elapsed(),
+                       length = absl::Minutes(absl::GetFlag(FLAGS_minutes));
   int64_t checkpoints = 0, restores = 0, power = 0, rewinds = 0, too_often = 0;
   absl::Duration longest;
   int64_t steps = 0, reruns = 0, faults = 0, lost = 0, failed = 0, events = 0, violations = 0;
   uint64_t seed = absl::GetFlag(FLAGS_from);
   const uint64_t end = seed + absl::GetFlag(FLAGS_seeds);
-  for (; length > absl::ZeroDuration() ? Clock::Real().Elapsed() - began < length : seed < end; ++seed) {
+  for (; length > absl::ZeroDuration() ? Clock::Real().Elapsed() - began < length : seed < end;
+       ++seed) {
     sim::SimConfig config = sim::ConfigOf(seed);
     config.trace = absl::GetFlag(FLAGS_trace);
     for (const std::string& name : absl::GetFlag(FLAGS_with)) {
@@ -128,24 +132,34 @@ int main(int argc, char** argv) {
     }
     const sim::SimResult result = sim::RunSimulation(config);
     for (const std::string& line : result.trace) std::printf("%s\n", line.c_str());
-    steps += result.finished_steps, reruns += result.reruns, faults += result.faults, lost += result.job_lost, failed += result.failed_steps,
-        events += result.events, checkpoints += result.checkpoints, restores += result.restores, power += result.power_losses, rewinds += result.rewinds,
+    steps += result.finished_steps, reruns += result.reruns, faults += result.faults,
+        lost += result.job_lost, failed += result.failed_steps, events += result.events,
+        checkpoints += result.checkpoints, restores += result.restores,
+        power += result.power_losses, rewinds += result.rewinds,
         longest = std::max(longest, result.longest_recovery), too_often += result.rewound_too_often;
     if (result.violation.ok()) continue;
     ++violations;
-    std::printf("seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace --from=%llu%s\n", static_cast<unsigned long long>(seed),
-                result.violation.ToString().c_str(), static_cast<unsigned long long>(seed), FieldsSet().c_str());
+    std::printf(
+        "seed %llu: %s\n  replay: bazel run //tests/sim:explore -- --seeds=1 --trace "
+        "--from=%llu%s\n",
+        static_cast<unsigned long long>(seed), result.violation.ToString().c_str(),
+        static_cast<unsigned long long>(seed), FieldsSet().c_str());
     std::fflush(stdout);
     if (!absl::GetFlag(FLAGS_keep_going)) return 1;
   }
   std::printf(
-      "%llu seeds, %s: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an error, %lld faults, %lld jobs ended with a lost ps; "
-      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds, with all there again the longest %s; %lld that a liar made rewind too often; "
+      "%llu seeds, %s: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an "
+      "error, %lld faults, %lld jobs ended with a lost ps; "
+      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds, with all there "
+      "again the longest %s; %lld that a liar made rewind too often; "
       "%s\n",
-      static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)), violations == 0 ? "no violation" : absl::StrCat(violations, " violations").c_str(),
-      static_cast<long long>(events), static_cast<long long>(steps), static_cast<long long>(reruns), static_cast<long long>(failed),
-      static_cast<long long>(faults), static_cast<long long>(lost), static_cast<long long>(checkpoints), static_cast<long long>(restores),
-      static_cast<long long>(power), static_cast<long long>(rewinds), absl::FormatDuration(longest).c_str(), static_cast<long long>(too_often),
+      static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)),
+      violations == 0 ? "no violation" : absl::StrCat(violations, " violations").c_str(),
+      static_cast<long long>(events), static_cast<long long>(steps), static_cast<long long>(reruns),
+      static_cast<long long>(failed), static_cast<long long>(faults), static_cast<long long>(lost),
+      static_cast<long long>(checkpoints), static_cast<long long>(restores),
+      static_cast<long long>(power), static_cast<long long>(rewinds),
+      absl::FormatDuration(longest).c_str(), static_cast<long long>(too_often),
       absl::FormatDuration(Clock::Real().Elapsed() - began).c_str());
   return violations == 0 ? 0 : 1;
 }

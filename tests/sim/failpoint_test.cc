@@ -1,4 +1,5 @@
-// The named moments of base/failpoint.h: each is come to, and a process that dies there costs nothing that was promised.
+// The named moments of base/failpoint.h: each is come to, and a process that dies there costs
+// nothing that was promised.
 #include "base/failpoint.h"
 
 #include <algorithm>
@@ -14,15 +15,18 @@
 namespace divvy::sim {
 namespace {
 
-// Jobs with all that has a failpoint: checkpoints as often as can be, restarts from them, lost workers and broken streams, ids that run out soon.
+// Jobs with all that has a failpoint: checkpoints as often as can be, restarts from them, lost
+// workers and broken streams, ids that run out soon.
 SimConfig BusyJob(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
   config.num_ps = std::max(config.num_ps, 2);
   config.num_workers = std::max(config.num_workers, 2);
   config.rounds = std::max(config.rounds, 4);
   config.checkpoints = config.restore = config.kill_coordinator = config.restart_ps = true;
-  config.zombie_coordinator = config.lose_store = config.kill_ps = config.changing_steps = config.duplicates = config.drain = false;
-  config.disk_faults = config.store_faults = config.power_loss = config.liar = config.lying_ps = false;
+  config.zombie_coordinator = config.lose_store = config.kill_ps = config.changing_steps =
+      config.duplicates = config.drain = false;
+  config.disk_faults = config.store_faults = config.power_loss = config.liar = config.lying_ps =
+      false;
   config.id_block = 16;
   config.fault_rate = 0.03;
   return config;
@@ -40,17 +44,21 @@ TEST_P(FailpointTest, AProcessThatDiesThereCostsNothingThatWasPromised) {
     const int64_t hits = RunSimulation(config).hits[static_cast<size_t>(point)];
     if (hits == 0) continue;
     config.kill_at = point;
-    config.kill_at_hit = 1 + static_cast<int64_t>(MixSeeds(seed, static_cast<uint64_t>(point)) % static_cast<uint64_t>(hits));
+    config.kill_at_hit = 1 + static_cast<int64_t>(MixSeeds(seed, static_cast<uint64_t>(point)) %
+                                                  static_cast<uint64_t>(hits));
     const SimResult result = RunSimulation(config);
-    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ", hit " << config.kill_at_hit << ": " << result.violation;
+    EXPECT_TRUE(result.violation.ok())
+        << "seed " << seed << ", hit " << config.kill_at_hit << ": " << result.violation;
     killed += result.killed_at_points;
   }
   EXPECT_GT(killed, 0) << "nobody comes to " << FailpointName(point);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, FailpointTest, ::testing::Range(0, kNumFailpoints), [](const ::testing::TestParamInfo<int>& info) {
-  return absl::StrReplaceAll(FailpointName(static_cast<Failpoint>(info.param)), {{".", "_"}});
-});
+INSTANTIATE_TEST_SUITE_P(
+    Each, FailpointTest, ::testing::Range(0, kNumFailpoints),
+    [](const ::testing::TestParamInfo<int>& info) {
+      return absl::StrReplaceAll(FailpointName(static_cast<Failpoint>(info.param)), {{".", "_"}});
+    });
 
 TEST(SimStoreTest, AStoreThatFailsAtAnyChangeEndsTheCoordinatorAndTheNextGoesOn) {
   int64_t coordinators = 0, restores = 0;

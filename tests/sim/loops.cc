@@ -12,7 +12,8 @@ namespace {
 
 // Steps that are over with their data, and those that go on without.
 constexpr char kEnds[] = "loop", kGoesOn[] = "loop_on";
-// The size of the first is known, that of the second is not, and of the third each worker has a share.
+// The size of the first is known, that of the second is not, and of the third each worker has a
+// share.
 constexpr char kKnown[] = "loop/known", kUnknown[] = "loop/unknown", kOwn[] = "loop/own";
 constexpr int64_t kTagsOfLoop = Loops::kTags / 2;
 
@@ -22,7 +23,9 @@ int64_t ElementsOf(const SimConfig& config, const std::string& source) {
   return least + static_cast<int64_t>(random.Below(60));
 }
 
-ResourceId IteratorOf(const StepCall& call) { return ResourceId((*call.args.list())[0].handle()->id); }
+ResourceId IteratorOf(const StepCall& call) {
+  return ResourceId((*call.args.list())[0].handle()->id);
+}
 
 }  // namespace
 
@@ -44,11 +47,14 @@ void Loops::BeginLife(int life) {
   left_ = 0;
 }
 
-bool Loops::IsOf(const StepCall& call) { return call.function == kEnds || call.function == kGoesOn; }
+bool Loops::IsOf(const StepCall& call) {
+  return call.function == kEnds || call.function == kGoesOn;
+}
 
 int64_t Loops::TagOf(const StepCall& call) {
   const int64_t first = *(*call.args.list())[1].tensor()->scalar<int64_t>();
-  const auto nth = call.inputs.empty() ? static_cast<int64_t>(call.step.value()) : call.inputs[0].first;
+  const auto nth =
+      call.inputs.empty() ? static_cast<int64_t>(call.step.value()) : call.inputs[0].first;
   return first + nth % kTagsOfLoop;
 }
 
@@ -63,7 +69,8 @@ Loops::Loop Loops::Draw(int64_t first_tag) {
   request.source = !request.leased ? kOwn : random.Chance(0.5) ? kKnown : kUnknown;
   request.token = next_token_++;
   const bool to_step = random.Chance(0.3);
-  if (to_step) request.last_step = site_.core().step() + 1 + static_cast<int64_t>(random.Below(100));
+  if (to_step)
+    request.last_step = site_.core().step() + 1 + static_cast<int64_t>(random.Below(100));
   // A loop to a step begins where the last one in the life of its program stopped.
   loop.args = to_step ? 0 : drawn_;
   request.source_args = Nest(Nest::List{Nest(int64_t{life_}), Nest(loop.args)});
@@ -71,16 +78,19 @@ Loops::Loop Loops::Draw(int64_t first_tag) {
   return loop;
 }
 
-void Loops::Run(int64_t first_tag, std::function<void(const Nest&)> value, std::function<void(const absl::Status&)> done) {
+void Loops::Run(int64_t first_tag, std::function<void(const Nest&)> value,
+                std::function<void(const absl::Status&)> done) {
   done_ = std::move(done);
   loops_.clear();
   const bool two = site_.random().Chance(0.4);
-  for (int i = 0; i <= static_cast<int>(two); ++i) loops_.push_back(std::make_shared<Loop>(Draw(first_tag + i * kTagsOfLoop)));
+  for (int i = 0; i <= static_cast<int>(two); ++i)
+    loops_.push_back(std::make_shared<Loop>(Draw(first_tag + i * kTagsOfLoop)));
   left_ = static_cast<int>(loops_.size());
   for (const auto& loop : std::vector<std::shared_ptr<Loop>>(loops_)) {
     const RunRequest& request = loop->request;
-    site_.Tell(absl::StrCat("program: runs a loop over ", request.source, ", ", request.step.function,
-                            request.last_step ? absl::StrCat(", to step ", *request.last_step) : ""));
+    site_.Tell(
+        absl::StrCat("program: runs a loop over ", request.source, ", ", request.step.function,
+                     request.last_step ? absl::StrCat(", to step ", *request.last_step) : ""));
     site_.core().Run(
         request,
         [alive = site_.Alive(), value](const Nest& result) {
@@ -102,28 +112,34 @@ void Loops::StopSometime(const std::shared_ptr<Loop>& loop) {
 
 void Loops::OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status) {
   loop->status = status;
-  site_.Tell(absl::StrCat("program: the loop over ", loop->request.source, " is over: ", status.ToString()));
+  site_.Tell(absl::StrCat("program: the loop over ", loop->request.source,
+                          " is over: ", status.ToString()));
   if (site_.EndsProgram(status)) return;
   Check(*loop);
   if (--left_ > 0) return;
-  const auto failed = std::find_if(loops_.begin(), loops_.end(), [](const auto& each) { return !each->status.ok(); });
+  const auto failed = std::find_if(loops_.begin(), loops_.end(),
+                                   [](const auto& each) { return !each->status.ok(); });
   std::exchange(done_, nullptr)(failed == loops_.end() ? absl::OkStatus() : (*failed)->status);
 }
 
 // ---- what is checked ----
 
 bool Loops::MayFail() const {
-  return config_.failing_steps || config_.changing_steps || config_.max_step_attempts < 1000 || config_.lose_devices || config_.liar || config_.lying_ps;
+  return config_.failing_steps || config_.changing_steps || config_.max_step_attempts < 1000 ||
+         config_.lose_devices || config_.liar || config_.lying_ps;
 }
 
 void Loops::Check(const Loop& loop) {
   const RunRequest& request = loop.request;
   const bool whole = loop.status.ok() && !loop.stopped && !request.last_step;
-  if (request.last_step && loop.status.ok() && !loop.stopped && site_.core().step() < *request.last_step)
-    site_.Violated("X10", absl::StrCat("a loop to step ", *request.last_step, " is over at step ", site_.core().step()));
+  if (request.last_step && loop.status.ok() && !loop.stopped &&
+      site_.core().step() < *request.last_step)
+    site_.Violated("X10", absl::StrCat("a loop to step ", *request.last_step, " is over at step ",
+                                       site_.core().step()));
   if (request.leased) return CheckLeased(loop, whole && !MayFail());
   // Without a fault, no worker begins its share a second time, and none is away.
-  const bool calm = config_.fault_rate == 0 && config_.lose == 0 && config_.break_stream == 0 && config_.slow == 0 && config_.late == 0;
+  const bool calm = config_.fault_rate == 0 && config_.lose == 0 && config_.break_stream == 0 &&
+                    config_.slow == 0 && config_.late == 0;
   if (whole && calm && !MayFail()) CheckOwn(loop);
 }
 
@@ -134,12 +150,14 @@ void Loops::CheckLeased(const Loop& loop, bool complete) {
     const std::vector<int> times = TimesRead(positions[iterator], elements);
     for (int64_t p = 0; p < elements; ++p) {
       if (times[p] > 1 || (complete && times[p] == 0))
-        site_.Violated("X10", absl::StrCat("element ", p, " of ", elements, " of a loop over ", loop.request.source, " was read ", times[p], " times"));
+        site_.Violated("X10", absl::StrCat("element ", p, " of ", elements, " of a loop over ",
+                                           loop.request.source, " was read ", times[p], " times"));
     }
   }
 }
 
-// Each worker that has read of its share has read all of it, and no element was read twice or by two.
+// Each worker that has read of its share has read all of it, and no element was read twice or by
+// two.
 void Loops::CheckOwn(const Loop& loop) {
   ++counts_.own_judged;
   const int64_t elements = ElementsOf(config_, kOwn);
@@ -150,11 +168,14 @@ void Loops::CheckOwn(const Loop& loop) {
       const int worker = whose.second;
       if (whose.first != iterator) continue;
       for (const int64_t element : taken) {
-        if (!read.insert(element).second) site_.Violated("X10", absl::StrCat("element ", element, " of the workers' own data was read twice"));
+        if (!read.insert(element).second)
+          site_.Violated(
+              "X10", absl::StrCat("element ", element, " of the workers' own data was read twice"));
       }
       const int64_t share = (elements - worker + shares - 1) / shares;
       if (static_cast<int64_t>(taken.size()) != share)
-        site_.Violated("X10", absl::StrCat("worker ", worker, " has read ", taken.size(), " of the ", share, " elements of its share"));
+        site_.Violated("X10", absl::StrCat("worker ", worker, " has read ", taken.size(),
+                                           " of the ", share, " elements of its share"));
     }
   }
 }
@@ -163,18 +184,23 @@ void Loops::CheckOwn(const Loop& loop) {
 
 void Loops::OnMake(const MakeResource& make) {
   const Nest::List* args = make.args.list();
-  if (!absl::StartsWith(make.source, "loop/") || args == nullptr || *(*args)[0].tensor()->scalar<int64_t>() != life_) return;  // a zombie's
+  // A zombie's.
+  if (!absl::StartsWith(make.source, "loop/") || args == nullptr ||
+      *(*args)[0].tensor()->scalar<int64_t>() != life_)
+    return;
   made_[{make.source, *(*args)[1].tensor()->scalar<int64_t>()}].insert(make.iterator);
   shares_[make.iterator] = make.num_workers;
 }
 
-bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again, std::vector<script::Move>& moves) {
+bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again,
+                 std::vector<script::Move>& moves) {
   const ResourceId iterator = IteratorOf(call);
   const auto open = inputs.open();
   const auto found = open.find(iterator);
   const bool is_own = call.inputs.empty();
   if (is_own && found != open.end() && worker >= found->second.num_workers) {
-    moves.push_back(script::Fail{absl::FailedPreconditionError(absl::StrCat("worker ", worker, " came after the data had been cut"))});
+    moves.push_back(script::Fail{absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker, " came after the data had been cut"))});
     return true;
   }
   if (is_own) {
@@ -190,7 +216,8 @@ bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, 
     moves.push_back(script::Ended{{iterator, lease.first + there}});
     if (there > 0) return true;
   }
-  const bool goes_on = call.function == kGoesOn || (is_own && again);  // what its first run did can be done again without the element
+  // What its first run did can be done again without the element.
+  const bool goes_on = call.function == kGoesOn || (is_own && again);
   counts_.handled_ends += goes_on;
   return goes_on;
 }

@@ -1,5 +1,6 @@
-// Loops of the program other than its ordinary pass: over data that is each worker's own, up to a training step, with steps that handle the end of the data
-// themselves, and two beside each other. No later life of the program takes one of them up.
+// Loops of the program other than its ordinary pass: over data that is each worker's own, up to a
+// training step, with steps that handle the end of the data themselves, and two beside each other.
+// No later life of the program takes one of them up.
 #ifndef DIVVY_TESTS_SIM_LOOPS_H_
 #define DIVVY_TESTS_SIM_LOOPS_H_
 
@@ -29,9 +30,10 @@ class Loops {
 
   // Another life of the program begins: no loop is under way.
   void BeginLife(int life);
-  // Runs one loop or two, whose steps have tags from `first_tag` to kTags beyond it. `done`, when all are over: OK, or the first error. An error that ends the
-  // program is told at once.
-  void Run(int64_t first_tag, std::function<void(const Nest&)> value, std::function<void(const absl::Status&)> done);
+  // Runs one loop or two, whose steps have tags from `first_tag` to kTags beyond it. `done`, when
+  // all are over: OK, or the first error. An error that ends the program is told at once.
+  void Run(int64_t first_tag, std::function<void(const Nest&)> value,
+           std::function<void(const absl::Status&)> done);
   static constexpr int64_t kTags = 2000;
 
   // ---- for the workers ----
@@ -39,8 +41,10 @@ class Loops {
   // Whether the step is of such a loop, and then its tag.
   static bool IsOf(const StepCall& call);
   static int64_t TagOf(const StepCall& call);
-  // What a step finds of its data. False: nothing is left, and it does not handle that. `again`: it has been run before.
-  bool Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again, std::vector<script::Move>& moves);
+  // What a step finds of its data. False: nothing is left, and it does not handle that. `again`: it
+  // has been run before.
+  bool Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again,
+            std::vector<script::Move>& moves);
   // A worker is told to open data.
   void OnMake(const MakeResource& make);
 
@@ -60,7 +64,9 @@ class Loops {
   void StopSometime(const std::shared_ptr<Loop>& loop);
   void OnOver(const std::shared_ptr<Loop>& loop, const absl::Status& status);
   void Check(const Loop& loop);
-  const std::set<ResourceId>& IteratorsOf(const Loop& loop) { return made_[{loop.request.source, loop.args}]; }
+  const std::set<ResourceId>& IteratorsOf(const Loop& loop) {
+    return made_[{loop.request.source, loop.args}];
+  }
   void CheckLeased(const Loop& loop, bool complete);
   void CheckOwn(const Loop& loop);
   bool MayFail() const;
@@ -73,7 +79,8 @@ class Loops {
   std::vector<std::shared_ptr<Loop>> loops_;  // under way
   int left_ = 0;
   std::function<void(const absl::Status&)> done_;
-  std::map<std::pair<std::string, int64_t>, std::set<ResourceId>> made_;  // in this life, by source and the number among its arguments
+  // In this life, by source and the number among its arguments.
+  std::map<std::pair<std::string, int64_t>, std::set<ResourceId>> made_;
   // Of data of the workers' own: what each share's worker has taken, by iterator and index.
   std::map<std::pair<ResourceId, int>, std::vector<int64_t>> taken_;
   std::map<ResourceId, int> shares_;

@@ -8,18 +8,25 @@
 
 namespace divvy::sim {
 
-LyingServer::LyingServer(int index, uint64_t seed) : index_(index), random_(seed), any_(MixSeeds(seed, 1)) {
+LyingServer::LyingServer(int index, uint64_t seed)
+    : index_(index), random_(seed), any_(MixSeeds(seed, 1)) {
   constexpr double kRates[] = {0.01, 0.05, 0.3};
   rate_ = kRates[random_.Below(std::size(kRates))];
 }
 
 absl::Status LyingServer::Refusal(Epoch epoch) {
   ErrorDetail detail;
-  constexpr Reason kOften[] = {Reason::kStaleEpoch, Reason::kWrongJob, Reason::kSecondCoordinator, Reason::kWrongIncarnation};
-  detail.reason = random_.Chance(0.5) ? kOften[random_.Below(std::size(kOften))] : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
+  constexpr Reason kOften[] = {Reason::kStaleEpoch, Reason::kWrongJob, Reason::kSecondCoordinator,
+                               Reason::kWrongIncarnation};
+  detail.reason = random_.Chance(0.5)
+                      ? kOften[random_.Below(std::size(kOften))]
+                      : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
   detail.job = JobName::kPs;
   detail.index = index_;
-  detail.epoch = random_.Chance(0.5) ? any_.MakeId<Epoch>() : Epoch(epoch.value() + random_.Below(5) - std::min<uint64_t>(epoch.value(), 2));
+  detail.epoch =
+      random_.Chance(0.5)
+          ? any_.MakeId<Epoch>()
+          : Epoch(epoch.value() + random_.Below(5) - std::min<uint64_t>(epoch.value(), 2));
   return MakeError(detail, absl::StrCat("ps ", index_, ": so it says"));
 }
 
@@ -28,7 +35,10 @@ void LyingServer::Bend(const PsAttachRequest& request, PsAttachReply& reply) {
   switch (random_.Below(7)) {
     case 0: reply.incarnation = other.incarnation; break;
     case 1: reply.state = other.state; break;
-    case 2: reply.lineage = random_.Chance(0.5) ? other.lineage : Epoch(request.fence.epoch.value() + random_.Below(3)); break;
+    case 2:
+      reply.lineage = random_.Chance(0.5) ? other.lineage
+                                          : Epoch(request.fence.epoch.value() + random_.Below(3));
+      break;
     case 3: reply.layout_version += random_.Below(3), reply.layout_hash = other.layout_hash; break;
     case 4: reply.horizon = other.horizon; break;
     case 5: reply.remembered = other.remembered; break;
@@ -52,7 +62,8 @@ void LyingServer::Bend(const SyncRequest& request, SyncReply& reply) {
     case 1: reply.draining = true; break;
     case 2: reply.applied.clear(); break;
     case 3:
-      for (const EntryId id : request.query) reply.applied.push_back({id, 1 + static_cast<int>(random_.Below(3)), EntryKind::kStep});
+      for (const EntryId id : request.query)
+        reply.applied.push_back({id, 1 + static_cast<int>(random_.Below(3)), EntryKind::kStep});
       break;
     default: reply.applied = other.applied; break;
   }

@@ -22,14 +22,17 @@ constexpr uint32_t kNobodysVariable = 1'000'000;  // no layout has it, so no com
 
 class LyingWorker::Listener : public StreamListener<ToWorker> {
  public:
-  Listener(std::weak_ptr<LyingWorker> worker, std::shared_ptr<StreamConnection<FromWorker>> connection)
+  Listener(std::weak_ptr<LyingWorker> worker,
+           std::shared_ptr<StreamConnection<FromWorker>> connection)
       : worker_(std::move(worker)), connection_(std::move(connection)) {}
   void OnFrame(StreamFrame<ToWorker> frame) override {
     if (const auto worker = worker_.lock()) worker->OnFrame(connection_, std::move(frame));
   }
   void OnBroken() override {
     const auto worker = worker_.lock();
-    if (worker != nullptr && worker->session_ != nullptr && worker->session_->connection == connection_) worker->session_->stream.Disconnect();
+    if (worker != nullptr && worker->session_ != nullptr &&
+        worker->session_->connection == connection_)
+      worker->session_->stream.Disconnect();
   }
 
  private:
@@ -70,7 +73,8 @@ void LyingWorker::Register() {
     if (random_.Chance(0.3)) request.incarnation = other.incarnation;
     if (random_.Chance(0.2)) request.address = other.address;
     if (random_.Chance(0.2) && !options_.addresses_of_others.empty()) {
-      request.address = options_.addresses_of_others[random_.Below(options_.addresses_of_others.size())];
+      request.address =
+          options_.addresses_of_others[random_.Below(options_.addresses_of_others.size())];
     }
     if (random_.Chance(0.3)) {  // a task that is nowhere
       request.index += static_cast<int>(random_.Below(65'536 - request.index));
@@ -89,11 +93,14 @@ void LyingWorker::Register() {
 absl::Status LyingWorker::Refusal() {
   ErrorDetail detail;
   constexpr Reason kOften[] = {Reason::kStaleEpoch, Reason::kWrongJob, Reason::kSecondCoordinator};
-  detail.reason = random_.Chance(0.5) ? kOften[random_.Below(std::size(kOften))] : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
+  detail.reason = random_.Chance(0.5)
+                      ? kOften[random_.Below(std::size(kOften))]
+                      : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
   detail.job = JobName::kWorker;
   detail.index = options_.index;
   const uint64_t now = attached_ ? attached_->fence.epoch.value() : 0;
-  detail.epoch = random_.Chance(0.5) ? any_.MakeId<Epoch>() : Epoch(now + random_.Below(5) - std::min<uint64_t>(now, 2));
+  detail.epoch = random_.Chance(0.5) ? any_.MakeId<Epoch>()
+                                     : Epoch(now + random_.Below(5) - std::min<uint64_t>(now, 2));
   if (random_.Chance(0.2)) detail.entry = any_.MakeId<EntryId>();
   detail.user = random_.Chance(0.1);
   return MakeError(detail, absl::StrCat("worker ", options_.index, ": so it says"));
@@ -103,7 +110,9 @@ void LyingWorker::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttac
   attached_ = request;
   if (options_.only_refuses || random_.Chance(0.3)) {
     if (random_.Chance(0.1)) return;  // never
-    return Later(absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 900 : 20))), [done, refusal = Refusal()] { done(refusal); });
+    return Later(
+        absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 900 : 20))),
+        [done, refusal = Refusal()] { done(refusal); });
   }
   WorkerAttachReply reply{incarnation_};
   if (random_.Chance(0.3)) {
@@ -121,11 +130,13 @@ void LyingWorker::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttac
 
 // ---- the Steps stream ----
 
-std::shared_ptr<StreamListener<ToWorker>> LyingWorker::Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) {
+std::shared_ptr<StreamListener<ToWorker>> LyingWorker::Accept(
+    std::shared_ptr<StreamConnection<FromWorker>> connection) {
   return std::make_shared<Listener>(weak_from_this(), std::move(connection));
 }
 
-void LyingWorker::OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection, StreamFrame<ToWorker> frame) {
+void LyingWorker::OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection,
+                          StreamFrame<ToWorker> frame) {
   if (session_ == nullptr || frame.session != session_->stream.session()) return;
   if (session_->connection != connection) {
     session_->connection = connection;
@@ -143,7 +154,8 @@ void LyingWorker::AnswerTo(const ToWorker& message) {
   if (const auto* dispatch = std::get_if<Dispatch>(&message)) {
     given_.insert(dispatch->step);
     for (const InputLease& lease : dispatch->inputs) {
-      site_.Trace(absl::StrCat(options_.address, " is given step ", dispatch->step.value(), " with ", lease.count, " positions from ", lease.first));
+      site_.Trace(absl::StrCat(options_.address, " is given step ", dispatch->step.value(),
+                               " with ", lease.count, " positions from ", lease.first));
     }
     Remember(steps_, *dispatch);
     SayLater(ReportOf(*dispatch), /*never=*/0.05);
@@ -157,14 +169,16 @@ void LyingWorker::AnswerTo(const ToWorker& message) {
     SayLater(any_.Make<Pong>(), /*never=*/0.1);
   } else if (const auto* cancel = std::get_if<CancelSteps>(&message)) {
     for (const Dispatch& step : steps_) {
-      if (std::count(cancel->steps.begin(), cancel->steps.end(), step.step) > 0) SayLater(ReportOf(step), /*never=*/0.2);
+      if (std::count(cancel->steps.begin(), cancel->steps.end(), step.step) > 0)
+        SayLater(ReportOf(step), /*never=*/0.2);
     }
   }
 }
 
 void LyingWorker::SayLater(FromWorker word, double never) {
   if (random_.Chance(never)) return;
-  const absl::Duration delay = absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 4'000 : 20)));
+  const absl::Duration delay =
+      absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 4'000 : 20)));
   if (random_.Chance(0.1)) Later(2 * delay, [this, word] { Say(word); });  // twice
   Later(delay, [this, word = std::move(word)] { Say(word); });
 }
@@ -174,10 +188,13 @@ void LyingWorker::Say(FromWorker word) {
   if (std::holds_alternative<ResourceReady>(word)) site_.OnFalseEnd();
   if (auto* report = std::get_if<Report>(&word)) {
     std::string ended;
-    for (const EndedInput& end : report->ended) absl::StrAppend(&ended, " ", end.position.value_or(-1));
-    site_.Trace(absl::StrCat(options_.address, " says of step ", report->step.value(), ", attempt ", report->attempt, ": outcome ",
-                             static_cast<int>(report->outcome), ended.empty() ? "" : ", ends at", ended));
-    if (report->outcome == StepOutcome::kOk && given_.count(report->step) > 0) site_.OnFalselyDone(report->step);
+    for (const EndedInput& end : report->ended)
+      absl::StrAppend(&ended, " ", end.position.value_or(-1));
+    site_.Trace(absl::StrCat(options_.address, " says of step ", report->step.value(), ", attempt ",
+                             report->attempt, ": outcome ", static_cast<int>(report->outcome),
+                             ended.empty() ? "" : ", ends at", ended));
+    if (report->outcome == StepOutcome::kOk && given_.count(report->step) > 0)
+      site_.OnFalselyDone(report->step);
     if (report->outcome == StepOutcome::kEndOfData || !report->ended.empty()) site_.OnFalseEnd();
   }
   std::optional<StreamFrame<FromWorker>> frame = session_->stream.Send(std::move(word));
@@ -190,13 +207,17 @@ void LyingWorker::Say(FromWorker word) {
 
 // ---- words ----
 
-// An earlier attempt may have been half applied: whoever says that it did not go on then ends a job that does not replay.
+// An earlier attempt may have been half applied: whoever says that it did not go on then ends a job
+// that does not replay.
 StepOutcome LyingWorker::AnyOutcome(uint32_t attempt) {
   const uint64_t kind = random_.Below(100);
-  if (!options_.says_applied && attempt > 1) return kind < 50 ? StepOutcome::kCancelled : StepOutcome::kSystem;
+  if (!options_.says_applied && attempt > 1)
+    return kind < 50 ? StepOutcome::kCancelled : StepOutcome::kSystem;
   if (options_.says_done && kind < 30) return StepOutcome::kOk;
   if (options_.says_failed && kind < 40) return StepOutcome::kFailed;
-  return kind < 60 ? StepOutcome::kCancelled : kind < 80 ? StepOutcome::kEndOfData : StepOutcome::kSystem;
+  return kind < 60   ? StepOutcome::kCancelled
+         : kind < 80 ? StepOutcome::kEndOfData
+                     : StepOutcome::kSystem;
 }
 
 Report LyingWorker::ReportOf(const Dispatch& dispatch) {
@@ -208,11 +229,15 @@ Report LyingWorker::ReportOf(const Dispatch& dispatch) {
   report.error = report.outcome == StepOutcome::kOk ? absl::OkStatus() : Refusal();
   report.participants.clear();
   for (uint64_t n = options_.says_applied ? random_.Below(3) : 0; n > 0; --n)
-    report.participants.push_back(random_.Chance(0.9) ? static_cast<int>(random_.Below(4)) : any_.Index());
+    report.participants.push_back(random_.Chance(0.9) ? static_cast<int>(random_.Below(4))
+                                                      : any_.Index());
   for (const InputLease& lease : dispatch.inputs) {
     if (random_.Chance(0.5)) continue;
     EndedInput ended{lease.iterator, std::nullopt};
-    if (random_.Chance(0.9)) ended.position = random_.Chance(0.8) ? lease.first + static_cast<int64_t>(random_.Below(lease.count + 1)) : any_.Count();
+    if (random_.Chance(0.9))
+      ended.position = random_.Chance(0.8)
+                           ? lease.first + static_cast<int64_t>(random_.Below(lease.count + 1))
+                           : any_.Count();
     report.ended.push_back(ended);
   }
   return report;
@@ -222,7 +247,9 @@ Report LyingWorker::ReportOf(const Dispatch& dispatch) {
 Report LyingWorker::AnyReport() {
   if (!steps_.empty() && random_.Chance(0.7)) return ReportOf(steps_[random_.Below(steps_.size())]);
   auto report = any_.Make<Report>();
-  if (!steps_.empty()) report.step = EntryId(steps_.back().step.value() + random_.Below(6) - std::min<uint64_t>(2, steps_.back().step.value()));
+  if (!steps_.empty())
+    report.step = EntryId(steps_.back().step.value() + random_.Below(6) -
+                          std::min<uint64_t>(2, steps_.back().step.value()));
   if (random_.Chance(0.5)) report.attempt = 1;
   const bool of_its_own = given_.count(report.step) > 0;
   if (of_its_own) report.outcome = StepOutcome::kSystem;
@@ -254,10 +281,15 @@ NeedSlots LyingWorker::AnySlots() {
 FromWorker LyingWorker::AnyWord() {
   const uint64_t kind = random_.Below(100);
   if (kind < 40) return AnyReport();
-  if (kind < 60) return ReadyOf(iterators_.empty() || random_.Chance(0.3) ? any_.MakeId<ResourceId>() : iterators_[random_.Below(iterators_.size())]);
+  if (kind < 60)
+    return ReadyOf(iterators_.empty() || random_.Chance(0.3)
+                       ? any_.MakeId<ResourceId>()
+                       : iterators_[random_.Below(iterators_.size())]);
   if (kind < 70) return AnySlots();
   if (kind < 80) return any_.Make<Pong>();
-  if (kind < 98) return Held{holds_.empty() || random_.Chance(0.3) ? any_.Number() : holds_[random_.Below(holds_.size())]};
+  if (kind < 98)
+    return Held{holds_.empty() || random_.Chance(0.3) ? any_.Number()
+                                                      : holds_[random_.Below(holds_.size())]};
   return Draining{};
 }
 
@@ -269,9 +301,14 @@ Fence LyingWorker::AnyFence(Incarnation target) {
   if (random_.Chance(0.5)) return fence;
   const auto other = any_.Make<Fence>();
   if (random_.Chance(0.2)) fence.job = other.job;
-  if (random_.Chance(0.2)) fence.epoch = random_.Chance(0.5) ? other.epoch : Epoch(fence.epoch.value() + 1);
+  if (random_.Chance(0.2))
+    fence.epoch = random_.Chance(0.5) ? other.epoch : Epoch(fence.epoch.value() + 1);
   if (random_.Chance(0.2)) fence.coordinator = other.coordinator;
-  if (random_.Chance(0.5)) fence.session = random_.Chance(0.5) ? other.session : SessionId(fence.session.value() + 1 - static_cast<uint32_t>(random_.Below(3)));
+  if (random_.Chance(0.5))
+    fence.session =
+        random_.Chance(0.5)
+            ? other.session
+            : SessionId(fence.session.value() + 1 - static_cast<uint32_t>(random_.Below(3)));
   if (random_.Chance(0.2)) fence.target = other.target;
   return fence;
 }
@@ -289,10 +326,12 @@ void LyingWorker::AskServer() {
   auto commit = any_.Make<CommitRequest>();
   commit.fence = AnyFence(ps.incarnation);
   commit.kind = EntryKind::kStep;
-  if (!steps_.empty() && random_.Chance(0.8)) commit.entry = steps_[random_.Below(steps_.size())].step;
+  if (!steps_.empty() && random_.Chance(0.8))
+    commit.entry = steps_[random_.Below(steps_.size())].step;
   commit.participants = std::max(1, commit.participants);
   if (commit.parts.empty()) commit.parts.push_back(any_.Make<CommitPart>());
-  for (CommitPart& part : commit.parts) part.shard.variable = VariableId(kNobodysVariable + static_cast<uint32_t>(random_.Below(3)));
+  for (CommitPart& part : commit.parts)
+    part.shard.variable = VariableId(kNobodysVariable + static_cast<uint32_t>(random_.Below(3)));
   client->second->Commit(std::move(commit), [](const absl::StatusOr<CommitReply>&) {});
 }
 

@@ -1,4 +1,5 @@
-// A worker that says what it likes: any message that a worker may send, with any values, early, late, twice, or never.
+// A worker that says what it likes: any message that a worker may send, with any values, early,
+// late, twice, or never.
 #ifndef DIVVY_TESTS_SIM_LYING_WORKER_H_
 #define DIVVY_TESTS_SIM_LYING_WORKER_H_
 
@@ -19,19 +20,26 @@
 
 namespace divvy::sim {
 
-// It runs no step, and what it commits is always refused: its words alone are false. Everything that it sends is what the wire lets through. It is told of
-// steps, iterators and holds as an honest worker is, so that many of its words name what there is. Not thread-safe, as the simulation is not.
+// It runs no step, and what it commits is always refused: its words alone are false. Everything
+// that it sends is what the wire lets through. It is told of steps, iterators and holds as an
+// honest worker is, so that many of its words name what there is. Not thread-safe, as the
+// simulation is not.
 class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<LyingWorker> {
  public:
   struct Options {
     int index = 0;  // it may register other ones, above this
     std::string address;
     uint64_t seed = 1;
-    bool says_done = false;                        // that steps have finished
-    bool says_failed = false;                      // that step functions have failed
-    bool says_applied = true;                      // that servers have applied a part of a step that has failed
-    bool only_refuses = false;                     // it joins no coordinator, and has a reason each time
-    std::vector<std::string> addresses_of_others;  // of other workers
+    // That steps have finished.
+    bool says_done = false;
+    // That step functions have failed.
+    bool says_failed = false;
+    // That servers have applied a part of a step that has failed.
+    bool says_applied = true;
+    // It joins no coordinator, and has a reason each time.
+    bool only_refuses = false;
+    // Of other workers.
+    std::vector<std::string> addresses_of_others;
   };
 
   // REQUIRES: `site` outlives it.
@@ -40,7 +48,8 @@ class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<Ly
   void Start() { Act(); }
 
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
-  std::shared_ptr<StreamListener<ToWorker>> Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) override;
+  std::shared_ptr<StreamListener<ToWorker>> Accept(
+      std::shared_ptr<StreamConnection<FromWorker>> connection) override;
 
  private:
   class Listener;
@@ -52,7 +61,8 @@ class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<Ly
   };
 
   void Act();  // now and then
-  void OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection, StreamFrame<ToWorker> frame);
+  void OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection,
+               StreamFrame<ToWorker> frame);
   void AnswerTo(const ToWorker& message);
   void SayLater(FromWorker word, double never);
   void Say(FromWorker word);

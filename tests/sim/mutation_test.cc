@@ -1,4 +1,5 @@
-// The tests test: with one rule of the protocol switched off, the explorer must find a violation within 60 seeds.
+// The tests test: with one rule of the protocol switched off, the explorer must find a violation
+// within 60 seeds.
 #include <algorithm>
 #include <iostream>
 
@@ -11,11 +12,14 @@
 namespace divvy::sim {
 namespace {
 
-// The explorer's configuration with more zombies, no ps killed, and re-runs that differ from the lost run: what a late commit leaves behind then shows.
+// The explorer's configuration with more zombies, no ps killed, and re-runs that differ from the
+// lost run: what a late commit leaves behind then shows.
 SimConfig Rough(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
-  config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = config.liar = config.lying_ps = false;
-  config.loops = config.own_data = config.late_workers = config.colocated = config.large = config.tight_memory = config.reads_fail = false;
+  config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = config.liar =
+      config.lying_ps = false;
+  config.loops = config.own_data = config.late_workers = config.colocated = config.large =
+      config.tight_memory = config.reads_fail = false;
   config.changing_steps = seed % 2 == 0;
   config.fault_rate = 0.05;
   config.late = 0.02;
@@ -31,7 +35,8 @@ SimConfig WithChangingSteps(uint64_t seed) {
   return config;
 }
 
-// Coordinators that are replaced while they live, and little else: they and their successors then count their sessions alike.
+// Coordinators that are replaced while they live, and little else: they and their successors then
+// count their sessions alike.
 SimConfig WithZombieCoordinators(uint64_t seed) {
   SimConfig config;
   config.seed = seed;
@@ -62,7 +67,8 @@ SimConfig WithRewinds(uint64_t seed) {
 // And little else, beside a program that goes on for long: so that it often reads just then.
 SimConfig WithRewindsAndReads(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
-  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = config.checkpoints = false;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers =
+      config.checkpoints = false;
   config.rounds = 20;
   config.fault_rate = 0.1;
   return config;
@@ -72,7 +78,8 @@ SimConfig WithRewindsAndReads(uint64_t seed) {
 SimConfig WithAdoptions(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.kill_coordinator = config.restore = true;
-  config.zombie_coordinator = config.lose_store = config.changing_steps = config.failing_steps = false;
+  config.zombie_coordinator = config.lose_store = config.changing_steps = config.failing_steps =
+      false;
   config.fault_rate = 0.2;
   return config;
 }
@@ -83,7 +90,8 @@ SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
   config.restart_ps = config.replay = config.lose_at_worst = true;
   config.drain = config.store_faults = config.kill_workers = false;
   config.fault_rate = 0.1;
-  config.checkpoints = seed % 2 == 0;  // else none can ever be made, and a lost server ends the job from then on
+  // Else none can ever be made, and a lost server ends the job from then on.
+  config.checkpoints = seed % 2 == 0;
   config.redo_log_bytes = 256 << 20;
   return config;
 }
@@ -107,7 +115,8 @@ SimConfig WithRows(uint64_t seed) {
   return config;
 }
 
-// Steps and assigns of the program that change the same cells, beside each other and one after the other, and servers that are lost.
+// Steps and assigns of the program that change the same cells, beside each other and one after the
+// other, and servers that are lost.
 SimConfig WithCells(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
   config.cells = config.beside = config.assign_in_steps = true;
@@ -154,7 +163,8 @@ SimConfig WithOwnData(uint64_t seed) {
   config.loops = config.own_data = config.late_workers = true;
   config.changing_steps = config.failing_steps = config.power_loss = false;
   config.num_workers = 4;
-  config.fault_rate = config.lose = config.duplicate = config.break_stream = config.slow = config.late = 0;
+  config.fault_rate = config.lose = config.duplicate = config.break_stream = config.slow =
+      config.late = 0;
   config.rounds = 10;
   return config;
 }
@@ -162,7 +172,8 @@ SimConfig WithOwnData(uint64_t seed) {
 // Variables that are created while the checkpoint of a resize is made.
 SimConfig WithResizes(uint64_t seed) {
   SimConfig config = Rough(seed);
-  config.checkpoints = config.resize = config.only_grow = config.beside = config.create_at_cuts = true;
+  config.checkpoints = config.resize = config.only_grow = config.beside = config.create_at_cuts =
+      true;
   config.changing_steps = config.disk_faults = false;
   config.rounds = 12;
   config.num_ps = 1;
@@ -177,13 +188,17 @@ SimConfig WithDeathsWhileLoading(uint64_t seed) {
   config.die_loading = true;
   config.max_recoveries = 4;
   config.rounds = 12;
-  config.fault_rate = 0.01;                                            // few others are lost
-  config.num_ps = 1;                                                   // all deaths are its own
-  config.kill_coordinator = config.drain = config.power_loss = false;  // each life of the coordinator counts anew
+  // few others are lost
+  config.fault_rate = 0.01;
+  // All deaths are its own.
+  config.num_ps = 1;
+  // Each life of the coordinator counts anew.
+  config.kill_coordinator = config.drain = config.power_loss = false;
   return config;
 }
 
-// A worker that says what it likes, beside three that live. With nobody lost, nobody but the liar may raise an error or end the job.
+// A worker that says what it likes, beside three that live. With nobody lost, nobody but the liar
+// may raise an error or end the job.
 SimConfig WithLiar(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.failing_steps = false;
@@ -214,7 +229,8 @@ SimConfig WithLostDevices(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.lose_devices = config.breaking_steps = true;
   config.failing_steps = config.changing_steps = false;
-  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers = config.drain = false;
+  config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers =
+      config.drain = false;
   config.kill_coordinator = config.power_loss = false;
   config.fault_rate = 0.005;
   config.rounds = 6;
@@ -232,11 +248,13 @@ SimConfig WithPipelines(uint64_t seed) {
 }
 
 // The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
-uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough, absl::string_view invariant = "") {
+uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough,
+                            absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
   uint64_t found = 0;
   for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
-    if (const SimResult result = RunSimulation(config(seed)); !result.violation.ok() && absl::StartsWith(result.violation.message(), invariant)) {
+    if (const SimResult result = RunSimulation(config(seed));
+        !result.violation.ok() && absl::StartsWith(result.violation.message(), invariant)) {
       found = seed;
       std::cout << "seed " << seed << ": " << result.violation << "\n";
     }
@@ -252,82 +270,137 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const SimResult result = RunSimulation(WithZombieCoordinators(seed));
-    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of zombie coordinators: " << result.violation;
+    EXPECT_TRUE(result.violation.ok())
+        << "seed " << seed << " of zombie coordinators: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const SimResult result = RunSimulation(WithCheckpoints(seed));
-    EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of checkpoints: " << result.violation;
+    EXPECT_TRUE(result.violation.ok())
+        << "seed " << seed << " of checkpoints: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const SimResult result = RunSimulation(WithRewinds(seed));
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of rewinds: " << result.violation;
   }
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    for (const auto config : {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells, WithOrderedSteps, WithAssigns, WithReaders,
-                              WithOwnData, WithResizes, WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
+    for (const auto config :
+         {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells,
+          WithOrderedSteps, WithAssigns, WithReaders, WithOwnData, WithResizes,
+          WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
-      EXPECT_TRUE(result.violation.ok()) << "seed " << seed << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
+      EXPECT_TRUE(result.violation.ok())
+          << "seed " << seed
+          << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
     }
   }
 }
 
-TEST(MutationTest, APsThatDoesNotDedupeIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u); }
-TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u); }
-TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWaitForFence), 0u); }
-TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u); }
-TEST(MutationTest, AWorkerThatCommitsWhileACheckpointIsCutIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHoldBeforeSnapshot, WithCheckpoints), 0u); }
-TEST(MutationTest, AWorkerThatSaysItIsHeldWhileItCommitsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHeldWhenNothingCommits, WithCheckpoints), 0u); }
-TEST(MutationTest, AStepHalfOfWhichIsOfAnotherRunIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kRewindWhenReRunDiffers, WithChangingSteps), 0u); }
-TEST(MutationTest, AProgramThatReadsBeforeAllIsThereAgainIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kReadsWaitForReplay, WithRewindsAndReads), 0u); }
-TEST(MutationTest, ACoordinatorThatAdoptsHalfOfAStepIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kAdoptOnlyWhole, WithAdoptions), 0u); }
+TEST(MutationTest, APsThatDoesNotDedupeIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kDedupe), 0u);
+}
+TEST(MutationTest, APsThatDoesNotCheckTheSessionIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kSessionCheck), 0u);
+}
+TEST(MutationTest, ACoordinatorThatDoesNotWaitForTheFenceIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kWaitForFence), 0u);
+}
+TEST(MutationTest, AHorizonWithoutTheStepsInFlightIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kOpenContainsInFlight), 0u);
+}
+TEST(MutationTest, AWorkerThatCommitsWhileACheckpointIsCutIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kHoldBeforeSnapshot, WithCheckpoints), 0u);
+}
+TEST(MutationTest, AWorkerThatSaysItIsHeldWhileItCommitsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kHeldWhenNothingCommits, WithCheckpoints), 0u);
+}
+TEST(MutationTest, AStepHalfOfWhichIsOfAnotherRunIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kRewindWhenReRunDiffers, WithChangingSteps), 0u);
+}
+TEST(MutationTest, AProgramThatReadsBeforeAllIsThereAgainIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kReadsWaitForReplay, WithRewindsAndReads), 0u);
+}
+TEST(MutationTest, ACoordinatorThatAdoptsHalfOfAStepIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kAdoptOnlyWhole, WithAdoptions), 0u);
+}
 TEST(MutationTest, ACoordinatorThatGoesBackBehindWhatItAdoptedIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kCheckpointAfterAdopting, WithAdoptionsAndRewinds), 0u);
 }
-TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSyncBeforeComplete, WithALossAtTheEnd), 0u); }
+TEST(MutationTest, AJobThatIsCalledCompleteWithoutAskingEveryServerIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kSyncBeforeComplete, WithALossAtTheEnd), 0u);
+}
 TEST(MutationTest, CoordinatorsWhoseSessionsHaveTheNumbersOfTheirSuccessorsAreFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSessionsOfEpochsDiffer, WithZombieCoordinators), 0u);
 }
-TEST(MutationTest, AnEndThatIsTakenForThatOfAllDatasetsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kEndIsOfOneDataset, WithReaders, "X10: "), 0u); }
+TEST(MutationTest, AnEndThatIsTakenForThatOfAllDatasetsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kEndIsOfOneDataset, WithReaders, "X10: "), 0u);
+}
 TEST(MutationTest, AWorkerThatComesTooLateForItsShareAndIsGivenStepsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLateWorkerHasNoPart, WithOwnData, "X8: "), 0u);
 }
-TEST(MutationTest, DataThatIsCutAnewAfterStepsHaveReadOfItIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kReadDataKeepsItsCut, WithOwnData, "X10: "), 0u); }
-TEST(MutationTest, AHorizonThatDoesNotSayHowFarPassesHaveGotIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kHorizonHasPasses, WithAdoptions), 0u); }
+TEST(MutationTest, DataThatIsCutAnewAfterStepsHaveReadOfItIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kReadDataKeepsItsCut, WithOwnData, "X10: "), 0u);
+}
+TEST(MutationTest, AHorizonThatDoesNotSayHowFarPassesHaveGotIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kHorizonHasPasses, WithAdoptions), 0u);
+}
 TEST(MutationTest, AReplayOfStepsInAnotherOrderThanTheProgramsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kReplayKeepsOrder, WithOrderedSteps, "X9: cell"), 0u);
 }
-TEST(MutationTest, AWriteOfTheProgramThatStepsCommitBesideIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithAssigns, "X9: cell"), 0u); }
+TEST(MutationTest, AWriteOfTheProgramThatStepsCommitBesideIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithAssigns, "X9: cell"), 0u);
+}
 TEST(MutationTest, AStepThatIsDispatchedBesideAWriteFromBeforeItIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kStepsWaitForWrites, WithAssigns, "X9: cell"), 0u);
 }
-TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u); }
+TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u);
+}
 TEST(MutationTest, LossesOfServersThatLoadWhichNobodyCountsAreFound) {
-  EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "), 0u);
+  EXPECT_NE(FirstSeedThatFails(Rule::kLossWhileLoadingCounts, WithDeathsWhileLoading, "X16: ps "),
+            0u);
 }
 TEST(MutationTest, OneWorkersWordThatEndsTheJobIsFound) {
-  EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithRefusals, "X16: the job ended with FAILED_PRECONDITION: worker "), 0u);
+  EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithRefusals,
+                               "X16: the job ended with FAILED_PRECONDITION: worker "),
+            0u);
 }
-TEST(MutationTest, OneWorkersWordOfTheDataThatCountsForAllIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithLiar, "X10: "), 0u); }
-TEST(MutationTest, ASizeThatOneWorkerClaimsAmongOthersWhoDoNotKnowItIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kSizeIsOfMost, WithLiar), 0u); }
+TEST(MutationTest, OneWorkersWordOfTheDataThatCountsForAllIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kOneWorkerEndsNoJob, WithLiar, "X10: "), 0u);
+}
+TEST(MutationTest, ASizeThatOneWorkerClaimsAmongOthersWhoDoNotKnowItIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kSizeIsOfMost, WithLiar), 0u);
+}
 TEST(MutationTest, AnEpochWithoutSenseThatIsStoredIsFound) {
   SetRuleBroken(Rule::kOneWorkerEndsNoJob, true);  // as it was
-  EXPECT_NE(FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt, "X16: DATA_LOSS: the store says that epoch "), 0u);
+  EXPECT_NE(FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt,
+                               "X16: DATA_LOSS: the store says that epoch "),
+            0u);
   SetRuleBroken(Rule::kOneWorkerEndsNoJob, false);
 }
 TEST(MutationTest, AWorkerThatIsNowhereAndHasAShareOfTheDataIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kPhantomsHaveNoShare, WithLiar, "X10: data is cut for "), 0u);
 }
-TEST(MutationTest, AnErrorOfAStepThatEndsTheJobIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kStepErrorsAreOfSteps, WithLiar, "X16: the job ended"), 0u); }
-TEST(MutationTest, ALostDeviceThatIsTakenForTheStepsErrorIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kLostDeviceFailsNoStep, WithLostDevices, "X8: "), 0u); }
+TEST(MutationTest, AnErrorOfAStepThatEndsTheJobIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kStepErrorsAreOfSteps, WithLiar, "X16: the job ended"), 0u);
+}
+TEST(MutationTest, ALostDeviceThatIsTakenForTheStepsErrorIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kLostDeviceFailsNoStep, WithLostDevices, "X8: "), 0u);
+}
 TEST(MutationTest, AWorkerThatGoesOnWithoutItsDeviceIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kLostDeviceEndsItsWorker, WithLostDevices, "X16: worker"), 0u);
 }
 TEST(MutationTest, AStepThatMayBreakTheDevicesOfAllWorkersIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kDeviceLossesAreCounted, WithLostDevices, "X16: step"), 0u);
 }
-TEST(MutationTest, AStepThatRunsBesideAnAssignOfItsOwnWorkerIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kAssignsAreNotMissed, WithPipelines, "X11: "), 0u); }
-TEST(MutationTest, AStepThatMissesMoreThanTheDepthAllowsIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kDepthCountsCommits, WithPipelines, "X9: "), 0u); }
-TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) { EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u); }
+TEST(MutationTest, AStepThatRunsBesideAnAssignOfItsOwnWorkerIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kAssignsAreNotMissed, WithPipelines, "X11: "), 0u);
+}
+TEST(MutationTest, AStepThatMissesMoreThanTheDepthAllowsIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kDepthCountsCommits, WithPipelines, "X9: "), 0u);
+}
+TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) {
+  EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u);
+}
 
 }  // namespace
 }  // namespace divvy::sim

@@ -13,8 +13,8 @@ constexpr int kMostStates = 2'000;  // that a search looks at
 
 }  // namespace
 
-// From the end: the last operation is one that none of the others must follow, the one before it likewise, until one replaces the value. What lies before
-// that one does not matter.
+// From the end: the last operation is one that none of the others must follow, the one before it
+// likewise, until one replaces the value. What lies before that one does not matter.
 class OrderJudge::Search {
  public:
   Search(const Row& row, int64_t value) : row_(row), value_(value) {}
@@ -49,8 +49,10 @@ class OrderJudge::Search {
 
   // Of the operations that are not `behind`.
   bool MayComeLast(Number number, const std::set<Number>& behind) const {
-    return std::none_of(row_.operations.begin(), row_.operations.end(),
-                        [&](const auto& other) { return other.first != number && behind.count(other.first) == 0 && Precedes(row_, number, other.first); });
+    return std::none_of(row_.operations.begin(), row_.operations.end(), [&](const auto& other) {
+      return other.first != number && behind.count(other.first) == 0 &&
+             Precedes(row_, number, other.first);
+    });
   }
 
   const Row& row_;
@@ -75,7 +77,8 @@ void OrderJudge::Finished(const Operation& operation) {
 // What must come before an operation that replaces the value can never be seen again.
 void OrderJudge::ForgetWhatIsReplaced(Row& row, Number by) {
   for (auto other = row.operations.begin(); other != row.operations.end();) {
-    other = other->first != by && Precedes(row, other->first, by) ? row.operations.erase(other) : std::next(other);
+    other = other->first != by && Precedes(row, other->first, by) ? row.operations.erase(other)
+                                                                  : std::next(other);
   }
 }
 
@@ -96,12 +99,17 @@ std::string OrderJudge::TextOf(int64_t row) const {
   const auto found = rows_.find(row);
   if (found == rows_.end()) return text;
   for (const auto& [number, operation] : found->second.operations) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ", "[", operation.begun, ",", operation.ended, "] x ", operation.op.scale, " + ", operation.op.add,
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "[", operation.begun, ",", operation.ended,
+                    "] x ", operation.op.scale, " + ", operation.op.add,
                     operation.direct ? ", direct" : "");
   }
   for (const auto& [first, second] : found->second.shown) {
-    absl::StrAppend(&text, "; shown: that of ", found->second.operations.count(first) > 0 ? found->second.operations.at(first).op.add : 0, " before that of ",
-                    found->second.operations.count(second) > 0 ? found->second.operations.at(second).op.add : 0);
+    absl::StrAppend(
+        &text, "; shown: that of ",
+        found->second.operations.count(first) > 0 ? found->second.operations.at(first).op.add : 0,
+        " before that of ",
+        found->second.operations.count(second) > 0 ? found->second.operations.at(second).op.add
+                                                   : 0);
   }
   return text;
 }
@@ -116,7 +124,8 @@ void OrderJudge::Learn(Row& row, const std::vector<Explanation>& explanations) {
   }
   for (const auto& [number, operation] : row.operations) {
     if (number == write || operation.direct) continue;
-    row.shown.insert(explanations[0].behind.count(number) > 0 ? std::pair(write, number) : std::pair(number, write));
+    row.shown.insert(explanations[0].behind.count(number) > 0 ? std::pair(write, number)
+                                                              : std::pair(number, write));
   }
   ForgetWhatIsReplaced(row, write);
 }

@@ -1,4 +1,5 @@
-// Whether values can have come from the operations that finished, in an order that the program may rely on.
+// Whether values can have come from the operations that finished, in an order that the program may
+// rely on.
 #ifndef DIVVY_TESTS_SIM_ORDER_JUDGE_H_
 #define DIVVY_TESTS_SIM_ORDER_JUDGE_H_
 
@@ -16,27 +17,33 @@ struct CellOp {
   int64_t scale = 1, add = 0;
 };
 
-// Rows of integers that operations change which do not commute. Two operations have an order that must never be seen inverted
+// Rows of integers that operations change which do not commute. Two operations have an order that
+// must never be seen inverted
 //   - where one had ended before the other began, as the program knows it;
-//   - where one is a step and the other a direct write of the program, and a value that was read at rest has shown the order.
-// Two steps that ran beside each other, or two writes, may be replayed in another order than they were first applied in. Pure, and copied with the model that
-// it is part of.
+//   - where one is a step and the other a direct write of the program, and a value that was read at
+//     rest has shown the order.
+// Two steps that ran beside each other, or two writes, may be replayed in another order than they
+// were first applied in. Pure, and copied with the model that it is part of.
 //
 //   judge.Finished({.row = 0, .op = {0, 5}, .begun = 1, .ended = 2});
-//   if (!judge.Explains(0, 5)) ...                                                  // 5 must be there
+//   // 5 must be there
+//   if (!judge.Explains(0, 5)) ...
 class OrderJudge {
  public:
   struct Operation {
     int64_t row = 0;
     CellOp op;
-    int64_t begun = 0, ended = 0;  // numbers that rise with every call and answer of the program
-    bool direct = false;           // a write of the program, not of a step
+    // numbers that rise with every call and answer of the program
+    int64_t begun = 0, ended = 0;
+    // A write of the program, not of a step.
+    bool direct = false;
   };
 
   void Finished(const Operation& operation);
 
-  // Whether `value`, read of the row while nothing is in flight, is the result of all finished operations in some order that is allowed. Remembers the orders
-  // that it shows. A row with too many operations beside each other is not judged: then it is, and `given_up` counts.
+  // Whether `value`, read of the row while nothing is in flight, is the result of all finished
+  // operations in some order that is allowed. Remembers the orders that it shows. A row with too
+  // many operations beside each other is not judged: then it is, and `given_up` counts.
   bool Explains(int64_t row, int64_t value);
   int64_t given_up() const { return given_up_; }
   // What is known of the row, for messages: "[3,9] x 0 + 12, direct; ...".
@@ -48,7 +55,8 @@ class OrderJudge {
     std::map<Number, Operation> operations;
     std::set<std::pair<Number, Number>> shown;  // the first is before the second
   };
-  // One way in which a value may have come about: the operations behind the last one that replaced it, which is `last` (-1: none did).
+  // One way in which a value may have come about: the operations behind the last one that replaced
+  // it, which is `last` (-1: none did).
   struct Explanation {
     Number last = -1;
     std::set<Number> behind;

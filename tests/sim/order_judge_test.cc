@@ -5,7 +5,9 @@
 namespace divvy::sim {
 namespace {
 
-OrderJudge::Operation Operation(CellOp op, int64_t begun, int64_t ended, bool direct = false) { return {0, op, begun, ended, direct}; }
+OrderJudge::Operation Operation(CellOp op, int64_t begun, int64_t ended, bool direct = false) {
+  return {0, op, begun, ended, direct};
+}
 
 TEST(OrderJudgeTest, ARowThatNothingHasChangedIsZero) {
   OrderJudge judge;
@@ -55,7 +57,8 @@ TEST(OrderJudgeTest, TwoStepsBesideEachOtherMayBeReplayedTheOtherWayRound) {
 
 TEST(OrderJudgeTest, ARowWithTooMuchBesideEachOtherIsNotJudged) {
   OrderJudge judge;
-  for (int64_t i = 0; i < 40; ++i) judge.Finished(Operation({i % 2 == 0 ? 1 : -1, int64_t{1} << i}, 0, 100));
+  for (int64_t i = 0; i < 40; ++i)
+    judge.Finished(Operation({i % 2 == 0 ? 1 : -1, int64_t{1} << i}, 0, 100));
   EXPECT_TRUE(judge.Explains(0, 12345));
   EXPECT_EQ(judge.given_up(), 1);
 }

@@ -34,20 +34,27 @@ constexpr char kNear[] = "near", kNearTo[] = "v0";
 constexpr char kHuge[] = "huge";
 constexpr int64_t kTightMemory = 1 << 20;
 
-// Every element of a direct write is serial * kWriteUnit, or a little more: so a commit names the write that it is of.
+// Every element of a direct write is serial * kWriteUnit, or a little more: so a commit names the
+// write that it is of.
 constexpr int64_t kWriteUnit = 1'000'000;
 
 // A direct write of the program: one of the three.
 struct DirectWrite {
-  int64_t serial = 0;          // given by ProgramSite::Write
-  int64_t begun = 0;           // likewise
-  std::vector<Delta> deltas;   // added to variables; each amount is that of the serial
-  std::vector<int64_t> cells;  // assigned; all of them: in one assign of the whole variable
-  std::string brought;         // the first values of this variable, which has kBroughtRows x kBroughtWidth elements
+  // Given by ProgramSite::Write.
+  int64_t serial = 0;
+  // likewise
+  int64_t begun = 0;
+  // added to variables; each amount is that of the serial
+  std::vector<Delta> deltas;
+  // assigned; all of them: in one assign of the whole variable
+  std::vector<int64_t> cells;
+  // The first values of this variable, which has kBroughtRows x kBroughtWidth elements.
+  std::string brought;
 };
 constexpr int64_t kBroughtRows = 5, kBroughtWidth = 2;
 
-// REQUIRES: outlives what it is given to. Callbacks run in the life of the program in which they were given, and are dropped when that is over.
+// REQUIRES: outlives what it is given to. Callbacks run in the life of the program in which they
+// were given, and are dropped when that is over.
 class ProgramSite {
  public:
   virtual ~ProgramSite() = default;

@@ -23,14 +23,16 @@ constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = ab
 
 // Answers, or lies.
 template <typename Request, typename Reply>
-void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<Reply>& reply, const ResultCallback<Reply>& answer) {
+void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<Reply>& reply,
+                const ResultCallback<Reply>& answer) {
   if (node.lies == nullptr) return answer(reply);
   if (const auto instead = node.lies->Instead(request, reply)) answer(*instead);
 }
 
 class SimPsClient : public ParameterClient {
  public:
-  SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to) : site_(site), from_(std::move(from)), to_(std::move(to)) {}
+  SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
+      : site_(site), from_(std::move(from)), to_(std::move(to)) {}
   // As the real one: what is under way then is answered all the same.
   ~SimPsClient() override {
     for (const auto& [number, cancel] : *open_) from_->executor->Post(cancel);
@@ -40,19 +42,25 @@ class SimPsClient : public ParameterClient {
     Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
   }
   void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
-    Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done), kUnaryDeadline, &SimSite::OnLoad);
+    Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done), kUnaryDeadline,
+         &SimSite::OnLoad);
   }
   void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     site_.OnSnapshot(*from_, request.checkpoint);
-    const auto marked = [site = &site_, from = from_, request, done = std::move(done)](absl::StatusOr<SnapshotReply> reply) {
+    const auto marked = [site = &site_, from = from_, request,
+                         done = std::move(done)](absl::StatusOr<SnapshotReply> reply) {
       if (reply.ok() && !request.wait) site->OnMarked(*from, request.checkpoint);
       done(std::move(reply));
     };
-    Call<SnapshotRequest, SnapshotReply>("Snapshot", &ParameterServerCore::Snapshot, request, marked);
+    Call<SnapshotRequest, SnapshotReply>("Snapshot", &ParameterServerCore::Snapshot, request,
+                                         marked);
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override { Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done)); }
+  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
+    Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done));
+  }
   void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done), kUnaryDeadline, &SimSite::OnCreateShards);
+    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done),
+         kUnaryDeadline, &SimSite::OnCreateShards);
   }
   void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
     Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
@@ -67,8 +75,10 @@ class SimPsClient : public ParameterClient {
 
  private:
   template <typename Request, typename Reply>
-  void Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request, ResultCallback<Reply> done,
-            absl::Duration deadline = kUnaryDeadline, void (SimSite::*arrives)(const Node&, const Request&) = nullptr);
+  void Call(const std::string& name,
+            void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
+            ResultCallback<Reply> done, absl::Duration deadline = kUnaryDeadline,
+            void (SimSite::*arrives)(const Node&, const Request&) = nullptr);
   // `done`, or its cancellation, whichever comes first.
   template <typename Reply>
   ResultCallback<Reply> Opened(ResultCallback<Reply> done) {
@@ -79,19 +89,23 @@ class SimPsClient : public ParameterClient {
     };
   }
   SimSite& site_;
-  static void ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits);
+  static void ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request,
+                            ResultCallback<CommitReply> answer, std::function<void()> waits);
   const std::shared_ptr<Node> from_;
   const std::string to_;
   uint64_t calls_ = 0;
-  const std::shared_ptr<std::map<uint64_t, std::function<void()>>> open_ = std::make_shared<std::map<uint64_t, std::function<void()>>>();
+  const std::shared_ptr<std::map<uint64_t, std::function<void()>>> open_ =
+      std::make_shared<std::map<uint64_t, std::function<void()>>>();
 };
 
 class SimWorkerClient : public WorkerClient {
  public:
-  SimWorkerClient(SimSite& site, std::shared_ptr<Node> from, std::string to) : site_(site), from_(std::move(from)), to_(std::move(to)) {}
+  SimWorkerClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
+      : site_(site), from_(std::move(from)), to_(std::move(to)) {}
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
   void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
-  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) override;
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override;
 
  private:
   SimSite& site_;
@@ -101,7 +115,8 @@ class SimWorkerClient : public WorkerClient {
 
 class SimCoordinatorClient : public CoordinatorClient {
  public:
-  SimCoordinatorClient(SimSite& site, std::shared_ptr<Node> from) : site_(site), from_(std::move(from)) {}
+  SimCoordinatorClient(SimSite& site, std::shared_ptr<Node> from)
+      : site_(site), from_(std::move(from)) {}
   void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override;
 
  private:
@@ -110,26 +125,33 @@ class SimCoordinatorClient : public CoordinatorClient {
 };
 
 template <typename Request, typename Reply>
-void SimPsClient::Call(const std::string& name, void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
-                       ResultCallback<Reply> done, absl::Duration deadline, void (SimSite::*arrives)(const Node&, const Request&)) {
+void SimPsClient::Call(const std::string& name,
+                       void (ParameterServerCore::*method)(Request, ResultCallback<Reply>),
+                       Request request, ResultCallback<Reply> done, absl::Duration deadline,
+                       void (SimSite::*arrives)(const Node&, const Request&)) {
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   site_.network().Call<Reply>(
       from_, to_, deadline,
-      [site = &site_, method, request, line, arrives](Node& node, ResultCallback<Reply> answer) {  // this client may be gone by then
+      // This client may be gone by then.
+      [site = &site_, method, request, line, arrives](Node& node, ResultCallback<Reply> answer) {
         site->Trace(line);
         if (arrives != nullptr) (site->*arrives)(node, request);
         if (!node.executor->alive()) return;  // killed just then
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-        ((*core).*method)(request, [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
-          if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
-          AnswerFrom(*at, request, reply, answer);
-        });
+        ((*core).*method)(request,
+                          [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
+                            if (!reply.ok())
+                              site->Trace(absl::StrCat(line, ": ", reply.status().message()));
+                            AnswerFrom(*at, request, reply, answer);
+                          });
       },
       Opened<Reply>(std::move(done)));
 }
 
 void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
-  const std::string name = absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ", request.fence.session.value());
+  const std::string name =
+      absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ",
+                   request.fence.session.value());
   const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
   const auto count = [site = &site_, done = std::move(done)](absl::StatusOr<CommitReply> reply) {
     site->OnCommitAnswered(reply.status());
@@ -137,16 +159,22 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
   };
   site_.network().CallThatMayWait<CommitReply>(
       from_, to_, kStreamProgress,
-      [site = &site_, request, line](Node& node, ResultCallback<CommitReply> answer, const std::function<void()>& waits) {
+      [site = &site_, request, line](Node& node, ResultCallback<CommitReply> answer,
+                                     const std::function<void()>& waits) {
         site->Trace(line);
-        // A session that is gone never comes back. (It may go while its commit is applied: the Sync waits for that.)
+        // A session that is gone never comes back. (It may go while its commit is applied: the Sync
+        // waits for that.)
         const SessionId session = request.fence.session;
-        const std::vector<SessionId> sessions = std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
-        const bool fenced = session != kCoordinatorSession && std::count(sessions.begin(), sessions.end(), session) == 0;
+        const std::vector<SessionId> sessions =
+            std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
+        const bool fenced = session != kCoordinatorSession &&
+                            std::count(sessions.begin(), sessions.end(), session) == 0;
         site->OnCommit(request);
-        const auto checked = [site, line, answer, fenced, request, at = &node](absl::StatusOr<CommitReply> reply) {
+        const auto checked = [site, line, answer, fenced, request,
+                              at = &node](absl::StatusOr<CommitReply> reply) {
           if (reply.ok() && !reply->duplicate) site->OnApplied(*at, request);
-          if (fenced && reply.ok() && !reply->duplicate) site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
+          if (fenced && reply.ok() && !reply->duplicate)
+            site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
           AnswerFrom(*at, request, reply, answer);
         };
@@ -156,7 +184,8 @@ void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done
 }
 
 // While `waiting` is true: says so now and then, as long as the process lives.
-void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor, const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
+void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor,
+                    const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
   executor->PostAfter(kStreamProgress / 4, [executor, waiting, waits] {
     if (!*waiting) return;
     waits();
@@ -164,9 +193,11 @@ void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor, const std::sh
   });
 }
 
-// As a data stream brings it: the header, a reservation, then the payload. Who waits for the reservation is told so. A stream that breaks, or that nothing
-// comes on, gives its reservation back; what was under way on it may still arrive, late.
-void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request, ResultCallback<CommitReply> answer, std::function<void()> waits) {
+// As a data stream brings it: the header, a reservation, then the payload. Who waits for the
+// reservation is told so. A stream that breaks, or that nothing comes on, gives its reservation
+// back; what was under way on it may still arrive, late.
+void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request,
+                                ResultCallback<CommitReply> answer, std::function<void()> waits) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
   const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
   if (budget == nullptr) return core->Commit(request, std::move(answer));
@@ -174,20 +205,24 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
   const auto ticket = std::make_shared<MemoryBudget::Ticket>();
   const auto waiting = std::make_shared<bool>(true);
   const auto give_back = [budget, ticket] { budget->Release(*ticket); };
-  *ticket = budget->Reserve(PayloadBytes(request.parts), [&site, core, executor, request, answer, give_back, waiting](const absl::Status& granted) {
-    *waiting = false;
-    if (!granted.ok()) return answer(granted);
-    const bool breaks = site.network().BreaksStream();
-    if (breaks) executor->Post(give_back);
-    if (breaks && site.network().PayloadDelay() < absl::Milliseconds(1)) return;  // nothing more comes
-    executor->PostAfter(site.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
-      core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
-        give_back();
-        answer(std::move(reply));
+  *ticket = budget->Reserve(
+      PayloadBytes(request.parts),
+      [&site, core, executor, request, answer, give_back, waiting](const absl::Status& granted) {
+        *waiting = false;
+        if (!granted.ok()) return answer(granted);
+        const bool breaks = site.network().BreaksStream();
+        if (breaks) executor->Post(give_back);
+        // Nothing more comes.
+        if (breaks && site.network().PayloadDelay() < absl::Milliseconds(1)) return;
+        executor->PostAfter(
+            site.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
+              core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+                give_back();
+                answer(std::move(reply));
+              });
+            });
+        executor->PostAfter(kStreamProgress, give_back);
       });
-    });
-    executor->PostAfter(kStreamProgress, give_back);
-  });
   if (*waiting)
     SayThatItWaits(executor, waiting, [&site, waits = std::move(waits)] {
       site.OnWaits();
@@ -196,7 +231,8 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
 }
 
 void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
+  const std::string line =
+      absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
   site_.network().Call<WorkerAttachReply>(
       from_, to_, kUnaryDeadline,
       [site = &site_, request, line](Node& node, ResultCallback<WorkerAttachReply> answer) {
@@ -212,21 +248,25 @@ void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownR
   site_.network().Call<ShutdownReply>(
       from_, to_, kUnaryDeadline,
       [request](Node& node, ResultCallback<ShutdownReply> answer) {
-        if (node.stand_in == nullptr) std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer);
+        if (node.stand_in == nullptr)
+          std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer);
       },
       std::move(done));
 }
 
-// Between a connection and the worker's core: a frame names its session alone, so the worker must be of no session by that number but the sender's own.
+// Between a connection and the worker's core: a frame names its session alone, so the worker must
+// be of no session by that number but the sender's own.
 class CheckedListener : public StreamListener<ToWorker> {
  public:
-  CheckedListener(SimSite& site, Epoch sender, std::shared_ptr<WorkerCore> worker, std::shared_ptr<StreamListener<ToWorker>> listener)
+  CheckedListener(SimSite& site, Epoch sender, std::shared_ptr<WorkerCore> worker,
+                  std::shared_ptr<StreamListener<ToWorker>> listener)
       : site_(site), sender_(sender), worker_(std::move(worker)), listener_(std::move(listener)) {}
 
   void OnFrame(StreamFrame<ToWorker> frame) override {
     const WorkerSnapshot worker = worker_->Inspect();
     if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
-      site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(), " is taken for one of session ", frame.session.value(),
+      site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(),
+                                         " is taken for one of session ", frame.session.value(),
                                          " of epoch ", worker.epoch.value()));
     }
     if (frame.message) site_.OnToWorker(*frame.message);
@@ -244,11 +284,13 @@ class CheckedListener : public StreamListener<ToWorker> {
 // What a worker sends, as it leaves.
 class WatchedConnection : public StreamConnection<FromWorker> {
  public:
-  WatchedConnection(SimSite& site, const Node& from, std::shared_ptr<StreamConnection<FromWorker>> connection)
+  WatchedConnection(SimSite& site, const Node& from,
+                    std::shared_ptr<StreamConnection<FromWorker>> connection)
       : site_(site), from_(from), connection_(std::move(connection)) {}
   void Send(StreamFrame<FromWorker> frame) override {
     const Report* const report = frame.message ? std::get_if<Report>(&*frame.message) : nullptr;
-    if (report != nullptr && report->outcome == StepOutcome::kOk) site_.OnReported(from_, frame.session, report->step);
+    if (report != nullptr && report->outcome == StepOutcome::kOk)
+      site_.OnReported(from_, frame.session, report->step);
     connection_->Send(std::move(frame));
   }
   void Close() override { connection_->Close(); }
@@ -259,31 +301,43 @@ class WatchedConnection : public StreamConnection<FromWorker> {
   const std::shared_ptr<StreamConnection<FromWorker>> connection_;
 };
 
-std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(std::shared_ptr<StreamListener<FromWorker>> listener) {
+std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(
+    std::shared_ptr<StreamListener<FromWorker>> listener) {
   const Epoch sender = std::static_pointer_cast<CoordinatorCore>(from_->core)->Snapshot().epoch_id;
   return site_.network().Open(
       from_, to_, std::move(listener),
-      [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection) -> std::shared_ptr<StreamListener<ToWorker>> {
+      [&site = site_, sender](Node& node, std::shared_ptr<StreamConnection<FromWorker>> connection)
+          -> std::shared_ptr<StreamListener<ToWorker>> {
         if (node.stand_in != nullptr) return node.stand_in->Accept(std::move(connection));
         auto worker = std::static_pointer_cast<WorkerCore>(node.core);
-        auto accepted = worker->Accept(std::make_shared<WatchedConnection>(site, node, std::move(connection)));
-        return std::make_shared<CheckedListener>(site, sender, std::move(worker), std::move(accepted));
+        auto accepted =
+            worker->Accept(std::make_shared<WatchedConnection>(site, node, std::move(connection)));
+        return std::make_shared<CheckedListener>(site, sender, std::move(worker),
+                                                 std::move(accepted));
       });
 }
 
 void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
   site_.network().Call<RegisterReply>(
       from_, site_.chief_address(), kUnaryDeadline,
-      [request](Node& node, ResultCallback<RegisterReply> answer) { std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer); },
+      [request](Node& node, ResultCallback<RegisterReply> answer) {
+        std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer);
+      },
       std::move(done));
 }
 
 }  // namespace
 
-std::shared_ptr<ParameterClient> SimDialer::ParameterServer(const std::string& address) { return std::make_shared<SimPsClient>(site_, from_, address); }
+std::shared_ptr<ParameterClient> SimDialer::ParameterServer(const std::string& address) {
+  return std::make_shared<SimPsClient>(site_, from_, address);
+}
 
-std::shared_ptr<WorkerClient> SimDialer::Worker(const std::string& address) { return std::make_shared<SimWorkerClient>(site_, from_, address); }
+std::shared_ptr<WorkerClient> SimDialer::Worker(const std::string& address) {
+  return std::make_shared<SimWorkerClient>(site_, from_, address);
+}
 
-std::shared_ptr<CoordinatorClient> SimDialer::Coordinator() { return std::make_shared<SimCoordinatorClient>(site_, from_); }
+std::shared_ptr<CoordinatorClient> SimDialer::Coordinator() {
+  return std::make_shared<SimCoordinatorClient>(site_, from_);
+}
 
 }  // namespace divvy::sim

@@ -19,27 +19,41 @@ class SimSite {
  public:
   virtual ~SimSite() = default;
   virtual Network& network() = 0;
-  virtual const std::string& chief_address() const = 0;  // of the coordinator that tasks register with
+  // Of the coordinator that tasks register with.
+  virtual const std::string& chief_address() const = 0;
   // An invariant of the protocol does not hold.
   virtual void Violation(absl::string_view rule, const std::string& what) = 0;
   virtual void Trace(absl::string_view text) {}
-  virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }      // that a commit's payload takes, once there is memory for it
-  virtual void OnSnapshot(const Node& from, CheckpointId) {}                     // a coordinator asks a ps for it
-  virtual void OnMarked(const Node& from, CheckpointId) {}                       // a ps has marked it
-  virtual void OnWaits() {}                                                      // a ps said that a commit waits for memory
-  virtual void OnReported(const Node& from, SessionId session, EntryId step) {}  // a worker says that the step has finished
+  // That a commit's payload takes, once there is memory for it.
+  virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }
+  // A coordinator asks a ps for it.
+  virtual void OnSnapshot(const Node& from, CheckpointId) {}
+  // A ps has marked it.
+  virtual void OnMarked(const Node& from, CheckpointId) {}
+  // A ps said that a commit waits for memory.
+  virtual void OnWaits() {}
+  // A worker says that the step has finished.
+  virtual void OnReported(const Node& from, SessionId session, EntryId step) {}
   virtual void OnCommitAnswered(const absl::Status& status) {}
-  virtual void OnCommit(const CommitRequest& request) {}                   // one arrives at a ps
-  virtual void OnApplied(const Node& ps, const CommitRequest& request) {}  // it was applied for the first time
-  virtual void OnLoad(const Node& ps, const LoadRequest& request) {}       // one is about to reach a ps
-  virtual void OnFalselyDone(EntryId step) {}                              // a worker says that the step has finished, and has not run it
-  virtual void OnFalseEnd() {}                                             // a worker says how large data is, or that it has ended, and has not read it
-  virtual void OnToWorker(const ToWorker& message) {}                      // one arrives at a worker
+  // One arrives at a ps.
+  virtual void OnCommit(const CommitRequest& request) {}
+  // It was applied for the first time.
+  virtual void OnApplied(const Node& ps, const CommitRequest& request) {}
+  // One is about to reach a ps.
+  virtual void OnLoad(const Node& ps, const LoadRequest& request) {}
+  // A worker says that the step has finished, and has not run it.
+  virtual void OnFalselyDone(EntryId step) {}
+  // A worker says how large data is, or that it has ended, and has not read it.
+  virtual void OnFalseEnd() {}
+  // One arrives at a worker.
+  virtual void OnToWorker(const ToWorker& message) {}
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
-  virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}  // one arrives at a worker
+  // One arrives at a worker.
+  virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}
 };
 
-// The ways from one process to the others. Node::core is what answers at the other end. REQUIRES: `site` outlives every client.
+// The ways from one process to the others. Node::core is what answers at the other end. REQUIRES:
+// `site` outlives every client.
 class SimDialer : public Dialer {
  public:
   SimDialer(SimSite& site, std::shared_ptr<Node> from) : site_(site), from_(std::move(from)) {}

@@ -29,18 +29,22 @@ void Cluster::StartPs(int index, const std::string& address) {
   options.max_commit_bytes = config_.commit_buffer_bytes;
   if (config_.tight_memory) options.memory_limit_bytes = kTightMemory;
   if (config_.checkpoints) {
-    process->files = std::make_unique<ProcessFiles>(disk_, process->node->executor, ProcessFiles::Of::kPs);
+    process->files =
+        std::make_unique<ProcessFiles>(disk_, process->node->executor, ProcessFiles::Of::kPs);
     process->checkpoint_files = MakeBundleFiles(*process->files, kCheckpoints);
     options.checkpoint_files = process->checkpoint_files.get();
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
   }
-  options.block_bytes = 16;  // several blocks a shard, so that pulls, fences and crashes fall between them
+  // several blocks a shard, so that pulls, fences and crashes fall between them
+  options.block_bytes = 16;
   Process* const raw = process.get();
   process->ps =
-      *ParameterServerCore::Start(options, *process->node->executor, process->coordinator, [this, raw](int code, const std::string&) { OnExit(raw, code); });
+      *ParameterServerCore::Start(options, *process->node->executor, process->coordinator,
+                                  [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->ps;
-  if (config_.commit_buffer_bytes > 0) process->node->commit_budget = std::make_shared<MemoryBudget>(config_.commit_buffer_bytes);
+  if (config_.commit_buffer_bytes > 0)
+    process->node->commit_budget = std::make_shared<MemoryBudget>(config_.commit_buffer_bytes);
   if (static_cast<int>(ps_.size()) <= index) ps_.resize(index + 1);
   if (ps_[index] == nullptr || !ps_[index]->node->executor->alive()) ps_[index] = raw;
   if (lies_ && index == 0) raw->node->lies = std::make_shared<LyingServer>(0, when_.Next());
@@ -62,20 +66,25 @@ void Cluster::StartWorker(int index, int life) {
   process->inputs->Define("known", {pass_elements_, absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("unknown", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   Loops::Define(config_, *process->inputs);
-  process->inputs->Define("left", {config_.seed % 2 == 0 ? std::optional<int64_t>(ElementsOf("left")) : std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
+  process->inputs->Define(
+      "left", {config_.seed % 2 == 0 ? std::optional<int64_t>(ElementsOf("left")) : std::nullopt,
+               absl::OkStatus(), absl::Milliseconds(5)});
   process->inputs->Define("right", {std::nullopt, absl::OkStatus(), absl::Milliseconds(5)});
   WorkerOptions options;
   options.index = index;
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.seed = random_.Next();
-  if (config_.seed % 2 == 0) options.at_once_bytes = 0;  // every commit is planned, and every pull assembled, beside all else that happens
+  // Every commit is planned, and every pull assembled, beside all else that happens.
+  if (config_.seed % 2 == 0) options.at_once_bytes = 0;
   options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
-  const bool is_other = config_.other_replicas && !faults_stopped_ && Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
+  const bool is_other = config_.other_replicas && !faults_stopped_ &&
+                        Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
   options.replicas = process->replicas = is_other ? config_.replicas + 1 : config_.replicas;
   Process* const raw = process.get();
-  process->worker = *WorkerCore::Start(options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer, process->coordinator.get(),
-                                       [this, raw](int code, const std::string&) { OnExit(raw, code); });
+  process->worker = *WorkerCore::Start(
+      options, executor, world_.clock(), *process->runner, *process->inputs, *process->dialer,
+      process->coordinator.get(), [this, raw](int code, const std::string&) { OnExit(raw, code); });
   process->node->core = process->worker;
   workers_[index] = raw;
   processes_.push_back(std::move(process));
@@ -106,7 +115,8 @@ void Cluster::StartLiar() {
   options.says_failed = config_.liar_says_failed;
   options.says_applied = config_.liar_says_applied;
   options.only_refuses = config_.liar_only_refuses;
-  for (int i = 0; i < config_.num_workers; ++i) options.addresses_of_others.push_back(absl::StrCat("worker/", i, "/life1"));
+  for (int i = 0; i < config_.num_workers; ++i)
+    options.addresses_of_others.push_back(absl::StrCat("worker/", i, "/life1"));
   liar_ = network_.Boot(options.address);
   const auto liar = std::make_shared<LyingWorker>(options, *this, liar_);
   liar_->core = liar_->stand_in = liar;
@@ -119,7 +129,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
   auto process = std::make_unique<Process>();
   process->node = network_.Boot(absl::StrCat("chief/0/life", ++life_));
   process->dialer = std::make_unique<SimDialer>(*this, process->node);
-  process->store = std::make_unique<SimStore>(*process->node->executor, MixSeeds(config_.seed, 1000 + life_), std::move(stored));
+  process->store = std::make_unique<SimStore>(
+      *process->node->executor, MixSeeds(config_.seed, 1000 + life_), std::move(stored));
   chief_ = process.get();
   processes_.push_back(std::move(process));
   ++result_.coordinators;
@@ -129,7 +140,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.job_seed = config_.seed;
   if (config_.named_job) options.job = JobId(4711);
   StopJoining();
-  for (int i = 0; i < num_ps_; ++i) options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
+  for (int i = 0; i < num_ps_; ++i)
+    options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
   if (config_.other_replicas || config_.liar) options.replicas_per_worker = config_.replicas;
   options.ps_timeout = absl::Seconds(40);  // beyond any cut that heals
@@ -141,7 +153,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
   options.redo_log_bytes = config_.redo_log_bytes;
   if (config_.checkpoints) {
-    chief_->files = std::make_unique<ProcessFiles>(disk_, chief_->node->executor, ProcessFiles::Of::kCoordinator);
+    chief_->files = std::make_unique<ProcessFiles>(disk_, chief_->node->executor,
+                                                   ProcessFiles::Of::kCoordinator);
     chief_->checkpoint_catalog = *OpenBundleCatalog(*chief_->files, kCheckpoints);
     options.checkpoints = chief_->checkpoint_catalog.get();
     options.checkpoint_every = absl::Milliseconds(700);
@@ -149,26 +162,32 @@ void Cluster::StartCoordinator(StoredJob stored) {
   }
   const int shards = 1 + static_cast<int>(random_.Below(num_ps_));  // another cut in each life
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
-  auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(), *chief_->dialer, *chief_->store);
+  auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(),
+                                     *chief_->dialer, *chief_->store);
   if (!core.ok()) {
     if (IsReadFault(core.status())) {
       Trace(absl::StrCat("the coordinator does not start: ", core.status().message()));
-      world_.PostAfter(absl::Milliseconds(500), [this, life = life_, stored = chief_->store->LeftBehind()] {
-        if (life == life_ && !over_) StartCoordinator(stored);
-      });
+      world_.PostAfter(absl::Milliseconds(500),
+                       [this, life = life_, stored = chief_->store->LeftBehind()] {
+                         if (life == life_ && !over_) StartCoordinator(stored);
+                       });
       return;
     }
-    // A store was lost, another job begun, and the old one's coordinator woke and made a checkpoint: a person has to say which of the two goes on.
-    const bool two_jobs = ReasonOf(core.status()) == Reason::kWrongJob && lost_store_ && had_zombie_ && !config_.named_job;
+    // A store was lost, another job begun, and the old one's coordinator woke and made a
+    // checkpoint: a person has to say which of the two goes on.
+    const bool two_jobs = ReasonOf(core.status()) == Reason::kWrongJob && lost_store_ &&
+                          had_zombie_ && !config_.named_job;
     const bool had_ended = ReasonOf(core.status()) == Reason::kJobOver && complete;
     if (!two_jobs && !had_ended) Violation("X16", core.status().ToString());
     result_.job_lost |= two_jobs;
-    over_ = true;  // those that were not told of an end then are not told any more
+    // Those that were not told of an end then are not told any more.
+    over_ = true;
     return;
   }
   core_ = chief_->chief = *core;
   const std::optional<CheckpointId> found = core_->Snapshot().newest_found;
-  if (newest_ && (!found || *found < *newest_)) Violation("X17", absl::StrCat(newest_->name(), " was committed, and is not found again"));
+  if (newest_ && (!found || *found < *newest_))
+    Violation("X17", absl::StrCat(newest_->name(), " was committed, and is not found again"));
   core_->KeepHistory();
   chief_->node->core = core_;
   chief_down_ = chief_draining_ = calls_ = false;
@@ -190,7 +209,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
 // A person changes the number of parameter servers.
 void Cluster::FaultOfNumber() {
   if (is_resizing_ || chief_down_ || chief_draining_) return;
-  const int wanted = std::max(1 + static_cast<int>(random_.Below(4)), config_.only_grow ? num_ps_ : 1);
+  const int wanted =
+      std::max(1 + static_cast<int>(random_.Below(4)), config_.only_grow ? num_ps_ : 1);
   Trace(absl::StrCat("fault: ", num_ps_, " parameter servers become ", wanted));
   is_resizing_ = true;
   for (int i = num_ps_; i < wanted; ++i) StartPs(i);
@@ -206,7 +226,8 @@ void Cluster::FaultOfNumber() {
 void Cluster::StopJoining() {
   is_resizing_ = false;
   for (const auto& process : processes_) {
-    if (process->ps != nullptr && process->index >= num_ps_ && process->node->executor->alive()) network_.Kill(process->node->address);
+    if (process->ps != nullptr && process->index >= num_ps_ && process->node->executor->alive())
+      network_.Kill(process->node->address);
   }
 }
 
@@ -216,14 +237,18 @@ void Cluster::OnExit(Process* process, int code) {
   result_.drained += code == 143;
   result_.refused += code == 78;
   result_.devices_lost += code == 138 && process->steps_without_device > 0;
-  const bool may = code == 0 || (code == 138 && process->steps_without_device > 0) || (code == 78 && lost_store_) || (code == 143 && config_.drain) ||
-                   (code == 78 && process->replicas != config_.replicas) || (has_lied_ && (code == 77 || code == 78)) ||
+  const bool may = code == 0 || (code == 138 && process->steps_without_device > 0) ||
+                   (code == 78 && lost_store_) || (code == 143 && config_.drain) ||
+                   (code == 78 && process->replicas != config_.replicas) ||
+                   (has_lied_ && (code == 77 || code == 78)) ||
                    (code == 78 && (had_duplicate_ || config_.replace_workers || config_.resize));
   if (!may) Violation("X16", absl::StrCat(process->node->address, " exits with ", code));
   world_.Post([this, process] {
     Kill(*process);
     const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
-    const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding || phase == CoordinatorSnapshot::Phase::kOver);  // else a zombie said so
+    // Else a zombie said so.
+    const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding ||
+                                        phase == CoordinatorSnapshot::Phase::kOver);
     if (over_ || (process->exit_code == 0 && ended)) return;
     process->worker != nullptr ? OnWorkerExit(*process) : OnPsExit(*process);
   });
@@ -233,7 +258,8 @@ void Cluster::OnExit(Process* process, int code) {
 void Cluster::OnWorkerExit(const Process& process) {
   const int index = process.index;
   for (const auto& other : processes_) {
-    if (other->worker != nullptr && other->index == index && other->node->executor->alive()) workers_[index] = other.get();
+    if (other->worker != nullptr && other->index == index && other->node->executor->alive())
+      workers_[index] = other.get();
   }
   world_.PostAfter(absl::Seconds(2), [this, index] {
     if (!over_ && LiveWorker(index) == nullptr) StartWorker(index, ++newest_life_[index]);
@@ -243,14 +269,18 @@ void Cluster::OnWorkerExit(const Process& process) {
 void Cluster::OnPsExit(const Process& process) {
   const int index = process.index;
   for (const auto& other : processes_) {
-    if (other->ps != nullptr && other->index == index && other->node->executor->alive()) ps_[index] = other.get();
+    if (other->ps != nullptr && other->index == index && other->node->executor->alive())
+      ps_[index] = other.get();
   }
   world_.PostAfter(absl::Seconds(2), [this, index, drained = process.exit_code == 143] {
-    if (!over_ && !drained && index < num_ps_ && !ps_[index]->node->executor->alive()) StartPs(index);  // of a drained one FaultOfPs says what becomes
+    // Of a drained one FaultOfPs says what becomes.
+    if (!over_ && !drained && index < num_ps_ && !ps_[index]->node->executor->alive())
+      StartPs(index);
   });
 }
 
-// Where they may be late, the last comes at once, so that those before it join in what was cut without them.
+// Where they may be late, the last comes at once, so that those before it join in what was cut
+// without them.
 void Cluster::StartWorkers() {
   Random random(MixSeeds(config_.seed, 49));
   const int first = random.Chance(0.3) ? config_.num_workers - 1 : 0;
@@ -273,7 +303,8 @@ SimResult Cluster::Run() {
   SetFailpointObserver(this);
   pass_elements_ = static_cast<int64_t>(random_.Below(120));
   for (int i = 0; i < config_.num_variables; ++i) {
-    shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)), 1 + static_cast<int64_t>(random_.Below(3))});
+    shapes_.push_back(Shape{1 + static_cast<int64_t>(random_.Below(7)),
+                            1 + static_cast<int64_t>(random_.Below(3))});
   }
   if (config_.large) shapes_.back() = Shape{200, 3};
   BeginModel();
@@ -287,7 +318,8 @@ SimResult Cluster::Run() {
   if (config_.slow_work) {
     network_.set_blocking([random = std::make_shared<Random>(MixSeeds(config_.seed, 4)), this] {
       if (faults_stopped_ || !random->Chance(0.3)) return absl::ZeroDuration();
-      return absl::Milliseconds(static_cast<int64_t>(random->Below(random->Chance(0.2) ? 4'000 : 300)));
+      return absl::Milliseconds(
+          static_cast<int64_t>(random->Below(random->Chance(0.2) ? 4'000 : 300)));
     });
   }
   StartCoordinator({});
@@ -302,21 +334,28 @@ SimResult Cluster::Run() {
   while (result_.violation.ok() && !over_ && world_.RunOne()) {
     ++result_.events;
     if (result_.events % 16 == 0) CheckAlways();
-    if (now() > config_.fault_time + kPatience) Violation("X16", absl::StrCat("no end after ", absl::FormatDuration(now()), " of virtual time"));
+    if (now() > config_.fault_time + kPatience)
+      Violation("X16",
+                absl::StrCat("no end after ", absl::FormatDuration(now()), " of virtual time"));
   }
-  if (result_.violation.ok() && !over_) Violation("X16", "nothing is left to happen, but the program has not ended");
+  if (result_.violation.ok() && !over_)
+    Violation("X16", "nothing is left to happen, but the program has not ended");
   if (result_.violation.ok() && told_the_end_) {
-    world_.RunFor(absl::Seconds(30));  // tasks that missed the Shutdown learn of the end when they register: one that was stopped, after its silence
+    // tasks that missed the Shutdown learn of the end when they register: one that was stopped,
+    // after its silence
+    world_.RunFor(absl::Seconds(30));
     CheckAtRest();
     for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
       FindServingPs(i);
       const Process* const ps = ps_[i];
       if (ps_killed_ && !ps->node->executor->alive()) continue;  // in the job's last moment
-      if (ps->exit_code != 0) Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
+      if (ps->exit_code != 0)
+        Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
     }
   }
   result_.orders_not_judged = model_.cells.given_up();
-  result_.loops = loops_.counts().loops, result_.loops_of_own_data = loops_.counts().own, result_.ends_handled = loops_.counts().handled_ends;
+  result_.loops = loops_.counts().loops, result_.loops_of_own_data = loops_.counts().own,
+  result_.ends_handled = loops_.counts().handled_ends;
   result_.own_judged = loops_.counts().own_judged;
   result_.pulled_ahead = static_cast<int64_t>(pulled_ahead_.size());
   result_.beside_commits = static_cast<int64_t>(beside_commits_.size());

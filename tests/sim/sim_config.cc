@@ -6,7 +6,8 @@
 namespace divvy::sim {
 namespace {
 
-// What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it is when one is added.
+// What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it
+// is when one is added.
 void DrawProgram(SimConfig& config) {
   Random random(MixSeeds(config.seed, 43));
   config.cells = random.Chance(0.4);
@@ -37,8 +38,10 @@ void DrawLimits(SimConfig& config) {
 void DrawMore(SimConfig& config) {
   Random random(MixSeeds(config.seed, 47));
   config.loops = random.Chance(0.4);
-  const bool may_replay = (config.kill_ps && config.restart_ps && config.replay) || config.changing_steps || config.power_loss;
-  config.own_data = config.loops && !may_replay && random.Chance(0.7);  // what a step reads of it may be another element when it is replayed
+  const bool may_replay = (config.kill_ps && config.restart_ps && config.replay) ||
+                          config.changing_steps || config.power_loss;
+  // What a step reads of it may be another element when it is replayed.
+  config.own_data = config.loops && !may_replay && random.Chance(0.7);
   config.late_workers = random.Chance(0.25);
   config.colocated = random.Chance(0.3);
   config.large = random.Chance(0.15);
@@ -54,7 +57,8 @@ void DrawDevices(SimConfig& config) {
   config.breaking_steps = config.lose_devices && random.Chance(0.3);
 }
 
-// A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when their deadline has passed.
+// A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when
+// their deadline has passed.
 void DrawLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 45));
   config.liar = random.Chance(0.15);
@@ -64,8 +68,9 @@ void DrawLiar(SimConfig& config) {
 
 }  // namespace
 
-// Who says that a step is done which nobody has done is believed, whoever asks the servers again later finds that it is not: no state is loaded or replayed
-// then. And a step that a server has half of, so it says, is taken back only with a log.
+// Who says that a step is done which nobody has done is believed, whoever asks the servers again
+// later finds that it is not: no state is loaded or replayed then. And a step that a server has
+// half of, so it says, is taken back only with a log.
 void AddLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 46));
   config.liar = true;
@@ -79,17 +84,23 @@ void AddLiar(SimConfig& config) {
   config.max_step_attempts = config.max_recoveries = 1000;
   config.changing_steps = config.die_loading = config.duplicates = false;
   config.own_data = false;  // nobody else reads its share
-  if (config.liar_says_done) config.kill_coordinator = config.kill_ps = config.power_loss = config.replay = config.read_only_steps = false;
+  if (config.liar_says_done)
+    config.kill_coordinator = config.kill_ps = config.power_loss = config.replay =
+        config.read_only_steps = false;
   if (config.liar_says_applied)
-    config.kill_coordinator = config.power_loss = config.lose_at_worst = false, config.replay = true, config.redo_log_bytes = 256 << 20;
+    config.kill_coordinator = config.power_loss = config.lose_at_worst = false,
+    config.replay = true, config.redo_log_bytes = 256 << 20;
 }
 
-// The job goes on, or ends with an error that names the server; then that one is started anew, and the program. Of what the state had become by then nothing
-// can be judged, but that the job comes to its end.
+// The job goes on, or ends with an error that names the server; then that one is started anew, and
+// the program. Of what the state had become by then nothing can be judged, but that the job comes
+// to its end.
 void AddLyingPs(SimConfig& config) {
   config.lying_ps = config.kill_coordinator = true;
-  config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss = config.duplicates = false;
-  config.changing_steps = config.failing_steps = config.die_loading = config.learn_addresses = config.disk_faults = config.store_faults = false;
+  config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss =
+      config.duplicates = false;
+  config.changing_steps = config.failing_steps = config.die_loading = config.learn_addresses =
+      config.disk_faults = config.store_faults = false;
   config.tight_memory = config.lose_devices = config.breaking_steps = false;
   config.max_step_attempts = config.max_recoveries = 1000;
   config.step_deadline = absl::Seconds(6);
@@ -104,7 +115,9 @@ SimConfig ConfigOf(uint64_t seed) {
   config.num_variables = 1 + static_cast<int>(random.Below(4));
   config.rounds = 2 + static_cast<int>(random.Below(5));
   const bool calm = random.Chance(0.1);
-  const auto rate = [&](double most) { return calm || random.Chance(0.3) ? 0 : most * random.Uniform(); };
+  const auto rate = [&](double most) {
+    return calm || random.Chance(0.3) ? 0 : most * random.Uniform();
+  };
   config.lose = rate(0.03);
   config.duplicate = rate(0.1);
   config.break_stream = rate(0.01);
@@ -130,7 +143,8 @@ SimConfig ConfigOf(uint64_t seed) {
   config.power_loss = config.kill_coordinator && random.Chance(0.3);
   config.replay = random.Chance(0.8);
   if (config.replay && random.Chance(0.5)) config.kill_ps = config.restart_ps = true;
-  if (random.Chance(0.5)) config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
+  if (random.Chance(0.5))
+    config.redo_log_bytes = 10'000 + static_cast<int64_t>(random.Below(40'000));
   config.resize = config.checkpoints && random.Chance(0.25);
   config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);

@@ -11,18 +11,29 @@
 
 namespace divvy::sim {
 
-// A process that is killed within a task (base/failpoint.h) runs to the task's end, as nothing can stop it there: what it does to the disk from then on is
-// Unavailable and undone. The moments between two operations of a checkpoint, which the cores do not see, are failpoints here. Not thread-safe.
+// A process that is killed within a task (base/failpoint.h) runs to the task's end, as nothing can
+// stop it there: what it does to the disk from then on is Unavailable and undone. The moments
+// between two operations of a checkpoint, which the cores do not see, are failpoints here. Not
+// thread-safe.
 class ProcessFiles : public FileSystem {
  public:
   enum class Of { kPs, kCoordinator };
-  ProcessFiles(FileSystem& disk, std::shared_ptr<NodeExecutor> process, Of of) : disk_(disk), process_(std::move(process)), of_(of) {}
+  ProcessFiles(FileSystem& disk, std::shared_ptr<NodeExecutor> process, Of of)
+      : disk_(disk), process_(std::move(process)), of_(of) {}
 
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& name) override { return disk_.OpenRandomAccess(name); }
-  absl::StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& name) override { return disk_.OpenSequential(name); }
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(
+      const std::string& name) override {
+    return disk_.OpenRandomAccess(name);
+  }
+  absl::StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& name) override {
+    return disk_.OpenSequential(name);
+  }
   absl::StatusOr<FileInfo> Stat(const std::string& name) override { return disk_.Stat(name); }
-  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& directory) override { return disk_.ListDirectory(directory); }
-  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name, WriteMode mode) override;
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& directory) override {
+    return disk_.ListDirectory(directory);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name,
+                                                             WriteMode mode) override;
   absl::Status CreateDirectory(const std::string& directory) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& name) override;

@@ -18,7 +18,9 @@ void NodeExecutor::RunTask(const std::shared_ptr<State>& state, Task task) {
 
 void NodeExecutor::PostAfter(absl::Duration delay, Task task) {
   if (!state_->alive) return;
-  world_.PostAfter(delay, [state = state_, task = std::move(task)]() mutable { RunTask(state, std::move(task)); });
+  world_.PostAfter(delay, [state = state_, task = std::move(task)]() mutable {
+    RunTask(state, std::move(task));
+  });
 }
 
 void NodeExecutor::Kill() {
@@ -35,7 +37,9 @@ void NodeExecutor::Resume() {
 
 std::shared_ptr<Node> Network::Boot(const std::string& address) {
   Kill(address);
-  auto node = std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_, blocking_), nullptr, nullptr, nullptr, nullptr});
+  auto node =
+      std::make_shared<Node>(Node{address, std::make_shared<NodeExecutor>(world_, blocking_),
+                                  nullptr, nullptr, nullptr, nullptr});
   nodes_[address] = node;
   return node;
 }
@@ -59,7 +63,8 @@ bool Network::DiedSpeaking(const std::string& from) const {
   return node != nullptr && !node->executor->alive();
 }
 
-void Network::WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard, std::function<void()> give_up) {
+void Network::WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard,
+                           std::function<void()> give_up) {
   world_.PostAfter(silence, [this, silence, heard, give_up = std::move(give_up)] {
     if (std::exchange(*heard, false)) return WatchSilence(silence, heard, give_up);
     give_up();
@@ -82,22 +87,31 @@ std::vector<absl::Duration> Network::Arrivals(const std::string& from, const std
   return arrivals;
 }
 
-// A connection: two ordered ways. Whatever breaks it, each side learns so by itself, perhaps late; frames under way are lost.
+// A connection: two ordered ways. Whatever breaks it, each side learns so by itself, perhaps late;
+// frames under way are lost.
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
-  Wire(Network& network, std::shared_ptr<Node> coordinator, std::string worker, std::shared_ptr<StreamListener<FromWorker>> listener)
-      : network_(network), coordinator_(std::move(coordinator)), worker_address_(std::move(worker)), coordinator_side_(std::move(listener)) {}
+  Wire(Network& network, std::shared_ptr<Node> coordinator, std::string worker,
+       std::shared_ptr<StreamListener<FromWorker>> listener)
+      : network_(network),
+        coordinator_(std::move(coordinator)),
+        worker_address_(std::move(worker)),
+        coordinator_side_(std::move(listener)) {}
 
-  void Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept);
+  void Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(
+                 Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept);
   void ToTheWorker(StreamFrame<ToWorker> frame);
   void ToTheCoordinator(StreamFrame<FromWorker> frame);
   // `by_coordinator`, `by_worker`: that side closed it and hears nothing more.
   void Break(bool by_coordinator = false, bool by_worker = false);
-  bool touches(const std::string& address) const { return address == coordinator_->address || address == worker_address_; }
+  bool touches(const std::string& address) const {
+    return address == coordinator_->address || address == worker_address_;
+  }
 
  private:
   // Runs `deliver` at `node` after a delay, after everything sent that way before.
-  void InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node, absl::Duration& last, std::function<void()> deliver);
+  void InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
+               absl::Duration& last, std::function<void()> deliver);
 
   Network& network_;
   const std::shared_ptr<Node> coordinator_;
@@ -133,48 +147,62 @@ class WorkerEnd : public StreamConnection<FromWorker> {
 
 }  // namespace
 
-void Wire::InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node, absl::Duration& last, std::function<void()> deliver) {
+void Wire::InOrder(const std::string& from, const std::string& to,
+                   const std::shared_ptr<Node>& node, absl::Duration& last,
+                   std::function<void()> deliver) {
   ++network_.messages_;
   if (broken_) return;
   if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
   if (network_.CutOff(from, to)) return;  // the other side hears nothing; nobody is told
   const absl::Duration now = network_.world_.clock().Elapsed();
   absl::Duration delay = network_.Delay();
-  if (const auto slowed = network_.slowed_.extract({from, to}); !slowed.empty()) delay += slowed.mapped();
+  if (const auto slowed = network_.slowed_.extract({from, to}); !slowed.empty())
+    delay += slowed.mapped();
   last = std::max(now + delay, last + absl::Nanoseconds(1));
-  network_.world_.PostAfter(last - now, [self = shared_from_this(), node, deliver = std::move(deliver)] {
-    if (!self->broken_) node->executor->Post(deliver);
-  });
+  network_.world_.PostAfter(last - now,
+                            [self = shared_from_this(), node, deliver = std::move(deliver)] {
+                              if (!self->broken_) node->executor->Post(deliver);
+                            });
 }
 
-void Wire::Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept) {
+void Wire::Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(
+                     Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept) {
   worker_ = network_.Find(worker_address_);
   if (worker_ == nullptr || worker_->core == nullptr) return Break();
   InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_,
-          [self = shared_from_this(), accept] { self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self)); });
+          [self = shared_from_this(), accept] {
+            self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self));
+          });
 }
 
 void Wire::ToTheWorker(StreamFrame<ToWorker> frame) {
   if (worker_ == nullptr) return;
-  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_, [self = shared_from_this(), frame = std::move(frame)] {
-    if (self->worker_side_ != nullptr && !self->broken_) self->worker_side_->OnFrame(frame);
-  });
+  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_,
+          [self = shared_from_this(), frame = std::move(frame)] {
+            if (self->worker_side_ != nullptr && !self->broken_) self->worker_side_->OnFrame(frame);
+          });
 }
 
 void Wire::ToTheCoordinator(StreamFrame<FromWorker> frame) {
-  InOrder(worker_address_, coordinator_->address, coordinator_, last_to_coordinator_, [self = shared_from_this(), frame = std::move(frame)] {
-    if (self->coordinator_side_ != nullptr && !self->broken_) self->coordinator_side_->OnFrame(frame);
-  });
+  InOrder(worker_address_, coordinator_->address, coordinator_, last_to_coordinator_,
+          [self = shared_from_this(), frame = std::move(frame)] {
+            if (self->coordinator_side_ != nullptr && !self->broken_)
+              self->coordinator_side_->OnFrame(frame);
+          });
 }
 
 void Wire::Break(bool by_coordinator, bool by_worker) {
   if (broken_) return;
   broken_ = true;
-  const auto late = [this] { return network_.random_.Chance(0.3) ? network_.rates_.slow_by * network_.random_.Uniform() : network_.rates_.latency; };
+  const auto late = [this] {
+    return network_.random_.Chance(0.3) ? network_.rates_.slow_by * network_.random_.Uniform()
+                                        : network_.rates_.latency;
+  };
   const absl::Duration to_coordinator = late(), to_worker = late();
   if (!by_coordinator) {
-    network_.world_.PostAfter(to_coordinator,
-                              [self = shared_from_this()] { self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); }); });
+    network_.world_.PostAfter(to_coordinator, [self = shared_from_this()] {
+      self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); });
+    });
   }
   if (!by_worker && worker_ != nullptr) {
     network_.world_.PostAfter(to_worker, [self = shared_from_this()] {
@@ -186,10 +214,15 @@ void Wire::Break(bool by_coordinator, bool by_worker) {
 }
 
 std::shared_ptr<StreamConnection<ToWorker>> Network::Open(
-    const std::shared_ptr<Node>& from, const std::string& to, std::shared_ptr<StreamListener<FromWorker>> listener,
-    std::function<std::shared_ptr<StreamListener<ToWorker>>(Node&, std::shared_ptr<StreamConnection<FromWorker>>)> accept) {
+    const std::shared_ptr<Node>& from, const std::string& to,
+    std::shared_ptr<StreamListener<FromWorker>> listener,
+    std::function<std::shared_ptr<StreamListener<ToWorker>>(
+        Node&, std::shared_ptr<StreamConnection<FromWorker>>)>
+        accept) {
   auto wire = std::make_shared<Wire>(*this, from, to, std::move(listener));
-  wires_.erase(std::remove_if(wires_.begin(), wires_.end(), [](const auto& weak) { return weak.expired(); }), wires_.end());
+  wires_.erase(
+      std::remove_if(wires_.begin(), wires_.end(), [](const auto& weak) { return weak.expired(); }),
+      wires_.end());
   wires_.push_back(wire);
   wire->Start(accept);
   return std::make_shared<CoordinatorEnd>(wire);

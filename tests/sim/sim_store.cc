@@ -17,16 +17,20 @@ void SimStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
 
 void SimStore::StartWriting(const std::shared_ptr<State>& state) {
   const bool slow = state->random.Chance(0.03);  // a disk that has much else to do
-  const absl::Duration takes = (slow ? absl::Milliseconds(400) : absl::Milliseconds(2)) * state->random.Uniform();
+  const absl::Duration takes =
+      (slow ? absl::Milliseconds(400) : absl::Milliseconds(2)) * state->random.Uniform();
   state->executor.PostAfter(takes, [state] {
     if (state->taken) return;
     const Write write = std::move(state->writes.front());
     state->writes.pop_front();
     const bool refused = state->broken;
-    if (!refused || (!state->refused && state->random.Chance(0.5))) Apply(write.change, state->durable);
+    if (!refused || (!state->refused && state->random.Chance(0.5)))
+      Apply(write.change, state->durable);
     state->refused |= refused;
     if (!state->writes.empty()) StartWriting(state);
-    write.done(refused ? absl::ResourceExhaustedError("the store's disk has failed: make room, or move --state_dir") : absl::OkStatus());
+    write.done(refused ? absl::ResourceExhaustedError(
+                             "the store's disk has failed: make room, or move --state_dir")
+                       : absl::OkStatus());
   });
 }
 

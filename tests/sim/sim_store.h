@@ -1,4 +1,5 @@
-// The store of a simulated coordinator: a change takes a while to be durable, and a process that is killed forgets what was not.
+// The store of a simulated coordinator: a change takes a while to be durable, and a process that is
+// killed forgets what was not.
 #ifndef DIVVY_TESTS_SIM_SIM_STORE_H_
 #define DIVVY_TESTS_SIM_SIM_STORE_H_
 
@@ -23,14 +24,17 @@ class SimStore : public Store {
   void Close() override {}
   absl::Status Scrub() override { return absl::OkStatus(); }
 
-  // Its disk fails: the change that is being written, or the next one, and all that follow are refused. That one is durable, or not.
+  // Its disk fails: the change that is being written, or the next one, and all that follow are
+  // refused. That one is durable, or not.
   void Break() { state_->broken = true; }
   bool broken() const { return state_->broken; }
 
-  // Another process has taken the state directory, and its lock: nothing that this one has not been told of is done any more, and it hears of nothing.
+  // Another process has taken the state directory, and its lock: nothing that this one has not been
+  // told of is done any more, and it hears of nothing.
   void TakeAway() { state_->taken = true; }
 
-  // What another process finds if this one dies now: what was done, and the first few of the changes that were on their way.
+  // What another process finds if this one dies now: what was done, and the first few of the
+  // changes that were on their way.
   StoredJob LeftBehind() const;
 
  private:

@@ -1,4 +1,5 @@
-// The explorer over fixed ranges of seeds: what `tools/test` runs. A failing seed prints the command that replays it with its trace.
+// The explorer over fixed ranges of seeds: what `tools/test` runs. A failing seed prints the
+// command that replays it with its trace.
 #include <iostream>
 #include <string>
 
@@ -8,14 +9,17 @@
 #include "gtest/gtest.h"
 #include "tests/sim/sim_cluster.h"
 
-// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the memory goes with the process. Under AddressSanitizer the
-// simulation is run for its other reports; leaks of the cores are looked for in their own tests and in tests/cluster.
+// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the
+// memory goes with the process. Under AddressSanitizer the simulation is run for its other reports;
+// leaks of the cores are looked for in their own tests and in tests/cluster.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
 namespace divvy::sim {
 namespace {
 
-std::string Replay(uint64_t seed) { return absl::StrCat("bazel run //tests/sim:explore -- --seeds=1 --trace --from=", seed); }
+std::string Replay(uint64_t seed) {
+  return absl::StrCat("bazel run //tests/sim:explore -- --seeds=1 --trace --from=", seed);
+}
 
 class SimTest : public ::testing::TestWithParam<int> {};
 
@@ -25,13 +29,15 @@ TEST_P(SimTest, EveryInvariantHoldsOverTheSeeds) {
   for (int i = 0; i < kSeeds; ++i) {
     const uint64_t seed = 1 + static_cast<uint64_t>(GetParam()) * kSeeds + i;
     const SimResult result = RunSimulation(ConfigOf(seed));
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation << "\n  " << Replay(seed);
+    ASSERT_TRUE(result.violation.ok())
+        << "seed " << seed << ": " << result.violation << "\n  " << Replay(seed);
     steps += result.finished_steps;
     fences += result.reruns;
     faults += result.faults;
     lost += result.job_lost;
   }
-  std::cout << kSeeds << " seeds: " << steps << " steps finished, " << fences << " re-runs, " << faults << " faults, " << lost << " jobs lost with their ps\n";
+  std::cout << kSeeds << " seeds: " << steps << " steps finished, " << fences << " re-runs, "
+            << faults << " faults, " << lost << " jobs lost with their ps\n";
   EXPECT_GT(steps, 0);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, ::testing::Range(0, 12));
@@ -91,14 +97,16 @@ TEST(SimReplicasTest, AWorkerOfAnotherNumberThanTheCoordinatorWasToldComesFirstI
   EXPECT_GT(refused, 40);
 }
 
-// A step's first pull may leave while those before it compute, and it may run while the one before it commits; nothing else of the protocol changes.
+// A step's first pull may leave while those before it compute, and it may run while the one before
+// it commits; nothing else of the protocol changes.
 TEST(SimPipelineTest, AStepMissesNoMoreOfItsOwnWorkerThanTheDepthAllows) {
   int64_t ahead = 0, beside_commits = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SimConfig config = ConfigOf(seed);
     config.pipeline_depth = 2 + static_cast<int>(seed % 2);
     const SimResult result = RunSimulation(config);
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
+    ASSERT_TRUE(result.violation.ok())
+        << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
     ahead += result.pulled_ahead;
     beside_commits += result.beside_commits;
   }
@@ -115,7 +123,8 @@ TEST(SimPipelineTest, AStepThatMissesMoreThanItMayIsFound) {
       config.may_miss = depth - 2;
       violation = RunSimulation(config).violation;
     }
-    EXPECT_TRUE(absl::StrContains(violation.message(), "X9")) << "depth " << depth << ": " << violation;
+    EXPECT_TRUE(absl::StrContains(violation.message(), "X9"))
+        << "depth " << depth << ": " << violation;
   }
 }
 
@@ -126,7 +135,8 @@ TEST(SimRowCacheTest, ARowIsNoOlderThanTheStalenessAllowsAndNeverOlderThanItsOwn
     config.row_cache_bytes = seed % 3 == 0 ? 1'000 : 100'000;
     config.row_cache_staleness = static_cast<int>(seed % 4);
     const SimResult result = RunSimulation(config);
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", staleness " << config.row_cache_staleness << ": " << result.violation;
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", staleness "
+                                       << config.row_cache_staleness << ": " << result.violation;
     reused += result.rows_reused;
   }
   EXPECT_GT(reused, 100);
@@ -139,7 +149,8 @@ TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyO
     config.assigning_steps = true;
     config.pipeline_depth = 1 + static_cast<int>(seed % 3);
     const SimResult result = RunSimulation(config);
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
+    ASSERT_TRUE(result.violation.ok())
+        << "seed " << seed << ", depth " << config.pipeline_depth << ": " << result.violation;
     replaced += result.rows_replaced;
   }
   EXPECT_GT(replaced, 1'000);
@@ -147,7 +158,8 @@ TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyO
 
 TEST(SimReadersTest, TwoDatasetsInAStepAreReadToTheEndWhicheverEndsFirst) {
   int64_t read = 0;
-  for (uint64_t seed = 220; seed <= 250; ++seed) {  // 244: steps failed just before the coordinator was killed
+  // 244: steps failed just before the coordinator was killed
+  for (uint64_t seed = 220; seed <= 250; ++seed) {
     SimConfig config = ConfigOf(seed);
     config.readers = true;
     const SimResult result = RunSimulation(config);
@@ -182,7 +194,8 @@ TEST(SimLoopsTest, LoopsToAStepOverOwnDataAndBesideEachOtherReadWhatIsTheirsThou
     config.num_workers = 3;
     const SimResult result = RunSimulation(config);
     ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
-    loops += result.loops, own += result.loops_of_own_data, handled += result.ends_handled, late += result.late_workers;
+    loops += result.loops, own += result.loops_of_own_data, handled += result.ends_handled,
+        late += result.late_workers;
   }
   EXPECT_GT(loops, 60);
   EXPECT_GT(own, 20);
@@ -254,7 +267,8 @@ TEST(SimLiarTest, AWorkerThatSaysWhatItLikesCostsItselfAlone) {
 // It ended the coordinator by SIGSEGV.
 TEST(SimLiarTest, AParameterServerThatCallsACheckpointCorruptWhereNoneAreKeptIsNamed) {
   const SimConfig config = ConfigOf(110'010'643);
-  EXPECT_TRUE(config.lying_ps && !config.checkpoints) << "the seed draws something else by now: look for another";
+  EXPECT_TRUE(config.lying_ps && !config.checkpoints)
+      << "the seed draws something else by now: look for another";
   const SimResult result = RunSimulation(config);
   EXPECT_TRUE(result.violation.ok()) << result.violation;
 }
@@ -272,7 +286,8 @@ TEST(SimLiarTest, AParameterServerThatAnswersWhatItLikesEndsTheJobByNameAndTheNe
 }
 
 struct Totals {
-  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0, resizes = 0, adoptions = 0, adoptions_in_pass = 0;
+  int64_t coordinators = 0, drained = 0, refused = 0, finished = 0, rewinds = 0, restores = 0,
+          resizes = 0, adoptions = 0, adoptions_in_pass = 0;
 };
 
 enum class Job { kEnds, kMayBeLost };
@@ -286,8 +301,10 @@ Totals RunAll(SimConfig config, int seeds, Job job = Job::kEnds) {
     if (job == Job::kEnds) {
       EXPECT_FALSE(result.job_lost) << "seed " << seed;
     }
-    totals.coordinators += result.coordinators, totals.drained += result.drained, totals.refused += result.refused, totals.finished += result.finished_steps;
-    totals.rewinds += result.rewinds, totals.restores += result.restores, totals.resizes += result.resizes, totals.adoptions += result.adoptions;
+    totals.coordinators += result.coordinators, totals.drained += result.drained,
+        totals.refused += result.refused, totals.finished += result.finished_steps;
+    totals.rewinds += result.rewinds, totals.restores += result.restores,
+        totals.resizes += result.resizes, totals.adoptions += result.adoptions;
     totals.adoptions_in_pass += result.adoptions_in_pass;
   }
   return totals;
@@ -313,9 +330,11 @@ TEST(SimCoordinatorTest, WithAnEmptyStoreAndANameItFindsItsJobAgain) {
 
 // Whose servers of before count the same epochs.
 TEST(SimCoordinatorTest, WithAnEmptyStoreItAdoptsNothingThatAServerOfBeforeHolds) {
-  for (const uint64_t seed : {10047, 10136, 10193, 10650, 10658, 10920, 11105, 11475, 11992, 13009, 14232}) {
+  for (const uint64_t seed :
+       {10047, 10136, 10193, 10650, 10658, 10920, 11105, 11475, 11992, 13009, 14232}) {
     SimConfig config = ConfigOf(seed);
-    config.duplicates = config.lose_store = config.named_job = config.kill_coordinator = config.restore = config.pause_ps = true;
+    config.duplicates = config.lose_store = config.named_job = config.kill_coordinator =
+        config.restore = config.pause_ps = true;
     config.zombie_coordinator = false;
     const SimResult result = RunSimulation(config);
     EXPECT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
@@ -345,7 +364,8 @@ TEST(SimDrainTest, WorkersAndCoordinatorsThatAreAskedToEndDoSoWithoutAStepRunTwi
 TEST(SimDuplicateTest, ASecondProcessOfAnIndexIsRefusedAndTheJobGoesOn) {
   SimConfig config = Calm(1);
   config.duplicates = true;
-  config.kill_coordinator = true;  // between two coordinators the second may be the first to be known
+  // Between two coordinators the second may be the first to be known.
+  config.kill_coordinator = true;
   const Totals totals = RunAll(config, 20);
   EXPECT_GT(totals.refused, 10);
 }
@@ -378,9 +398,13 @@ SimConfig Losing(uint64_t seed) {
   return config;
 }
 
-void ExpectRewinds(const SimConfig& config, int at_least) { EXPECT_GE(RunAll(config, 30).rewinds, at_least); }
+void ExpectRewinds(const SimConfig& config, int at_least) {
+  EXPECT_GE(RunAll(config, 30).rewinds, at_least);
+}
 
-TEST(SimReplayTest, ALostParameterServerCostsNothingThatHasFinished) { ExpectRewinds(Losing(1), 20); }
+TEST(SimReplayTest, ALostParameterServerCostsNothingThatHasFinished) {
+  ExpectRewinds(Losing(1), 20);
+}
 
 TEST(SimReplayTest, ItGoesBackToTheNewestCheckpointOnly) {
   SimConfig config = Losing(1);
@@ -390,13 +414,15 @@ TEST(SimReplayTest, ItGoesBackToTheNewestCheckpointOnly) {
 
 TEST(SimReplayTest, WorkersMayDieOnTheWay) {
   SimConfig config = Losing(1);
-  config.checkpoints = config.kill_workers = config.pause_workers = config.replace_workers = config.failing_steps = true;
+  config.checkpoints = config.kill_workers = config.pause_workers = config.replace_workers =
+      config.failing_steps = true;
   ExpectRewinds(config, 20);
 }
 
 TEST(SimReplayTest, AnyProcessMayDieOnTheWay) {
   SimConfig config = Losing(1);
-  config.checkpoints = config.kill_workers = config.kill_coordinator = config.restore = config.drain = true;
+  config.checkpoints = config.kill_workers = config.kill_coordinator = config.restore =
+      config.drain = true;
   ExpectRewinds(config, 10);
 }
 
@@ -433,9 +459,13 @@ SimConfig Restoring(uint64_t seed) {
   return config;
 }
 
-void ExpectRestores(const SimConfig& config, int at_least) { EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).restores, at_least); }
+void ExpectRestores(const SimConfig& config, int at_least) {
+  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).restores, at_least);
+}
 
-TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) { ExpectRestores(Restoring(1), 20); }
+TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) {
+  ExpectRestores(Restoring(1), 20);
+}
 
 // Coordinators that are killed while all else lives.
 SimConfig Adopting(uint64_t seed) {
@@ -451,7 +481,9 @@ Totals ExpectAdoptions(const SimConfig& config, int at_least) {
   return totals;
 }
 
-TEST(SimAdoptionTest, AJobWhoseCoordinatorIsKilledGoesOnWithWhatItsServersHold) { ExpectAdoptions(Adopting(1), 20); }
+TEST(SimAdoptionTest, AJobWhoseCoordinatorIsKilledGoesOnWithWhatItsServersHold) {
+  ExpectAdoptions(Adopting(1), 20);
+}
 
 TEST(SimAdoptionTest, ItGoesOnInTheMiddleOfAPass) {
   SimConfig config = Adopting(1);
@@ -467,7 +499,8 @@ TEST(SimAdoptionTest, ServersMayBeLostBeforeAndAfter) {
 
 TEST(SimAdoptionTest, AnyProcessMayDieOnTheWayAndZombiesChangeNothing) {
   SimConfig config = Adopting(1);
-  config.checkpoints = config.kill_ps = config.restart_ps = config.kill_workers = config.pause_workers = config.replace_workers = true;
+  config.checkpoints = config.kill_ps = config.restart_ps = config.kill_workers =
+      config.pause_workers = config.replace_workers = true;
   config.zombie_coordinator = config.failing_steps = config.drain = true;
   EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).adoptions, 10);
 }
@@ -504,7 +537,9 @@ TEST(SimCheckpointTest, ADiskThatFailsCostsCheckpointsAndNothingElse) {
   ExpectRestores(config, 5);
 }
 
-void ExpectResizes(const SimConfig& config, int at_least) { EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).resizes, at_least); }
+void ExpectResizes(const SimConfig& config, int at_least) {
+  EXPECT_GE(RunAll(config, 30, Job::kMayBeLost).resizes, at_least);
+}
 
 TEST(SimResizeTest, AJobGoesOnWithAnotherNumberOfServersAndNothingIsLost) {
   SimConfig config = Calm(1);
@@ -514,7 +549,8 @@ TEST(SimResizeTest, AJobGoesOnWithAnotherNumberOfServersAndNothingIsLost) {
 
 TEST(SimResizeTest, AnyProcessMayDieOnTheWay) {
   SimConfig config = Losing(1);
-  config.checkpoints = config.resize = config.kill_workers = config.kill_coordinator = config.restore = true;
+  config.checkpoints = config.resize = config.kill_workers = config.kill_coordinator =
+      config.restore = true;
   ExpectResizes(config, 20);
 }
 

@@ -12,10 +12,14 @@
 namespace divvy::sim {
 
 // How many elements the data has at the leased positions. Pure.
-inline int64_t ElementsAt(const InputLease& lease, int64_t elements) { return std::max<int64_t>(0, std::min(lease.count, elements - lease.first)); }
+inline int64_t ElementsAt(const InputLease& lease, int64_t elements) {
+  return std::max<int64_t>(0, std::min(lease.count, elements - lease.first));
+}
 
-// How often each of the data's elements was read; `read`: (first, count), which may go beyond its end. Pure.
-inline std::vector<int> TimesRead(const std::vector<std::pair<int64_t, int64_t>>& read, int64_t elements) {
+// How often each of the data's elements was read; `read`: (first, count), which may go beyond its
+// end. Pure.
+inline std::vector<int> TimesRead(const std::vector<std::pair<int64_t, int64_t>>& read,
+                                  int64_t elements) {
   std::vector<int> times(elements, 0);
   for (const auto& [first, count] : read) {
     for (int64_t p = first; p < std::min(first + count, elements); ++p) ++times[p];

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// ---- divvyctl config -----------------------------------------------------------------------------------------------------------------------------------
+// ---- divvyctl config ----------------------------------------------------------------------------
 
 std::string Described(const std::string& tf_config, ClusterFlags flags = {}) {
   ClusterConfigSources sources;
@@ -25,23 +25,26 @@ std::string Described(const std::string& tf_config, ClusterFlags flags = {}) {
 }
 
 TEST(DescribeClusterTest, EveryTaskHasItsLineAndThisOneAStar) {
-  EXPECT_EQ(Described(R"({"cluster":{"chief":["h0:2222"],"evaluator":["h9:2222"],"ps":["h3:2222","h4:2222"],"worker":["h1:2222","h2:2222"]},)"
-                      R"("task":{"type":"worker","index":1},"job":{}})"),
-            "cluster 358434d9ff7b75b8 (from TF_CONFIG): 1 chief, 2 ps, 2 workers; * is this task\n"
-            "  chief 0      h0:2222  runs the program; waits for 2 ps and for workers\n"
-            "  evaluator 0  h9:2222  reads checkpoints; nobody dials it\n"
-            "  ps 0         h3:2222  holds variables; registers with h0:2222\n"
-            "  ps 1         h4:2222  holds variables; registers with h0:2222\n"
-            "  worker 0     h1:2222  runs steps; registers with h0:2222\n"
-            "* worker 1     h2:2222  runs steps; registers with h0:2222\n"
-            "note: TF_CONFIG: not read: \"job\"\n"
-            "note: evaluators are in the cluster, but nobody dials them: they read checkpoints\n"
-            "nothing is wrong with it\n");
+  EXPECT_EQ(
+      Described(
+          R"({"cluster":{"chief":["h0:2222"],"evaluator":["h9:2222"],"ps":["h3:2222","h4:2222"],"worker":["h1:2222","h2:2222"]},)"
+          R"("task":{"type":"worker","index":1},"job":{}})"),
+      "cluster 358434d9ff7b75b8 (from TF_CONFIG): 1 chief, 2 ps, 2 workers; * is this task\n"
+      "  chief 0      h0:2222  runs the program; waits for 2 ps and for workers\n"
+      "  evaluator 0  h9:2222  reads checkpoints; nobody dials it\n"
+      "  ps 0         h3:2222  holds variables; registers with h0:2222\n"
+      "  ps 1         h4:2222  holds variables; registers with h0:2222\n"
+      "  worker 0     h1:2222  runs steps; registers with h0:2222\n"
+      "* worker 1     h2:2222  runs steps; registers with h0:2222\n"
+      "note: TF_CONFIG: not read: \"job\"\n"
+      "note: evaluators are in the cluster, but nobody dials them: they read checkpoints\n"
+      "nothing is wrong with it\n");
 }
 
 TEST(DescribeClusterTest, WhatCouldBeReadIsShownAboveEverythingThatIsWrong) {
   ClusterConfigSources sources;
-  sources.tf_config = R"({"cluster":{"ps":["h3","h4:2222"],"wroker":["h1:2222"]},"task":{"type":"PS","index":1}})";
+  sources.tf_config =
+      R"({"cluster":{"ps":["h3","h4:2222"],"wroker":["h1:2222"]},"task":{"type":"PS","index":1}})";
   const ClusterDescription description = DescribeCluster(sources);
   EXPECT_FALSE(description.can_run);
   EXPECT_EQ(description.text,
@@ -57,30 +60,37 @@ TEST(DescribeClusterTest, WhatCouldBeReadIsShownAboveEverythingThatIsWrong) {
 }
 
 TEST(DescribeClusterTest, ASparseParameterServerSeesItselfAndTheCoordinator) {
-  EXPECT_THAT(Described(R"({"cluster":{"ps":["a:1"],"worker":{}},"task":{"type":"ps","index":3}})", {{}, {}, "c:1", {}}),
-              HasSubstr("* ps 3  a:1      holds variables; registers with c:1\nnothing is wrong with it\n"));
+  EXPECT_THAT(
+      Described(R"({"cluster":{"ps":["a:1"],"worker":{}},"task":{"type":"ps","index":3}})",
+                {{}, {}, "c:1", {}}),
+      HasSubstr(
+          "* ps 3  a:1      holds variables; registers with c:1\nnothing is wrong with it\n"));
 }
 
 TEST(DescribeClusterTest, WhereNothingIsSaidTheClusterIsOneProcess) {
   const ClusterDescription description = DescribeCluster({});
   EXPECT_TRUE(description.can_run);
-  EXPECT_EQ(description.text, "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in one process\n");
+  EXPECT_EQ(description.text,
+            "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it "
+            "runs in one process\n");
 }
 
 TEST(DescribeClusterTest, ManyTasksAreCutShortAndThisOneIsShown) {
   std::string workers = "\"w0:1\"";
   for (int i = 1; i < 1000; ++i) workers += ",\"w" + std::to_string(i) + ":1\"";
-  const std::string text = Described(R"({"cluster":{"ps":["p:1"],"worker":[)" + workers + R"(]},"task":{"type":"worker","index":700}})");
+  const std::string text = Described(R"({"cluster":{"ps":["p:1"],"worker":[)" + workers +
+                                     R"(]},"task":{"type":"worker","index":700}})");
   EXPECT_THAT(text, HasSubstr("\n* worker 700  w700:1       runs steps"));
   EXPECT_THAT(text, HasSubstr("\n  worker ...  1000 in all\n"));
   EXPECT_THAT(text, Not(HasSubstr("worker 64 ")));
 }
 
 TEST(DescribeClusterTest, WhatIsNoTextCannotForgeALine) {
-  EXPECT_THAT(Described("{\"cluster\":{\"a\\nnothing is wrong\":[\"b:1\"]}}"), HasSubstr("a\\x0anothing is wrong 0"));
+  EXPECT_THAT(Described("{\"cluster\":{\"a\\nnothing is wrong\":[\"b:1\"]}}"),
+              HasSubstr("a\\x0anothing is wrong 0"));
 }
 
-// ---- divvyctl gen compose ------------------------------------------------------------------------------------------------------------------------------
+// ---- divvyctl gen compose -----------------------------------------------------------------------
 
 ComposeOptions OnePsOneWorker() {
   ComposeOptions options;
@@ -94,7 +104,9 @@ ComposeOptions OnePsOneWorker() {
 TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) {
   const absl::StatusOr<std::string> file = ComposeFile(OnePsOneWorker());
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(*file, R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
+  EXPECT_EQ(
+      *file,
+      R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
 # The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.
 # Checkpoints are written by the chief and every ps, as uid 65532: into a volume that has them already whose they are, or else the image's.
 # Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing
@@ -185,11 +197,15 @@ TEST(ComposeFileTest, NoTaskIsGivenTheKeyOfTheCaNorThatOfAnotherTask) {
   std::string task;
   int mounts = 0;
   for (const absl::string_view line : absl::StrSplit(*file, '\n')) {
-    if (absl::StartsWith(line, "    hostname: ")) task = std::string(absl::StripPrefix(line, "    hostname: "));
+    if (absl::StartsWith(line, "    hostname: "))
+      task = std::string(absl::StripPrefix(line, "    hostname: "));
     if (!absl::StrContains(line, "type: bind")) continue;
     ++mounts;
     const std::string own = absl::StrCat("\"./certs/", task);
-    EXPECT_TRUE(absl::StrContains(line, own + ".pem\"") || absl::StrContains(line, own + ".key\"") || absl::StrContains(line, "\"./certs/ca.pem\"")) << line;
+    EXPECT_TRUE(absl::StrContains(line, own + ".pem\"") ||
+                absl::StrContains(line, own + ".key\"") ||
+                absl::StrContains(line, "\"./certs/ca.pem\""))
+        << line;
   }
   EXPECT_EQ(mounts, 3 * 6) << "a file each, and never the whole directory";
 }
@@ -234,14 +250,25 @@ TEST(ComposeFileTest, EachFlagGoesToTheTasksThatReadIt) {
                      "7",
                      "--health_address=0.0.0.0:1"};
   const std::string file = *ComposeFile(options);
-  EXPECT_THAT(CommandIn(file, "chief-0"), HasSubstr(R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--epochs=3", "--replicas_per_worker", "2", )"
-                                                    R"("--min_workers=1", "--health_address=0.0.0.0:1"])"));
-  EXPECT_THAT(CommandIn(file, "ps-0"), HasSubstr(R"("--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints", "--pull_buffer_bytes=8", )"
-                                                 R"("--snapshot_buffer_bytes", "7", "--health_address=0.0.0.0:1"])"));
-  EXPECT_THAT(CommandIn(file, "worker-0"), HasSubstr(R"("--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", "-orphan_timeout=5m", )"
-                                                     R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9", "--health_address=0.0.0.0:1"])"));
-  EXPECT_EQ(CommandIn(file, "evaluator-0"), R"(    command: ["--checkpoint_dir=/checkpoints", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", )"
-                                            R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9"])");
+  EXPECT_THAT(
+      CommandIn(file, "chief-0"),
+      HasSubstr(
+          R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--epochs=3", "--replicas_per_worker", "2", )"
+          R"("--min_workers=1", "--health_address=0.0.0.0:1"])"));
+  EXPECT_THAT(
+      CommandIn(file, "ps-0"),
+      HasSubstr(
+          R"("--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints", "--pull_buffer_bytes=8", )"
+          R"("--snapshot_buffer_bytes", "7", "--health_address=0.0.0.0:1"])"));
+  EXPECT_THAT(
+      CommandIn(file, "worker-0"),
+      HasSubstr(
+          R"("--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", "-orphan_timeout=5m", )"
+          R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9", "--health_address=0.0.0.0:1"])"));
+  EXPECT_EQ(
+      CommandIn(file, "evaluator-0"),
+      R"(    command: ["--checkpoint_dir=/checkpoints", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", )"
+      R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9"])");
 }
 
 TEST(ComposeFileTest, ChiefAndParameterServersShareAVolumeForCheckpoints) {
@@ -249,7 +276,8 @@ TEST(ComposeFileTest, ChiefAndParameterServersShareAVolumeForCheckpoints) {
   options.checkpoints = "models";
   std::string file = *ComposeFile(options);
   for (const char* task : {"chief-0", "ps-0"}) {
-    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: volume, source: models, target: \"/checkpoints\"}\n"));
+    EXPECT_THAT(ServiceIn(file, task),
+                HasSubstr("      - {type: volume, source: models, target: \"/checkpoints\"}\n"));
     EXPECT_THAT(CommandIn(file, task), HasSubstr("\"--checkpoint_dir=/checkpoints\""));
   }
   EXPECT_THAT(ServiceIn(file, "worker-0"), Not(HasSubstr("checkpoint")));
@@ -259,11 +287,16 @@ TEST(ComposeFileTest, ChiefAndParameterServersShareAVolumeForCheckpoints) {
   options.evaluator = true;
   file = *ComposeFile(options);
   for (const char* task : {"chief-0", "ps-0"}) {
-    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: bind, source: \"./my/models\", target: \"/ckpt\"}\n"));
+    EXPECT_THAT(ServiceIn(file, task),
+                HasSubstr("      - {type: bind, source: \"./my/models\", target: \"/ckpt\"}\n"));
     EXPECT_THAT(CommandIn(file, task), HasSubstr("\"--checkpoint_dir=/ckpt\"]"));
   }
-  EXPECT_THAT(ServiceIn(file, "evaluator-0"), HasSubstr("      - {type: bind, source: \"./my/models\", target: \"/ckpt\", read_only: true}\n"));
-  EXPECT_THAT(ServiceIn(file, "evaluator-0"), HasSubstr(R"(TF_CONFIG: '{"task":{"type":"evaluator","index":0}}')"));
+  EXPECT_THAT(
+      ServiceIn(file, "evaluator-0"),
+      HasSubstr(
+          "      - {type: bind, source: \"./my/models\", target: \"/ckpt\", read_only: true}\n"));
+  EXPECT_THAT(ServiceIn(file, "evaluator-0"),
+              HasSubstr(R"(TF_CONFIG: '{"task":{"type":"evaluator","index":0}}')"));
   EXPECT_THAT(ServiceIn(file, "evaluator-0"), Not(HasSubstr("certs")));
   EXPECT_THAT(ServiceIn(file, "chief-0"), Not(HasSubstr("evaluator-0: {condition")));
   EXPECT_THAT(file, Not(HasSubstr("my/models: {}")));
@@ -283,7 +316,10 @@ TEST(ComposeFileTest, DataOfTheHostIsSeenByWhoReadsIt) {
   options.data = "criteo";
   const std::string file = *ComposeFile(options);
   for (const char* task : {"chief-0", "worker-0"}) {
-    EXPECT_THAT(ServiceIn(file, task), HasSubstr("      - {type: bind, source: \"./criteo\", target: \"/data\", read_only: true}\n"));
+    EXPECT_THAT(
+        ServiceIn(file, task),
+        HasSubstr(
+            "      - {type: bind, source: \"./criteo\", target: \"/data\", read_only: true}\n"));
   }
   EXPECT_THAT(ServiceIn(file, "ps-0"), Not(HasSubstr("criteo")));
 }
@@ -309,9 +345,19 @@ TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
             - {driver: nvidia, device_ids: [)",
                                              numbers, "], capabilities: [gpu]}\n")));
   }
-  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--workers_per_host=2", "--gpus=all"])"));
-  EXPECT_THAT(file, HasSubstr(R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints"])"));
-  EXPECT_THAT(file, HasSubstr(R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--replicas_per_worker=2")")) << "the chief lets no other workers in";
+  EXPECT_THAT(
+      file,
+      HasSubstr(
+          R"(--tls_key=/certs/worker-1.key", "--tls_ca=/certs/ca.pem", "--workers_per_host=2", "--gpus=all"])"));
+  EXPECT_THAT(
+      file,
+      HasSubstr(
+          R"(--tls_key=/certs/ps-0.key", "--tls_ca=/certs/ca.pem", "--checkpoint_dir=/checkpoints"])"));
+  EXPECT_THAT(
+      file,
+      HasSubstr(
+          R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--replicas_per_worker=2")"))
+      << "the chief lets no other workers in";
 }
 
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
@@ -320,29 +366,36 @@ TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   options.gpus_per_worker = 65;
   options.tls_dir = "";
   EXPECT_EQ(ComposeFile(options).status(),
-            absl::InvalidArgumentError("gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; --gpus_per_worker=65: wanted 0 to 64; --image "
-                                       "is missing: the name of an image that has the program; "
-                                       "--tls_dir is missing: containers are not on loopback, so every task needs a certificate (divvyctl certs); "
-                                       "the program is missing: write its path in the image behind \"--\""));
+            absl::InvalidArgumentError(
+                "gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; "
+                "--gpus_per_worker=65: wanted 0 to 64; --image "
+                "is missing: the name of an image that has the program; "
+                "--tls_dir is missing: containers are not on loopback, so every task needs a "
+                "certificate (divvyctl certs); "
+                "the program is missing: write its path in the image behind \"--\""));
   options = OnePsOneWorker();
   options.image = "a\nb";
   options.command.push_back("x\ny");
   EXPECT_EQ(ComposeFile(options).status(),
-            absl::InvalidArgumentError("gen compose: --image has a control character: \"a\\x0ab\"; argument 3 has a control character: \"x\\x0ay\""));
+            absl::InvalidArgumentError("gen compose: --image has a control character: \"a\\x0ab\"; "
+                                       "argument 3 has a control character: \"x\\x0ay\""));
 }
 
 TEST(ComposeFileTest, WhatTheFileSaysOfEachTaskIsNotSaidForAll) {
   ComposeOptions options = OnePsOneWorker();
   options.command = {"/digits", "--bind_address=0.0.0.0:1", "--checkpoint_dir=ckpt"};
   options.checkpoints = "a b";
-  EXPECT_EQ(
-      ComposeFile(options).status(),
-      absl::InvalidArgumentError("gen compose: --checkpoints=a b: the name of a volume has letters, digits, '_', '-' and '.'; a directory of the host has a "
-                                 "slash; --bind_address is each task's own, and is written into the file for each: leave it out; "
-                                 "--checkpoint_dir is \"ckpt\": a path in the containers begins with /"));
+  EXPECT_EQ(ComposeFile(options).status(),
+            absl::InvalidArgumentError(
+                "gen compose: --checkpoints=a b: the name of a volume has letters, digits, '_', "
+                "'-' and '.'; a directory of the host has a "
+                "slash; --bind_address is each task's own, and is written into the file for each: "
+                "leave it out; "
+                "--checkpoint_dir is \"ckpt\": a path in the containers begins with /"));
   options = OnePsOneWorker();
   options.checkpoints = "state";
-  EXPECT_THAT(std::string(ComposeFile(options).status().message()), HasSubstr("--checkpoints=state: the chief's state directory has that volume"));
+  EXPECT_THAT(std::string(ComposeFile(options).status().message()),
+              HasSubstr("--checkpoints=state: the chief's state directory has that volume"));
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 namespace divvy {
 namespace {
 
-constexpr absl::string_view kNothingIsSaid = "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in one process\n";
+constexpr absl::string_view kNothingIsSaid =
+    "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in "
+    "one process\n";
 constexpr int kShownTasks = 64;  // of one job
 
 struct Row {
@@ -18,21 +20,28 @@ struct Row {
   bool is_this_task = false;
 };
 
-std::string Count(int number, absl::string_view singular, absl::string_view plural) { return absl::StrCat(number, " ", number == 1 ? singular : plural); }
+std::string Count(int number, absl::string_view singular, absl::string_view plural) {
+  return absl::StrCat(number, " ", number == 1 ? singular : plural);
+}
 
 std::string ServantsRole(absl::string_view what, const ClusterConfig& config) {
   const std::string coordinator = CoordinatorAddress(config);
-  return coordinator.empty() ? absl::StrCat(what, "; waits until the coordinator dials it") : absl::StrCat(what, "; registers with ", coordinator);
+  return coordinator.empty() ? absl::StrCat(what, "; waits until the coordinator dials it")
+                             : absl::StrCat(what, "; registers with ", coordinator);
 }
 
 std::string RoleOf(const std::string& job, const ClusterConfig& config) {
-  if (job == "chief") return absl::StrCat("runs the program; waits for ", Count(NumParameterServers(config), "ps", "ps"), " and for workers");
+  if (job == "chief")
+    return absl::StrCat("runs the program; waits for ",
+                        Count(NumParameterServers(config), "ps", "ps"), " and for workers");
   if (job == "ps") return ServantsRole("holds variables", config);
   if (job == "worker") return ServantsRole("runs steps", config);
   return job == "evaluator" ? "reads checkpoints; nobody dials it" : "plays no role that is known";
 }
 
-bool IsThisTask(const ClusterConfig& config, absl::string_view job, int index) { return config.task_type == job && config.task_index == index; }
+bool IsThisTask(const ClusterConfig& config, absl::string_view job, int index) {
+  return config.task_type == job && config.task_index == index;
+}
 
 std::vector<Row> RowsOf(const ClusterConfig& config) {
   std::vector<Row> rows;
@@ -41,12 +50,16 @@ std::vector<Row> RowsOf(const ClusterConfig& config) {
     for (const auto& [index, address] : tasks) {
       const bool is_this_task = IsThisTask(config, job, index);
       if (++shown <= kShownTasks || is_this_task)
-        rows.push_back({absl::StrCat(EscapeText(job), " ", index), EscapeText(address), RoleOf(job, config), is_this_task});
+        rows.push_back({absl::StrCat(EscapeText(job), " ", index), EscapeText(address),
+                        RoleOf(job, config), is_this_task});
     }
-    if (shown > kShownTasks) rows.push_back({absl::StrCat(EscapeText(job), " ..."), absl::StrCat(shown, " in all"), "", false});
+    if (shown > kShownTasks)
+      rows.push_back(
+          {absl::StrCat(EscapeText(job), " ..."), absl::StrCat(shown, " in all"), "", false});
   }
   if (OwnAddress(config).empty() && config.task_type.has_value() && config.task_index.has_value()) {
-    rows.push_back({absl::StrCat(EscapeText(*config.task_type), " ", *config.task_index), "not in it", RoleOf(*config.task_type, config), true});
+    rows.push_back({absl::StrCat(EscapeText(*config.task_type), " ", *config.task_index),
+                    "not in it", RoleOf(*config.task_type, config), true});
   }
   return rows;
 }
@@ -59,7 +72,9 @@ std::string TableOf(const std::vector<Row>& rows) {
   }
   std::string table;
   for (const Row& row : rows) {
-    const std::string line = absl::StrFormat("%s %-*s  %-*s  %s", row.is_this_task ? "*" : " ", task_width, row.task, address_width, row.address, row.role);
+    const std::string line =
+        absl::StrFormat("%s %-*s  %-*s  %s", row.is_this_task ? "*" : " ", task_width, row.task,
+                        address_width, row.address, row.role);
     absl::StrAppend(&table, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
   }
   return table;
@@ -67,8 +82,10 @@ std::string TableOf(const std::vector<Row>& rows) {
 
 std::string HeadOf(const ClusterExamination& examination) {
   const ClusterConfig& config = examination.config;
-  return absl::StrFormat("cluster %016x (from %s): %s, %s, %s; * is this task\n", ClusterHash(config), examination.source,
-                         Count(config.spec.num_tasks("chief"), "chief", "chiefs"), Count(NumParameterServers(config), "ps", "ps"),
+  return absl::StrFormat("cluster %016x (from %s): %s, %s, %s; * is this task\n",
+                         ClusterHash(config), examination.source,
+                         Count(config.spec.num_tasks("chief"), "chief", "chiefs"),
+                         Count(NumParameterServers(config), "ps", "ps"),
                          Count(config.spec.num_tasks("worker"), "worker", "workers"));
 }
 
@@ -79,10 +96,13 @@ ClusterDescription DescribeCluster(const ClusterConfigSources& sources) {
   const ClusterExamination examination = ExamineCluster(sources);
   std::string text = absl::StrCat(HeadOf(examination), TableOf(RowsOf(examination.config)));
   for (const std::string& note : examination.notes) absl::StrAppend(&text, "note: ", note, "\n");
-  for (const std::string& problem : examination.problems) absl::StrAppend(&text, "wrong: ", problem, "\n");
+  for (const std::string& problem : examination.problems)
+    absl::StrAppend(&text, "wrong: ", problem, "\n");
   const size_t wrong = examination.problems.size();
-  absl::StrAppend(&text, wrong == 0 ? "nothing is wrong with it\n"
-                                    : absl::StrCat(Count(static_cast<int>(wrong), "thing is", "things are"), " wrong: no task would start\n"));
+  absl::StrAppend(
+      &text, wrong == 0 ? "nothing is wrong with it\n"
+                        : absl::StrCat(Count(static_cast<int>(wrong), "thing is", "things are"),
+                                       " wrong: no task would start\n"));
   return {std::move(text), wrong == 0};
 }
 

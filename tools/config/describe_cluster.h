@@ -13,8 +13,9 @@ struct ClusterDescription {
   bool can_run = false;
 };
 
-// The cluster as each of its tasks would understand it: a line for each with its address, whom it waits for and who dials it; the hash; which one this task is;
-// what is noticed; and everything that is wrong. What could be read is shown although something is wrong. Pure.
+// The cluster as each of its tasks would understand it: a line for each with its address, whom it
+// waits for and who dials it; the hash; which one this task is; what is noticed; and everything
+// that is wrong. What could be read is shown although something is wrong. Pure.
 ClusterDescription DescribeCluster(const ClusterConfigSources& sources);
 
 }  // namespace divvy

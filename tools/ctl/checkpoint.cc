@@ -31,9 +31,13 @@ class Table {
       for (size_t column = 0; column < row.size(); ++column) {
         const std::string padding(WidthOf(column) - row[column].size(), ' ');
         const bool is_number = std::count(numbers.begin(), numbers.end(), column) > 0;
-        absl::StrAppend(&line, column == 0 ? "" : "  ", is_number ? padding : "", row[column], is_number ? "" : padding);
+        absl::StrAppend(&line, column == 0 ? "" : "  ", is_number ? padding : "", row[column],
+                        is_number ? "" : padding);
       }
-      absl::StrAppend(&text, absl::StripSuffix(line, std::string(line.size() - (line.find_last_not_of(' ') + 1), ' ')), "\n");
+      absl::StrAppend(
+          &text,
+          absl::StripSuffix(line, std::string(line.size() - (line.find_last_not_of(' ') + 1), ' ')),
+          "\n");
     }
     return text;
   }
@@ -59,7 +63,9 @@ uint64_t BytesOf(const BundleIndex& index) {
   return bytes;
 }
 
-std::string StepsText(const absl::StatusOr<int64_t>& steps) { return steps.ok() && *steps >= 0 ? absl::StrCat(*steps) : "-"; }
+std::string StepsText(const absl::StatusOr<int64_t>& steps) {
+  return steps.ok() && *steps >= 0 ? absl::StrCat(*steps) : "-";
+}
 
 // One line for each damage; "" if there is none.
 absl::StatusOr<std::string> FaultsOf(const BundleReader& reader, int& unchecked) {
@@ -78,7 +84,8 @@ absl::StatusOr<std::string> FaultsOf(const BundleReader& reader, int& unchecked)
 
 absl::Status VerifyOne(FileSystem& files, const std::string& prefix, std::string& report) {
   const auto reader = BundleReader::Open(files, prefix);
-  if (absl::IsDataLoss(reader.status())) absl::StrAppend(&report, "damaged: ", wire::Escaped(reader.status().message()), "\n");
+  if (absl::IsDataLoss(reader.status()))
+    absl::StrAppend(&report, "damaged: ", wire::Escaped(reader.status().message()), "\n");
   RETURN_IF_ERROR(reader);
   const BundleIndex& index = (*reader)->index();
   int unchecked = 0;
@@ -87,8 +94,14 @@ absl::Status VerifyOne(FileSystem& files, const std::string& prefix, std::string
     report += faults;
     return absl::DataLossError(absl::StrCat(prefix, " is damaged"));
   }
-  const std::string but = unchecked == 0 ? "" : absl::StrCat("; ", unchecked, " tensors of types whose checksums only TensorFlow knows were not checked");
-  absl::StrAppend(&report, "whole: ", prefix, ": ", index.tensors.size(), " tensors, ", BytesOf(index), " bytes", but, "\n");
+  const std::string but =
+      unchecked == 0
+          ? ""
+          : absl::StrCat(
+                "; ", unchecked,
+                " tensors of types whose checksums only TensorFlow knows were not checked");
+  absl::StrAppend(&report, "whole: ", prefix, ": ", index.tensors.size(), " tensors, ",
+                  BytesOf(index), " bytes", but, "\n");
   return absl::OkStatus();
 }
 
@@ -106,7 +119,8 @@ absl::StatusOr<std::string> DescribeCheckpoints(FileSystem& files, const std::st
     const BundleIndex& index = (*reader)->index();
     const absl::StatusOr<int64_t> steps = FinishedStepsOf(**reader);
     const std::string state = steps.ok() ? "whole" : std::string(steps.status().message());
-    table.Add({BaseNameOf(prefix), StepsText(steps), absl::StrCat(index.tensors.size()), absl::StrCat(BytesOf(index)), state});
+    table.Add({BaseNameOf(prefix), StepsText(steps), absl::StrCat(index.tensors.size()),
+               absl::StrCat(BytesOf(index)), state});
   }
   return table.Text({1, 2, 3});
 }
@@ -117,12 +131,14 @@ absl::StatusOr<std::string> DescribeCheckpoint(FileSystem& files, const std::str
   ASSIGN_OR_RETURN(const int64_t steps, FinishedStepsOf(*reader));
   Table table({"tensor", "type", "shape", "slices", "bytes"});
   for (const BundleTensor& tensor : index.tensors) {
-    const std::string shape = tensor.unreadable.empty() || tensor.shape.rank() > 0 ? tensor.shape.ToString() : "-";
-    table.Add({tensor.name, tensor.type, shape, absl::StrCat(tensor.parts.size()), absl::StrCat(BytesOf(tensor))});
+    const std::string shape =
+        tensor.unreadable.empty() || tensor.shape.rank() > 0 ? tensor.shape.ToString() : "-";
+    table.Add({tensor.name, tensor.type, shape, absl::StrCat(tensor.parts.size()),
+               absl::StrCat(BytesOf(tensor))});
   }
   const std::string finished = steps < 0 ? "" : absl::StrCat(", ", steps, " finished steps");
-  return absl::StrCat(reader->prefix(), ": ", index.tensors.size(), " tensors, ", BytesOf(index), " bytes in ", index.num_files, " files", finished, "\n",
-                      table.Text({3, 4}));
+  return absl::StrCat(reader->prefix(), ": ", index.tensors.size(), " tensors, ", BytesOf(index),
+                      " bytes in ", index.num_files, " files", finished, "\n", table.Text({3, 4}));
 }
 
 absl::Status VerifyCheckpoints(FileSystem& files, const std::string& path, std::string& report) {

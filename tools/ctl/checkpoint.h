@@ -2,7 +2,8 @@
 //
 // A path names a checkpoint as OpenCheckpoint says.
 //
-// Errors of all: NotFound, no such directory or checkpoint; DataLoss, damaged: which file, where. Others: BundleReader's.
+// Errors of all: NotFound, no such directory or checkpoint; DataLoss, damaged: which file, where.
+// Others: BundleReader's.
 #ifndef DIVVY_TOOLS_CTL_CHECKPOINT_H_
 #define DIVVY_TOOLS_CTL_CHECKPOINT_H_
 
@@ -14,14 +15,16 @@
 
 namespace divvy {
 
-// A table of the checkpoints of a directory: steps, tensors, bytes, and whether the files are whole. The bytes of tensors are not looked at.
+// A table of the checkpoints of a directory: steps, tensors, bytes, and whether the files are
+// whole. The bytes of tensors are not looked at.
 absl::StatusOr<std::string> DescribeCheckpoints(FileSystem& files, const std::string& directory);
 
 // A table of a checkpoint's tensors.
 absl::StatusOr<std::string> DescribeCheckpoint(FileSystem& files, const std::string& path);
 
-// Reads all bytes of a checkpoint, or of all checkpoints of a directory, and compares every checksum. Appends to `report` a line for each checkpoint that is
-// whole and one for each damage. DataLoss: there is some.
+// Reads all bytes of a checkpoint, or of all checkpoints of a directory, and compares every
+// checksum. Appends to `report` a line for each checkpoint that is whole and one for each damage.
+// DataLoss: there is some.
 absl::Status VerifyCheckpoints(FileSystem& files, const std::string& path, std::string& report);
 
 }  // namespace divvy

@@ -45,12 +45,16 @@ TEST_F(CheckpointToolTest, VerifyingReadsEachByteOfEachCheckpoint) {
   Write("/ckpt/ckpt-1-2", 7);
   std::string report;
   EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt", report), absl::OkStatus());
-  EXPECT_EQ(report, "whole: /ckpt/ckpt-1-2: 4 tensors, 33 bytes\nwhole: /ckpt/ckpt-1-1: 4 tensors, 33 bytes\n");
+  EXPECT_EQ(
+      report,
+      "whole: /ckpt/ckpt-1-2: 4 tensors, 33 bytes\nwhole: /ckpt/ckpt-1-1: 4 tensors, 33 bytes\n");
   ASSERT_TRUE(files_.FlipBit("/ckpt/ckpt-1-2.data-00001-of-00002", 1, 7).ok());
   report.clear();
-  EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt", report), absl::DataLossError("/ckpt/ckpt-1-2 is damaged"));
+  EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt", report),
+            absl::DataLossError("/ckpt/ckpt-1-2 is damaged"));
   EXPECT_EQ(report,
-            "damaged: /ckpt/ckpt-1-2.data-00001-of-00002: offset 0: tensor \"table\", [3, 4) [0, 2): the checksum does not fit the bytes\n"
+            "damaged: /ckpt/ckpt-1-2.data-00001-of-00002: offset 0: tensor \"table\", [3, 4) [0, "
+            "2): the checksum does not fit the bytes\n"
             "whole: /ckpt/ckpt-1-1: 4 tensors, 33 bytes\n");
   report.clear();
   EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt/ckpt-1-1", report), absl::OkStatus());
@@ -59,7 +63,8 @@ TEST_F(CheckpointToolTest, VerifyingReadsEachByteOfEachCheckpoint) {
 TEST_F(CheckpointToolTest, WhatIsNotThereIsSaid) {
   std::string report;
   EXPECT_EQ(DescribeCheckpoints(files_, "/none").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(DescribeCheckpoints(files_, "/ckpt").status(), absl::NotFoundError("no checkpoint in /ckpt: it has no file *.index"));
+  EXPECT_EQ(DescribeCheckpoints(files_, "/ckpt").status(),
+            absl::NotFoundError("no checkpoint in /ckpt: it has no file *.index"));
   EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt/x", report).code(), absl::StatusCode::kNotFound);
 }
 

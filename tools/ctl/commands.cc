@@ -37,30 +37,45 @@
 #include "wire/text.h"
 
 // Of several commands.
-ABSL_FLAG(std::optional<int>, ps, std::nullopt, "parameter servers; `resize` must be told, the others take 2");
+ABSL_FLAG(std::optional<int>, ps, std::nullopt,
+          "parameter servers; `resize` must be told, the others take 2");
 ABSL_FLAG(int, workers, 2, "workers");
-ABSL_FLAG(std::string, format, "", "status: table (default), or json (one object a line); checkpoint export: safetensors (default), or bundle");
+ABSL_FLAG(std::string, format, "",
+          "status: table (default), or json (one object a line); checkpoint export: safetensors "
+          "(default), or bundle");
 ABSL_FLAG(std::string, addr, "",
-          "status: host:port,...; health, checkpoint save, drain, resize: host:port. Of a launch: the unix:DIRECTORY that its first lines name. Default: the "
+          "status: host:port,...; health, checkpoint save, drain, resize: host:port. Of a launch: "
+          "the unix:DIRECTORY that its first lines name. Default: the "
           "tasks of TF_CONFIG");
-ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1), "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
+ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
+          "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
 // checkpoint
-ABSL_FLAG(bool, no_slots, false, "checkpoint export: the variables alone, without the slots of their optimizers");
-ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes, "checkpoint export to safetensors: bytes of tensors in one file");
+ABSL_FLAG(bool, no_slots, false,
+          "checkpoint export: the variables alone, without the slots of their optimizers");
+ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes,
+          "checkpoint export to safetensors: bytes of tensors in one file");
 // launch
 ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
-ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(), "launch: SIGKILLs a random task at that period");
-ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"}, "launch: whom --chaos may hit, of worker, ps, coordinator");
+ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(),
+          "launch: SIGKILLs a random task at that period");
+ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"},
+          "launch: whom --chaos may hit, of worker, ps, coordinator");
 ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
 ABSL_FLAG(int, max_restarts, 5, "launch: of one task within 10 minutes");
-ABSL_FLAG(bool, evaluator, false, "launch, gen: a process more, which scores the job's checkpoints");
-ABSL_FLAG(bool, usage, false, "launch: says at the end what processor time and memory each task has used");
+ABSL_FLAG(bool, evaluator, false,
+          "launch, gen: a process more, which scores the job's checkpoints");
+ABSL_FLAG(bool, usage, false,
+          "launch: says at the end what processor time and memory each task has used");
 // gen
-ABSL_FLAG(int, gpus_per_worker, 0, "gen: GPUs of the host that each worker is handed, each to one worker");
+ABSL_FLAG(int, gpus_per_worker, 0,
+          "gen: GPUs of the host that each worker is handed, each to one worker");
 ABSL_FLAG(std::string, image, "", "gen: the container image");
 ABSL_FLAG(std::string, checkpoints, "checkpoints",
-          "gen: the volume that the chief and all parameter servers keep checkpoints in, or with a slash a directory of the host");
-ABSL_FLAG(std::string, data, "", "gen: a directory of the host that the program sees as /data. Default: what the image has there");
+          "gen: the volume that the chief and all parameter servers keep checkpoints in, or with a "
+          "slash a directory of the host");
+ABSL_FLAG(std::string, data, "",
+          "gen: a directory of the host that the program sees as /data. Default: what the image "
+          "has there");
 ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
 // health
 ABSL_FLAG(std::string, service, "", "health: the service asked about; empty: the whole task");
@@ -68,9 +83,11 @@ ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: until ther
 ABSL_FLAG(absl::Duration, rpc_timeout, absl::Seconds(1), "health: until there is an answer");
 // certs
 ABSL_FLAG(std::string, out, "", "certs: the directory to write to");
-ABSL_FLAG(std::string, job, "", "certs: the trust domain of the role URIs. Default: divvy; with --add that of the CA");
+ABSL_FLAG(std::string, job, "",
+          "certs: the trust domain of the role URIs. Default: divvy; with --add that of the CA");
 ABSL_FLAG(int, days, 365, "certs: how long they are good for");
-ABSL_FLAG(bool, add, false, "certs: keeps what is there, and makes what is missing, by the same CA");
+ABSL_FLAG(bool, add, false,
+          "certs: keeps what is there, and makes what is missing, by the same CA");
 ABSL_FLAG(bool, force, false, "certs: overwrite what is there");
 
 namespace divvy {
@@ -100,12 +117,16 @@ std::string TaskFromFlags() {
 
 // Whom to ask: those of --addr, or every task that TF_CONFIG names.
 absl::Status FillInTasks(StatusOptions& options) {
-  if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty()) options.addresses = absl::StrSplit(given, ',');
+  if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty())
+    options.addresses = absl::StrSplit(given, ',');
   if (options.addresses.size() == 1) {
-    if (std::vector<std::string> sockets = SocketsIn(options.addresses[0], FileSystem::Real()); !sockets.empty()) options.addresses = std::move(sockets);
+    if (std::vector<std::string> sockets = SocketsIn(options.addresses[0], FileSystem::Real());
+        !sockets.empty())
+      options.addresses = std::move(sockets);
   }
   const absl::StatusOr<ClusterConfigSources> sources = ClusterSourcesFromFlags();
-  const absl::StatusOr<ClusterConfig> cluster = sources.ok() ? ResolveClusterConfig(*sources) : sources.status();
+  const absl::StatusOr<ClusterConfig> cluster =
+      sources.ok() ? ResolveClusterConfig(*sources) : sources.status();
   if (!cluster.ok()) return options.addresses.empty() ? cluster.status() : absl::OkStatus();
   for (const auto& [job, tasks] : TrainingCluster(*cluster)) {
     for (const auto& [index, address] : tasks) {
@@ -113,7 +134,8 @@ absl::Status FillInTasks(StatusOptions& options) {
       options.names[address] = job == "chief" ? job : absl::StrCat(job, " ", index);
     }
   }
-  if (options.addresses.empty()) return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
+  if (options.addresses.empty())
+    return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
   return absl::OkStatus();
 }
 
@@ -126,7 +148,9 @@ absl::StatusOr<OperatorOptions> OperatorOptionsFromFlags() {
     ASSIGN_OR_RETURN(const ClusterConfig cluster, ResolveClusterConfig(sources));
     options.address = CoordinatorAddress(cluster);
   }
-  if (options.address.empty()) return absl::InvalidArgumentError("where is the coordinator? Give --addr=HOST:PORT or set TF_CONFIG");
+  if (options.address.empty())
+    return absl::InvalidArgumentError(
+        "where is the coordinator? Give --addr=HOST:PORT or set TF_CONFIG");
   ASSIGN_OR_RETURN(options.credentials, Credentials());
   options.timeout = absl::GetFlag(FLAGS_timeout);
   return options;
@@ -138,14 +162,17 @@ int Operate(absl::string_view command, absl::StatusOr<std::string> (*ask)(const 
   if (!options.ok()) return RefuseToStart(options.status());
   const absl::StatusOr<std::string> answer = ask(*options);
   if (answer.ok()) std::printf("%s\n", answer->c_str());
-  if (!answer.ok()) WriteStandardError(absl::StrCat("divvyctl ", command, ": ", wire::Escaped(answer.status().message()), "\n"));
+  if (!answer.ok())
+    WriteStandardError(
+        absl::StrCat("divvyctl ", command, ": ", wire::Escaped(answer.status().message()), "\n"));
   return OperatorExitCode(answer.status());
 }
 
 // `command`: "checkpoint", "state"
 int FilesExitCode(absl::string_view command, const absl::Status& status) {
   if (status.ok()) return EXIT_SUCCESS;
-  WriteStandardError(absl::StrCat("divvyctl ", command, ": ", wire::Escaped(status.message()), "\n"));
+  WriteStandardError(
+      absl::StrCat("divvyctl ", command, ": ", wire::Escaped(status.message()), "\n"));
   switch (status.code()) {
     case absl::StatusCode::kNotFound: return exit_codes::kNoInput;
     case absl::StatusCode::kDataLoss:
@@ -165,7 +192,8 @@ int Print(absl::string_view command, const absl::StatusOr<std::string>& text) {
 
 int PrintExchanged(const absl::StatusOr<Exchanged>& exchanged) {
   if (!exchanged.ok()) return FilesExitCode("checkpoint", exchanged.status());
-  for (const std::string& what : exchanged->left_out) WriteStandardError(absl::StrCat("left out: ", wire::Escaped(what), "\n"));
+  for (const std::string& what : exchanged->left_out)
+    WriteStandardError(absl::StrCat("left out: ", wire::Escaped(what), "\n"));
   for (const std::string& file : exchanged->written) std::printf("%s\n", file.c_str());
   return EXIT_SUCCESS;
 }
@@ -180,9 +208,12 @@ int Verify(const std::string& path) {
 int Export(const std::string& from, const std::string& to) {
   const std::string format = absl::GetFlag(FLAGS_format);
   if (!format.empty() && format != "safetensors" && format != "bundle") {
-    return Misuse(absl::StrCat("checkpoint export: --format is \"", format, "\", wanted safetensors or bundle"));
+    return Misuse(absl::StrCat("checkpoint export: --format is \"", format,
+                               "\", wanted safetensors or bundle"));
   }
-  ExchangeOptions options{from, to, format == "bundle" ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors, absl::GetFlag(FLAGS_max_shard_bytes)};
+  ExchangeOptions options{
+      from, to, format == "bundle" ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors,
+      absl::GetFlag(FLAGS_max_shard_bytes)};
   options.slots = !absl::GetFlag(FLAGS_no_slots);
   return PrintExchanged(ExportCheckpoint(FileSystem::Real(), options));
 }
@@ -207,7 +238,8 @@ int LaunchCommand(const std::vector<std::string>& args) {
 int StatusCommand(const std::vector<std::string>& args) {
   if (!args.empty()) return Misuse("status takes flags only");
   const std::string format = absl::GetFlag(FLAGS_format);
-  if (!format.empty() && format != "table" && format != "json") return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
+  if (!format.empty() && format != "table" && format != "json")
+    return Misuse(absl::StrCat("status: --format is \"", format, "\", wanted table or json"));
   StatusOptions options;
   if (const absl::Status found = FillInTasks(options); !found.ok()) return RefuseToStart(found);
   auto credentials = Credentials();
@@ -227,7 +259,10 @@ int ConfigCommand(const std::vector<std::string>& args) {
 }
 
 int GenCommand(const std::vector<std::string>& args) {
-  if (args.empty() || args[0] != "compose") return Misuse("gen makes one kind of file: divvyctl gen compose --ps=P --workers=W --image=I -- /program ARGS");
+  if (args.empty() || args[0] != "compose")
+    return Misuse(
+        "gen makes one kind of file: divvyctl gen compose --ps=P --workers=W --image=I -- /program "
+        "ARGS");
   ComposeOptions options;
   options.num_ps = NumPs();
   options.num_workers = absl::GetFlag(FLAGS_workers);
@@ -250,8 +285,9 @@ namespace {
 std::string CertificatesText(std::vector<std::string> names) {
   const bool has_authority = names[0] == "ca";
   if (has_authority) names.erase(names.begin());
-  return absl::StrCat(has_authority ? "ca.pem, and " : "", "a certificate with its key for ", absl::StrJoin(names, ", "), "; good for ",
-                      absl::GetFlag(FLAGS_days), " days");
+  return absl::StrCat(has_authority ? "ca.pem, and " : "", "a certificate with its key for ",
+                      absl::StrJoin(names, ", "), "; good for ", absl::GetFlag(FLAGS_days),
+                      " days");
 }
 
 }  // namespace
@@ -270,12 +306,15 @@ int CertsCommand(const std::vector<std::string>& args) {
   if (!options.out.empty()) {
     absl::Status own = FileSystem::Real().CreateDirectory(options.out);
     if (own.ok()) own = CheckOwnFolder(options.out);
-    if (!own.ok()) return RefuseToStart(absl::Status(own.code(), absl::StrCat("certs: --out: ", own.message())));
+    if (!own.ok())
+      return RefuseToStart(absl::Status(own.code(), absl::StrCat("certs: --out: ", own.message())));
   }
-  const absl::StatusOr<std::vector<std::string>> written = WriteCertificates(options, FileSystem::Real());
+  const absl::StatusOr<std::vector<std::string>> written =
+      WriteCertificates(options, FileSystem::Real());
   if (absl::IsInvalidArgument(written.status())) return Misuse(written.status().message());
   if (!written.ok()) return RefuseToStart(written.status());
-  std::printf("%s: %s\n", options.out.c_str(), written->empty() ? "nothing is missing" : CertificatesText(*written).c_str());
+  std::printf("%s: %s\n", options.out.c_str(),
+              written->empty() ? "nothing is missing" : CertificatesText(*written).c_str());
   return EXIT_SUCCESS;
 }
 
@@ -283,13 +322,17 @@ int CheckpointCommand(const std::vector<std::string>& args) {
   FileSystem& files = FileSystem::Real();
   const std::string verb = args.empty() ? "" : args[0];
   if (verb == "save" && args.size() == 1) return Operate("checkpoint save", SaveCheckpoint);
-  if (verb == "list" && args.size() == 2) return Print("checkpoint", DescribeCheckpoints(files, args[1]));
-  if (verb == "show" && args.size() == 2) return Print("checkpoint", DescribeCheckpoint(files, args[1]));
+  if (verb == "list" && args.size() == 2)
+    return Print("checkpoint", DescribeCheckpoints(files, args[1]));
+  if (verb == "show" && args.size() == 2)
+    return Print("checkpoint", DescribeCheckpoint(files, args[1]));
   if (verb == "verify" && args.size() == 2) return Verify(args[1]);
   if (verb == "export" && args.size() == 3) return Export(args[1], args[2]);
-  if (verb == "import" && args.size() == 3) return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
+  if (verb == "import" && args.size() == 3)
+    return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
   return Misuse(
-      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO [--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM "
+      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO "
+      "[--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM "
       "PREFIX");
 }
 
@@ -301,14 +344,18 @@ int StateCommand(const std::vector<std::string>& args) {
   return Misuse("state show DIR | repair DIR, of a coordinator that does not run");
 }
 
-int DrainCommand(const std::vector<std::string>& args) { return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only"); }
+int DrainCommand(const std::vector<std::string>& args) {
+  return args.empty() ? Operate("drain", DrainCoordinator) : Misuse("drain takes flags only");
+}
 
 int ResizeCommand(const std::vector<std::string>& args) {
   const std::optional<int> num_ps = absl::GetFlag(FLAGS_ps);
   if (!args.empty()) return Misuse("resize takes flags only");
   if (!num_ps) return Misuse("resize: to how many parameter servers? Give --ps=N");
   if (*num_ps < 1) return Misuse(absl::StrCat("resize: --ps is ", *num_ps, ", wanted at least 1"));
-  return Operate("resize", [](const OperatorOptions& options) { return ResizeJob(options, *absl::GetFlag(FLAGS_ps)); });
+  return Operate("resize", [](const OperatorOptions& options) {
+    return ResizeJob(options, *absl::GetFlag(FLAGS_ps));
+  });
 }
 
 int HealthCommand(const std::vector<std::string>& args) {
@@ -316,7 +363,9 @@ int HealthCommand(const std::vector<std::string>& args) {
   options.address = TaskFromFlags();
   auto credentials = Credentials();
   if (!args.empty() || options.address.empty() || !credentials.ok()) {
-    WriteStandardError(absl::StrCat("health: ", credentials.ok() ? "give --addr=HOST:PORT" : credentials.status().message(), "\n"));
+    WriteStandardError(absl::StrCat(
+        "health: ", credentials.ok() ? "give --addr=HOST:PORT" : credentials.status().message(),
+        "\n"));
     return kBadArguments;
   }
   options.service = absl::GetFlag(FLAGS_service);

@@ -1,4 +1,5 @@
-// The commands of divvyctl: each reads its flags, calls a library, and maps what comes back to an exit code.
+// The commands of divvyctl: each reads its flags, calls a library, and maps what comes back to an
+// exit code.
 #ifndef DIVVY_TOOLS_CTL_COMMANDS_H_
 #define DIVVY_TOOLS_CTL_COMMANDS_H_
 
@@ -7,8 +8,10 @@
 
 namespace divvy {
 
-// `args`: the words behind the command that are no flags, those behind "--" among them. Each blocks until it has done what it says, prints to standard output
-// what was asked for and to standard error what went wrong, and returns the process' exit code (docs/operations.md). To be called once.
+// `args`: the words behind the command that are no flags, those behind "--" among them. Each blocks
+// until it has done what it says, prints to standard output what was asked for and to standard
+// error what went wrong, and returns the process' exit code (docs/operations.md). To be called
+// once.
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);

@@ -32,12 +32,18 @@ int CheckHealth(const HealthOptions& options) {
   const grpc::Status status = health::Health::NewStub(channel)->Check(&context, request, &response);
   if (!connected && !status.ok()) {  // the call says what the connection failed of
     return Say(kNoConnection,
-               absl::StrCat("no connection within ", absl::FormatDuration(options.connect_timeout), ": ", FromGrpc(status, options.address).message()));
+               absl::StrCat("no connection within ", absl::FormatDuration(options.connect_timeout),
+                            ": ", FromGrpc(status, options.address).message()));
   }
-  const std::string who = options.service.empty() ? options.address : absl::StrCat(options.service, " at ", options.address);
-  if (!status.ok()) return Say(kCallFailed, absl::StrCat(who, ": ", FromGrpc(status, options.address).message()));
+  const std::string who = options.service.empty()
+                              ? options.address
+                              : absl::StrCat(options.service, " at ", options.address);
+  if (!status.ok())
+    return Say(kCallFailed, absl::StrCat(who, ": ", FromGrpc(status, options.address).message()));
   if (response.status() != health::HealthCheckResponse::SERVING)
-    return Say(kNotServing, absl::StrCat(who, ": ", health::HealthCheckResponse::ServingStatus_Name(response.status())));
+    return Say(kNotServing,
+               absl::StrCat(who, ": ",
+                            health::HealthCheckResponse::ServingStatus_Name(response.status())));
   return Say(kServing, absl::StrCat(who, ": SERVING"));
 }
 

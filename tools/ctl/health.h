@@ -18,8 +18,9 @@ struct HealthOptions {
   absl::Duration rpc_timeout = absl::Seconds(1);
 };
 
-// Asks grpc.health.v1.Health once and prints one line on what it heard. Blocks for the two timeouts at most. The exit codes are those of grpc_health_probe:
-// 0 serving, 2 no connection, 3 the call failed, 4 not serving (1, bad arguments, is the caller's).
+// Asks grpc.health.v1.Health once and prints one line on what it heard. Blocks for the two timeouts
+// at most. The exit codes are those of grpc_health_probe: 0 serving, 2 no connection, 3 the call
+// failed, 4 not serving (1, bad arguments, is the caller's).
 int CheckHealth(const HealthOptions& options);
 
 }  // namespace divvy

@@ -37,11 +37,14 @@ class CoordinatorAt {
     RETURN_IF_ERROR(Reach(task));
     incarnation_ = task.incarnation();
     if (task.job() == v1::CHIEF) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("the task at ", options_.address, " is not the coordinator: give that one's address"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the task at ", options_.address, " is not the coordinator: give that one's address"));
   }
 
   template <typename Request, typename Reply>
-  absl::Status Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), Reply& reply, Request request = Request()) {
+  absl::Status Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                           Reply*),
+                   Reply& reply, Request request = Request()) {
     request.set_target_incarnation(incarnation_);
     return Call(method, request, reply);
   }
@@ -50,35 +53,42 @@ class CoordinatorAt {
   absl::Status WaitUntilGone() {
     while (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) {
       if (!channel_->WaitForStateChange(GRPC_CHANNEL_READY, Deadline())) {
-        return absl::DeadlineExceededError(absl::StrCat("drained, but still there after ", absl::FormatDuration(options_.timeout)));
+        return absl::DeadlineExceededError(absl::StrCat("drained, but still there after ",
+                                                        absl::FormatDuration(options_.timeout)));
       }
     }
     return absl::OkStatus();
   }
 
  private:
-  // A machine that is busy breaks a connection while it is made, and a coordinator that is started again is away for a moment.
+  // A machine that is busy breaks a connection while it is made, and a coordinator that is started
+  // again is away for a moment.
   absl::Status Reach(v1::TaskStatus& task) {
     const absl::Duration patience = std::min(until_, Clock::Real().Elapsed() + kPatience);
     Backoff backoff(EntropySeed());
     while (true) {
       const absl::Status status = Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), task);
       if (!absl::IsUnavailable(status)) return status;
-      channel_->WaitForConnected(GrpcDeadline(std::min(backoff.Next(), patience - Clock::Real().Elapsed())));
+      channel_->WaitForConnected(
+          GrpcDeadline(std::min(backoff.Next(), patience - Clock::Real().Elapsed())));
       if (Clock::Real().Elapsed() >= patience) return Unreached(status);
     }
   }
 
   static absl::Status Unreached(const absl::Status& status) {
-    if (absl::StrContains(status.message(), "certificate")) return status;  // somebody serves there, and the message says what is wrong
-    return absl::UnavailableError(
-        absl::StrCat(status.message(), ". Start the coordinator, or give the address where it serves: --addr=HOST:PORT, or TF_CONFIG"));
+    // somebody serves there, and the message says what is wrong
+    if (absl::StrContains(status.message(), "certificate")) return status;
+    return absl::UnavailableError(absl::StrCat(status.message(),
+                                               ". Start the coordinator, or give the address where "
+                                               "it serves: --addr=HOST:PORT, or TF_CONFIG"));
   }
 
   gpr_timespec Deadline() const { return GrpcDeadline(until_ - Clock::Real().Elapsed()); }
 
   template <typename Request, typename Reply>
-  absl::Status Call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), const Request& request, Reply& reply) {
+  absl::Status Call(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Reply*),
+                    const Request& request, Reply& reply) {
     grpc::ClientContext context;
     context.set_deadline(Deadline());
     return FromGrpc(((*stub_).*method)(&context, request, &reply), options_.address);
@@ -92,7 +102,8 @@ class CoordinatorAt {
 };
 
 std::string DrainedText(const v1::DrainReply& reply) {
-  const std::string finished = absl::StrCat("drained: ", reply.finished_steps(), " steps finished, ");
+  const std::string finished =
+      absl::StrCat("drained: ", reply.finished_steps(), " steps finished, ");
   const absl::StatusOr<CheckpointId> checkpoint = wire::FromProto(reply.checkpoint());
   if (!checkpoint.ok()) return absl::StrCat(finished, "none of them saved: there is no checkpoint");
   return absl::StrCat(finished, checkpoint->name(), " holds ", reply.durable_steps());
@@ -125,7 +136,8 @@ absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps
   v1::ResizeReply reply;
   RETURN_IF_ERROR(coordinator.Find());
   RETURN_IF_ERROR(coordinator.Ask(&v1::Admin::Stub::Resize, reply, request));
-  return absl::StrCat("the job goes on with ", reply.num_ps(), reply.num_ps() == 1 ? " parameter server" : " parameter servers");
+  return absl::StrCat("the job goes on with ", reply.num_ps(),
+                      reply.num_ps() == 1 ? " parameter server" : " parameter servers");
 }
 
 int OperatorExitCode(const absl::Status& status) {

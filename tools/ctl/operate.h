@@ -17,17 +17,21 @@ struct OperatorOptions {
   absl::Duration timeout = absl::Minutes(1);  // for the whole
 };
 
-// All block until it is done, at most for the timeout. InvalidArgument: the address is that of another task. FailedPrecondition: the coordinator has no
-// directory for checkpoints. Unavailable: nobody answers there, or the program has not begun. DeadlineExceeded: what was asked for goes on without us.
-// PermissionDenied: not the admin's certificate. ResourceExhausted, DataLoss: a disk; older checkpoints stand.
+// All block until it is done, at most for the timeout. InvalidArgument: the address is that of
+// another task. FailedPrecondition: the coordinator has no directory for checkpoints. Unavailable:
+// nobody answers there, or the program has not begun. DeadlineExceeded: what was asked for goes on
+// without us. PermissionDenied: not the admin's certificate. ResourceExhausted, DataLoss: a disk;
+// older checkpoints stand.
 
 // Has a checkpoint made; returns its name.
 absl::StatusOr<std::string> SaveCheckpoint(const OperatorOptions& options);
 
-// Has the coordinator drained as by SIGTERM, and waits until it has gone. Returns in a line what was finished and what is saved.
+// Has the coordinator drained as by SIGTERM, and waits until it has gone. Returns in a line what
+// was finished and what is saved.
 absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options);
 
-// Has the job go on with so many parameter servers; waits for those that are to join, and until steps run again. Returns that in a line.
+// Has the job go on with so many parameter servers; waits for those that are to join, and until
+// steps run again. Returns that in a line.
 absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps);
 
 // Of the process of a command that ended so (docs/operations.md).

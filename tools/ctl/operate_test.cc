@@ -1,4 +1,5 @@
-// What an operator asks of a coordinator that is not there. The rest is in tests/e2e/operations_test.cc, against real ones.
+// What an operator asks of a coordinator that is not there. The rest is in
+// tests/e2e/operations_test.cc, against real ones.
 #include "tools/ctl/operate.h"
 
 #include <string>
@@ -25,8 +26,12 @@ class NobodyServesTest : public ::testing::Test {
   }
   void ExpectTheFix(const absl::Status& status) const {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("cannot reach ", port_.address(), ": connection refused: nothing listens there")));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("Start the coordinator, or give the address where it serves: --addr=HOST:PORT, or TF_CONFIG"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("cannot reach ", port_.address(),
+                                       ": connection refused: nothing listens there")));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("Start the coordinator, or give the address where it serves: "
+                          "--addr=HOST:PORT, or TF_CONFIG"));
     EXPECT_EQ(OperatorExitCode(status), exit_codes::kTryAgain);
   }
 

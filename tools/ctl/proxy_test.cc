@@ -15,7 +15,8 @@ namespace divvy {
 namespace {
 
 class Status : public v1::Admin::CallbackService {
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*, v1::TaskStatus* reply) override {
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest*, v1::TaskStatus* reply) override {
     reply->set_state("fine");
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
@@ -58,7 +59,9 @@ TEST_F(ProxyTest, StatusIsAskedPastAProxyAndSaysWhyATaskDidNotAnswer) {
   options.addresses = {"127.0.0.1:9"};
   testing::internal::CaptureStdout();
   EXPECT_NE(ShowStatus(options), 0);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("cannot reach 127.0.0.1:9: connection refused: nothing listens there"));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStdout(),
+      testing::HasSubstr("cannot reach 127.0.0.1:9: connection refused: nothing listens there"));
 }
 
 }  // namespace

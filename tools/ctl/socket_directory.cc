@@ -15,7 +15,8 @@ std::vector<std::string> SocketsIn(const std::string& address, FileSystem& files
   if (!path) return {};
   std::vector<std::string> sockets;
   for (const std::string& name : files.ListDirectory(*path).value_or(std::vector<std::string>())) {
-    if (!absl::EndsWith(name, kSocketLockSuffix)) sockets.push_back(absl::StrCat("unix:", *path, "/", name));
+    if (!absl::EndsWith(name, kSocketLockSuffix))
+      sockets.push_back(absl::StrCat("unix:", *path, "/", name));
   }
   std::sort(sockets.begin(), sockets.end());
   return sockets;

@@ -10,8 +10,10 @@ namespace {
 TEST(SocketDirectoryTest, NamesTheTasksOfALaunchAndNotTheirLocks) {
   InMemoryFileSystem files;
   ASSERT_TRUE(files.CreateDirectory("/run/launch").ok());
-  for (const char* name : {"worker-0", "worker-0.lock", "chief", "chief.lock"}) ASSERT_TRUE(files.ReplaceFile(std::string("/run/launch/") + name, "").ok());
-  EXPECT_THAT(SocketsIn("unix:/run/launch", files), testing::ElementsAre("unix:/run/launch/chief", "unix:/run/launch/worker-0"));
+  for (const char* name : {"worker-0", "worker-0.lock", "chief", "chief.lock"})
+    ASSERT_TRUE(files.ReplaceFile(std::string("/run/launch/") + name, "").ok());
+  EXPECT_THAT(SocketsIn("unix:/run/launch", files),
+              testing::ElementsAre("unix:/run/launch/chief", "unix:/run/launch/worker-0"));
   EXPECT_THAT(SocketsIn("unix:/run/launch/chief", files), testing::IsEmpty());
   EXPECT_THAT(SocketsIn("localhost:80", files), testing::IsEmpty());
 }

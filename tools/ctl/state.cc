@@ -21,7 +21,8 @@
 namespace divvy {
 namespace {
 
-// More than a job can have begun since the newest epoch that its store names, and little beside kGreatestEpoch.
+// More than a job can have begun since the newest epoch that its store names, and little beside
+// kGreatestEpoch.
 constexpr uint64_t kFarAbove = uint64_t{1} << 20;
 
 // Of the epochs that can be; the job's own left out.
@@ -47,13 +48,17 @@ const char* NameOf(JobRow::State state) {
 }
 
 std::string Described(const StoredJob& job) {
-  std::string text = absl::StrCat("job ", absl::Hex(job.job.job.value(), absl::kZeroPad16), ": ", NameOf(job.job.state), "\nepoch ", job.job.epoch.value(),
-                                  ", lineage ", job.job.lineage.value(), "\n", job.variables.size(), " variables, ", job.checkpoints.size(), " checkpoints\n");
+  std::string text = absl::StrCat("job ", absl::Hex(job.job.job.value(), absl::kZeroPad16), ": ",
+                                  NameOf(job.job.state), "\nepoch ", job.job.epoch.value(),
+                                  ", lineage ", job.job.lineage.value(), "\n", job.variables.size(),
+                                  " variables, ", job.checkpoints.size(), " checkpoints\n");
   for (const CheckpointRow& row : job.checkpoints) {
-    absl::StrAppend(&text, "  ckpt-", row.id.epoch.value(), "-", row.id.serial, row.state == CheckpointRow::State::kCommitted ? "" : " (not whole)", ": ",
+    absl::StrAppend(&text, "  ckpt-", row.id.epoch.value(), "-", row.id.serial,
+                    row.state == CheckpointRow::State::kCommitted ? "" : " (not whole)", ": ",
                     row.finished_steps, " steps\n");
   }
-  for (const std::string& line : RepairOf(job).said) absl::StrAppend(&text, "to be mended by `divvyctl state repair`: ", line, "\n");
+  for (const std::string& line : RepairOf(job).said)
+    absl::StrAppend(&text, "to be mended by `divvyctl state repair`: ", line, "\n");
   return text;
 }
 
@@ -61,14 +66,18 @@ std::string FileIn(const std::string& directory) { return directory + "/divvy.db
 
 absl::StatusOr<std::string> ReadDatabase(FileSystem& files, const std::string& directory) {
   absl::StatusOr<std::string> bytes = files.ReadFile(FileIn(directory));
-  if (absl::IsNotFound(bytes.status())) return absl::NotFoundError(absl::StrCat(directory, ": there is no divvy.db: give the coordinator's --state_dir"));
+  if (absl::IsNotFound(bytes.status()))
+    return absl::NotFoundError(
+        absl::StrCat(directory, ": there is no divvy.db: give the coordinator's --state_dir"));
   return bytes;
 }
 
 // A directory of its own under TMPDIR, which goes with it.
 class Scratch {
  public:
-  explicit Scratch(FileSystem& files) : path_(absl::StrCat(TemporaryDirectory(), "/divvy-state-", absl::Hex(EntropySeed(), absl::kZeroPad16))) {
+  explicit Scratch(FileSystem& files)
+      : path_(absl::StrCat(TemporaryDirectory(), "/divvy-state-",
+                           absl::Hex(EntropySeed(), absl::kZeroPad16))) {
     made_ = files.CreateDirectory(path_);
   }
   ~Scratch() {
@@ -112,22 +121,27 @@ StateRepair RepairOf(const StoredJob& job) {
   const Epoch named = GreatestNamed(job);
   if (!CanBe(row.epoch) || row.epoch < named) {
     row.epoch = Epoch(std::min(named.value() + kFarAbove, kGreatestEpoch.value() - 1));
-    repair.said.push_back(absl::StrCat("epoch ", job.job.epoch.value(), " cannot be: it becomes ", row.epoch.value()));
+    repair.said.push_back(absl::StrCat("epoch ", job.job.epoch.value(), " cannot be: it becomes ",
+                                       row.epoch.value()));
   }
   if (!CanBe(row.lineage)) {
     row.lineage = Epoch();
-    repair.said.push_back(absl::StrCat("lineage ", job.job.lineage.value(), " cannot be: it becomes none, and the job goes on from its newest checkpoint"));
+    repair.said.push_back(absl::StrCat(
+        "lineage ", job.job.lineage.value(),
+        " cannot be: it becomes none, and the job goes on from its newest checkpoint"));
   }
   for (const CheckpointRow& checkpoint : job.checkpoints) {
     if (CanBe(checkpoint.id.epoch)) continue;
     repair.change.deleted_checkpoints.push_back(checkpoint.id);
-    repair.said.push_back(absl::StrCat("the row of ckpt-", checkpoint.id.epoch.value(), "-", checkpoint.id.serial, " cannot be: it goes"));
+    repair.said.push_back(absl::StrCat("the row of ckpt-", checkpoint.id.epoch.value(), "-",
+                                       checkpoint.id.serial, " cannot be: it goes"));
   }
   if (!repair.said.empty()) repair.change.job = row;
   return repair;
 }
 
-// To open a store may change it: one of an older version becomes one of this. divvy.db alone is a whole copy, so a copy is opened.
+// To open a store may change it: one of an older version becomes one of this. divvy.db alone is a
+// whole copy, so a copy is opened.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadDatabase(files, directory));
   const Scratch scratch(files);
@@ -135,17 +149,20 @@ absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& 
   RETURN_IF_ERROR(files.ReplaceFile(FileIn(scratch.path()), bytes));
   ThreadPoolExecutor executor(1);
   const auto describe = [&]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, SqliteStore::Open(scratch.path(), executor));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
+                     SqliteStore::Open(scratch.path(), executor));
     ASSIGN_OR_RETURN(const StoredJob job, store->Load());
     return Described(job);
   };
   absl::StatusOr<std::string> described = describe();
   if (described.ok()) return described;
-  return WithMessage(described.status(), absl::StrReplaceAll(described.status().message(), {{scratch.path(), directory}}));
+  return WithMessage(described.status(), absl::StrReplaceAll(described.status().message(),
+                                                             {{scratch.path(), directory}}));
 }
 
 absl::StatusOr<std::string> RepairState(FileSystem& files, const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::string before, ReadDatabase(files, directory));  // as it is; an older version's is another when it has been opened
+  // As it is; an older version's is another when it has been opened.
+  ASSIGN_OR_RETURN(const std::string before, ReadDatabase(files, directory));
   ThreadPoolExecutor executor(1);
   ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, SqliteStore::Open(directory, executor));
   ASSIGN_OR_RETURN(const StoredJob job, store->Load());

@@ -107,7 +107,9 @@ class StateDirectoryTest : public testing::Test {
   }
   StoredJob Read() { return Open()->Load().value_or(StoredJob()); }
 
-  const std::string directory_ = absl::StrCat(std::getenv("TEST_TMPDIR"), "/state_", testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::string directory_ =
+      absl::StrCat(std::getenv("TEST_TMPDIR"), "/state_",
+                   testing::UnitTest::GetInstance()->current_test_info()->name());
   ThreadPoolExecutor executor_{1};
   FileSystem& files_ = FileSystem::Real();
 };
@@ -116,15 +118,19 @@ TEST_F(StateDirectoryTest, APoisonedOneIsMendedAndTheOldFileKept) {
   StoredJob job = Running(Epoch(kPoison));
   job.checkpoints = {Checkpoint(Epoch(2), 7)};
   Write(job);
-  EXPECT_THAT(DescribeState(files_, directory_).value_or(""), HasSubstr("to be mended by `divvyctl state repair`: epoch 18446744073709551614 cannot be"));
-  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "epoch 18446744073709551614 cannot be: it becomes 1048579\n");
+  EXPECT_THAT(
+      DescribeState(files_, directory_).value_or(""),
+      HasSubstr("to be mended by `divvyctl state repair`: epoch 18446744073709551614 cannot be"));
+  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"),
+            "epoch 18446744073709551614 cannot be: it becomes 1048579\n");
   const StoredJob mended = Read();
   EXPECT_EQ(mended.job.epoch, Epoch(3 + (1 << 20)));
   EXPECT_EQ(mended.job.job, JobId(0xabc));
   EXPECT_EQ(mended.checkpoints.size(), 1u);
   EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to mend\n");
 
-  const absl::StatusOr<std::string> before = files_.ReadFile(directory_ + "/divvy.db.before-repair");
+  const absl::StatusOr<std::string> before =
+      files_.ReadFile(directory_ + "/divvy.db.before-repair");
   ASSERT_TRUE(before.ok()) << before.status();
   ASSERT_TRUE(files_.ReplaceFile(directory_ + "/divvy.db", *before).ok());
   files_.Remove(directory_ + "/divvy.db-wal").IgnoreError();  // there may be none
@@ -136,7 +142,8 @@ TEST_F(StateDirectoryTest, ASoundOneIsDescribedAndLeftAsItIs) {
   job.checkpoints = {Checkpoint(Epoch(4), 8)};
   Write(job);
   EXPECT_EQ(DescribeState(files_, directory_).value_or("refused"),
-            "job 0000000000000abc: running, or to be started again\nepoch 5, lineage 3\n0 variables, 1 checkpoints\n  ckpt-4-8: 70 steps\n");
+            "job 0000000000000abc: running, or to be started again\nepoch 5, lineage 3\n0 "
+            "variables, 1 checkpoints\n  ckpt-4-8: 70 steps\n");
   EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to mend\n");
   EXPECT_FALSE(files_.Stat(directory_ + "/divvy.db.before-repair").ok());
   EXPECT_EQ(Read().job.epoch, Epoch(5));
@@ -149,7 +156,9 @@ TEST_F(StateDirectoryTest, OneThatIsDescribedStaysWhatItWasAlsoWhileACoordinator
   EXPECT_THAT(DescribeState(files_, directory_).value_or("refused"), HasSubstr("epoch 5"));
   EXPECT_EQ(files_.ReadFile(directory_ + "/divvy.db").value_or("gone"), before);
   ASSERT_TRUE(files_.ReplaceFile(directory_ + "/divvy.db", "no database").ok());
-  EXPECT_THAT(std::string(DescribeState(files_, directory_).status().message()), HasSubstr(directory_)) << "not the copy";
+  EXPECT_THAT(std::string(DescribeState(files_, directory_).status().message()),
+              HasSubstr(directory_))
+      << "not the copy";
 }
 
 TEST_F(StateDirectoryTest, OneThatACoordinatorHoldsIsRefused) {
@@ -163,7 +172,9 @@ TEST_F(StateDirectoryTest, OneThatACoordinatorHoldsIsRefused) {
 TEST_F(StateDirectoryTest, OneThatIsNotThereIsNotMade) {
   for (const auto& ask : {&DescribeState, &RepairState}) {
     const absl::Status refused = ask(files_, directory_).status();
-    EXPECT_EQ(refused, absl::NotFoundError(directory_ + ": there is no divvy.db: give the coordinator's --state_dir"));
+    EXPECT_EQ(refused,
+              absl::NotFoundError(directory_ +
+                                  ": there is no divvy.db: give the coordinator's --state_dir"));
   }
   EXPECT_FALSE(files_.Stat(directory_).ok());
 }

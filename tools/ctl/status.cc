@@ -51,12 +51,13 @@ class Survey {
 
  private:
   void Ask(v1::Admin::Stub& stub, Answer& answer) {
-    stub.async()->GetStatus(&answer.context, &answer.request, &answer.reply, [this, &answer](grpc::Status status) {
-      answer.status = FromGrpc(status, answer.address);
-      MutexLock lock(mu_);
-      ++answered_;
-      changed_.NotifyAll();
-    });
+    stub.async()->GetStatus(&answer.context, &answer.request, &answer.reply,
+                            [this, &answer](grpc::Status status) {
+                              answer.status = FromGrpc(status, answer.address);
+                              MutexLock lock(mu_);
+                              ++answered_;
+                              changed_.NotifyAll();
+                            });
   }
 
   std::vector<std::unique_ptr<v1::Admin::Stub>> stubs_;
@@ -75,7 +76,9 @@ std::string TaskName(const v1::TaskStatus& status) {
   }
 }
 
-std::string Mebibytes(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
+std::string Mebibytes(int64_t bytes) {
+  return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20));
+}
 
 // A worker of an older build does not tell.
 std::string DevicesOf(const v1::WorkerStatus& worker) {
@@ -84,10 +87,12 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
     if (!absl::StartsWith(device.device(), "GPU:")) continue;
     gpus.push_back(absl::StrCat(device.device(), " ", device.name()));
     if (device.memory_limit_bytes() == 0) continue;
-    absl::StrAppend(&gpus.back(), " (", Mebibytes(device.memory_bytes()), " of ", Mebibytes(device.memory_limit_bytes()), " MiB)");
+    absl::StrAppend(&gpus.back(), " (", Mebibytes(device.memory_bytes()), " of ",
+                    Mebibytes(device.memory_limit_bytes()), " MiB)");
   }
   if (!gpus.empty()) return absl::StrCat(", on ", absl::StrJoin(gpus, ", "));
-  if (worker.devices_size() > 1) return absl::StrCat(", ", worker.devices_size(), " replicas on the CPU");
+  if (worker.devices_size() > 1)
+    return absl::StrCat(", ", worker.devices_size(), " replicas on the CPU");
   return worker.devices_size() == 1 ? ", on the CPU" : "";
 }
 
@@ -95,32 +100,45 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
 std::string KeptRows(const v1::WorkerStatus& worker) {
   const int64_t rows = worker.row_hits() + worker.row_misses();
   if (rows == 0) return "";
-  return absl::StrFormat(", %.1f %% of %d rows kept, in %s MiB", 100.0 * static_cast<double>(worker.row_hits()) / static_cast<double>(rows), rows,
-                         Mebibytes(worker.row_bytes()));
+  return absl::StrFormat(", %.1f %% of %d rows kept, in %s MiB",
+                         100.0 * static_cast<double>(worker.row_hits()) / static_cast<double>(rows),
+                         rows, Mebibytes(worker.row_bytes()));
 }
 
-// By its function and, of a training step, its place among those of the job. The id of a step is the protocol's: it leaps where the job was begun again.
+// By its function and, of a training step, its place among those of the job. The id of a step is
+// the protocol's: it leaps where the job was begun again.
 std::string LiveStep(const v1::WorkerStatus& worker) {
-  if (worker.live_function().empty()) return absl::StrCat("step ", worker.live_step());  // an older build
-  return worker.has_live_ordinal() ? absl::StrCat(worker.live_function(), ", training step ", worker.live_ordinal() + 1) : worker.live_function();
+  // An older build.
+  if (worker.live_function().empty()) return absl::StrCat("step ", worker.live_step());
+  return worker.has_live_ordinal()
+             ? absl::StrCat(worker.live_function(), ", training step ", worker.live_ordinal() + 1)
+             : worker.live_function();
 }
 
 std::string Figures(const v1::TaskStatus& status) {
   switch (status.role_case()) {
     case v1::TaskStatus::kCoordinator: {
       const v1::CoordinatorStatus& c = status.coordinator();
-      return absl::StrCat(c.finished_steps(), " steps, ", c.queued(), " queued, ", c.in_flight(), " in flight, ps ", c.ps_up(), "/", c.num_ps(), ", workers ",
-                          c.workers_up(), "/", c.num_workers(),
-                          c.last_checkpoint().empty() ? "" : absl::StrCat(", ", c.last_checkpoint(), " holds ", c.durable_steps(), " steps"));
+      return absl::StrCat(
+          c.finished_steps(), " steps, ", c.queued(), " queued, ", c.in_flight(), " in flight, ps ",
+          c.ps_up(), "/", c.num_ps(), ", workers ", c.workers_up(), "/", c.num_workers(),
+          c.last_checkpoint().empty()
+              ? ""
+              : absl::StrCat(", ", c.last_checkpoint(), " holds ", c.durable_steps(), " steps"));
     }
     case v1::TaskStatus::kPs: {
       const v1::PsStatus& ps = status.ps();
-      return absl::StrCat(ps.shards(), " shards, ", Mebibytes(ps.memory_bytes()), " MiB, ", ps.applied_seq(), " commits applied");
+      return absl::StrCat(ps.shards(), " shards, ", Mebibytes(ps.memory_bytes()), " MiB, ",
+                          ps.applied_seq(), " commits applied");
     }
     case v1::TaskStatus::kWorker: {
       const v1::WorkerStatus& worker = status.worker();
-      const std::string live = worker.live_step() == 0 ? "idle" : absl::StrCat(worker.committing() ? "commits " : "runs ", LiveStep(worker));
-      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(), " queued", KeptRows(worker), DevicesOf(worker));
+      const std::string live =
+          worker.live_step() == 0
+              ? "idle"
+              : absl::StrCat(worker.committing() ? "commits " : "runs ", LiveStep(worker));
+      return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(),
+                          " queued", KeptRows(worker), DevicesOf(worker));
     }
     default: return "";
   }
@@ -143,15 +161,18 @@ std::string NameOf(const StatusOptions& options, const std::string& address) {
 void PrintRow(const Answer& answer, const StatusOptions& options) {
   const int width = WidthOf(options);
   if (!answer.status.ok()) {
-    absl::PrintF("%-10s %-*s %-10s %s\n", NameOf(options, answer.address), width, answer.address, "no answer", wire::Escaped(answer.status.message()));
+    absl::PrintF("%-10s %-*s %-10s %s\n", NameOf(options, answer.address), width, answer.address,
+                 "no answer", wire::Escaped(answer.status.message()));
     return;
   }
   const v1::TaskStatus& status = answer.reply;
-  absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address, wire::Escaped(status.state()), status.epoch(),
-               wire::Escaped(Figures(status)));
+  absl::PrintF("%-10s %-*s %-10s epoch %d  %s\n", TaskName(status), width, answer.address,
+               wire::Escaped(status.state()), status.epoch(), wire::Escaped(Figures(status)));
   for (const v1::TaskStatus::Wait& wait : status.waits()) {
     const absl::Duration since = absl::Trunc(absl::Nanoseconds(wait.since_ns()), absl::Seconds(1));
-    if (since > absl::ZeroDuration()) absl::PrintF("%-10s   since %s: %s\n", "", absl::FormatDuration(since), wire::Escaped(wait.text()));
+    if (since > absl::ZeroDuration())
+      absl::PrintF("%-10s   since %s: %s\n", "", absl::FormatDuration(since),
+                   wire::Escaped(wait.text()));
   }
 }
 
@@ -171,9 +192,12 @@ v1::Status ErrorOf(const absl::Status& status) {
 }
 
 void PrintJson(const Answer& answer, const StatusOptions& options) {
-  const std::string json = answer.status.ok() ? ToJson(answer.reply) : ToJson(ErrorOf(answer.status));
-  absl::PrintF("{\"address\":%s,\"task\":%s,\"%s\":%s}\n", QuoteJson(answer.address),
-               QuoteJson(answer.status.ok() ? TaskName(answer.reply) : NameOf(options, answer.address)), answer.status.ok() ? "status" : "error", json);
+  const std::string json =
+      answer.status.ok() ? ToJson(answer.reply) : ToJson(ErrorOf(answer.status));
+  absl::PrintF(
+      "{\"address\":%s,\"task\":%s,\"%s\":%s}\n", QuoteJson(answer.address),
+      QuoteJson(answer.status.ok() ? TaskName(answer.reply) : NameOf(options, answer.address)),
+      answer.status.ok() ? "status" : "error", json);
 }
 
 }  // namespace

@@ -13,15 +13,18 @@
 namespace divvy {
 
 struct StatusOptions {
-  std::vector<std::string> addresses;        // of the tasks to ask, "host:port"
-  std::map<std::string, std::string> names;  // address -> "ps 0", as far as they are known before they answer
+  // Of the tasks to ask, "host:port".
+  std::vector<std::string> addresses;
+  // address -> "ps 0", as far as they are known before they answer
+  std::map<std::string, std::string> names;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   absl::Duration timeout = absl::Seconds(2);  // for each
   bool json = false;
 };
 
-// Asks all at once and prints a table (or one JSON object a line) on standard output, in the order of the addresses; a task that does not answer has a line
-// that says why. Blocks for the timeout at most. 0: all answered; 1: some did not.
+// Asks all at once and prints a table (or one JSON object a line) on standard output, in the order
+// of the addresses; a task that does not answer has a line that says why. Blocks for the timeout at
+// most. 0: all answered; 1: some did not.
 int ShowStatus(const StatusOptions& options);
 
 }  // namespace divvy

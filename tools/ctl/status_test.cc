@@ -22,7 +22,8 @@ class Status : public v1::Admin::CallbackService {
   v1::TaskStatus answer;
 
  private:
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*, v1::TaskStatus* reply) override {
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest*, v1::TaskStatus* reply) override {
     *reply = answer;
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
@@ -53,7 +54,8 @@ v1::TaskStatus WorkerOn(int cpu_replicas) {
   v1::TaskStatus status;
   status.set_job(v1::WORKER);
   status.mutable_worker()->set_reported(7);
-  for (int i = 0; i < cpu_replicas; ++i) status.mutable_worker()->add_devices()->set_device("CPU:0");
+  for (int i = 0; i < cpu_replicas; ++i)
+    status.mutable_worker()->add_devices()->set_device("CPU:0");
   return status;
 }
 
@@ -64,15 +66,21 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
     gpu.set_device(device);
     gpu.set_name("NVIDIA H200");
   }
-  EXPECT_THAT(Shown(status), HasSubstr("7 steps reported, idle, 0 queued, on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200\n"));
+  EXPECT_THAT(
+      Shown(status),
+      HasSubstr("7 steps reported, idle, 0 queued, on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200\n"));
   status.mutable_worker()->mutable_devices(1)->clear_name();
-  EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1")) << "a GPU without a name is no CPU";
+  EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1"))
+      << "a GPU without a name is no CPU";
   status.mutable_worker()->mutable_devices(1)->set_name("NVIDIA H200");
   status.mutable_worker()->mutable_devices(1)->set_memory_limit_bytes(10 << 20);
   status.mutable_worker()->mutable_devices(1)->set_memory_bytes(3 << 19);
-  EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 of 10.0 MiB)\n"));
-  EXPECT_THAT(Shown(status, As::kJson),
-              AllOf(HasSubstr(R"("device":"GPU:1","name":"NVIDIA H200","memory_limit_bytes":"10485760")"), HasSubstr("memory_bytes")));
+  EXPECT_THAT(Shown(status),
+              HasSubstr("on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200 (1.5 of 10.0 MiB)\n"));
+  EXPECT_THAT(
+      Shown(status, As::kJson),
+      AllOf(HasSubstr(R"("device":"GPU:1","name":"NVIDIA H200","memory_limit_bytes":"10485760")"),
+            HasSubstr("memory_bytes")));
 }
 
 TEST(StatusTest, AStepIsToldByItsFunctionAndItsPlaceAmongTheTrainingSteps) {
@@ -93,11 +101,14 @@ TEST(StatusTest, ATaskThatDoesNotAnswerHasTheNameThatTfConfigGivesIt) {
   asked.credentials = MakeChannelCredentials(std::nullopt, "");
   testing::internal::CaptureStdout();
   EXPECT_EQ(ShowStatus(asked), 1);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith("ps 0       127.0.0.1:1              no answer  cannot reach 127.0.0.1:1"));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::StartsWith(
+                  "ps 0       127.0.0.1:1              no answer  cannot reach 127.0.0.1:1"));
   asked.json = true;
   testing::internal::CaptureStdout();
   ShowStatus(asked);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith(R"({"address":"127.0.0.1:1","task":"ps 0","error":)"));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::StartsWith(R"({"address":"127.0.0.1:1","task":"ps 0","error":)"));
 }
 
 TEST(StatusTest, WhatATaskSaysForgesNoRowAndCommandsNoTerminal) {

@@ -8,8 +8,8 @@ import subprocess
 from gpusuite import SuiteError
 
 REBUILD = """#!/bin/bash
-# Builds bin/libdivvy_cuda.so from src/ with nvcc alone: ./rebuild [ARCH], as in sm_90; without it, for
-# the GPU that is here. NVCC names another nvcc.
+# Builds bin/libdivvy_cuda.so from src/ with nvcc alone: ./rebuild [ARCH], as in sm_90; without it,
+# for the GPU that is here. NVCC names another nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/src"
 nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")}

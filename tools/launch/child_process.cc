@@ -29,7 +29,9 @@ struct Pipe {
   Descriptor read, write;
 };
 
-absl::Status SystemError(absl::string_view operation) { return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", operation)); }
+absl::Status SystemError(absl::string_view operation) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", operation));
+}
 
 absl::StatusOr<Pipe> MakePipe() {
   int fds[2];
@@ -46,10 +48,12 @@ void CopySize(int terminal) {
 absl::StatusOr<Pipe> MakeTerminal() {
   Pipe ends;
   ends.read = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (!ends.read || grantpt(ends.read.get()) != 0 || unlockpt(ends.read.get()) != 0) return SystemError("make a terminal");
+  if (!ends.read || grantpt(ends.read.get()) != 0 || unlockpt(ends.read.get()) != 0)
+    return SystemError("make a terminal");
   ends.write = Descriptor(ioctl(ends.read.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios modes{};
-  if (!ends.write || tcgetattr(ends.write.get(), &modes) != 0) return SystemError("open a terminal");
+  if (!ends.write || tcgetattr(ends.write.get(), &modes) != 0)
+    return SystemError("open a terminal");
   modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
   tcsetattr(ends.write.get(), TCSANOW, &modes);
   CopySize(ends.read.get());
@@ -74,7 +78,8 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-// All that the child needs between fork and exec, made before: there it may call nothing that takes a lock.
+// All that the child needs between fork and exec, made before: there it may call nothing that takes
+// a lock.
 struct Launchpad {
   pid_t parent;
   int input, output, failure;
@@ -82,11 +87,14 @@ struct Launchpad {
   char** environment;
 };
 
-// What this process does with signals is not for the child. SIGTTOU stays ignored: in a background process group the child may still write to a terminal.
+// What this process does with signals is not for the child. SIGTTOU stays ignored: in a background
+// process group the child may still write to a terminal.
 void ResetSignals() {
   sigset_t none;
   sigemptyset(&none);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ}) ::signal(signal, SIG_DFL);
+  for (const int signal :
+       {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ})
+    ::signal(signal, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
@@ -94,7 +102,8 @@ void ResetSignals() {
 // Makes `from` the child's descriptor `to`, and keeps it open over exec.
 void Install(int from, int to) {
   if (from == to) {
-    fcntl(to, F_SETFD, 0);  // this process was started without it, so a pipe has taken its number
+    // This process was started without it, so a pipe has taken its number.
+    fcntl(to, F_SETFD, 0);
   } else {
     dup2(from, to);
   }
@@ -103,7 +112,8 @@ void Install(int from, int to) {
 [[noreturn]] void RunChild(const Launchpad& pad) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != pad.parent) _exit(kCannotExec);  // it died before the line above: nobody will send the signal
+  // It died before the line above: nobody will send the signal.
+  if (getppid() != pad.parent) _exit(kCannotExec);
   ResetSignals();
   Install(pad.input, STDIN_FILENO);
   Install(pad.output, STDOUT_FILENO);
@@ -114,7 +124,8 @@ void Install(int from, int to) {
   _exit(kCannotExec);
 }
 
-// More than a pipe holds, so that one Read after the end takes all that is left; not for ever, for a child may write as fast as it is read.
+// More than a pipe holds, so that one Read after the end takes all that is left; not for ever, for
+// a child may write as fast as it is read.
 constexpr size_t kMostOfOneRead = 256 << 10;
 
 // The errno of the child's exec; 0 once it has succeeded, which closes the pipe.
@@ -139,23 +150,31 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   if (options.command.empty()) return absl::InvalidArgumentError("no program to start was given");
   ASSIGN_OR_RETURN(Pipe input, MakePipe());
   ASSIGN_OR_RETURN(Pipe failure, MakePipe());
-  ASSIGN_OR_RETURN(Pipe output, options.output == ChildOutput::kTerminal ? MakeTerminal() : MakePipe());
+  ASSIGN_OR_RETURN(Pipe output,
+                   options.output == ChildOutput::kTerminal ? MakeTerminal() : MakePipe());
   fcntl(output.read.get(), F_SETFL, O_NONBLOCK);
-  std::vector<std::string> command = options.command, environment = MergedEnvironment(options.environment);
+  std::vector<std::string> command = options.command,
+                           environment = MergedEnvironment(options.environment);
   const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
-  const Launchpad pad{
-      getpid(), input.read.get(), output.write.get(), failure.write.get(), const_cast<char**>(arguments.data()), const_cast<char**>(variables.data())};
+  const Launchpad pad{getpid(),
+                      input.read.get(),
+                      output.write.get(),
+                      failure.write.get(),
+                      const_cast<char**>(arguments.data()),
+                      const_cast<char**>(variables.data())};
   const pid_t pid = fork();
   if (pid < 0) return SystemError(absl::StrCat("start ", command[0]));
   if (pid == 0) RunChild(pad);
   failure.write.Close();
-  Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));  // Debian 12's <sys/pidfd.h> declares it for C alone
+  // Debian 12's <sys/pidfd.h> declares it for C alone
+  Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (const int error = exit_event ? ReadFailure(failure.read.get()) : errno; error != 0) {
     kill(pid, SIGKILL);
     WaitUntilGone(pid);
     return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command[0]));
   }
-  return std::unique_ptr<ChildProcess>(new ChildProcess(pid, std::move(output.read), std::move(exit_event)));
+  return std::unique_ptr<ChildProcess>(
+      new ChildProcess(pid, std::move(output.read), std::move(exit_event)));
 }
 
 ChildProcess::~ChildProcess() {
@@ -176,7 +195,8 @@ bool ChildProcess::Read(std::string& text) {
       taken += static_cast<size_t>(got);
     } else if (got < 0 && errno == EAGAIN) {
       return true;
-    } else if (got == 0 || errno != EINTR) {  // a terminal that nobody has open any more reads as EIO
+    } else if (got == 0 ||
+               errno != EINTR) {  // a terminal that nobody has open any more reads as EIO
       output_.Close();
       return false;
     }
@@ -186,11 +206,14 @@ bool ChildProcess::Read(std::string& text) {
 std::optional<ExitStatus> ChildProcess::Reap() {
   if (status_.has_value()) return status_;
   siginfo_t info{};
-  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0)
+    return std::nullopt;
   kill(-pid_, SIGKILL);  // the number is ours until the wait below
   usage_ = WaitUntilGone(pid_);
   exit_event_.Close();
-  status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
+  status_ =
+      info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status};
   return status_;
 }
 

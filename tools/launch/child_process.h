@@ -18,26 +18,33 @@
 namespace divvy {
 
 enum class ChildOutput {
-  kPipe,      // standard output and error come together, in the order written, through output()
-  kTerminal,  // the same through a terminal of its own, of the size of ours: the child draws as it would for a person
+  // standard output and error come together, in the order written, through output()
+  kPipe,
+  // The same through a terminal of its own, of the size of ours: the child draws as it would for a
+  // person.
+  kTerminal,
 };
 
 struct ChildOptions {
-  std::vector<std::string> command;                // the program, then its arguments; a name without a slash is looked for in PATH
-  std::map<std::string, std::string> environment;  // set besides what this process has
+  // The program, then its arguments; a name without a slash is looked for in PATH.
+  std::vector<std::string> command;
+  // set besides what this process has
+  std::map<std::string, std::string> environment;
   ChildOutput output = ChildOutput::kPipe;
 };
 
-// One child. It has a process group of its own: signals reach what it starts as well, and a terminal's Ctrl-C reaches it only through Signal. Its standard
-// input is empty. It dies by SIGKILL with the thread that started it (so even if this process is SIGKILLed), which is promised of the child alone, not of what
-// it starts. Not thread-safe.
+// One child. It has a process group of its own: signals reach what it starts as well, and a
+// terminal's Ctrl-C reaches it only through Signal. Its standard input is empty. It dies by SIGKILL
+// with the thread that started it (so even if this process is SIGKILLed), which is promised of the
+// child alone, not of what it starts. Not thread-safe.
 //
-//   ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start({{"./program", "--flag"}}));
+//   ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start({{"./program",
+//   "--flag"}}));
 //   ... poll() child->output() and child->exit_event(); then Read, and Reap ...
 class ChildProcess {
  public:
-  // Blocks until the child runs its program, or cannot. NotFound, PermissionDenied (no such program; not executable) and other errors of the operating system
-  // name the program.
+  // Blocks until the child runs its program, or cannot. NotFound, PermissionDenied (no such
+  // program; not executable) and other errors of the operating system name the program.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
 
   // Kills by SIGKILL what still runs, and waits until it is gone.
@@ -50,10 +57,11 @@ class ChildProcess {
   // Polls readable once the child has ended; -1 after Reap has said how.
   int exit_event() const { return exit_event_.get(); }
 
-  // Adds to `text` what the child has written and nobody has read, up to about 256 KiB (output() then still polls readable); never blocks. False: that was the
-  // end.
+  // Adds to `text` what the child has written and nobody has read, up to about 256 KiB (output()
+  // then still polls readable); never blocks. False: that was the end.
   bool Read(std::string& text);
-  // How the child ended; nullopt if it has not. Then kills what it has left behind in its process group. Never blocks.
+  // How the child ended; nullopt if it has not. Then kills what it has left behind in its process
+  // group. Never blocks.
   std::optional<ExitStatus> Reap();
   // What it and the children it waited for have used. Zero until Reap has said how it ended.
   Usage usage() const { return usage_; }
@@ -63,7 +71,8 @@ class ChildProcess {
   void CopyTerminalSize();
 
  private:
-  ChildProcess(pid_t pid, Descriptor output, Descriptor exit_event) : pid_(pid), output_(std::move(output)), exit_event_(std::move(exit_event)) {}
+  ChildProcess(pid_t pid, Descriptor output, Descriptor exit_event)
+      : pid_(pid), output_(std::move(output)), exit_event_(std::move(exit_event)) {}
 
   const pid_t pid_;
   Descriptor output_, exit_event_;

@@ -1,4 +1,5 @@
-// What the launcher decides, without a process: when a task is started again, what signals do, what is written where.
+// What the launcher decides, without a process: when a task is started again, what signals do, what
+// is written where.
 #include <signal.h>
 
 #include <algorithm>
@@ -28,11 +29,14 @@ constexpr ExitStatus kKilled = {0, SIGKILL};
 
 // ---- RestartPolicy
 
-Verdict OfWorker(ExitStatus status, int restarts = 0, bool by_chaos = false) { return RestartPolicy({TaskType::kWorker, status, by_chaos, restarts, 2}); }
+Verdict OfWorker(ExitStatus status, int restarts = 0, bool by_chaos = false) {
+  return RestartPolicy({TaskType::kWorker, status, by_chaos, restarts, 2});
+}
 
 TEST(RestartPolicyTest, AWorkerThatMayBeStartedAgainIs) {
   for (const ExitStatus status :
-       {ExitStatus{138, 0}, ExitStatus{143, 0}, ExitStatus{130, 0}, kKilled, ExitStatus{0, SIGABRT}, ExitStatus{0, SIGSEGV}, ExitStatus{137, 0}}) {
+       {ExitStatus{138, 0}, ExitStatus{143, 0}, ExitStatus{130, 0}, kKilled, ExitStatus{0, SIGABRT},
+        ExitStatus{0, SIGSEGV}, ExitStatus{137, 0}}) {
     EXPECT_EQ(OfWorker(status).reaction, Reaction::kRestart) << status.ToString();
   }
 }
@@ -50,7 +54,9 @@ TEST(RestartPolicyTest, AWorkerThatDiesTooOftenInARowIsACrashLoop) {
   EXPECT_EQ(OfWorker(kKilled, 2).exit_code, 70);
 }
 
-TEST(RestartPolicyTest, AVictimOfChaosIsStartedAgainHoweverOftenItDied) { EXPECT_EQ(OfWorker(kKilled, 2, true).reaction, Reaction::kRestart); }
+TEST(RestartPolicyTest, AVictimOfChaosIsStartedAgainHoweverOftenItDied) {
+  EXPECT_EQ(OfWorker(kKilled, 2, true).reaction, Reaction::kRestart);
+}
 
 TEST(RestartPolicyTest, ATaskThatWasToldToStopIsLetGo) {
   EXPECT_EQ(OfWorker({0, 0}).reaction, Reaction::kLetGo);
@@ -73,7 +79,9 @@ TEST(RestartPolicyTest, WhereNothingMayBeStartedAgainTheFirstDeathSpeaksForItsel
   EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}, false, 0, 0}).exit_code, 138);
 }
 
-TEST(RestartPolicyTest, AChiefThatSucceededHasCompletedTheJob) { EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger); }
+TEST(RestartPolicyTest, AChiefThatSucceededHasCompletedTheJob) {
+  EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger);
+}
 
 TEST(ExitStatusTest, SaysHowAProcessEnded) {
   EXPECT_EQ((ExitStatus{0, SIGKILL}).ToString(), "was killed by SIGKILL");
@@ -89,8 +97,12 @@ std::vector<std::string> Words(const Supervisor::Actions& actions) {
   std::vector<std::string> words;
   for (const Supervisor::Action& action : actions) {
     switch (action.kind) {
-      case Supervisor::Action::Kind::kStart: words.push_back(absl::StrCat("start ", action.task)); break;
-      case Supervisor::Action::Kind::kSignal: words.push_back(absl::StrCat("signal ", action.task, " ", action.signal)); break;
+      case Supervisor::Action::Kind::kStart:
+        words.push_back(absl::StrCat("start ", action.task));
+        break;
+      case Supervisor::Action::Kind::kSignal:
+        words.push_back(absl::StrCat("signal ", action.task, " ", action.signal));
+        break;
       case Supervisor::Action::Kind::kSay: words.push_back(action.text); break;
     }
   }
@@ -107,7 +119,8 @@ class SupervisorTest : public ::testing::Test {
     supervisor_.emplace(options, ClusterTasks(1, 2));
     EXPECT_EQ(supervisor_->Begin(kStart).size(), options.chaos > absl::ZeroDuration() ? 5u : 4u);
   }
-  std::vector<std::string> Exit(int task, ExitStatus status, absl::Duration after = absl::Seconds(1)) {
+  std::vector<std::string> Exit(int task, ExitStatus status,
+                                absl::Duration after = absl::Seconds(1)) {
     return Words(supervisor_->OnExit(task, status, kStart + after));
   }
   // What happens at the next deadline.
@@ -118,13 +131,15 @@ class SupervisorTest : public ::testing::Test {
 
 TEST_F(SupervisorTest, StartsTheChiefThenThePsThenTheWorkers) {
   Supervisor supervisor({}, ClusterTasks(1, 2));
-  EXPECT_THAT(Words(supervisor.Begin(kStart)), ElementsAre("start 0", "start 1", "start 2", "start 3"));
+  EXPECT_THAT(Words(supervisor.Begin(kStart)),
+              ElementsAre("start 0", "start 1", "start 2", "start 3"));
   EXPECT_EQ(supervisor.deadline(), absl::InfiniteDuration());
 }
 
 TEST_F(SupervisorTest, ADeadWorkerIsStartedAgainAfterAMoment) {
   Begin();
-  EXPECT_THAT(Exit(kSecondWorker, kKilled), ElementsAre("worker 1 was killed by SIGKILL; starting it again (1 of 5)"));
+  EXPECT_THAT(Exit(kSecondWorker, kKilled),
+              ElementsAre("worker 1 was killed by SIGKILL; starting it again (1 of 5)"));
   EXPECT_GE(supervisor_->deadline(), kStart + absl::Milliseconds(1080));
   EXPECT_LE(supervisor_->deadline(), kStart + absl::Milliseconds(1120));
   EXPECT_THAT(Next(), ElementsAre("start 3"));
@@ -137,8 +152,11 @@ TEST_F(SupervisorTest, ACrashLoopEndsTheLaunchWith70) {
   Begin(options);
   Exit(kFirstWorker, kKilled);
   Next();
-  EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Seconds(2)),
-              ElementsAre("worker 0 was killed by SIGKILL, 2 times within 10m; draining chief, ps 0, worker 1", "signal 0 15"));
+  EXPECT_THAT(
+      Exit(kFirstWorker, kKilled, absl::Seconds(2)),
+      ElementsAre(
+          "worker 0 was killed by SIGKILL, 2 times within 10m; draining chief, ps 0, worker 1",
+          "signal 0 15"));
   EXPECT_THAT(Exit(kChief, {143, 0}), ElementsAre("signal 1 15", "signal 3 15"));
   for (const int task : {kPs, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_TRUE(supervisor_->over());
@@ -150,16 +168,20 @@ TEST_F(SupervisorTest, ATaskThatDiesAtTheSamePaceForEverIsInACrashLoopHoweverLon
   absl::Duration now;
   for (int i = 1; i <= 5; ++i) {
     now += absl::Minutes(1);
-    EXPECT_THAT(Exit(kFirstWorker, kKilled, now), ElementsAre(absl::StrCat("worker 0 was killed by SIGKILL; starting it again (", i, " of 5)")));
+    EXPECT_THAT(Exit(kFirstWorker, kKilled, now),
+                ElementsAre(absl::StrCat("worker 0 was killed by SIGKILL; starting it again (", i,
+                                         " of 5)")));
     Next();
   }
-  EXPECT_EQ(Exit(kFirstWorker, kKilled, now + absl::Minutes(1))[0], "worker 0 was killed by SIGKILL, 6 times within 10m; draining chief, ps 0, worker 1");
+  EXPECT_EQ(Exit(kFirstWorker, kKilled, now + absl::Minutes(1))[0],
+            "worker 0 was killed by SIGKILL, 6 times within 10m; draining chief, ps 0, worker 1");
 }
 
 TEST_F(SupervisorTest, WhatIsLongerAgoThanTheWindowIsForgotten) {
   Begin();
   for (int i = 1; i <= 20; ++i) {
-    EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Minutes(3) * i)[0], HasSubstr("starting it again"));
+    EXPECT_THAT(Exit(kFirstWorker, kKilled, absl::Minutes(3) * i)[0],
+                HasSubstr("starting it again"));
     Next();
   }
 }
@@ -167,9 +189,12 @@ TEST_F(SupervisorTest, WhatIsLongerAgoThanTheWindowIsForgotten) {
 TEST_F(SupervisorTest, AnEvaluatorThatCannotGoOnLeavesTheJobAlone) {
   supervisor_.emplace(SupervisorOptions(), ClusterTasks(1, 2, 1));
   supervisor_->Begin(kStart);
-  EXPECT_THAT(Exit(kEvaluator, kKilled), ElementsAre("evaluator was killed by SIGKILL; starting it again (1 of 5)"));
+  EXPECT_THAT(Exit(kEvaluator, kKilled),
+              ElementsAre("evaluator was killed by SIGKILL; starting it again (1 of 5)"));
   Next();
-  EXPECT_THAT(Exit(kEvaluator, {65, 0}), ElementsAre("evaluator ended with exit code 65 (corrupt data); the job goes on without it"));
+  EXPECT_THAT(
+      Exit(kEvaluator, {65, 0}),
+      ElementsAre("evaluator ended with exit code 65 (corrupt data); the job goes on without it"));
   EXPECT_TRUE(supervisor_->starts());
 }
 
@@ -178,12 +203,14 @@ TEST_F(SupervisorTest, AnEvaluatorHasTheTimeItTakesForTheFinalCheckpointUntilAPe
   supervisor_->Begin(kStart);
   Exit(kChief, {0, 0});
   for (const int task : {kPs, kFirstWorker}) Exit(task, {0, 0});
-  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking worker 1 to end (SIGTERM)", "signal 3 15"));
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking worker 1 to end (SIGTERM)",
+                                  "signal 3 15"));
   Exit(kSecondWorker, {143, 0}, absl::Seconds(12));
   EXPECT_THAT(Next(), ElementsAre("the evaluator scores the final checkpoint"));
   EXPECT_EQ(supervisor_->deadline(), absl::InfiniteDuration());
   EXPECT_FALSE(supervisor_->over());
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart + absl::Minutes(5))), ElementsAre("SIGINT: killing evaluator", "signal 4 9"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart + absl::Minutes(5))),
+              ElementsAre("SIGINT: killing evaluator", "signal 4 9"));
   Exit(kEvaluator, kKilled);
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 0);
@@ -196,7 +223,8 @@ TEST_F(SupervisorTest, AnEvaluatorThatDiesOverTheFinalCheckpointIsStartedAgain) 
   Exit(kChief, {0, 0}, absl::Seconds(1));
   EXPECT_THAT(Next(), ElementsAre("start 4"));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {0, 0}, absl::Seconds(2));
-  EXPECT_THAT(Exit(kEvaluator, kKilled, absl::Seconds(3)), ElementsAre("evaluator was killed by SIGKILL; starting it again (2 of 5)"));
+  EXPECT_THAT(Exit(kEvaluator, kKilled, absl::Seconds(3)),
+              ElementsAre("evaluator was killed by SIGKILL; starting it again (2 of 5)"));
   EXPECT_FALSE(supervisor_->over());
   EXPECT_THAT(Next(), ElementsAre("start 4"));
   Exit(kEvaluator, {0, 0}, absl::Seconds(9));
@@ -228,9 +256,11 @@ TEST_F(SupervisorTest, WhoDoesNotEndIsAskedThenKilledAndNamed) {
   Begin();
   Exit(kChief, {0, 0});
   Exit(kFirstWorker, {0, 0});
-  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking ps 0, worker 1 to end (SIGTERM)", "signal 1 15", "signal 3 15"));
+  EXPECT_THAT(Next(), ElementsAre("the chief ended 3s ago; asking ps 0, worker 1 to end (SIGTERM)",
+                                  "signal 1 15", "signal 3 15"));
   Exit(kPs, {143, 0}, absl::Seconds(5));
-  EXPECT_THAT(Next(), ElementsAre("worker 1 did not end within 30s; killing (SIGKILL)", "signal 3 9"));
+  EXPECT_THAT(Next(),
+              ElementsAre("worker 1 did not end within 30s; killing (SIGKILL)", "signal 3 9"));
   EXPECT_FALSE(supervisor_->over());
   Exit(kSecondWorker, kKilled, absl::Seconds(35));
   EXPECT_TRUE(supervisor_->over());
@@ -241,7 +271,8 @@ TEST_F(SupervisorTest, AWorkerThatDiesWhenTheJobIsCompleteIsMentionedAndNotStart
   Begin();
   Exit(kChief, {0, 0});
   EXPECT_THAT(Exit(kFirstWorker, {138, 0}),
-              ElementsAre("worker 0 ended with exit code 138 (peers unreachable or fenced; may be started again); the job was complete"));
+              ElementsAre("worker 0 ended with exit code 138 (peers unreachable or fenced; may be "
+                          "started again); the job was complete"));
 }
 
 TEST_F(SupervisorTest, AWorkerThatWaitsToBeStartedAgainIsForgottenWhenTheChiefEnds) {
@@ -254,8 +285,10 @@ TEST_F(SupervisorTest, AWorkerThatWaitsToBeStartedAgainIsForgottenWhenTheChiefEn
 
 TEST_F(SupervisorTest, AChiefThatFailedDrainsTheOthersAndGivesItsCode) {
   Begin();
-  EXPECT_THAT(Exit(kChief, {65, 0}),
-              ElementsAre("chief ended with exit code 65 (corrupt data); draining ps 0, worker 0, worker 1", "signal 1 15", "signal 2 15", "signal 3 15"));
+  EXPECT_THAT(
+      Exit(kChief, {65, 0}),
+      ElementsAre("chief ended with exit code 65 (corrupt data); draining ps 0, worker 0, worker 1",
+                  "signal 1 15", "signal 2 15", "signal 3 15"));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {143, 0});
   EXPECT_EQ(supervisor_->exit_code(), 65);
 }
@@ -272,23 +305,33 @@ TEST_F(SupervisorTest, APermanentFailureOfAWorkerGivesItsCodeWhateverTheChiefSay
 TEST_F(SupervisorTest, ATaskThatEndsWithTheChiefsOwnFailureIsNotBlamedForIt) {
   Begin();
   EXPECT_THAT(Exit(kPs, {66, 0}), ElementsAre()) << "the chief may have told it";
-  EXPECT_THAT(Exit(kChief, {66, 0}, absl::Milliseconds(300)),
-              ElementsAre("chief ended with exit code 66 (missing input); draining worker 0, worker 1", "signal 2 15", "signal 3 15"));
+  EXPECT_THAT(
+      Exit(kChief, {66, 0}, absl::Milliseconds(300)),
+      ElementsAre("chief ended with exit code 66 (missing input); draining worker 0, worker 1",
+                  "signal 2 15", "signal 3 15"));
 }
 
 TEST_F(SupervisorTest, ATaskThatFailsByItselfIsBlamedWhenTheChiefGoesOnOrEndsOtherwise) {
   Begin();
   Exit(kFirstWorker, {78, 0});
-  EXPECT_THAT(Next(), ElementsAre("worker 0 ended with exit code 78 (bad configuration); draining chief, ps 0, worker 1", "signal 0 15"));
+  EXPECT_THAT(
+      Next(),
+      ElementsAre(
+          "worker 0 ended with exit code 78 (bad configuration); draining chief, ps 0, worker 1",
+          "signal 0 15"));
   Begin();
   Exit(kFirstWorker, {78, 0});
-  EXPECT_THAT(Exit(kChief, {138, 0}),
-              ElementsAre("worker 0 ended with exit code 78 (bad configuration); draining ps 0, worker 1", "signal 1 15", "signal 3 15"));
+  EXPECT_THAT(
+      Exit(kChief, {138, 0}),
+      ElementsAre("worker 0 ended with exit code 78 (bad configuration); draining ps 0, worker 1",
+                  "signal 1 15", "signal 3 15"));
 }
 
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnToTheChiefThenToTheOthersItNeeds) {
   Begin();
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
+              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills",
+                          "signal 0 2"));
   EXPECT_THAT(Exit(kChief, {130, 0}), ElementsAre("signal 1 2", "signal 2 2", "signal 3 2"));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {130, 0});
   EXPECT_TRUE(supervisor_->over());
@@ -297,23 +340,31 @@ TEST_F(SupervisorTest, TheFirstSignalIsPassedOnToTheChiefThenToTheOthersItNeeds)
 
 TEST_F(SupervisorTest, WhereTheChiefIsAboutToBeStartedAgainTheOthersAreAskedAtOnce) {
   Begin();
-  EXPECT_THAT(Exit(kChief, kKilled), ElementsAre("chief was killed by SIGKILL; starting it again (1 of 5)"));
+  EXPECT_THAT(Exit(kChief, kKilled),
+              ElementsAre("chief was killed by SIGKILL; starting it again (1 of 5)"));
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGTERM, kStart)),
-              ElementsAre("SIGTERM: draining ps 0, worker 0, worker 1; once more kills", "signal 1 15", "signal 2 15", "signal 3 15"));
+              ElementsAre("SIGTERM: draining ps 0, worker 0, worker 1; once more kills",
+                          "signal 1 15", "signal 2 15", "signal 3 15"));
 }
 
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
   Begin();
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 2"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
+              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills",
+                          "signal 0 2"));
   Exit(kFirstWorker, {130, 0});
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)), ElementsAre("SIGINT: killing chief, ps 0, worker 1", "signal 0 9", "signal 1 9", "signal 3 9"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
+              ElementsAre("SIGINT: killing chief, ps 0, worker 1", "signal 0 9", "signal 1 9",
+                          "signal 3 9"));
   for (const int task : {kChief, kPs, kSecondWorker}) Exit(task, kKilled);
   EXPECT_EQ(supervisor_->exit_code(), 137);
 }
 
 TEST_F(SupervisorTest, ATerminalThatHangsUpDrainsBySigterm) {
   Begin();
-  EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)), ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills", "signal 0 15"));
+  EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)),
+              ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills",
+                          "signal 0 15"));
 }
 
 TEST_F(SupervisorTest, ADrainedClusterGivesTheChiefsCode) {
@@ -326,7 +377,8 @@ TEST_F(SupervisorTest, ADrainedClusterGivesTheChiefsCode) {
 
 TEST_F(SupervisorTest, AProgramThatCannotBeStartedIsAMissingInput) {
   Begin();
-  for (const int task : {kChief, kPs, kFirstWorker, kSecondWorker}) supervisor_->OnCannotStart(task, kStart);
+  for (const int task : {kChief, kPs, kFirstWorker, kSecondWorker})
+    supervisor_->OnCannotStart(task, kStart);
   EXPECT_TRUE(supervisor_->over());
   EXPECT_EQ(supervisor_->exit_code(), 66);
 }
@@ -336,7 +388,8 @@ TEST_F(SupervisorTest, WhatHasNotBeenStartedBeforeTheDrainIsNotStartedInIt) {
   EXPECT_TRUE(supervisor_->starts());
   supervisor_->OnCannotStart(kPs, kStart);
   EXPECT_FALSE(supervisor_->starts());
-  for (const int task : {kFirstWorker, kSecondWorker}) EXPECT_TRUE(supervisor_->OnCannotStart(task, kStart).empty());
+  for (const int task : {kFirstWorker, kSecondWorker})
+    EXPECT_TRUE(supervisor_->OnCannotStart(task, kStart).empty());
   EXPECT_FALSE(supervisor_->over());
   Exit(kChief, {143, 0});
   EXPECT_TRUE(supervisor_->over());
@@ -387,7 +440,9 @@ TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
   Begin(options);
   EXPECT_EQ(Next()[1], "chaos: SIGKILL to ps 0");
   Exit(kPs, kKilled);
-  EXPECT_THAT(Exit(kChief, {138, 0}), ElementsAre("chief ended with exit code 138 (peers unreachable or fenced; may be started again); starting it again"));
+  EXPECT_THAT(Exit(kChief, {138, 0}),
+              ElementsAre("chief ended with exit code 138 (peers unreachable or fenced; may be "
+                          "started again); starting it again"));
   Next();
   Next();  // both are back, and nobody was struck since
   EXPECT_THAT(Exit(kChief, {138, 0}, absl::Seconds(1.9))[0], HasSubstr("draining"));
@@ -396,13 +451,15 @@ TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
 // ---- what tasks are told
 
 TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
-  EXPECT_EQ(TfConfigText(ClusterTasks(1, 2), {"h:1", "h:2", "h:3", "h:4"}, 3),
-            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3","h:4"]},"task":{"type":"worker","index":1}})");
+  EXPECT_EQ(
+      TfConfigText(ClusterTasks(1, 2), {"h:1", "h:2", "h:3", "h:4"}, 3),
+      R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3","h:4"]},"task":{"type":"worker","index":1}})");
 }
 
 TEST(TaskListTest, AnEvaluatorIsInNoClusterAndIsToldOfIt) {
-  EXPECT_EQ(TfConfigText(ClusterTasks(1, 1, 1), {"h:1", "h:2", "h:3", ""}, 3),
-            R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"evaluator","index":0}})");
+  EXPECT_EQ(
+      TfConfigText(ClusterTasks(1, 1, 1), {"h:1", "h:2", "h:3", ""}, 3),
+      R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]},"task":{"type":"evaluator","index":0}})");
   EXPECT_EQ(TaskList("/dir", 1, 1, 1).Summary(), "chief, 1 ps, 1 worker, evaluator");
 }
 
@@ -410,8 +467,10 @@ TEST(TaskListTest, EveryTaskHasASocketOfItsOwn) {
   const TaskList tasks("/dir", 2, 1);
   EXPECT_EQ(tasks.Summary(), "chief, 2 ps, 1 worker");
   EXPECT_THAT(tasks.names(), ElementsAre("chief", "ps 0", "ps 1", "worker 0"));
-  EXPECT_EQ(tasks.TfConfig(2), R"({"cluster":{"chief":["unix:/dir/chief"],"ps":["unix:/dir/ps-0","unix:/dir/ps-1"],"worker":["unix:/dir/worker-0"]},)"
-                               R"("task":{"type":"ps","index":1}})");
+  EXPECT_EQ(
+      tasks.TfConfig(2),
+      R"({"cluster":{"chief":["unix:/dir/chief"],"ps":["unix:/dir/ps-0","unix:/dir/ps-1"],"worker":["unix:/dir/worker-0"]},)"
+      R"("task":{"type":"ps","index":1}})");
 }
 
 TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {
@@ -425,7 +484,8 @@ TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {
   EXPECT_THAT(wrong, HasSubstr("--workers is -1"));
   EXPECT_THAT(wrong, HasSubstr("no program was given"));
   EXPECT_THAT(wrong, HasSubstr("--max_restarts is -2"));
-  EXPECT_THAT(wrong, HasSubstr("--chaos_roles names \"chief\"; there are worker, ps and coordinator"));
+  EXPECT_THAT(wrong,
+              HasSubstr("--chaos_roles names \"chief\"; there are worker, ps and coordinator"));
 }
 
 // ---- the log
@@ -440,7 +500,8 @@ TEST(LineSplitterTest, LinesComeWholeHoweverTheBytesArrive) {
 
 TEST(LineSplitterTest, ALineWithoutEndIsCut) {
   LineSplitter splitter;
-  const std::vector<std::string> lines = splitter.Add(std::string(LineSplitter::kMaxLineBytes + 5, 'x'));
+  const std::vector<std::string> lines =
+      splitter.Add(std::string(LineSplitter::kMaxLineBytes + 5, 'x'));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].size(), LineSplitter::kMaxLineBytes);
   EXPECT_EQ(splitter.rest(), "xxxxx");
@@ -455,7 +516,9 @@ TEST(ControlCodesTest, WhatATerminalNoLongerShowsIsDropped) {
 class MergedLogTest : public ::testing::Test {
  protected:
   MergedLogOptions Options(bool color = false) {
-    return {{"chief", "worker 0"}, "launch", color, [this](absl::string_view text) { absl::StrAppend(&text_, text); }};
+    return {{"chief", "worker 0"}, "launch", color, [this](absl::string_view text) {
+              absl::StrAppend(&text_, text);
+            }};
   }
   std::string Take() { return std::exchange(text_, {}); }
 
@@ -534,13 +597,15 @@ TEST_F(MergedLogTest, AFileThatCannotBeWrittenIsGivenUpAndThisIsSaidOnce) {
   files.FailNext(FileOperation::kAppend, "chief.log", absl::ResourceExhaustedError("no space"));
   log.Add(0, "one\n");
   log.Add(0, "two\n");
-  EXPECT_EQ(Take(), "chief    | one\nlaunch   | the log of chief ends here: no space\nchief    | two\n");
+  EXPECT_EQ(Take(),
+            "chief    | one\nlaunch   | the log of chief ends here: no space\nchief    | two\n");
   EXPECT_EQ(*files.ReadFile("logs/chief.log"), "");
 }
 
 TEST_F(MergedLogTest, AFolderThatCannotBeMadeIsAnError) {
   InMemoryFileSystem files;
-  files.FailNext(FileOperation::kCreateDirectory, "logs", absl::PermissionDeniedError("cannot make logs"));
+  files.FailNext(FileOperation::kCreateDirectory, "logs",
+                 absl::PermissionDeniedError("cannot make logs"));
   MergedLog log(Options());
   EXPECT_EQ(log.OpenFiles(files, "logs").code(), absl::StatusCode::kPermissionDenied);
 }

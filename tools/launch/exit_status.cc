@@ -32,10 +32,12 @@ absl::string_view MeaningOf(int exit_code) {
 std::string ExitStatus::ToString() const {
   if (signal != 0) {
     const char* const name = sigabbrev_np(signal);
-    return name != nullptr ? absl::StrCat("was killed by SIG", name) : absl::StrCat("was killed by signal ", signal);
+    return name != nullptr ? absl::StrCat("was killed by SIG", name)
+                           : absl::StrCat("was killed by signal ", signal);
   }
   const absl::string_view meaning = MeaningOf(exit_code);
-  return meaning.empty() ? absl::StrCat("ended with exit code ", exit_code) : absl::StrCat("ended with exit code ", exit_code, " (", meaning, ")");
+  return meaning.empty() ? absl::StrCat("ended with exit code ", exit_code)
+                         : absl::StrCat("ended with exit code ", exit_code, " (", meaning, ")");
 }
 
 }  // namespace divvy

@@ -1,9 +1,12 @@
-// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An argument that begins with "<type><index>:" (chief0:, ps1:)
-// is for that task of TF_CONFIG alone. SIGTERM and SIGINT are held back until `await` or `finish`.
+// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An
+// argument that begins with "<type><index>:" (chief0:, ps1:) is for that task of TF_CONFIG alone.
+// SIGTERM and SIGINT are held back until `await` or `finish`.
 //
 //   show         prints TF_CONFIG             pid   prints its process id
-//   env=NAME     prints what that variable of the environment says       unset=NAME   prints so if it is not there
-//   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a carriage return, without an end of line
+//   env=NAME     prints what that variable of the environment says       unset=NAME   prints so if
+//                it is not there
+//   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a
+//                carriage return, without an end of line
 //   tty          says whether standard error is a terminal
 //   once=FILE    passes over the next argument if FILE is there; else makes it
 //   orphan       starts a child that waits for ever, and prints its process id
@@ -61,14 +64,17 @@ void Draw(std::string text) {
 }
 
 // Whether this is the first call for `file`.
-bool Once(const std::string& file) { return open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) >= 0; }
+bool Once(const std::string& file) {
+  return open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) >= 0;
+}
 
 // Returns whether the next argument counts.
 bool Do(const std::string& verb, const std::string& value) {
   if (verb == "show") std::puts(std::getenv("TF_CONFIG"));
   if (verb == "pid") std::printf("pid %d\n", getpid());
   if (verb == "env") std::printf("%s=%s\n", value.c_str(), std::getenv(value.c_str()));
-  if (verb == "unset" && std::getenv(value.c_str()) == nullptr) std::printf("%s is not set\n", value.c_str());
+  if (verb == "unset" && std::getenv(value.c_str()) == nullptr)
+    std::printf("%s is not set\n", value.c_str());
   if (verb == "print") std::puts(value.c_str());
   if (verb == "draw") Draw(value);
   if (verb == "tty") std::puts(isatty(STDERR_FILENO) ? "a terminal" : "no terminal");
@@ -88,7 +94,8 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &set, nullptr);
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const char* const config = std::getenv("TF_CONFIG");
-  const std::string self = config == nullptr ? "" : FieldOf(config, "\"type\":\"") + FieldOf(config, "\"index\":") + ":";
+  const std::string self =
+      config == nullptr ? "" : FieldOf(config, "\"type\":\"") + FieldOf(config, "\"index\":") + ":";
   bool counts = true;
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
@@ -98,6 +105,7 @@ int main(int argc, char** argv) {
       argument.erase(0, colon + 1);
     }
     const size_t end = std::min(argument.find('='), argument.size());
-    counts = !counts || Do(argument.substr(0, end), end < argument.size() ? argument.substr(end + 1) : "");
+    counts = !counts ||
+             Do(argument.substr(0, end), end < argument.size() ? argument.substr(end + 1) : "");
   }
 }

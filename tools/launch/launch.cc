@@ -47,7 +47,9 @@ class PersonsSignals {
   // The next one; 0: there is none.
   int Next() {
     signalfd_siginfo info;
-    return read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
+    return read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))
+               ? static_cast<int>(info.ssi_signo)
+               : 0;
   }
 
  private:
@@ -68,7 +70,10 @@ class Launcher {
         children_(tasks_.size()),
         usage_(tasks_.size()) {}
 
-  absl::Status OpenLogs() { return options_.logs.empty() ? absl::OkStatus() : log_.OpenFiles(FileSystem::Real(), options_.logs); }
+  absl::Status OpenLogs() {
+    return options_.logs.empty() ? absl::OkStatus()
+                                 : log_.OpenFiles(FileSystem::Real(), options_.logs);
+  }
 
   const WorkingDirectory& directory() const { return directory_; }
 
@@ -89,7 +94,8 @@ class Launcher {
     supervisor.max_restarts = options.max_restarts;
     supervisor.chaos = options.chaos;
     supervisor.chaos_roles.clear();
-    for (const std::string& role : options.chaos_roles) supervisor.chaos_roles.push_back(*RoleNamed(role));
+    for (const std::string& role : options.chaos_roles)
+      supervisor.chaos_roles.push_back(*RoleNamed(role));
     supervisor.seed = seed;
     return supervisor;
   }
@@ -115,7 +121,8 @@ class Launcher {
 
   void Hear(int signal) {
     if (signal != SIGWINCH) return Do(supervisor_.OnSignal(signal, Now()));
-    if (DrawsForItself(kChief) && children_[kChief] != nullptr) children_[kChief]->CopyTerminalSize();
+    if (DrawsForItself(kChief) && children_[kChief] != nullptr)
+      children_[kChief]->CopyTerminalSize();
   }
 
   void PassOn(int task) {
@@ -140,14 +147,17 @@ class Launcher {
 
   void SayUsage() {
     const std::vector<std::string> names = tasks_.names();
-    for (size_t i = 0; i < names.size(); ++i) log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
+    for (size_t i = 0; i < names.size(); ++i)
+      log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
   }
 
   // Work that remains can be gone on with, whatever it was that ended it.
   void Leave() {
-    if (supervisor_.exit_code() == EXIT_SUCCESS || !directory_.HasCheckpoint()) return directory_.Remove();
+    if (supervisor_.exit_code() == EXIT_SUCCESS || !directory_.HasCheckpoint())
+      return directory_.Remove();
     directory_.RemoveSockets();
-    log_.Say(absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
+    log_.Say(
+        absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
   }
 
   void Do(const Supervisor::Actions& actions) {
@@ -166,7 +176,9 @@ class Launcher {
     if (!supervisor_.starts()) return Do(supervisor_.OnCannotStart(task, Now()));
     ChildOptions child;
     child.command = options_.command;
-    child.environment = directory_.Environment(options_.evaluator ? WorkingDirectory::LastCheckpoint::kScored : WorkingDirectory::LastCheckpoint::kUnwanted);
+    child.environment =
+        directory_.Environment(options_.evaluator ? WorkingDirectory::LastCheckpoint::kScored
+                                                  : WorkingDirectory::LastCheckpoint::kUnwanted);
     child.environment["TF_CONFIG"] = tasks_.TfConfig(task);
     child.output = DrawsForItself(task) ? ChildOutput::kTerminal : ChildOutput::kPipe;
     absl::StatusOr<std::unique_ptr<ChildProcess>> started = ChildProcess::Start(child);
@@ -199,23 +211,36 @@ int Fail(int exit_code, const absl::Status& status) {
 
 absl::Status LaunchOptions::Validate() const {
   std::vector<std::string> wrong;
-  if (ps < 1) wrong.push_back(absl::StrCat("--ps is ", ps, "; a cluster needs at least 1 parameter server"));
-  if (workers < 1) wrong.push_back(absl::StrCat("--workers is ", workers, "; a cluster needs at least 1 worker"));
-  if (command.empty()) wrong.push_back("no program was given; write it behind --: divvyctl launch --ps=2 --workers=2 -- ./program");
-  if (chaos < absl::ZeroDuration()) wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos), "; it is a period, or 0 for none"));
+  if (ps < 1)
+    wrong.push_back(absl::StrCat("--ps is ", ps, "; a cluster needs at least 1 parameter server"));
+  if (workers < 1)
+    wrong.push_back(absl::StrCat("--workers is ", workers, "; a cluster needs at least 1 worker"));
+  if (command.empty())
+    wrong.push_back(
+        "no program was given; write it behind --: divvyctl launch --ps=2 --workers=2 -- "
+        "./program");
+  if (chaos < absl::ZeroDuration())
+    wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos),
+                                 "; it is a period, or 0 for none"));
   for (const std::string& role : chaos_roles) {
-    if (!RoleNamed(role)) wrong.push_back(absl::StrCat("--chaos_roles names \"", role, "\"; there are worker, ps and coordinator"));
+    if (!RoleNamed(role))
+      wrong.push_back(
+          absl::StrCat("--chaos_roles names \"", role, "\"; there are worker, ps and coordinator"));
   }
-  if (max_restarts < 0) wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; 0 restarts nothing"));
-  return wrong.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(wrong, "\nlaunch: "));
+  if (max_restarts < 0)
+    wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; 0 restarts nothing"));
+  return wrong.empty() ? absl::OkStatus()
+                       : absl::InvalidArgumentError(absl::StrJoin(wrong, "\nlaunch: "));
 }
 
 int Launch(const LaunchOptions& options) {
-  if (const absl::Status valid = options.Validate(); !valid.ok()) return Fail(exit_codes::kUsage, valid);
+  if (const absl::Status valid = options.Validate(); !valid.ok())
+    return Fail(exit_codes::kUsage, valid);
   absl::StatusOr<WorkingDirectory> directory = WorkingDirectory::Make();
   if (!directory.ok()) return Fail(exit_codes::kResources, directory.status());
   TaskList tasks(directory->sockets(), options.ps, options.workers, options.evaluator ? 1 : 0);
-  Launcher launcher(options, std::move(tasks), *std::move(directory), options.seed != 0 ? options.seed : EntropySeed());
+  Launcher launcher(options, std::move(tasks), *std::move(directory),
+                    options.seed != 0 ? options.seed : EntropySeed());
   if (const absl::Status opened = launcher.OpenLogs(); !opened.ok()) {
     launcher.directory().Remove();
     return Fail(exit_codes::kResources, opened);

@@ -32,7 +32,9 @@ using ::testing::Not;
 constexpr char kFakeTask[] = "tools/launch/fake_task";
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-std::string TemporaryPath(absl::string_view name) { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name); }
+std::string TemporaryPath(absl::string_view name) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+}
 
 // The number behind `word` in `line`.
 pid_t NumberBehind(const std::string& line, absl::string_view word) {
@@ -43,7 +45,9 @@ pid_t NumberBehind(const std::string& line, absl::string_view word) {
 }
 
 // A process that may be nobody's child any more.
-Descriptor Watch(pid_t pid) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+Descriptor Watch(pid_t pid) {
+  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
 
 bool EndsInTime(const Descriptor& process) {
   std::vector<pollfd> events = {{process.get(), POLLIN, 0}};
@@ -113,13 +117,18 @@ TEST_F(ChildProcessTest, AChildThatWritesForEverIsReadInPortions) {
 TEST_F(ChildProcessTest, SetsTheEnvironmentBesidesWhatIsThere) {
   ASSERT_EQ(setenv("DIVVY_TEST_KEPT", "kept", 1), 0);
   ASSERT_EQ(setenv("DIVVY_TEST_SET", "old", 1), 0);
-  ASSERT_TRUE(processes_.Start("child", {{"sh", "-c", "echo $DIVVY_TEST_KEPT $DIVVY_TEST_SET"}, {{"DIVVY_TEST_SET", "new"}}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(processes_
+                  .Start("child", {{"sh", "-c", "echo $DIVVY_TEST_KEPT $DIVVY_TEST_SET"},
+                                   {{"DIVVY_TEST_SET", "new"}},
+                                   ChildOutput::kPipe})
+                  .ok());
   Exit();
   EXPECT_EQ(processes_.output("child"), "kept new\n");
 }
 
 TEST_F(ChildProcessTest, AProgramThatIsNotThereIsNamed) {
-  const absl::Status started = processes_.Start("child", {{"./no_such_program"}, {}, ChildOutput::kPipe});
+  const absl::Status started =
+      processes_.Start("child", {{"./no_such_program"}, {}, ChildOutput::kPipe});
   EXPECT_EQ(started.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(started.message()), HasSubstr("./no_such_program"));
 }
@@ -132,7 +141,8 @@ TEST_F(ChildProcessTest, ATerminalOfItsOwnLooksLikeOne) {
 
 TEST_F(ChildProcessTest, WhatItsChildLeavesBehindIsKilled) {
   Start({kFakeTask, "orphan", "await"});
-  const Descriptor orphan = Watch(NumberBehind(*processes_.WaitForText("child", "orphan ", kPatience), "orphan "));
+  const Descriptor orphan =
+      Watch(NumberBehind(*processes_.WaitForText("child", "orphan ", kPatience), "orphan "));
   processes_.Signal("child", SIGKILL);
   Exit();
   EXPECT_TRUE(EndsInTime(orphan));
@@ -151,31 +161,39 @@ TEST_F(ChildProcessTest, AStoppedChildIsNoDeadOne) {
 
 TEST(WatchedProcessesTest, AWaitInVainSaysForWhatAndShowsTheOutput) {
   WatchedProcesses processes;
-  ASSERT_TRUE(processes.Start("task", {{kFakeTask, "print=hello", "hang"}, {}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(
+      processes.Start("task", {{kFakeTask, "print=hello", "hang"}, {}, ChildOutput::kPipe}).ok());
   ASSERT_TRUE(processes.WaitForText("task", "hello", kPatience).ok());
-  const absl::Status status = processes.WaitForText("task", "good bye", absl::Milliseconds(10)).status();
+  const absl::Status status =
+      processes.WaitForText("task", "good bye", absl::Milliseconds(10)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("waited 10ms for task to print \"good bye\"\n---- task runs:\nhello\n"));
-  EXPECT_EQ(processes.WaitForExit("task", absl::ZeroDuration()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("waited 10ms for task to print \"good bye\"\n---- task runs:\nhello\n"));
+  EXPECT_EQ(processes.WaitForExit("task", absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST(WatchedProcessesTest, ATextThatCanNoLongerComeIsNotWaitedFor) {
   WatchedProcesses processes;
   ASSERT_TRUE(processes.Start("task", {{kFakeTask, "print=hello"}, {}, ChildOutput::kPipe}).ok());
-  EXPECT_EQ(processes.WaitForText("task", "good bye", kPatience).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(processes.WaitForText("task", "good bye", kPatience).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 // ---- Launch
 
 class LaunchTest : public ::testing::Test {
  protected:
-  LaunchTest() { setenv("TMPDIR", std::getenv("TEST_TMPDIR"), 1); }  // a launcher that is killed leaves its directory
-  void Launch(std::vector<std::string> flags, std::vector<std::string> actions, ChildOutput output = ChildOutput::kPipe) {
+  // A launcher that is killed leaves its directory.
+  LaunchTest() { setenv("TMPDIR", std::getenv("TEST_TMPDIR"), 1); }
+  void Launch(std::vector<std::string> flags, std::vector<std::string> actions,
+              ChildOutput output = ChildOutput::kPipe) {
     std::vector<std::string> command = {"tools/launch/launch_for_test"};
     command.insert(command.end(), flags.begin(), flags.end());
     command.insert(command.end(), {"--", kFakeTask});
     command.insert(command.end(), actions.begin(), actions.end());
-    const absl::Status started = processes_.Start("launch", {command, {{"TERM", "xterm"}, {"NO_COLOR", ""}}, output});
+    const absl::Status started =
+        processes_.Start("launch", {command, {{"TERM", "xterm"}, {"NO_COLOR", ""}}, output});
     ASSERT_TRUE(started.ok()) << started;
   }
   std::string WaitFor(absl::string_view text) {
@@ -196,9 +214,12 @@ class LaunchTest : public ::testing::Test {
 TEST_F(LaunchTest, EveryTaskOfTheSameProgramIsToldWhoItIs) {
   Launch({"--ps=2", "--workers=2"}, {"show"});
   EXPECT_EQ(Exit(), 0);
-  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on sockets of this machine that only you can reach\n"));
+  EXPECT_THAT(Output(), HasSubstr("launch   | chief, 2 ps, 2 workers on sockets of this machine "
+                                  "that only you can reach\n"));
   for (const auto& [name, task] : std::vector<std::pair<std::string, std::string>>{
-           {"chief    | ", R"("type":"chief","index":0)"}, {"ps 1     | ", R"("type":"ps","index":1)"}, {"worker 1 | ", R"("type":"worker","index":1)"}}) {
+           {"chief    | ", R"("type":"chief","index":0)"},
+           {"ps 1     | ", R"("type":"ps","index":1)"},
+           {"worker 1 | ", R"("type":"worker","index":1)"}}) {
     EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(name, ".*", task)));
   }
 }
@@ -206,11 +227,15 @@ TEST_F(LaunchTest, EveryTaskOfTheSameProgramIsToldWhoItIs) {
 TEST_F(LaunchTest, ExitsWithTheChiefsCodeAndDrainsTheOthers) {
   Launch({}, {"chief0:exit=65", "await"});
   EXPECT_EQ(Exit(), 65);
-  EXPECT_THAT(Output(), HasSubstr("launch   | chief ended with exit code 65 (corrupt data); draining ps 0, worker 0\n"));
+  EXPECT_THAT(
+      Output(),
+      HasSubstr(
+          "launch   | chief ended with exit code 65 (corrupt data); draining ps 0, worker 0\n"));
 }
 
 TEST_F(LaunchTest, ADeadWorkerIsStartedAgainAndItsLaterLifeIsHeard) {
-  Launch({}, {absl::StrCat("worker0:once=", TemporaryPath("restarted")), "worker0:raise=9", "worker0:print=back", "worker0:finish", "await"});
+  Launch({}, {absl::StrCat("worker0:once=", TemporaryPath("restarted")), "worker0:raise=9",
+              "worker0:print=back", "worker0:finish", "await"});
   WaitFor("worker 0 was killed by SIGKILL; starting it again (1 of 5)");
   WaitFor("worker 0 | back");
   processes_.Signal("launch", SIGTERM);
@@ -221,7 +246,9 @@ TEST_F(LaunchTest, SaysAtTheEndWhatEachTaskHasUsedIfAsked) {
   Launch({"--usage", "--ps=2"}, {"show"});
   EXPECT_EQ(Exit(), 0);
   for (const absl::string_view name : {"chief", "ps 0", "ps 1", "worker 0"}) {
-    EXPECT_THAT(Output(), ContainsRegex(absl::StrCat("launch   \\| usage: ", name, ": [0-9]+\\.[0-9]{2} s of processor, [0-9]+\\.[0-9] MB at most\n")));
+    EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(
+                              "launch   \\| usage: ", name,
+                              ": [0-9]+\\.[0-9]{2} s of processor, [0-9]+\\.[0-9] MB at most\n")));
   }
 }
 
@@ -229,7 +256,8 @@ TEST_F(LaunchTest, APermanentFailureOfAWorkerEndsTheLaunchWithItsCode) {
   Launch({"--workers=2"}, {"worker1:print=bad flag", "worker1:exit=78", "await"});
   EXPECT_EQ(Exit(), 78);
   EXPECT_THAT(Output(), HasSubstr("worker 1 | bad flag\n"));
-  EXPECT_THAT(Output(), HasSubstr("worker 1 ended with exit code 78 (bad configuration); draining chief, ps 0, worker 0\n"));
+  EXPECT_THAT(Output(), HasSubstr("worker 1 ended with exit code 78 (bad configuration); draining "
+                                  "chief, ps 0, worker 0\n"));
 }
 
 TEST_F(LaunchTest, ACrashLoopEndsTheLaunch) {
@@ -243,7 +271,8 @@ TEST_F(LaunchTest, ASignalIsPassedOnToAllAndTheChiefsCodeIsGiven) {
   for (int i = 0; i < 3; ++i) WaitFor("| up");
   processes_.Signal("launch", SIGINT);
   EXPECT_EQ(Exit(), 130);
-  EXPECT_THAT(Output(), HasSubstr("launch   | SIGINT: draining chief, ps 0, worker 0; once more kills\n"));
+  EXPECT_THAT(Output(),
+              HasSubstr("launch   | SIGINT: draining chief, ps 0, worker 0; once more kills\n"));
 }
 
 TEST_F(LaunchTest, ASecondSignalKills) {
@@ -275,9 +304,13 @@ TEST_F(LaunchTest, ChaosKillsWorkersThatComeBack) {
 }
 
 TEST_F(LaunchTest, APsAndAChiefThatWereKilledAreStartedAgain) {
-  Launch({}, {absl::StrCat("ps0:once=", TemporaryPath("ps_again")), "ps0:raise=9", absl::StrCat("chief0:once=", TemporaryPath("chief_again")),
-              "chief0:exit=138", "chief0:print=here", "ps0:print=back", "await"});
-  const auto both_are_back = [&] { return absl::StrContains(Output(), "ps 0     | back\n") && absl::StrContains(Output(), "chief    | here\n"); };
+  Launch({}, {absl::StrCat("ps0:once=", TemporaryPath("ps_again")), "ps0:raise=9",
+              absl::StrCat("chief0:once=", TemporaryPath("chief_again")), "chief0:exit=138",
+              "chief0:print=here", "ps0:print=back", "await"});
+  const auto both_are_back = [&] {
+    return absl::StrContains(Output(), "ps 0     | back\n") &&
+           absl::StrContains(Output(), "chief    | here\n");
+  };
   EXPECT_TRUE(processes_.WaitUntil(both_are_back, kPatience)) << Output();
   processes_.Signal("launch", SIGTERM);
   EXPECT_EQ(Exit(), 143);
@@ -297,13 +330,15 @@ TEST_F(LaunchTest, TheTasksHaveADirectoryOfTheLaunchWhereNothingElseIsSaid) {
   const std::string temporary = TemporaryPath("launches");
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(temporary).ok());
   ASSERT_EQ(setenv("TMPDIR", temporary.c_str(), 1), 0);
-  Launch({}, {"chief0:env=DIVVY_STATE_DIR", "ps0:env=DIVVY_CHECKPOINT_DIR", "chief0:hang", "await"});
+  Launch({},
+         {"chief0:env=DIVVY_STATE_DIR", "ps0:env=DIVVY_CHECKPOINT_DIR", "chief0:hang", "await"});
   EXPECT_THAT(WaitFor("chief    | DIVVY_STATE_DIR="), HasSubstr(temporary + "/divvy-launch-"));
   const std::vector<std::string> made = *FileSystem::Real().ListDirectory(temporary);
   ASSERT_EQ(made.size(), 1u);
   struct stat what;
   ASSERT_EQ(stat(absl::StrCat(temporary, "/", made[0]).c_str(), &what), 0);
-  EXPECT_EQ(what.st_mode & 0777, 0700u);  // what is learnt from private data is nobody else's
+  // What is learnt from private data is nobody else's.
+  EXPECT_EQ(what.st_mode & 0777, 0700u);
   processes_.Signal("launch", SIGTERM);
   WaitFor("SIGTERM: draining");
   processes_.Signal("launch", SIGTERM);
@@ -337,9 +372,11 @@ TEST_F(LaunchTest, TheLastCheckpointOfADirectoryThatGoesIsMadeForAnEvaluatorAlon
 
 TEST_F(LaunchTest, AnEvaluatorThatFailsIsDoneWithoutAndOneThatScoresIsWaitedFor) {
   Launch({"--evaluator"}, {"evaluator0:exit=66", "print=up", "chief0:finish", "await"});
-  const std::string gone = "evaluator ended with exit code 66 (missing input); the job goes on without it";
+  const std::string gone =
+      "evaluator ended with exit code 66 (missing input); the job goes on without it";
   const auto all_said = [&] {  // in any order; before that a signal kills
-    for (const absl::string_view text : {"chief     | up", "ps 0      | up", "worker 0  | up", gone.c_str()}) {
+    for (const absl::string_view text :
+         {"chief     | up", "ps 0      | up", "worker 0  | up", gone.c_str()}) {
       if (!absl::StrContains(Output(), text)) return false;
     }
     return true;
@@ -389,19 +426,27 @@ TEST_F(LaunchTest, LinesAreNeverMixed) {
   Launch({"--workers=3"}, actions);
   EXPECT_EQ(Exit(), 0);
   int whole = 0;
-  for (absl::string_view printed : absl::StrSplit(Output(), '\n')) whole += printed.size() == 11 + line.size() && printed.substr(11) == line;
+  for (absl::string_view printed : absl::StrSplit(Output(), '\n'))
+    whole += printed.size() == 11 + line.size() && printed.substr(11) == line;
   EXPECT_EQ(whole, 5 * 200);
 }
 
 TEST_F(LaunchTest, AProgramThatIsNotThereIsSaidOnce) {
-  ASSERT_TRUE(processes_.Start("launch", {{"tools/launch/launch_for_test", "--", "./no_such_program"}, {}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(processes_
+                  .Start("launch", {{"tools/launch/launch_for_test", "--", "./no_such_program"},
+                                    {},
+                                    ChildOutput::kPipe})
+                  .ok());
   EXPECT_EQ(Exit(), 66);
   EXPECT_THAT(Output(), ContainsRegex("cannot start ./no_such_program.*\n$"));
   EXPECT_EQ(Output().find("./no_such_program"), Output().rfind("./no_such_program"));
 }
 
 TEST_F(LaunchTest, OptionsThatMakeNoSenseAreUsageErrors) {
-  ASSERT_TRUE(processes_.Start("launch", {{"tools/launch/launch_for_test", "--ps=0"}, {}, ChildOutput::kPipe}).ok());
+  ASSERT_TRUE(
+      processes_
+          .Start("launch", {{"tools/launch/launch_for_test", "--ps=0"}, {}, ChildOutput::kPipe})
+          .ok());
   EXPECT_EQ(Exit(), 64);
   EXPECT_THAT(Output(), HasSubstr("launch: --ps is 0"));
   EXPECT_THAT(Output(), HasSubstr("launch: no program was given"));

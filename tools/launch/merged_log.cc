@@ -12,10 +12,12 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
-constexpr int kColors[] = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};  // cyan, yellow, ...: the terminal's own, then bright
+// cyan, yellow, ...: the terminal's own, then bright
+constexpr int kColors[] = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};
 constexpr int kNoColor = 0;
 
-// The length of the control sequence (ECMA-48: ESC [ parameters final) at the beginning of `text`; 0: there is none.
+// The length of the control sequence (ECMA-48: ESC [ parameters final) at the beginning of `text`;
+// 0: there is none.
 size_t ControlSequenceLength(absl::string_view text) {
   if (text.size() < 2 || text[0] != '\x1b' || text[1] != '[') return 0;
   size_t end = 2;
@@ -41,13 +43,15 @@ std::vector<std::string> LineSplitter::Add(absl::string_view bytes) {
 
 void LineSplitter::ForgetOverwritten() {
   if (rest_.size() < 2) return;
-  const size_t overwritten = rest_.rfind('\r', rest_.size() - 2);  // one at the very end has overwritten nothing yet
+  // One at the very end has overwritten nothing yet.
+  const size_t overwritten = rest_.rfind('\r', rest_.size() - 2);
   if (overwritten != std::string::npos) rest_.erase(0, overwritten);
 }
 
 std::string WithoutControlCodes(absl::string_view line) {
   while (absl::EndsWith(line, "\r")) line.remove_suffix(1);
-  if (const size_t overwritten = line.rfind('\r'); overwritten != line.npos) line.remove_prefix(overwritten + 1);
+  if (const size_t overwritten = line.rfind('\r'); overwritten != line.npos)
+    line.remove_prefix(overwritten + 1);
   std::string plain;
   while (!line.empty()) {
     const size_t length = ControlSequenceLength(line);
@@ -57,23 +61,30 @@ std::string WithoutControlCodes(absl::string_view line) {
   return plain;
 }
 
-MergedLog::MergedLog(MergedLogOptions options) : options_(std::move(options)), width_(options_.own_name.size()) {
+MergedLog::MergedLog(MergedLogOptions options)
+    : options_(std::move(options)), width_(options_.own_name.size()) {
   for (const std::string& name : options_.names) width_ = std::max(width_, name.size());
   own_prefix_ = PrefixOf(options_.own_name, kNoColor);
   for (size_t i = 0; i < options_.names.size(); ++i) {
-    sources_.push_back({options_.names[i], PrefixOf(options_.names[i], kColors[i % std::size(kColors)]), {}, nullptr, false});
+    sources_.push_back({options_.names[i],
+                        PrefixOf(options_.names[i], kColors[i % std::size(kColors)]),
+                        {},
+                        nullptr,
+                        false});
   }
 }
 
 std::string MergedLog::PrefixOf(absl::string_view name, int color) const {
   const std::string text = absl::StrCat(name, std::string(width_ - name.size(), ' '), " | ");
-  return options_.color && color != kNoColor ? absl::StrCat("\x1b[", color, "m", text, "\x1b[0m") : text;
+  return options_.color && color != kNoColor ? absl::StrCat("\x1b[", color, "m", text, "\x1b[0m")
+                                             : text;
 }
 
 absl::Status MergedLog::OpenFiles(FileSystem& files, const std::string& directory) {
   RETURN_IF_ERROR(files.CreateDirectory(directory));
   for (Source& source : sources_) {
-    const std::string path = absl::StrCat(directory, "/", absl::StrReplaceAll(source.name, {{" ", "_"}}), ".log");
+    const std::string path =
+        absl::StrCat(directory, "/", absl::StrReplaceAll(source.name, {{" ", "_"}}), ".log");
     ASSIGN_OR_RETURN(source.file, files.OpenForWrite(path, WriteMode::kReplace));
   }
   return absl::OkStatus();
@@ -105,7 +116,9 @@ void MergedLog::End(int task) {
   Keep(source, {WithoutControlCodes(rest)});
 }
 
-void MergedLog::Say(absl::string_view line) { WriteAboveLive(absl::StrCat(own_prefix_, line, "\n")); }
+void MergedLog::Say(absl::string_view line) {
+  WriteAboveLive(absl::StrCat(own_prefix_, line, "\n"));
+}
 
 void MergedLog::WriteLines(Source& source, const std::vector<std::string>& lines) {
   if (lines.empty()) return;
@@ -115,7 +128,9 @@ void MergedLog::WriteLines(Source& source, const std::vector<std::string>& lines
   Keep(source, lines);
 }
 
-void MergedLog::WriteAboveLive(const std::string& text) { options_.write(live_.empty() ? text : absl::StrCat(kEraseLine, text, live_)); }
+void MergedLog::WriteAboveLive(const std::string& text) {
+  options_.write(live_.empty() ? text : absl::StrCat(kEraseLine, text, live_));
+}
 
 void MergedLog::Keep(Source& source, const std::vector<std::string>& lines) {
   if (source.file == nullptr || lines.empty()) return;

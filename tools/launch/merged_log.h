@@ -17,7 +17,8 @@ namespace divvy {
 // Cuts a stream of bytes into lines. Not thread-safe.
 class LineSplitter {
  public:
-  // A line that grows longer is cut, so that a task that never ends its line takes no more memory than this.
+  // A line that grows longer is cut, so that a task that never ends its line takes no more memory
+  // than this.
   static constexpr size_t kMaxLineBytes = 64 << 10;
 
   // The lines that `bytes` completes, without their ends.
@@ -25,7 +26,8 @@ class LineSplitter {
   // What stands behind the last end of a line.
   const std::string& rest() const { return rest_; }
   std::string TakeRest() { return std::exchange(rest_, {}); }
-  // Forgets of the rest what a '\r' has overwritten: a line that is drawn again and again stays short.
+  // Forgets of the rest what a '\r' has overwritten: a line that is drawn again and again stays
+  // short.
   void ForgetOverwritten();
 
  private:
@@ -42,14 +44,16 @@ struct MergedLogOptions {
   std::function<void(absl::string_view)> write;  // whole lines, several at once; not empty
 };
 
-// Writes "worker 1 | text", whole lines only, and each task's own lines to its file. One task may draw a live line on the same terminal: others' lines go above
-// it. Not thread-safe; blocks as long as writing takes.
+// Writes "worker 1 | text", whole lines only, and each task's own lines to its file. One task may
+// draw a live line on the same terminal: others' lines go above it. Not thread-safe; blocks as long
+// as writing takes.
 class MergedLog {
  public:
   explicit MergedLog(MergedLogOptions options);
 
-  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log, which it makes anew. Errors are those of `files`. A file that cannot
-  // be written later is given up, and this is said once.
+  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log, which it
+  // makes anew. Errors are those of `files`. A file that cannot be written later is given up, and
+  // this is said once.
   absl::Status OpenFiles(FileSystem& files, const std::string& directory);
 
   void Add(int task, absl::string_view bytes);

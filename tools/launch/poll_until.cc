@@ -13,7 +13,8 @@ bool PollUntil(std::vector<pollfd>& events, absl::Duration deadline) {
   do {
     const absl::Duration left = std::max(absl::ZeroDuration(), deadline - Clock::Real().Elapsed());
     const timespec timeout = absl::ToTimespec(left);
-    due = ppoll(events.data(), events.size(), left == absl::InfiniteDuration() ? nullptr : &timeout, nullptr);
+    due = ppoll(events.data(), events.size(), left == absl::InfiniteDuration() ? nullptr : &timeout,
+                nullptr);
   } while (due < 0 && errno == EINTR);
   return due > 0;
 }

@@ -10,8 +10,9 @@
 
 namespace divvy {
 
-// Blocks until one of `events` is due or Clock::Real() reads `deadline` (which may be infinite, or past: then it only looks), and sets their revents. Returns
-// whether any is due. Signals do not end it.
+// Blocks until one of `events` is due or Clock::Real() reads `deadline` (which may be infinite, or
+// past: then it only looks), and sets their revents. Returns whether any is due. Signals do not end
+// it.
 bool PollUntil(std::vector<pollfd>& events, absl::Duration deadline);
 
 }  // namespace divvy

@@ -11,8 +11,10 @@ enum class TaskType { kChief, kPs, kWorker, kEvaluator };
 struct EndedTask {
   TaskType type = TaskType::kWorker;
   ExitStatus status;
-  bool by_chaos = false;  // --chaos killed it, or one that it cannot do without: does not count
-  int restarts = 0;       // of the last minutes that count (SupervisorOptions::window)
+  // --chaos killed it, or one that it cannot do without: does not count
+  bool by_chaos = false;
+  // Of the last minutes that count (SupervisorOptions::window).
+  int restarts = 0;
   int max_restarts = 0;
 };
 
@@ -25,13 +27,16 @@ enum class Reaction {
 
 struct Verdict {
   Reaction reaction = Reaction::kLetGo;
-  int exit_code = 0;  // of kLinger and kDrain: the whole launch ends with it
+  // Of kLinger and kDrain: the whole launch ends with it.
+  int exit_code = 0;
 };
 
-// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers unreachable) a task of any role is started again, until it
-// has been started again max_restarts times within the window (a crash loop: 70): a life that is short and one that ends at the same moment again and again
-// count alike. Nobody waits for an evaluator, so its failure is its own. The job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line
-// at 128 is Kubeflow's.)
+// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers
+// unreachable) a task of any role is started again, until it has been started again max_restarts
+// times within the window (a crash loop: 70): a life that is short and one that ends at the same
+// moment again and again count alike. Nobody waits for an evaluator, so its failure is its own. The
+// job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line at 128 is
+// Kubeflow's.)
 Verdict RestartPolicy(const EndedTask& task);
 
 }  // namespace divvy

@@ -19,16 +19,21 @@ struct Role {
 };
 constexpr int kChief = 0;  // its index among the tasks
 
-constexpr Role kRoles[] = {{TaskType::kWorker, "worker"}, {TaskType::kPs, "ps"}, {TaskType::kChief, "coordinator"}};
+constexpr Role kRoles[] = {
+    {TaskType::kWorker, "worker"}, {TaskType::kPs, "ps"}, {TaskType::kChief, "coordinator"}};
 
 std::string AnyOf(const std::vector<TaskType>& roles) {
-  return absl::StrJoin(roles, " or ", [](std::string* text, TaskType type) { absl::StrAppend(text, RoleName(type)); });
+  return absl::StrJoin(roles, " or ", [](std::string* text, TaskType type) {
+    absl::StrAppend(text, RoleName(type));
+  });
 }
 
 }  // namespace
 
 absl::string_view RoleName(TaskType type) {
-  return std::find_if(std::begin(kRoles), std::end(kRoles), [type](const Role& role) { return role.type == type; })->name;
+  return std::find_if(std::begin(kRoles), std::end(kRoles),
+                      [type](const Role& role) { return role.type == type; })
+      ->name;
 }
 
 std::optional<TaskType> RoleNamed(absl::string_view name) {
@@ -48,8 +53,10 @@ std::string ToString(TaskId task) {
   return absl::StrCat("worker ", task.index);
 }
 
-Supervisor::Supervisor(SupervisorOptions options, std::vector<TaskId> tasks) : options_(options), random_(options.seed) {
-  for (const TaskId& id : tasks) tasks_.push_back({id, false, {}, absl::InfiniteDuration(), {}, false, Backoff(random_.Next())});
+Supervisor::Supervisor(SupervisorOptions options, std::vector<TaskId> tasks)
+    : options_(options), random_(options.seed) {
+  for (const TaskId& id : tasks)
+    tasks_.push_back({id, false, {}, absl::InfiniteDuration(), {}, false, Backoff(random_.Next())});
 }
 
 // ---- events
@@ -58,8 +65,8 @@ Supervisor::Actions Supervisor::Begin(absl::Duration now) {
   for (Task& task : tasks_) Start(task, now);
   if (options_.chaos > absl::ZeroDuration()) {
     next_strike_ = now + options_.chaos;
-    Say(absl::StrCat("chaos: SIGKILL to a random ", AnyOf(options_.chaos_roles), " every ", absl::FormatDuration(options_.chaos), " (seed ", options_.seed,
-                     ")"));
+    Say(absl::StrCat("chaos: SIGKILL to a random ", AnyOf(options_.chaos_roles), " every ",
+                     absl::FormatDuration(options_.chaos), " (seed ", options_.seed, ")"));
   }
   return Take();
 }
@@ -109,7 +116,8 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
     Kill();
   } else {
     Say(absl::StrCat(name, ": draining ", Running(), "; once more kills"));
-    Drain(signal == SIGHUP ? SIGTERM : signal, now);  // a task takes SIGHUP for a word about its certificates, and goes on
+    // A task takes SIGHUP for a word about its certificates, and goes on.
+    Drain(signal == SIGHUP ? SIGTERM : signal, now);
   }
   return Take();
 }
@@ -135,7 +143,9 @@ absl::Duration Supervisor::deadline() const {
 
 bool Supervisor::over() const {
   return phase_ != Phase::kRunning &&
-         std::none_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.running || task.restart_at != absl::InfiniteDuration(); });
+         std::none_of(tasks_.begin(), tasks_.end(), [](const Task& task) {
+           return task.running || task.restart_at != absl::InfiniteDuration();
+         });
 }
 
 int Supervisor::exit_code() const { return verdict_.value_or(chief_code_); }
@@ -151,24 +161,35 @@ void Supervisor::Start(Task& task, absl::Duration now) {
 
 void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   if (now - task.started >= options_.settled) task.backoff.Reset();
-  while (!task.restarts.empty() && now - task.restarts.front() > options_.window) task.restarts.pop_front();
+  while (!task.restarts.empty() && now - task.restarts.front() > options_.window)
+    task.restarts.pop_front();
   task.by_chaos = task.by_chaos || IsConsequence(task, status);
   const int restarts = static_cast<int>(task.restarts.size());
-  const Verdict verdict = RestartPolicy({task.id.type, status, task.by_chaos, restarts, options_.max_restarts});
+  const Verdict verdict =
+      RestartPolicy({task.id.type, status, task.by_chaos, restarts, options_.max_restarts});
   switch (verdict.reaction) {
     case Reaction::kLetGo:
-      if (!status.ok()) Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job goes on without it"));
+      if (!status.ok())
+        Say(absl::StrCat(ToString(task.id), " ", status.ToString(),
+                         "; the job goes on without it"));
       return;
     case Reaction::kRestart: return Restart(task, status, now);
     case Reaction::kLinger:
-      if (strikes_ > 0) Say(absl::StrCat("chaos: ", strikes_, strikes_ == 1 ? " kill" : " kills", " before the job was complete"));
+      if (strikes_ > 0)
+        Say(absl::StrCat("chaos: ", strikes_, strikes_ == 1 ? " kill" : " kills",
+                         " before the job was complete"));
       spares_evaluator_ = true;
       return Linger(now);
     case Reaction::kDrain: break;
   }
-  const std::string loop = verdict.exit_code == status.code() ? "" : absl::StrCat(", ", restarts + 1, " times within ", absl::FormatDuration(options_.window));
-  Suspect failed{static_cast<int>(&task - tasks_.data()), status, verdict.exit_code, loop, now + options_.doubt};
-  const bool may_be_told = loop.empty() && task.id.type != TaskType::kChief && tasks_[kChief].running;
+  const std::string loop = verdict.exit_code == status.code()
+                               ? ""
+                               : absl::StrCat(", ", restarts + 1, " times within ",
+                                              absl::FormatDuration(options_.window));
+  Suspect failed{static_cast<int>(&task - tasks_.data()), status, verdict.exit_code, loop,
+                 now + options_.doubt};
+  const bool may_be_told =
+      loop.empty() && task.id.type != TaskType::kChief && tasks_[kChief].running;
   if (!may_be_told) return GiveUp(failed, now);
   if (!suspect_) suspect_ = std::move(failed);
 }
@@ -177,12 +198,15 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
 void Supervisor::GiveUp(const Suspect& failed, absl::Duration now) {
   verdict_ = failed.exit_code;
   const std::string others = Running();
-  Say(absl::StrCat(ToString(tasks_[failed.task].id), " ", failed.status.ToString(), failed.loop, others.empty() ? "" : absl::StrCat("; draining ", others)));
+  Say(absl::StrCat(ToString(tasks_[failed.task].id), " ", failed.status.ToString(), failed.loop,
+                   others.empty() ? "" : absl::StrCat("; draining ", others)));
   Drain(SIGTERM, now);
 }
 
 // Chaos has struck while it ran, and it says that it ended for what others do not do.
-bool Supervisor::IsConsequence(const Task& task, ExitStatus status) const { return status.code() == exit_codes::kTryAgain && last_strike_ >= task.started; }
+bool Supervisor::IsConsequence(const Task& task, ExitStatus status) const {
+  return status.code() == exit_codes::kTryAgain && last_strike_ >= task.started;
+}
 
 void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
   if (task.by_chaos) {
@@ -191,7 +215,9 @@ void Supervisor::Restart(Task& task, ExitStatus status, absl::Duration now) {
     task.restarts.push_back(now);
   }
   task.restart_at = now + task.backoff.Next();
-  const std::string count = task.by_chaos ? "" : absl::StrCat(" (", task.restarts.size(), " of ", options_.max_restarts, ")");
+  const std::string count =
+      task.by_chaos ? ""
+                    : absl::StrCat(" (", task.restarts.size(), " of ", options_.max_restarts, ")");
   Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; starting it again", count));
 }
 
@@ -229,10 +255,12 @@ void Supervisor::EndPhase(absl::Duration now) {
     phase_ends_ = absl::InfiniteDuration();
     Say("the evaluator scores the final checkpoint");
   } else if (phase_ == Phase::kLingering) {
-    Say(absl::StrCat("the chief ended ", absl::FormatDuration(options_.linger), " ago; asking ", Running(), " to end (SIGTERM)"));
+    Say(absl::StrCat("the chief ended ", absl::FormatDuration(options_.linger), " ago; asking ",
+                     Running(), " to end (SIGTERM)"));
     Drain(SIGTERM, now);
   } else {
-    Say(absl::StrCat(Running(), " did not end within ", absl::FormatDuration(options_.drain), "; killing (SIGKILL)"));
+    Say(absl::StrCat(Running(), " did not end within ", absl::FormatDuration(options_.drain),
+                     "; killing (SIGKILL)"));
     Kill();
   }
 }
@@ -241,7 +269,8 @@ void Supervisor::Strike(absl::Duration now) {
   next_strike_ = now + options_.chaos;
   std::vector<Task*> live;
   for (Task& task : tasks_) {
-    const bool may_be_hit = std::count(options_.chaos_roles.begin(), options_.chaos_roles.end(), task.id.type) > 0;
+    const bool may_be_hit =
+        std::count(options_.chaos_roles.begin(), options_.chaos_roles.end(), task.id.type) > 0;
     if (task.running && !task.by_chaos && may_be_hit) live.push_back(&task);
   }
   if (live.empty()) return;
@@ -255,11 +284,14 @@ void Supervisor::Strike(absl::Duration now) {
 
 void Supervisor::SignalAll(int signal) {
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    if (IsToEnd(tasks_[i])) out_.push_back({Action::Kind::kSignal, static_cast<int>(i), signal, ""});
+    if (IsToEnd(tasks_[i]))
+      out_.push_back({Action::Kind::kSignal, static_cast<int>(i), signal, ""});
   }
 }
 
-bool Supervisor::IsSpared(const Task& task) const { return spares_evaluator_ && task.id.type == TaskType::kEvaluator; }
+bool Supervisor::IsSpared(const Task& task) const {
+  return spares_evaluator_ && task.id.type == TaskType::kEvaluator;
+}
 
 bool Supervisor::IsToEnd(const Task& task) const { return task.running && !IsSpared(task); }
 

@@ -28,25 +28,38 @@ absl::string_view RoleName(TaskType type);
 std::optional<TaskType> RoleNamed(absl::string_view name);  // nullopt: there is none
 
 struct SupervisorOptions {
-  int max_restarts = 5;                                     // of one task
-  absl::Duration window = absl::Minutes(10);                // within this: a task that needs more is in a crash loop, however long each of its lives is
-  absl::Duration settled = absl::Seconds(10);               // after a life that long the next begins without a pause
-  absl::Duration chaos;                                     // SIGKILL to a random task at that period; 0: never
-  std::vector<TaskType> chaos_roles = {TaskType::kWorker};  // whom it may hit
-  absl::Duration doubt = absl::Seconds(1);                  // a chief that fails tells all its code: so long it may take to end with that of another task
-  absl::Duration linger = absl::Seconds(3);                 // how long the others may take to end by themselves after a chief that succeeded
-  absl::Duration drain = absl::Seconds(30);                 // from SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits
-  uint64_t seed = 0;                                        // of the choice of victims
+  // Of one task.
+  int max_restarts = 5;
+  // within this: a task that needs more is in a crash loop, however long each of its lives is
+  absl::Duration window = absl::Minutes(10);
+  // After a life that long the next begins without a pause.
+  absl::Duration settled = absl::Seconds(10);
+  // SIGKILL to a random task at that period; 0: never
+  absl::Duration chaos;
+  // whom it may hit
+  std::vector<TaskType> chaos_roles = {TaskType::kWorker};
+  // A chief that fails tells all its code: so long it may take to end with that of another task.
+  absl::Duration doubt = absl::Seconds(1);
+  // How long the others may take to end by themselves after a chief that succeeded.
+  absl::Duration linger = absl::Seconds(3);
+  // From SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits.
+  absl::Duration drain = absl::Seconds(30);
+  // Of the choice of victims.
+  uint64_t seed = 0;
 };
 
-// A state machine: each event returns what is to be done, in order. Times are those of one monotonic clock. Not thread-safe; never blocks.
+// A state machine: each event returns what is to be done, in order. Times are those of one
+// monotonic clock. Not thread-safe; never blocks.
 //
-// Which task is to blame is decided within a second: where the chief ends with the same code, it is the chief.
+// Which task is to blame is decided within a second: where the chief ends with the same code, it is
+// the chief.
 //
-// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal of a person, a death that RestartPolicy calls final and a
-// chief that failed lead straight to draining; a second signal to killing. A task is started again only while running. Draining, the chief goes first: it
-// needs the others for the steps in flight and for its last checkpoint. An evaluator that scores the final checkpoint of a job that is complete is given the
-// time it takes: only a person's signal ends it then.
+// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal
+// of a person, a death that RestartPolicy calls final and a chief that failed lead straight to
+// draining; a second signal to killing. A task is started again only while running. Draining, the
+// chief goes first: it needs the others for the steps in flight and for its last checkpoint. An
+// evaluator that scores the final checkpoint of a job that is complete is given the time it takes:
+// only a person's signal ends it then.
 class Supervisor {
  public:
   struct Action {
@@ -65,15 +78,18 @@ class Supervisor {
   Actions Begin(absl::Duration now);
   // A task that was started has ended.
   Actions OnExit(int task, ExitStatus status, absl::Duration now);
-  // A task could not be started, so the others are drained; or, with starts() false meanwhile, it was not tried. The caller says why.
+  // A task could not be started, so the others are drained; or, with starts() false meanwhile, it
+  // was not tried. The caller says why.
   Actions OnCannotStart(int task, absl::Duration now);
-  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to the chief, and to the others when that has ended; the second kills.
+  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to the
+  // chief, and to the others when that has ended; the second kills.
   Actions OnSignal(int signal, absl::Duration now);
   // `deadline()` has passed.
   Actions OnTimer(absl::Duration now);
 
-  // Whether tasks are still to be started. A kStart that was asked for before this turned false is not to be carried out, but answered by OnCannotStart: what
-  // was signalled to the tasks meanwhile has not reached this one.
+  // Whether tasks are still to be started. A kStart that was asked for before this turned false is
+  // not to be carried out, but answered by OnCannotStart: what was signalled to the tasks meanwhile
+  // has not reached this one.
   bool starts() const { return phase_ == Phase::kRunning; }
   // When OnTimer is to be called at the latest; infinite if never.
   absl::Duration deadline() const;
@@ -94,7 +110,8 @@ class Supervisor {
     Backoff backoff;
   };
 
-  // A task that has failed for good, while the chief runs: what it ended with may be the chief's own failure, of which it was told.
+  // A task that has failed for good, while the chief runs: what it ended with may be the chief's
+  // own failure, of which it was told.
   struct Suspect {
     int task = 0;
     ExitStatus status;
@@ -115,9 +132,12 @@ class Supervisor {
   bool IsConsequence(const Task& task, ExitStatus status) const;
   void Strike(absl::Duration now);
   void SignalAll(int signal);
-  void CancelRestarts();                  // but for who is spared
-  bool IsSpared(const Task& task) const;  // the evaluator, for as long as the final checkpoint takes it
-  bool IsToEnd(const Task& task) const;   // it runs, and is not left to end by itself
+  // But for who is spared.
+  void CancelRestarts();
+  // The evaluator, for as long as the final checkpoint takes it.
+  bool IsSpared(const Task& task) const;
+  // It runs, and is not left to end by itself.
+  bool IsToEnd(const Task& task) const;
   std::string Running() const;
   Actions Take() { return std::exchange(out_, {}); }
 
@@ -130,7 +150,8 @@ class Supervisor {
   int drain_signal_ = 0;
   bool spares_evaluator_ = false;
   std::optional<Suspect> suspect_;
-  std::optional<int> verdict_;  // the exit code that was decided before the chief's was known
+  // The exit code that was decided before the chief's was known.
+  std::optional<int> verdict_;
   int chief_code_ = 0;
   int strikes_ = 0;  // of chaos
   Actions out_;

@@ -19,7 +19,8 @@ absl::string_view JobOf(TaskType type) {
   return "worker";
 }
 
-std::string JobEntry(TaskType type, absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses) {
+std::string JobEntry(TaskType type, absl::Span<const TaskId> tasks,
+                     absl::Span<const std::string> addresses) {
   std::vector<std::string> quoted;
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (tasks[i].type == type) quoted.push_back(absl::StrCat("\"", addresses[i], "\""));
@@ -35,10 +36,13 @@ std::string SocketOf(const std::string& directory, const TaskId& id) {
 
 }  // namespace
 
-std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self) {
+std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses,
+                         int self) {
   std::vector<std::string> jobs;
-  for (const TaskType type : {TaskType::kChief, TaskType::kPs, TaskType::kWorker}) jobs.push_back(JobEntry(type, tasks, addresses));
-  return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"", JobOf(tasks[self].type), "\",\"index\":", tasks[self].index, "}}");
+  for (const TaskType type : {TaskType::kChief, TaskType::kPs, TaskType::kWorker})
+    jobs.push_back(JobEntry(type, tasks, addresses));
+  return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"",
+                      JobOf(tasks[self].type), "\",\"index\":", tasks[self].index, "}}");
 }
 
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators) {
@@ -49,7 +53,8 @@ std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators
   return tasks;
 }
 
-TaskList::TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators) : ids_(ClusterTasks(num_ps, num_workers, num_evaluators)) {
+TaskList::TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators)
+    : ids_(ClusterTasks(num_ps, num_workers, num_evaluators)) {
   for (const TaskId& id : ids_) addresses_.push_back(SocketOf(directory, id));
 }
 
@@ -60,9 +65,13 @@ std::vector<std::string> TaskList::names() const {
 }
 
 std::string TaskList::Summary() const {
-  const auto count = [this](TaskType type) { return std::count_if(ids_.begin(), ids_.end(), [type](const TaskId& id) { return id.type == type; }); };
+  const auto count = [this](TaskType type) {
+    return std::count_if(ids_.begin(), ids_.end(),
+                         [type](const TaskId& id) { return id.type == type; });
+  };
   const auto workers = count(TaskType::kWorker);
-  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers, workers == 1 ? " worker" : " workers",
+  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers,
+                      workers == 1 ? " worker" : " workers",
                       count(TaskType::kEvaluator) > 0 ? ", evaluator" : "");
 }
 

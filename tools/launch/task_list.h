@@ -10,13 +10,17 @@
 
 namespace divvy {
 
-// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task; an evaluator, which is in no cluster, has none.
-std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses, int self);
+// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task; an
+// evaluator, which is in no cluster, has none.
+std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses,
+                         int self);
 
-// The chief, then the ps, then the workers, then the evaluator if there is one. REQUIRES: no number is negative.
+// The chief, then the ps, then the workers, then the evaluator if there is one. REQUIRES: no number
+// is negative.
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators = 0);
 
-// The tasks of a cluster; those that listen have a Unix socket each: "unix:DIRECTORY/ps-0", and the chief's is "unix:DIRECTORY/chief".
+// The tasks of a cluster; those that listen have a Unix socket each: "unix:DIRECTORY/ps-0", and the
+// chief's is "unix:DIRECTORY/chief".
 class TaskList {
  public:
   TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators = 0);

@@ -8,7 +8,8 @@ namespace divvy {
 
 Usage Usage::Of(const rusage& usage) {
   constexpr int64_t kKilobyte = 1024;  // what ru_maxrss counts in
-  return {absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime), usage.ru_maxrss * kKilobyte};
+  return {absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime),
+          usage.ru_maxrss * kKilobyte};
 }
 
 void Usage::Add(const Usage& other) {
@@ -17,7 +18,8 @@ void Usage::Add(const Usage& other) {
 }
 
 std::string Usage::ToString() const {
-  return absl::StrFormat("%.2f s of processor, %.1f MB at most", absl::ToDoubleSeconds(processor), static_cast<double>(peak_bytes) / 1e6);
+  return absl::StrFormat("%.2f s of processor, %.1f MB at most", absl::ToDoubleSeconds(processor),
+                         static_cast<double>(peak_bytes) / 1e6);
 }
 
 }  // namespace divvy

@@ -23,13 +23,17 @@ std::string TemporaryDirectory() {
 
 constexpr char kLongestSocketName[] = "/worker-65534";
 
-std::string NewNameBelow(const std::string& directory) { return absl::StrCat(directory, "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16)); }
+std::string NewNameBelow(const std::string& directory) {
+  return absl::StrCat(directory, "/divvy-launch-", absl::Hex(EntropySeed(), absl::kZeroPad16));
+}
 
 absl::Status MakeForUserAlone(const std::string& path) {
   RETURN_IF_ERROR(FileSystem::Real().CreateDirectory(path));
   if (chmod(path.c_str(), 0700) == 0) return absl::OkStatus();
-  const absl::Status error =
-      absl::ErrnoToStatus(errno, absl::StrCat("cannot close ", path, " to others: set TMPDIR to a directory of a file system with permissions"));
+  const absl::Status error = absl::ErrnoToStatus(
+      errno,
+      absl::StrCat("cannot close ", path,
+                   " to others: set TMPDIR to a directory of a file system with permissions"));
   RemoveTree(path);
   return error;
 }
@@ -40,7 +44,8 @@ absl::StatusOr<WorkingDirectory> WorkingDirectory::Make() {
   WorkingDirectory directory(NewNameBelow(TemporaryDirectory()));
   RETURN_IF_ERROR(MakeForUserAlone(directory.path_));
   directory.sockets_ = directory.path_ + "/sockets";
-  if (!NormalizeAddress(absl::StrCat("unix:", directory.sockets_, kLongestSocketName)).ok()) directory.sockets_ = NewNameBelow("/tmp");
+  if (!NormalizeAddress(absl::StrCat("unix:", directory.sockets_, kLongestSocketName)).ok())
+    directory.sockets_ = NewNameBelow("/tmp");
   if (const absl::Status made = MakeForUserAlone(directory.sockets_); !made.ok()) {
     directory.Remove();
     return made;
@@ -57,9 +62,13 @@ std::map<std::string, std::string> WorkingDirectory::Environment(LastCheckpoint 
   return environment;
 }
 
-bool WorkingDirectory::HasCheckpoint() const { return FileSystem::Real().Stat(checkpoints() + "/checkpoint").ok(); }
+bool WorkingDirectory::HasCheckpoint() const {
+  return FileSystem::Real().Stat(checkpoints() + "/checkpoint").ok();
+}
 
-std::string WorkingDirectory::Flags() const { return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints()); }
+std::string WorkingDirectory::Flags() const {
+  return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints());
+}
 
 // What is left is in nobody's way.
 void WorkingDirectory::Remove() const {

@@ -48,7 +48,9 @@ template <>
 struct Kind<AnyStatus> {
   using Wire = v1::Status;
   static Wire Encode(const AnyStatus& value) { return ToProto(value.status); }
-  static absl::StatusOr<AnyStatus> Decode(const Wire& message) { return AnyStatus{FromProto(message)}; }
+  static absl::StatusOr<AnyStatus> Decode(const Wire& message) {
+    return AnyStatus{FromProto(message)};
+  }
 };
 
 // The bytes of a map differ from run to run unless this is asked for.
@@ -75,18 +77,23 @@ std::string RandomBytes(uint64_t seed) {
   }
 }
 
-// What is wrong with how `bytes` are taken for a T; empty: nothing. They are refused with InvalidArgument and Reason::kInvalid, or give a value that
-// survives another journey unchanged.
+// What is wrong with how `bytes` are taken for a T; empty: nothing. They are refused with
+// InvalidArgument and Reason::kInvalid, or give a value that survives another journey unchanged.
 template <typename T>
 std::string Fault(absl::string_view bytes) {
   typename Kind<T>::Wire message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return "";
   const absl::StatusOr<T> value = Kind<T>::Decode(message);
-  if (!value.ok()) return ReasonOf(value.status()) == Reason::kInvalid ? "" : "refused with " + value.status().ToString();
+  if (!value.ok())
+    return ReasonOf(value.status()) == Reason::kInvalid
+               ? ""
+               : "refused with " + value.status().ToString();
   typename Kind<T>::Wire again;
-  if (!again.ParseFromString(Bytes(Kind<T>::Encode(*value)))) return "accepted, but not to be parsed when it travels on";
+  if (!again.ParseFromString(Bytes(Kind<T>::Encode(*value))))
+    return "accepted, but not to be parsed when it travels on";
   const absl::StatusOr<T> second = Kind<T>::Decode(again);
-  if (!second.ok()) return "accepted, but refused when it travels on: " + second.status().ToString();
+  if (!second.ok())
+    return "accepted, but refused when it travels on: " + second.status().ToString();
   return Same::Of(*value, *second) ? "" : "changes when it travels on";
 }
 
@@ -107,12 +114,14 @@ inline std::string Mutated(std::string bytes, Random& random) {
 
 template <typename... Ts>
 struct Kinds {};
-using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SnapshotRequest, SyncRequest, CreateShardsRequest, DeleteShardsRequest,
-                           ShutdownRequest, WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
-using ReplyKinds =
-    Kinds<RegisterReply, PsAttachReply, LoadReply, SnapshotReply, SyncReply, LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
+using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SnapshotRequest,
+                           SyncRequest, CreateShardsRequest, DeleteShardsRequest, ShutdownRequest,
+                           WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
+using ReplyKinds = Kinds<RegisterReply, PsAttachReply, LoadReply, SnapshotReply, SyncReply,
+                         LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
 using StepsKinds = Kinds<StreamFrame<ToWorker>, StreamFrame<FromWorker>>;
-using ValueKinds = Kinds<Nest, Tensor, LearningRate, Optimizer, OptimizerStep, Initializer, VariableLayout, std::shared_ptr<const Layout>>;
+using ValueKinds = Kinds<Nest, Tensor, LearningRate, Optimizer, OptimizerStep, Initializer,
+                         VariableLayout, std::shared_ptr<const Layout>>;
 
 }  // namespace divvy::wire::testing
 

@@ -21,7 +21,8 @@ inline std::vector<std::string> MessagesOf(OutgoingTransfer transfer, int64_t me
   std::vector<std::string> messages;
   for (MessageCutter cutter(std::move(transfer), message_bytes); !cutter.done();) {
     MessageCutter::Message message = cutter.Next();
-    for (const MessageCutter::Piece& piece : message.payload) message.front.append(piece.bytes.data(), piece.bytes.size());
+    for (const MessageCutter::Piece& piece : message.payload)
+      message.front.append(piece.bytes.data(), piece.bytes.size());
     messages.push_back(std::move(message.front));
   }
   return messages;
@@ -29,10 +30,11 @@ inline std::vector<std::string> MessagesOf(OutgoingTransfer transfer, int64_t me
 
 // The header of a message; `rest` is its payload.
 inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::string_view& rest) {
-  ASSIGN_OR_RETURN(const size_t front, HeaderBytes(message.substr(0, kLengthBytes)));
+  DIVVY_ASSIGN_OR_RETURN(const size_t front, HeaderBytes(message.substr(0, kLengthBytes)));
   v1::FrameHeader header;
   const absl::string_view bytes = message.substr(kLengthBytes, front - kLengthBytes);
-  if (message.size() < front || !CheckHeader(bytes).ok() || !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (message.size() < front || !CheckHeader(bytes).ok() ||
+      !header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return MakeError(Reason::kInvalid, "no header");
   }
   rest = message.substr(front);
@@ -40,12 +42,14 @@ inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::s
 }
 
 // What the parts of a header make; `asked` is what a reply answers.
-inline absl::StatusOr<PullRequest> Decoded(const v1::FrameHeader& header, const PullRequest*, PayloadFiller& filler) {
-  RETURN_IF_ERROR(PayloadBytes(header.pull()));
+inline absl::StatusOr<PullRequest> Decoded(const v1::FrameHeader& header, const PullRequest*,
+                                           PayloadFiller& filler) {
+  DIVVY_RETURN_IF_ERROR(PayloadBytes(header.pull()));
   return FromHeader(header.pull(), filler);
 }
-inline absl::StatusOr<CommitRequest> Decoded(const v1::FrameHeader& header, const CommitRequest*, PayloadFiller& filler) {
-  RETURN_IF_ERROR(PayloadBytes(header.commit()));
+inline absl::StatusOr<CommitRequest> Decoded(const v1::FrameHeader& header, const CommitRequest*,
+                                             PayloadFiller& filler) {
+  DIVVY_RETURN_IF_ERROR(PayloadBytes(header.commit()));
   return FromHeader(header.commit(), filler);
 }
 
@@ -56,42 +60,56 @@ absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages) {
   absl::StatusOr<Request> request = MakeError(Reason::kInvalid, "no message");
   for (const std::string& message : messages) {
     absl::string_view payload;
-    ASSIGN_OR_RETURN(const v1::FrameHeader header, Opened(message, payload));
+    DIVVY_ASSIGN_OR_RETURN(const v1::FrameHeader header, Opened(message, payload));
     if (!header.has_data()) request = Decoded(header, static_cast<const Request*>(nullptr), filler);
-    RETURN_IF_ERROR(request.status());
-    RETURN_IF_ERROR(filler.Take(payload));
+    DIVVY_RETURN_IF_ERROR(request.status());
+    DIVVY_RETURN_IF_ERROR(filler.Take(payload));
   }
   if (filler.left() != 0) return MakeError(Reason::kInvalid, "the payload ends too early");
   return request;
 }
 
-// What is wrong with how the one message `bytes` is taken for a Request; empty: nothing. Refused as kInvalid, or a request that survives another journey.
-// A header that announces more than comes is where a receiver reserves memory and waits: here it is not followed.
+// What is wrong with how the one message `bytes` is taken for a Request; empty: nothing. Refused as
+// kInvalid, or a request that survives another journey. A header that announces more than comes is
+// where a receiver reserves memory and waits: here it is not followed.
 template <typename Request>
 std::string FrameFault(absl::string_view bytes) {
   absl::string_view payload;
   const absl::StatusOr<v1::FrameHeader> header = Opened(bytes, payload);
   if (!header.ok()) return "";
-  const absl::StatusOr<int64_t> announced = std::is_same_v<Request, PullRequest> ? PayloadBytes(header->pull()) : PayloadBytes(header->commit());
+  const absl::StatusOr<int64_t> announced = std::is_same_v<Request, PullRequest>
+                                                ? PayloadBytes(header->pull())
+                                                : PayloadBytes(header->commit());
   if (announced.ok() && *announced != static_cast<int64_t>(payload.size())) return "";
   const absl::StatusOr<Request> request = Arrived<Request>({std::string(bytes)});
-  if (!request.ok()) return ReasonOf(request.status()) == Reason::kInvalid ? "" : "refused with " + request.status().ToString();
-  const absl::StatusOr<Request> again = Arrived<Request>(MessagesOf(ToTransfer(1, *request), kMessageBytes));
+  if (!request.ok())
+    return ReasonOf(request.status()) == Reason::kInvalid
+               ? ""
+               : "refused with " + request.status().ToString();
+  const absl::StatusOr<Request> again =
+      Arrived<Request>(MessagesOf(ToTransfer(1, *request), kMessageBytes));
   if (!again.ok()) return "accepted, but refused when it travels on: " + again.status().ToString();
   return Same::Of(*request, *again) ? "" : "changes when it travels on";
 }
 
 // The answer to `asked` that a header begins.
-inline absl::StatusOr<PullReply> Answer(const v1::FrameHeader& header, const PullRequest& asked, PayloadFiller& filler) {
+inline absl::StatusOr<PullReply> Answer(const v1::FrameHeader& header, const PullRequest& asked,
+                                        PayloadFiller& filler) {
   return FromHeader(header.pull_reply(), asked, filler);
 }
-inline absl::StatusOr<CommitReply> Answer(const v1::FrameHeader& header, const CommitRequest& asked, PayloadFiller& filler) {
+inline absl::StatusOr<CommitReply> Answer(const v1::FrameHeader& header, const CommitRequest& asked,
+                                          PayloadFiller& filler) {
   return FromHeader(header.commit_reply(), asked, filler);
 }
-inline bool Answers(const PullReply& reply, const PullRequest& asked) { return reply.parts.size() == asked.parts.size(); }
-inline bool Answers(const CommitReply& reply, const CommitRequest& asked) { return reply.duplicate || reply.versions.size() == asked.parts.size(); }
+inline bool Answers(const PullReply& reply, const PullRequest& asked) {
+  return reply.parts.size() == asked.parts.size();
+}
+inline bool Answers(const CommitReply& reply, const CommitRequest& asked) {
+  return reply.duplicate || reply.versions.size() == asked.parts.size();
+}
 
-// What is wrong with how the one message `bytes` is taken for the answer to `asked`, which takes at most `most_bytes`; empty: nothing.
+// What is wrong with how the one message `bytes` is taken for the answer to `asked`, which takes at
+// most `most_bytes`; empty: nothing.
 template <typename Request>
 std::string ReplyFault(absl::string_view bytes, const Request& asked, int64_t most_bytes) {
   absl::string_view payload;
@@ -100,7 +118,10 @@ std::string ReplyFault(absl::string_view bytes, const Request& asked, int64_t mo
   PayloadFiller filler;
   const auto reply = Answer(*header, asked, filler);
   if (filler.left() > most_bytes) return "takes more memory than was asked for";
-  if (!reply.ok()) return ReasonOf(reply.status()) == Reason::kInvalid ? "" : "refused with " + reply.status().ToString();
+  if (!reply.ok())
+    return ReasonOf(reply.status()) == Reason::kInvalid
+               ? ""
+               : "refused with " + reply.status().ToString();
   return Answers(*reply, asked) ? "" : "answers another number of parts";
 }
 

@@ -36,7 +36,8 @@ std::string FaultOf(uint8_t kind, absl::string_view message) {
 // A message of a data stream; the first byte says what it is taken for.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const std::string fault = FaultOf(data[0], absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
+  const std::string fault =
+      FaultOf(data[0], absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   if (fault.empty()) return 0;
   std::fprintf(stderr, "%s\n", fault.c_str());
   std::abort();

@@ -18,7 +18,8 @@ void FuzzOneOf(Kinds<Ts...>, const uint8_t* data, size_t size) {
   if (size == 0) return;
   using Check = std::string (*)(absl::string_view);
   constexpr Check kChecks[] = {Fault<Ts>...};
-  const std::string fault = kChecks[data[0] % sizeof...(Ts)](absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
+  const std::string fault = kChecks[data[0] % sizeof...(Ts)](
+      absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   if (fault.empty()) return;
   std::fprintf(stderr, "kind %zu: %s\n", data[0] % sizeof...(Ts), fault.c_str());
   std::abort();

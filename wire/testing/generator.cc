@@ -12,10 +12,20 @@
 
 namespace divvy::wire::testing {
 
-// ---- parts ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- parts --------------------------------------------------------------------------------------
 
 uint64_t Generator::Number() {
-  constexpr uint64_t kEdges[] = {0, 1, 2, 0x7f, 0x80, 0xffff, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
+  constexpr uint64_t kEdges[] = {0,
+                                 1,
+                                 2,
+                                 0x7f,
+                                 0x80,
+                                 0xffff,
+                                 0x7fffffff,
+                                 0xffffffff,
+                                 0x7fffffffffffffff,
+                                 0x8000000000000000,
+                                 0xffffffffffffffff};
   return Chance() ? kEdges[Below(std::size(kEdges))] : random_.Next() >> Below(64);
 }
 
@@ -31,7 +41,8 @@ std::string Generator::Name() {
 }
 
 std::string Generator::Text(size_t max_bytes) {
-  constexpr absl::string_view kPieces[] = {"a", "Z", " ", "\"", "\\", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\xa2", "=", "loss is "};
+  constexpr absl::string_view kPieces[] = {
+      "a", "Z", " ", "\"", "\\", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\xa2", "=", "loss is "};
   std::string text = "t";
   for (uint64_t i = Below(12); i > 0; --i) text += std::string(kPieces[Below(std::size(kPieces))]);
   if (random_.Chance(0.02)) text += std::string(2 * max_bytes, 'x');
@@ -47,11 +58,12 @@ Shape Generator::MakeShape(int max_rank) {
 template <typename Id>
 std::vector<Id> Generator::RisingIds(uint64_t below) {
   std::set<Id> ids;
-  for (uint64_t i = Below(5); i > 0 && below > 0; --i) ids.insert(Id(static_cast<typename Id::value_type>(Number() % below)));
+  for (uint64_t i = Below(5); i > 0 && below > 0; --i)
+    ids.insert(Id(static_cast<typename Id::value_type>(Number() % below)));
   return {ids.begin(), ids.end()};
 }
 
-// ---- statuses ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- statuses -----------------------------------------------------------------------------------
 
 void Generator::Fill(ErrorDetail& out) {
   out.reason = static_cast<Reason>(Below(static_cast<uint64_t>(kLastReason) + 1));
@@ -70,22 +82,29 @@ void Generator::Fill(absl::Status& out) {
   if (Chance()) out = MakeError(Make<ErrorDetail>(), Text(kMaxTextBytes));
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 Tensor Generator::MakeTensor(DType dtype, const Shape& shape) {
   Tensor tensor = *Tensor::Uninitialized(dtype, shape);
-  for (int64_t i = 0; i < tensor.size_bytes(); ++i) tensor.fresh_data<uint8_t>()[i] = static_cast<uint8_t>(dtype == DType::kBool ? Below(2) : Below(256));
+  for (int64_t i = 0; i < tensor.size_bytes(); ++i)
+    tensor.fresh_data<uint8_t>()[i] =
+        static_cast<uint8_t>(dtype == DType::kBool ? Below(2) : Below(256));
   return tensor;
 }
 
-void Generator::Fill(Tensor& out) { out = MakeTensor(static_cast<DType>(Below(9)), MakeShape(Shape::kMaxRank)); }
+void Generator::Fill(Tensor& out) {
+  out = MakeTensor(static_cast<DType>(Below(9)), MakeShape(Shape::kMaxRank));
+}
 
 Nest Generator::MakeNest(int depth) {
   switch (Below(depth > 0 ? 7 : 5)) {
     case 0: return Nest(Make<Tensor>());
     case 1: return Nest(Chance() ? Text(100) : std::string("\0\xff\x01 bytes", 9));
     case 2: return Nest(PerWorkerHandle{Number()});
-    case 3: return Nest(IndexedSlices{Tensor::Vector<int64_t>({2, 0, 2}), *Tensor::Zeros(DType::kFloat32, {3, 2}), 3 + static_cast<int64_t>(Below(9))});
+    case 3:
+      return Nest(IndexedSlices{Tensor::Vector<int64_t>({2, 0, 2}),
+                                *Tensor::Zeros(DType::kFloat32, {3, 2}),
+                                3 + static_cast<int64_t>(Below(9))});
     case 4: return Nest::Failed(absl::NotFoundError(Text(100)));
     case 5: {
       Nest::List list;
@@ -100,7 +119,7 @@ Nest Generator::MakeNest(int depth) {
   }
 }
 
-// ---- optimizers -------------------------------------------------------------------------------------------------------------------------------------
+// ---- optimizers ---------------------------------------------------------------------------------
 
 void Generator::Fill(LearningRate& out) {
   const int64_t steps = 1 + Count() / 2;
@@ -109,7 +128,10 @@ void Generator::Fill(LearningRate& out) {
     case 1: out = ExponentialDecay{Real(), steps, Real(), Chance()}; return;
     case 2: out = InverseTimeDecay{Real(), steps, Real(), Chance()}; return;
     case 3: out = PolynomialDecay{Real(), steps, Real(), Real()}; return;
-    case 4: out = CosineDecay{Real(), steps, Real(), Count(), Chance() ? std::optional<double>(Real()) : std::nullopt}; return;
+    case 4:
+      out = CosineDecay{Real(), steps, Real(), Count(),
+                        Chance() ? std::optional<double>(Real()) : std::nullopt};
+      return;
     default: break;
   }
   PiecewiseConstant pieces{{}, {Real()}};
@@ -131,15 +153,18 @@ void Generator::Fill(Optimizer& out) {
       case 3: return RowwiseAdagrad{rate, Fraction(), Fraction()};
       case 4: return Adam{rate, Fraction(), Fraction(), Fraction(), Fraction(), Chance()};
       case 5: return RmsProp{rate, Fraction(), Fraction(), Fraction(), Chance()};
-      default: return Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()};
+      default:
+        return Ftrl{rate, Fraction(), Fraction(), -Fraction(), Fraction(), Fraction(), Fraction()};
     }
   };
   do out = any();
-  while (!Validate(out).ok());  // a rate that no step could have is refused before anything travels
+  // A rate that no step could have is refused before anything travels.
+  while (!Validate(out).ok());
 }
 
 void Generator::Fill(OptimizerStep& out) {
-  // Fields that its kind does not use are 0; these here are all used by none, so that each is seen to travel.
+  // Fields that its kind does not use are 0; these here are all used by none, so that each is seen
+  // to travel.
   out.kind = static_cast<OptimizerKind>(Below(7));
   out.learning_rate = 0.5f + Fraction();
   out.momentum = Fraction();
@@ -158,7 +183,7 @@ void Generator::Fill(OptimizerStep& out) {
   out.l2_shrinkage = Fraction();
 }
 
-// ---- variables --------------------------------------------------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 Initializer Generator::MakeInitializer(bool constant) {
   switch (constant ? 0 : Below(6)) {
@@ -167,12 +192,16 @@ Initializer Generator::MakeInitializer(bool constant) {
     case 2: return RandomNormal{Fraction(), Fraction(), Number()};
     case 3: return TruncatedNormal{Fraction(), Fraction(), Number()};
     case 4:
-      return VarianceScaling{static_cast<VarianceScaling::Fan>(Below(3)), static_cast<VarianceScaling::Distribution>(Below(2)), 0.5f + Fraction(), Number()};
+      return VarianceScaling{static_cast<VarianceScaling::Fan>(Below(3)),
+                             static_cast<VarianceScaling::Distribution>(Below(2)),
+                             0.5f + Fraction(), Number()};
     default: return Identity{Fraction()};
   }
 }
 
-void Generator::Fill(ShardKey& out) { out = {MakeId<VariableId>(), static_cast<uint8_t>(Below(256)), static_cast<uint16_t>(Index())}; }
+void Generator::Fill(ShardKey& out) {
+  out = {MakeId<VariableId>(), static_cast<uint8_t>(Below(256)), static_cast<uint16_t>(Index())};
+}
 
 void Generator::Fill(ShardSpec& out) {
   Fill(out.key);
@@ -188,7 +217,8 @@ void Generator::Fill(ShardSpec& out) {
   out.shape = out.full_shape;
   if (out.shape.rank() == 0) return;
   out.first_row = static_cast<int64_t>(Below(out.full_shape.dim(0) + 1));
-  out.shape = out.shape.WithRows(static_cast<int64_t>(Below(out.full_shape.dim(0) - out.first_row + 1)));
+  out.shape =
+      out.shape.WithRows(static_cast<int64_t>(Below(out.full_shape.dim(0) - out.first_row + 1)));
 }
 
 void Generator::Fill(VariableLayout& out) {
@@ -219,9 +249,12 @@ void Generator::Fill(std::shared_ptr<const Layout>& out) {
   out = Layout::Received(Number(), std::move(variables));
 }
 
-// ---- calls ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- calls --------------------------------------------------------------------------------------
 
-void Generator::Fill(Fence& out) { out = {MakeId<JobId>(), MakeId<Epoch>(), MakeId<Incarnation>(), MakeId<SessionId>(), MakeId<Incarnation>()}; }
+void Generator::Fill(Fence& out) {
+  out = {MakeId<JobId>(), MakeId<Epoch>(), MakeId<Incarnation>(), MakeId<SessionId>(),
+         MakeId<Incarnation>()};
+}
 
 void Generator::Fill(ProtocolRange& out) {
   out.oldest = 1 + static_cast<uint32_t>(Below(9));
@@ -262,7 +295,8 @@ void Generator::Fill(RegisterRequest& out) {
   out.incarnation = Incarnation(1 + Number() / 2);
   out.address = Text(kMaxNameBytes);
   out.replicas = 1 + Index() / 2;
-  for (uint64_t i = Below(4); i > 0; --i) out.cluster[Text(kMaxNameBytes)][Index()] = Text(kMaxNameBytes);
+  for (uint64_t i = Below(4); i > 0; --i)
+    out.cluster[Text(kMaxNameBytes)][Index()] = Text(kMaxNameBytes);
   Fill(out.protocol);
   if (Chance()) out.build = Text(kMaxNameBytes);
   Fill(out.program);
@@ -270,7 +304,8 @@ void Generator::Fill(RegisterRequest& out) {
 }
 
 void Generator::Fill(ProgramDescription& out) {
-  for (uint64_t i = Below(4); i > 0; --i) out.steps[Text(kMaxNameBytes)] = Chance() ? Text(2000) : "";
+  for (uint64_t i = Below(4); i > 0; --i)
+    out.steps[Text(kMaxNameBytes)] = Chance() ? Text(2000) : "";
   for (uint64_t i = Below(4); i > 0; --i) out.flags.insert(Text(kMaxNameBytes));
   if (Chance()) out.build = Text(kMaxNameBytes);
 }
@@ -330,7 +365,8 @@ void Generator::Fill(SavedSlice& out) {
   out.first_row = shard.first_row;
   out.rows = shard.shape.rows();
   out.offset = Number();
-  out.size_bytes = static_cast<uint64_t>(out.rows * out.full_shape.row_elements() * DTypeSize(out.dtype));
+  out.size_bytes =
+      static_cast<uint64_t>(out.rows * out.full_shape.row_elements() * DTypeSize(out.dtype));
   out.masked_crc = static_cast<uint32_t>(Number());
 }
 
@@ -346,7 +382,9 @@ void Generator::Fill(SyncRequest& out) {
   Fill(out.horizon);
   out.sessions = RisingIds<SessionId>(uint64_t{1} << 32);
   for (uint64_t i = Below(4); i > 0; --i) out.query.push_back(MakeId<EntryId>());
-  if (Chance()) std::generate_n(std::back_inserter(out.workers), out.sessions.size(), [this] { return Index(); });
+  if (Chance())
+    std::generate_n(std::back_inserter(out.workers), out.sessions.size(),
+                    [this] { return Index(); });
 }
 
 void Generator::Fill(SyncReply& out) {
@@ -379,7 +417,7 @@ void Generator::Fill(ShutdownRequest& out) {
   out.exit_code = static_cast<int>(Below(256));
 }
 
-// ---- data streams -----------------------------------------------------------------------------------------------------------------------------------
+// ---- data streams -------------------------------------------------------------------------------
 
 void Generator::Fill(PullPart& out) {
   Fill(out.shard);
@@ -422,13 +460,16 @@ void Generator::Fill(CommitRequest& out) {
 
 CommitReply Generator::ReplyTo(const CommitRequest& asked) {
   CommitReply reply{Chance(), Number(), {}};
-  for (size_t i = 0; i < asked.parts.size() && !reply.duplicate; ++i) reply.versions.push_back(Number());
+  for (size_t i = 0; i < asked.parts.size() && !reply.duplicate; ++i)
+    reply.versions.push_back(Number());
   return reply;
 }
 
-// ---- worker -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- worker -------------------------------------------------------------------------------------
 
-void Generator::Fill(PsAddress& out) { out = {Index(), Text(kMaxNameBytes), MakeId<Incarnation>(), Count()}; }
+void Generator::Fill(PsAddress& out) {
+  out = {Index(), Text(kMaxNameBytes), MakeId<Incarnation>(), Count()};
+}
 
 void Generator::Fill(WorkerAttachRequest& out) {
   Fill(out.fence);
@@ -436,7 +477,8 @@ void Generator::Fill(WorkerAttachRequest& out) {
   for (size_t i = 0; i < out.view.size(); ++i) out.view[i].index = static_cast<int>(3 * i);
   Fill(out.layout);
   out.job_seed = Number();
-  for (uint64_t i = Below(4); i > 0; --i) out.program_flags[Text(40)] = Chance() ? Text(100) : std::string("\0\xfe", 2);
+  for (uint64_t i = Below(4); i > 0; --i)
+    out.program_flags[Text(40)] = Chance() ? Text(100) : std::string("\0\xfe", 2);
   Fill(out.protocol);
 }
 
@@ -445,7 +487,7 @@ void Generator::Fill(WorkerAttachReply& out) {
   Fill(out.program);
 }
 
-// ---- steps ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 
 void Generator::Fill(InputLease& out) {
   out = {MakeId<ResourceId>(), Count(), 0};
@@ -495,7 +537,8 @@ void Generator::Fill(Report& out) {
   out.outcome = static_cast<StepOutcome>(Below(5));
   if (out.outcome == StepOutcome::kOk) Fill(out.value);
   if (out.outcome != StepOutcome::kOk) Fill(out.error);
-  const bool needs_error = out.outcome == StepOutcome::kFailed || out.outcome == StepOutcome::kSystem;
+  const bool needs_error =
+      out.outcome == StepOutcome::kFailed || out.outcome == StepOutcome::kSystem;
   if (needs_error && out.error.ok()) out.error = absl::InternalError("x");
   for (uint64_t i = Below(3); i > 0; --i) out.participants.push_back(Index());
   out.staleness = Number();

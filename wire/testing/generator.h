@@ -91,11 +91,16 @@ class Generator {
   uint64_t Number();                                               // any, often at an edge
   int64_t Count() { return static_cast<int64_t>(Number() >> 1); }  // not negative
   int Index() { return static_cast<int>(Number() & 0xffff); }
-  double Real();                                                                       // finite
-  float Fraction() { return static_cast<float>(random_.Below(1 << 20)) / (1 << 20); }  // [0, 1)
-  std::string Name();                                                                  // of a variable
-  std::string Text(size_t max_bytes);                                                  // UTF-8 without control characters, at least one byte
-  Shape MakeShape(int max_rank);                                                       // 0 to a few elements
+  // finite
+  double Real();
+  // [0, 1)
+  float Fraction() { return static_cast<float>(random_.Below(1 << 20)) / (1 << 20); }
+  // Of a variable.
+  std::string Name();
+  // UTF-8 without control characters, at least one byte
+  std::string Text(size_t max_bytes);
+  // 0 to a few elements
+  Shape MakeShape(int max_rank);
   template <typename Id>
   Id MakeId() {
     return Id(static_cast<typename Id::value_type>(Number()));

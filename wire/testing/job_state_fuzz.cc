@@ -1,4 +1,5 @@
-// Any bytes as what a checkpoint says of its job, and as the binary details of a call's status. The first byte says which, and of a status its code.
+// Any bytes as what a checkpoint says of its job, and as the binary details of a call's status. The
+// first byte says which, and of a status its code.
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,12 +16,15 @@ void TryStatus(int code, absl::string_view details) {
   const absl::Status status = wire::StatusOfCall(code, details.substr(0, 40), details);
   fuzz::Require(status.ok() == (code == 0), "a failed call that is OK");
   (void)DetailOf(status);
-  fuzz::Require(wire::FromProto(wire::ToProto(status)).code() == status.code(), "a status that changes when it travels on");
+  fuzz::Require(wire::FromProto(wire::ToProto(status)).code() == status.code(),
+                "a status that changes when it travels on");
 }
 
 void TryJobState(const std::string& bytes) {
   const auto state = wire::DecodeJobState(bytes);
-  if (!state.ok()) return fuzz::Require(absl::IsInvalidArgument(state.status()), "refused otherwise than as InvalidArgument");
+  if (!state.ok())
+    return fuzz::Require(absl::IsInvalidArgument(state.status()),
+                         "refused otherwise than as InvalidArgument");
   const std::string written = wire::EncodeJobState(*state);
   const auto again = wire::DecodeJobState(written);
   fuzz::Require(again.ok(), "what was written is refused");

@@ -1,5 +1,6 @@
-// make_corpus DIRECTORY: writes what the fuzz targets of this folder begin with, one file for each kind of message, below DIRECTORY/{frames,
-// requests, replies, steps, values}. Run it after a change of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
+// make_corpus DIRECTORY: writes what the fuzz targets of this folder begin with, one file for each
+// kind of message, below DIRECTORY/{frames, requests, replies, steps, values}. Run it after a
+// change of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
 #include <cstdio>
 #include <string>
 
@@ -21,7 +22,8 @@ absl::Status Write(const std::string& name, const std::string& bytes) {
 template <typename T>
 absl::Status WriteKind(const std::string& directory, char kind, uint64_t files) {
   for (uint64_t seed = 1; seed <= files; ++seed) {
-    RETURN_IF_ERROR(Write(absl::StrCat(directory, "/", static_cast<int>(kind), "-", seed), std::string(1, kind) + RandomBytes<T>(seed)));
+    RETURN_IF_ERROR(Write(absl::StrCat(directory, "/", static_cast<int>(kind), "-", seed),
+                          std::string(1, kind) + RandomBytes<T>(seed)));
   }
   return absl::OkStatus();
 }
@@ -38,8 +40,10 @@ absl::Status WriteKinds(Kinds<Ts...>, const std::string& directory, uint64_t fil
 template <typename Request>
 absl::Status WriteFrames(const std::string& directory, char kind) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
-    const std::string message = MessagesOf(ToTransfer(seed, Generator(seed).Make<Request>()), kMessageBytes)[0];
-    RETURN_IF_ERROR(Write(absl::StrCat(directory, "/", static_cast<int>(kind), "-", seed), std::string(1, kind) + message));
+    const std::string message =
+        MessagesOf(ToTransfer(seed, Generator(seed).Make<Request>()), kMessageBytes)[0];
+    RETURN_IF_ERROR(Write(absl::StrCat(directory, "/", static_cast<int>(kind), "-", seed),
+                          std::string(1, kind) + message));
   }
   return absl::OkStatus();
 }
@@ -50,7 +54,8 @@ absl::Status WriteAll(const std::string& directory) {
   RETURN_IF_ERROR(WriteFrames<CommitRequest>(directory + "/frames", 1));
   RETURN_IF_ERROR(WriteKinds(RequestKinds(), directory + "/requests", 1));
   RETURN_IF_ERROR(WriteKinds(ReplyKinds(), directory + "/replies", 1));
-  RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));  // one for each message that a frame may carry, about
+  // One for each message that a frame may carry, about.
+  RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));
   return WriteKinds(ValueKinds(), directory + "/values", 2);
 }
 

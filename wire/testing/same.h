@@ -20,8 +20,9 @@
 
 namespace divvy::wire::testing {
 
-// The members of each plain struct, found without wire/fields.h: a member that is described nowhere must differ after a
-// journey. One that is added and not counted here does not compile; wire/fields.h and the generator need it, too.
+// The members of each plain struct, found without wire/fields.h: a member that is described nowhere
+// must differ after a journey. One that is added and not counted here does not compile;
+// wire/fields.h and the generator need it, too.
 #define DIVVY_FIELDS(Type, ...)             \
   inline auto FieldsOf(const Type& value) { \
     const auto& [__VA_ARGS__] = value;      \
@@ -111,13 +112,16 @@ constexpr bool kHasFields = false;
 template <typename T>
 constexpr bool kHasFields<T, std::void_t<decltype(FieldsOf(std::declval<const T&>()))>> = true;
 
-// Same::Of(a, b): floating numbers by their bits, statuses by code, text and detail, layouts by their variables.
+// Same::Of(a, b): floating numbers by their bits, statuses by code, text and detail, layouts by
+// their variables.
 class Same {
  public:
   static bool Of(const Tensor& a, const Tensor& b) { return BitwiseEqual(a, b); }
   static bool Of(const Nest& a, const Nest& b) { return BitwiseEqual(a, b); }
   static bool Of(const FromRows&, const FromRows&) { return false; }
-  static bool Of(const absl::Status& a, const absl::Status& b) { return a.code() == b.code() && a.message() == b.message() && Of(DetailOf(a), DetailOf(b)); }
+  static bool Of(const absl::Status& a, const absl::Status& b) {
+    return a.code() == b.code() && a.message() == b.message() && Of(DetailOf(a), DetailOf(b));
+  }
   static bool Of(const VariableSpec& a, const VariableSpec& b) {
     const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner] = a;
     return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation),
@@ -126,7 +130,8 @@ class Same {
   }
   static bool Of(const std::shared_ptr<const Layout>& a, const std::shared_ptr<const Layout>& b) {
     if (a == nullptr || b == nullptr) return a == b;
-    return a->version() == b->version() && a->hash() == b->hash() && Of(a->variables(), b->variables());
+    return a->version() == b->version() && a->hash() == b->hash() &&
+           Of(a->variables(), b->variables());
   }
   template <typename A, typename B>
   static bool Of(const std::pair<A, B>& a, const std::pair<A, B>& b) {
@@ -151,7 +156,9 @@ class Same {
   template <typename... Ts>
   static bool Of(const std::variant<Ts...>& a, const std::variant<Ts...>& b) {
     if (a.index() != b.index()) return false;
-    return std::visit([&b](const auto& value) { return Of(value, std::get<std::decay_t<decltype(value)>>(b)); }, a);
+    return std::visit(
+        [&b](const auto& value) { return Of(value, std::get<std::decay_t<decltype(value)>>(b)); },
+        a);
   }
   template <typename T>
   static bool Of(const T& a, const T& b) {

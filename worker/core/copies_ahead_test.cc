@@ -1,5 +1,5 @@
-// Values that are pulled ahead travel to the GPU while the step before computes: what that saves, by the model of a clock, and what becomes of them when the
-// step does not take them.
+// Values that are pulled ahead travel to the GPU while the step before computes: what that saves,
+// by the model of a clock, and what becomes of them when the step does not take them.
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -28,8 +28,10 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kRows = 1000, kColumns = 1000;                               // 4 MB
-constexpr double kKernelUs = 30, kCopyUs = 5 + 4.0 * kRows * kColumns / 50e3;  // 85: what a copy of them takes
+// 4 MB
+constexpr int64_t kRows = 1000, kColumns = 1000;
+// 85: what a copy of them takes
+constexpr double kKernelUs = 30, kCopyUs = 5 + 4.0 * kRows * kColumns / 50e3;
 constexpr int kKernels = 10;
 
 // What the function of a step does between telling the GPU to compute and waiting for the result.
@@ -39,7 +41,8 @@ std::function<void()>& Meanwhile() {
 }
 
 absl::StatusOr<Tensor> Compute(ReplicaContext& replica) {
-  std::vector<ReadRequest> requests = {{"large", std::nullopt, Tensor()}, {"small", std::nullopt, Tensor()}};
+  std::vector<ReadRequest> requests = {{"large", std::nullopt, Tensor()},
+                                       {"small", std::nullopt, Tensor()}};
   RETURN_IF_ERROR(replica.Read(absl::MakeSpan(requests)));
   Var y = Var(requests[0].value) * Var(requests[1].value);
   for (int i = 0; i < kKernels; ++i) y = y * 1.0f;
@@ -71,7 +74,9 @@ const Step kReadNothing("copies_test/read_nothing", ReadNothing);
 class CopyingExecutor : public Executor {
  public:
   void Post(Task task) override { threads_.Post(std::move(task)); }
-  void PostAfter(absl::Duration delay, Task task) override { threads_.PostAfter(delay, std::move(task)); }
+  void PostAfter(absl::Duration delay, Task task) override {
+    threads_.PostAfter(delay, std::move(task));
+  }
   void PostBlocking(std::string name, Task task) override {
     if (name == "copy ahead") return task();
     threads_.PostBlocking(std::move(name), std::move(task));
@@ -94,17 +99,21 @@ cuda::TransferOptions Keeping(bool keeps_memory) {
   return options;
 }
 
-// A worker with GPUs that the host plays, by whether they keep memory that is freed. Each "large" is all ones, "small" is 2.
+// A worker with GPUs that the host plays, by whether they keep memory that is freed. Each "large"
+// is all ones, "small" is 2.
 class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
  protected:
-  explicit CopiesAheadStepTest(int devices = 1) : math_(devices), ps_(executor_, 1), inputs_(executor_) {
+  explicit CopiesAheadStepTest(int devices = 1)
+      : math_(devices), ps_(executor_, 1), inputs_(executor_) {
     cuda::HostModel model;
     model.kernel = kKernelUs;
     math_.UseClock(model);
     math_.keep_log = false;
     SetGpuMemory(&gpu_);
     internal::SetGpuBackend(&gpu_);
-    layout_ = Layout::Empty()->With(Variable(1, "large", kRows, kColumns))->With(Variable(2, "small", 1, 1));
+    layout_ = Layout::Empty()
+                  ->With(Variable(1, "large", kRows, kColumns))
+                  ->With(Variable(2, "small", 1, 1));
     ThreadStepRunnerOptions options;
     options.replica_devices.clear();
     for (int i = 0; i < devices; ++i) options.replica_devices.push_back({Device::Kind::kGpu, i});
@@ -129,11 +138,14 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
 
   // Values of their own, as each pull brings.
   std::shared_ptr<WorkerTransaction> MakeTransaction() {
-    ps_[0].Set({VariableId(1), 0, 0}, *Tensor::Copy<float>({kRows, kColumns}, std::vector<float>(kRows * kColumns, 1)));
+    ps_[0].Set({VariableId(1), 0, 0},
+               *Tensor::Copy<float>({kRows, kColumns}, std::vector<float>(kRows * kColumns, 1)));
     ps_[0].Set({VariableId(2), 0, 0}, *Tensor::Copy<float>({1, 1}, {2}));
     auto links = std::make_shared<SessionLinks>();
     links->ps[0] = {ps_.client(0), ps_.view()[0].incarnation};
-    return std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
+    return std::make_shared<WorkerTransaction>(
+        WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_,
+        Clock::Real());
   }
   // Pulls the values of the next step, which are copied when they come.
   void PullNext(const std::string& function = "copies_test/compute") {
@@ -171,17 +183,20 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
     transaction->Finish();
     Ran ran{0, math_.now() - began, math_.costs().uploads - uploads};
     if (!value.ok()) ran.sum = value.status();
-    if (value.ok() && value->kind() == Nest::Kind::kTensor) ran.sum = *value->tensor()->scalar<float>();
+    if (value.ok() && value->kind() == Nest::Kind::kTensor)
+      ran.sum = *value->tensor()->scalar<float>();
     return ran;
   }
   // By tensors.
   int64_t BytesInUse(int device = 0) {
-    const Tensor there = *Tensor::Vector<float>({1}).To({Device::Kind::kGpu, device});  // what has been copied is let go of by the next to use the GPU
+    // What has been copied is let go of by the next to use the GPU.
+    const Tensor there = *Tensor::Vector<float>({1}).To({Device::Kind::kGpu, device});
     return gpu_.bytes_in_use(device) - 4;
   }
 
   cuda::HostMath math_;
-  internal::GpuBackend gpu_{math_, int64_t{1} << 50, Keeping(GetParam())};  // under a limit it counts what tensors hold
+  // Under a limit it counts what tensors hold.
+  internal::GpuBackend gpu_{math_, int64_t{1} << 50, Keeping(GetParam())};
   CopyingExecutor executor_;
   FakeParameterServers ps_;
   DataInputOpener inputs_;
@@ -194,7 +209,8 @@ INSTANTIATE_TEST_SUITE_P(KeepsMemory, CopiesAheadStepTest, ::testing::Bool());
 
 constexpr float kSum = 2.0f * kRows * kColumns;
 
-// The ceilings: of the next step's copies not a microsecond shows, and the step that runs meanwhile takes no longer than asking for them takes the host.
+// The ceilings: of the next step's copies not a microsecond shows, and the step that runs meanwhile
+// takes no longer than asking for them takes the host.
 TEST_P(CopiesAheadStepTest, TheCopiesOfTheNextStepCostNothingBesideTheKernelsOfThisOne) {
   ASSERT_TRUE(Run().sum.ok());
   const Ran plain = Run();
@@ -207,10 +223,14 @@ TEST_P(CopiesAheadStepTest, TheCopiesOfTheNextStepCostNothingBesideTheKernelsOfT
   EXPECT_EQ(ahead.uploads, 0);
   const double kernels = (kKernels + 2) * kKernelUs;
   RecordProperty("exposed_copy_us_in_the_step", std::to_string(plain.us - kernels));
-  EXPECT_GT(plain.us - ahead.us, 0.9 * kCopyUs) << plain.us << " us with copies in the step, " << ahead.us << " us with copies ahead";
-  EXPECT_LT(before.us - plain.us, 10) << before.us << " us beside the copies of the next step, " << plain.us << " us without";
-  std::printf("a step of %.0f us of kernels: %.1f us with its copies, %.1f us with copies ahead; the step beside them %.1f us\n", kernels, plain.us, ahead.us,
-              before.us);
+  EXPECT_GT(plain.us - ahead.us, 0.9 * kCopyUs)
+      << plain.us << " us with copies in the step, " << ahead.us << " us with copies ahead";
+  EXPECT_LT(before.us - plain.us, 10)
+      << before.us << " us beside the copies of the next step, " << plain.us << " us without";
+  std::printf(
+      "a step of %.0f us of kernels: %.1f us with its copies, %.1f us with copies ahead; the step "
+      "beside them %.1f us\n",
+      kernels, plain.us, ahead.us, before.us);
 }
 
 TEST_P(CopiesAheadStepTest, WhatTheFunctionDidNotReadOnAGpuIsNotCopied) {
@@ -251,7 +271,8 @@ TEST_P(CopiesAheadStepTest, WhatTheStepHasAssignedItReadsWhateverWasCopied) {
   EXPECT_EQ(ran.uploads, 1) << "of what was assigned";
 }
 
-// Once there is no room for the copies, and once the copies have taken the room that the step before wants.
+// Once there is no room for the copies, and once the copies have taken the room that the step
+// before wants.
 TEST_P(CopiesAheadStepTest, WhereMemoryIsShortTheStepCopiesForItselfAndNobodyFails) {
   ASSERT_TRUE(Run().sum.ok());
   constexpr size_t kValue = size_t{4} * kRows * kColumns;

@@ -19,16 +19,22 @@ namespace divvy {
 namespace {
 
 absl::Status Gone(ResourceId iterator) {
-  return MakeError(Reason::kInputAborted, absl::StrCat("iterator ", iterator.value(), " is not open on this worker: it was closed, or lost with its session"));
+  return MakeError(
+      Reason::kInputAborted,
+      absl::StrCat("iterator ", iterator.value(),
+                   " is not open on this worker: it was closed, or lost with its session"));
 }
 
-// An iterator whose next elements can be looked at. They are kept, and are not read again unless Seek leaves them behind.
+// An iterator whose next elements can be looked at. They are kept, and are not read again unless
+// Seek leaves them behind.
 class PeekedIterator : public DatasetIterator {
  public:
   using Element = absl::StatusOr<std::optional<Nest>>;
-  explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator) : iterator_(std::move(iterator)) {}
+  explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator)
+      : iterator_(std::move(iterator)) {}
 
-  // The next `count` elements, or fewer at the end of the data. The error of any of them, which Next gives too. REQUIRES: called once, before Next and Seek.
+  // The next `count` elements, or fewer at the end of the data. The error of any of them, which
+  // Next gives too. REQUIRES: called once, before Next and Seek.
   absl::StatusOr<Nest::List> Peek(int64_t count) {
     Nest::List elements;
     while (static_cast<int64_t>(elements.size()) < count) {
@@ -46,10 +52,12 @@ class PeekedIterator : public DatasetIterator {
     next_.pop_front();
     return next;
   }
-  // To an element that has been looked at without reading it again: a source of text would begin anew.
+  // To an element that has been looked at without reading it again: a source of text would begin
+  // anew.
   absl::Status Seek(int64_t position) override {
     const auto is_element = [](const Element& next) { return next.ok() && next->has_value(); };
-    while (position_ < position && !next_.empty() && is_element(next_.front())) next_.pop_front(), ++position_;
+    while (position_ < position && !next_.empty() && is_element(next_.front()))
+      next_.pop_front(), ++position_;
     if (position_ == position && !next_.empty()) return absl::OkStatus();
     next_.clear();
     position_ = position;
@@ -77,12 +85,14 @@ StrategyParts PartsFor(const InputContext& context, Executor& executor) {
   return parts;
 }
 
-// Elements that the coordinator compares between workers. Two workers that shuffle ten elements differently begin with the same one in a tenth of all passes,
-// and with the same three in 1 of 720.
+// Elements that the coordinator compares between workers. Two workers that shuffle ten elements
+// differently begin with the same one in a tenth of all passes, and with the same three in 1 of
+// 720.
 constexpr int64_t kMostCompared = 3;
 
-// Every worker reads the first elements, so that the coordinator can tell whether all read the same: as many as it would have read ahead beside its first step,
-// which is the same number on every worker. The step that reads an element gets its error; there is no digest then.
+// Every worker reads the first elements, so that the coordinator can tell whether all read the
+// same: as many as it would have read ahead beside its first step, which is the same number on
+// every worker. The step that reads an element gets its error; there is no digest then.
 void PeekAtFirst(Opened& opened, int64_t ahead) {
   auto peeked = std::make_unique<PeekedIterator>(std::move(opened.iterator));
   const absl::StatusOr<Nest::List> first = peeked->Peek(std::min(kMostCompared, 1 + ahead));
@@ -90,7 +100,8 @@ void PeekAtFirst(Opened& opened, int64_t ahead) {
   opened.iterator = std::move(peeked);
 }
 
-absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext& context, Executor& executor) {
+absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext& context,
+                                Executor& executor) {
   const BoundDataSource source(resource.source, resource.args);
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(resource.source));
   Strategy strategy(PartsFor(context, executor));
@@ -107,15 +118,17 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
 
 }  // namespace
 
-// One iterator of this worker. An iterator has one reader at a time, a step or what reads ahead for one, and no lock is held while it reads.
+// One iterator of this worker. An iterator has one reader at a time, a step or what reads ahead for
+// one, and no lock is held while it reads.
 //
-// Positions that are wanted ahead are read by a task of their own, as long as they are what the iterator gives next: this is looked at whenever somebody has
-// read, and whenever some are wanted.
+// Positions that are wanted ahead are read by a task of their own, as long as they are what the
+// iterator gives next: this is looked at whenever somebody has read, and whenever some are wanted.
 class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
  public:
   using Elements = absl::StatusOr<std::vector<Nest>>;
 
-  Cursor(ResourceId id, Executor& executor, std::shared_ptr<const std::vector<Device>> devices) : id_(id), executor_(executor), devices_(std::move(devices)) {}
+  Cursor(ResourceId id, Executor& executor, std::shared_ptr<const std::vector<Device>> devices)
+      : id_(id), executor_(executor), devices_(std::move(devices)) {}
 
   void SetOpened(absl::StatusOr<Opened> opened) {
     {
@@ -159,7 +172,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   void Want(const InputLease& positions) {
     {
       MutexLock lock(mu_);
-      ahead_[positions.first].count = std::min(positions.count, static_cast<int64_t>(devices_->size()));
+      ahead_[positions.first].count =
+          std::min(positions.count, static_cast<int64_t>(devices_->size()));
     }
     ReadOnIfWanted();
   }
@@ -187,14 +201,17 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     std::optional<Elements> elements;
   };
 
-  // Waits for the iterator, or for what is wanted where it is read ahead: that is then in `ahead`, and the iterator is not acquired.
-  absl::Status Acquire(std::optional<int64_t> first, int64_t count, std::optional<Elements>& ahead) {
+  // Waits for the iterator, or for what is wanted where it is read ahead: that is then in `ahead`,
+  // and the iterator is not acquired.
+  absl::Status Acquire(std::optional<int64_t> first, int64_t count,
+                       std::optional<Elements>& ahead) {
     MutexLock lock(mu_);
     const auto is_here = [&]() DIVVY_REQUIRES(mu_) {
       const auto found = first ? ahead_.find(*first) : ahead_.end();
       return found != ahead_.end() && found->second.elements && found->second.count == count;
     };
-    changed_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return closed_ || (opened_ && (!busy_ || is_here())); });
+    changed_.Wait(
+        mu_, [&]() DIVVY_REQUIRES(mu_) { return closed_ || (opened_ && (!busy_ || is_here())); });
     if (closed_) return Gone(id_);
     RETURN_IF_ERROR(error_);
     if (is_here()) ahead = std::move(ahead_.find(*first)->second.elements);
@@ -211,7 +228,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
 
   // REQUIRES: acquired.
   Elements ReadAcquired(std::optional<int64_t> first, int64_t count) {
-    Elements elements = internal::Guarded<Elements>("reading data", [&] { return ReadOn(first, count); });
+    Elements elements =
+        internal::Guarded<Elements>("reading data", [&] { return ReadOn(first, count); });
     if (!elements.ok()) position_.reset();
     return elements;
   }
@@ -231,7 +249,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
 
   // Those that are wanted and come next, where the iterator is free.
   Ahead* NextWanted() DIVVY_REQUIRES(mu_) {
-    if (!opened_ || closed_ || busy_ || !error_.ok() || !fetch_to_device_ || !position_) return nullptr;
+    if (!opened_ || closed_ || busy_ || !error_.ok() || !fetch_to_device_ || !position_)
+      return nullptr;
     const auto next = ahead_.find(*position_);
     return next == ahead_.end() || next->second.begun ? nullptr : &next->second;
   }
@@ -244,7 +263,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     executor_.PostBlocking("read ahead", [self = shared_from_this()] { self->ReadAllAhead(); });
   }
 
-  // Ends where what comes next is not wanted, or the iterator is somebody else's, who will look for what is wanted then.
+  // Ends where what comes next is not wanted, or the iterator is somebody else's, who will look for
+  // what is wanted then.
   void ReadAllAhead() {
     for (;;) {
       int64_t first = 0, count = 0;
@@ -276,7 +296,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   void Keep(int64_t first, Elements elements) {
     MutexLock lock(mu_);
     const auto wanted = ahead_.find(first);
-    if (wanted != ahead_.end() && wanted->second.begun) wanted->second.elements.emplace(std::exchange(elements, std::vector<Nest>()));
+    if (wanted != ahead_.end() && wanted->second.begun)
+      wanted->second.elements.emplace(std::exchange(elements, std::vector<Nest>()));
     busy_ = false;
     changed_.NotifyAll();
   }
@@ -286,18 +307,23 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   const std::shared_ptr<const std::vector<Device>> devices_;
   Mutex mu_;
   CondVar changed_;
-  bool opened_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false, busy_ DIVVY_GUARDED_BY(mu_) = false;
+  bool opened_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false,
+               busy_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Status error_ DIVVY_GUARDED_BY(mu_);
   bool fetch_to_device_ DIVVY_GUARDED_BY(mu_) = true;
-  std::map<int64_t, Ahead> ahead_ DIVVY_GUARDED_BY(mu_);  // by first position
-  std::unique_ptr<DatasetIterator> iterator_;             // its reader's, while busy_
-  std::optional<int64_t> position_ = 0;                   // of iterator_, where known; its reader's while busy_, else guarded by mu_
+  // By first position.
+  std::map<int64_t, Ahead> ahead_ DIVVY_GUARDED_BY(mu_);
+  // Its reader's, while busy_.
+  std::unique_ptr<DatasetIterator> iterator_;
+  // Of iterator_, where known; its reader's while busy_, else guarded by mu_.
+  std::optional<int64_t> position_ = 0;
 };
 
 namespace {
 
 std::shared_ptr<const std::vector<Device>> IfAnyIsGpu(std::vector<Device> devices) {
-  const bool any = std::any_of(devices.begin(), devices.end(), [](Device device) { return device.kind == Device::Kind::kGpu; });
+  const bool any = std::any_of(devices.begin(), devices.end(),
+                               [](Device device) { return device.kind == Device::Kind::kGpu; });
   if (!any) devices.clear();
   return std::make_shared<const std::vector<Device>>(std::move(devices));
 }
@@ -307,7 +333,8 @@ std::shared_ptr<const std::vector<Device>> IfAnyIsGpu(std::vector<Device> device
 DataInputOpener::DataInputOpener(Executor& executor, std::vector<Device> replica_devices)
     : executor_(executor), devices_(IfAnyIsGpu(std::move(replica_devices))) {}
 
-void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) {
+void DataInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers,
+                           int replicas, ResultCallback<OpenedInput> done) {
   const auto cursor = std::make_shared<Cursor>(resource.iterator, executor_, devices_);
   {
     MutexLock lock(mu_);
@@ -317,13 +344,17 @@ void DataInputOpener::Open(const MakeResource& resource, int worker_index, int n
   context.num_replicas_in_sync = replicas;
   context.worker_index = worker_index;
   context.num_workers = num_workers;
-  context.seed = resource.leased ? resource.seed : MixSeeds(resource.seed, static_cast<uint64_t>(worker_index));
-  executor_.PostBlocking("open data", [&executor = executor_, cursor, resource, context, done = std::move(done)] {
-    absl::StatusOr<Opened> opened = internal::Guarded<absl::StatusOr<Opened>>("the data source", [&] { return OpenData(resource, context, executor); });
-    absl::StatusOr<OpenedInput> input = opened.ok() ? absl::StatusOr<OpenedInput>(opened->input) : opened.status();
-    cursor->SetOpened(std::move(opened));
-    done(std::move(input));
-  });
+  context.seed = resource.leased ? resource.seed
+                                 : MixSeeds(resource.seed, static_cast<uint64_t>(worker_index));
+  executor_.PostBlocking(
+      "open data", [&executor = executor_, cursor, resource, context, done = std::move(done)] {
+        absl::StatusOr<Opened> opened = internal::Guarded<absl::StatusOr<Opened>>(
+            "the data source", [&] { return OpenData(resource, context, executor); });
+        absl::StatusOr<OpenedInput> input =
+            opened.ok() ? absl::StatusOr<OpenedInput>(opened->input) : opened.status();
+        cursor->SetOpened(std::move(opened));
+        done(std::move(input));
+      });
 }
 
 void DataInputOpener::Close(ResourceId iterator) {
@@ -336,7 +367,8 @@ void DataInputOpener::Close(ResourceId iterator) {
     cursors_.erase(found);
   }
   cursor->Close();
-  executor_.PostBlocking("close data", [cursor = std::move(cursor)] {});  // the iterator's end may wait for what it reads ahead
+  // The iterator's end may wait for what it reads ahead.
+  executor_.PostBlocking("close data", [cursor = std::move(cursor)] {});
 }
 
 std::shared_ptr<DataInputOpener::Cursor> DataInputOpener::Find(ResourceId iterator) {
@@ -345,7 +377,9 @@ std::shared_ptr<DataInputOpener::Cursor> DataInputOpener::Find(ResourceId iterat
   return found == cursors_.end() ? nullptr : found->second;
 }
 
-absl::StatusOr<std::vector<Nest>> DataInputOpener::Read(ResourceId iterator, std::optional<int64_t> first, int64_t count) {
+absl::StatusOr<std::vector<Nest>> DataInputOpener::Read(ResourceId iterator,
+                                                        std::optional<int64_t> first,
+                                                        int64_t count) {
   const std::shared_ptr<Cursor> cursor = Find(iterator);
   if (cursor == nullptr) return Gone(iterator);
   return cursor->Read(first, count);

@@ -1,4 +1,5 @@
-// Batches that are read, and brought to devices, ahead of the steps that take them. The devices are the host's, and do what they are told as late as they may.
+// Batches that are read, and brought to devices, ahead of the steps that take them. The devices are
+// the host's, and do what they are told as late as they may.
 #include "worker/core/data_input_opener.h"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ class Seen {
   // Whether there are `n`, in time.
   bool WaitFor(size_t n) {
     MutexLock lock(mu_);
-    return more_.WaitFor(mu_, absl::Seconds(20), [&]() DIVVY_REQUIRES(mu_) { return all_.size() >= n; });
+    return more_.WaitFor(mu_, absl::Seconds(20),
+                         [&]() DIVVY_REQUIRES(mu_) { return all_.size() >= n; });
   }
   std::vector<T> all() {
     MutexLock lock(mu_);
@@ -61,7 +63,8 @@ class Seen {
   std::vector<T> all_ DIVVY_GUARDED_BY(mu_);
 };
 
-// The numbers that have been read of any dataset, and the devices that anything was told to be copied to.
+// The numbers that have been read of any dataset, and the devices that anything was told to be
+// copied to.
 Seen<int>& Reads() {
   static auto& seen = *new Seen<int>();
   return seen;
@@ -74,27 +77,36 @@ Seen<int>& Uploads() {
 class WatchedGpus : public internal::GpuBackend {
  public:
   using GpuBackend::GpuBackend;
-  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes, std::shared_ptr<const void> owner) override {
+  absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes,
+                               std::shared_ptr<const void> owner) override {
     absl::StatusOr<void*> there = GpuBackend::Upload(device, from, bytes, std::move(owner));
     Uploads().Add(device.index);
     return there;
   }
 };
 
-// ---- the data: batches of one number, 0, 1, 2 ... ----------------------------------------------------------------------------------------------------
+// ---- the data: batches of one number, 0, 1, 2 ... -----------------------------------------------
 
 absl::StatusOr<Dataset> Numbers(const InputContext&, int64_t n) {
   std::vector<float> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(i));
-  return Dataset::FromTensors(Nest(Tensor::Vector<float>(values))).Batch(1).Map([](const Nest& batch) {
-    Reads().Add(static_cast<int>(*batch.tensor()->data_as<float>()));
-    return batch.tensor();
-  });
+  return Dataset::FromTensors(Nest(Tensor::Vector<float>(values)))
+      .Batch(1)
+      .Map([](const Nest& batch) {
+        Reads().Add(static_cast<int>(*batch.tensor()->data_as<float>()));
+        return batch.tensor();
+      });
 }
-const DataSource kNumbers("input_test/numbers", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/true, /*prefetch_per_replica=*/0});
-const DataSource kOnTheCpu("input_test/on_the_cpu", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/0});
+const DataSource kNumbers("input_test/numbers", Numbers,
+                          InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/true,
+                                       /*prefetch_per_replica=*/0});
+const DataSource kOnTheCpu("input_test/on_the_cpu", Numbers,
+                           InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false,
+                                        /*prefetch_per_replica=*/0});
 
-const DataSource kReadAhead("input_test/read_ahead", Numbers, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/2});
+const DataSource kReadAhead("input_test/read_ahead", Numbers,
+                            InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false,
+                                         /*prefetch_per_replica=*/2});
 
 absl::StatusOr<Dataset> WithoutOne(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
@@ -103,9 +115,11 @@ absl::StatusOr<Dataset> WithoutOne(const InputContext& input, int64_t n) {
     return number;
   });
 }
-const DataSource kDamaged("input_test/damaged", WithoutOne, InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false, /*prefetch_per_replica=*/1});
+const DataSource kDamaged("input_test/damaged", WithoutOne,
+                          InputOptions{AutoShardPolicy::kLease, /*fetch_to_device=*/false,
+                                       /*prefetch_per_replica=*/1});
 
-// ---- the step functions ------------------------------------------------------------------------------------------------------------------------------
+// ---- the step functions -------------------------------------------------------------------------
 
 // Whether a device of the host has written to it.
 bool IsComputed(const Tensor& there) {
@@ -114,7 +128,8 @@ bool IsComputed(const Tensor& there) {
   return bits != 0xA5A5A5A5;
 }
 
-// Computes with its batch, and does not end before the batch of the step after it has been told to the device: what it was told first is still to be computed.
+// Computes with its batch, and does not end before the batch of the step after it has been told to
+// the device: what it was told first is still to be computed.
 absl::StatusOr<std::string> ComputeUntilTheNextBatchComes(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(const PerReplica<Nest> elements, worker.Next(batches));
   ASSIGN_OR_RETURN(const Tensor x, elements[0].tensor());
@@ -138,7 +153,8 @@ absl::StatusOr<std::string> TakeBatch(WorkerContext& worker, Iterator batches) {
 const Step kTake("input_test/take", TakeBatch);
 
 std::atomic<cuda::HostMath*> failing{nullptr};
-// Ends well as far as it knows, when the batch of the step after it has been told to a device that fails.
+// Ends well as far as it knows, when the batch of the step after it has been told to a device that
+// fails.
 absl::Status Fail(WorkerContext& worker, Iterator batches) {
   RETURN_IF_ERROR(worker.Next(batches).status());
   const bool told = Uploads().WaitFor(2);
@@ -147,7 +163,7 @@ absl::Status Fail(WorkerContext& worker, Iterator batches) {
 }
 const Step kFail("input_test/fail", Fail);
 
-// ---- the fixture -------------------------------------------------------------------------------------------------------------------------------------
+// ---- the fixture --------------------------------------------------------------------------------
 
 class ReadAheadTest : public ::testing::Test {
  protected:
@@ -165,16 +181,18 @@ class ReadAheadTest : public ::testing::Test {
     internal::SetGpuBackend(&gpus_);
     failing = &math_;
     inputs_ = std::make_unique<DataInputOpener>(executor_, devices);
-    runner_ = std::make_unique<ThreadStepRunner>(ThreadStepRunnerOptions{0, std::move(devices), nullptr}, executor_, *inputs_);
+    runner_ = std::make_unique<ThreadStepRunner>(
+        ThreadStepRunnerOptions{0, std::move(devices), nullptr}, executor_, *inputs_);
     Reads().Clear();
     Uploads().Clear();
   }
   void Open(const BoundDataSource& source, bool leased = true) {
     Seen<absl::Status> opened;
-    inputs_->Open({kIterator, std::string(source.name()), source.args(), 7, leased}, 0, 1, 2, [&](absl::StatusOr<OpenedInput> input) {
-      if (input.ok()) input_ = *input;
-      opened.Add(input.status());
-    });
+    inputs_->Open({kIterator, std::string(source.name()), source.args(), 7, leased}, 0, 1, 2,
+                  [&](absl::StatusOr<OpenedInput> input) {
+                    if (input.ok()) input_ = *input;
+                    opened.Add(input.status());
+                  });
     ASSERT_TRUE(opened.WaitFor(1));
     ASSERT_TRUE(opened.all()[0].ok()) << opened.all()[0];
   }
@@ -187,7 +205,8 @@ class ReadAheadTest : public ::testing::Test {
     EXPECT_TRUE(elements.ok()) << elements.status();
     for (const Nest& element : elements.value_or(std::vector<Nest>())) {
       const Tensor there = *element.tensor();
-      read.push_back(there.device().ToString() + " " + std::to_string(static_cast<int>(there.To(Device{})->data_as<float>()[0])));
+      read.push_back(there.device().ToString() + " " +
+                     std::to_string(static_cast<int>(there.To(Device{})->data_as<float>()[0])));
     }
     return read;
   }
@@ -200,10 +219,12 @@ class ReadAheadTest : public ::testing::Test {
     call.args = Nest(Nest::List{Nest(PerWorkerHandle{kIterator.value()})});
     call.inputs = {{kIterator, first, 1}};
     auto links = std::make_shared<SessionLinks>();
-    const auto transaction =
-        std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, Layout::Empty(), false, false, 1, nullptr}, executor_, Clock::Real());
+    const auto transaction = std::make_shared<WorkerTransaction>(
+        WorkerTransaction::Options{links, Layout::Empty(), false, false, 1, nullptr}, executor_,
+        Clock::Real());
     auto result = std::make_shared<Seen<absl::StatusOr<Nest>>>();
-    runner_->Start(call, transaction, [result](StepEnd end) { result->Add(std::move(end.result)); });
+    runner_->Start(call, transaction,
+                   [result](StepEnd end) { result->Add(std::move(end.result)); });
     return result;
   }
   static std::string Text(const Result& result) {
@@ -211,7 +232,9 @@ class ReadAheadTest : public ::testing::Test {
     const absl::StatusOr<Nest> value = result->all()[0];
     return value.ok() ? value->text().value_or("") : std::string(value.status().message());
   }
-  std::string Run(const std::string& function, int64_t first) { return Text(Begin(function, first)); }
+  std::string Run(const std::string& function, int64_t first) {
+    return Text(Begin(function, first));
+  }
 
   static constexpr ResourceId kIterator{1};
   OpenedInput input_;  // of the last Open
@@ -228,7 +251,7 @@ Nest ListOf(const std::vector<float>& numbers) {
   return Nest(list);
 }
 
-// ---- which elements are read, and when ---------------------------------------------------------------------------------------------------------------
+// ---- which elements are read, and when ----------------------------------------------------------
 
 TEST_F(ReadAheadTest, OfLeasedDataTheFirstElementIsReadAtOnceDigestedAndKeptForItsStep) {
   Open(kNumbers(int64_t{9}));
@@ -247,7 +270,8 @@ TEST_F(ReadAheadTest, WhatIsReadAheadInAnyCaseIsDigestedTooUpToThreeElements) {
   EXPECT_NE(input_.first->projection, DigestOf(ListOf({0, 1, 3})).projection);
   EXPECT_THAT(Read(0, 4), ElementsAre("CPU:0 0", "CPU:0 1", "CPU:0 2", "CPU:0 3"));
   const std::vector<int> read = Reads().all();
-  for (const int number : {0, 1, 2}) EXPECT_EQ(std::count(read.begin(), read.end(), number), 1) << number << " was read again";
+  for (const int number : {0, 1, 2})
+    EXPECT_EQ(std::count(read.begin(), read.end(), number), 1) << number << " was read again";
   Open(kReadAhead(int64_t{2}));
   EXPECT_EQ(input_.first->projection, DigestOf(ListOf({0, 1})).projection);
   EXPECT_THAT(Read(0, 4), ElementsAre("CPU:0 0", "CPU:0 1"));
@@ -260,7 +284,9 @@ TEST_F(ReadAheadTest, AWorkerThatBeginsAmongTheFirstElementsReadsNoneTwice) {
     EXPECT_THAT(Read(first, 1), ElementsAre(absl::StrCat("CPU:0 ", first)));
     EXPECT_THAT(Read(first + 1, 1), ElementsAre(absl::StrCat("CPU:0 ", first + 1)));
     const std::vector<int> read = Reads().all();
-    for (const int number : {0, 1, 2}) EXPECT_EQ(std::count(read.begin(), read.end(), number), 1) << number << ", beginning with " << first;
+    for (const int number : {0, 1, 2})
+      EXPECT_EQ(std::count(read.begin(), read.end(), number), 1)
+          << number << ", beginning with " << first;
   }
 }
 
@@ -367,7 +393,7 @@ TEST_F(ReadAheadTest, NothingIsReadAheadForReplicasOnTheCpuNorWhereTheDataStaysT
   EXPECT_THAT(Uploads().all(), IsEmpty());
 }
 
-// ---- beside what a step computes ---------------------------------------------------------------------------------------------------------------------
+// ---- beside what a step computes ----------------------------------------------------------------
 
 TEST_F(ReadAheadTest, TheNextBatchIsToldToTheDeviceBeforeWhatTheStepComputesIsWaitedFor) {
   UseDevices({Gpu(0)});
@@ -376,7 +402,8 @@ TEST_F(ReadAheadTest, TheNextBatchIsToldToTheDeviceBeforeWhatTheStepComputesIsWa
   ASSERT_TRUE(inputs_->Read(kIterator, 4, 1).ok());
   EXPECT_EQ(Run("input_test/compute", 5), "10.000000");
   EXPECT_EQ(Run("input_test/take", 6), "GPU:0 6");
-  EXPECT_THAT(Reads().all(), ElementsAre(0, 4, 5, 6)) << "the batch of the second step was read once";
+  EXPECT_THAT(Reads().all(), ElementsAre(0, 4, 5, 6))
+      << "the batch of the second step was read once";
 }
 
 TEST_F(ReadAheadTest, ABatchThatWasOnItsWayWhenADeviceFailedIsBroughtThereAgain) {

@@ -11,7 +11,8 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kMostFloats = int64_t{1} << 20;  // of a tensor: a step pays for reading them, once a pass
+// Of a tensor: a step pays for reading them, once a pass.
+constexpr int64_t kMostFloats = int64_t{1} << 20;
 
 class Digester {
  public:
@@ -47,13 +48,19 @@ class Digester {
   }
   void AddTensor(const Tensor& tensor) {
     Mix(static_cast<uint64_t>(tensor.dtype()));
-    for (int axis = 0; axis < tensor.shape().rank(); ++axis) Mix(static_cast<uint64_t>(tensor.shape().dim(axis)));
+    for (int axis = 0; axis < tensor.shape().rank(); ++axis)
+      Mix(static_cast<uint64_t>(tensor.shape().dim(axis)));
     if (tensor.device().kind != Device::Kind::kCpu) return;
     switch (tensor.dtype()) {
-      case DType::kFloat32: return AddFloats<float>(tensor, [](float value) { return static_cast<double>(value); });
+      case DType::kFloat32:
+        return AddFloats<float>(tensor, [](float value) { return static_cast<double>(value); });
       case DType::kFloat64: return AddFloats<double>(tensor, [](double value) { return value; });
-      case DType::kFloat16: return AddFloats<Half>(tensor, [](Half value) { return static_cast<double>(value.ToFloat()); });
-      case DType::kBFloat16: return AddFloats<BFloat16>(tensor, [](BFloat16 value) { return static_cast<double>(value.ToFloat()); });
+      case DType::kFloat16:
+        return AddFloats<Half>(tensor,
+                               [](Half value) { return static_cast<double>(value.ToFloat()); });
+      case DType::kBFloat16:
+        return AddFloats<BFloat16>(
+            tensor, [](BFloat16 value) { return static_cast<double>(value.ToFloat()); });
       default: return AddBytes({tensor.data_as<char>(), static_cast<size_t>(tensor.size_bytes())});
     }
   }

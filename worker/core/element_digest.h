@@ -7,8 +7,9 @@
 
 namespace divvy {
 
-// Equal elements have equal digests in every process; elements that differ have digests that differ, but for bad luck. Of a floating tensor the first million
-// values count, finite ones by their value and others by their place. Of a tensor that does not lie on the CPU, dtype and shape.
+// Equal elements have equal digests in every process; elements that differ have digests that
+// differ, but for bad luck. Of a floating tensor the first million values count, finite ones by
+// their value and others by their place. Of a tensor that does not lie on the CPU, dtype and shape.
 ElementDigest DigestOf(const Nest& element);
 
 }  // namespace divvy

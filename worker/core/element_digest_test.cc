@@ -11,18 +11,27 @@
 namespace divvy {
 namespace {
 
-Nest Floats(const std::vector<float>& values) { return Nest(Tensor::Vector<float>(absl::MakeConstSpan(values))); }
-Nest Ints(const std::vector<int64_t>& values) { return Nest(Tensor::Vector<int64_t>(absl::MakeConstSpan(values))); }
-bool Same(const ElementDigest& a, const ElementDigest& b) { return a.exact == b.exact && a.projection == b.projection && a.magnitude == b.magnitude; }
+Nest Floats(const std::vector<float>& values) {
+  return Nest(Tensor::Vector<float>(absl::MakeConstSpan(values)));
+}
+Nest Ints(const std::vector<int64_t>& values) {
+  return Nest(Tensor::Vector<int64_t>(absl::MakeConstSpan(values)));
+}
+bool Same(const ElementDigest& a, const ElementDigest& b) {
+  return a.exact == b.exact && a.projection == b.projection && a.magnitude == b.magnitude;
+}
 
 TEST(ElementDigestTest, EqualElementsAreEqual) {
-  const auto make = [] { return Nest({{"x", Floats({1, 2})}, {"y", Ints({3})}, {"name", Nest("a")}}); };
+  const auto make = [] {
+    return Nest({{"x", Floats({1, 2})}, {"y", Ints({3})}, {"name", Nest("a")}});
+  };
   EXPECT_TRUE(Same(DigestOf(make()), DigestOf(make())));
 }
 
 TEST(ElementDigestTest, OtherIntegersTextsShapesKeysAndDtypesDifferExactly) {
   const uint64_t exact = DigestOf(Nest({{"x", Ints({1, 2})}})).exact;
-  for (const Nest& other : {Nest({{"x", Ints({2, 1})}}), Nest({{"y", Ints({1, 2})}}), Nest({{"x", Nest("1 2")}}), Nest({{"x", Floats({1, 2})}}), Ints({1, 2}),
+  for (const Nest& other : {Nest({{"x", Ints({2, 1})}}), Nest({{"y", Ints({1, 2})}}),
+                            Nest({{"x", Nest("1 2")}}), Nest({{"x", Floats({1, 2})}}), Ints({1, 2}),
                             Nest({{"x", Nest(*Ints({1, 2}).tensor()->Reshape({2, 1}))}})}) {
     EXPECT_NE(DigestOf(other).exact, exact) << other.ToString();
   }

@@ -30,13 +30,17 @@ absl::Status CheckSums(const Layout& layout, absl::Span<const CommitPart> parts)
     if (part.op != WriteOp::kGradient || !part.rows) continue;
     const float* const sums = part.values.data_as<float>();
     const int64_t count = part.values.shape().num_elements();
-    const int64_t bad = std::find_if(sums, sums + count, [](float sum) { return !std::isfinite(sum); }) - sums;
+    const int64_t bad =
+        std::find_if(sums, sums + count, [](float sum) { return !std::isfinite(sum); }) - sums;
     if (bad == count) continue;
     const VariableLayout& variable = *layout.Find(part.shard.variable);
-    const int64_t row = part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] + variable.offsets[part.shard.part];
-    return absl::InvalidArgumentError(absl::StrCat("gradient to variable \"", variable.spec.name, "\": the rows of id ", row, " are finite, and their sum is ",
-                                                   sums[bad],
-                                                   " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
+    const int64_t row = part.rows->data_as<int64_t>()[bad / variable.spec.shape.row_elements()] +
+                        variable.offsets[part.shard.part];
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient to variable \"", variable.spec.name, "\": the rows of id ", row,
+                     " are finite, and their sum is ", sums[bad],
+                     " (found by --check_numerics); look for a loss that overflows or a learning "
+                     "rate that is too high"));
   }
   return absl::OkStatus();
 }
@@ -44,22 +48,26 @@ absl::Status CheckSums(const Layout& layout, absl::Span<const CommitPart> parts)
 absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
   for (const auto& [ps, part] : parts) {
     const auto link = work.links->ps.find(ps);
-    if (link == work.links->ps.end()) return absl::InternalError(absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it"));
+    if (link == work.links->ps.end())
+      return absl::InternalError(
+          absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it"));
     if (absl::Status bad = CheckOptimizers(*work.layout, part); !bad.ok()) return MarkUser(bad);
-    if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok()) return MarkUser(large);
+    if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok())
+      return MarkUser(large);
     if (!work.check_numerics) continue;
     if (absl::Status bad = CheckSums(*work.layout, part); !bad.ok()) return MarkUser(bad);
   }
   return absl::OkStatus();
 }
 
-// The worker's next steps are to see what this one writes. No step of the session runs between the end of this one's function and its commit, so no row comes
-// back before that.
+// The worker's next steps are to see what this one writes. No step of the session runs between the
+// end of this one's function and its commit, so no row comes back before that.
 void ForgetRows(const CommitWork& work) {
   if (work.rows == nullptr) return;
   for (const StagedWrite& write : work.writes) {
     const VariableId variable = work.layout->Find(write.variable)->id;
-    if (Assigns(write)) continue;  // its variable's rows are never kept (WorkerCore::KeepNoRowsOfAssigned)
+    // Its variable's rows are never kept (WorkerCore::KeepNoRowsOfAssigned).
+    if (Assigns(write)) continue;
     write.ids ? work.rows->Drop(variable, *write.ids) : work.rows->Drop(variable);
   }
 }
@@ -67,13 +75,15 @@ void ForgetRows(const CommitWork& work) {
 // One plan, made by several threads.
 class Planning : public std::enable_shared_from_this<Planning> {
  public:
-  Planning(Executor& executor, std::shared_ptr<const CommitWork> work, std::function<void(PlannedCommit)> done)
+  Planning(Executor& executor, std::shared_ptr<const CommitWork> work,
+           std::function<void(PlannedCommit)> done)
       : executor_(executor), work_(std::move(work)), done_(std::move(done)) {}
 
   void Run() {
     if (absl::Status gone = CheckWrites(*work_); !gone.ok()) return Finish(std::move(gone));
     ForgetRows(*work_);
-    planner_ = std::make_unique<CommitPlanner>(*work_->layout, work_->writes, work_->ordinal, work_->learning_rate_scale);
+    planner_ = std::make_unique<CommitPlanner>(*work_->layout, work_->writes, work_->ordinal,
+                                               work_->learning_rate_scale);
     if (planner_->units() == 0) return Finish(TakeParts());
     for (size_t lane = 1; lane < std::min(kLanes, planner_->units()); ++lane) {
       executor_.PostBlocking("commit", [self = shared_from_this()] { self->RunUnits(); });
@@ -93,7 +103,9 @@ class Planning : public std::enable_shared_from_this<Planning> {
     RETURN_IF_ERROR(CheckParts(*work_, parts));
     return parts;
   }
-  void Finish(absl::StatusOr<Parts> parts) { done_({work_->layout->version(), work_->layout->hash(), std::move(parts)}); }
+  void Finish(absl::StatusOr<Parts> parts) {
+    done_({work_->layout->version(), work_->layout->hash(), std::move(parts)});
+  }
 
   Executor& executor_;
   const std::shared_ptr<const CommitWork> work_;
@@ -104,7 +116,9 @@ class Planning : public std::enable_shared_from_this<Planning> {
 
 }  // namespace
 
-bool Assigns(const StagedWrite& write) { return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate; }
+bool Assigns(const StagedWrite& write) {
+  return write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate;
+}
 
 PlannedCommit PlanCommit(const CommitWork& work) {
   const auto plan = [&work]() -> absl::StatusOr<Parts> {
@@ -117,7 +131,8 @@ PlannedCommit PlanCommit(const CommitWork& work) {
   return {work.layout->version(), work.layout->hash(), plan()};
 }
 
-void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work, std::function<void(PlannedCommit)> done) {
+void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work,
+                  std::function<void(PlannedCommit)> done) {
   auto planning = std::make_shared<Planning>(executor, std::move(work), std::move(done));
   executor.PostBlocking("commit", [planning = std::move(planning)] { planning->Run(); });
 }

@@ -10,16 +10,23 @@
 namespace divvy {
 
 enum class PsAnswer : uint8_t {
-  kDone,         // it was carried out
-  kSendAgain,    // the way failed, or the ps cannot yet: the same request again, after a wait
-  kSessionOver,  // this worker's right to speak has ended: it drops everything and waits for Attach, or (IsFinal) it ends
-  kRefused,      // the request itself is wrong: cannot happen, for all that could be refused was checked before
+  // It was carried out.
+  kDone,
+  // The way failed, or the ps cannot yet: the same request again, after a wait.
+  kSendAgain,
+  // This worker's right to speak has ended: it drops everything and waits for Attach, or (IsFinal)
+  // it ends.
+  kSessionOver,
+  // The request itself is wrong: cannot happen, for all that could be refused was checked before.
+  kRefused,
 };
 
-// Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail for it, and a pull waits.
+// Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail
+// for it, and a pull waits.
 //
 //   switch (JudgePsAnswer(reply.status())) {
-//     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same request);
+//     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same
+//     request);
 inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   if (status.ok()) return PsAnswer::kDone;
   switch (ReasonOf(status)) {

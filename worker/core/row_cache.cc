@@ -13,9 +13,11 @@ namespace {
 
 constexpr uint8_t kMostUses = 3;
 constexpr size_t kBlock = 32;
-constexpr int kLooksForTooOld = 8;  // slots, for each row that finds no room: all are looked at before an eighth of them has been taken anew
-// What a kept row takes beside its values: the slot and its place in `slots_of_`, its node and bucket in the index, its share of `seen_`, what two allocations
-// add.
+// slots, for each row that finds no room: all are looked at before an eighth of them has been taken
+// anew
+constexpr int kLooksForTooOld = 8;
+// What a kept row takes beside its values: the slot and its place in `slots_of_`, its node and
+// bucket in the index, its share of `seen_`, what two allocations add.
 constexpr int64_t kOverheadBytes = 168;
 
 int64_t CostOf(size_t row_bytes) { return static_cast<int64_t>(row_bytes) + kOverheadBytes; }
@@ -25,17 +27,26 @@ MetricsRegistry::Labels LabelsOf(int worker) { return {{"task", absl::StrCat("wo
 }  // namespace
 
 RowCacheMetrics::RowCacheMetrics(MetricsRegistry& registry, int worker)
-    : hits(registry.GetCounter("divvy_row_cache_hits_total", "Rows that steps asked for and that were kept from steps before.", LabelsOf(worker))),
-      misses(registry.GetCounter("divvy_row_cache_misses_total", "Rows that steps asked for and that had to be pulled.", LabelsOf(worker))),
-      evictions(registry.GetCounter("divvy_row_cache_evictions_total", "Kept rows that went because others needed their place.", LabelsOf(worker))),
-      bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the rows that are kept.", LabelsOf(worker))) {}
+    : hits(registry.GetCounter("divvy_row_cache_hits_total",
+                               "Rows that steps asked for and that were kept from steps before.",
+                               LabelsOf(worker))),
+      misses(registry.GetCounter("divvy_row_cache_misses_total",
+                                 "Rows that steps asked for and that had to be pulled.",
+                                 LabelsOf(worker))),
+      evictions(registry.GetCounter("divvy_row_cache_evictions_total",
+                                    "Kept rows that went because others needed their place.",
+                                    LabelsOf(worker))),
+      bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the rows that are kept.",
+                              LabelsOf(worker))) {}
 
 RowCache::RowCache(int64_t bytes, int staleness, const RowCacheMetrics& metrics)
     : limit_bytes_(bytes), staleness_(static_cast<uint64_t>(staleness)), metrics_(metrics) {}
 
 RowCache::~RowCache() { Clear(); }
 
-size_t RowCache::KeyHash::operator()(const Key& key) const { return MixSeeds(key.variable.value(), static_cast<uint64_t>(key.id)); }
+size_t RowCache::KeyHash::operator()(const Key& key) const {
+  return MixSeeds(key.variable.value(), static_cast<uint64_t>(key.id));
+}
 
 void RowCache::BeginStep() {
   MutexLock lock(mu_);
@@ -47,8 +58,10 @@ RowCache::Slot* RowCache::FreshSlot(const Key& key) {
   return kept == index_.end() || !Fresh(slots_[kept->second]) ? nullptr : &slots_[kept->second];
 }
 
-// A row is three reads of memory, each of a place that only the one before tells: for a block of rows they are under way together.
-void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes, Found& found) {
+// A row is three reads of memory, each of a place that only the one before tells: for a block of
+// rows they are under way together.
+void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first,
+                         size_t row_bytes, Found& found) {
   const size_t count = std::min(kBlock, ids.size() - first);
   Slot* slots[kBlock];
   for (size_t i = 0; i < count; ++i) index_.prefetch(Key{variable, ids[first + i]});
@@ -75,33 +88,44 @@ absl::StatusOr<RowCache::Found> RowCache::Find(const VariableLayout& variable, c
   const auto row_bytes = static_cast<size_t>(RowBytes(variable.spec));
   const absl::Span<const int64_t> wanted = *ids.values<int64_t>();
   Found found;
-  ASSIGN_OR_RETURN(found.values, Tensor::Uninitialized(variable.spec.dtype, RowsShape(ids.shape().dims(), variable.spec.shape)));
+  ASSIGN_OR_RETURN(found.values,
+                   Tensor::Uninitialized(variable.spec.dtype,
+                                         RowsShape(ids.shape().dims(), variable.spec.shape)));
   MutexLock lock(mu_);
-  for (size_t first = 0; first < wanted.size(); first += kBlock) CopyBlock(variable.id, wanted, first, row_bytes, found);
-  const auto misses = static_cast<int64_t>(found.missing.size()), hits = static_cast<int64_t>(wanted.size()) - misses;
+  for (size_t first = 0; first < wanted.size(); first += kBlock)
+    CopyBlock(variable.id, wanted, first, row_bytes, found);
+  const auto misses = static_cast<int64_t>(found.missing.size()),
+             hits = static_cast<int64_t>(wanted.size()) - misses;
   stats_.hits += hits, stats_.misses += misses;
   metrics_.hits.Add(static_cast<uint64_t>(hits));
   metrics_.misses.Add(static_cast<uint64_t>(misses));
   return found;
 }
 
-void RowCache::Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply) {
+void RowCache::Keep(const VariableLayout& variable, const PullPart& asked,
+                    const PullPartReply& reply) {
   if (!asked.rows) return;
   const absl::Span<const int64_t> rows = *asked.rows->values<int64_t>();
   const auto row_bytes = static_cast<size_t>(RowBytes(variable.spec));
-  if (reply.values.dtype() != variable.spec.dtype || reply.values.size_bytes() != static_cast<int64_t>(rows.size() * row_bytes)) return;
+  if (reply.values.dtype() != variable.spec.dtype ||
+      reply.values.size_bytes() != static_cast<int64_t>(rows.size() * row_bytes))
+    return;
   const char* const values = reply.values.data_as<char>();
   MutexLock lock(mu_);
   if (never_.count(variable.id) > 0) return;
   const int64_t first = variable.offsets[asked.shard.part];
-  for (size_t i = 0; i < rows.size(); ++i) KeepRow({variable.id, first + rows[i]}, asked.shard.part, reply.version, values + i * row_bytes, row_bytes);
+  for (size_t i = 0; i < rows.size(); ++i)
+    KeepRow({variable.id, first + rows[i]}, asked.shard.part, reply.version, values + i * row_bytes,
+            row_bytes);
 }
 
-void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row, size_t row_bytes) {
+void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row,
+                       size_t row_bytes) {
   const int64_t cost = CostOf(row_bytes);
   if (cost > limit_bytes_) return;
   const auto kept = index_.find(key);
-  if (kept != index_.end() && slots_[kept->second].version > version) return;  // two pulls of a step, answered in the other order
+  // Two pulls of a step, answered in the other order.
+  if (kept != index_.end() && slots_[kept->second].version > version) return;
   if (kept == index_.end() && !HasRoom(cost)) {
     FreeTooOld();
     if (!HasRoom(cost) && !WasSeen(key)) return;
@@ -136,8 +160,9 @@ size_t RowCache::TakeSlot() {
   return slot;
 }
 
-// Whether the row has found no room before, lately. One place for each hash: what is forgotten for another costs a pull. All is forgotten where the places
-// have become fewer than the slots, which happens once each time that those have doubled.
+// Whether the row has found no room before, lately. One place for each hash: what is forgotten for
+// another costs a pull. All is forgotten where the places have become fewer than the slots, which
+// happens once each time that those have doubled.
 bool RowCache::WasSeen(const Key& key) {
   if (seen_.size() < slots_.size()) seen_.assign(2 * slots_.size(), 0);
   const uint64_t hash = KeyHash()(key) | 1;

@@ -27,7 +27,8 @@ struct RowCacheStats {
   int64_t bytes = 0;             // of what is kept, with what keeping it takes
 };
 
-// Those of a worker, over all its sessions: divvy_row_cache_{hits,misses,evictions}_total and divvy_row_cache_bytes.
+// Those of a worker, over all its sessions: divvy_row_cache_{hits,misses,evictions}_total and
+// divvy_row_cache_bytes.
 struct RowCacheMetrics {
   RowCacheMetrics(MetricsRegistry& registry, int worker);
   Counter& hits;
@@ -36,12 +37,15 @@ struct RowCacheMetrics {
   Gauge& bytes;
 };
 
-// The rows of one session under one layout, found by variable and id. A row that a step has pulled may be used by that step and the `staleness` steps after it.
+// The rows of one session under one layout, found by variable and id. A row that a step has pulled
+// may be used by that step and the `staleness` steps after it.
 //
-// Where there is no room, a row is kept when it has been pulled twice: so rows that are read once pass by. It takes the place of a row that is too old, or of
-// one that was used little: the hand of a clock goes round, and each use (three at most count) saves a row from it once. With ids by Zipf's law it hits 97 % of
-// what the best choice of rows would (RowCacheTest.KeepsTheHotRowsOfAZipfLaw); without the rule of the second pull it were 79 %, and an exact order of use
-// would cost a list for every hit.
+// Where there is no room, a row is kept when it has been pulled twice: so rows that are read once
+// pass by. It takes the place of a row that is too old, or of one that was used little: the hand of
+// a clock goes round, and each use (three at most count) saves a row from it once. With ids by
+// Zipf's law it hits 97 % of what the best choice of rows would
+// (RowCacheTest.KeepsTheHotRowsOfAZipfLaw); without the rule of the second pull it were 79 %, and
+// an exact order of use would cost a list for every hit.
 //
 // Thread-safe; its lock is the last to be taken, and nothing blocks.
 class RowCache {
@@ -55,18 +59,23 @@ class RowCache {
   void BeginStep();
 
   struct Found {
-    Tensor values;                        // ids.shape + row shape; rows that are missing have no value yet
-    std::vector<int64_t> missing;         // their places in ids
-    std::map<uint16_t, uint64_t> oldest;  // of each shard that rows were found of: the least version that one was pulled at
+    // ids.shape + row shape; rows that are missing have no value yet
+    Tensor values;
+    // Their places in ids.
+    std::vector<int64_t> missing;
+    // Of each shard that rows were found of: the least version that one was pulled at.
+    std::map<uint16_t, uint64_t> oldest;
   };
   // ResourceExhausted: there is no memory for the values; pull them.
   // REQUIRES: ids is int64, not empty, and inside the variable.
   absl::StatusOr<Found> Find(const VariableLayout& variable, const Tensor& ids);
 
-  // A part of a pull was answered: its rows, by their numbers in the shard. A reply that does not fit is ignored, and of a row that is kept from a newer one.
+  // A part of a pull was answered: its rows, by their numbers in the shard. A reply that does not
+  // fit is ignored, and of a row that is kept from a newer one.
   void Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply);
 
-  // Forgets rows of a variable, or all of them, because their values change. The second costs nothing where none are kept.
+  // Forgets rows of a variable, or all of them, because their values change. The second costs
+  // nothing where none are kept.
   void Drop(VariableId variable, const Tensor& ids);
   void Drop(VariableId variable);
   // And keeps none of it from now on, over Clear too.
@@ -80,7 +89,9 @@ class RowCache {
   struct Key {
     VariableId variable;
     int64_t id = 0;
-    friend bool operator==(const Key& a, const Key& b) { return a.variable == b.variable && a.id == b.id; }
+    friend bool operator==(const Key& a, const Key& b) {
+      return a.variable == b.variable && a.id == b.id;
+    }
   };
   struct KeyHash {
     size_t operator()(const Key& key) const;
@@ -97,10 +108,14 @@ class RowCache {
   };
 
   bool Fresh(const Slot& slot) const DIVVY_REQUIRES(mu_) { return step_ - slot.step <= staleness_; }
-  void KeepRow(Key key, uint16_t part, uint64_t version, const char* row, size_t row_bytes) DIVVY_REQUIRES(mu_);
+  void KeepRow(Key key, uint16_t part, uint64_t version, const char* row, size_t row_bytes)
+      DIVVY_REQUIRES(mu_);
   Slot* FreshSlot(const Key& key) DIVVY_REQUIRES(mu_);
-  void CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes, Found& found) DIVVY_REQUIRES(mu_);
-  bool HasRoom(int64_t cost) const DIVVY_REQUIRES(mu_) { return stats_.bytes + cost <= limit_bytes_; }
+  void CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first, size_t row_bytes,
+                 Found& found) DIVVY_REQUIRES(mu_);
+  bool HasRoom(int64_t cost) const DIVVY_REQUIRES(mu_) {
+    return stats_.bytes + cost <= limit_bytes_;
+  }
   bool WasSeen(const Key& key) DIVVY_REQUIRES(mu_);
   void DropAll(VariableId variable) DIVVY_REQUIRES(mu_);
   void FreeTooOld() DIVVY_REQUIRES(mu_);
@@ -118,9 +133,12 @@ class RowCache {
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
   absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);
-  std::map<VariableId, std::vector<uint32_t>> slots_of_ DIVVY_GUARDED_BY(mu_);  // those taken, of each variable, in any order
-  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);                              // slots
-  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);                            // hashes of rows that found no room
+  // Those taken, of each variable, in any order.
+  std::map<VariableId, std::vector<uint32_t>> slots_of_ DIVVY_GUARDED_BY(mu_);
+  // slots
+  std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);
+  // hashes of rows that found no room
+  std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);
   size_t hand_ DIVVY_GUARDED_BY(mu_) = 0, sweep_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

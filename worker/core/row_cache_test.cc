@@ -18,22 +18,28 @@ constexpr int64_t kRows = 100'000;
 
 class RowCacheTest : public ::testing::Test {
  protected:
-  static Tensor Ids(const std::vector<int64_t>& ids) { return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids)); }
+  static Tensor Ids(const std::vector<int64_t>& ids) {
+    return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
+  }
 
   // As a pull of these rows would be answered: each element is the row's number plus `add`.
   void Keep(RowCache& cache, const std::vector<int64_t>& ids, float add = 0, uint64_t version = 1) {
     std::map<int, std::vector<int64_t>> by_part;
-    for (const int64_t id : ids) by_part[variable_.PartOf(id)].push_back(id - variable_.offsets[variable_.PartOf(id)]);
+    for (const int64_t id : ids)
+      by_part[variable_.PartOf(id)].push_back(id - variable_.offsets[variable_.PartOf(id)]);
     for (const auto& [part, rows] : by_part) {
       std::vector<float> values;
-      for (const int64_t row : rows) values.insert(values.end(), 2, static_cast<float>(row + variable_.offsets[part]) + add);
+      for (const int64_t row : rows)
+        values.insert(values.end(), 2, static_cast<float>(row + variable_.offsets[part]) + add);
       PullPartReply reply;
       reply.values = *Tensor::Copy<float>(Shape{static_cast<int64_t>(rows.size()), 2}, values);
       reply.version = version;
       cache.Keep(variable_, {{variable_.id, 0, static_cast<uint16_t>(part)}, Ids(rows)}, reply);
     }
   }
-  std::vector<int64_t> Missing(RowCache& cache, const std::vector<int64_t>& ids) { return cache.Find(variable_, Ids(ids))->missing; }
+  std::vector<int64_t> Missing(RowCache& cache, const std::vector<int64_t>& ids) {
+    return cache.Find(variable_, Ids(ids))->missing;
+  }
 
   const VariableLayout variable_ = MakeVariable(1, "table", kRows, 2, {0, 1});
   MetricsRegistry registry_;
@@ -43,7 +49,8 @@ class RowCacheTest : public ::testing::Test {
 TEST_F(RowCacheTest, GivesRowsInTheOrderAskedAndSaysWhichAreMissing) {
   RowCache cache(1 << 20, 0, metrics_);
   Keep(cache, {7, 60'000});
-  const RowCache::Found found = *cache.Find(variable_, *Ids({60'000, 5, 7, 60'000}).Reshape(Shape{2, 2}));
+  const RowCache::Found found =
+      *cache.Find(variable_, *Ids({60'000, 5, 7, 60'000}).Reshape(Shape{2, 2}));
   EXPECT_EQ(found.values.shape(), (Shape{2, 2, 2}));
   EXPECT_EQ(found.missing, std::vector<int64_t>({1}));
   EXPECT_EQ(found.values.data_as<float>()[0], 60'000);
@@ -54,7 +61,8 @@ TEST_F(RowCacheTest, GivesRowsInTheOrderAskedAndSaysWhichAreMissing) {
 TEST_F(RowCacheTest, ARowGrowsTooOldWithTheStepsAndIsYoungAgainWhenItIsKeptAnew) {
   RowCache cache(1 << 20, 2, metrics_);
   Keep(cache, {4});
-  for (int step = 0; step < 3; ++step, cache.BeginStep()) EXPECT_TRUE(Missing(cache, {4}).empty()) << step;
+  for (int step = 0; step < 3; ++step, cache.BeginStep())
+    EXPECT_TRUE(Missing(cache, {4}).empty()) << step;
   EXPECT_EQ(Missing(cache, {4}).size(), 1u);
   Keep(cache, {4}, 0.5f);
   const RowCache::Found found = *cache.Find(variable_, Ids({4}));
@@ -67,7 +75,8 @@ TEST_F(RowCacheTest, TellsTheOldestVersionOfEachShardThatRowsWereFoundOf) {
   Keep(cache, {1, 60'000}, 0, 5);
   Keep(cache, {2}, 0, 8);
   EXPECT_EQ(cache.Find(variable_, Ids({2}))->oldest, (std::map<uint16_t, uint64_t>{{0, 8}}));
-  EXPECT_EQ(cache.Find(variable_, Ids({2, 1, 60'000}))->oldest, (std::map<uint16_t, uint64_t>{{0, 5}, {1, 5}}));
+  EXPECT_EQ(cache.Find(variable_, Ids({2, 1, 60'000}))->oldest,
+            (std::map<uint16_t, uint64_t>{{0, 5}, {1, 5}}));
 }
 
 TEST_F(RowCacheTest, ForgetsRowsVariablesAndAll) {
@@ -196,7 +205,9 @@ TEST_F(RowCacheTest, IsAMapWithAges) {
       if (row == model.end() || step - row->second.step > 3) {
         missing.push_back(static_cast<int64_t>(i)), pulled.push_back(asked[i]);
       } else {
-        ASSERT_EQ(found.values.data_as<float>()[2 * i], static_cast<float>(asked[i]) + row->second.add) << "seed " << seed << ", step " << step;
+        ASSERT_EQ(found.values.data_as<float>()[2 * i],
+                  static_cast<float>(asked[i]) + row->second.add)
+            << "seed " << seed << ", step " << step;
       }
     }
     ASSERT_EQ(found.missing, missing) << "seed " << seed << ", step " << step;
@@ -209,11 +220,13 @@ TEST_F(RowCacheTest, IsAMapWithAges) {
 }
 
 int64_t ZipfId(Random& random) {
-  const auto rank = static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kRows))));
+  const auto rank =
+      static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kRows))));
   return std::min(rank, kRows - 1);
 }
 
-// Room for 1 % of the rows, ids by Zipf's law, and now and then a pass over rows that nobody reads again. The ceiling is the 1 % that are read most.
+// Room for 1 % of the rows, ids by Zipf's law, and now and then a pass over rows that nobody reads
+// again. The ceiling is the 1 % that are read most.
 TEST_F(RowCacheTest, KeepsTheHotRowsOfAZipfLaw) {
   constexpr int64_t kRoom = kRows / 100;
   RowCache cache(kRoom * (8 + 168), 1 << 30, metrics_);
@@ -225,13 +238,15 @@ TEST_F(RowCacheTest, KeepsTheHotRowsOfAZipfLaw) {
     for (int i = 0; i < 64; ++i) ids.push_back(kRows / 2 + (++scanned * 7'919) % (kRows / 2));
     const int64_t hits = cache.stats().hits;
     std::vector<int64_t> pulled;
-    for (const int64_t place : Missing(cache, ids)) pulled.push_back(ids[static_cast<size_t>(place)]);
+    for (const int64_t place : Missing(cache, ids))
+      pulled.push_back(ids[static_cast<size_t>(place)]);
     Keep(cache, pulled);
     if (step < 500) continue;  // until it is full
     asked += cache.stats().hits - hits;
     ideal += std::count_if(ids.begin(), ids.end(), [](int64_t id) { return id <= kRoom; });
   }
-  std::cout << "hits " << asked << " of " << ideal << " that the best choice of rows would have had\n";
+  std::cout << "hits " << asked << " of " << ideal
+            << " that the best choice of rows would have had\n";
   EXPECT_GT(asked, ideal * 9 / 10);
 }
 
@@ -240,12 +255,18 @@ TEST_F(RowCacheTest, CountsForMachinesToRead) {
     RowCache cache(2'000, 9, metrics_);
     Keep(cache, {1});
     Missing(cache, {1, 2, 1});
-    EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(), 8 + 168);
+    EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(),
+              8 + 168);
   }
-  EXPECT_EQ(registry_.GetCounter("divvy_row_cache_hits_total", "", {{"task", "worker/3"}}).value(), 2u);
-  EXPECT_EQ(registry_.GetCounter("divvy_row_cache_misses_total", "", {{"task", "worker/3"}}).value(), 1u);
-  EXPECT_EQ(registry_.GetCounter("divvy_row_cache_evictions_total", "", {{"task", "worker/3"}}).value(), 0u);
-  EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(), 0) << "with its session";
+  EXPECT_EQ(registry_.GetCounter("divvy_row_cache_hits_total", "", {{"task", "worker/3"}}).value(),
+            2u);
+  EXPECT_EQ(
+      registry_.GetCounter("divvy_row_cache_misses_total", "", {{"task", "worker/3"}}).value(), 1u);
+  EXPECT_EQ(
+      registry_.GetCounter("divvy_row_cache_evictions_total", "", {{"task", "worker/3"}}).value(),
+      0u);
+  EXPECT_EQ(registry_.GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(), 0)
+      << "with its session";
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace {
 
 bool AssignsWhole(const StagedWrite& write) { return write.op == WriteOp::kAssign && !write.ids; }
 
-// One (row of the value read, row of the write's value) for each row that the write touches, in the write's order.
+// One (row of the value read, row of the write's value) for each row that the write touches, in the
+// write's order.
 using RowPairs = std::vector<std::pair<int64_t, int64_t>>;
 
 RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t result_rows) {
@@ -41,37 +42,48 @@ RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t res
   return pairs;
 }
 
-absl::Status Apply(const StagedWrite& write, const RowPairs& pairs, int64_t row_elements, Tensor& result) {
+absl::Status Apply(const StagedWrite& write, const RowPairs& pairs, int64_t row_elements,
+                   Tensor& result) {
   if (!TakesElements(write.op, result.dtype())) {
-    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " on ", DTypeName(result.dtype()), ": this dtype has no arithmetic; assign instead"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(WriteOpName(write.op), " on ", DTypeName(result.dtype()),
+                     ": this dtype has no arithmetic; assign instead"));
   }
   const int64_t row_bytes = row_elements * DTypeSize(result.dtype());
   for (const auto& [to, from] : pairs) {
-    ApplyElements(write.op, result.dtype(), result.fresh_data<char>() + to * row_bytes, write.value.data_as<char>() + from * row_bytes, row_elements);
+    ApplyElements(write.op, result.dtype(), result.fresh_data<char>() + to * row_bytes,
+                  write.value.data_as<char>() + from * row_bytes, row_elements);
   }
   return absl::OkStatus();
 }
 
 // The shape of the result of `read` of a variable of shape `variable`.
-Shape ResultShape(const VariableRead& read, const Shape& variable) { return read.ids ? RowsShape(read.ids->shape().dims(), variable) : variable; }
+Shape ResultShape(const VariableRead& read, const Shape& variable) {
+  return read.ids ? RowsShape(read.ids->shape().dims(), variable) : variable;
+}
 
 }  // namespace
 
-bool CoversVariable(absl::Span<const StagedWrite> writes) { return std::any_of(writes.begin(), writes.end(), AssignsWhole); }
+bool CoversVariable(absl::Span<const StagedWrite> writes) {
+  return std::any_of(writes.begin(), writes.end(), AssignsWhole);
+}
 
-absl::StatusOr<Tensor> AfterWrites(const VariableRead& read, Tensor base, absl::Span<const StagedWrite> writes) {
+absl::StatusOr<Tensor> AfterWrites(const VariableRead& read, Tensor base,
+                                   absl::Span<const StagedWrite> writes) {
   const auto last_assign = std::find_if(writes.rbegin(), writes.rend(), AssignsWhole);
   if (last_assign != writes.rend()) {
     writes = writes.subspan(writes.rend() - last_assign - 1);
     if (!read.ids && writes.size() == 1) return writes[0].value;
-    ASSIGN_OR_RETURN(base, Tensor::Uninitialized(writes[0].value.dtype(), ResultShape(read, writes[0].value.shape())));
+    ASSIGN_OR_RETURN(base, Tensor::Uninitialized(writes[0].value.dtype(),
+                                                 ResultShape(read, writes[0].value.shape())));
   }
   if (writes.empty()) return base;
   ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(base.dtype(), base.shape()));
   if (base.size_bytes() > 0) std::memcpy(result.fresh_data<char>(), base.data(), base.size_bytes());
   const int64_t rows = read.ids ? read.ids->shape().num_elements() : base.shape().rows();
   const int64_t row_elements = rows == 0 ? 0 : base.shape().num_elements() / rows;
-  for (const StagedWrite& write : writes) RETURN_IF_ERROR(Apply(write, Touched(read, write, rows), row_elements, result));
+  for (const StagedWrite& write : writes)
+    RETURN_IF_ERROR(Apply(write, Touched(read, write, rows), row_elements, result));
   return result;
 }
 

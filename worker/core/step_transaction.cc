@@ -17,16 +17,24 @@
 namespace divvy {
 namespace {
 
-// The step fails with it, and a person is to know whose word it is, also where a server does not say its name.
+// The step fails with it, and a person is to know whose word it is, also where a server does not
+// say its name.
 absl::Status OfPs(int ps, const absl::Status& refusal) {
   const std::string name = absl::StrCat("ps ", ps);
-  return absl::StrContains(refusal.message(), name) ? refusal : WithMessage(refusal, absl::StrCat(name, " refused a pull: ", refusal.message()));
+  return absl::StrContains(refusal.message(), name)
+             ? refusal
+             : WithMessage(refusal, absl::StrCat(name, " refused a pull: ", refusal.message()));
 }
 
 absl::Status Cancelled() {
-  return absl::CancelledError("the step was cancelled, or its worker's session has ended: return soon, nothing of it will be applied");
+  return absl::CancelledError(
+      "the step was cancelled, or its worker's session has ended: return soon, nothing of it will "
+      "be applied");
 }
-absl::Status Over() { return absl::FailedPreconditionError("the step is over: variables are read and written only while its function runs"); }
+absl::Status Over() {
+  return absl::FailedPreconditionError(
+      "the step is over: variables are read and written only while its function runs");
+}
 
 template <typename T>
 int64_t FirstNotFinite(const Tensor& tensor) {
@@ -39,11 +47,16 @@ int64_t FirstNotFinite(const Tensor& tensor) {
 
 absl::Status CheckFinite(const StagedWrite& write) {
   const DType dtype = write.value.dtype();
-  const int64_t bad = dtype == DType::kFloat32 ? FirstNotFinite<float>(write.value) : dtype == DType::kFloat64 ? FirstNotFinite<double>(write.value) : -1;
+  const int64_t bad = dtype == DType::kFloat32   ? FirstNotFinite<float>(write.value)
+                      : dtype == DType::kFloat64 ? FirstNotFinite<double>(write.value)
+                                                 : -1;
   if (bad < 0) return absl::OkStatus();
-  const double value = dtype == DType::kFloat32 ? write.value.data_as<float>()[bad] : write.value.data_as<double>()[bad];
-  return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable, "\": element ", bad, " is ", value,
-                                                 " (found by --check_numerics); look for a loss that overflows or a learning rate that is too high"));
+  const double value = dtype == DType::kFloat32 ? write.value.data_as<float>()[bad]
+                                                : write.value.data_as<double>()[bad];
+  return absl::InvalidArgumentError(absl::StrCat(
+      WriteOpName(write.op), " to variable \"", write.variable, "\": element ", bad, " is ", value,
+      " (found by --check_numerics); look for a loss that overflows or a learning rate that is too "
+      "high"));
 }
 
 WorkerTransaction::Options WithoutRows(WorkerTransaction::Options options) {
@@ -60,9 +73,12 @@ Fence SessionLinks::FenceFor(int index) const {
 }
 
 WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock& clock)
-    : options_(WithoutRows(options)), executor_(executor), clock_(clock), rows_(std::move(options.rows)) {}
+    : options_(WithoutRows(options)),
+      executor_(executor),
+      clock_(clock),
+      rows_(std::move(options.rows)) {}
 
-// ---- what the step calls -----------------------------------------------------------------------------------------------------------------------------
+// ---- what the step calls ------------------------------------------------------------------------
 
 absl::Status WorkerTransaction::CheckOpen() const {
   switch (phase_) {
@@ -81,14 +97,16 @@ absl::Status WorkerTransaction::CheckReads(const std::vector<VariableRead>& read
 absl::Status WorkerTransaction::CheckNoGradient(const std::vector<VariableRead>& reads) const {
   for (const VariableRead& read : reads) {
     if (!HasGradient(read.variable)) continue;
-    return absl::FailedPreconditionError(absl::StrCat("variable \"", read.variable,
-                                                      "\" has a staged gradient in this step: its new value exists only once the ",
-                                                      "step has ended; read before ApplyGradients"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("variable \"", read.variable,
+                     "\" has a staged gradient in this step: its new value exists only once the ",
+                     "step has ended; read before ApplyGradients"));
   }
   return absl::OkStatus();
 }
 
-void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done) {
+void WorkerTransaction::Pull(std::vector<VariableRead> reads,
+                             ResultCallback<std::vector<Tensor>> done) {
   const absl::Status unreadable = CheckReads(reads);
   uint64_t id = 0;
   Fetch fetch;
@@ -105,17 +123,20 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads, ResultCallback<std
     waiter->own.resize(waiter->reads.size());
     waiter->gaps.resize(waiter->reads.size());
     waiter->base.resize(waiter->reads.size());
-    waiter->missing = waiter->reads.size() + 1;  // one more, so that it is not finished before all are asked for
+    // One more, so that it is not finished before all are asked for.
+    waiter->missing = waiter->reads.size() + 1;
     waiter->done = std::move(done);
     for (size_t i = 0; i < waiter->reads.size(); ++i) AddRead(id, i, fetch);
   }
   Begin(std::move(fetch));
   CoreLock lock(mu_, outbox_);
-  const auto still = waiters_.find(id);  // unless it has been answered with an error meanwhile
+  // Unless it has been answered with an error meanwhile.
+  const auto still = waiters_.find(id);
   if (still != waiters_.end() && --still->second->missing == 0) FinishWaiter(id);
 }
 
-// Where the value of read `index` comes from: the step's own assign, a whole variable that is here or under way, or a message.
+// Where the value of read `index` comes from: the step's own assign, a whole variable that is here
+// or under way, or a message.
 void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(waiter_id);
   const VariableRead& read = waiter.reads[index];
@@ -131,18 +152,21 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   }
 }
 
-// Where rows are kept, the rule of the cache goes before: of a row a step misses nothing that its own worker wrote.
+// Where rows are kept, the rule of the cache goes before: of a row a step misses nothing that its
+// own worker wrote.
 bool WorkerTransaction::PulledAhead(const std::string& variable) const {
   const auto whole = whole_.find(variable);
   return whole != whole_.end() && whole->second.ahead && rows_ == nullptr;
 }
 
 // Each id that is missing once, in the order of their first places.
-std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps) {
+std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found,
+                                                Gaps& gaps) {
   std::vector<int64_t> missing;
   absl::flat_hash_map<int64_t, int64_t> row_of;
   for (const int64_t place : found.missing) {
-    const auto [row, is_first] = row_of.emplace(ids.data_as<int64_t>()[place], static_cast<int64_t>(missing.size()));
+    const auto [row, is_first] =
+        row_of.emplace(ids.data_as<int64_t>()[place], static_cast<int64_t>(missing.size()));
     if (is_first) missing.push_back(row->first);
     gaps.rows.push_back(row->second);
   }
@@ -154,12 +178,14 @@ std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCach
 Tensor WorkerTransaction::Filled(Gaps gaps, const Tensor& rows) {
   const int64_t row_bytes = rows.size_bytes() / rows.shape().dim(0);
   for (size_t i = 0; i < gaps.places.size() && row_bytes > 0; ++i) {
-    std::memcpy(gaps.values.fresh_data<char>() + gaps.places[i] * row_bytes, rows.data_as<char>() + gaps.rows[i] * row_bytes, static_cast<size_t>(row_bytes));
+    std::memcpy(gaps.values.fresh_data<char>() + gaps.places[i] * row_bytes,
+                rows.data_as<char>() + gaps.rows[i] * row_bytes, static_cast<size_t>(row_bytes));
   }
   return std::move(gaps.values);
 }
 
-// Only what is not kept of them is asked for, and each row once. Without memory to look for them all are: what that takes fails in its own words.
+// Only what is not kept of them is asked for, and each row once. Without memory to look for them
+// all are: what that takes fails in its own words.
 void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(place.waiter);
   VariableRead wanted = waiter.reads[place.index];
@@ -198,12 +224,14 @@ void WorkerTransaction::KeepRows(const Fetch& fetch) {
   for (const auto& [ps, parts] : fetch.plan.parts()) {
     const PullReply& reply = fetch.replies.at(ps);
     for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) {
-      if (parts[i].rows) rows_->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
+      if (parts[i].rows)
+        rows_->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
     }
   }
 }
 
-void WorkerTransaction::WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) {
+void WorkerTransaction::WantWhole(const std::string& variable, std::optional<Place> place,
+                                  Fetch& fetch) {
   const auto [entry, is_new] = whole_.try_emplace(variable);
   if (is_new) {
     fetch.reads.push_back({variable, std::nullopt});
@@ -224,8 +252,10 @@ bool WorkerTransaction::HasGradient(const std::string& variable) const {
 
 absl::Status WorkerTransaction::CheckValue(const StagedWrite& write) const {
   if (options_.read_only) {
-    return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
-                                                      "\" in a read-only step: declare the Step with StepKind::kTraining, or leave the write out"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
+                     "\" in a read-only step: declare the Step with StepKind::kTraining, or leave "
+                     "the write out"));
   }
   RETURN_IF_ERROR(CheckWrite(*options_.layout, write));
   return options_.check_numerics ? CheckFinite(write) : absl::OkStatus();
@@ -235,9 +265,10 @@ absl::Status WorkerTransaction::CheckOrder(const std::vector<StagedWrite>& write
   std::set<std::string> with_gradient;  // by these writes
   for (const StagedWrite& write : writes) {
     if (HasGradient(write.variable) || with_gradient.count(write.variable) > 0) {
-      return absl::FailedPreconditionError(absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
-                                                        "\" after its gradient in the same step: a step ",
-                                                        "gives each variable one gradient, and writes nothing to it after"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(WriteOpName(write.op), " to variable \"", write.variable,
+                       "\" after its gradient in the same step: a step ",
+                       "gives each variable one gradient, and writes nothing to it after"));
     }
     if (write.op == WriteOp::kGradient) with_gradient.insert(write.variable);
   }
@@ -265,7 +296,7 @@ bool WorkerTransaction::cancelled() const {
   return phase_ == Phase::kCancelled;
 }
 
-// ---- what the core calls -----------------------------------------------------------------------------------------------------------------------------
+// ---- what the core calls ------------------------------------------------------------------------
 
 void WorkerTransaction::Prefetch(const std::vector<std::string>& variables, bool ahead) {
   Fetch fetch;
@@ -305,11 +336,13 @@ void WorkerTransaction::Cancel() {
 
 void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   phase_ = phase;
-  outbox_.Add([fetches = std::exchange(fetches_, {}), whole = std::exchange(whole_, {})] {});  // what they hold is released without the lock
+  // What they hold is released without the lock.
+  outbox_.Add([fetches = std::exchange(fetches_, {}), whole = std::exchange(whole_, {})] {});
   NoteWaiting();
   take_ahead_ = nullptr;
   own_.clear();
-  outbox_.Add([rows = std::exchange(rows_, nullptr)] {});  // its session may be over: then all that it keeps goes
+  // Its session may be over: then all that it keeps goes.
+  outbox_.Add([rows = std::exchange(rows_, nullptr)] {});
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
 }
 
@@ -329,7 +362,7 @@ void WorkerTransaction::NoteWaiting() {
   waiting_ = longest;
 }
 
-// ---- messages ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
 // Plans without the lock: of a million ids that takes a while.
 void WorkerTransaction::Begin(Fetch wanted) {
@@ -340,7 +373,8 @@ void WorkerTransaction::Begin(Fetch wanted) {
   if (phase_ != Phase::kOpen) return;
   const uint64_t id = next_id_++;
   for (const auto& [ps, parts] : fetch->plan.parts()) {
-    fetch->asked.emplace(ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
+    fetch->asked.emplace(
+        ps, Fetch::Asked{clock_.Elapsed(), Backoff(MixSeeds(options_.seed, MixSeeds(id, ps)))});
   }
   fetches_.emplace(id, fetch);
   if (fetch->asked.empty()) return Complete(id);  // no rows were asked for
@@ -350,9 +384,11 @@ void WorkerTransaction::Begin(Fetch wanted) {
 
 void WorkerTransaction::Send(uint64_t id, int ps) {
   const auto link = options_.links->ps.find(ps);
-  if (link == options_.links->ps.end()) return;  // not in the view: waited for, as one that cannot be reached
+  // Not in the view: waited for, as one that cannot be reached.
+  if (link == options_.links->ps.end()) return;
   PullRequest request{options_.links->FenceFor(ps), fetches_.at(id)->plan.parts().at(ps)};
-  outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request), id, ps]() mutable {
+  outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request),
+               id, ps]() mutable {
     client->Pull(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
       if (const auto self = weak.lock()) self->OnReply(id, ps, std::move(reply));
     });
@@ -388,7 +424,8 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
       return;
     }
     case PsAnswer::kSessionOver:
-      if (options_.on_session_over) outbox_.Add([over = options_.on_session_over, why = reply.status()] { over(why); });
+      if (options_.on_session_over)
+        outbox_.Add([over = options_.on_session_over, why = reply.status()] { over(why); });
       return;
     case PsAnswer::kRefused: return FailFetch(id, OfPs(ps, reply.status()));
   }
@@ -396,7 +433,8 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
 
 void WorkerTransaction::RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) {
   const std::vector<PullPart>& parts = fetch.plan.parts().at(ps);
-  for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) record_.pulled.emplace(parts[i].shard, reply.parts[i].version);
+  for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i)
+    record_.pulled.emplace(parts[i].shard, reply.parts[i].version);
 }
 
 // All have answered. Copying gigabytes takes seconds: on a thread of its own then.
@@ -427,14 +465,17 @@ void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Te
     }
     Whole& whole = whole_[fetch->reads[i].variable];
     whole.value = (*values)[i];
-    if (whole.ahead && whole.wanted_by.empty()) ahead.push_back({fetch->reads[i].variable, *whole.value});
+    if (whole.ahead && whole.wanted_by.empty())
+      ahead.push_back({fetch->reads[i].variable, *whole.value});
     for (const Place place : std::exchange(whole.wanted_by, {})) DeliverWhole(place, *whole.value);
   }
-  if (take_ahead_ && !ahead.empty()) outbox_.Add([take = take_ahead_, ahead = std::move(ahead)] { take(ahead); });
+  if (take_ahead_ && !ahead.empty())
+    outbox_.Add([take = take_ahead_, ahead = std::move(ahead)] { take(ahead); });
   outbox_.Add([fetch] {});  // the replies are released without the lock
 }
 
-// A bug of ours or of the ps; the step that asked decides what to do about it. Another Pull tries anew.
+// A bug of ours or of the ps; the step that asked decides what to do about it. Another Pull tries
+// anew.
 void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
   const std::shared_ptr<const Fetch> failed = std::move(fetches_.extract(id).mapped());
   const Fetch& fetch = *failed;
@@ -445,7 +486,8 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
       waiters.insert(fetch.places[i]->waiter);
       continue;
     }
-    for (const Place place : whole_[fetch.reads[i].variable].wanted_by) waiters.insert(place.waiter);
+    for (const Place place : whole_[fetch.reads[i].variable].wanted_by)
+      waiters.insert(place.waiter);
     whole_.erase(fetch.reads[i].variable);
   }
   for (const uint64_t waiter : waiters) Answer(waiter, status);
@@ -457,7 +499,9 @@ void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
   if (waiter == waiters_.end()) return;  // answered with an error
   const VariableRead& read = waiter->second->reads[place.index];
   std::vector<StagedWrite>& own = waiter->second->own[place.index];
-  if (read.ids) own.insert(own.begin(), StagedWrite{read.variable, WriteOp::kAssign, value, std::nullopt, std::nullopt});
+  if (read.ids)
+    own.insert(own.begin(),
+               StagedWrite{read.variable, WriteOp::kAssign, value, std::nullopt, std::nullopt});
   Deliver(place, value);
 }
 
@@ -488,7 +532,8 @@ absl::StatusOr<std::vector<Tensor>> WorkerTransaction::Waiter::Results() {
   return results;
 }
 
-// Nothing is missing any more: what the step itself has written is added, on a thread of its own where that is much.
+// Nothing is missing any more: what the step itself has written is added, on a thread of its own
+// where that is much.
 void WorkerTransaction::FinishWaiter(uint64_t id) {
   const std::shared_ptr<Waiter> waiter = waiters_.at(id);
   if (waiter->CopiedBytes() < options_.at_once_bytes) return Answer(id, waiter->Results());
@@ -507,7 +552,9 @@ void WorkerTransaction::OnResults(uint64_t id, absl::StatusOr<std::vector<Tensor
 void WorkerTransaction::Answer(uint64_t id, absl::StatusOr<std::vector<Tensor>> result) {
   const auto node = waiters_.extract(id);
   if (node.empty()) return;
-  outbox_.Add([done = std::move(node.mapped()->done), result = std::move(result)]() mutable { done(std::move(result)); });
+  outbox_.Add([done = std::move(node.mapped()->done), result = std::move(result)]() mutable {
+    done(std::move(result));
+  });
 }
 
 }  // namespace divvy

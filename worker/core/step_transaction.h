@@ -27,7 +27,8 @@
 
 namespace divvy {
 
-// How a session reaches the parameter servers: by the view of its Attach. Immutable; shared by the session's transactions.
+// How a session reaches the parameter servers: by the view of its Attach. Immutable; shared by the
+// session's transactions.
 struct SessionLinks {
   struct Ps {
     std::shared_ptr<ParameterClient> client;
@@ -48,29 +49,40 @@ struct PsWait {
 
 // What a step leaves when its function has returned.
 struct StepRecord {
-  std::vector<StagedWrite> writes;      // in order
-  std::set<std::string> read_whole;     // variables that the function asked for whole
-  std::map<ShardKey, uint64_t> pulled;  // the version of each shard when it was first read; where rows of it were kept from before: when those were pulled
+  // In order.
+  std::vector<StagedWrite> writes;
+  // variables that the function asked for whole
+  std::set<std::string> read_whole;
+  // The version of each shard when it was first read; where rows of it were kept from before: when
+  // those were pulled.
+  std::map<ShardKey, uint64_t> pulled;
 };
 
-// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before, and the core takes none but that of waiting(): what a step
-// reads and writes may be gigabytes. A ps that does not answer, or cannot yet, is asked again
-// until it does (JudgePsAnswer); one that refuses the request itself fails the pull; one that says that the session is over is reported
-// by on_session_over, and whoever hears that cancels.
+// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before,
+// and the core takes none but that of waiting(): what a step reads and writes may be gigabytes. A
+// ps that does not answer, or cannot yet, is asked again
+// until it does (JudgePsAnswer); one that refuses the request itself fails the pull; one that says
+// that the session is over is reported by on_session_over, and whoever hears that cancels.
 //
 //   RUNNING   Pull, Stage   ->  Finish: the record, for the core to commit
 //                           ->  Cancel: nothing is left
-class WorkerTransaction : public StepTransaction, public std::enable_shared_from_this<WorkerTransaction> {
+class WorkerTransaction : public StepTransaction,
+                          public std::enable_shared_from_this<WorkerTransaction> {
  public:
   struct Options {
     std::shared_ptr<const SessionLinks> links;
     std::shared_ptr<const Layout> layout;
     bool read_only = false;
     bool check_numerics = false;
-    uint64_t seed = 0;                                  // of the jitter of its waits
-    std::function<void(absl::Status)> on_session_over;  // a ps said so, with this. Called without a lock, perhaps more than once
-    std::shared_ptr<RowCache> rows = nullptr;           // where rows read by id are looked for, and kept; let go when the step is over. Null: they are pulled
-    int64_t at_once_bytes = 256 << 10;                  // what copies less is put together at once, under the lock; the rest on a thread of its own
+    // Of the jitter of its waits.
+    uint64_t seed = 0;
+    // A ps said so, with this. Called without a lock, perhaps more than once.
+    std::function<void(absl::Status)> on_session_over;
+    // Where rows read by id are looked for, and kept; let go when the step is over. Null: they are
+    // pulled.
+    std::shared_ptr<RowCache> rows = nullptr;
+    // What copies less is put together at once, under the lock; the rest on a thread of its own.
+    int64_t at_once_bytes = 256 << 10;
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
   WorkerTransaction(Options options, Executor& executor, Clock& clock);
@@ -81,15 +93,18 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status Stage(std::vector<StagedWrite> writes) override;
   bool cancelled() const override;
 
-  // Begins to pull these variables whole; unknown ones are left out. `ahead`: before the step begins. Then what is read by id of one of them is taken from it
-  // as well, where no rows are kept, so that the step sees one value of it, however old.
+  // Begins to pull these variables whole; unknown ones are left out. `ahead`: before the step
+  // begins. Then what is read by id of one of them is taken from it as well, where no rows are
+  // kept, so that the step sees one value of it, however old.
   void Prefetch(const std::vector<std::string>& variables, bool ahead = false);
-  // Tells `take` the values that have been pulled ahead and are there, and later those that come while nobody waits for them. Called without a lock. REQUIRES:
-  // not called before.
+  // Tells `take` the values that have been pulled ahead and are there, and later those that come
+  // while nobody waits for them. Called without a lock. REQUIRES: not called before.
   void TellAhead(std::function<void(std::vector<WholeValue>)> take);
-  // The step is over: what it did. Every later call is refused, every Pull under way is answered FailedPrecondition.
+  // The step is over: what it did. Every later call is refused, every Pull under way is answered
+  // FailedPrecondition.
   StepRecord Finish();
-  // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after Finish. Not under the core's lock: completions run.
+  // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after
+  // Finish. Not under the core's lock: completions run.
   void Cancel();
   // The ps waited for longest, if any. Waits for no other method.
   std::optional<PsWait> waiting() const;
@@ -98,8 +113,10 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
   // A read of rows that is pulled in part only: some are kept, or one is named twice.
   struct Gaps {
-    Tensor values;                      // the rest
-    std::vector<int64_t> places, rows;  // where a value is missing, and which row of what is pulled is the one
+    // The rest.
+    Tensor values;
+    // Where a value is missing, and which row of what is pulled is the one.
+    std::vector<int64_t> places, rows;
   };
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
@@ -123,7 +140,8 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   };
   struct Fetch {  // one message to each ps concerned
     std::vector<VariableRead> reads;
-    std::vector<std::optional<Place>> places;  // of each read; nullopt: a whole variable, kept in whole_
+    // Of each read; nullopt: a whole variable, kept in whole_.
+    std::vector<std::optional<Place>> places;
     PullPlan plan;
     std::map<int, PullReply> replies;
     struct Asked {
@@ -142,12 +160,14 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   absl::Status CheckReads(const std::vector<VariableRead>& reads) const;
   absl::Status CheckNoGradient(const std::vector<VariableRead>& reads) const DIVVY_REQUIRES(mu_);
   void AddRead(uint64_t waiter, size_t index, Fetch& fetch) DIVVY_REQUIRES(mu_);
-  void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch) DIVVY_REQUIRES(mu_);
+  void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch)
+      DIVVY_REQUIRES(mu_);
   bool PulledAhead(const std::string& variable) const DIVVY_REQUIRES(mu_);
   static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps);
   static Tensor Filled(Gaps gaps, const Tensor& rows);
   void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
-  void RememberKept(const VariableLayout& variable, const RowCache::Found& found) DIVVY_REQUIRES(mu_);
+  void RememberKept(const VariableLayout& variable, const RowCache::Found& found)
+      DIVVY_REQUIRES(mu_);
   void KeepRows(const Fetch& fetch) DIVVY_REQUIRES(mu_);
   void Begin(Fetch fetch);
   void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
@@ -156,7 +176,8 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   void RememberVersions(const Fetch& fetch, int ps, const PullReply& reply) DIVVY_REQUIRES(mu_);
   void Complete(uint64_t fetch) DIVVY_REQUIRES(mu_);
   void OnAssembled(uint64_t fetch, absl::StatusOr<std::vector<Tensor>> values);
-  void Deliver(uint64_t fetch, const absl::StatusOr<std::vector<Tensor>>& values) DIVVY_REQUIRES(mu_);
+  void Deliver(uint64_t fetch, const absl::StatusOr<std::vector<Tensor>>& values)
+      DIVVY_REQUIRES(mu_);
   void FailFetch(uint64_t fetch, const absl::Status& status) DIVVY_REQUIRES(mu_);
   void DeliverWhole(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
   void Deliver(Place place, const Tensor& value) DIVVY_REQUIRES(mu_);
@@ -172,13 +193,17 @@ class WorkerTransaction : public StepTransaction, public std::enable_shared_from
   Outbox outbox_;
   mutable Mutex mu_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
-  std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);  // null from Finish or Cancel on: a step may keep the transaction as long as its worker lives
+  // null from Finish or Cancel on: a step may keep the transaction as long as its worker lives
+  std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
-  std::map<uint64_t, std::shared_ptr<Waiter>> waiters_ DIVVY_GUARDED_BY(mu_);  // what misses nothing any more is not changed: its results are being made
-  std::map<uint64_t, std::shared_ptr<Fetch>> fetches_ DIVVY_GUARDED_BY(mu_);   // what has been answered is not changed: its values are being assembled
+  // What misses nothing any more is not changed: its results are being made.
+  std::map<uint64_t, std::shared_ptr<Waiter>> waiters_ DIVVY_GUARDED_BY(mu_);
+  // What has been answered is not changed: its values are being assembled.
+  std::map<uint64_t, std::shared_ptr<Fetch>> fetches_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
   std::function<void(std::vector<WholeValue>)> take_ahead_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);  // staged writes by variable
+  // staged writes by variable
+  std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);
   StepRecord record_ DIVVY_GUARDED_BY(mu_);
   mutable Mutex waiting_mu_;  // behind mu_; held for a copy only
   std::optional<PsWait> waiting_ DIVVY_GUARDED_BY(waiting_mu_);

@@ -20,15 +20,23 @@ namespace divvy {
 namespace {
 
 using Values = std::vector<float>;
-Tensor Matrix(int64_t rows, int64_t width, const Values& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
-Tensor Ids(const std::vector<int64_t>& ids) { return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids)); }
-Values Flat(const Tensor& tensor) { return Values(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
-StagedWrite Write(std::string variable, WriteOp op, Tensor value) { return {std::move(variable), op, std::move(value), std::nullopt, std::nullopt}; }
+Tensor Matrix(int64_t rows, int64_t width, const Values& values) {
+  return *Tensor::Copy<float>(Shape{rows, width}, values);
+}
+Tensor Ids(const std::vector<int64_t>& ids) {
+  return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
+}
+Values Flat(const Tensor& tensor) {
+  return Values(tensor.values<float>()->begin(), tensor.values<float>()->end());
+}
+StagedWrite Write(std::string variable, WriteOp op, Tensor value) {
+  return {std::move(variable), op, std::move(value), std::nullopt, std::nullopt};
+}
 StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows) {
   return {std::move(variable), op, std::move(rows), std::move(ids), std::nullopt};
 }
 
-// ---- JudgePsAnswer -----------------------------------------------------------------------------------------------------------------------------------
+// ---- JudgePsAnswer ------------------------------------------------------------------------------
 
 TEST(JudgePsAnswerTest, TellsWhatToDoAboutEachReason) {
   const auto judge = [](Reason reason) { return JudgePsAnswer(MakeError(reason, "x")); };
@@ -60,7 +68,7 @@ TEST(JudgePsAnswerTest, WaitsAsLongAsAnOverloadedPsAsks) {
   EXPECT_LT(WaitBefore(absl::UnavailableError("gone"), backoff), absl::Seconds(1));
 }
 
-// ---- ReadSets ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- ReadSets -----------------------------------------------------------------------------------
 
 TEST(ReadSetsTest, PredictsWhatWasReadTheLastTimeAndDropsWhatWasNot) {
   ReadSets sets;
@@ -90,26 +98,35 @@ TEST(ReadSetsTest, WhatWasAssignedOnceIsNotPredictedAheadUnderThatLayoutByAnyFun
   EXPECT_EQ(sets.PredictAhead("train", 2), std::vector<std::string>({"a"}));
 }
 
-// ---- AfterWrites -------------------------------------------------------------------------------------------------------------------------------------
+// ---- AfterWrites --------------------------------------------------------------------------------
 
 TEST(AfterWritesTest, TheBaseItselfIsNeverChanged) {
   const Tensor base = Matrix(2, 1, {1, 2});
-  EXPECT_EQ(Flat(*AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAdd, Matrix(2, 1, {10, 20}))})), Values({11, 22}));
+  EXPECT_EQ(Flat(*AfterWrites({"v", std::nullopt}, base,
+                              {Write("v", WriteOp::kAdd, Matrix(2, 1, {10, 20}))})),
+            Values({11, 22}));
   EXPECT_EQ(Flat(base), Values({1, 2}));
 }
 
 TEST(AfterWritesTest, ArithmeticOnBoolIsRefusedAndAssignIsNot) {
   const Tensor base = Tensor::Vector<bool>({true, false});
   const Tensor value = Tensor::Vector<bool>({false, false});
-  EXPECT_EQ(AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAdd, value)}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(BitwiseEqual(*AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAssign, value)}), value));
+  EXPECT_EQ(
+      AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAdd, value)}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(BitwiseEqual(
+      *AfterWrites({"v", std::nullopt}, base, {Write("v", WriteOp::kAssign, value)}), value));
 }
 
 TEST(AfterWritesTest, IntegersWrapAndDivideByZeroToZeroAsOnAPs) {
   const int32_t least = std::numeric_limits<int32_t>::min();
   const Tensor base = *Tensor::Copy<int32_t>(Shape{3, 1}, std::vector<int32_t>({7, least, least}));
-  const StagedWrite divide = WriteRows("v", WriteOp::kScatterDiv, Ids({0, 1}), *Tensor::Copy<int32_t>(Shape{2, 1}, std::vector<int32_t>({0, -1})));
-  const StagedWrite subtract = WriteRows("v", WriteOp::kScatterSub, Ids({2}), *Tensor::Copy<int32_t>(Shape{1, 1}, std::vector<int32_t>({1})));
+  const StagedWrite divide =
+      WriteRows("v", WriteOp::kScatterDiv, Ids({0, 1}),
+                *Tensor::Copy<int32_t>(Shape{2, 1}, std::vector<int32_t>({0, -1})));
+  const StagedWrite subtract =
+      WriteRows("v", WriteOp::kScatterSub, Ids({2}),
+                *Tensor::Copy<int32_t>(Shape{1, 1}, std::vector<int32_t>({1})));
   const Tensor result = *AfterWrites({"v", std::nullopt}, base, {divide, subtract});
   EXPECT_EQ(result.data_as<int32_t>()[0], 0);
   EXPECT_EQ(result.data_as<int32_t>()[1], least);
@@ -118,19 +135,25 @@ TEST(AfterWritesTest, IntegersWrapAndDivideByZeroToZeroAsOnAPs) {
 
 TEST(AfterWritesTest, HalvesAreComputedInFloat) {
   const Tensor one = Tensor::Scalar(Half::FromFloat(1.5f));
-  EXPECT_EQ(AfterWrites({"v", std::nullopt}, one, {Write("v", WriteOp::kAdd, one)})->data_as<Half>()->ToFloat(), 3.0f);
+  EXPECT_EQ(AfterWrites({"v", std::nullopt}, one, {Write("v", WriteOp::kAdd, one)})
+                ->data_as<Half>()
+                ->ToFloat(),
+            3.0f);
 }
 
 TEST(AfterWritesTest, ACountingScalarIsSeen) {
   const Tensor one = Tensor::Scalar<int64_t>(1);
-  const std::vector<StagedWrite> twice = {Write("v", WriteOp::kAdd, one), Write("v", WriteOp::kAdd, one)};
-  EXPECT_EQ(*AfterWrites({"v", std::nullopt}, Tensor::Scalar<int64_t>(40), twice)->scalar<int64_t>(), 42);
+  const std::vector<StagedWrite> twice = {Write("v", WriteOp::kAdd, one),
+                                          Write("v", WriteOp::kAdd, one)};
+  EXPECT_EQ(
+      *AfterWrites({"v", std::nullopt}, Tensor::Scalar<int64_t>(40), twice)->scalar<int64_t>(), 42);
 }
 
 // The trivial model: apply every write to the whole array, then pick the rows asked for.
 TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
-  const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd, WriteOp::kScatterSub,
-                                       WriteOp::kScatterMul,    WriteOp::kScatterMin, WriteOp::kScatterMax};
+  const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd,
+                                       WriteOp::kScatterSub,    WriteOp::kScatterMul,
+                                       WriteOp::kScatterMin,    WriteOp::kScatterMax};
   const std::vector<WriteOp> dense = {WriteOp::kAssign, WriteOp::kAdd, WriteOp::kSub};
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -138,7 +161,8 @@ TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
     const int64_t rows = 1 + random.Below(5), width = 1 + random.Below(2);
     const auto any_rows = [&](int64_t n) {
       Values values;
-      for (int64_t i = 0; i < n * width; ++i) values.push_back(static_cast<float>(random.Below(7)) - 3);
+      for (int64_t i = 0; i < n * width; ++i)
+        values.push_back(static_cast<float>(random.Below(7)) - 3);
       return Matrix(n, width, values);
     };
     const auto any_ids = [&] {
@@ -153,14 +177,16 @@ TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
         writes.push_back(Write("v", dense[random.Below(dense.size())], any_rows(rows)));
       } else {
         const Tensor ids = any_ids();
-        writes.push_back(WriteRows("v", sparse[random.Below(sparse.size())], ids, any_rows(ids.shape().dim(0))));
+        writes.push_back(
+            WriteRows("v", sparse[random.Below(sparse.size())], ids, any_rows(ids.shape().dim(0))));
       }
     }
     Values whole = Flat(base);
     for (const StagedWrite& write : writes) {
       const Values values = Flat(write.value);
       for (size_t i = 0; i < values.size(); ++i) {
-        float& old = whole[write.ids ? write.ids->data_as<int64_t>()[i / width] * width + i % width : i];
+        float& old =
+            whole[write.ids ? write.ids->data_as<int64_t>()[i / width] * width + i % width : i];
         switch (write.op) {
           case WriteOp::kAdd:
           case WriteOp::kScatterAdd: old += values[i]; break;
@@ -179,31 +205,40 @@ TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
     const absl::Span<const int64_t> asked_ids = *asked.values<int64_t>();
     for (const int64_t id : asked_ids) {
       expected.insert(expected.end(), whole.begin() + id * width, whole.begin() + (id + 1) * width);
-      base_rows.insert(base_rows.end(), base.data_as<float>() + id * width, base.data_as<float>() + (id + 1) * width);
+      base_rows.insert(base_rows.end(), base.data_as<float>() + id * width,
+                       base.data_as<float>() + (id + 1) * width);
     }
-    ASSERT_EQ(Flat(*AfterWrites({"v", asked}, Matrix(asked.shape().dim(0), width, base_rows), writes)), expected);
+    ASSERT_EQ(
+        Flat(*AfterWrites({"v", asked}, Matrix(asked.shape().dim(0), width, base_rows), writes)),
+        expected);
   }
 }
 
-// ---- WorkerTransaction -------------------------------------------------------------------------------------------------------------------------------
+// ---- WorkerTransaction --------------------------------------------------------------------------
 
 class WorkerTransactionTest : public ::testing::Test {
  protected:
   WorkerTransactionTest() : ps_(executor_, 2) {
-    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))->With(MakeVariable(2, "b", 2, 1, {1}, Sgd{0.1}));
+    layout_ = Layout::Empty()
+                  ->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))
+                  ->With(MakeVariable(2, "b", 2, 1, {1}, Sgd{0.1}));
     ps_.Make(*layout_);
     ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {1, 2}));
     ps_[1].Set({VariableId(1), 0, 1}, Matrix(2, 1, {3, 4}));
     links_ = std::make_shared<SessionLinks>();
     links_->fence.session = SessionId(7);
-    for (const PsAddress& ps : ps_.view()) links_->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
+    for (const PsAddress& ps : ps_.view())
+      links_->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
     Make();
   }
 
   void Make(bool read_only = false, bool check_numerics = false) {
-    WorkerTransaction::Options options{links_, layout_, read_only, check_numerics, 1, [this](const absl::Status&) { ++sessions_over_; }};
+    WorkerTransaction::Options options{
+        links_,         layout_, read_only,
+        check_numerics, 1,       [this](const absl::Status&) { ++sessions_over_; }};
     options.at_once_bytes = at_once_bytes_;
-    transaction_ = std::make_shared<WorkerTransaction>(std::move(options), executor_, executor_.clock());
+    transaction_ =
+        std::make_shared<WorkerTransaction>(std::move(options), executor_, executor_.clock());
   }
 
   // Where the answer of a Pull arrives.
@@ -262,7 +297,8 @@ TEST_F(LargeTransactionTest, NobodyWaitsForWhatIsAssembled) {
 
 TEST_F(LargeTransactionTest, TheStepsOwnWritesAreAddedWithoutTheLock) {
   executor_.ReleaseThreads();
-  ASSERT_TRUE(transaction_->Stage({Write("w", WriteOp::kAdd, Matrix(4, 1, {10, 10, 10, 10}))}).ok());
+  ASSERT_TRUE(
+      transaction_->Stage({Write("w", WriteOp::kAdd, Matrix(4, 1, {10, 10, 10, 10}))}).ok());
   EXPECT_EQ(PullOne("w"), Values({11, 12, 13, 14}));
   EXPECT_EQ(PullOne("w", Ids({3, 0})), Values({14, 11}));
 }
@@ -294,7 +330,9 @@ TEST_F(WorkerTransactionTest, PutsWholeVariablesTogetherFromOneMessageToEachPs) 
   EXPECT_EQ(ps_[1].pulls()[0].fence.target, Incarnation(101));
 }
 
-TEST_F(WorkerTransactionTest, RowsComeInTheOrderAsked) { EXPECT_EQ(PullOne("w", Ids({3, 0, 3})), Values({4, 1, 4})); }
+TEST_F(WorkerTransactionTest, RowsComeInTheOrderAsked) {
+  EXPECT_EQ(PullOne("w", Ids({3, 0, 3})), Values({4, 1, 4}));
+}
 
 TEST_F(WorkerTransactionTest, NoRowsAreAnsweredWithoutAMessage) {
   EXPECT_EQ(PullOne("w", Ids({})), Values());
@@ -323,7 +361,8 @@ TEST_F(WorkerTransactionTest, WhatWasPredictedIsThereWithoutAnotherMessage) {
 TEST_F(WorkerTransactionTest, WhatWasPulledAheadIsToldWhenItComesUnlessTheStepWaitsForIt) {
   std::vector<std::string> told;
   const auto take = [&told](const std::vector<WholeValue>& values) {
-    for (const WholeValue& whole : values) told.push_back(whole.variable + std::to_string(static_cast<int>(Flat(whole.value)[0])));
+    for (const WholeValue& whole : values)
+      told.push_back(whole.variable + std::to_string(static_cast<int>(Flat(whole.value)[0])));
   };
   transaction_->Prefetch({"w"}, /*ahead=*/true);
   executor_.RunUntilIdle();
@@ -358,7 +397,10 @@ TEST_F(WorkerTransactionTest, SeesItsOwnAssignsWithoutAMessageAndAddsAndScatters
   EXPECT_EQ(PullOne("b"), Values({5, 6}));
   EXPECT_EQ(PullOne("b", Ids({1})), Values({6}));
   EXPECT_EQ(pulls(), 0u);
-  ASSERT_TRUE(transaction_->Stage({WriteRows("w", WriteOp::kScatterAdd, Ids({3, 3}), Matrix(2, 1, {10, 10}))}).ok());
+  ASSERT_TRUE(
+      transaction_
+          ->Stage({WriteRows("w", WriteOp::kScatterAdd, Ids({3, 3}), Matrix(2, 1, {10, 10}))})
+          .ok());
   EXPECT_EQ(PullOne("w", Ids({3, 2})), Values({24, 3}));
   EXPECT_EQ(PullOne("w"), Values({1, 2, 3, 24}));
 }
@@ -379,9 +421,11 @@ TEST_F(WorkerTransactionTest, ReadingAfterAGradientIsRefused) {
   EXPECT_EQ(PullOne("w"), Values({1, 2, 3, 4}));
 }
 
-TEST_F(WorkerTransactionTest, ASecondGradientIsRefusedAlsoWithinOneCallAndNothingOfThatCallIsStaged) {
+TEST_F(WorkerTransactionTest,
+       ASecondGradientIsRefusedAlsoWithinOneCallAndNothingOfThatCallIsStaged) {
   const StagedWrite gradient = Write("b", WriteOp::kGradient, Matrix(2, 1, {1, 1}));
-  EXPECT_EQ(transaction_->Stage({gradient, gradient}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(transaction_->Stage({gradient, gradient}).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(transaction_->Stage({gradient}).ok());
   EXPECT_EQ(transaction_->Stage({gradient}).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(transaction_->Finish().writes.size(), 1u);
@@ -389,20 +433,27 @@ TEST_F(WorkerTransactionTest, ASecondGradientIsRefusedAlsoWithinOneCallAndNothin
 
 TEST_F(WorkerTransactionTest, WhatAPsCouldRefuseIsRefusedWhenStagedAllOrNothing) {
   const StagedWrite good = Write("b", WriteOp::kAssign, Matrix(2, 1, {5, 6}));
-  EXPECT_EQ(transaction_->Stage({good, Write("bb", WriteOp::kAssign, Matrix(2, 1, {5, 6}))}).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(transaction_->Stage({good, Write("b", WriteOp::kAssign, Matrix(1, 1, {5}))}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(transaction_->Stage({good, WriteRows("b", WriteOp::kScatterAdd, Ids({2}), Matrix(1, 1, {5}))}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(transaction_->Stage({good, Write("bb", WriteOp::kAssign, Matrix(2, 1, {5, 6}))}).code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(transaction_->Stage({good, Write("b", WriteOp::kAssign, Matrix(1, 1, {5}))}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      transaction_->Stage({good, WriteRows("b", WriteOp::kScatterAdd, Ids({2}), Matrix(1, 1, {5}))})
+          .code(),
+      absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(transaction_->Finish().writes.empty());
 }
 
 TEST_F(WorkerTransactionTest, AReadOnlyStepStagesNothing) {
   Make(/*read_only=*/true);
-  EXPECT_EQ(transaction_->Stage({Write("b", WriteOp::kAssign, Matrix(2, 1, {5, 6}))}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(transaction_->Stage({Write("b", WriteOp::kAssign, Matrix(2, 1, {5, 6}))}).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(PullOne("w"), Values({1, 2, 3, 4}));
 }
 
 TEST_F(WorkerTransactionTest, ValuesThatAreNotFiniteAreRefusedWhereNumericsAreChecked) {
-  const StagedWrite bad = Write("b", WriteOp::kGradient, Matrix(2, 1, {1, std::numeric_limits<float>::quiet_NaN()}));
+  const StagedWrite bad =
+      Write("b", WriteOp::kGradient, Matrix(2, 1, {1, std::numeric_limits<float>::quiet_NaN()}));
   EXPECT_TRUE(transaction_->Stage({bad}).ok());
   Make(false, /*check_numerics=*/true);
   const absl::Status status = transaction_->Stage({bad});
@@ -417,13 +468,16 @@ TEST_F(WorkerTransactionTest, BadReadsAreRefusedAtOnce) {
 }
 
 TEST_F(WorkerTransactionTest, ARefusalNamesItsPsAlsoWhereThePsDoesNot) {
-  ps_[1].RefusePulls({MakeError(Reason::kInvalid, "so it says"), MakeError(Reason::kInvalid, "ps 1: no such shard")});
+  ps_[1].RefusePulls({MakeError(Reason::kInvalid, "so it says"),
+                      MakeError(Reason::kInvalid, "ps 1: no such shard")});
   EXPECT_EQ(Pull({{"w", std::nullopt}}).status().message(), "ps 1 refused a pull: so it says");
   EXPECT_EQ(Pull({{"b", std::nullopt}}).status().message(), "ps 1: no such shard");
 }
 
 TEST_F(WorkerTransactionTest, APsThatCannotBeReachedIsWaitedForAndAskedAgain) {
-  ps_[1].RefusePulls({absl::UnavailableError("connection refused"), MakeError(Reason::kOverloaded, "full"), MakeError(Reason::kWrongIncarnation, "new")});
+  ps_[1].RefusePulls({absl::UnavailableError("connection refused"),
+                      MakeError(Reason::kOverloaded, "full"),
+                      MakeError(Reason::kWrongIncarnation, "new")});
   const Answer answer = Begin({{"w", std::nullopt}});
   executor_.RunFor(absl::Milliseconds(50));
   EXPECT_FALSE(answer->has_value());
@@ -484,7 +538,8 @@ TEST_F(WorkerTransactionTest, TheRecordHoldsTheVersionOfEachShardWhenFirstRead) 
   PullOne("w", Ids({3}));
   const StepRecord record = transaction_->Finish();
   ASSERT_EQ(record.pulled.size(), 1u);
-  EXPECT_EQ(record.pulled.at(ShardKey{VariableId(1), 0, 1}), 2u) << "zeros, then the values of the fixture";
+  EXPECT_EQ(record.pulled.at(ShardKey{VariableId(1), 0, 1}), 2u)
+      << "zeros, then the values of the fixture";
 }
 
 }  // namespace

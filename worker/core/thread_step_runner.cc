@@ -19,7 +19,7 @@
 namespace divvy {
 namespace {
 
-// ---- variables ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 
 // Where a thread waits for an answer.
 template <typename T>
@@ -50,7 +50,8 @@ class ReadsOnGpus {
   void Note(const std::string& variable, Device device) {
     MutexLock lock(mu_);
     std::vector<Device>& devices = devices_[variable];
-    if (std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
   }
   Devices devices() const {
     MutexLock lock(mu_);
@@ -65,7 +66,9 @@ class ReadsOnGpus {
 class TransactionStore : public VariableStore {
  public:
   TransactionStore(std::shared_ptr<StepTransaction> transaction, std::shared_ptr<ReadsOnGpus> reads)
-      : transaction_(std::move(transaction)), layout_(transaction_->layout()), reads_(std::move(reads)) {}
+      : transaction_(std::move(transaction)),
+        layout_(transaction_->layout()),
+        reads_(std::move(reads)) {}
 
   JobId job() const override { return transaction_->job(); }
 
@@ -75,9 +78,12 @@ class TransactionStore : public VariableStore {
     return VariableInfo{variable->spec, variable->offsets};
   }
 
-  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec, const std::optional<Colocation>&) override {
+  absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
+                                      const std::optional<Colocation>&) override {
     return absl::FailedPreconditionError(
-        absl::StrCat("variable \"", spec.name, "\" cannot be created in a step: create it on the coordinator, before steps are scheduled"));
+        absl::StrCat("variable \"", spec.name,
+                     "\" cannot be created in a step: create it on the coordinator, before steps "
+                     "are scheduled"));
   }
 
   absl::Status Read(absl::Span<ReadRequest> requests) override {
@@ -85,7 +91,9 @@ class TransactionStore : public VariableStore {
     for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
     RETURN_IF_ERROR(BringToCpu(reads));
     const auto answer = std::make_shared<Answer<std::vector<Tensor>>>();
-    transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) { answer->Give(std::move(values)); });
+    transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) {
+      answer->Give(std::move(values));
+    });
     ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Wait());
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].value = std::move(values[i]);
@@ -101,7 +109,8 @@ class TransactionStore : public VariableStore {
     for (ReadRequest& request : requests) {
       if (request.ids) continue;
       reads_->Note(request.name, device);
-      if (std::optional<Tensor> copy = FindCopyAhead(request.value, device)) request.value = *std::move(copy);
+      if (std::optional<Tensor> copy = FindCopyAhead(request.value, device))
+        request.value = *std::move(copy);
     }
     return BringTo(device, requests);
   }
@@ -117,13 +126,16 @@ class TransactionStore : public VariableStore {
   const std::shared_ptr<ReadsOnGpus> reads_;
 };
 
-// ---- data --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- data ---------------------------------------------------------------------------------------
 
 // One step's way to its elements. Thread-safe.
 class StepInput {
  public:
-  StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases, const std::vector<Device>& replica_devices)
-      : inputs_(inputs), devices_(replica_devices), replicas_(static_cast<int>(replica_devices.size())) {
+  StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases,
+            const std::vector<Device>& replica_devices)
+      : inputs_(inputs),
+        devices_(replica_devices),
+        replicas_(static_cast<int>(replica_devices.size())) {
     for (const InputLease& lease : leases) leases_[lease.iterator] = lease;
   }
 
@@ -157,13 +169,15 @@ class StepInput {
   }
 
  private:
-  // A worker's own data is told to have ended when nothing is left of it: a last batch for some of the replicas is an element like others.
+  // A worker's own data is told to have ended when nothing is left of it: a last batch for some of
+  // the replicas is an element like others.
   void NoteEnd(ResourceId iterator, int64_t elements) {
     MutexLock lock(mu_);
     const auto lease = leases_.find(iterator);
     if (lease == leases_.end()) {
       if (elements == 0) ended_.push_back({iterator, std::nullopt});
-    } else if (elements < std::min<int64_t>(lease->second.count, replicas_) || lease->second.count == 0) {
+    } else if (elements < std::min<int64_t>(lease->second.count, replicas_) ||
+               lease->second.count == 0) {
       ended_.push_back({iterator, lease->second.first + elements});
     }
   }
@@ -183,7 +197,9 @@ class StepInput {
       const auto found = leases_.find(iterator);
       if (found != leases_.end()) {
         if (!taken_.insert(iterator).second) {
-          return absl::FailedPreconditionError("the step has taken its elements of this data already: with AutoShardPolicy::kLease a step calls Next once");
+          return absl::FailedPreconditionError(
+              "the step has taken its elements of this data already: with AutoShardPolicy::kLease "
+              "a step calls Next once");
         }
         lease = found->second;
       }
@@ -203,7 +219,7 @@ class StepInput {
   std::vector<EndedInput> ended_ DIVVY_GUARDED_BY(mu_);
 };
 
-// ---- the environment ---------------------------------------------------------------------------------------------------------------------------------
+// ---- the environment ----------------------------------------------------------------------------
 
 // How many failures of each GPU this worker's steps have been told of. Thread-safe.
 class FailuresTold {
@@ -238,11 +254,15 @@ struct RunningStep {
 class ThreadStepEnvironment : public StepEnvironment {
  public:
   ThreadStepEnvironment(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals)
-      : step_(step), input_(step.inputs, step.call.inputs, step.options.replica_devices), strategy_(Parts(locals)) {}
+      : step_(step),
+        input_(step.inputs, step.call.inputs, step.options.replica_devices),
+        strategy_(Parts(locals)) {}
 
   Strategy& strategy() override { return strategy_; }
   int worker_index() const override { return step_.options.worker_index; }
-  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) override { return input_.Next(ResourceId(handle.id)); }
+  absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) override {
+    return input_.Next(ResourceId(handle.id));
+  }
   bool cancelled() const override { return step_.transaction->cancelled(); }
   absl::Status lost_input() const { return input_.lost(); }
   std::vector<EndedInput> ended_inputs() const { return input_.ended(); }
@@ -265,9 +285,11 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
-// Finds what has gone wrong on a step's GPUs. That the step's function succeeded is not enough. A GPU tells its failures later, and may tell them to another
-// step that computes there. A failure of one replica's GPU may also be in a sum that another replica's GPU has computed. All failures since the end of the step
-// before count as this step's, because the GPU may have been copying this step's batch since then.
+// Finds what has gone wrong on a step's GPUs. That the step's function succeeded is not enough. A
+// GPU tells its failures later, and may tell them to another step that computes there. A failure of
+// one replica's GPU may also be in a sum that another replica's GPU has computed. All failures
+// since the end of the step before count as this step's, because the GPU may have been copying this
+// step's batch since then.
 class GpuWatch {
  public:
   GpuWatch(const std::vector<Device>& devices, FailuresTold& told) : told_(told) {
@@ -275,7 +297,8 @@ class GpuWatch {
     for (const Device device : devices) {
       if (device.kind != Device::Kind::kGpu) continue;
       const auto before = known.find(device.index);
-      before_[device.index] = before != known.end() ? before->second : Find(device).count;  // of none before
+      // Of none before.
+      before_[device.index] = before != known.end() ? before->second : Find(device).count;
     }
   }
   // The step is over, however it ended. Waits for its GPUs.
@@ -303,7 +326,9 @@ class GpuWatch {
   absl::Status lost_;
 };
 
-absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
+absl::StatusOr<Nest> RunFunction(const RunningStep& step,
+                                 const std::shared_ptr<LocalObjects>& locals,
+                                 std::vector<EndedInput>& ended) {
   ASSIGN_OR_RETURN(const RegisteredStep* registered, StepRegistry::Get(step.call.function));
   ThreadStepEnvironment environment(step, locals);
   const TraceRange range(registered->name.c_str());
@@ -315,9 +340,11 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step, const std::shared_ptr<
   return internal::MoveTo(*result, Device{});
 }
 
-// What was brought ahead while a GPU failed may be what failed, or have taken the memory that was missing: it goes before another step may count the failure
-// as told.
-absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr<LocalObjects>& locals, std::vector<EndedInput>& ended) {
+// What was brought ahead while a GPU failed may be what failed, or have taken the memory that was
+// missing: it goes before another step may count the failure as told.
+absl::StatusOr<Nest> CallFunction(const RunningStep& step,
+                                  const std::shared_ptr<LocalObjects>& locals,
+                                  std::vector<EndedInput>& ended) {
   GpuWatch gpus(step.options.replica_devices, step.failures);
   absl::StatusOr<Nest> result = RunFunction(step, locals, ended);
   const absl::Status found = gpus.Look();
@@ -326,7 +353,8 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr
     for (const Device device : step.options.replica_devices) DropCopiesAhead(device);
   }
   gpus.Tell();
-  if (!gpus.lost().ok()) return MakeError(Reason::kDeviceLost, gpus.lost().message());  // whatever the function made of it
+  // whatever the function made of it
+  if (!gpus.lost().ok()) return MakeError(Reason::kDeviceLost, gpus.lost().message());
   RETURN_IF_ERROR(result);
   RETURN_IF_ERROR(found);
   return result;
@@ -335,15 +363,18 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step, const std::shared_ptr
 }  // namespace
 
 std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction) {
-  return std::make_shared<TransactionStore>(std::move(transaction), std::make_shared<ReadsOnGpus>());
+  return std::make_shared<TransactionStore>(std::move(transaction),
+                                            std::make_shared<ReadsOnGpus>());
 }
 
 // What outlives one step. Shared with the steps that run.
 struct ThreadStepRunner::Kept {
   Mutex mu;
-  std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);  // of steps that have ended; as many as have ever run at once
+  // Of steps that have ended; as many as have ever run at once.
+  std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
-  std::map<std::string, ReadsOnGpus::Devices> reads DIVVY_GUARDED_BY(mu);  // of each function's last good run
+  // Of each function's last good run.
+  std::map<std::string, ReadsOnGpus::Devices> reads DIVVY_GUARDED_BY(mu);
   FailuresTold failures;
 
   std::shared_ptr<LocalObjects> TakeLocals() {
@@ -361,7 +392,8 @@ struct ThreadStepRunner::Kept {
     MutexLock lock(mu);
     reads[function] = std::move(devices);
   }
-  std::vector<CopyWanted> WantedOf(const std::string& function, const std::vector<WholeValue>& values) {
+  std::vector<CopyWanted> WantedOf(const std::string& function,
+                                   const std::vector<WholeValue>& values) {
     std::vector<CopyWanted> wanted;
     MutexLock lock(mu);
     const ReadsOnGpus::Devices& devices = reads[function];
@@ -379,15 +411,22 @@ struct ThreadStepRunner::Kept {
   }
 };
 
-ThreadStepRunner::ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor, DataInputOpener& inputs)
-    : options_(std::make_shared<const ThreadStepRunnerOptions>(std::move(options))), executor_(executor), inputs_(inputs), kept_(std::make_shared<Kept>()) {}
+ThreadStepRunner::ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor,
+                                   DataInputOpener& inputs)
+    : options_(std::make_shared<const ThreadStepRunnerOptions>(std::move(options))),
+      executor_(executor),
+      inputs_(inputs),
+      kept_(std::make_shared<Kept>()) {}
 
 ThreadStepRunner::~ThreadStepRunner() = default;
 
-void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) {
+void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
+                             std::function<void(StepEnd)> done) {
   const int64_t number = kept_->Number(call.ordinal);
-  executor_.PostBlocking("step", [kept = kept_, options = options_, &executor = executor_, &inputs = inputs_, call = std::move(call),
-                                  transaction = std::move(transaction), done = std::move(done), number] {
+  executor_.PostBlocking("step", [kept = kept_, options = options_, &executor = executor_,
+                                  &inputs = inputs_, call = std::move(call),
+                                  transaction = std::move(transaction), done = std::move(done),
+                                  number] {
     absl::StatusOr<Nest> result;
     std::vector<EndedInput> ended;
     {
@@ -401,7 +440,8 @@ void ThreadStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> tra
   });
 }
 
-void ThreadStepRunner::CopyAhead(const std::string& function, const std::vector<WholeValue>& values) {
+void ThreadStepRunner::CopyAhead(const std::string& function,
+                                 const std::vector<WholeValue>& values) {
   const std::vector<CopyWanted> wanted = kept_->WantedOf(function, values);
   if (!wanted.empty()) executor_.PostBlocking("copy ahead", PromiseCopies(wanted));
 }

@@ -21,22 +21,27 @@ namespace divvy {
 
 struct ThreadStepRunnerOptions {
   int worker_index = 0;
-  std::vector<Device> replica_devices = {Device{}};  // where each replica computes. REQUIRES: not empty
-  std::shared_ptr<const ClusterResolver> resolver;   // what the step's Strategy tells about the cluster; may be null
+  // Where each replica computes. REQUIRES: not empty.
+  std::vector<Device> replica_devices = {Device{}};
+  // What the step's Strategy tells about the cluster; may be null.
+  std::shared_ptr<const ClusterResolver> resolver;
 };
 
-// The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy of its own over the transaction. Here, and nowhere else in
-// a worker, reads, collectives and data block. Thread-safe.
+// The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy
+// of its own over the transaction. Here, and nowhere else in a worker, reads, collectives and data
+// block. Thread-safe.
 //
-// What steps keep (WorkerContext::Local) lives as long as this. A step that outlives its session keeps what it had, and the steps of the next session begin
-// with nothing: so no object is used by two steps at once.
+// What steps keep (WorkerContext::Local) lives as long as this. A step that outlives its session
+// keeps what it had, and the steps of the next session begin with nothing: so no object is used by
+// two steps at once.
 class ThreadStepRunner : public StepRunner {
  public:
   // REQUIRES: `executor` and `inputs` outlive this and every step started.
   ThreadStepRunner(ThreadStepRunnerOptions options, Executor& executor, DataInputOpener& inputs);
   ~ThreadStepRunner() override;
 
-  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
+  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
+             std::function<void(StepEnd)> done) override;
   void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) override;
 
  private:
@@ -47,7 +52,8 @@ class ThreadStepRunner : public StepRunner {
   std::shared_ptr<Kept> kept_;
 };
 
-// The variables as a step function sees them: blocking calls over its transaction. Create is FailedPrecondition. Thread-safe.
+// The variables as a step function sees them: blocking calls over its transaction. Create is
+// FailedPrecondition. Thread-safe.
 std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction);
 
 }  // namespace divvy

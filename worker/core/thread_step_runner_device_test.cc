@@ -1,4 +1,5 @@
-// Steps whose replica computes on a GPU, for any GPU: on one that the host plays, and on those of the library.
+// Steps whose replica computes on a GPU, for any GPU: on one that the host plays, and on those of
+// the library.
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,15 +20,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Rows 0, 1, 2 ... of a matrix, in batches of 2: row i holds i, 2 i, 3 i and 4 i; and their numbers.
+// Rows 0, 1, 2 ... of a matrix, in batches of 2: row i holds i, 2 i, 3 i and 4 i; and their
+// numbers.
 absl::StatusOr<Dataset> Rows(const InputContext&, int64_t n) {
   std::vector<float> values;
   std::vector<int64_t> numbers;
   for (int64_t i = 0; i < n; ++i) {
     numbers.push_back(i);
-    for (int64_t column = 1; column <= 4; ++column) values.push_back(static_cast<float>(i * column));
+    for (int64_t column = 1; column <= 4; ++column)
+      values.push_back(static_cast<float>(i * column));
   }
-  const Tensor rows = *Tensor::Copy<float>(Shape{n, 4}, values), ids = Tensor::Vector<int64_t>(numbers);
+  const Tensor rows = *Tensor::Copy<float>(Shape{n, 4}, values),
+               ids = Tensor::Vector<int64_t>(numbers);
   return Dataset::FromTensors(Nest(Nest::List{Nest(rows), Nest(ids)})).Batch(2);
 }
 const DataSource kRows("device_test/rows", Rows);
@@ -41,19 +45,22 @@ absl::StatusOr<Tensor> ReadOf(ReplicaContext& replica, const std::string& name) 
 // The sum of x w over a batch x, computed where the batch and w are, and w becomes 2 w.
 absl::StatusOr<float> Product(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(const auto elements, worker.Next(batches));
-  ASSIGN_OR_RETURN(const auto sums, worker.strategy().Run(
-                                        [](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Tensor> {
-                                          ASSIGN_OR_RETURN(const Tensor w, ReadOf(replica, "w"));
-                                          const Tensor x = *batch.list()->at(0).tensor();
-                                          if (x.device() != replica.device() || w.device() != replica.device()) {
-                                            return absl::InternalError(absl::StrCat("x is on ", x.device().ToString(), ", w on ", w.device().ToString()));
-                                          }
-                                          ASSIGN_OR_RETURN(const Variable variable, replica.strategy().FindVariable("w"));
-                                          ASSIGN_OR_RETURN(const Tensor twice, (Var(w) * 2.0f).Value());
-                                          RETURN_IF_ERROR(variable.Assign(twice));
-                                          return ReduceSum(MatMul(Var(x), Var(w))).Value();
-                                        },
-                                        elements));
+  ASSIGN_OR_RETURN(
+      const auto sums,
+      worker.strategy().Run(
+          [](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Tensor> {
+            ASSIGN_OR_RETURN(const Tensor w, ReadOf(replica, "w"));
+            const Tensor x = *batch.list()->at(0).tensor();
+            if (x.device() != replica.device() || w.device() != replica.device()) {
+              return absl::InternalError(absl::StrCat("x is on ", x.device().ToString(), ", w on ",
+                                                      w.device().ToString()));
+            }
+            ASSIGN_OR_RETURN(const Variable variable, replica.strategy().FindVariable("w"));
+            ASSIGN_OR_RETURN(const Tensor twice, (Var(w) * 2.0f).Value());
+            RETURN_IF_ERROR(variable.Assign(twice));
+            return ReduceSum(MatMul(Var(x), Var(w))).Value();
+          },
+          elements));
   ASSIGN_OR_RETURN(const Tensor sum, sums.values()[0].To(Device{}));
   return sum.scalar<float>();
 }
@@ -76,7 +83,8 @@ class DeviceStepTest : public StepRunnerFixture {
   DeviceStepTest() : StepRunnerFixture({*TestDevice()}) {}
 
   absl::StatusOr<float> ProductOf(int64_t batch) {
-    const absl::StatusOr<Nest> value = Run("device_test/product", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), batch, 1}});
+    const absl::StatusOr<Nest> value =
+        Run("device_test/product", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), batch, 1}});
     RETURN_IF_ERROR(value.status());
     return value->tensor()->scalar<float>();
   }
@@ -97,24 +105,30 @@ TEST_F(DeviceStepTest, ABatchAndVariablesAreComputedWithThereAndWhatIsWrittenIsS
 TEST_F(DeviceStepTest, WhatTheGpuFindsWrongFailsTheStepThatSaysAllIsWellAndNoOther) {
   EXPECT_TRUE(Run("device_test/take_row", {Nest(Tensor::Scalar<int64_t>(3))}).ok());
   for (int i = 0; i < 2; ++i) {
-    const absl::Status failed = Run("device_test/take_row", {Nest(Tensor::Scalar<int64_t>(7))}).status();
+    const absl::Status failed =
+        Run("device_test/take_row", {Nest(Tensor::Scalar<int64_t>(7))}).status();
     EXPECT_EQ(failed.code(), absl::StatusCode::kInvalidArgument) << failed;
-    EXPECT_THAT(std::string(failed.message()), HasSubstr("id 7 at 0 is outside [0, 4), the rows of float32 [4, 1], on GPU:0 ("));
-    const absl::StatusOr<Nest> next = Run("device_test/take_row", {Nest(Tensor::Scalar<int64_t>(3))});
+    EXPECT_THAT(std::string(failed.message()),
+                HasSubstr("id 7 at 0 is outside [0, 4), the rows of float32 [4, 1], on GPU:0 ("));
+    const absl::StatusOr<Nest> next =
+        Run("device_test/take_row", {Nest(Tensor::Scalar<int64_t>(3))});
     EXPECT_TRUE(next.ok()) << next.status();
   }
 }
 
-// A fault of a GPU may be told to any of the steps that use it at the same time, but the step that made it is never told that it is well.
+// A fault of a GPU may be told to any of the steps that use it at the same time, but the step that
+// made it is never told that it is well.
 TEST_F(DeviceStepTest, OfStepsThatRunAtOnceTheOneWithAWrongIdFails) {
   for (int round = 0; round < 20; ++round) {
     std::vector<Result> results;
     for (int step = 0; step < 4; ++step)
-      results.push_back(BeginWith(MakeTransaction(), "device_test/take_row", {Nest(Tensor::Scalar<int64_t>(step == 2 ? 9 : 1))}));
+      results.push_back(BeginWith(MakeTransaction(), "device_test/take_row",
+                                  {Nest(Tensor::Scalar<int64_t>(step == 2 ? 9 : 1))}));
     for (int step = 0; step < 4; ++step) {
       const absl::Status ended = results[step]->Take().status();
       if (step == 2 || !ended.ok()) {
-        EXPECT_THAT(std::string(ended.message()), HasSubstr("id 9 at 0 is outside [0, 4)")) << "round " << round << ", step " << step;
+        EXPECT_THAT(std::string(ended.message()), HasSubstr("id 9 at 0 is outside [0, 4)"))
+            << "round " << round << ", step " << step;
       }
     }
   }

@@ -25,19 +25,24 @@ namespace divvy {
 namespace {
 
 using Floats = std::vector<float>;
-Tensor Matrix(int64_t rows, int64_t width, const Floats& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
-Floats Flat(const Tensor& tensor) { return Floats(tensor.values<float>()->begin(), tensor.values<float>()->end()); }
+Tensor Matrix(int64_t rows, int64_t width, const Floats& values) {
+  return *Tensor::Copy<float>(Shape{rows, width}, values);
+}
+Floats Flat(const Tensor& tensor) {
+  return Floats(tensor.values<float>()->begin(), tensor.values<float>()->end());
+}
 
-// ---- the step functions ------------------------------------------------------------------------------------------------------------------------------
+// ---- the step functions -------------------------------------------------------------------------
 
 absl::StatusOr<double> ReadTwice(WorkerContext& worker) {
-  ASSIGN_OR_RETURN(auto sums, worker.strategy().Run([](ReplicaContext& replica) -> absl::StatusOr<double> {
-    ReadRequest request{"w", std::nullopt, Tensor()};
-    RETURN_IF_ERROR(replica.Read(absl::MakeSpan(&request, 1)));
-    double sum = 0;
-    for (const float value : Flat(request.value)) sum += value;
-    return sum + 100 * request.num_rows;
-  }));
+  ASSIGN_OR_RETURN(auto sums,
+                   worker.strategy().Run([](ReplicaContext& replica) -> absl::StatusOr<double> {
+                     ReadRequest request{"w", std::nullopt, Tensor()};
+                     RETURN_IF_ERROR(replica.Read(absl::MakeSpan(&request, 1)));
+                     double sum = 0;
+                     for (const float value : Flat(request.value)) sum += value;
+                     return sum + 100 * request.num_rows;
+                   }));
   double total = 0;
   for (const double sum : sums.values()) total += sum;
   return total;
@@ -48,14 +53,19 @@ absl::Status AssignThenRead(WorkerContext& worker) {
   ASSIGN_OR_RETURN(const Variable variable, worker.strategy().FindVariable("w"));
   RETURN_IF_ERROR(variable.Assign(Matrix(4, 1, {5, 6, 7, 8})));
   ASSIGN_OR_RETURN(const Tensor value, variable.Read());
-  return Flat(value) == Floats({5, 6, 7, 8}) ? absl::OkStatus() : absl::InternalError(value.ToString());
+  return Flat(value) == Floats({5, 6, 7, 8}) ? absl::OkStatus()
+                                             : absl::InternalError(value.ToString());
 }
 const Step kAssignThenRead("thread_test/assign_then_read", AssignThenRead);
 
-absl::Status CreateInStep(WorkerContext& worker) { return worker.strategy().CreateVariable({"new", Shape{2}}).status(); }
+absl::Status CreateInStep(WorkerContext& worker) {
+  return worker.strategy().CreateVariable({"new", Shape{2}}).status();
+}
 const Step kCreateInStep("thread_test/create", CreateInStep);
 
-absl::Status FindUnknown(WorkerContext& worker) { return worker.strategy().FindVariable("ww").status(); }
+absl::Status FindUnknown(WorkerContext& worker) {
+  return worker.strategy().FindVariable("ww").status();
+}
 const Step kFindUnknown("thread_test/find_unknown", FindUnknown);
 
 absl::Status Throw(WorkerContext&) { throw std::runtime_error("thrown by the step"); }
@@ -123,7 +133,7 @@ absl::Status SwallowErrors(WorkerContext& worker, Iterator batches) {
 }
 const Step kSwallowErrors("thread_test/swallow", SwallowErrors);
 
-// ---- the data: batches of one element, 0, 1, 2 ... ---------------------------------------------------------------------------------------------------
+// ---- the data: batches of one element, 0, 1, 2 ... ----------------------------------------------
 
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   if (n < 0) return absl::InvalidArgumentError("fewer than none");
@@ -133,7 +143,9 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
 }
 const DataSource kNumbers("thread_test/numbers", Numbers);
 
-absl::StatusOr<Dataset> Throwing(const InputContext&) { throw std::runtime_error("thrown by the source"); }
+absl::StatusOr<Dataset> Throwing(const InputContext&) {
+  throw std::runtime_error("thrown by the source");
+}
 const DataSource kThrowing("thread_test/throwing", Throwing);
 
 Box<uint64_t>& SeedSeen() {
@@ -149,30 +161,35 @@ const DataSource kSeeded("thread_test/seeded", Seeded);
 // Global batches of 4 for however many replicas the worker has.
 absl::StatusOr<Dataset> Global(const InputContext& input) {
   Strategy& strategy = Strategy::Current();
-  if (strategy.num_replicas_in_sync() != input.num_replicas_in_sync) return absl::InternalError("the strategy is not the worker's");
+  if (strategy.num_replicas_in_sync() != input.num_replicas_in_sync)
+    return absl::InternalError("the strategy is not the worker's");
   if (CreateVariable(VariableSpec()).ok()) return absl::InternalError("a variable was created");
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, 6));
-  return strategy.DistributeDataset(numbers.Map([](const Nest& row) { return row.tensor()->Reshape({}); }).Batch(4));
+  return strategy.DistributeDataset(
+      numbers.Map([](const Nest& row) { return row.tensor()->Reshape({}); }).Batch(4));
 }
 const DataSource kGlobal("thread_test/global", Global);
 
-// ---- the fixture -------------------------------------------------------------------------------------------------------------------------------------
+// ---- the fixture --------------------------------------------------------------------------------
 
 class ThreadStepRunnerTest : public StepRunnerFixture {
  protected:
-  std::string Take(const std::string& function, uint64_t id, std::optional<int64_t> first = {}, int64_t count = 1) {
+  std::string Take(const std::string& function, uint64_t id, std::optional<int64_t> first = {},
+                   int64_t count = 1) {
     std::vector<InputLease> leases;
     if (first) leases.push_back({ResourceId(id), *first, count});
     const absl::StatusOr<Nest> value = Run(function, {Nest(PerWorkerHandle{id})}, leases);
-    return value.ok() ? *value->text() : std::string(absl::StatusCodeToString(value.status().code()));
+    return value.ok() ? *value->text()
+                      : std::string(absl::StatusCodeToString(value.status().code()));
   }
 };
 
-// ---- a GPU that fails --------------------------------------------------------------------------------------------------------------------------------
+// ---- a GPU that fails ---------------------------------------------------------------------------
 
 // Makes a value on the step's GPU, and says that all is well whatever becomes of it.
 absl::Status UseGpuAndSwallow(WorkerContext&) {
-  const absl::StatusOr<Tensor> there = Tensor::Vector<float>({1, 2, 3}).To(Device{Device::Kind::kGpu, 0});
+  const absl::StatusOr<Tensor> there =
+      Tensor::Vector<float>({1, 2, 3}).To(Device{Device::Kind::kGpu, 0});
   if (there.ok()) there->To(Device{}).status().IgnoreError();
   return absl::OkStatus();
 }
@@ -196,7 +213,9 @@ TEST_F(GpuStepTest, ALostGpuIsNotTheStepsErrorWhateverTheFunctionMadeOfIt) {
   for (int i = 0; i < 2; ++i) {
     const absl::Status lost = Run("thread_test/use_gpu").status();
     EXPECT_EQ(ReasonOf(lost), Reason::kDeviceLost) << lost;
-    EXPECT_TRUE(absl::StrContains(lost.message(), "GPU:0 (host device 0) is lost: an illegal memory access was encountered")) << lost;
+    EXPECT_TRUE(absl::StrContains(
+        lost.message(), "GPU:0 (host device 0) is lost: an illegal memory access was encountered"))
+        << lost;
   }
 }
 
@@ -209,7 +228,7 @@ TEST_F(GpuStepTest, AnErrorThatPassesIsTheStepsOwn) {
   EXPECT_TRUE(Run("thread_test/use_gpu").ok());
 }
 
-// ---- functions and variables -------------------------------------------------------------------------------------------------------------------------
+// ---- functions and variables --------------------------------------------------------------------
 
 TEST_F(ThreadStepRunnerTest, WhatSeveralReplicasReadWholeTravelsOnce) {
   UseReplicas(3);
@@ -226,7 +245,9 @@ TEST_F(ThreadStepRunnerTest, WritesAreStagedInTheTransactionAndSeenByTheStep) {
   EXPECT_EQ(transaction_->Finish().writes.size(), 1u);
 }
 
-TEST_F(ThreadStepRunnerTest, AFunctionThatIsNotRegisteredIsNotFound) { EXPECT_EQ(Run("thread_test/none").status().code(), absl::StatusCode::kNotFound); }
+TEST_F(ThreadStepRunnerTest, AFunctionThatIsNotRegisteredIsNotFound) {
+  EXPECT_EQ(Run("thread_test/none").status().code(), absl::StatusCode::kNotFound);
+}
 
 TEST_F(ThreadStepRunnerTest, AFunctionThatThrowsFailsWithWhatItThrew) {
   const absl::Status status = Run("thread_test/throw").status();
@@ -242,7 +263,8 @@ TEST_F(ThreadStepRunnerDeathTest, AStepThatCrashesIsNamed) {
     ReportCrashes("thread_step_runner_test");
     (void)Run("thread_test/crash");
   };
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV), "\\*\\*\\* SIGSEGV in step \"thread_test/crash\":\n");
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGSEGV),
+              "\\*\\*\\* SIGSEGV in step \"thread_test/crash\":\n");
 }
 #endif
 
@@ -272,12 +294,13 @@ TEST_F(ThreadStepRunnerTest, ObjectsAreKeptBetweenStepsAndNeverSharedWithOneThat
   EXPECT_EQ(waiting->Take().status().code(), absl::StatusCode::kCancelled);
 }
 
-// ---- data --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- data ---------------------------------------------------------------------------------------
 
 TEST_F(ThreadStepRunnerTest, OpeningTellsTheElementsOfAPass) {
   EXPECT_EQ(**Open(1, kNumbers(5)), 5);
   EXPECT_EQ(Open(2, kNumbers(-1)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Open(3, BoundDataSource("thread_test/none", Nest())).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open(3, BoundDataSource("thread_test/none", Nest())).status().code(),
+            absl::StatusCode::kNotFound);
   EXPECT_TRUE(absl::StrContains(Open(4, kThrowing()).status().message(), "thrown by the source"));
 }
 
@@ -318,7 +341,8 @@ TEST_F(ThreadStepRunnerTest, AnIteratorOfTheWorkersOwnJustReadsOn) {
 
 TEST_F(ThreadStepRunnerTest, NextTurnsTheEndIntoATypedError) {
   ASSERT_TRUE(Open(1, kNumbers(0)).ok());
-  const absl::StatusOr<Nest> value = Run("thread_test/take_or_fail", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}});
+  const absl::StatusOr<Nest> value =
+      Run("thread_test/take_or_fail", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}});
   EXPECT_TRUE(IsEndOfData(value.status())) << value.status();
 }
 
@@ -330,7 +354,9 @@ TEST_F(ThreadStepRunnerTest, ALeasedStepCallsNextOnce) {
 }
 
 TEST_F(ThreadStepRunnerTest, AStepWhoseIteratorIsGoneIsRunAgainWhateverItMadeOfIt) {
-  const auto swallow = [&] { return Run("thread_test/swallow", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}}).status(); };
+  const auto swallow = [&] {
+    return Run("thread_test/swallow", {Nest(PerWorkerHandle{1})}, {{ResourceId(1), 0, 1}}).status();
+  };
   EXPECT_EQ(ReasonOf(swallow()), Reason::kInputAborted) << "never opened";
   ASSERT_TRUE(Open(1, kNumbers(9)).ok());
   EXPECT_TRUE(swallow().ok());
@@ -354,12 +380,15 @@ TEST_F(ThreadStepRunnerTest, TheSeedIsTheResourcesWhereLeasedAndTheWorkersOwnWhe
   EXPECT_NE(SeedSeen().Take(), 7u);
 }
 
-// ---- with the core -----------------------------------------------------------------------------------------------------------------------------------
+// ---- with the core ------------------------------------------------------------------------------
 
-// The coordinator's end of a stream, on threads: every frame either way is a task of a queue of its own.
-class ThreadedEnd : public StreamConnection<FromWorker>, public std::enable_shared_from_this<ThreadedEnd> {
+// The coordinator's end of a stream, on threads: every frame either way is a task of a queue of its
+// own.
+class ThreadedEnd : public StreamConnection<FromWorker>,
+                    public std::enable_shared_from_this<ThreadedEnd> {
  public:
-  ThreadedEnd(Executor& executor, SessionId session) : to_worker_(executor), to_coordinator_(executor), stream_(session) {}
+  ThreadedEnd(Executor& executor, SessionId session)
+      : to_worker_(executor), to_coordinator_(executor), stream_(session) {}
   void Connect(WorkerCore& core) {
     listener_ = core.Accept(shared_from_this());
     MutexLock lock(mu_);
@@ -370,7 +399,9 @@ class ThreadedEnd : public StreamConnection<FromWorker>, public std::enable_shar
     if (auto frame = stream_.Send(std::move(message))) Post(*std::move(frame));
   }
   void Send(StreamFrame<FromWorker> frame) override {
-    to_coordinator_.Post([self = shared_from_this(), frame = std::move(frame)]() mutable { self->OnFrame(std::move(frame)); });
+    to_coordinator_.Post([self = shared_from_this(), frame = std::move(frame)]() mutable {
+      self->OnFrame(std::move(frame));
+    });
   }
   void Close() override {}
   std::vector<Report> WaitForReports(size_t n) {
@@ -381,7 +412,9 @@ class ThreadedEnd : public StreamConnection<FromWorker>, public std::enable_shar
 
  private:
   void Post(StreamFrame<ToWorker> frame) {
-    to_worker_.Post([listener = listener_, frame = std::move(frame)]() mutable { listener->OnFrame(std::move(frame)); });
+    to_worker_.Post([listener = listener_, frame = std::move(frame)]() mutable {
+      listener->OnFrame(std::move(frame));
+    });
   }
   void OnFrame(StreamFrame<FromWorker> frame) {
     MutexLock lock(mu_);
@@ -408,12 +441,15 @@ TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsE
   options.incarnation = Incarnation(5);
   options.address = "worker0";
   options.replicas = 2;
-  const auto core = *WorkerCore::Start(options, executor_, Clock::Real(), *runner_, inputs_, ps_, nullptr, nullptr);
+  const auto core = *WorkerCore::Start(options, executor_, Clock::Real(), *runner_, inputs_, ps_,
+                                       nullptr, nullptr);
   WorkerAttachRequest attach;
   attach.fence = {JobId(9), Epoch(1), Incarnation(1), SessionId(1), Incarnation(0)};
   attach.view = ps_.view();
   attach.layout = layout_;
-  core->Attach(attach, [](absl::StatusOr<WorkerAttachReply> reply) { ASSERT_TRUE(reply.ok()) << reply.status(); });
+  core->Attach(attach, [](absl::StatusOr<WorkerAttachReply> reply) {
+    ASSERT_TRUE(reply.ok()) << reply.status();
+  });
   const auto end = std::make_shared<ThreadedEnd>(executor_, SessionId(1));
   end->Connect(*core);
   end->Tell(MakeResource{ResourceId(1), "thread_test/numbers", kNumbers(1000).args(), 0, true});
@@ -422,7 +458,9 @@ TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsE
     Dispatch dispatch;
     dispatch.step = EntryId(i + 1);
     dispatch.ordinal = i;
-    dispatch.function = i % 3 == 0 ? "thread_test/assign_then_read" : i % 3 == 1 ? "thread_test/read_twice" : "thread_test/take";
+    dispatch.function = i % 3 == 0   ? "thread_test/assign_then_read"
+                        : i % 3 == 1 ? "thread_test/read_twice"
+                                     : "thread_test/take";
     if (i % 3 == 2) {
       dispatch.args = Nest(Nest::List{Nest(PerWorkerHandle{1})});
       dispatch.inputs = {{ResourceId(1), 2 * i, 2}};
@@ -436,7 +474,8 @@ TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsE
     EXPECT_EQ(reports[i].step, EntryId(i + 1));
     EXPECT_EQ(reports[i].outcome, StepOutcome::kOk) << reports[i].error;
     if (i % 3 == 1) {
-      EXPECT_EQ(*reports[i].value.tensor()->scalar<double>(), 2 * (5 + 6 + 7 + 8 + 400)) << "it sees the step before";
+      EXPECT_EQ(*reports[i].value.tensor()->scalar<double>(), 2 * (5 + 6 + 7 + 8 + 400))
+          << "it sees the step before";
     } else if (i % 3 == 2) {
       EXPECT_EQ(*reports[i].value.text(), absl::StrCat(2 * i, "|", 2 * i + 1));
     }

@@ -15,35 +15,47 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr uint64_t kAcknowledgeEvery = 64;            // messages; else the other side would keep them until the next Pong
-constexpr absl::Duration kCutOff = absl::Seconds(2);  // a broken stream, and nothing heard for so long: longer than a coordinator takes to come back
+// messages; else the other side would keep them until the next Pong
+constexpr uint64_t kAcknowledgeEvery = 64;
+// A broken stream, and nothing heard for so long: longer than a coordinator takes to come back.
+constexpr absl::Duration kCutOff = absl::Seconds(2);
 
 }  // namespace
 
 absl::Status WorkerOptions::Validate() const {
   std::vector<std::string> problems;
   if (index < 0) problems.push_back(absl::StrCat("index is ", index, ", must be >= 0"));
-  if (incarnation == Incarnation()) problems.push_back("incarnation is 0: give each process life a number of its own (EntropySeed)");
-  if (address.empty()) problems.push_back("address is empty: give the one at which the coordinator can dial this worker");
+  if (incarnation == Incarnation())
+    problems.push_back(
+        "incarnation is 0: give each process life a number of its own (EntropySeed)");
+  if (address.empty())
+    problems.push_back(
+        "address is empty: give the one at which the coordinator can dial this worker");
   if (replicas < 1) problems.push_back(absl::StrCat("replicas is ", replicas, ", must be >= 1"));
-  if (at_once_bytes < 0) problems.push_back(absl::StrCat("at_once_bytes is ", at_once_bytes, ", must be >= 0"));
-  if (max_value_bytes < 1) problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
+  if (at_once_bytes < 0)
+    problems.push_back(absl::StrCat("at_once_bytes is ", at_once_bytes, ", must be >= 0"));
+  if (max_value_bytes < 1)
+    problems.push_back(absl::StrCat("max_value_bytes is ", max_value_bytes, ", must be >= 1"));
   for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
-  const std::pair<const char*, absl::Duration> waits[] = {{"register_every", register_every},
-                                                          {"coordinator_silence", coordinator_silence},
-                                                          {"--orphan_timeout", orphan_timeout},
-                                                          {"--drain_timeout", drain_timeout}};
+  const std::pair<const char*, absl::Duration> waits[] = {
+      {"register_every", register_every},
+      {"coordinator_silence", coordinator_silence},
+      {"--orphan_timeout", orphan_timeout},
+      {"--drain_timeout", drain_timeout}};
   for (const auto& [name, wait] : waits) {
-    if (wait <= absl::ZeroDuration()) problems.push_back(absl::StrCat(name, " is ", absl::FormatDuration(wait), ", must be > 0"));
+    if (wait <= absl::ZeroDuration())
+      problems.push_back(absl::StrCat(name, " is ", absl::FormatDuration(wait), ", must be > 0"));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("worker options: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker options: ", absl::StrJoin(problems, "; ")));
 }
 
 // What comes in on one connection. Does not keep the core alive.
 class WorkerCore::Listener : public StreamListener<ToWorker> {
  public:
-  Listener(std::weak_ptr<WorkerCore> core, uint64_t connection) : core_(std::move(core)), connection_(connection) {}
+  Listener(std::weak_ptr<WorkerCore> core, uint64_t connection)
+      : core_(std::move(core)), connection_(connection) {}
   void OnFrame(StreamFrame<ToWorker> frame) override {
     if (const auto core = core_.lock()) core->OnFrame(connection_, std::move(frame));
   }
@@ -56,9 +68,10 @@ class WorkerCore::Listener : public StreamListener<ToWorker> {
   const uint64_t connection_;
 };
 
-// ---- life --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
-WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs, Dialer& dialer, OnExit on_exit)
+WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner,
+                       InputOpener& inputs, Dialer& dialer, OnExit on_exit)
     : options_(std::move(options)),
       executor_(executor),
       clock_(clock),
@@ -71,21 +84,27 @@ WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, 
 
 WorkerCore::~WorkerCore() { Abandon(); }
 
-absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner, InputOpener& inputs,
-                                                              Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit) {
+absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(
+    WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner,
+    InputOpener& inputs, Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
-  std::shared_ptr<WorkerCore> core(new WorkerCore(std::move(options), executor, clock, runner, inputs, dialer, std::move(on_exit)));
+  std::shared_ptr<WorkerCore> core(new WorkerCore(std::move(options), executor, clock, runner,
+                                                  inputs, dialer, std::move(on_exit)));
   CoreLock lock(core->mu_, core->outbox_);
   if (coordinator != nullptr) {
     const WorkerOptions& own = core->options_;
     Registrar::Options registration{
-        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster, kOwnProtocol, own.build, own.program},
+        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster,
+         kOwnProtocol, own.build, own.program},
         own.register_every,
         own.seed};
     const std::shared_ptr<CoordinatorClient> borrowed(std::shared_ptr<void>(), coordinator);
-    core->registrar_ = Registrar::Create(std::move(registration), borrowed, executor, [weak = core->weak_from_this()](int exit_code, std::string why) {
-      if (const auto self = weak.lock()) self->OnJobOver(exit_code, std::move(why));
-    });
+    core->registrar_ =
+        Registrar::Create(std::move(registration), borrowed, executor,
+                          [weak = core->weak_from_this()](int exit_code, std::string why) {
+                            if (const auto self = weak.lock())
+                              self->OnJobOver(exit_code, std::move(why));
+                          });
   }
   core->RegisterIfWanted();
   core->ScheduleTick();
@@ -105,21 +124,30 @@ void WorkerCore::Tick() {
   if (over_) return;
   const absl::Duration now = clock_.Elapsed();
   if (now - last_contact_ >= options_.orphan_timeout) {
-    return End(exit_codes::kTryAgain, absl::StrCat("no coordinator has been heard for ", absl::FormatDuration(options_.orphan_timeout), " (--orphan_timeout)"));
+    return End(exit_codes::kTryAgain,
+               absl::StrCat("no coordinator has been heard for ",
+                            absl::FormatDuration(options_.orphan_timeout), " (--orphan_timeout)"));
   }
-  if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout) return End(*shutdown_code_, "");
+  if (shutdown_code_ && now - shutdown_since_ >= options_.drain_timeout)
+    return End(*shutdown_code_, "");
   RegisterIfWanted();
   EndIfDrained();
   if (!over_) ScheduleTick();
 }
 
-bool WorkerCore::Silent() const { return session_ != nullptr && clock_.Elapsed() - session_->last_heard >= options_.coordinator_silence; }
+bool WorkerCore::Silent() const {
+  return session_ != nullptr &&
+         clock_.Elapsed() - session_->last_heard >= options_.coordinator_silence;
+}
 
-// While no session lives, and while the coordinator says nothing in one: it may have a new address for us, or no idea of us.
+// While no session lives, and while the coordinator says nothing in one: it may have a new address
+// for us, or no idea of us.
 void WorkerCore::RegisterIfWanted() {
   if (registrar_ == nullptr) return;
   const bool wanted = (session_ == nullptr || Silent()) && !over_ && !draining_ && !shutdown_code_;
-  outbox_.Add([registrar = registrar_, wanted] { wanted ? registrar->OnDetached() : registrar->OnAttached(); });
+  outbox_.Add([registrar = registrar_, wanted] {
+    wanted ? registrar->OnDetached() : registrar->OnAttached();
+  });
 }
 
 void WorkerCore::OnJobOver(int exit_code, std::string why) {
@@ -140,21 +168,27 @@ void WorkerCore::BeginDrain(int exit_code, std::string why) {
   if (session_ != nullptr) Send(Draining{});
 }
 
-// A drained worker has nothing left to do and has been heard, or the coordinator is away: the session will be fenced without it.
+// A drained worker has nothing left to do and has been heard, or the coordinator is away: the
+// session will be fenced without it.
 void WorkerCore::EndIfDrained() {
   if (over_) return;
   const bool committing = session_ != nullptr && session_->committing;
   if (shutdown_code_ && !committing) return End(*shutdown_code_, "");
   if (!draining_) return;
-  const bool idle = session_ == nullptr || (!session_->live && !committing && session_->queue.empty() && session_->stream.unacknowledged() == 0);
-  // A commit to a ps that is away is waited for too, but not without a coordinator that could ever ask for it again.
+  const bool idle =
+      session_ == nullptr || (!session_->live && !committing && session_->queue.empty() &&
+                              session_->stream.unacknowledged() == 0);
+  // A commit to a ps that is away is waited for too, but not without a coordinator that could ever
+  // ask for it again.
   const bool patient = committing && clock_.Elapsed() - draining_->since < options_.drain_timeout;
   if (idle || (Unheard() && !patient)) End(draining_->exit_code, draining_->why);
 }
 
-// A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost: what it has not heard, others run again.
+// A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost:
+// what it has not heard, others run again.
 bool WorkerCore::Unheard() const {
-  const bool cut_off = session_ != nullptr && !session_->connection && clock_.Elapsed() - session_->last_heard >= kCutOff;
+  const bool cut_off = session_ != nullptr && !session_->connection &&
+                       clock_.Elapsed() - session_->last_heard >= kCutOff;
   return Silent() || cut_off;
 }
 
@@ -169,7 +203,8 @@ void WorkerCore::End(int exit_code, std::string why) {
 }
 
 void WorkerCore::Abandon() {
-  std::shared_ptr<Session> session;  // what is dropped here is released without the lock
+  // What is dropped here is released without the lock.
+  std::shared_ptr<Session> session;
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections;
   {
     MutexLock lock(mu_);
@@ -179,30 +214,43 @@ void WorkerCore::Abandon() {
     session.swap(session_);
     connections.swap(connections_);
   }
-  if (session != nullptr && session->live) session->live->transaction->Cancel();  // its thread shall not wait for ever
+  // Its thread shall not wait for ever.
+  if (session != nullptr && session->live) session->live->transaction->Cancel();
 }
 
-// ---- sessions ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- sessions -----------------------------------------------------------------------------------
 
 PreludeState WorkerCore::Prelude() const {
-  return {JobName::kWorker, options_.index, options_.incarnation, known_.job, known_.epoch, known_.coordinator, true};
+  return {JobName::kWorker,
+          options_.index,
+          options_.incarnation,
+          known_.job,
+          known_.epoch,
+          known_.coordinator,
+          true};
 }
 
-absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const { return CheckPrelude(fence, Prelude(), call); }
+absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const {
+  return CheckPrelude(fence, Prelude(), call);
+}
 
 absl::Status WorkerCore::ApplyFlags(const WorkerAttachRequest& request) {
-  if (!options_.apply_program_flags || applied_flags_ == request.program_flags) return absl::OkStatus();
-  const absl::Status applied = options_.apply_program_flags(request.program_flags);  // no step of another session will count any more
+  if (!options_.apply_program_flags || applied_flags_ == request.program_flags)
+    return absl::OkStatus();
+  // No step of another session will count any more.
+  const absl::Status applied = options_.apply_program_flags(request.program_flags);
   if (applied.ok()) {
     applied_flags_ = request.program_flags;
     return applied;
   }
-  return absl::FailedPreconditionError(absl::StrCat("worker ", options_.index, " cannot take the program's flags from the coordinator: ", applied.message(),
-                                                    ". Run the same program in every task"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "worker ", options_.index, " cannot take the program's flags from the coordinator: ",
+      applied.message(), ". Run the same program in every task"));
 }
 
 absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
-  if (over_ || shutdown_code_ || draining_) return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
+  if (over_ || shutdown_code_ || draining_)
+    return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
   RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
   RETURN_IF_ERROR(CheckProtocol(request.protocol, Prelude()));
   if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
@@ -211,19 +259,23 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
   const bool same_epoch = request.fence.epoch == known_.epoch && known_.session != SessionId();
   const bool live = session_ != nullptr && session_->stream.session() == request.fence.session;
   if (!same_epoch || request.fence.session > known_.session || live) return absl::OkStatus();
-  return MakeError(Reason::kSessionFenced, absl::StrCat("session ", request.fence.session.value(), " of worker ", options_.index, " has ended"));
+  return MakeError(Reason::kSessionFenced,
+                   absl::StrCat("session ", request.fence.session.value(), " of worker ",
+                                options_.index, " has ended"));
 }
 
 void WorkerCore::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::StatusOr<WorkerAttachReply> reply = WorkerAttachReply{options_.incarnation, options_.replicas, 1, options_.program};
+  absl::StatusOr<WorkerAttachReply> reply =
+      WorkerAttachReply{options_.incarnation, options_.replicas, 1, options_.program};
   absl::Status refused = CheckAttach(request);
   refused.Update(refused.ok() ? ApplyFlags(request) : absl::OkStatus());
   if (!refused.ok()) {
     reply = std::move(refused);
   } else {
     last_contact_ = clock_.Elapsed();
-    const bool again = session_ != nullptr && request.fence.epoch == known_.epoch && request.fence.session == session_->stream.session();
+    const bool again = session_ != nullptr && request.fence.epoch == known_.epoch &&
+                       request.fence.session == session_->stream.session();
     if (!again) BeginSession(std::move(request));
   }
   outbox_.Add([done = std::move(done), reply = std::move(reply)] { done(reply); });
@@ -235,14 +287,18 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   known_.target = Incarnation();
   auto links = std::make_shared<SessionLinks>();
   links->fence = known_;
-  for (const PsAddress& ps : request.view) links->ps[ps.index] = {dialer_.ParameterServerAt(ps.address, ps.index), ps.incarnation, ps.max_commit_bytes};
+  for (const PsAddress& ps : request.view)
+    links->ps[ps.index] = {dialer_.ParameterServerAt(ps.address, ps.index), ps.incarnation,
+                           ps.max_commit_bytes};
   session_ = std::make_shared<Session>(request.fence.session);
   session_->links = std::move(links);
   session_->layout = std::move(request.layout);
   session_->job_seed = request.job_seed;
   session_->last_heard = clock_.Elapsed();
   const PullOptions& pulls = options_.pulls;
-  if (pulls.row_cache_bytes > 0) session_->rows = std::make_shared<RowCache>(pulls.row_cache_bytes, pulls.row_cache_staleness, row_cache_metrics_);
+  if (pulls.row_cache_bytes > 0)
+    session_->rows = std::make_shared<RowCache>(pulls.row_cache_bytes, pulls.row_cache_staleness,
+                                                row_cache_metrics_);
   for (const std::string& name : assigned_rows_) {
     const VariableLayout* const variable = session_->layout->Find(name);
     if (variable != nullptr) session_->rows->NeverKeep(variable->id);
@@ -250,15 +306,19 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   RegisterIfWanted();  // not any more
 }
 
-// Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or meet those of the next attempt as duplicates.
+// Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or
+// meet those of the next attempt as duplicates.
 void WorkerCore::EndSession() {
   if (session_ == nullptr) return;
   DropAhead();
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
-  if (session->live) outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
+  if (session->live)
+    outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
   outbox_.Add([rows = session->rows] {});  // what it keeps goes without the lock
-  for (const ResourceId iterator : session->resources) outbox_.Add([this, iterator] { inputs_.Close(iterator); });
-  const auto node = session->connection ? connections_.extract(*session->connection) : decltype(connections_)::node_type();
+  for (const ResourceId iterator : session->resources)
+    outbox_.Add([this, iterator] { inputs_.Close(iterator); });
+  const auto node = session->connection ? connections_.extract(*session->connection)
+                                        : decltype(connections_)::node_type();
   if (!node.empty()) outbox_.Add([closed = node.mapped()] { closed->Close(); });
 }
 
@@ -279,7 +339,8 @@ void WorkerCore::SessionOver(const absl::Status& why) {
 
 void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::Status refused = over_ || shutdown_code_ ? absl::OkStatus() : CheckFence(request.fence, CallKind::kOther);
+  absl::Status refused =
+      over_ || shutdown_code_ ? absl::OkStatus() : CheckFence(request.fence, CallKind::kOther);
   outbox_.Add([done = std::move(done), refused] {
     if (refused.ok()) return done(ShutdownReply());
     done(refused);
@@ -297,18 +358,22 @@ void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply>
   EndIfDrained();
 }
 
-// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------
+// ---- the Steps stream ---------------------------------------------------------------------------
 
-std::shared_ptr<StreamListener<ToWorker>> WorkerCore::Accept(std::shared_ptr<StreamConnection<FromWorker>> connection) {
+std::shared_ptr<StreamListener<ToWorker>> WorkerCore::Accept(
+    std::shared_ptr<StreamConnection<FromWorker>> connection) {
   CoreLock lock(mu_, outbox_);
   const uint64_t id = next_connection_++;
   connections_.emplace(id, std::move(connection));
   return std::make_shared<Listener>(weak_from_this(), id);
 }
 
-// Whether the frame belongs to the live session. Its first frame ties the connection to the session; the one before is given up.
+// Whether the frame belongs to the live session. Its first frame ties the connection to the
+// session; the one before is given up.
 bool WorkerCore::BindConnection(uint64_t connection, const StreamFrame<ToWorker>& frame) {
-  if (session_ == nullptr || frame.session != session_->stream.session() || connections_.count(connection) == 0) return false;
+  if (session_ == nullptr || frame.session != session_->stream.session() ||
+      connections_.count(connection) == 0)
+    return false;
   if (session_->connection == connection) return true;
   if (!frame.resume || (session_->connection && *session_->connection > connection)) return false;
   if (session_->connection) Disconnect(*session_->connection);
@@ -327,10 +392,13 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   std::optional<ToWorker> message;
   const absl::Status received = session_->stream.Receive(std::move(frame), resend, message);
   for (StreamFrame<FromWorker>& kept : resend) SendFrame(std::move(kept));
-  if (!received.ok()) return Disconnect(connection);  // a gap: the coordinator opens another connection, and both resume
+  // A gap: the coordinator opens another connection, and both resume.
+  if (!received.ok()) return Disconnect(connection);
   if (message) {
-    std::visit([this](auto&& content) DIVVY_REQUIRES(mu_) { Handle(std::move(content)); }, *std::move(message));
-    if (session_ != nullptr && ++session_->unanswered_messages >= kAcknowledgeEvery) SendFrame(session_->stream.Acknowledgement());
+    std::visit([this](auto&& content) DIVVY_REQUIRES(mu_) { Handle(std::move(content)); },
+               *std::move(message));
+    if (session_ != nullptr && ++session_->unanswered_messages >= kAcknowledgeEvery)
+      SendFrame(session_->stream.Acknowledgement());
   }
   StartNext();
   EndIfDrained();
@@ -352,40 +420,56 @@ void WorkerCore::Disconnect(uint64_t connection) {
 
 void WorkerCore::SendFrame(StreamFrame<FromWorker> frame) {
   session_->unanswered_messages = 0;
-  const auto connection = session_->connection ? connections_.find(*session_->connection) : connections_.end();
+  const auto connection =
+      session_->connection ? connections_.find(*session_->connection) : connections_.end();
   if (connection == connections_.end()) return;
-  outbox_.Add([connection = connection->second, frame = std::move(frame)]() mutable { connection->Send(std::move(frame)); });
+  outbox_.Add([connection = connection->second, frame = std::move(frame)]() mutable {
+    connection->Send(std::move(frame));
+  });
 }
 
 void WorkerCore::Send(FromWorker message) {
   if (auto frame = session_->stream.Send(std::move(message))) SendFrame(*std::move(frame));
 }
 
-// ---- what the coordinator says -----------------------------------------------------------------------------------------------------------------------
+// ---- what the coordinator says ------------------------------------------------------------------
 
 void WorkerCore::Handle(LayoutUpdate message) {
-  ForgetReads();  // for that alone the coordinator sends the layout once more when a replay has ended: what was read in it is too old
+  // For that alone the coordinator sends the layout once more when a replay has ended: what was
+  // read in it is too old.
+  ForgetReads();
   session_->layout = std::move(message.layout);
-  if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots) CommitIfSlotsExist();
+  if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots)
+    CommitIfSlotsExist();
 }
 
 void WorkerCore::Handle(Dispatch message) {
   if (shutdown_code_) return;
   QueuedStep step{std::move(message), nullptr, {}, {}, false};
-  if (draining_ && !draining_->can_compute) return GiveBack(std::move(step));  // it was on its way when the GPU was lost
+  // It was on its way when the GPU was lost.
+  if (draining_ && !draining_->can_compute) return GiveBack(std::move(step));
   session_->queue.push_back(std::move(step));
 }
 
-// A step that has not begun is reported as cancelled: unless its batch is being cancelled, it is run elsewhere.
+// A step that has not begun is reported as cancelled: unless its batch is being cancelled, it is
+// run elsewhere.
 void WorkerCore::GiveBack(QueuedStep step) {
   DropAhead(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
   ++reported_;
-  Send(Report{step.dispatch.step, step.dispatch.attempt, StepOutcome::kCancelled, Nest(), absl::OkStatus(), {}, 0});
+  Send(Report{step.dispatch.step,
+              step.dispatch.attempt,
+              StepOutcome::kCancelled,
+              Nest(),
+              absl::OkStatus(),
+              {},
+              0});
 }
 
 void WorkerCore::Handle(CancelSteps message) {
-  const auto named = [&](EntryId step) { return std::find(message.steps.begin(), message.steps.end(), step) != message.steps.end(); };
+  const auto named = [&](EntryId step) {
+    return std::find(message.steps.begin(), message.steps.end(), step) != message.steps.end();
+  };
   std::deque<QueuedStep> kept;
   for (QueuedStep& step : session_->queue) {
     named(step.dispatch.step) ? GiveBack(std::move(step)) : kept.push_back(std::move(step));
@@ -399,14 +483,17 @@ void WorkerCore::Handle(MakeResource message) {
   outbox_.Add([this, weak = weak_from_this(), session = std::weak_ptr<Session>(session_), message] {
     inputs_.Open(message, options_.index, message.num_workers, options_.replicas,
                  [weak, session, iterator = message.iterator](absl::StatusOr<OpenedInput> opened) {
-                   if (const auto core = weak.lock()) core->OnOpened(session, iterator, std::move(opened));
+                   if (const auto core = weak.lock())
+                     core->OnOpened(session, iterator, std::move(opened));
                  });
   });
 }
 
-void WorkerCore::OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator, absl::StatusOr<OpenedInput> opened) {
+void WorkerCore::OnOpened(const std::weak_ptr<Session>& session, ResourceId iterator,
+                          absl::StatusOr<OpenedInput> opened) {
   CoreLock lock(mu_, outbox_);
-  if (session_ == nullptr || session.lock() != session_ || session_->resources.count(iterator) == 0) return;
+  if (session_ == nullptr || session.lock() != session_ || session_->resources.count(iterator) == 0)
+    return;
   ResourceReady ready{iterator, opened.status(), std::nullopt, std::nullopt};
   if (opened.ok()) ready.elements = opened->elements, ready.first = opened->first;
   Send(std::move(ready));
@@ -418,7 +505,8 @@ void WorkerCore::Handle(DropResource message) {
 }
 
 void WorkerCore::Handle(Ping) {
-  EndIfDrained();  // the frame has just acknowledged all that was sent; a Pong would again be something to wait for
+  // The frame has just acknowledged all that was sent; a Pong would again be something to wait for.
+  EndIfDrained();
   if (over_) return;
   Pong pong;
   pong.running = session_->live ? 1 : 0;
@@ -435,7 +523,8 @@ std::optional<PsWait> WorkerCore::LongestWait() const {
   if (session_->live) longest = session_->live->transaction->waiting();
   if (!session_->committing) return longest;
   for (const auto& [ps, commit] : session_->committing->commits) {
-    if (!commit.answer && (!longest || commit.since < longest->since)) longest = PsWait{ps, commit.since};
+    if (!commit.answer && (!longest || commit.since < longest->since))
+      longest = PsWait{ps, commit.since};
   }
   return longest;
 }
@@ -453,7 +542,7 @@ void WorkerCore::Handle(Release message) {
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kHeld) CommitIfSlotsExist();
 }
 
-// ---- for status pages and tests ----------------------------------------------------------------------------------------------------------------------
+// ---- for status pages and tests -----------------------------------------------------------------
 
 WorkerSnapshot WorkerCore::Inspect() const {
   std::shared_ptr<const RowCache> rows;
@@ -463,7 +552,8 @@ WorkerSnapshot WorkerCore::Inspect() const {
     snapshot = InspectLocked();
     if (session_ != nullptr) rows = session_->rows;
   }
-  if (rows != nullptr) snapshot.rows = rows->stats();  // a step may be looking up a million rows in it
+  // A step may be looking up a million rows in it.
+  if (rows != nullptr) snapshot.rows = rows->stats();
   return snapshot;
 }
 
@@ -502,7 +592,8 @@ WorkerSnapshot WorkerCore::InspectLocked() const {
 
 uint64_t WorkerCore::StateHash() const {
   const WorkerSnapshot snapshot = Inspect();
-  uint64_t hash = MixSeeds(snapshot.epoch.value(), snapshot.attached ? snapshot.session.value() + uint64_t{1} : 0);
+  uint64_t hash = MixSeeds(snapshot.epoch.value(),
+                           snapshot.attached ? snapshot.session.value() + uint64_t{1} : 0);
   const auto mix = [&hash](uint64_t value) { hash = MixSeeds(hash, value); };
   mix(snapshot.layout_version);
   mix(static_cast<uint64_t>(snapshot.step));

@@ -29,12 +29,17 @@ using script::Stage;
 using script::Take;
 using StepState = WorkerSnapshot::Step;
 
-Tensor Matrix(int64_t rows, int64_t width, const std::vector<float>& values) { return *Tensor::Copy<float>(Shape{rows, width}, values); }
-StagedWrite Assign(std::string variable, const std::vector<float>& values) {
-  return {std::move(variable), WriteOp::kAssign, Matrix(values.size(), 1, values), std::nullopt, std::nullopt};
+Tensor Matrix(int64_t rows, int64_t width, const std::vector<float>& values) {
+  return *Tensor::Copy<float>(Shape{rows, width}, values);
 }
-StagedWrite Gradient(std::string variable, const std::vector<float>& values, std::optional<Optimizer> optimizer = {}) {
-  return {std::move(variable), WriteOp::kGradient, Matrix(values.size(), 1, values), std::nullopt, std::move(optimizer)};
+StagedWrite Assign(std::string variable, const std::vector<float>& values) {
+  return {std::move(variable), WriteOp::kAssign, Matrix(values.size(), 1, values), std::nullopt,
+          std::nullopt};
+}
+StagedWrite Gradient(std::string variable, const std::vector<float>& values,
+                     std::optional<Optimizer> optimizer = {}) {
+  return {std::move(variable), WriteOp::kGradient, Matrix(values.size(), 1, values), std::nullopt,
+          std::move(optimizer)};
 }
 
 // Counts the calls and answers each the same.
@@ -54,7 +59,8 @@ class FakeCoordinator : public CoordinatorClient {
   Executor& executor_;
 };
 
-// The coordinator's end of the Steps stream. Frames are handed over at once and in order; `cut` loses those on their way.
+// The coordinator's end of the Steps stream. Frames are handed over at once and in order; `cut`
+// loses those on their way.
 class CoordinatorEnd {
  public:
   explicit CoordinatorEnd(SessionId session) : stream_(session) {}
@@ -113,24 +119,32 @@ class CoordinatorEnd {
 
 class WorkerCoreTest : public ::testing::Test {
  protected:
-  WorkerCoreTest() : runner_(executor_), inputs_(executor_), ps_(executor_, 2), coordinator_(executor_) {
-    layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))->With(MakeVariable(2, "b", 1, 1, {1}));
+  WorkerCoreTest()
+      : runner_(executor_), inputs_(executor_), ps_(executor_, 2), coordinator_(executor_) {
+    layout_ = Layout::Empty()
+                  ->With(MakeVariable(1, "w", 4, 1, {0, 1}, Sgd{0.1}))
+                  ->With(MakeVariable(2, "b", 1, 1, {1}));
     ps_.Make(*layout_);
     options_.index = 3;
     options_.incarnation = Incarnation(55);
     options_.address = "worker3";
     options_.replicas = 2;
     runner_.Define("empty", [](const StepCall&) { return std::vector<Move>(); });
-    runner_.Define("assign", [](const StepCall&) { return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}}; });
-    runner_.Define("slow", [](const StepCall&) { return std::vector<Move>{Take{absl::Minutes(1)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+    runner_.Define("assign", [](const StepCall&) {
+      return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}};
+    });
+    runner_.Define("slow", [](const StepCall&) {
+      return std::vector<Move>{Take{absl::Minutes(1)}, Stage{Assign("w", {1, 2, 3, 4})}};
+    });
     Start();
   }
 
   void Start() {
-    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_, &coordinator_, [this](int code, const std::string& why) {
-      exits_.push_back(code);
-      exit_why_ = why;
-    });
+    core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), runner_, inputs_, ps_,
+                               &coordinator_, [this](int code, const std::string& why) {
+                                 exits_.push_back(code);
+                                 exit_why_ = why;
+                               });
   }
 
   WorkerAttachRequest AttachRequest(uint32_t session, uint64_t epoch = 1) {
@@ -143,7 +157,8 @@ class WorkerCoreTest : public ::testing::Test {
   }
   absl::StatusOr<WorkerAttachReply> TryAttach(WorkerAttachRequest request) {
     std::optional<absl::StatusOr<WorkerAttachReply>> answer;
-    core_->Attach(std::move(request), [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
+    core_->Attach(std::move(request),
+                  [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
     return answer.value();
   }
   // A live session with its stream.
@@ -154,7 +169,8 @@ class WorkerCoreTest : public ::testing::Test {
   }
   absl::Status Shutdown(int code, uint64_t epoch = 1) {
     absl::Status status = absl::UnknownError("no answer");
-    ShutdownRequest request{{JobId(9), Epoch(epoch), Incarnation(1), SessionId(0), Incarnation(55)}, code};
+    ShutdownRequest request{{JobId(9), Epoch(epoch), Incarnation(1), SessionId(0), Incarnation(55)},
+                            code};
     core_->Shutdown(request, [&](absl::StatusOr<ShutdownReply> reply) { status = reply.status(); });
     return status;
   }
@@ -194,7 +210,9 @@ class WorkerCoreTest : public ::testing::Test {
 TEST(WorkerOptionsTest, APipelineIsNoDeeperThanItsLimit) {
   WorkerOptions options;
   options.pulls.pipeline_depth = PullOptions::kMaxPipelineDepth + 1;
-  EXPECT_TRUE(absl::StrContains(options.Validate().message(), absl::StrCat("--pipeline_depth is ", PullOptions::kMaxPipelineDepth + 1, ", wanted 1")))
+  EXPECT_TRUE(absl::StrContains(
+      options.Validate().message(),
+      absl::StrCat("--pipeline_depth is ", PullOptions::kMaxPipelineDepth + 1, ", wanted 1")))
       << options.Validate();
   options.pulls.pipeline_depth = PullOptions::kMaxPipelineDepth;
   EXPECT_FALSE(absl::StrContains(options.Validate().message(), "--pipeline_depth"));
@@ -209,8 +227,10 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  for (const char* problem : {"index is -1", "incarnation is 0", "address is empty", "replicas is 0", "at_once_bytes is -1", "must be > 0",
-                              "--pipeline_depth is 0", "--row_cache_bytes is -1", "--row_cache_staleness is -1"}) {
+  for (const char* problem :
+       {"index is -1", "incarnation is 0", "address is empty", "replicas is 0",
+        "at_once_bytes is -1", "must be > 0", "--pipeline_depth is 0", "--row_cache_bytes is -1",
+        "--row_cache_staleness is -1"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), problem)) << status;
   }
 }
@@ -222,7 +242,7 @@ TEST(WorkerOptionsTest, AStalenessOfRowsThatAreNotKeptIsAMistake) {
   EXPECT_TRUE(absl::StrContains(pulls.Problems()[0], "give it memory with --row_cache_bytes"));
 }
 
-// ---- DETACHED, Attach --------------------------------------------------------------------------------------------------------------------------------
+// ---- DETACHED, Attach ---------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, RegistersEveryTwoSecondsUntilAttached) {
   Run(absl::Seconds(5));
@@ -318,10 +338,12 @@ TEST_F(WorkerCoreTest, NobodyAskingForAnHourIsExit138) {
   EXPECT_GT(coordinator_.calls, 100);
 }
 
-// ---- RUNNING -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- RUNNING ------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, AStepThatWritesNothingIsReportedWithoutAnyCommit) {
-  runner_.Define("value", [](const StepCall&) { return std::vector<Move>{Return{[](const script::Reads&) { return Nest(int64_t{7}); }}}; });
+  runner_.Define("value", [](const StepCall&) {
+    return std::vector<Move>{Return{[](const script::Reads&) { return Nest(int64_t{7}); }}};
+  });
   Attach();
   Dispatch(1, "value");
   Run();
@@ -352,7 +374,8 @@ TEST_F(WorkerCoreTest, AStepIsCommittedToEachPsItTouchesAndThenReported) {
 
 TEST_F(WorkerCoreTest, StepsRunOneAfterAnotherAndSeeTheWritesOfThoseBefore) {
   runner_.Define("read", [](const StepCall&) {
-    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }}};
+    return std::vector<Move>{Read{{{"w", std::nullopt}}},
+                             Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }}};
   });
   Attach();
   Dispatch(1, "slow");
@@ -361,7 +384,8 @@ TEST_F(WorkerCoreTest, StepsRunOneAfterAnotherAndSeeTheWritesOfThoseBefore) {
   EXPECT_EQ(runner_.started(), 1);
   EXPECT_EQ(core_->Inspect().queued, std::vector<EntryId>({EntryId(2)}));
   Run(absl::Minutes(2));
-  end_->Tell(Ping{});  // it had been silent, and a silent coordinator's steps are not begun
+  // It had been silent, and a silent coordinator's steps are not begun.
+  end_->Tell(Ping{});
   Run();
   ASSERT_EQ(Reports().size(), 2u);
   EXPECT_TRUE(BitwiseEqual(*Reports()[1].value.tensor(), Matrix(4, 1, {1, 2, 3, 4})));
@@ -394,7 +418,10 @@ TEST_F(WorkerCoreTest, AStepIsGivenItsCallWithASeedThatIsTheSameOnEveryAttempt) 
 }
 
 TEST_F(WorkerCoreTest, AFailedFunctionIsTheUsersErrorAndLeavesNoTrace) {
-  runner_.Define("fail", [](const StepCall&) { return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}, Fail{absl::UnavailableError("mine")}}; });
+  runner_.Define("fail", [](const StepCall&) {
+    return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})},
+                             Fail{absl::UnavailableError("mine")}};
+  });
   Attach();
   Dispatch(1, "fail");
   Dispatch(2, "empty");
@@ -431,9 +458,13 @@ TEST_F(WorkerCoreTest, AValueThatIsTooLargeOrBrokenIsTheStepsErrorBeforeAnything
   options_.max_value_bytes = 10;
   Start();
   runner_.Define("large", [](const StepCall&) {
-    return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}, Return{[](const script::Reads&) { return Nest(std::string(11, 'x')); }}};
+    return std::vector<Move>{Stage{Assign("w", {1, 2, 3, 4})}, Return{[](const script::Reads&) {
+                               return Nest(std::string(11, 'x'));
+                             }}};
   });
-  runner_.Define("broken", [](const StepCall&) { return std::vector<Move>{Return{[](const script::Reads&) { return Nest()["key"]; }}}; });
+  runner_.Define("broken", [](const StepCall&) {
+    return std::vector<Move>{Return{[](const script::Reads&) { return Nest()["key"]; }}};
+  });
   Attach();
   Dispatch(1, "large");
   Dispatch(2, "broken");
@@ -458,7 +489,8 @@ TEST_F(WorkerCoreTest, AReadOnlyStepReadsAndMayNotWrite) {
 TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
   bool read = true;
   runner_.Define("train", [&](const StepCall&) {
-    return read ? std::vector<Move>{Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}}}} : std::vector<Move>{Take{absl::Seconds(10)}};
+    return read ? std::vector<Move>{Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}}}}
+                : std::vector<Move>{Take{absl::Seconds(10)}};
   });
   Attach();
   Dispatch(1, "train");
@@ -481,9 +513,10 @@ TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
   EXPECT_EQ(Reports().size(), 4u);
 }
 
-// ---- pulls that leave before their step begins -------------------------------------------------------------------------------------------------------
+// ---- pulls that leave before their step begins --------------------------------------------------
 
-// Every step reads w, takes ten seconds, and adds what it was told to b; the read set of "train" is known.
+// Every step reads w, takes ten seconds, and adds what it was told to b; the read set of "train" is
+// known.
 class PipelineTest : public WorkerCoreTest {
  protected:
   void StartWithDepth(int depth) {
@@ -511,10 +544,16 @@ class PipelineTest : public WorkerCoreTest {
   }
   size_t pulls() { return ps_[0].pulls().size() - known_; }
   // By ps 0.
-  void RefusePulls(size_t next) { ps_[0].RefusePulls(std::vector<absl::Status>(next, MakeError(Reason::kNotReady, "loading"))); }
-  static StagedWrite AddToW() { return {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt}; }
+  void RefusePulls(size_t next) {
+    ps_[0].RefusePulls(std::vector<absl::Status>(next, MakeError(Reason::kNotReady, "loading")));
+  }
+  static StagedWrite AddToW() {
+    return {"w", WriteOp::kAdd, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt};
+  }
   std::vector<EntryId> ahead() const { return core_->Inspect().ahead; }
-  static std::vector<EntryId> Ids(std::vector<uint64_t> values) { return {values.begin(), values.end()}; }
+  static std::vector<EntryId> Ids(std::vector<uint64_t> values) {
+    return {values.begin(), values.end()};
+  }
 
   std::optional<StagedWrite> next_write_ = Assign("b", {1});
   size_t known_ = 0;  // pulls of ps 0, before it began
@@ -537,7 +576,8 @@ TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsIts
   Run();
   EXPECT_EQ(pulls(), 2u);
   EXPECT_EQ(ahead(), Ids({3}));
-  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));  // what another worker writes meanwhile is seen by the next but one
+  // What another worker writes meanwhile is seen by the next but one.
+  ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
   RunAwake(34);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 0);
@@ -615,7 +655,8 @@ TEST_F(PipelineTest, OfTheStepThatBeginsNextAloneTheValuesAreCopiedAhead) {
   EXPECT_EQ(ahead(), Ids({3, 4}));
   EXPECT_EQ(runner_.copied_ahead(), std::vector<std::string>({"train: w"})) << "of step 3";
   RunAwake(11);
-  EXPECT_EQ(runner_.copied_ahead().size(), 2u) << "step 3 has begun: of step 4, whose values were there";
+  EXPECT_EQ(runner_.copied_ahead().size(), 2u)
+      << "step 3 has begun: of step 4, whose values were there";
   RunAwake(22);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(runner_.copied_ahead().size(), 2u);
@@ -715,8 +756,11 @@ TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedAWriteOfItsOwnWorkerIsRu
   RunAwake(21);
   ASSERT_EQ(Reports().size(), 3u);
   EXPECT_EQ(Reports()[2].outcome, StepOutcome::kSystem);
-  EXPECT_TRUE(absl::StrContains(Reports()[2].error.message(), "assigned variable \"w\" for the first time")) << Reports()[2].error;
-  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(2)})) << "the add; step 1 wrote to ps 1 alone";
+  EXPECT_TRUE(
+      absl::StrContains(Reports()[2].error.message(), "assigned variable \"w\" for the first time"))
+      << Reports()[2].error;
+  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(2)}))
+      << "the add; step 1 wrote to ps 1 alone";
   ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
   end_->Tell(Step(3, "train", /*attempt=*/2));
   RunAwake(11);
@@ -742,10 +786,11 @@ TEST_F(PipelineTest, WhatIsAssignedIsPulledAtTheStartAndTheRestAhead) {
   StartWithDepth(2);
   ps_[1].Set({VariableId(2), 0, 0}, Matrix(1, 1, {1}));
   runner_.Define("both", [](const StepCall&) {
-    return std::vector<Move>{Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}, {"b", std::nullopt}}}, Stage{Assign("w", {5, 6, 7, 8})},
-                             Return{[](const script::Reads& reads) {
-                               return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[0][1])});
-                             }}};
+    return std::vector<Move>{
+        Take{absl::Seconds(10)}, Read{{{"w", std::nullopt}, {"b", std::nullopt}}},
+        Stage{Assign("w", {5, 6, 7, 8})}, Return{[](const script::Reads& reads) {
+          return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[0][1])});
+        }}};
   });
   Dispatch(2, "both");
   RunAwake(11);
@@ -759,8 +804,10 @@ TEST_F(PipelineTest, WhatIsAssignedIsPulledAtTheStartAndTheRestAhead) {
   ps_[1].Set({VariableId(2), 0, 0}, Matrix(1, 1, {9}));
   RunAwake(21);
   ASSERT_EQ(Reports().size(), 4u);
-  EXPECT_EQ(Reports()[3].value[0].tensor()->data_as<float>()[0], 5) << "w as step 3 has assigned it";
-  EXPECT_EQ(Reports()[3].value[1].tensor()->data_as<float>()[0], 1) << "b as it was when step 3 began";
+  EXPECT_EQ(Reports()[3].value[0].tensor()->data_as<float>()[0], 5)
+      << "w as step 3 has assigned it";
+  EXPECT_EQ(Reports()[3].value[1].tensor()->data_as<float>()[0], 1)
+      << "b as it was when step 3 began";
 }
 
 TEST_F(PipelineTest, AReadByIdOfAVariableThatWasPulledAheadSeesTheSameValue) {
@@ -769,7 +816,9 @@ TEST_F(PipelineTest, AReadByIdOfAVariableThatWasPulledAheadSeesTheSameValue) {
   runner_.Define("ids", [&](const StepCall&) {
     const VariableRead rows{"w", Tensor::Vector<int64_t>({3, 0, 3})};
     std::vector<Move> moves = {Take{absl::Seconds(10)}};
-    if (by_id) moves.push_back(Stage{{"w", WriteOp::kScatterAdd, Matrix(1, 1, {100}), Tensor::Vector<int64_t>({0}), std::nullopt}});
+    if (by_id)
+      moves.push_back(Stage{{"w", WriteOp::kScatterAdd, Matrix(1, 1, {100}),
+                             Tensor::Vector<int64_t>({0}), std::nullopt}});
     moves.push_back(by_id ? Read{{rows}} : Read{{{"w", std::nullopt}}});
     moves.push_back(Return{[](const script::Reads& reads) { return Nest(reads[0][0]); }});
     return moves;
@@ -883,12 +932,15 @@ TEST_F(PipelineTest, AShutdownThatWaitsForACommitSendsNoEarlyPullAgain) {
   EXPECT_EQ(pulls(), before);
 }
 
-// ---- a step beside the commit of the one before it ---------------------------------------------------------------------------------------------------
+// ---- a step beside the commit of the one before it ----------------------------------------------
 
-// Steps take 10 seconds, read w and write to b, which is on ps 1; that one answers commits when it is told to.
+// Steps take 10 seconds, read w and write to b, which is on ps 1; that one answers commits when it
+// is told to.
 class BesideCommitTest : public PipelineTest {
  protected:
-  static StagedWrite AddToB() { return {"b", WriteOp::kAdd, Matrix(1, 1, {1}), std::nullopt, std::nullopt}; }
+  static StagedWrite AddToB() {
+    return {"b", WriteOp::kAdd, Matrix(1, 1, {1}), std::nullopt, std::nullopt};
+  }
   // Step 2 commits, and the next are there.
   void CommitStep2(int depth, int next = 1) {
     next_write_ = AddToB();
@@ -1003,7 +1055,9 @@ TEST_F(BesideCommitTest, AStepThatIsKnownToAssignWhatIsBeingCommittedWaits) {
 }
 
 TEST_F(BesideCommitTest, AFirstAssignOfWhatWasBeingCommittedIsRunAgain) {
-  runner_.Define("turn", [](const StepCall& call) { return std::vector<Move>{Stage{call.ordinal == 3 ? Assign("b", {5}) : AddToB()}}; });
+  runner_.Define("turn", [](const StepCall& call) {
+    return std::vector<Move>{Stage{call.ordinal == 3 ? Assign("b", {5}) : AddToB()}};
+  });
   next_write_ = AddToB();
   StartWithDepth(2);
   Dispatch(2, "turn");  // known now
@@ -1014,13 +1068,16 @@ TEST_F(BesideCommitTest, AFirstAssignOfWhatWasBeingCommittedIsRunAgain) {
   RunAwake(12);
   LetCommit();
   ASSERT_EQ(Reported(), Ids({1, 2, 3, 4}));
-  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kSystem) << "it may have assigned what it made of the value before the add";
+  EXPECT_EQ(Reports()[3].outcome, StepOutcome::kSystem)
+      << "it may have assigned what it made of the value before the add";
   EXPECT_EQ(ps_[1].applied().count(EntryId(4)), 0u);
 }
 
 TEST_F(BesideCommitTest, AStepThatFailsMeanwhileIsReportedBehindTheOneBeforeIt) {
-  runner_.Define("fail",
-                 [](const StepCall& call) { return call.ordinal == 1 ? std::vector<Move>() : std::vector<Move>{Fail{absl::InvalidArgumentError("no")}}; });
+  runner_.Define("fail", [](const StepCall& call) {
+    return call.ordinal == 1 ? std::vector<Move>()
+                             : std::vector<Move>{Fail{absl::InvalidArgumentError("no")}};
+  });
   next_write_ = AddToB();
   StartWithDepth(2);
   Dispatch(2, "fail");  // known now
@@ -1075,7 +1132,9 @@ TEST_F(BesideCommitTest, AStepThatIsCancelledWhileItRunsIsReportedWhenItHasEnded
 
 TEST_F(BesideCommitTest, ALostGpuIsToldAtOnceAndTheCommitIsFinished) {
   runner_.Define("break", [](const StepCall& call) {
-    return call.ordinal == 6 ? std::vector<Move>() : std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}};
+    return call.ordinal == 6
+               ? std::vector<Move>()
+               : std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}};
   });
   next_write_ = AddToB();
   StartWithDepth(2);
@@ -1148,7 +1207,7 @@ TEST_F(BesideCommitTest, WithKeptRowsNoStepRunsMeanwhile) {
   EXPECT_EQ(live(), EntryId(2));
 }
 
-// ---- rows that are kept ------------------------------------------------------------------------------------------------------------------------------
+// ---- rows that are kept -------------------------------------------------------------------------
 
 // Every step reads these rows of w, and writes what it is told to.
 class RowCacheStepTest : public WorkerCoreTest {
@@ -1161,7 +1220,9 @@ class RowCacheStepTest : public WorkerCoreTest {
       const VariableRead read{"w", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids_))};
       std::vector<Move> moves = {Read{{read}}, Read{{read}}};
       if (write_) moves.push_back(Stage{*write_});
-      moves.push_back(Return{[](const script::Reads& reads) { return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[1][0])}); }});
+      moves.push_back(Return{[](const script::Reads& reads) {
+        return Nest(Nest::List{Nest(reads[0][0]), Nest(reads[1][0])});
+      }});
       return moves;
     });
     Attach();
@@ -1226,7 +1287,8 @@ TEST_F(RowCacheStepTest, OnlyWhatIsNotKeptIsPulled) {
   const PullRequest last = ps_[0].pulls().back();
   ASSERT_EQ(last.parts.size(), 1u);
   const auto rows = *last.parts[0].rows->values<int64_t>();
-  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1})) << "though it is asked for twice";
+  EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1}))
+      << "though it is asked for twice";
 }
 
 TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) {
@@ -1239,19 +1301,26 @@ TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) 
 }
 
 // As a variable does that a step's function keeps with its worker.
-TEST_F(RowCacheStepTest, WhoKeepsTheTransactionOfAnEndedStepKeepsNoRowsNeitherPastTheSessionNorPastTheWorker) {
+TEST_F(RowCacheStepTest,
+       WhoKeepsTheTransactionOfAnEndedStepKeepsNoRowsNeitherPastTheSessionNorPastTheWorker) {
   struct Keeper : StepRunner {
     explicit Keeper(StepRunner& runner) : runner(runner) {}
-    void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override {
+    void Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
+               std::function<void(StepEnd)> done) override {
       kept.push_back(transaction);
       runner.Start(std::move(call), std::move(transaction), std::move(done));
     }
     StepRunner& runner;
     std::vector<std::shared_ptr<StepTransaction>> kept;
   } keeper(runner_);
-  const auto bytes = [] { return MetricsRegistry::Default().GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}}).value(); };
+  const auto bytes = [] {
+    return MetricsRegistry::Default()
+        .GetGauge("divvy_row_cache_bytes", "", {{"task", "worker/3"}})
+        .value();
+  };
   StartWith(1 << 20, 5);
-  core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), keeper, inputs_, ps_, &coordinator_, [](int, const std::string&) {});
+  core_ = *WorkerCore::Start(options_, executor_, executor_.clock(), keeper, inputs_, ps_,
+                             &coordinator_, [](int, const std::string&) {});
   Attach();
   Step();
   EXPECT_GT(bytes(), 0);
@@ -1268,7 +1337,8 @@ TEST_F(RowCacheStepTest, WhatTheWorkerItselfHasWrittenIsSeenByItsNextStep) {
   StartWith(1 << 20, 5);
   Set({1, 1, 1, 1});
   Step();
-  write_ = {"w", WriteOp::kScatterAdd, Matrix(1, 1, {5}), Tensor::Vector<int64_t>({3}), std::nullopt};
+  write_ = {"w", WriteOp::kScatterAdd, Matrix(1, 1, {5}), Tensor::Vector<int64_t>({3}),
+            std::nullopt};
   Set({2, 2, 2, 2});
   EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1}));
   write_ = Assign("w", {6, 7, 8, 9});
@@ -1283,7 +1353,9 @@ TEST_F(RowCacheStepTest, NoRowsAreKeptOfAVariableThatAStepHasAssignedInLaterSess
     steps_ = 0;
     Set({1, 1, 1, 1});
     Step();
-    write_ = whole ? Assign("w", {6, 7, 8, 9}) : StagedWrite{"w", WriteOp::kScatterUpdate, Matrix(1, 1, {9}), Tensor::Vector<int64_t>({3}), std::nullopt};
+    write_ = whole ? Assign("w", {6, 7, 8, 9})
+                   : StagedWrite{"w", WriteOp::kScatterUpdate, Matrix(1, 1, {9}),
+                                 Tensor::Vector<int64_t>({3}), std::nullopt};
     Step();
     write_.reset();
     for (const float value : {2.f, 3.f}) {
@@ -1336,10 +1408,12 @@ TEST_F(RowCacheStepTest, StalenessCountsFromThePullOfTheOldestRow) {
   EXPECT_EQ(staleness_, 2u);
 }
 
-// ---- Cancel ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Cancel -------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, ACancelledFunctionIsReportedWhenItHasReturnedAndNothingIsCommitted) {
-  runner_.Define("blocked", [](const StepCall&) { return std::vector<Move>{Read{{{"w", std::nullopt}}}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+  runner_.Define("blocked", [](const StepCall&) {
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Stage{Assign("w", {1, 2, 3, 4})}};
+  });
   ps_[0].Hold();
   Attach();
   Dispatch(1, "blocked");
@@ -1354,7 +1428,10 @@ TEST_F(WorkerCoreTest, ACancelledFunctionIsReportedWhenItHasReturnedAndNothingIs
 }
 
 TEST_F(WorkerCoreTest, AFunctionThatIgnoresTheCancelIsStillReportedAsCancelled) {
-  runner_.Define("stubborn", [](const StepCall&) { return std::vector<Move>{IgnoreCancel{}, Take{absl::Seconds(3)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+  runner_.Define("stubborn", [](const StepCall&) {
+    return std::vector<Move>{IgnoreCancel{}, Take{absl::Seconds(3)},
+                             Stage{Assign("w", {1, 2, 3, 4})}};
+  });
   Attach();
   Dispatch(1, "stubborn");
   Dispatch(2, "empty");
@@ -1380,11 +1457,13 @@ TEST_F(WorkerCoreTest, AQueuedStepIsCancelledAtOnceAndAnUnknownOneIsNothing) {
   EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)}));
 }
 
-// ---- COMMITTING --------------------------------------------------------------------------------------------------------------------------------------
+// ---- COMMITTING ---------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, ACommitIsSentAgainUntilItIsAnsweredAndNotReportedBefore) {
-  ps_[1].RefuseCommits({absl::UnavailableError("broken stream"), MakeError(Reason::kOverloaded, "full"), MakeError(Reason::kNotReady, "loading"),
-                        MakeError(Reason::kWrongIncarnation, "new"), absl::InternalError("transport")});
+  ps_[1].RefuseCommits(
+      {absl::UnavailableError("broken stream"), MakeError(Reason::kOverloaded, "full"),
+       MakeError(Reason::kNotReady, "loading"), MakeError(Reason::kWrongIncarnation, "new"),
+       absl::InternalError("transport")});
   Attach();
   Dispatch(1, "assign");
   executor_.RunFor(absl::Milliseconds(500));
@@ -1415,7 +1494,9 @@ TEST_F(WorkerCoreTest, AStepThatCommitsCannotBeCancelled) {
 }
 
 class SessionEndTest : public WorkerCoreTest, public ::testing::WithParamInterface<Reason> {};
-INSTANTIATE_TEST_SUITE_P(Reasons, SessionEndTest, ::testing::Values(Reason::kSessionFenced, Reason::kStepClosed, Reason::kStaleEpoch),
+INSTANTIATE_TEST_SUITE_P(Reasons, SessionEndTest,
+                         ::testing::Values(Reason::kSessionFenced, Reason::kStepClosed,
+                                           Reason::kStaleEpoch),
                          [](const auto& info) { return std::string(ReasonName(info.param)); });
 
 TEST_P(SessionEndTest, ARefusedCommitDropsEverythingAndTheWorkerRegistersAgain) {
@@ -1430,7 +1511,8 @@ TEST_P(SessionEndTest, ARefusedCommitDropsEverythingAndTheWorkerRegistersAgain) 
   Run(absl::Seconds(5));
   EXPECT_GE(coordinator_.calls, 3);
   EXPECT_EQ(runner_.started(), 1);
-  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(1)).status()), Reason::kSessionFenced) << "a late copy of the old Attach does not bring it back";
+  EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(1)).status()), Reason::kSessionFenced)
+      << "a late copy of the old Attach does not bring it back";
   Attach(2);
   Dispatch(1, "assign");
   Run();
@@ -1438,7 +1520,9 @@ TEST_P(SessionEndTest, ARefusedCommitDropsEverythingAndTheWorkerRegistersAgain) 
 }
 
 TEST_P(SessionEndTest, ARefusedPullDoesTheSame) {
-  runner_.Define("read", [](const StepCall&) { return std::vector<Move>{Read{{{"w", std::nullopt}}}}; });
+  runner_.Define("read", [](const StepCall&) {
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}};
+  });
   ps_[0].RefusePulls({MakeError(GetParam(), "over")});
   Attach();
   Dispatch(1, "read");
@@ -1447,7 +1531,8 @@ TEST_P(SessionEndTest, ARefusedPullDoesTheSame) {
   EXPECT_TRUE(Reports().empty());
 }
 
-TEST_F(WorkerCoreTest, ACommitThatCannotBeWrongAndIsRefusedIsReportedWithThoseWhoAppliedItWhenAllHaveAnswered) {
+TEST_F(WorkerCoreTest,
+       ACommitThatCannotBeWrongAndIsRefusedIsReportedWithThoseWhoAppliedItWhenAllHaveAnswered) {
   ps_[0].RefuseCommits({MakeError(Reason::kBadCommit, "rows")});
   ps_[1].Hold();
   Attach();
@@ -1465,7 +1550,8 @@ TEST_F(WorkerCoreTest, ACommitThatCannotBeWrongAndIsRefusedIsReportedWithThoseWh
 
 TEST_F(WorkerCoreTest, ALearningRateThatNoServerTakesIsTheStepsErrorAndNothingIsSent) {
   runner_.Define("train", [](const StepCall&) {
-    return std::vector<Move>{Stage{{"w", WriteOp::kGradient, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt}}};
+    return std::vector<Move>{
+        Stage{{"w", WriteOp::kGradient, Matrix(4, 1, {1, 1, 1, 1}), std::nullopt, std::nullopt}}};
   });
   Attach();
   divvy::Dispatch dispatch = Step(1, "train");
@@ -1482,7 +1568,8 @@ TEST_F(WorkerCoreTest, ALearningRateThatNoServerTakesIsTheStepsErrorAndNothingIs
 
 TEST_F(WorkerCoreTest, AGradientOfNoRowsCommitsToNobody) {
   runner_.Define("nothing", [](const StepCall&) {
-    return std::vector<Move>{Stage{{"w", WriteOp::kGradient, Matrix(0, 1, {}), Tensor::Vector<int64_t>({}), std::nullopt}}};
+    return std::vector<Move>{Stage{
+        {"w", WriteOp::kGradient, Matrix(0, 1, {}), Tensor::Vector<int64_t>({}), std::nullopt}}};
   });
   Attach();
   Dispatch(1, "nothing");
@@ -1493,7 +1580,8 @@ TEST_F(WorkerCoreTest, AGradientOfNoRowsCommitsToNobody) {
 
 TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite) {
   runner_.Define("train", [](const StepCall&) {
-    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Take{absl::Seconds(1)}, Stage{Gradient("w", {1, 1, 1, 1})}};
+    return std::vector<Move>{Read{{{"w", std::nullopt}}}, Take{absl::Seconds(1)},
+                             Stage{Gradient("w", {1, 1, 1, 1})}};
   });
   Attach();
   Dispatch(1, "train");
@@ -1503,7 +1591,7 @@ TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite)
   EXPECT_EQ(OnlyReport().staleness, 3u);
 }
 
-// ---- PLANNING ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- PLANNING -----------------------------------------------------------------------------------
 
 // A commit that is large, or counts as such: it is planned on a thread, which these tests hold.
 class PlanningTest : public WorkerCoreTest {
@@ -1511,7 +1599,8 @@ class PlanningTest : public WorkerCoreTest {
   PlanningTest() {
     options_.at_once_bytes = 0;
     runner_.Define("learn", [](const StepCall&) {
-      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {1, 2, 3}), Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
+      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {1, 2, 3}),
+                        Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
       return std::vector<Move>{Stage{write}};
     });
     core_->Abandon();
@@ -1533,7 +1622,8 @@ TEST_F(PlanningTest, APingIsAnsweredWhileACommitIsPlanned) {
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
   EXPECT_EQ(OnlyReport().participants, std::vector<int>({0, 1}));
-  EXPECT_EQ(ps_[1].commits()[0].parts[0].values.data_as<float>()[0], 4) << "rows 0 and 2 are of one id";
+  EXPECT_EQ(ps_[1].commits()[0].parts[0].values.data_as<float>()[0], 4)
+      << "rows 0 and 2 are of one id";
 }
 
 TEST_F(PlanningTest, ALayoutThatChangesMeanwhileWantsAnotherPlan) {
@@ -1609,7 +1699,8 @@ TEST_F(WorkerCoreTest, CheckNumericsLooksAtTheRowsOfAGradientOnceTheyAreSummed) 
     options_.check_numerics = true;
     options_.at_once_bytes = at_once_bytes;
     runner_.Define("overflow", [](const StepCall&) {
-      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {2e38f, 1, 2e38f}), Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
+      StagedWrite write{"w", WriteOp::kGradient, Matrix(3, 1, {2e38f, 1, 2e38f}),
+                        Tensor::Vector<int64_t>({3, 0, 3}), std::nullopt};
       return std::vector<Move>{Stage{write}};
     });
     Start();
@@ -1619,12 +1710,15 @@ TEST_F(WorkerCoreTest, CheckNumericsLooksAtTheRowsOfAGradientOnceTheyAreSummed) 
     EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
     EXPECT_TRUE(DetailOf(OnlyReport().error).user);
     EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_TRUE(absl::StrContains(OnlyReport().error.message(), "variable \"w\": the rows of id 3 are finite, and their sum is inf")) << OnlyReport().error;
+    EXPECT_TRUE(
+        absl::StrContains(OnlyReport().error.message(),
+                          "variable \"w\": the rows of id 3 are finite, and their sum is inf"))
+        << OnlyReport().error;
     EXPECT_EQ(commits(), 0u);
   }
 }
 
-// ---- HELD --------------------------------------------------------------------------------------------------------------------------------------------
+// ---- HELD ---------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, AHeldWorkerComputesAndCommitsWhenItIsReleased) {
   Attach();
@@ -1681,12 +1775,14 @@ TEST_F(WorkerCoreTest, AHoldEndsWithItsSession) {
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
 }
 
-// ---- NEEDS SLOTS -------------------------------------------------------------------------------------------------------------------------------------
+// ---- NEEDS SLOTS --------------------------------------------------------------------------------
 
 class NeedSlotsTest : public WorkerCoreTest {
  protected:
   NeedSlotsTest() {
-    runner_.Define("train", [this](const StepCall&) { return std::vector<Move>{Stage{Gradient("w", {1, 2, 3, 4}, optimizer_)}}; });
+    runner_.Define("train", [this](const StepCall&) {
+      return std::vector<Move>{Stage{Gradient("w", {1, 2, 3, 4}, optimizer_)}};
+    });
     Attach();
     Dispatch(1, "train");
     Run();
@@ -1734,7 +1830,7 @@ TEST_F(NeedSlotsTest, AVariableThatIsGoneFailsTheStepBeforeAnythingIsSent) {
   EXPECT_EQ(commits(), 0u);
 }
 
-// ---- the Steps stream --------------------------------------------------------------------------------------------------------------------------------
+// ---- the Steps stream ---------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, AReportMadeWhileTheConnectionIsBrokenComesWithTheNextOne) {
   Attach();
@@ -1766,7 +1862,8 @@ TEST_F(WorkerCoreTest, MessagesThatWereLostOnTheWayAreSentAgainOnceEach) {
 TEST_F(WorkerCoreTest, ASecondConnectionOfTheSessionReplacesTheFirst) {
   Attach();
   CoordinatorEnd* const end = end_.get();
-  end->Connect(*core_);  // the coordinator noticed the break before the worker did
+  // The coordinator noticed the break before the worker did.
+  end->Connect(*core_);
   Dispatch(1, "empty");
   Run();
   EXPECT_EQ(Reports().size(), 1u);
@@ -1822,7 +1919,9 @@ TEST_F(WorkerCoreTest, AnswersAPingWithWhatItWaitsFor) {
 
 TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHeardAgain) {
   Attach();
-  runner_.Define("long", [](const StepCall&) { return std::vector<Move>{Take{absl::Seconds(8)}, Stage{Assign("w", {1, 2, 3, 4})}}; });
+  runner_.Define("long", [](const StepCall&) {
+    return std::vector<Move>{Take{absl::Seconds(8)}, Stage{Assign("w", {1, 2, 3, 4})}};
+  });
   Dispatch(1, "long");
   Dispatch(2, "assign");
   Run(absl::Seconds(12));
@@ -1836,7 +1935,7 @@ TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHe
   EXPECT_EQ(Reports().size(), 2u);
 }
 
-// ---- iterators ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- iterators ----------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, IteratorsAreOpenedReportedAndDropped) {
   inputs_.Define("known", {100, absl::OkStatus(), absl::ZeroDuration(), ElementDigest{7, 1, 2}});
@@ -1870,7 +1969,7 @@ TEST_F(WorkerCoreTest, AnIteratorThatWasDroppedWhileItOpenedIsNotReported) {
   EXPECT_TRUE(end_->Got<ResourceReady>().empty());
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 TEST_F(WorkerCoreTest, AShutdownIsAnsweredAndEndsAnIdleWorkerAtOnce) {
   Attach();
@@ -1929,16 +2028,20 @@ TEST_F(WorkerCoreTest, ADrainingWorkerSaysSoFinishesWhatItHasAndExits143) {
 
 TEST_F(WorkerCoreTest, ALostGpuGivesTheStepAndThoseBehindItBackAndEndsTheWorkerWith138) {
   constexpr char kWhy[] = "GPU:0 (H200) is lost: an illegal memory access was encountered";
-  runner_.Define("lost", [&](const StepCall&) { return std::vector<Move>{Take{absl::Seconds(2)}, Fail{MakeError(Reason::kDeviceLost, kWhy)}}; });
+  runner_.Define("lost", [&](const StepCall&) {
+    return std::vector<Move>{Take{absl::Seconds(2)}, Fail{MakeError(Reason::kDeviceLost, kWhy)}};
+  });
   Attach();
   Dispatch(1, "lost");
   Dispatch(2, "assign");
   Dispatch(3, "assign");
   Run(absl::Seconds(3));
   EXPECT_EQ(end_->Got<Draining>().size(), 1u);
-  EXPECT_TRUE(std::holds_alternative<Draining>(end_->received[0])) << "before the reports, or the coordinator would send the steps back";
+  EXPECT_TRUE(std::holds_alternative<Draining>(end_->received[0]))
+      << "before the reports, or the coordinator would send the steps back";
   ASSERT_EQ(Reports().size(), 3u);
-  EXPECT_EQ(Reports()[0].step, EntryId(3)) << "the last first, since each goes to the head of the queue";
+  EXPECT_EQ(Reports()[0].step, EntryId(3))
+      << "the last first, since each goes to the head of the queue";
   EXPECT_EQ(Reports()[0].outcome, StepOutcome::kCancelled);
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
   EXPECT_EQ(Reports()[2].step, EntryId(1));
@@ -1959,7 +2062,9 @@ TEST_F(WorkerCoreTest, ALostGpuGivesTheStepAndThoseBehindItBackAndEndsTheWorkerW
 }
 
 TEST_F(WorkerCoreTest, AWorkerWithoutItsGpuDoesNotWaitForACoordinatorThatHasGone) {
-  runner_.Define("lost", [](const StepCall&) { return std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}}; });
+  runner_.Define("lost", [](const StepCall&) {
+    return std::vector<Move>{Fail{MakeError(Reason::kDeviceLost, "GPU:0 is lost")}};
+  });
   Attach();
   Dispatch(1, "lost");
   end_->deaf = true;
@@ -1980,7 +2085,8 @@ TEST_F(WorkerCoreTest, APsOfAnotherJobEndsTheProcessNotOnlyTheSession) {
 
 TEST_F(WorkerCoreTest, ADrainWithoutCoordinatorAndPsIsBounded) {
   Attach();
-  ps_[1].RefuseCommits(std::vector<absl::Status>(1000, absl::UnavailableError("connection refused")));
+  ps_[1].RefuseCommits(
+      std::vector<absl::Status>(1000, absl::UnavailableError("connection refused")));
   Dispatch(1, "assign");
   Run();
   core_->Drain();
@@ -2006,7 +2112,7 @@ TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
   EXPECT_EQ(exits_, std::vector<int>({143}));
 }
 
-// ---- what a real process adds ------------------------------------------------------------------------------------------------------------------------
+// ---- what a real process adds -------------------------------------------------------------------
 
 class ProgramFlagsTest : public WorkerCoreTest {
  protected:
@@ -2064,7 +2170,8 @@ TEST_F(WorkerCoreTest, ACommitLargerThanItsPsTakesFailsTheStepBeforeAnythingIsSe
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
   EXPECT_TRUE(DetailOf(OnlyReport().error).user);
-  EXPECT_TRUE(absl::StrContains(OnlyReport().error.message(), "--commit_buffer_bytes")) << OnlyReport().error;
+  EXPECT_TRUE(absl::StrContains(OnlyReport().error.message(), "--commit_buffer_bytes"))
+      << OnlyReport().error;
   EXPECT_EQ(commits(), 0u);
 }
 

@@ -8,15 +8,22 @@
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there answers NOT_READY.
+// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
+// answers NOT_READY.
 class WorkerService : public v1::Worker::CallbackService {
  public:
   // REQUIRES: `core` and `executor` outlive the server that this is registered with.
-  WorkerService(const Late<WorkerCore>& core, Executor& executor) : core_(core), executor_(executor) {}
+  WorkerService(const Late<WorkerCore>& core, Executor& executor)
+      : core_(core), executor_(executor) {}
 
-  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const v1::WorkerAttachRequest* request, v1::WorkerAttachReply* reply) override;
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context, const v1::ShutdownRequest* request, v1::ShutdownReply* reply) override;
-  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
+                                   const v1::WorkerAttachRequest* request,
+                                   v1::WorkerAttachReply* reply) override;
+  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
+                                     const v1::ShutdownRequest* request,
+                                     v1::ShutdownReply* reply) override;
+  grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(
+      grpc::CallbackServerContext* context) override;
 
  private:
   const Late<WorkerCore>& core_;

@@ -13,7 +13,8 @@ const char* StateText(const WorkerSnapshot& snapshot) {
 
 }  // namespace
 
-v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot, const std::vector<DeviceDescription>& devices) {
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot,
+                                const std::vector<DeviceDescription>& devices) {
   v1::TaskStatus status;
   status.set_job(v1::WORKER);
   status.set_index(options.index);
@@ -29,7 +30,8 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   worker.set_live_step(snapshot.live ? snapshot.live->value() : 0);
   worker.set_live_function(snapshot.live_function);
   if (snapshot.live_ordinal) worker.set_live_ordinal(*snapshot.live_ordinal);
-  worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting || snapshot.step == WorkerSnapshot::Step::kBehind);
+  worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting ||
+                        snapshot.step == WorkerSnapshot::Step::kBehind);
   worker.set_row_hits(snapshot.rows.hits);
   worker.set_row_misses(snapshot.rows.misses);
   worker.set_row_bytes(snapshot.rows.bytes);

@@ -11,7 +11,8 @@
 namespace divvy {
 
 // What Admin.GetStatus answers. `devices`: of the replicas. Pure.
-v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot, const std::vector<DeviceDescription>& devices);
+v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot,
+                                const std::vector<DeviceDescription>& devices);
 
 }  // namespace divvy
 

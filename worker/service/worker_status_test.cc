@@ -24,9 +24,11 @@ TEST(WorkerStatusTest, NamesTheStepThatRuns) {
 }
 
 TEST(WorkerStatusTest, TellsWhereEachReplicaComputes) {
-  const v1::TaskStatus status = WorkerTaskStatus(WorkerOptions(), WorkerSnapshot(), {{"GPU:0", "a card", 100, 30}, Describe(Device())});
+  const v1::TaskStatus status = WorkerTaskStatus(
+      WorkerOptions(), WorkerSnapshot(), {{"GPU:0", "a card", 100, 30}, Describe(Device())});
   ASSERT_EQ(status.worker().devices_size(), 2);
-  EXPECT_EQ(status.worker().devices(0).ShortDebugString(), R"(device: "GPU:0" name: "a card" memory_limit_bytes: 100 memory_bytes: 30)");
+  EXPECT_EQ(status.worker().devices(0).ShortDebugString(),
+            R"(device: "GPU:0" name: "a card" memory_limit_bytes: 100 memory_bytes: 30)");
   EXPECT_EQ(status.worker().devices(1).ShortDebugString(), R"(device: "CPU:0")");
 }
 

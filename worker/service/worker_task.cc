@@ -18,24 +18,35 @@ namespace divvy {
 
 absl::Status WorkerTaskOptions::Validate() const {
   std::vector<std::string> problems;
-  if (replicas < 0) problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas, ", wanted at least 1, or 0 for one on each GPU"));
-  if (blas_threads < 0) problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
-  if (workers_per_host < 0) problems.push_back(absl::StrCat("--workers_per_host is ", workers_per_host, ", wanted at least 0"));
+  if (replicas < 0)
+    problems.push_back(absl::StrCat("--replicas_per_worker is ", replicas,
+                                    ", wanted at least 1, or 0 for one on each GPU"));
+  if (blas_threads < 0)
+    problems.push_back(absl::StrCat("--blas_threads is ", blas_threads, ", wanted at least 0"));
+  if (workers_per_host < 0)
+    problems.push_back(
+        absl::StrCat("--workers_per_host is ", workers_per_host, ", wanted at least 0"));
   for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
-  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 int WorkersOnHostOf(const ClusterConfig& cluster) {
-  const auto host_of = [](absl::string_view address) { return address.substr(0, address.rfind(':')); };
+  const auto host_of = [](absl::string_view address) {
+    return address.substr(0, address.rfind(':'));
+  };
   const std::string own = OwnAddress(cluster);
   const ClusterSpec::Jobs jobs = TrainingCluster(cluster);
   const auto workers = jobs.find("worker");
   if (own.empty() || workers == jobs.end()) return 1;
   const auto is_near = [&](const auto& worker) { return host_of(worker.second) == host_of(own); };
-  return std::max<int>(1, static_cast<int>(std::count_if(workers->second.begin(), workers->second.end(), is_near)));
+  return std::max<int>(
+      1, static_cast<int>(std::count_if(workers->second.begin(), workers->second.end(), is_near)));
 }
 
-int DefaultBlasThreads(int cores, int workers, int replicas) { return std::max(1, cores / std::max(1, workers * replicas)); }
+int DefaultBlasThreads(int cores, int workers, int replicas) {
+  return std::max(1, cores / std::max(1, workers * replicas));
+}
 
 WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> replica_devices)
     : options_(options),
@@ -53,10 +64,12 @@ WorkerTask::~WorkerTask() {
   core_.Set(nullptr);  // before what it uses
 }
 
-absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options, OnExit on_exit) {
+absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options,
+                                                              OnExit on_exit) {
   RETURN_IF_ERROR(options.Validate());
   RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
-  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices, OpenReplicaDevices(options.gpus, options.replicas, /*num_workers=*/1));
+  ASSIGN_OR_RETURN(std::vector<std::vector<Device>> devices,
+                   OpenReplicaDevices(options.gpus, options.replicas, /*num_workers=*/1));
   std::unique_ptr<WorkerTask> task(new WorkerTask(options, std::move(devices[0])));
   RETURN_IF_ERROR(task->Listen());
   RETURN_IF_ERROR(task->StartCore(std::move(on_exit)));
@@ -69,7 +82,8 @@ absl::Status WorkerTask::Listen() {
     const auto core = core_.Get();
     std::vector<DeviceDescription> devices;
     for (const Device device : replica_devices_) devices.push_back(Describe(device));
-    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect(), devices);
+    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect(),
+                            devices);
   };
   core_options_.index = options_.task.index;
   core_options_.incarnation = Incarnation(EntropySeed());
@@ -79,14 +93,18 @@ absl::Status WorkerTask::Listen() {
 
 absl::Status WorkerTask::StartCore(OnExit on_exit) {
   const int replicas = static_cast<int>(replica_devices_.size());
-  const int workers = options_.workers_per_host > 0 ? options_.workers_per_host : WorkersOnHostOf(options_.task.cluster);
-  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads : DefaultBlasThreads(NumCores(), workers, replicas));
+  const int workers = options_.workers_per_host > 0 ? options_.workers_per_host
+                                                    : WorkersOnHostOf(options_.task.cluster);
+  SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads
+                                           : DefaultBlasThreads(NumCores(), workers, replicas));
   ThreadStepRunnerOptions runner;
   runner.worker_index = options_.task.index;
   runner.replica_devices = replica_devices_;
-  runner.resolver = WithAccelerators(ResolverOf(options_.task.cluster), AcceleratorsAmong(replica_devices_));
+  runner.resolver =
+      WithAccelerators(ResolverOf(options_.task.cluster), AcceleratorsAmong(replica_devices_));
   runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
-  if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty()) coordinator_ = dialer_.Coordinator(chief);
+  if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty())
+    coordinator_ = dialer_.Coordinator(chief);
   WorkerOptions options = core_options_;
   options.address = server_->address();
   options.replicas = replicas;
@@ -100,7 +118,8 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   options.apply_program_flags = options_.apply_program_flags;
   options.program = options_.program;
   ASSIGN_OR_RETURN(const std::shared_ptr<WorkerCore> core,
-                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *runner_, inputs_, dialer_, coordinator_.get(), std::move(on_exit)));
+                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *runner_,
+                                     inputs_, dialer_, coordinator_.get(), std::move(on_exit)));
   core_.Set(core);
   if (CoordinatorAddress(options_.task.cluster).empty()) {
     WarnOfNoCoordinator(executor_, options_.task.name(), [this] {

@@ -1,4 +1,5 @@
-// A worker as a process has it: the core, what runs its steps, its server, and the ways to the other roles.
+// A worker as a process has it: the core, what runs its steps, its server, and the ways to the
+// other roles.
 #ifndef DIVVY_WORKER_SERVICE_WORKER_TASK_H_
 #define DIVVY_WORKER_SERVICE_WORKER_TASK_H_
 
@@ -24,15 +25,21 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  int replicas = 0;             // 0: one for each GPU, or one on the CPU
-  GpuOptions gpus;              // where they compute
-  int blas_threads = 0;         // of a matrix product; 0: DefaultBlasThreads
-  int workers_per_host = 0;     // that share the cores of its machine; 0: WorkersOnHostOf
-  bool check_numerics = false;  // a step that writes a value that is not finite fails
+  // 0: one for each GPU, or one on the CPU
+  int replicas = 0;
+  // Where they compute.
+  GpuOptions gpus;
+  // Of a matrix product; 0: DefaultBlasThreads.
+  int blas_threads = 0;
+  // That share the cores of its machine; 0: WorkersOnHostOf.
+  int workers_per_host = 0;
+  // A step that writes a value that is not finite fails.
+  bool check_numerics = false;
   PullOptions pulls;
   absl::Duration orphan_timeout = absl::Hours(1);
   absl::Duration drain_timeout = absl::Seconds(25);
-  // Takes over the flags of the program that the coordinator runs, as WorkerOptions::apply_program_flags says. Its error refuses the coordinator.
+  // Takes over the flags of the program that the coordinator runs, as
+  // WorkerOptions::apply_program_flags says. Its error refuses the coordinator.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
   ProgramDescription program;  // WorkerOptions
 
@@ -40,23 +47,31 @@ struct WorkerTaskOptions {
   absl::Status Validate() const;
 };
 
-// The workers that the cluster names with the host of this one, itself among them; 1 where it does not name this one. Pure.
+// The workers that the cluster names with the host of this one, itself among them; 1 where it does
+// not name this one. Pure.
 int WorkersOnHostOf(const ClusterConfig& cluster);
-// The threads of a matrix product with which that many replicas of that many workers fill the cores, at least 1. Pure.
+// The threads of a matrix product with which that many replicas of that many workers fill the
+// cores, at least 1. Pure.
 int DefaultBlasThreads(int cores, int workers, int replicas);
 
 // Thread-safe.
 class WorkerTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from a task of an executor: the process is to end with this
-  // code, and why. InvalidArgument, FailedPrecondition: the options, the GPUs, the certificates, or an address that cannot be listened on (exit 78).
-  static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options, OnExit on_exit);
-  ~WorkerTask();  // says nothing more, and waits for what runs: a step body that does not look at its context may take its time
+  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from
+  // a task of an executor: the process is to end with this code, and why. InvalidArgument,
+  // FailedPrecondition: the options, the GPUs, the certificates, or an address that cannot be
+  // listened on (exit 78).
+  static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options,
+                                                           OnExit on_exit);
+  // says nothing more, and waits for what runs: a step body that does not look at its context may
+  // take its time
+  ~WorkerTask();
 
   // As after SIGTERM: says so to the coordinator, finishes what it was given, then on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
-  std::string StatusText() const { return server_->StatusText(); }  // what `divvyctl status` asks for, in one line
+  // What `divvyctl status` asks for, in one line.
+  std::string StatusText() const { return server_->StatusText(); }
 
  private:
   WorkerTask(const WorkerTaskOptions& options, std::vector<Device> replica_devices);
@@ -65,7 +80,8 @@ class WorkerTask {
 
   const WorkerTaskOptions options_;
   const std::vector<Device> replica_devices_;
-  WorkerOptions core_options_;  // index and incarnation, for the status; set before the server is
+  // index and incarnation, for the status; set before the server is
+  WorkerOptions core_options_;
   ThreadPoolExecutor executor_;
   Late<WorkerCore> core_;
   WorkerService service_;

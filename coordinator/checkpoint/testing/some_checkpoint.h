@@ -8,8 +8,9 @@
 
 namespace divvy {
 
-// Two data files: "table", int8 [4, 2], "abcdefgh" in two slices; "z", a complex128; and what Divvy keeps for itself, of so many steps. Fails the test if it
-// cannot be written. REQUIRES: the directory is there.
+// Two data files: "table", int8 [4, 2], "abcdefgh" in two slices; "z", a complex128; and what Divvy
+// keeps for itself, of so many steps. Fails the test if it cannot be written. REQUIRES: the
+// directory is there.
 void WriteSomeCheckpoint(FileSystem& files, const std::string& prefix, char steps);
 
 }  // namespace divvy

@@ -22,7 +22,10 @@ class FakeStepHost : public StepQueue::Host {
   EntryId GiveId() override { return EntryId(++given); }
   void OnLogGrown() override {}
   void OnFinished(const Step& step, const Report&) override { finished.push_back(step.id); }
-  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status&) override { replayed.emplace_back(step->id, verdict); }
+  void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
+                      const absl::Status&) override {
+    replayed.emplace_back(step->id, verdict);
+  }
   bool FailUnlessRewindable(const std::string&) override { return can_rewind; }
   void Rewind(std::string why) override { rewinds.push_back(std::move(why)); }
   void DispatchLater(absl::Duration) override {}

@@ -40,8 +40,8 @@ class PartsTest : public testing::Test {
   Passes passes_;
 };
 
-// The same with a queue of steps, which tells `Host`, a FakeStepHost, what it does. Steps that are left at the
-// end of the test fail.
+// The same with a queue of steps, which tells `Host`, a FakeStepHost, what it does. Steps that are
+// left at the end of the test fail.
 template <typename Host>
 class StepsTest : public PartsTest {
  protected:

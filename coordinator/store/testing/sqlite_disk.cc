@@ -28,8 +28,10 @@ struct SqliteDisk::File {
 
   std::string content;  // as readers see it
   std::string synced;
-  std::vector<Change> pending;  // since the last sync. One that failed took them with it: no later sync makes them durable
-  bool named = false;           // its name has been synced
+  // since the last sync. One that failed took them with it: no later sync makes them durable
+  std::vector<Change> pending;
+  // Its name has been synced.
+  bool named = false;
 };
 
 struct SqliteDisk::Vfs : sqlite3_vfs {};
@@ -95,7 +97,9 @@ struct SqliteDisk::Methods {
     return SQLITE_OK;
   }
 
-  static int Lock(sqlite3_file* file, int) { return Of(file).disk->held_elsewhere_ ? SQLITE_BUSY : SQLITE_OK; }
+  static int Lock(sqlite3_file* file, int) {
+    return Of(file).disk->held_elsewhere_ ? SQLITE_BUSY : SQLITE_OK;
+  }
   static int Unlock(sqlite3_file*, int) { return SQLITE_OK; }
   static int CheckReservedLock(sqlite3_file*, int* reserved) {
     *reserved = 0;
@@ -103,12 +107,30 @@ struct SqliteDisk::Methods {
   }
   static int FileControl(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
   static int SectorSize(sqlite3_file*) { return 512; }
-  static int Characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }  // as SQLite takes every disk to be
+  // As SQLite takes every disk to be.
+  static int Characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
 
-  static int Open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
-    static const sqlite3_io_methods methods = {
-        1,          Close,           Read,    Write,   Truncate, Sync,    FileSize, Lock,   Unlock, CheckReservedLock, FileControl,
-        SectorSize, Characteristics, nullptr, nullptr, nullptr,  nullptr, nullptr,  nullptr};
+  static int Open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,
+                  int* out_flags) {
+    static const sqlite3_io_methods methods = {1,
+                                               Close,
+                                               Read,
+                                               Write,
+                                               Truncate,
+                                               Sync,
+                                               FileSize,
+                                               Lock,
+                                               Unlock,
+                                               CheckReservedLock,
+                                               FileControl,
+                                               SectorSize,
+                                               Characteristics,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr,
+                                               nullptr};
     SqliteDisk& disk = Of(vfs);
     file->pMethods = nullptr;
     if (disk.off_) return SQLITE_CANTOPEN;
@@ -190,7 +212,9 @@ void SqliteDisk::SetFault(Fault fault, int64_t nth, int64_t count) {
 }
 
 void SqliteDisk::RestorePower(Unsynced unsynced, Random& random) {
-  const auto is_kept = [&] { return unsynced == Unsynced::kKept || (unsynced == Unsynced::kSome && random.Chance(0.5)); };
+  const auto is_kept = [&] {
+    return unsynced == Unsynced::kKept || (unsynced == Unsynced::kSome && random.Chance(0.5));
+  };
   for (auto& [name, file] : removed_) {
     if (!is_kept()) files_[name] = std::move(file);
   }
@@ -203,7 +227,9 @@ void SqliteDisk::RestorePower(Unsynced unsynced, Random& random) {
     std::string after = unsynced == Unsynced::kKept ? file->content : file->synced;
     if (unsynced == Unsynced::kSome) {
       for (File::Change& change : file->pending) {
-        if (!change.truncates && random.Chance(0.3)) change.bytes.resize(random.Below(change.bytes.size() + 1));  // torn
+        // torn
+        if (!change.truncates && random.Chance(0.3))
+          change.bytes.resize(random.Below(change.bytes.size() + 1));
         if (is_kept()) File::Apply(change, after);
       }
     }
@@ -222,7 +248,8 @@ std::map<std::string, std::string> SqliteDisk::Files() const {
 void SqliteDisk::SetFiles(const std::map<std::string, std::string>& files) {
   files_.clear();
   removed_.clear();
-  for (const auto& [name, content] : files) files_[name] = std::make_shared<File>(File{content, content, {}, true});
+  for (const auto& [name, content] : files)
+    files_[name] = std::make_shared<File>(File{content, content, {}, true});
 }
 
 void SqliteDisk::Flip(const std::string& name, size_t byte, int bit) {

@@ -18,14 +18,16 @@
 
 namespace divvy {
 
-// While one lives, every database that this process opens is on it (a VFS of SQLite's, the default one). Not thread-safe; one at a time.
+// While one lives, every database that this process opens is on it (a VFS of SQLite's, the default
+// one). Not thread-safe; one at a time.
 //
-// As a real disk does, it keeps what was synced; what was written since may be lost, whole or in part, and in any order. A new file's name is kept from its
-// first sync on; a file that was removed without a sync of its directory may come back.
+// As a real disk does, it keeps what was synced; what was written since may be lost, whole or in
+// part, and in any order. A new file's name is kept from its first sync on; a file that was removed
+// without a sync of its directory may come back.
 class SqliteDisk {
  public:
-  // What is there after a power cut of what was not synced: nothing, all (as after SIGKILL, where the operating system lives on), or of each write none, a part
-  // or all.
+  // What is there after a power cut of what was not synced: nothing, all (as after SIGKILL, where
+  // the operating system lives on), or of each write none, a part or all.
   enum class Unsynced { kLost, kKept, kSome };
   enum class Fault { kNone, kPowerCut, kWriteFails, kSyncFails, kFull };
 
@@ -38,8 +40,9 @@ class SqliteDisk {
 
   // From the `nth` write on nothing reaches the disk, and everything, reading too, fails.
   void CutPowerAt(int64_t nth) { SetFault(Fault::kPowerCut, nth, 1); }
-  // `fault` is met by those of the `count` writes from the `nth` on that it concerns: kSyncFails by syncs, which lose what they should have kept; kFull by
-  // writes that make a file longer; kWriteFails by writes.
+  // `fault` is met by those of the `count` writes from the `nth` on that it concerns: kSyncFails by
+  // syncs, which lose what they should have kept; kFull by writes that make a file longer;
+  // kWriteFails by writes.
   void SetFault(Fault fault, int64_t nth, int64_t count);
   // Whether the fault has been met.
   bool failed() const { return failed_; }
@@ -52,7 +55,8 @@ class SqliteDisk {
   std::map<std::string, std::string> Files() const;
   // Makes these the files there are, all of them synced.
   void SetFiles(const std::map<std::string, std::string>& files);
-  // Inverts a bit on the disk, under the hands of whoever has the file open. REQUIRES: the file has such a byte.
+  // Inverts a bit on the disk, under the hands of whoever has the file open. REQUIRES: the file has
+  // such a byte.
   void Flip(const std::string& name, size_t byte, int bit);
 
  private:

@@ -1,7 +1,9 @@
 // A process to be killed at every call it makes (tools/crash_points).
 //
-//   store_puts put DIR          puts the script's changes into a store in DIR, and prints a line for each that is done
-//   store_puts check DIR LINES  whether the store in DIR holds what the lines of that file say was done, or one change more, and can go on
+//   store_puts put DIR          puts the script's changes into a store in DIR, and prints a line
+//                               for each that is done
+//   store_puts check DIR LINES  whether the store in DIR holds what the lines of that file say was
+//   done, or one change more, and can go on
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -41,7 +43,8 @@ absl::Status Check(const std::string& directory, const std::string& lines) {
   const std::vector<StoreContent> states = StatesOf(StoreScript());
   const size_t state = std::find(states.begin(), states.end(), ContentOf(stored)) - states.begin();
   std::cout << done << " changes were done, the store holds state " << state << "\n";
-  if (state != done && state != done + 1) return absl::DataLossError("that is neither what was done nor one change more");
+  if (state != done && state != done + 1)
+    return absl::DataLossError("that is neither what was done nor one change more");
   return PutFrom(*store, state);
 }
 

@@ -1,5 +1,6 @@
-// Any values as rows of a coordinator's store: refused as InvalidArgument, or rows that are written as they stood. The first byte says of which table; then
-// each value is a byte for its kind and the length of what follows.
+// Any values as rows of a coordinator's store: refused as InvalidArgument, or rows that are written
+// as they stood. The first byte says of which table; then each value is a byte for its kind and the
+// length of what follows.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -32,7 +33,9 @@ SqlRow RowOf(absl::string_view bytes) {
 
 template <typename Row>
 void Check(const absl::StatusOr<Row>& row) {
-  if (!row.ok()) return fuzz::Require(absl::IsInvalidArgument(row.status()), "refused otherwise than as InvalidArgument");
+  if (!row.ok())
+    return fuzz::Require(absl::IsInvalidArgument(row.status()),
+                         "refused otherwise than as InvalidArgument");
   (void)Encode(*row);
 }
 

@@ -12,7 +12,8 @@ absl::Status PutInline(Store& store, StoreChange change) {
 }
 
 bool operator==(const StoreContent& a, const StoreContent& b) {
-  return a.job == b.job && a.variables == b.variables && a.checkpoints == b.checkpoints && a.state == b.state;
+  return a.job == b.job && a.variables == b.variables && a.checkpoints == b.checkpoints &&
+         a.state == b.state;
 }
 
 StoreContent ContentOf(const StoredJob& stored) {
@@ -52,7 +53,9 @@ StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string pro
   return row;
 }
 
-CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state) { return {{Epoch(2), serial}, state, 100, 1 << 20}; }
+CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state) {
+  return {{Epoch(2), serial}, state, 100, 1 << 20};
+}
 
 std::vector<StoreChange> StoreScript() {
   constexpr auto kCreating = VariableRow::State::kCreating;
@@ -64,12 +67,18 @@ std::vector<StoreChange> StoreScript() {
   script[1] = {JobOfEpoch(2), {VariableOf(1, kCreating), VariableOf(2, kCreating, 3000)}};
   script[2].put_variables = {VariableOf(1, kLive), VariableOf(2, kLive, 3000)};
   script[3] = {JobOfEpoch(3), {}, {}, {CheckpointOf(1, kWriting)}};
-  script[4] = {{}, {VariableOf(3, kCreating, 2000)}, {VariableId(2)}, {CheckpointOf(1, kCommitted)}};
-  script[5] = {{}, {VariableOf(1, VariableRow::State::kDeleting)}, {}, {CheckpointOf(2, kCommitted)}, {{Epoch(2), 1}}};
+  script[4] = {
+      {}, {VariableOf(3, kCreating, 2000)}, {VariableId(2)}, {CheckpointOf(1, kCommitted)}};
+  script[5] = {{},
+               {VariableOf(1, VariableRow::State::kDeleting)},
+               {},
+               {CheckpointOf(2, kCommitted)},
+               {{Epoch(2), 1}}};
   script[6].deleted_variables = {VariableId(1), VariableId(3)};
   script[7] = {JobOfEpoch(4), {VariableOf(4, kLive)}};
   script[7].state = StateRowOf(StateRow::Held::kAll, 0, "");
-  script[8].state = StateRowOf(StateRow::Held::kLeasedData, 100, std::string(9000, 's'));  // does not fit a page
+  // does not fit a page
+  script[8].state = StateRowOf(StateRow::Held::kLeasedData, 100, std::string(9000, 's'));
   script[9].state = StateRowOf(StateRow::Held::kAll, 200, "round 2");
   return script;
 }

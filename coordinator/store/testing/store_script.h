@@ -36,7 +36,8 @@ StoreContent ContentOf(const StoredJob& stored);
 
 // Rows to put.
 JobRow JobOfEpoch(uint64_t epoch);
-VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards = 1);  // from some 1000 shards on its row does not fit a page
+// From some 1000 shards on its row does not fit a page.
+VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards = 1);
 StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string program_state);
 CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state);
 

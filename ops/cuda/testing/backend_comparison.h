@@ -16,7 +16,8 @@
 namespace divvy::internal {
 
 // The types that a GPU computes in, and how many shapes a case draws.
-inline constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+inline constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                   DType::kBFloat16};
 inline constexpr int kTimes = 24;
 
 // A base class of fixtures. One thread at a time; failures are those of the case that runs.
@@ -24,7 +25,8 @@ class BackendComparison {
  public:
   static constexpr uint64_t kSeed = 20261121;
   // REQUIRES: `there` computes on `device` and outlives this object.
-  BackendComparison(Device device, const Backend& there, uint64_t seed = kSeed) : device_(device), there_(there), random_(seed) {}
+  BackendComparison(Device device, const Backend& there, uint64_t seed = kSeed)
+      : device_(device), there_(there), random_(seed) {}
 
   // Of rank `min_rank` to `max_rank`, each extent 1 to 9.
   Shape AnyShape(int min_rank, int max_rank);
@@ -34,19 +36,24 @@ class BackendComparison {
   // Below `limit`.
   Tensor Ids(int64_t n, int64_t limit);
 
-  // Runs `compute(backend, inputs, result)` on the device in `dtype` and on the CPU in float64, from the same numbers, and compares the results of this shape.
+  // Runs `compute(backend, inputs, result)` on the device in `dtype` and on the CPU in float64,
+  // from the same numbers, and compares the results of this shape.
   using Compute = std::function<void(const Backend&, const std::vector<Tensor>&, Tensor&)>;
-  void Compare(const std::string& what, const std::vector<Tensor>& inputs, DType dtype, const Shape& shape, const Compute& compute, double slack = 1);
+  void Compare(const std::string& what, const std::vector<Tensor>& inputs, DType dtype,
+               const Shape& shape, const Compute& compute, double slack = 1);
   // For what only moves or converts elements: the same bits on both.
-  void CompareBits(const std::string& what, const std::vector<Tensor>& inputs, DType dtype, const Shape& shape, const Compute& compute);
+  void CompareBits(const std::string& what, const std::vector<Tensor>& inputs, DType dtype,
+                   const Shape& shape, const Compute& compute);
   // The device's result, on the CPU.
-  absl::StatusOr<Tensor> Computed(const std::vector<Tensor>& inputs, DType dtype, const Shape& shape, const Compute& compute);
+  absl::StatusOr<Tensor> Computed(const std::vector<Tensor>& inputs, DType dtype,
+                                  const Shape& shape, const Compute& compute);
 
   // A convolution and a pool of random windows, with their gradients.
   void CompareConvolutionAndPool(DType dtype);
   // Softmax, the norms and clipped rows of this shape, with their gradients.
   void CompareRows(DType dtype, const Shape& shape);
-  // The loss of each example, and what the gradient `g` of the losses is for the logits `x`. `labels`: classes, or probabilities of x's shape.
+  // The loss of each example, and what the gradient `g` of the losses is for the logits `x`.
+  // `labels`: classes, or probabilities of x's shape.
   void CompareCrossEntropy(const Tensor& x, const Tensor& labels, const Tensor& g);
 
   // Some units in the last place, above 1 relative.

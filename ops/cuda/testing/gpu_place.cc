@@ -1,5 +1,6 @@
-// The first device of the library that DIVVY_CUDA_LIBRARY names. DIVVY_REQUIRE_GPU says what it has to be: "1" a GPU, "host" one that the host plays, as in a
-// rehearsal of tools/gpu_suite; unset: there may be none, and the tests are then skipped.
+// The first device of the library that DIVVY_CUDA_LIBRARY names. DIVVY_REQUIRE_GPU says what it has
+// to be: "1" a GPU, "host" one that the host plays, as in a rehearsal of tools/gpu_suite; unset:
+// there may be none, and the tests are then skipped.
 #include <cstdlib>
 #include <string>
 
@@ -23,17 +24,21 @@ absl::StatusOr<Device> Open() {
   return gpus->devices[0];
 }
 
-// Where there is none this alone runs, and says why: an environment that skips would count all others as passed.
+// Where there is none this alone runs, and says why: an environment that skips would count all
+// others as passed.
 TEST(GpuTest, IsThere) {
   const char* const required = std::getenv("DIVVY_REQUIRE_GPU");
   const absl::Status found = TestDevice().status();
   if (required == nullptr && !found.ok()) GTEST_SKIP() << found.message();
-  ASSERT_TRUE(found.ok()) << "DIVVY_REQUIRE_GPU=" << required << ", and there is none: " << found.message();
+  ASSERT_TRUE(found.ok()) << "DIVVY_REQUIRE_GPU=" << required
+                          << ", and there is none: " << found.message();
   const std::string name = Describe(*TestDevice()).name;
   RecordProperty("device", name);
   if (required == nullptr) return;
   EXPECT_EQ(absl::StartsWith(name, "host device"), std::string(required) == "host")
-      << "DIVVY_REQUIRE_GPU=" << required << ", but the library in DIVVY_CUDA_LIBRARY computes on \"" << name << "\": name the other library there";
+      << "DIVVY_REQUIRE_GPU=" << required
+      << ", but the library in DIVVY_CUDA_LIBRARY computes on \"" << name
+      << "\": name the other library there";
 }
 
 }  // namespace

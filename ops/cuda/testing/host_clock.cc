@@ -16,7 +16,8 @@ void HostClock::Copy(int device, Queue queue, size_t bytes) {
   MutexLock lock(mu_);
   now_ += model_.call;
   double &free = engines_[device * kNumEngines + engine], &end = At(device, queue);
-  end = free = std::max({end, free, now_}) + model_.copy + static_cast<double>(bytes) / model_.copied_bytes;
+  end = free =
+      std::max({end, free, now_}) + model_.copy + static_cast<double>(bytes) / model_.copied_bytes;
 }
 
 double HostClock::Point(int device, Queue queue) const {

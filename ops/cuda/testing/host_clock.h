@@ -1,4 +1,5 @@
-// What a device would take, in numbers: so that overlap, waits and order can be judged where nothing takes any time.
+// What a device would take, in numbers: so that overlap, waits and order can be judged where
+// nothing takes any time.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_CLOCK_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_CLOCK_H_
 
@@ -20,11 +21,13 @@ struct HostModel {
   double wait = 15;            // of the host, until it goes on when what it waits for has come
 };
 
-// One thread tells the device things, one after the other, and each queue does its own in that order. Copies to a device share one engine, whatever their queue
-// is, and so do copies from it. Thread-safe, though the time of several threads is one.
+// One thread tells the device things, one after the other, and each queue does its own in that
+// order. Copies to a device share one engine, whatever their queue is, and so do copies from it.
+// Thread-safe, though the time of several threads is one.
 class HostClock {
  public:
-  HostClock(const HostModel& model, int num_devices) : model_(model), queues_(num_devices * kNumQueues), engines_(num_devices * kNumEngines) {}
+  HostClock(const HostModel& model, int num_devices)
+      : model_(model), queues_(num_devices * kNumQueues), engines_(num_devices * kNumEngines) {}
 
   // `multiplications`: of a product, and as many additions.
   void Kernel(int device, double multiplications = 0);
@@ -38,12 +41,15 @@ class HostClock {
 
  private:
   static constexpr int kNumEngines = 3;  // to the device, from it, across
-  double& At(int device, Queue queue) DIVVY_REQUIRES(mu_) { return queues_[device * kNumQueues + static_cast<int>(queue)]; }
+  double& At(int device, Queue queue) DIVVY_REQUIRES(mu_) {
+    return queues_[device * kNumQueues + static_cast<int>(queue)];
+  }
 
   const HostModel model_;
   mutable Mutex mu_;
   double now_ DIVVY_GUARDED_BY(mu_) = 0;
-  std::vector<double> queues_ DIVVY_GUARDED_BY(mu_), engines_ DIVVY_GUARDED_BY(mu_);  // when each is free
+  // When each is free.
+  std::vector<double> queues_ DIVVY_GUARDED_BY(mu_), engines_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy::cuda

@@ -1,7 +1,9 @@
-// The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole clusters are tested where there is no GPU. The environment
-// plays the machine: DIVVY_HOST_DEVICES devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_SICK is ill, from kernel
-// DIVVY_HOST_DEVICES_FAIL_FROM on all are lost, DIVVY_HOST_DEVICES_VERSION instead of the version asked for, and DIVVY_HOST_DEVICES_MANNER: when they do what
-// they are told, "at_once" (unset), "late" or "any_time" (HostQueues::Manner).
+// The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole
+// clusters are tested where there is no GPU. The environment plays the machine: DIVVY_HOST_DEVICES
+// devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_SICK is ill, from kernel
+// DIVVY_HOST_DEVICES_FAIL_FROM on all are lost, DIVVY_HOST_DEVICES_VERSION instead of the version
+// asked for, and DIVVY_HOST_DEVICES_MANNER: when they do what they are told, "at_once" (unset),
+// "late" or "any_time" (HostQueues::Manner).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,7 +24,8 @@ HostQueues::Manner MannerFromEnvironment() {
   if (manner == "late") return HostQueues::Manner::kLate;
   if (manner == "any_time") return HostQueues::Manner::kAnyTime;
   if (manner == "at_once") return HostQueues::Manner::kAtOnce;
-  std::fprintf(stderr, "DIVVY_HOST_DEVICES_MANNER is \"%s\", wanted at_once, late or any_time\n", given);
+  std::fprintf(stderr, "DIVVY_HOST_DEVICES_MANNER is \"%s\", wanted at_once, late or any_time\n",
+               given);
   std::abort();
 }
 
@@ -41,10 +44,13 @@ HostMath* OpenHostMath() {
 }  // namespace
 }  // namespace divvy::cuda
 
-extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(int version, const char** why) {
+extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(
+    int version, const char** why) {
   *why = "the library is of another version than what loads it";
-  if (version != divvy::cuda::FromEnvironment("DIVVY_HOST_DEVICES_VERSION", version)) return nullptr;
-  static divvy::cuda::HostMath* const math = divvy::cuda::OpenHostMath();  // for as long as the process lives
+  if (version != divvy::cuda::FromEnvironment("DIVVY_HOST_DEVICES_VERSION", version))
+    return nullptr;
+  // For as long as the process lives.
+  static divvy::cuda::HostMath* const math = divvy::cuda::OpenHostMath();
   *why = "the host plays no device";
   return math;
 }

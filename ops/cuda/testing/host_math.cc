@@ -16,7 +16,8 @@ void Multiply(const MatMulArgs& g, const T* a, const T* b, T* c) {
     for (int64_t j = 0; j < g.n; ++j) {
       double sum = 0;
       for (int64_t k = 0; k < g.k; ++k)
-        sum += static_cast<double>(a[g.a_transposed ? k * g.m + i : i * g.k + k]) * static_cast<double>(b[g.b_transposed ? j * g.k + k : k * g.n + j]);
+        sum += static_cast<double>(a[g.a_transposed ? k * g.m + i : i * g.k + k]) *
+               static_cast<double>(b[g.b_transposed ? j * g.k + k : k * g.n + j]);
       c[i * g.n + j] = static_cast<T>(sum);
     }
   }
@@ -32,16 +33,19 @@ size_t SizeOf(const Block& block) {
 template <typename Blocks>
 bool Holds(const Blocks& blocks, const void* data) {
   const auto after = blocks.upper_bound(static_cast<const char*>(data));
-  return after != blocks.begin() && static_cast<const char*>(data) < std::prev(after)->first + SizeOf(std::prev(after)->second);
+  return after != blocks.begin() && static_cast<const char*>(data) <
+                                        std::prev(after)->first + SizeOf(std::prev(after)->second);
 }
 
 }  // namespace
 
-HostMath::HostMath(int num_devices, HostQueues::Manner manner, uint64_t seed) : queues_(num_devices, manner, seed) {
+HostMath::HostMath(int num_devices, HostQueues::Manner manner, uint64_t seed)
+    : queues_(num_devices, manner, seed) {
   for (int i = 0; i < num_devices; ++i) {
     devices_.push_back(std::make_unique<HostDevice>());
     devices_.back()->name = absl::StrCat("host device ", i);
-    kernel_streams_.push_back(std::make_unique<KernelStream>(*this, i, queues_.stream(i, Queue::kCompute)));
+    kernel_streams_.push_back(
+        std::make_unique<KernelStream>(*this, i, queues_.stream(i, Queue::kCompute)));
   }
 }
 
@@ -71,7 +75,8 @@ void HostMath::Log(std::string line) {
 }
 
 void HostMath::Log(int device, Queue queue, absl::string_view what) {
-  static constexpr absl::string_view kNames[kNumQueues] = {"compute", "in", "out", "across", "in small"};
+  static constexpr absl::string_view kNames[kNumQueues] = {"compute", "in", "out", "across",
+                                                           "in small"};
   Log(absl::StrCat(device, " ", kNames[static_cast<int>(queue)], ": ", what));
 }
 
@@ -93,7 +98,8 @@ void HostMath::SetThere(int device, void* data, bool is_there) {
   MutexLock lock(mu_);
   const auto block = devices_[device]->blocks.find(static_cast<char*>(data));
   if (block == devices_[device]->blocks.end()) {
-    log.push_back(absl::StrCat(device, is_there ? " gets after it was freed what it has not" : " free of what it has not"));
+    log.push_back(absl::StrCat(device, is_there ? " gets after it was freed what it has not"
+                                                : " free of what it has not"));
     return;
   }
   if (is_there) {
@@ -112,7 +118,8 @@ void HostMath::SetThere(int device, void* data, bool is_there) {
 void HostMath::CheckThere(int device, const void* data, absl::string_view what) {
   MutexLock lock(mu_);
   const std::map<const char*, Block>& blocks = devices_[device]->blocks;
-  if (!Holds(blocks, data) || !std::prev(blocks.upper_bound(static_cast<const char*>(data)))->second.is_there) {
+  if (!Holds(blocks, data) ||
+      !std::prev(blocks.upper_bound(static_cast<const char*>(data)))->second.is_there) {
     log.push_back(absl::StrCat(device, " ", what, " what the device has not"));
   }
 }
@@ -131,7 +138,9 @@ void* HostMath::AllocateFor(int device, Queue queue, size_t bytes) {
   return data;
 }
 
-void* HostMath::Allocate(int device, size_t bytes) { return AllocateFor(device, Queue::kCompute, bytes); }
+void* HostMath::Allocate(int device, size_t bytes) {
+  return AllocateFor(device, Queue::kCompute, bytes);
+}
 
 void HostMath::Free(int device, void* data) {
   Log(absl::StrCat(device, " free"));
@@ -141,7 +150,9 @@ void HostMath::Free(int device, void* data) {
 void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " in ", bytes));
   ++uploads_, ++waits_;
-  if (clock_ != nullptr) clock_->Copy(device, Queue::kCompute, bytes), clock_->Await(clock_->Point(device, Queue::kCompute));
+  if (clock_ != nullptr)
+    clock_->Copy(device, Queue::kCompute, bytes),
+        clock_->Await(clock_->Point(device, Queue::kCompute));
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, to, "copies to");
   std::memcpy(to, from, bytes);
@@ -150,7 +161,8 @@ void HostMath::CopyIn(int device, void* to, const void* from, size_t bytes) {
 const char* HostMath::CopyOut(int device, void* to, const void* from, size_t bytes) {
   Log(absl::StrCat(device, " out ", bytes));
   ++waits_;
-  if (clock_ != nullptr) clock_->Copy(device, Queue::kOut, bytes), clock_->Await(clock_->Point(device, Queue::kOut));
+  if (clock_ != nullptr)
+    clock_->Copy(device, Queue::kOut, bytes), clock_->Await(clock_->Point(device, Queue::kOut));
   queues_.Finish(device, Queue::kCompute);
   CheckThere(device, from, "copies from");
   std::memcpy(to, from, bytes);
@@ -166,14 +178,16 @@ const char* HostMath::Synchronize(int device) {
 
 Fault HostMath::TakeFault(int device) {
   Fault taken;
-  queues_.Add(device, Queue::kCompute, [&] { taken = std::exchange(devices_[device]->fault, Fault()); });
+  queues_.Add(device, Queue::kCompute,
+              [&] { taken = std::exchange(devices_[device]->fault, Fault()); });
   queues_.Finish(device, Queue::kCompute);
   return taken;
 }
 
 HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
   MutexLock lock(mu_);
-  if (data == &devices_[device]->fault || Holds(devices_[device]->blocks, data)) return Place::kDevice;
+  if (data == &devices_[device]->fault || Holds(devices_[device]->blocks, data))
+    return Place::kDevice;
   if (Holds(pinned_, data)) return Place::kPinned;
   return Holds(freed_, data) ? Place::kFreed : Place::kPageable;
 }
@@ -186,14 +200,17 @@ void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t 
   queues_.Add(device, queue, [=] {
     for (const void* const part : {static_cast<const void*>(to), from}) {
       const Place place = PlaceOf(device, part);
-      if (place == Place::kFreed || (place == Place::kDevice && part != fault_on(device))) CheckThere(device, part, "copies");
+      if (place == Place::kFreed || (place == Place::kDevice && part != fault_on(device)))
+        CheckThere(device, part, "copies");
     }
     std::memcpy(to, from, bytes);
   });
-  if (PlaceOf(device, to) == Place::kPageable || PlaceOf(device, from) == Place::kPageable) queues_.Finish(device, queue);
+  if (PlaceOf(device, to) == Place::kPageable || PlaceOf(device, from) == Place::kPageable)
+    queues_.Finish(device, queue);
 }
 
-void HostMath::CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) {
+void HostMath::CopyAcross(int device, Queue queue, void* to, int from_device, const void* from,
+                          size_t bytes) {
   Log(device, queue, absl::StrCat("copy ", bytes, " from ", from_device));
   if (clock_ != nullptr) clock_->Copy(device, queue, bytes);
   queues_.Add(device, queue, [=] {
@@ -256,7 +273,8 @@ void HostMath::FreePinned(void* data) {
 }
 
 // Each device waits until all have come here.
-bool HostMath::AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) {
+bool HostMath::AllReduce(const int* devices, int count, const void* const* from, void* const* to,
+                         Element element, int64_t n) {
   if (!CanAllReduce(devices, count, element)) return false;
   const std::vector<const void*> terms(from, from + count);
   std::vector<Event> come;
@@ -289,7 +307,8 @@ void HostMath::Zero(int device, void* data, size_t bytes) {
   AddTo(Use(device), [=] { std::memset(data, 0, bytes); });
 }
 
-void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) {
+void HostMath::MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b,
+                      const Array& c) {
   Gemm(device, args, c.element, a.data, b.data, c.data);
 }
 
@@ -298,16 +317,20 @@ Stream HostMath::Use(int device) {
   return kernel_streams_[device].get();
 }
 
-void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b, void* c) {
+void HostMath::Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b,
+                    void* c) {
   Use(device);
   KernelStream& stream = *kernel_streams_[device];
   WithFloating(element, [&](auto t) {
     using T = decltype(t);
-    stream.Add(static_cast<double>(g.batch) * static_cast<double>(g.m * g.n) * static_cast<double>(g.k), [=] {
-      for (int64_t i = 0; i < g.batch; ++i) {
-        Multiply(g, static_cast<const T*>(a) + i * g.m * g.k, static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n);
-      }
-    });
+    stream.Add(
+        static_cast<double>(g.batch) * static_cast<double>(g.m * g.n) * static_cast<double>(g.k),
+        [=] {
+          for (int64_t i = 0; i < g.batch; ++i) {
+            Multiply(g, static_cast<const T*>(a) + i * g.m * g.k,
+                     static_cast<const T*>(b) + i * g.k * g.n, static_cast<T*>(c) + i * g.m * g.n);
+          }
+        });
   });
 }
 

@@ -1,4 +1,5 @@
-// Devices that are none: the kernels as the host's compiler makes them, run at once or in the manner of HostQueues.
+// Devices that are none: the kernels as the host's compiler makes them, run at once or in the
+// manner of HostQueues.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 
@@ -20,7 +21,8 @@
 
 namespace divvy::cuda {
 
-// What a device has been told, in numbers. Each of these costs some microseconds, however little it is about.
+// What a device has been told, in numbers. Each of these costs some microseconds, however little it
+// is about.
 struct HostCosts {
   int64_t kernels = 0;  // and products
   int64_t uploads = 0;
@@ -28,16 +30,21 @@ struct HostCosts {
   int64_t waits = 0;  // of the host
 };
 
-// Memory is the host's, counted. Memory of a device that is copied from or to before its queue has got it, or after it was freed there, is told in the log as
-// "... which the device has not". Freed memory is overwritten, and given back with the object. Thread-safe.
+// Memory is the host's, counted. Memory of a device that is copied from or to before its queue has
+// got it, or after it was freed there, is told in the log as "... which the device has not". Freed
+// memory is overwritten, and given back with the object. Thread-safe.
 class HostMath : public KernelMath {
  public:
-  explicit HostMath(int num_devices, HostQueues::Manner manner = HostQueues::Manner::kAtOnce, uint64_t seed = 1);
+  explicit HostMath(int num_devices, HostQueues::Manner manner = HostQueues::Manner::kAtOnce,
+                    uint64_t seed = 1);
   ~HostMath() override;
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
-  const char* name(int device) const override { return devices_[device]->name.c_str(); }  // "host device 0", as it was numbered first
-  const char* Probe(int device) override { return device == sick ? "the host plays a device that is ill" : error; }
+  // "host device 0", as it was numbered first
+  const char* name(int device) const override { return devices_[device]->name.c_str(); }
+  const char* Probe(int device) override {
+    return device == sick ? "the host plays a device that is ill" : error;
+  }
   const char* Choose(const int* devices, int count) override;
   void* Allocate(int device, size_t bytes) override;
   void Free(int device, void* data) override;
@@ -46,7 +53,8 @@ class HostMath : public KernelMath {
   const char* Synchronize(int device) override;
   void* AllocateFor(int device, Queue queue, size_t bytes) override;
   void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) override;
-  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from, size_t bytes) override;
+  void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from,
+                  size_t bytes) override;
   const Fault* fault_on(int device) const override { return &devices_[device]->fault; }
   Event Record(int device, Queue queue) override;
   void Wait(int device, Queue queue, Event event) override;
@@ -55,23 +63,29 @@ class HostMath : public KernelMath {
   void Release(Event event) override;
   void* AllocatePinned(size_t bytes) override;
   void FreePinned(void* data) override;
-  bool CanAllReduce(const int*, int, Element element) override { return all_reduces && element == Element::kFloat32; }
-  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to, Element element, int64_t n) override;
+  bool CanAllReduce(const int*, int, Element element) override {
+    return all_reduces && element == Element::kFloat32;
+  }
+  bool AllReduce(const int* devices, int count, const void* const* from, void* const* to,
+                 Element element, int64_t n) override;
   void BeginRange(const char* name) override;
   void EndRange() override;
   Fault TakeFault(int device) override;
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
   const char* TakeError(int device) override { return TakeErrorOf(*devices_[device]); }
   const char* lost(int device) const override { return devices_[device]->lost.text(); }
-  // From this kernel on, counted from the first there was, each wait tells `why`, as an error that stays does.
+  // From this kernel on, counted from the first there was, each wait tells `why`, as an error that
+  // stays does.
   void FailFrom(int64_t kernel, const char* why) { fails_from_ = kernel, fails_with_ = why; }
-  // As after a corrupt context: from now on every wait for the device tells `why`, and it gives no memory. `why` lives as long as the process.
+  // As after a corrupt context: from now on every wait for the device tells `why`, and it gives no
+  // memory. `why` lives as long as the process.
   void Lose(int device, const char* why) { devices_[device]->lost.Set(why); }
   void Zero(int device, void* data, size_t bytes) override;
-  void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b, const Array& c) override;
+  void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b,
+              const Array& c) override;
 
-  // What it has been told so far, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ..., and with a queue: "1 in: copy 64", "1 compute: wait". To be
-  // looked at while nothing computes.
+  // What it has been told so far, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ...,
+  // and with a queue: "1 in: copy 64", "1 compute: wait". To be looked at while nothing computes.
   std::vector<std::string> log;
   bool keep_log = true;
   size_t free_bytes = ~size_t{0};    // of each device
@@ -82,8 +96,11 @@ class HostMath : public KernelMath {
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
   // From here on what it is told takes time, by this model.
-  void UseClock(const HostModel& model) { clock_ = std::make_unique<HostClock>(model, num_devices()); }
-  // What plays the blocks of the kernels that it is told from here on; null: a kernel is one thread's. `block` outlives their runs.
+  void UseClock(const HostModel& model) {
+    clock_ = std::make_unique<HostClock>(model, num_devices());
+  }
+  // What plays the blocks of the kernels that it is told from here on; null: a kernel is one
+  // thread's. `block` outlives their runs.
   void UseBlock(int device, HostBlock* block) { kernel_streams_[device]->UseBlock(block); }
   double now() const { return clock_->now(); }  // of the host, in microseconds. REQUIRES: UseClock
   HostCosts costs() const { return {kernels_, uploads_, allocations_, waits_}; }
@@ -92,13 +109,15 @@ class HostMath : public KernelMath {
 
  protected:
   Stream Use(int device) override;
-  void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b, void* c) override;
+  void Gemm(int device, const MatMulArgs& args, Element element, const void* a, const void* b,
+            void* c) override;
   Fault* fault(int device) override { return &devices_[device]->fault; }
 
  private:
   struct Block {
     size_t bytes;
-    bool is_there;  // from the time that its queue gets it, until it is freed there
+    // From the time that its queue gets it, until it is freed there.
+    bool is_there;
   };
   struct HostDevice {
     std::string name;
@@ -124,7 +143,8 @@ class HostMath : public KernelMath {
   // Where a device's kernels are queued: counts them.
   class KernelStream : public HostStream {
    public:
-    KernelStream(HostMath& math, int device, HostStream& queue) : math_(math), device_(device), queue_(queue) {}
+    KernelStream(HostMath& math, int device, HostStream& queue)
+        : math_(math), device_(device), queue_(queue) {}
     void Add(std::function<void()> work) override { Add(0, std::move(work)); }
     HostBlock* block() override { return block_; }
     void UseBlock(HostBlock* block) { block_ = block; }
@@ -147,9 +167,12 @@ class HostMath : public KernelMath {
   int64_t fails_from_ = std::numeric_limits<int64_t>::max();
   const char* fails_with_ = nullptr;
   std::vector<std::unique_ptr<HostDevice>> devices_;
-  std::vector<std::unique_ptr<KernelStream>> kernel_streams_;  // by the number that a device has now
-  std::unique_ptr<HostClock> clock_;                           // null: nothing takes time
-  std::map<Event, double> points_ DIVVY_GUARDED_BY(mu_);       // of the clock
+  // By the number that a device has now.
+  std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
+  // null: nothing takes time
+  std::unique_ptr<HostClock> clock_;
+  // Of the clock.
+  std::map<Event, double> points_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> pinned_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> freed_ DIVVY_GUARDED_BY(mu_);
   HostQueues queues_;

@@ -9,12 +9,13 @@
 namespace divvy {
 namespace {
 
-// Does all as late as it may, and every value that comes from the CPU is waited for only when it is used: an operation that does not say what it uses computes
-// with what is not there.
+// Does all as late as it may, and every value that comes from the CPU is waited for only when it is
+// used: an operation that does not say what it uses computes with what is not there.
 Device Open() {
   static auto* const math = new cuda::HostMath(1, cuda::HostQueues::Manner::kLate);
 #ifdef DIVVY_HOST_THREADS
-  static auto* const threads = new cuda::HostThreads(cuda::HostThreads::Order::kTogether, 1, [](const char* wrong) { math->Note(0, wrong); });
+  static auto* const threads = new cuda::HostThreads(
+      cuda::HostThreads::Order::kTogether, 1, [](const char* wrong) { math->Note(0, wrong); });
   math->UseBlock(0, threads);
 #endif
   cuda::TransferOptions transfers;

@@ -39,13 +39,17 @@ struct HostQueues::Point {
   int64_t number;  // of its work
 };
 
-HostQueues::HostQueues(int num_devices, Manner manner, uint64_t seed) : manner_(manner), random_(seed) {
-  for (int i = 0; i < num_devices * kNumQueues; ++i) streams_.push_back(std::make_unique<OneQueue>(*this));
+HostQueues::HostQueues(int num_devices, Manner manner, uint64_t seed)
+    : manner_(manner), random_(seed) {
+  for (int i = 0; i < num_devices * kNumQueues; ++i)
+    streams_.push_back(std::make_unique<OneQueue>(*this));
 }
 
 HostQueues::~HostQueues() = default;
 
-HostStream& HostQueues::stream(int device, Queue queue) { return *streams_[device * kNumQueues + static_cast<int>(queue)]; }
+HostStream& HostQueues::stream(int device, Queue queue) {
+  return *streams_[device * kNumQueues + static_cast<int>(queue)];
+}
 
 Event HostQueues::Record(int device, Queue queue) {
   MutexLock lock(mu_);
@@ -54,7 +58,8 @@ Event HostQueues::Record(int device, Queue queue) {
 }
 
 void HostQueues::Wait(int device, Queue queue, Event event) {
-  Add(device, queue, [point = *static_cast<Point*>(event)] { point.queue->RunUntil(point.number); });
+  Add(device, queue,
+      [point = *static_cast<Point*>(event)] { point.queue->RunUntil(point.number); });
 }
 
 bool HostQueues::HasCome(Event event) {

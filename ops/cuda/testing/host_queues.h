@@ -17,7 +17,8 @@ namespace divvy::cuda {
 
 // Thread-safe. What is added runs in one of these manners, all of which a device may show:
 //   kAtOnce   when it is added
-//   kLate     as late as events allow: only when somebody waits for it, and then nothing but it and what it waited for
+//   kLate     as late as events allow: only when somebody waits for it, and then nothing but it and
+//             what it waited for
 //   kAnyTime  some of it whenever something is added, by a seed; the rest as kLate
 // A missing wait between two queues is seen under kLate: what is read was not yet written.
 class HostQueues {
@@ -29,7 +30,9 @@ class HostQueues {
 
   Manner manner() const { return manner_; }
   HostStream& stream(int device, Queue queue);
-  void Add(int device, Queue queue, std::function<void()> work) { stream(device, queue).Add(std::move(work)); }
+  void Add(int device, Queue queue, std::function<void()> work) {
+    stream(device, queue).Add(std::move(work));
+  }
   Event Record(int device, Queue queue);
   void Wait(int device, Queue queue, Event event);
   bool HasCome(Event event);
@@ -45,7 +48,8 @@ class HostQueues {
   void AnyTime();
 
   const Manner manner_;
-  Mutex mu_;  // held while work runs: several threads may give work to one device
+  // Held while work runs: several threads may give work to one device.
+  Mutex mu_;
   Random random_;
   std::vector<std::unique_ptr<OneQueue>> streams_;
 };

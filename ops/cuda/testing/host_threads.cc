@@ -1,5 +1,7 @@
-// How threads wait without hiding races from ThreadSanitizer: a thread that comes to a barrier learns nothing from the threads that it does not wait for. So
-// there is no lock for the whole block. A group counts who has come; the last one wakes each of the others by a lock of that thread's own.
+// How threads wait without hiding races from ThreadSanitizer: a thread that comes to a barrier
+// learns nothing from the threads that it does not wait for. So there is no lock for the whole
+// block. A group counts who has come; the last one wakes each of the others by a lock of that
+// thread's own.
 #include "ops/cuda/testing/host_threads.h"
 
 #include <limits>
@@ -80,7 +82,9 @@ double* HostThreads::Shared(const char* place, int count) {
   DIVVY_CHECK(count <= kMostShared);
   for (SharedArray& shared : shared_) {
     const char* owner = nullptr;
-    if (shared.place.compare_exchange_strong(owner, place, std::memory_order_relaxed) || owner == place) return shared.numbers.data();
+    if (shared.place.compare_exchange_strong(owner, place, std::memory_order_relaxed) ||
+        owner == place)
+      return shared.numbers.data();
   }
   DIVVY_CHECK(false && "a kernel shares memory at more than four places");
   return nullptr;
@@ -90,7 +94,8 @@ void HostThreads::Arrive(int thread, Group& group, const char* place) {
   if (is_broken_) return;
   const bool turns = in_turns();  // while it runs nobody breaks the run
   seats_[thread]->place.store(place, std::memory_order_relaxed);
-  if (group.come.fetch_add(1, std::memory_order_acq_rel) + 1 == group.count && AreAtOnePlace(group)) {
+  if (group.come.fetch_add(1, std::memory_order_acq_rel) + 1 == group.count &&
+      AreAtOnePlace(group)) {
     group.come.store(0, std::memory_order_relaxed);
     LetGo(group, thread, turns);
     if (!turns) return;
@@ -113,7 +118,8 @@ void HostThreads::LetGo(Group& group, int thread, bool in_turns) {
     const char* const place = seats_[group.first]->place.load(std::memory_order_relaxed);
     int distance = 1;
     while (PlaceOfExchange(distance) != place) distance *= 2;
-    for (int i = group.first; i < group.first + group.count; ++i) seats_[i]->received = seats_[i ^ distance]->given;
+    for (int i = group.first; i < group.first + group.count; ++i)
+      seats_[i]->received = seats_[i ^ distance]->given;
   }
   if (!in_turns) running_.fetch_add(group.count - 1, std::memory_order_relaxed);
   for (int i = group.first; i < group.first + group.count; ++i) {
@@ -126,7 +132,8 @@ void HostThreads::LetGo(Group& group, int thread, bool in_turns) {
   }
 }
 
-// The last one to stop sees what the others have left, and only the last one: the count is released by all and acquired by that one.
+// The last one to stop sees what the others have left, and only the last one: the count is released
+// by all and acquired by that one.
 void HostThreads::StopRunning(bool in_turns) {
   if (in_turns) return RunNext();
   if (running_.fetch_sub(1, std::memory_order_release) > 1) return;
@@ -145,16 +152,23 @@ void HostThreads::RunNext() {
   }
   if (ready.empty() && !have_all_ended) return Break();
   if (ready.empty()) return;
-  const int next = order_ == Order::kFalling ? ready.back() : order_ == Order::kAny ? ready[random_.Below(ready.size())] : ready.front();
+  const int next = order_ == Order::kFalling ? ready.back()
+                   : order_ == Order::kAny   ? ready[random_.Below(ready.size())]
+                                             : ready.front();
   seats_[next]->can_run = false;
   Go(next);
 }
 
 // From here on one thread runs at a time and none waits, so that all come to their ends.
 void HostThreads::Break() {
-  wrong_ = &*told_.insert(absl::StrCat("uneven barrier: threads of a block wait for others that never come: ", WhereAllAre())).first;
+  wrong_ = &*told_
+                 .insert(absl::StrCat(
+                     "uneven barrier: threads of a block wait for others that never come: ",
+                     WhereAllAre()))
+                 .first;
   is_broken_ = true;
-  for (const auto& seat : seats_) seat->can_run = seat->place.load(std::memory_order_relaxed) != kEnded;
+  for (const auto& seat : seats_)
+    seat->can_run = seat->place.load(std::memory_order_relaxed) != kEnded;
   RunNext();
 }
 
@@ -169,7 +183,8 @@ std::string HostThreads::WhereAllAre() const {
     those.first = static_cast<int>(i);
   }
   return absl::StrJoin(by_place, ", ", [](std::string* out, const auto& entry) {
-    absl::StrAppend(out, entry.second.count, " at ", entry.first, " (the first is thread ", entry.second.first, ")");
+    absl::StrAppend(out, entry.second.count, " at ", entry.first, " (the first is thread ",
+                    entry.second.first, ")");
   });
 }
 
@@ -183,7 +198,7 @@ void HostThreads::Go(int thread) {
 void HostThreads::AwaitGo(int thread) {
   Seat& seat = *seats_[thread];
   MutexLock lock(seat.mu);
-  seat.changed.Wait(seat.mu, [&]() DIVVY_NO_THREAD_SAFETY_ANALYSIS { return seat.may_go; });
+  seat.changed.Wait(seat.mu, [&]() DIVVY_REQUIRES(seat.mu) { return seat.may_go; });
   seat.may_go = false;
 }
 

@@ -1,4 +1,5 @@
-// The threads of a block on threads of the host, so that races and uneven barriers of kernels are found where there is no GPU.
+// The threads of a block on threads of the host, so that races and uneven barriers of kernels are
+// found where there is no GPU.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_THREADS_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_THREADS_H_
 
@@ -19,28 +20,33 @@
 namespace divvy::cuda {
 
 // Plays blocks in one of these orders:
-//   kTogether  all threads run at the same time. ThreadSanitizer then reports what two of them do to the same memory without a barrier between. (It sees an
+//   kTogether  all threads run at the same time. ThreadSanitizer then reports what two of them do
+//   to the same memory without a barrier between. (It sees an
 //              exchange within a warp as a barrier of that warp, which a GPU does not promise.)
-//   kRising    one thread runs at a time, until it waits for others or ends; then the lowest of those that can run
+//   kRising    one thread runs at a time, until it waits for others or ends; then the lowest of
+//              those that can run
 //   kFalling   the same with the highest
 //   kAny       the same with one drawn from a seed
 // A race comes out differently in these three.
 //
-// Threads that wait for others that will never come are an error, in all orders: some have ended, or wait at another place. `tell` gets the text, which lives
-// as long as this object, once for each Run. From then on nobody waits in that Run, and its results mean nothing.
+// Threads that wait for others that will never come are an error, in all orders: some have ended,
+// or wait at another place. `tell` gets the text, which lives as long as this object, once for each
+// Run. From then on nobody waits in that Run, and its results mean nothing.
 //
 // Run may be called from several threads: one call waits for the other.
 class HostThreads : public HostBlock {
  public:
   enum class Order { kTogether, kRising, kFalling, kAny };
 
-  HostThreads(Order order, uint64_t seed, std::function<void(const char*)> tell) : order_(order), tell_(std::move(tell)), random_(seed) {}
+  HostThreads(Order order, uint64_t seed, std::function<void(const char*)> tell)
+      : order_(order), tell_(std::move(tell)), random_(seed) {}
 
   void Run(int threads, const std::function<void(int)>& work) override;
   void Meet(int thread, const char* place) override { Arrive(thread, all_, place); }
   // REQUIRES: the threads of the block are a multiple of a warp's.
   double Exchange(int thread, double own, int distance) override;
-  // Of at most four places in a kernel. What nobody has written is no number. REQUIRES: `count` <= kMostShared.
+  // Of at most four places in a kernel. What nobody has written is no number. REQUIRES: `count` <=
+  // kMostShared.
   double* Shared(const char* place, int count) override;
 
  private:
@@ -81,7 +87,8 @@ class HostThreads : public HostBlock {
   const Order order_;
   const std::function<void(const char*)> tell_;
   Mutex one_run_;
-  // Of the run that is under way. What has no lock is changed while at most one thread runs, or before all do.
+  // Of the run that is under way. What has no lock is changed while at most one thread runs, or
+  // before all do.
   Random random_;
   std::vector<std::unique_ptr<Seat>> seats_;
   Group all_;

@@ -21,7 +21,8 @@ constexpr uint64_t kSeed = 20261124;
 // A queue that does everything at once, in blocks of threads.
 class Blocks : public HostStream {
  public:
-  explicit Blocks(Order order, uint64_t seed = kSeed) : threads_(order, seed, [this](const char* wrong) { wrong_.push_back(wrong); }) {}
+  explicit Blocks(Order order, uint64_t seed = kSeed)
+      : threads_(order, seed, [this](const char* wrong) { wrong_.push_back(wrong); }) {}
   void Add(std::function<void()> work) override { work(); }
   HostBlock* block() override { return &threads_; }
   const std::vector<std::string>& wrong() const { return wrong_; }
@@ -57,7 +58,8 @@ TEST_P(AllOrders, SumsAndMaximaAreThoseOfAllLanes) {
     constexpr int64_t kRows = 11;
     std::vector<double> sums(kRows), maxima(kRows), counts(kRows);
     ForEachRow(&blocks, kRows, width, [&](int64_t row, const Lanes& lanes) {
-      const double sum = lanes.Sum(lanes.index + 1), max = lanes.Max(row - lanes.index), count = lanes.Sum(1);
+      const double sum = lanes.Sum(lanes.index + 1), max = lanes.Max(row - lanes.index),
+                   count = lanes.Sum(1);
       if (lanes.index == lanes.count - 1) sums[row] = sum, maxima[row] = max, counts[row] = count;
     });
     const int lanes = width == kNarrowRow ? kWarp : kThreads;
@@ -71,7 +73,9 @@ TEST_P(AllOrders, SumsAndMaximaAreThoseOfAllLanes) {
 TEST_P(AllOrders, SumsOfTheLanesBeforeAreInTheOrderOfLanes) {
   Blocks blocks(GetParam());
   std::vector<double> before(kThreads);
-  ForEachRow(&blocks, 1, kWideRow, [&](int64_t, const Lanes& lanes) { before[lanes.index] = lanes.SumBefore(lanes.index); });
+  ForEachRow(&blocks, 1, kWideRow, [&](int64_t, const Lanes& lanes) {
+    before[lanes.index] = lanes.SumBefore(lanes.index);
+  });
   for (int i = 0; i < kThreads; ++i) EXPECT_EQ(before[i], i * (i - 1) / 2);
 }
 
@@ -86,8 +90,9 @@ TEST_P(AllOrders, AThreadThatEndsWhileOthersWaitIsAnErrorAndNoHang) {
     if (lanes.index != 77) lanes.thread.Meet("the test's barrier");
   });
   ASSERT_EQ(blocks.wrong().size(), 1u);
-  EXPECT_THAT(blocks.wrong()[0], AllOf(HasSubstr("uneven barrier"), HasSubstr("1 at its end (the first is thread 77)"),
-                                       HasSubstr("255 at the test's barrier (the first is thread 0)")));
+  EXPECT_THAT(blocks.wrong()[0],
+              AllOf(HasSubstr("uneven barrier"), HasSubstr("1 at its end (the first is thread 77)"),
+                    HasSubstr("255 at the test's barrier (the first is thread 0)")));
 }
 
 TEST_P(AllOrders, ALaneThatLeavesARowThatItsWarpSumsIsAnError) {
@@ -96,21 +101,29 @@ TEST_P(AllOrders, ALaneThatLeavesARowThatItsWarpSumsIsAnError) {
     if (row != 3 || lanes.index != 5) lanes.Sum(1);
   });
   ASSERT_EQ(blocks.wrong().size(), 1u);
-  EXPECT_THAT(blocks.wrong()[0], HasSubstr("31 at an exchange of a warp at distance 16 (the first is thread 96)"));
+  EXPECT_THAT(blocks.wrong()[0],
+              HasSubstr("31 at an exchange of a warp at distance 16 (the first is thread 96)"));
 }
 
 TEST_P(AllOrders, ThreadsAtDifferentBarriersDoNotMeet) {
   Blocks blocks(GetParam());
-  ForEachRow(&blocks, 1, kWideRow, [&](int64_t, const Lanes& lanes) { lanes.thread.Meet(lanes.index < 32 ? "one barrier" : "another barrier"); });
+  ForEachRow(&blocks, 1, kWideRow, [&](int64_t, const Lanes& lanes) {
+    lanes.thread.Meet(lanes.index < 32 ? "one barrier" : "another barrier");
+  });
   ASSERT_EQ(blocks.wrong().size(), 1u);
-  EXPECT_THAT(blocks.wrong()[0], AllOf(HasSubstr("32 at one barrier"), HasSubstr("224 at another barrier (the first is thread 32)")));
+  EXPECT_THAT(blocks.wrong()[0],
+              AllOf(HasSubstr("32 at one barrier"),
+                    HasSubstr("224 at another barrier (the first is thread 32)")));
 }
 
-INSTANTIATE_TEST_SUITE_P(HostThreads, AllOrders, ::testing::Values(Order::kTogether, Order::kRising, Order::kFalling, Order::kAny));
+INSTANTIATE_TEST_SUITE_P(HostThreads, AllOrders,
+                         ::testing::Values(Order::kTogether, Order::kRising, Order::kFalling,
+                                           Order::kAny));
 
 TEST(HostThreadsTest, ARaceComesOutDifferentlyInAnotherOrder) {
   Blocks rising(Order::kRising), falling(Order::kFalling), any(Order::kAny);
-  const std::vector<double> first = NeighboursOf(rising, false), last = NeighboursOf(falling, false);
+  const std::vector<double> first = NeighboursOf(rising, false),
+                            last = NeighboursOf(falling, false);
   EXPECT_TRUE(std::isnan(first[0])) << "the neighbour has not written yet";
   EXPECT_EQ(last[0], 1);
   EXPECT_TRUE(std::isnan(last[kThreads - 1]));

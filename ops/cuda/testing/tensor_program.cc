@@ -36,7 +36,10 @@ void TensorProgram::Run(int steps) {
 }
 
 // Some are in the host's pinned memory, some travel in pieces, some are small.
-int64_t TensorProgram::AnySize() { return std::vector<int64_t>{5, 700, 20'000, 20'000, 1'500'000}[random_.Below(random_.Chance(0.03) ? 5 : 4)]; }
+int64_t TensorProgram::AnySize() {
+  return std::vector<int64_t>{5, 700, 20'000, 20'000,
+                              1'500'000}[random_.Below(random_.Chance(0.03) ? 5 : 4)];
+}
 
 void TensorProgram::Upload() {
   const auto value = static_cast<float>(random_.Below(1000));
@@ -47,7 +50,9 @@ void TensorProgram::Upload() {
 
 void TensorProgram::UploadIntegers() {
   const auto value = static_cast<int64_t>(random_.Below(1000));
-  const int64_t n = random_.Chance(0.3) ? AnySize() : 10'000 + static_cast<int64_t>(random_.Below(50'000));  // of a size that was used, or of another
+  // Of a size that was used, or of another.
+  const int64_t n =
+      random_.Chance(0.3) ? AnySize() : 10'000 + static_cast<int64_t>(random_.Below(50'000));
   Tensor here = Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value));
   const TravelScope scope(random_.Chance(0.8) ? Travel::kIntegersWhenUsed : Travel::kNow);
   integers_.push_back({*here.To(AnyDevice()), static_cast<float>(value)});
@@ -57,7 +62,8 @@ void TensorProgram::UploadIntegers() {
 // Some are forgotten before, some are used again and some on another device.
 void TensorProgram::UseIntegers() {
   if (integers_.empty()) return;
-  const auto chosen = integers_.begin() + static_cast<std::ptrdiff_t>(random_.Below(integers_.size()));
+  const auto chosen =
+      integers_.begin() + static_cast<std::ptrdiff_t>(random_.Below(integers_.size()));
   if (random_.Chance(0.5)) {
     const Tensor from = random_.Chance(0.3) ? *chosen->tensor.To(AnyDevice()) : chosen->tensor;
     Tensor used = *Tensor::Uninitialized(DType::kFloat32, from.shape(), from.device());
@@ -83,7 +89,8 @@ void TensorProgram::Add() {
 }
 
 void TensorProgram::Forget() {
-  if (!there_.empty()) there_.erase(there_.begin() + static_cast<std::ptrdiff_t>(random_.Below(there_.size())));
+  if (!there_.empty())
+    there_.erase(there_.begin() + static_cast<std::ptrdiff_t>(random_.Below(there_.size())));
 }
 
 void TensorProgram::Bring() {
@@ -96,7 +103,8 @@ void TensorProgram::Bring() {
   }
   const absl::StatusOr<std::vector<Tensor>> here = ToHost(some);
   ASSERT_TRUE(here.ok()) << here.status();
-  for (size_t i = 0; i < some.size(); ++i) ASSERT_TRUE(AllAre((*here)[i], values[i])) << some[i].ToString() << " of " << values[i];
+  for (size_t i = 0; i < some.size(); ++i)
+    ASSERT_TRUE(AllAre((*here)[i], values[i])) << some[i].ToString() << " of " << values[i];
 }
 
 }  // namespace divvy::internal

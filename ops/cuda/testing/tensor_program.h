@@ -11,11 +11,13 @@
 
 namespace divvy::internal {
 
-// Every value is the same in all its elements, so the model of a tensor is a number. One thread at a time; several programs may run at once.
+// Every value is the same in all its elements, so the model of a tensor is a number. One thread at
+// a time; several programs may run at once.
 class TensorProgram {
  public:
   // On GPU:0 to GPU:num_devices-1, on which `backend` computes. REQUIRES: `backend` outlives it.
-  TensorProgram(const Backend& backend, int num_devices, uint64_t seed) : backend_(backend), num_devices_(num_devices), random_(seed) {}
+  TensorProgram(const Backend& backend, int num_devices, uint64_t seed)
+      : backend_(backend), num_devices_(num_devices), random_(seed) {}
 
   // Fails the test that calls it where a value that comes back is another than its model.
   void Run(int steps);

@@ -47,26 +47,34 @@ pid_t WatchedProcesses::pid(const std::string& name) const {
   return processes_.at(name).child->pid();
 }
 
-absl::StatusOr<std::string> WatchedProcesses::WaitForText(const std::string& name, absl::string_view text, absl::Duration timeout) {
+absl::StatusOr<std::string> WatchedProcesses::WaitForText(const std::string& name,
+                                                          absl::string_view text,
+                                                          absl::Duration timeout) {
   Process& process = processes_[name];
   size_t at = std::string::npos;
   const auto found = [&] {
     at = process.output.find(std::string(text), process.found);
-    return at != std::string::npos && process.output.find('\n', at) != std::string::npos;  // the whole line
+    // The whole line.
+    return at != std::string::npos && process.output.find('\n', at) != std::string::npos;
   };
   WaitUntil([&] { return found() || process.child == nullptr; }, timeout);
   if (at == std::string::npos) {
     const std::string what = absl::StrCat(name, " to print \"", text, "\"");
-    return process.child != nullptr ? InVain(what, timeout) : absl::FailedPreconditionError(absl::StrCat("no longer runs, waited for ", what, LastLines()));
+    return process.child != nullptr ? InVain(what, timeout)
+                                    : absl::FailedPreconditionError(absl::StrCat(
+                                          "no longer runs, waited for ", what, LastLines()));
   }
   process.found = at + text.size();
   return LineAround(process.output, at);
 }
 
-absl::StatusOr<ExitStatus> WatchedProcesses::WaitForExit(const std::string& name, absl::Duration timeout) {
+absl::StatusOr<ExitStatus> WatchedProcesses::WaitForExit(const std::string& name,
+                                                         absl::Duration timeout) {
   Process& process = processes_[name];
-  if (!WaitUntil([&] { return process.child == nullptr; }, timeout)) return InVain(absl::StrCat(name, " to end"), timeout);
-  if (!process.status.has_value()) return absl::FailedPreconditionError(absl::StrCat(name, " was never started"));
+  if (!WaitUntil([&] { return process.child == nullptr; }, timeout))
+    return InVain(absl::StrCat(name, " to end"), timeout);
+  if (!process.status.has_value())
+    return absl::FailedPreconditionError(absl::StrCat(name, " was never started"));
   return *process.status;
 }
 
@@ -89,7 +97,9 @@ const std::string& WatchedProcesses::output(const std::string& name) const {
 std::string WatchedProcesses::LastLines() const {
   std::string text;
   for (const auto& [name, process] : processes_) {
-    const std::string state = process.child != nullptr ? "runs" : process.status.has_value() ? process.status->ToString() : "was not started";
+    const std::string state = process.child != nullptr     ? "runs"
+                              : process.status.has_value() ? process.status->ToString()
+                                                           : "was not started";
     const size_t begin = process.output.size() - std::min(process.output.size(), kShownBytes);
     absl::StrAppend(&text, "\n---- ", name, " ", state, ":\n", process.output.substr(begin));
   }
@@ -115,7 +125,8 @@ void WatchedProcesses::Turn(absl::Duration deadline) {
 }
 
 absl::Status WatchedProcesses::InVain(absl::string_view what, absl::Duration timeout) const {
-  return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(timeout), " for ", what, LastLines()));
+  return absl::DeadlineExceededError(
+      absl::StrCat("waited ", absl::FormatDuration(timeout), " for ", what, LastLines()));
 }
 
 }  // namespace divvy

@@ -16,13 +16,16 @@
 
 namespace divvy {
 
-// Named processes and all they print. Whatever waits, waits with a timeout, and reads what every process prints meanwhile, so that none is held up by a full
-// pipe. What still runs in the end is killed. Not thread-safe, and to be used by one thread (the processes die with it).
+// Named processes and all they print. Whatever waits, waits with a timeout, and reads what every
+// process prints meanwhile, so that none is held up by a full pipe. What still runs in the end is
+// killed. Not thread-safe, and to be used by one thread (the processes die with it).
 //
-// A wait that is in vain is DeadlineExceeded; its message says for what, and ends with the last lines of every process.
+// A wait that is in vain is DeadlineExceeded; its message says for what, and ends with the last
+// lines of every process.
 class WatchedProcesses {
  public:
-  // REQUIRES: no process of that name runs. A later life goes on with the output of the earlier ones. Errors are those of ChildProcess::Start.
+  // REQUIRES: no process of that name runs. A later life goes on with the output of the earlier
+  // ones. Errors are those of ChildProcess::Start.
   absl::Status Start(const std::string& name, const ChildOptions& options);
 
   // To the whole process group; nothing if it does not run.
@@ -30,9 +33,11 @@ class WatchedProcesses {
   bool running(const std::string& name) const;
   pid_t pid(const std::string& name) const;  // REQUIRES: it runs
 
-  // Returns the line in which `text` stands. Looks behind the text found by the call before (of this name), in what is there and what comes. If the process
-  // ends without it: FailedPrecondition, with its output.
-  absl::StatusOr<std::string> WaitForText(const std::string& name, absl::string_view text, absl::Duration timeout);
+  // Returns the line in which `text` stands. Looks behind the text found by the call before (of
+  // this name), in what is there and what comes. If the process ends without it:
+  // FailedPrecondition, with its output.
+  absl::StatusOr<std::string> WaitForText(const std::string& name, absl::string_view text,
+                                          absl::Duration timeout);
   // How it ended, all its output read.
   absl::StatusOr<ExitStatus> WaitForExit(const std::string& name, absl::Duration timeout);
   // Reads along until `done()` or for `timeout`; returns done().

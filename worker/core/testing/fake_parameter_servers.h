@@ -20,13 +20,14 @@
 
 namespace divvy {
 
-// One parameter server. Keeps float32 shards (zero at first), applies whole assigns, counts every commit once, and gives the answers it was told to give
-// before it obeys. Thread-safe.
+// One parameter server. Keeps float32 shards (zero at first), applies whole assigns, counts every
+// commit once, and gives the answers it was told to give before it obeys. Thread-safe.
 class FakePs : public ParameterClient {
  public:
   explicit FakePs(Executor& executor) : executor_(executor) {}
 
-  // The next requests of the kind get these answers; those after them are obeyed. Of pulls: no other answers than these.
+  // The next requests of the kind get these answers; those after them are obeyed. Of pulls: no
+  // other answers than these.
   void RefusePulls(std::vector<absl::Status> answers) {
     MutexLock lock(mu_);
     pull_answers_.assign(answers.begin(), answers.end());
@@ -77,14 +78,17 @@ class FakePs : public ParameterClient {
       MutexLock lock(mu_);
       pulls_.push_back(request);
     }
-    Answer(/*commit=*/false, [this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
+    Answer(/*commit=*/false,
+           [this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
   }
   void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
     {
       MutexLock lock(mu_);
       commits_.push_back(request);
     }
-    Answer(/*commit=*/true, [this, request = std::move(request), done = std::move(done)] { DoCommit(request, done); });
+    Answer(/*commit=*/true, [this, request = std::move(request), done = std::move(done)] {
+      DoCommit(request, done);
+    });
   }
   void Attach(PsAttachRequest, ResultCallback<PsAttachReply>) override {}
   void Load(LoadRequest, ResultCallback<LoadReply>) override {}
@@ -114,7 +118,8 @@ class FakePs : public ParameterClient {
     {
       MutexLock lock(mu_);
       refused = TakeAnswer(pull_answers_);
-      for (const PullPart& part : request.parts) reply.parts.push_back({RowsOf(part), versions_[part.shard], false});
+      for (const PullPart& part : request.parts)
+        reply.parts.push_back({RowsOf(part), versions_[part.shard], false});
     }
     refused.ok() ? done(std::move(reply)) : done(refused);
   }
@@ -123,7 +128,8 @@ class FakePs : public ParameterClient {
     const Tensor& shard = shards_[part.shard];
     if (!part.rows) return shard;
     const auto rows = *part.rows->values<int64_t>();
-    const int64_t width = shard.shape().dim(0) == 0 ? 0 : shard.shape().num_elements() / shard.shape().dim(0);
+    const int64_t width =
+        shard.shape().dim(0) == 0 ? 0 : shard.shape().num_elements() / shard.shape().dim(0);
     std::vector<float> values;
     for (const int64_t row : rows) {
       for (int64_t i = 0; i < width; ++i) values.push_back(shard.data_as<float>()[row * width + i]);
@@ -156,7 +162,8 @@ class FakePs : public ParameterClient {
   mutable Mutex mu_;
   bool holding_ DIVVY_GUARDED_BY(mu_) = false, holding_commits_ DIVVY_GUARDED_BY(mu_) = false;
   std::vector<Task> held_ DIVVY_GUARDED_BY(mu_);
-  std::deque<absl::Status> pull_answers_ DIVVY_GUARDED_BY(mu_), commit_answers_ DIVVY_GUARDED_BY(mu_);
+  std::deque<absl::Status> pull_answers_ DIVVY_GUARDED_BY(mu_), commit_answers_
+      DIVVY_GUARDED_BY(mu_);
   std::map<ShardKey, Tensor> shards_ DIVVY_GUARDED_BY(mu_);
   std::map<ShardKey, uint64_t> versions_ DIVVY_GUARDED_BY(mu_);
   std::vector<PullRequest> pulls_ DIVVY_GUARDED_BY(mu_);
@@ -174,7 +181,8 @@ class FakeParameterServers : public Dialer {
   std::shared_ptr<FakePs> client(int index) { return ps_[index]; }
   View view() const {
     View view;
-    for (int i = 0; i < static_cast<int>(ps_.size()); ++i) view.push_back({i, "ps" + std::to_string(i), Incarnation(100 + i)});
+    for (int i = 0; i < static_cast<int>(ps_.size()); ++i)
+      view.push_back({i, "ps" + std::to_string(i), Incarnation(100 + i)});
     return view;
   }
 
@@ -182,7 +190,8 @@ class FakeParameterServers : public Dialer {
   void Make(const Layout& layout) {
     for (const auto& [id, variable] : layout.variables()) {
       for (int part = 0; part < variable.num_shards(); ++part) {
-        ps_[variable.ps[part]]->Set({id, 0, static_cast<uint16_t>(part)}, *Tensor::Zeros(variable.spec.dtype, variable.ShardShape(part)));
+        ps_[variable.ps[part]]->Set({id, 0, static_cast<uint16_t>(part)},
+                                    *Tensor::Zeros(variable.spec.dtype, variable.ShardShape(part)));
       }
     }
   }
@@ -198,14 +207,16 @@ class FakeParameterServers : public Dialer {
 };
 
 // A variable of `rows` rows of `width` float32, in parts of equal size on these ps.
-inline VariableLayout MakeVariable(uint32_t id, std::string name, int64_t rows, int64_t width, std::vector<int> ps, std::optional<Optimizer> optimizer = {}) {
+inline VariableLayout MakeVariable(uint32_t id, std::string name, int64_t rows, int64_t width,
+                                   std::vector<int> ps, std::optional<Optimizer> optimizer = {}) {
   VariableLayout variable;
   variable.id = VariableId(id);
   variable.spec.name = std::move(name);
   variable.spec.shape = Shape{rows, width};
   variable.spec.optimizer = std::move(optimizer);
   variable.offsets = {0};
-  for (size_t part = 0; part < ps.size(); ++part) variable.offsets.push_back(rows * (part + 1) / ps.size());
+  for (size_t part = 0; part < ps.size(); ++part)
+    variable.offsets.push_back(rows * (part + 1) / ps.size());
   variable.ps = std::move(ps);
   return variable;
 }

@@ -11,8 +11,12 @@ namespace {
 // One step being played. Keeps itself alive through the tasks it posts.
 class Play : public std::enable_shared_from_this<Play> {
  public:
-  Play(Executor& executor, std::vector<script::Move> moves, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done)
-      : executor_(executor), moves_(std::move(moves)), transaction_(std::move(transaction)), done_(std::move(done)) {}
+  Play(Executor& executor, std::vector<script::Move> moves,
+       std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done)
+      : executor_(executor),
+        moves_(std::move(moves)),
+        transaction_(std::move(transaction)),
+        done_(std::move(done)) {}
 
   void Continue(absl::Duration wait = absl::ZeroDuration()) {
     const auto step = [self = shared_from_this()] { self->PlayNext(); };
@@ -25,7 +29,8 @@ class Play : public std::enable_shared_from_this<Play> {
 
  private:
   void PlayNext() {
-    if (transaction_->cancelled() && !ignores_cancel_) return End(absl::CancelledError("the scripted step was cancelled"));
+    if (transaction_->cancelled() && !ignores_cancel_)
+      return End(absl::CancelledError("the scripted step was cancelled"));
     if (next_ == moves_.size()) return End(Nest());
     std::visit([this](const auto& move) { Do(move); }, moves_[next_++]);
   }
@@ -37,10 +42,11 @@ class Play : public std::enable_shared_from_this<Play> {
   }
 
   void Do(const script::Read& move) {
-    transaction_->Pull(move.reads, [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> values) {
-      if (values.ok()) self->reads_.push_back(*std::move(values));
-      self->After(values.status());
-    });
+    transaction_->Pull(move.reads,
+                       [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> values) {
+                         if (values.ok()) self->reads_.push_back(*std::move(values));
+                         self->After(values.status());
+                       });
   }
   void Do(const script::Stage& move) { After(transaction_->Stage({move.write})); }
   void Do(const script::Compute& move) {
@@ -54,7 +60,9 @@ class Play : public std::enable_shared_from_this<Play> {
     Continue(absl::Milliseconds(1));
   }
   void Do(const script::Fail& move) { End(move.error); }
-  void Do(const script::LoseInput&) { End(MakeError(Reason::kInputAborted, "the scripted input is gone")); }
+  void Do(const script::LoseInput&) {
+    End(MakeError(Reason::kInputAborted, "the scripted input is gone"));
+  }
   void Do(const script::RunOut&) { End(EndOfData("the scripted data has ended")); }
   void Do(const script::Ended& move) {
     ended_.push_back(move.input);
@@ -90,7 +98,8 @@ void ScriptedStepRunner::Define(std::string function, Script script) {
   scripts_[std::move(function)] = std::move(script);
 }
 
-void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) {
+void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
+                               std::function<void(StepEnd)> done) {
   Script script;
   {
     MutexLock lock(mu_);
@@ -98,12 +107,15 @@ void ScriptedStepRunner::Start(StepCall call, std::shared_ptr<StepTransaction> t
     const auto found = scripts_.find(call.function);
     if (found != scripts_.end()) script = found->second;
   }
-  std::vector<script::Move> moves = {script::Fail{absl::NotFoundError(absl::StrCat("no step function \"", call.function, "\" is defined"))}};
+  std::vector<script::Move> moves = {script::Fail{
+      absl::NotFoundError(absl::StrCat("no step function \"", call.function, "\" is defined"))}};
   if (script) moves = script(call);
-  std::make_shared<Play>(executor_, std::move(moves), std::move(transaction), std::move(done))->Continue();
+  std::make_shared<Play>(executor_, std::move(moves), std::move(transaction), std::move(done))
+      ->Continue();
 }
 
-void ScriptedStepRunner::CopyAhead(const std::string& function, const std::vector<WholeValue>& values) {
+void ScriptedStepRunner::CopyAhead(const std::string& function,
+                                   const std::vector<WholeValue>& values) {
   const auto name = [](std::string* out, const WholeValue& whole) { *out += whole.variable; };
   MutexLock lock(mu_);
   copied_ahead_.push_back(absl::StrCat(function, ": ", absl::StrJoin(values, ", ", name)));
@@ -126,16 +138,22 @@ void ScriptedInputOpener::Define(std::string name, Source source) {
   sources_[std::move(name)] = std::move(source);
 }
 
-void ScriptedInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int, ResultCallback<OpenedInput> done) {
-  Source source{std::nullopt, absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")), absl::ZeroDuration()};
+void ScriptedInputOpener::Open(const MakeResource& resource, int worker_index, int num_workers, int,
+                               ResultCallback<OpenedInput> done) {
+  Source source{
+      std::nullopt,
+      absl::NotFoundError(absl::StrCat("no data source \"", resource.source, "\" is defined")),
+      absl::ZeroDuration()};
   {
     MutexLock lock(mu_);
     const auto found = sources_.find(resource.source);
     if (found != sources_.end()) source = found->second;
     open_[resource.iterator] = resource;
-    if (source.is_cut) shares_[resource.iterator] = {worker_index, source.elements.value_or(0), num_workers};
+    if (source.is_cut)
+      shares_[resource.iterator] = {worker_index, source.elements.value_or(0), num_workers};
     if (source.is_cut && worker_index >= num_workers) {
-      source.error = absl::FailedPreconditionError(absl::StrCat("the data was cut for ", num_workers, " workers, and this is worker ", worker_index));
+      source.error = absl::FailedPreconditionError(absl::StrCat(
+          "the data was cut for ", num_workers, " workers, and this is worker ", worker_index));
     }
   }
   executor_.PostAfter(source.time, [source, done = std::move(done)] {

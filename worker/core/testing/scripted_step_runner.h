@@ -1,4 +1,5 @@
-// Step bodies and data without threads: played from lists of moves, on an Executor that may be a simulated one.
+// Step bodies and data without threads: played from lists of moves, on an Executor that may be a
+// simulated one.
 #ifndef DIVVY_WORKER_CORE_TESTING_SCRIPTED_STEP_RUNNER_H_
 #define DIVVY_WORKER_CORE_TESTING_SCRIPTED_STEP_RUNNER_H_
 
@@ -53,18 +54,21 @@ struct IgnoreCancel {};  // from here on
 struct Return {
   std::function<Nest(const Reads& reads)> value;
 };  // without one: the empty Nest at the end
-using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, Ended, IgnoreCancel, Return>;
+using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, Ended,
+                          IgnoreCancel, Return>;
 
 }  // namespace script
 
-// Thread-safe. A step whose function is not defined fails with NotFound, as an unknown name does in life.
+// Thread-safe. A step whose function is not defined fails with NotFound, as an unknown name does in
+// life.
 //
 //   ScriptedStepRunner runner(executor);
 //   runner.Define("count", [](const StepCall&) -> std::vector<script::Move> {
 //     return {script::Take{absl::Milliseconds(3)}, script::Stage{AddOne("counter")}};
 //   });
 //
-// A script sees its StepCall, so it can behave differently on another attempt: touch other variables, fail, run out of its leased positions.
+// A script sees its StepCall, so it can behave differently on another attempt: touch other
+// variables, fail, run out of its leased positions.
 class ScriptedStepRunner : public StepRunner {
  public:
   using Script = std::function<std::vector<script::Move>(const StepCall& call)>;
@@ -74,7 +78,8 @@ class ScriptedStepRunner : public StepRunner {
   void Define(std::string function, Script script);
 
   // Every move begins in a task of its own, so that anything may happen between two of them.
-  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction, std::function<void(StepEnd)> done) override;
+  void Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
+             std::function<void(StepEnd)> done) override;
 
   // Only remembers what it was told: "train: b, w".
   void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) override;
@@ -98,7 +103,8 @@ class ScriptedInputOpener : public InputOpener {
     absl::Status error;               // of opening it
     absl::Duration time;              // that opening takes
     std::optional<ElementDigest> first = {};
-    bool is_cut = false;  // each worker has a share of it; one that came after it was cut has none, and cannot open it
+    // Each worker has a share of it; one that came after it was cut has none, and cannot open it.
+    bool is_cut = false;
   };
 
   // REQUIRES: `executor` outlives every Open.
@@ -106,15 +112,18 @@ class ScriptedInputOpener : public InputOpener {
   void Define(std::string name, Source source);
 
   // A source that is not defined is NotFound.
-  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas, ResultCallback<OpenedInput> done) override;
+  void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas,
+            ResultCallback<OpenedInput> done) override;
   void Close(ResourceId iterator) override;
   void ReadAhead(const InputLease& positions) override;
   void ForgetAhead(const InputLease& positions) override;
 
   std::map<ResourceId, MakeResource> open() const;  // those opened and not closed
-  // The next element of the worker's share of data that is cut; nullopt: none is left, or it is not open.
+  // The next element of the worker's share of data that is cut; nullopt: none is left, or it is not
+  // open.
   std::optional<int64_t> Next(ResourceId iterator);
-  std::vector<int64_t> ahead() const;  // the first positions to be read ahead, of all iterators
+  // The first positions to be read ahead, of all iterators.
+  std::vector<int64_t> ahead() const;
 
  private:
   Executor& executor_;

@@ -47,7 +47,8 @@ class Box {
 // Worker 2. Variable "w" is [4, 1], two rows on each parameter server: 0, 0, 3, 4.
 class StepRunnerFixture : public ::testing::Test {
  protected:
-  explicit StepRunnerFixture(std::vector<Device> replica_devices = {Device()}) : executor_(2), ps_(executor_, 2), inputs_(executor_) {
+  explicit StepRunnerFixture(std::vector<Device> replica_devices = {Device()})
+      : executor_(2), ps_(executor_, 2), inputs_(executor_) {
     layout_ = Layout::Empty()->With(MakeVariable(1, "w", 4, 1, {0, 1}));
     ps_.Make(*layout_);
     ps_[1].Set({VariableId(1), 0, 1}, *Tensor::Copy<float>(Shape{2, 1}, {3, 4}));
@@ -66,14 +67,17 @@ class StepRunnerFixture : public ::testing::Test {
   void UseReplicas(int replicas) { UseDevices(std::vector<Device>(static_cast<size_t>(replicas))); }
   std::shared_ptr<WorkerTransaction> MakeTransaction() {
     auto links = std::make_shared<SessionLinks>();
-    for (const PsAddress& ps : ps_.view()) links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
-    return std::make_shared<WorkerTransaction>(WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_, Clock::Real());
+    for (const PsAddress& ps : ps_.view())
+      links->ps[ps.index] = {ps_.client(ps.index), ps.incarnation};
+    return std::make_shared<WorkerTransaction>(
+        WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_,
+        Clock::Real());
   }
 
   // What `transaction` stages is for the caller to look at.
   using Result = std::shared_ptr<Box<absl::StatusOr<Nest>>>;
-  Result BeginWith(const std::shared_ptr<WorkerTransaction>& transaction, std::string function, std::vector<Nest> args = {},
-                   std::vector<InputLease> leases = {}) {
+  Result BeginWith(const std::shared_ptr<WorkerTransaction>& transaction, std::string function,
+                   std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
     StepCall call;
     call.step = EntryId(1);
     call.ordinal = 0;
@@ -81,24 +85,29 @@ class StepRunnerFixture : public ::testing::Test {
     call.args = Nest(Nest::List(args.begin(), args.end()));
     call.inputs = std::move(leases);
     auto result = std::make_shared<Box<absl::StatusOr<Nest>>>();
-    runner_->Start(call, transaction, [result](StepEnd end) { result->Put(std::move(end.result)); });
+    runner_->Start(call, transaction,
+                   [result](StepEnd end) { result->Put(std::move(end.result)); });
     return result;
   }
-  Result Begin(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
+  Result Begin(std::string function, std::vector<Nest> args = {},
+               std::vector<InputLease> leases = {}) {
     transaction_ = MakeTransaction();
     return BeginWith(transaction_, std::move(function), std::move(args), std::move(leases));
   }
-  absl::StatusOr<Nest> Run(std::string function, std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
+  absl::StatusOr<Nest> Run(std::string function, std::vector<Nest> args = {},
+                           std::vector<InputLease> leases = {}) {
     return Begin(std::move(function), std::move(args), std::move(leases))->Take();
   }
 
   // Opens the data as iterator `id`, and answers how many elements there are, where that is known.
-  absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source, bool leased = true) {
+  absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source,
+                                              bool leased = true) {
     Box<absl::StatusOr<std::optional<int64_t>>> opened;
-    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3, replicas_, [&](const absl::StatusOr<OpenedInput>& input) {
-      if (input.ok()) return opened.Put(input->elements);
-      opened.Put(input.status());
-    });
+    inputs_.Open({ResourceId(id), std::string(source.name()), source.args(), 7, leased}, 2, 3,
+                 replicas_, [&](const absl::StatusOr<OpenedInput>& input) {
+                   if (input.ok()) return opened.Put(input->elements);
+                   opened.Put(input.status());
+                 });
     return opened.Take();
   }
 
