@@ -6,15 +6,15 @@
   library  headers of gRPC, protobuf, CUDA, BLAS and spdlog, and Abseil's locks, stay in the folders that may know them
   world    time, waiting, threads, files and unseeded randomness enter through base/ and nowhere else
   lock     a class has at most 20 fields that a lock guards; the analysis of locks is switched off in at most 5 places outside tests
+  width    a line has at most 100 columns, but for what a string cannot do without
 
-Comments and strings do not count. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
+Comments and strings do not count, but for width. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
 """
 import os
 import re
 import sys
 
-# ---- the dependency order
-# ------------------------------------------------------------------------------------------------------------------------------------
+# ---- the dependency order ------------------------------------------------------------------------
 _PURE = {"base", "tensor", "formats"}
 _FAMILIES = {"optimizers", "initializers", "partitioners"}
 _CLUSTER = _PURE | _FAMILIES | {"cluster"}                    # neither ops nor data: a parameter server links no BLAS and no code of the user
@@ -62,8 +62,7 @@ _FOLDERS = {
     "tests": _PROGRAM | {"tests", "tools"},  # processes are started in one way: tools/launch
 }
 
-# ---- who may know which library
-# ------------------------------------------------------------------------------------------------------------------------------
+# ---- who may know which library ------------------------------------------------------------------
 _ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: calls that people make, behind divvyctl
 _SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
 _CORES = tuple(role for role in _ROLES if role.endswith("/core"))
@@ -77,8 +76,7 @@ _LIBRARIES = [
 ]
 _ABSL_LOCKS = re.compile(r"absl/(synchronization/|strings/cord)")
 
-# ---- the door to the world
-# -----------------------------------------------------------------------------------------------------------------------------------
+# ---- the door to the world -----------------------------------------------------------------------
 _WAITING = (re.compile(r"\bsleep_(for|until)\b|\bSleepFor\b|(?<![\w.>])(u|nano)?sleep\s*\(|\bclock_nanosleep\b"), "waiting: post a delayed task (base/executor.h)")
 _WORLD = [
     (re.compile(r"\babsl::(Now|GetCurrentTimeNanos)\b|\b(system|steady|high_resolution)_clock\b|\b(gettimeofday|clock_gettime)\b|"
@@ -90,8 +88,7 @@ _WORLD = [
 _FILES = (re.compile(r"\bstd::(basic_)?[io]?f(stream|ilebuf)\b|\bstd::filesystem\b|(?<![\w.>])(fd?open|freopen|opendir|mkstemp|mkdtemp)\s*\(|"
                      r"(?<![\w>])::(open|creat|unlink|mkdir|rename|mmap)\s*\("), "files: take a FileSystem (base/file_system.h)")
 
-# ---- locks
-# ---------------------------------------------------------------------------------------------------------------------------------------------------
+# ---- locks ---------------------------------------------------------------------------------------
 _MOST_GUARDED_FIELDS = 20
 _MOST_SWITCHED_OFF = 5
 _SWITCHED_OFF = re.compile(r"^(?![ \t]*#).*\bDIVVY_NO_THREAD_SAFETY_ANALYSIS\b", re.M)
@@ -102,6 +99,9 @@ _SCOPE = re.compile(r"\b(?:class|struct)\s+(?:DIVVY_\w+(?:\([^()]*\))?\s+)?(?P<c
 _SOURCE = re.compile(r"\.(h|hpp|inc|cc|cpp|cu|cuh)$")
 _TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\\\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
+
+
+_COLUMNS = 100
 
 
 def _blank(text, keep_strings):
@@ -171,6 +171,7 @@ class Tree:
             code = _blank(text, keep_strings=False)
             self._check_world(path, code)
             self._check_locks(path, code)
+            self._check_width(path, text, code)
         self._check_switched_off()
         self._check_cycles()
         return sorted(self.findings)
@@ -241,6 +242,12 @@ class Tree:
                 self._add(path, line, "lock", words % (name, fields, _MOST_GUARDED_FIELDS))
         if not _is_test(path):
             self._switched_off += [(path, _line(text, match.end())) for match in _SWITCHED_OFF.finditer(text)]
+
+    def _check_width(self, path, text, code):
+        for line, (whole, without_strings) in enumerate(zip(text.split("\n"), code.split("\n")), 1):
+            is_in_string = not without_strings.strip() and not whole.lstrip().startswith("//")
+            if len(whole) > _COLUMNS and '"' not in whole and not is_in_string:
+                self._add(path, line, "width", "%d columns, the limit is %d: clang-format -i" % (len(whole), _COLUMNS))
 
     def _check_switched_off(self):
         if len(self._switched_off) <= _MOST_SWITCHED_OFF:

@@ -223,5 +223,16 @@ class LockTest(unittest.TestCase):
         self.assertEqual([("base/a.h", line, "lock") for line in range(1, 6)] + [("base/b.h", 1, "lock")], findings({**files, "base/b.h": use % 6}))
 
 
+class WidthTest(unittest.TestCase):
+    def test_a_hundred_columns_are_the_most(self):
+        self.assertEqual([], findings({"base/a.h": "x" * 100 + "\n// " + "y" * 97 + "\n"}))
+        self.assertEqual([("base/a.h", 2, "width"), ("base/a.h", 3, "width")],
+                         findings({"base/a.h": "\n" + "x" * 101 + "\n// " + "y" * 98 + "\n"}))
+
+    def test_a_string_may_be_longer(self):
+        text = 'const char* a = "%s";\nconst char* b = R"(\n%s\n)";\n' % ("z" * 100, "z " * 60)
+        self.assertEqual([], findings({"base/a.cc": text}))
+
+
 if __name__ == "__main__":
     unittest.main()
