@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What coverage.py makes of small trees that claim too much, snippets.py of guides that show something else than what is built,
-links.py of pages that lead nowhere, and quotes.py of a page that quotes what the source does not say."""
+links.py of pages that lead nowhere, quotes.py of a page that quotes what the source does not say, and outputs.py of outputs that nobody made."""
 import os
 import tempfile
 import unittest
 
 import coverage
 import links
+import outputs
 import quotes
 import snippets
 
@@ -81,8 +82,9 @@ SOURCE = "void f() {\n// guide: one\n  int a;\n    int b;\n// guide: end\n}\n"
 
 
 class SnippetsTest(unittest.TestCase):
-    def words(self, guide):
-        return [words for _, words in snippets.compare(guide, snippets.snippets(SOURCE))]
+    def words(self, *pages):
+        named = {"docs/guide/%d.md" % i: page for i, page in enumerate(pages)}
+        return [words for _, _, words in snippets.compare(named, snippets.snippets(SOURCE))]
 
     def test_the_same_text_without_its_indentation(self):
         self.assertEqual([], self.words("<!-- snippet: one -->\n```cpp\nint a;\n  int b;\n```\n"))
@@ -91,6 +93,9 @@ class SnippetsTest(unittest.TestCase):
         self.assertIn("snippet one differs", self.words("<!-- snippet: one -->\n```cpp\nint c;\n```\n")[0])
         self.assertIn("without a name", self.words("```cpp\nint a;\n```\n")[0])
         self.assertEqual(["there is no snippet two", "snippet one is not shown"], self.words("<!-- snippet: two -->\n```cpp\nint a;\n```\n"))
+
+    def test_a_snippet_is_shown_where_one_of_the_pages_shows_it(self):
+        self.assertEqual([], self.words("no code\n", "<!-- snippet: one -->\n```cpp\nint a;\n  int b;\n```\n"))
 
     def test_an_update_fills_the_blocks_and_nothing_else(self):
         guide = "words\n<!-- snippet: one -->\n```cpp\n```\n```python\nx\n```\n"
@@ -116,6 +121,43 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(["docs/gone.h is not there"], self.words("see `docs/gone.h`\n"))
 
 
+TREE = {"a.cc": "int a;\n"}
+
+
+class OutputsTest(unittest.TestCase):
+    def words(self, text, page="README.md"):
+        return [words for _, words in outputs.check(page, text, TREE.get)]
+
+    def test_what_is_so_passes(self):
+        self.assertEqual([], self.words("<!-- output: head=1 -->\n```\n$ echo a\na\n```\n"))
+        self.assertEqual([], self.words("<!-- file: a.cc -->\n```cpp\nint a;\n```\n"))
+        self.assertEqual([], self.words("```\n$ make \\\n    all\n```\n```cpp\nno command\n```\n"))
+
+    def test_an_output_has_a_command_and_options_that_there_are(self):
+        self.assertEqual(["an output without a command"], self.words("<!-- output -->\n```\na\n```\n"))
+        self.assertEqual(["there is no option lines=3"], self.words("<!-- output: lines=3 -->\n```\n$ a\n```\n"))
+
+    def test_a_file_is_as_it_stands_in_the_tree(self):
+        self.assertEqual(["b.cc is not there"], self.words("<!-- file: b.cc -->\n```\n```\n"))
+        self.assertIn("differs from a.cc", self.words("<!-- file: a.cc -->\n```\nint b;\n```\n")[0])
+
+    def test_a_part_of_a_file_may_be_shown(self):
+        page = "<!-- file: a.cc from=\"int b\" -->\n```cpp\nint b;\n```\n"
+        self.assertEqual([], [w for _, w in outputs.check("README.md", page, {"a.cc": "int a;\nint b;\n"}.get)])
+
+    def test_some_pages_show_no_output_that_nobody_made(self):
+        block = "```\n$ echo a\na\n```\n"
+        self.assertIn("that nobody made", self.words(block)[0])
+        self.assertEqual([], self.words(block, page="docs/other.md"))
+
+    def test_an_update_runs_the_commands_and_cuts_what_they_print(self):
+        page = "<!-- output: from=b tail=1 head=1 -->\n```\n$ echo 'a\nb'\nold\n```\n<!-- file: a.cc -->\n```\n```\n"
+        made = outputs.filled(page, {"echo 'a\nb'": "a\nb \nc\nd\n"}.get, TREE.get)
+        self.assertEqual("<!-- output: from=b tail=1 head=1 -->\n```\n$ echo 'a\nb'\nb\n...\nd\n```\n"
+                         "<!-- file: a.cc -->\n```\nint a;\n```\n", made)
+        self.assertEqual(page.replace("```\n```", "```\nint a;\n```"), outputs.filled(page, None, TREE.get))
+
+
 SPEAKER = """// It says "a comment".
 constexpr int kMost = 8  << 10;
 void f() {
@@ -127,14 +169,17 @@ void f() {
 
 
 class QuotesTest(unittest.TestCase):
-    def findings(self, lines="| `may not` | yes |\n", limits="<!-- a.cc: kMost = 8 << 10 -->", test=""):
-        page = "| other |\n|---|\n| `not looked at` |\n\n| line | meaning |\n|---|---|\n%s\n%s\n" % (lines, limits)
+    def findings(self, lines="| `may not` | yes |\n", limits="<!-- a.cc: kMost = 8 << 10 -->", test="",
+                 troubles="| `may not` | yes |\n"):
+        table = "| other |\n|---|\n| `not looked at` |\n\n| line | meaning |\n|---|---|\n%s\n%s\n"
+        files = {quotes.PAGE: table % (lines, limits), quotes.TROUBLES: table % (troubles, ""),
+                 "a.cc": SPEAKER, "b.cc": 'f("from b");', "a_test.cc": test}
         with tempfile.TemporaryDirectory() as root:
-            os.makedirs(os.path.join(root, "docs"))
-            for path, content in {quotes.PAGE: page, "a.cc": SPEAKER, "b.cc": 'f("from b");', "a_test.cc": test}.items():
+            os.makedirs(os.path.join(root, "docs/operating"))
+            for path, content in files.items():
                 with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                     file.write(content)
-            return [finding[1:] for finding in quotes.check(root)[0]]
+            return [finding[2:] for finding in quotes.check(root)[0]]
 
     def test_what_the_source_says(self):
         for line in ("refuses connections: ... are open", 'open "now" (--most)', "... may not register as ...: look"):
@@ -144,6 +189,10 @@ class QuotesTest(unittest.TestCase):
         said = ("refuses connection: ", "a comment", "may not ... from b", "may not look", "...")
         for line in said:
             self.assertEqual([("line", "no source says: " + line)], self.findings("| `%s` | meaning |\n" % line))
+
+    def test_the_page_of_troubles_is_held_to_the_source_as_well(self):
+        self.assertEqual([("line", "no source says: gone")], self.findings(troubles="| `gone` | x |\n"))
+        self.assertEqual([("none", "no line of the log is quoted")], self.findings(troubles=""))
 
     def test_a_test_is_no_source(self):
         self.assertEqual([("line", "no source says: in a test")], self.findings("| `in a test` | x |\n", test='f("in a test");'))

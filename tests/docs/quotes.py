@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""quotes.py [ROOT]: compares docs/security.md, below ROOT (default: this tree), with the source.
+"""quotes.py [ROOT]: compares docs/security.md and docs/operating/troubleshooting.md, below ROOT
+(default: this tree), with the source.
 
   line    a text in backticks, in a table whose first column is called "line", that no source file
           says. The text is a line of the log; "..." in it stands for what changes. One source file
@@ -7,7 +8,7 @@
           and the start of another.
   source  a comment <!-- FILE: TEXT --> whose FILE is not there or does not have TEXT. White space
           does not count. A limit is followed by such a comment, with the constant's definition.
-  none    the page has no such line, or no such comment.
+  none    a page has no such line, or docs/security.md has no such comment.
 
 Tests and their helpers are no source. Prints "page:line: rule: words" and exits with 1 if anything
 is wrong.
@@ -16,7 +17,7 @@ import os
 import re
 import sys
 
-PAGE = "docs/security.md"
+PAGE, TROUBLES = "docs/security.md", "docs/operating/troubleshooting.md"
 
 _COMMENT = re.compile(r"<!-- ([\w./]+): (.*?) -->")
 _CODE = re.compile(r"`([^`]+)`")
@@ -95,9 +96,9 @@ def read(path):
         return file.read()
 
 
-def check_lines(root, page):
+def check_lines(known, page):
     """The findings, and how many lines there are."""
-    known, quoted = sources(root), quoted_lines(page)
+    quoted = quoted_lines(page)
     found = [] if quoted else [(1, "none", "no line of the log is quoted")]
     for number, text in quoted:
         parts = parts_of(text)
@@ -121,16 +122,22 @@ def check_sources(root, page):
 
 
 def check(root):
-    page = read(os.path.join(root, PAGE))
-    of_lines, lines = check_lines(root, page)
-    of_sources, limits = check_sources(root, page)
-    return sorted(of_lines + of_sources), lines, limits
+    """(page, line, rule, words) of each finding, and how many lines and sources there are."""
+    known, found, count = sources(root), [], 0
+    for name in (PAGE, TROUBLES):
+        page = read(os.path.join(root, name))
+        of_lines, lines = check_lines(known, page)
+        found += [(name,) + finding for finding in of_lines]
+        count += lines
+    of_sources, limits = check_sources(root, read(os.path.join(root, PAGE)))
+    found += [(PAGE,) + finding for finding in of_sources]
+    return sorted(found), count, limits
 
 
 def main(root):
     findings, lines, limits = check(root)
     for finding in findings:
-        print(PAGE + ":%d: %s: %s" % finding)
+        print("%s:%d: %s: %s" % finding)
     print("%d lines of the log, %d sources, %d findings" % (lines, limits, len(findings)))
     return 1 if findings else 0
 

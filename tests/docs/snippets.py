@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""snippets.py [--update] [ROOT]: compares the C++ of docs/guide.md with tests/docs/guide_snippets_test.cc, which is built and run.
+"""snippets.py [--update] [ROOT]: compares the C++ of the pages in docs/guide with
+tests/docs/guide_snippets_test.cc, which is built and run.
 
-In the source a snippet stands between "// guide: NAME" and "// guide: end"; in the guide behind "<!-- snippet: NAME -->", as a block of cpp. --update writes the
-blocks anew from the source. Prints "docs/guide.md:line: words" for each block that differs or has no name, and each snippet that the guide does not show; exits
-with 1 if there is any.
+In the source a snippet stands between "// guide: NAME" and "// guide: end". On a page it stands
+behind "<!-- snippet: NAME -->", as a block of cpp. --update writes the blocks anew from the source.
+Prints "PAGE:line: words" for each block that differs or has no name, and for each snippet that no
+page shows; exits with 1 if there is any.
 """
 import os
 import re
 import sys
 import textwrap
 
-GUIDE, SOURCE = "docs/guide.md", "tests/docs/guide_snippets_test.cc"
+GUIDE, SOURCE = "docs/guide", "tests/docs/guide_snippets_test.cc"
 
 _SNIPPET = re.compile(r"^// guide: (?!end)(\w+)\n(.*?)^// guide: end$", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"(?:^<!-- snippet: (\w+) -->\n)?^```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,42 +23,54 @@ def snippets(source):
     return {name: textwrap.dedent(text).strip("\n") + "\n" for name, text in _SNIPPET.findall(source)}
 
 
-def compare(guide, known):
-    """(line, words) of each difference."""
+def compare(pages, known):
+    """(page, line, words) of each difference. `pages`: name -> text."""
     found, shown = [], set()
-    for block in _BLOCK.finditer(guide):
-        line, name = guide.count("\n", 0, block.start()) + 1, block.group(1)
-        shown.add(name)
-        if name is None:
-            found.append((line, "a block of cpp without a name: nobody compiles it"))
-        elif name not in known:
-            found.append((line, "there is no snippet %s" % name))
-        elif block.group(2) != known[name]:
-            found.append((line, "snippet %s differs from %s; run tests/docs/snippets.py --update" % (name, SOURCE)))
-    return found + [(1, "snippet %s is not shown" % name) for name in sorted(set(known) - shown)]
+    for page, text in sorted(pages.items()):
+        for block in _BLOCK.finditer(text):
+            line, name = text.count("\n", 0, block.start()) + 1, block.group(1)
+            shown.add(name)
+            if name is None:
+                found.append((page, line, "a block of cpp without a name: nobody compiles it"))
+            elif name not in known:
+                found.append((page, line, "there is no snippet %s" % name))
+            elif block.group(2) != known[name]:
+                words = "snippet %s differs from %s; run tests/docs/snippets.py --update"
+                found.append((page, line, words % (name, SOURCE)))
+    missing = sorted(set(known) - shown)
+    return found + [(GUIDE, 1, "snippet %s is not shown" % name) for name in missing]
 
 
-def updated(guide, known):
+def updated(text, known):
     def fill(block):
         name = block.group(1)
-        return block.group(0) if name not in known else "<!-- snippet: %s -->\n```cpp\n%s```" % (name, known[name])
-    return _BLOCK.sub(fill, guide)
+        if name not in known:
+            return block.group(0)
+        return "<!-- snippet: %s -->\n```cpp\n%s```" % (name, known[name])
+    return _BLOCK.sub(fill, text)
 
 
-def read(root, path):
-    with open(os.path.join(root, path), encoding="utf-8") as file:
+def read(path):
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 
+def read_pages(root):
+    """The pages of the guide: "docs/guide/steps.md" -> text."""
+    names = sorted(os.listdir(os.path.join(root, GUIDE)))
+    paths = ["%s/%s" % (GUIDE, name) for name in names if name.endswith(".md")]
+    return {path: read(os.path.join(root, path)) for path in paths}
+
+
 def main(root, update):
-    known = snippets(read(root, SOURCE))
+    known = snippets(read(os.path.join(root, SOURCE)))
     if update:
-        text = updated(read(root, GUIDE), known)
-        with open(os.path.join(root, GUIDE), "w", encoding="utf-8") as file:
-            file.write(text)
-    differences = compare(read(root, GUIDE), known)
+        for path, text in read_pages(root).items():
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(updated(text, known))
+    differences = compare(read_pages(root), known)
     for difference in differences:
-        print(GUIDE + ":%d: %s" % difference)
+        print("%s:%d: %s" % difference)
     print("%d snippets, %d differences" % (len(known), len(differences)))
     return 1 if differences or not known else 0
 
@@ -65,4 +79,5 @@ if __name__ == "__main__":
     # The tree itself, though Bazel runs a link to this file.
     here = os.path.dirname(os.path.realpath(__file__))
     roots = [argument for argument in sys.argv[1:] if argument != "--update"]
-    sys.exit(main(roots[0] if roots else os.path.dirname(os.path.dirname(here)), "--update" in sys.argv[1:]))
+    root = roots[0] if roots else os.path.dirname(os.path.dirname(here))
+    sys.exit(main(root, "--update" in sys.argv[1:]))

@@ -17,7 +17,8 @@ fail() { echo "FAILED: $*"; exit 1; }
 if grep -rlE '#include "(grpc|proto|google/protobuf)' "$sdk/include"; then fail "these headers are none of a program's"; fi
 
 # ---- what else a person wants of it
-for file in README.md Dockerfile share/doc/divvy/{LICENSE,guide.md,operations.md,deploy.md} share/divvy/example/{digits.cc,digits.csv.gz,CMakeLists.txt}; do
+for file in README.md Dockerfile share/divvy/example/{digits.cc,digits.csv.gz,CMakeLists.txt} \
+  share/doc/divvy/{LICENSE,README.md,guide/README.md,operations.md,operating/deploy.md}; do
   [[ -s $sdk/$file ]] || fail "no $file"
 done
 
