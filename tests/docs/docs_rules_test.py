@@ -151,9 +151,10 @@ class OutputsTest(unittest.TestCase):
         self.assertEqual([], self.words(block, page="docs/other.md"))
 
     def test_an_update_runs_the_commands_and_cuts_what_they_print(self):
-        page = "<!-- output: from=b tail=1 head=1 -->\n```\n$ echo 'a\nb'\nold\n```\n<!-- file: a.cc -->\n```\n```\n"
-        made = outputs.filled(page, {"echo 'a\nb'": "a\nb \nc\nd\n"}.get, TREE.get)
-        self.assertEqual("<!-- output: from=b tail=1 head=1 -->\n```\n$ echo 'a\nb'\nb\n...\nd\n```\n"
+        mark = "<!-- output: only=[abcd] from=b tail=1 head=1 -->\n"
+        page = mark + "```\n$ echo 'a\nb'\nold\n```\n<!-- file: a.cc -->\n```\n```\n"
+        made = outputs.filled(page, {"echo 'a\nb'": "a\nb \nc\nd\ne\n"}.get, TREE.get)
+        self.assertEqual(mark + "```\n$ echo 'a\nb'\nb\n...\nd\n```\n"
                          "<!-- file: a.cc -->\n```\nint a;\n```\n", made)
         self.assertEqual(page.replace("```\n```", "```\nint a;\n```"), outputs.filled(page, None, TREE.get))
 

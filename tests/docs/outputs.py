@@ -6,8 +6,8 @@ A block of a page that follows one of these comments is made, not written:
   <!-- output -->              The lines that begin with "$ " are commands (a line that ends in "\\"
                                or has an open quote goes on in the next). What they print stands
                                behind each. Words after "output:" say what of it is shown:
-                               head=N and tail=N lines, with "..." for the others;
-                               from=TEXT, from the first line that has TEXT on.
+                               only=REGEX, the lines that have it; from=TEXT, from the first line
+                               that has TEXT on; head=N and tail=N of these, with "..." between.
   <!-- file: PATH -->          The block is that file of the tree; with from=TEXT behind the path,
                                from the first line that has TEXT on.
   <!-- write: NAME -->         The block is written here. The commands of the page find it as a file.
@@ -34,7 +34,7 @@ ALONE = ("docs/start/tutorial.md",)
 
 _BLOCK = re.compile(r"(?:^<!-- (output|file|write)(?:: (.*?))? -->\n)?^(```\w*)\n(.*?)^```$",
                     re.MULTILINE | re.DOTALL)
-_OPTIONS = {"head": int, "tail": int, "from": str}
+_OPTIONS = {"head": int, "tail": int, "from": str, "only": str}
 
 
 class Block:
@@ -117,6 +117,8 @@ def check(page, text, read):
 
 def cut(lines, options):
     """The lines that are shown."""
+    if "only" in options:
+        lines = [line for line in lines if re.search(options["only"], line)]
     if "from" in options:
         starts = [i for i, line in enumerate(lines) if options["from"] in line]
         lines = lines[starts[0]:] if starts else lines
