@@ -158,6 +158,10 @@ class OutputsTest(unittest.TestCase):
                          "<!-- file: a.cc -->\n```\nint a;\n```\n", made)
         self.assertEqual(page.replace("```\n```", "```\nint a;\n```"), outputs.filled(page, None, TREE.get))
 
+    def test_an_output_that_wants_what_is_not_there_stays(self):
+        page = "<!-- output: wants=DIVVY_NO_SUCH_NAME -->\n```\n$ a\nold\n```\n"
+        self.assertEqual(page, outputs.filled(page, {}.get, TREE.get))
+
 
 SPEAKER = """// It says "a comment".
 constexpr int kMost = 8  << 10;

@@ -8,6 +8,7 @@ A block of a page that follows one of these comments is made, not written:
                                behind each. Words after "output:" say what of it is shown:
                                only=REGEX, the lines that have it; from=TEXT, from the first line
                                that has TEXT on; head=N and tail=N of these, with "..." between.
+                               wants=NAME: it is left as it is where the environment lacks NAME.
   <!-- file: PATH -->          The block is that file of the tree; with from=TEXT behind the path,
                                from the first line that has TEXT on.
   <!-- write: NAME -->         The block is written here. The commands of the page find it as a file.
@@ -34,7 +35,7 @@ ALONE = ("docs/start/tutorial.md",)
 
 _BLOCK = re.compile(r"(?:^<!-- (output|file|write)(?:: (.*?))? -->\n)?^(```\w*)\n(.*?)^```$",
                     re.MULTILINE | re.DOTALL)
-_OPTIONS = {"head": int, "tail": int, "from": str, "only": str}
+_OPTIONS = {"head": int, "tail": int, "from": str, "only": str, "wants": str}
 
 
 class Block:
@@ -135,7 +136,7 @@ def filled(text, run, read):
         body = block.body
         if block.kind == "file":
             body = block.file(read)[1] or body
-        elif block.kind == "output" and run:
+        elif block.kind == "output" and run and block.options().get("wants", "PATH") in os.environ:
             parts = []
             for command in block.commands():
                 lines = [line.rstrip() for line in run(command).rstrip("\n").split("\n")]
