@@ -5,14 +5,18 @@ def _grpc_codegen_impl(ctx):
     descriptors = info.transitive_descriptor_sets
     hdrs, srcs, names = [], [], []
     for f in info.direct_sources:
-        names.append(f.short_path)  # the import name: the path below the workspace's root
+
+        # The import name: the path below the root of its workspace, which need not be the one that
+        # is built.
+        names.append("/".join(f.short_path.split("/")[2:]) if f.short_path.startswith("../") else f.short_path)
         stem = f.basename[:-len(".proto")]
         hdrs.append(ctx.actions.declare_file(stem + ".grpc.pb.h"))
         srcs.append(ctx.actions.declare_file(stem + ".grpc.pb.cc"))
     args = ctx.actions.args()
     args.add_joined("--descriptor_set_in", descriptors, join_with = ":")
     args.add("--plugin=protoc-gen-grpc=" + ctx.executable._plugin.path)
-    args.add("--grpc_out=" + ctx.bin_dir.path)
+    root = ctx.label.workspace_root
+    args.add("--grpc_out=" + ctx.bin_dir.path + ("/" + root if root else ""))
     args.add_all(names)
     ctx.actions.run(
         executable = ctx.executable._protoc,
