@@ -28,6 +28,7 @@
 #include "data/input_context.h"
 #include "data/parse_example.h"
 #include "data/tensor_spec.h"
+#include "tensor/argument.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
 
@@ -313,10 +314,10 @@ class DataSource {
          }});
   }
 
-  // What a coordinator or trainer is given: kClicks("2026-11-*").
-  BoundDataSource operator()(const Args&... args) const {
-    return BoundDataSource(name_,
-                           NestCodec<std::tuple<Args...>>::Encode(std::tuple<Args...>(args...)));
+  // What a coordinator or trainer is given: kClicks("2026-11-*"). An argument that might be cut on
+  // its way to the function's type does not compile, as in Schedule.
+  BoundDataSource operator()(const internal::Parameter<Args>&... args) const {
+    return BoundDataSource(name_, Nest(Nest::List{NestCodec<Args>::Encode(args)...}));
   }
   absl::string_view name() const { return name_; }
 

@@ -24,6 +24,7 @@
 #include "strategy/metrics.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
+#include "tensor/argument.h"
 #include "tensor/nest.h"
 
 namespace divvy {
@@ -164,7 +165,9 @@ class Coordinator {
   virtual Strategy& strategy() = 0;
 
   // Queues a step and returns a handle on its result. The arguments are encoded now (NestCodec) and
-  // travel with it: give what is small, and keep values in variables. An Iterator is the executing
+  // travel with it: give what is small, and keep values in variables. They convert to the step's
+  // types where every value is kept (int to int64_t, text to std::string); one that might be cut
+  // does not compile (1.9, true or a size_t for an int64_t). An Iterator is the executing
   // worker's own. Blocks only while the queue is full (262,144 steps wait; those that run do not
   // count), never for a Join of another thread.
   // NotFound: a step that is not registered in this process. InvalidArgument: arguments larger than
@@ -172,11 +175,11 @@ class Coordinator {
   // again if it is still wanted.
   template <typename R, typename... Args>
   absl::StatusOr<RemoteValue<R>> Schedule(const Step<R(Args...)>& step,
-                                          const std::decay_t<Args>&... args) {
+                                          const internal::Parameter<Args>&... args) {
     DIVVY_ASSIGN_OR_RETURN(
         std::shared_ptr<const internal::RemoteResult> result,
         ScheduleStep(step.name(), step.kind(),
-                     NestCodec<std::tuple<std::decay_t<Args>...>>::Encode({args...})));
+                     Nest(Nest::List{NestCodec<std::decay_t<Args>>::Encode(args)...})));
     return RemoteValue<R>(std::move(result));
   }
   // Schedule for a loop of the program's own that goes on exactly where it was: step `number` of
@@ -192,14 +195,13 @@ class Coordinator {
   // step, no name, or a number that is not in [0, 2^53). A step that writes to no variable leaves
   // no trace where a coordinator is killed within a second after it, and is run again.
   template <typename R, typename... Args>
-  absl::StatusOr<std::optional<RemoteValue<R>>> ScheduleOnce(absl::string_view series,
-                                                             int64_t number,
-                                                             const Step<R(Args...)>& step,
-                                                             const std::decay_t<Args>&... args) {
+  absl::StatusOr<std::optional<RemoteValue<R>>> ScheduleOnce(
+      absl::string_view series, int64_t number, const Step<R(Args...)>& step,
+      const internal::Parameter<Args>&... args) {
     DIVVY_ASSIGN_OR_RETURN(
         std::shared_ptr<const internal::RemoteResult> result,
         ScheduleStepOnce(series, number, step.name(), step.kind(),
-                         NestCodec<std::tuple<std::decay_t<Args>...>>::Encode({args...})));
+                         Nest(Nest::List{NestCodec<std::decay_t<Args>>::Encode(args)...})));
     if (result == nullptr) return std::optional<RemoteValue<R>>();
     return std::optional<RemoteValue<R>>(RemoteValue<R>(std::move(result)));
   }
@@ -221,13 +223,15 @@ class Coordinator {
   // without an element. Else the first error of a step.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step,
-                                   const BoundDataSource& data, const std::decay_t<Args>&... args) {
+                                   const BoundDataSource& data,
+                                   const internal::Parameter<Args>&... args) {
     return RunEpoch(LoopObserver(), step, data, args...);
   }
   // InvalidArgument: a read-only step, which has no number to reach.
   template <typename... Args>
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step,
-                                   const BoundDataSource& data, const std::decay_t<Args>&... args) {
+                                   const BoundDataSource& data,
+                                   const internal::Parameter<Args>&... args) {
     return RunUntil(LoopObserver(), last_step, step, data, args...);
   }
   // The same with somebody who looks on. A RunEpoch that was ended early does not count as an
@@ -235,7 +239,8 @@ class Coordinator {
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(LoopObserver observer,
                                    const Step<Metrics(Iterator, Args...)>& step,
-                                   const BoundDataSource& data, const std::decay_t<Args>&... args) {
+                                   const BoundDataSource& data,
+                                   const internal::Parameter<Args>&... args) {
     return RunSteps({std::string(step.name()),
                      step.kind(),
                      data,
@@ -246,7 +251,8 @@ class Coordinator {
   template <typename... Args>
   absl::StatusOr<Metrics> RunUntil(LoopObserver observer, int64_t last_step,
                                    const Step<Metrics(Iterator, Args...)>& step,
-                                   const BoundDataSource& data, const std::decay_t<Args>&... args) {
+                                   const BoundDataSource& data,
+                                   const internal::Parameter<Args>&... args) {
     if (step.kind() == StepKind::kReadOnly)
       return absl::InvalidArgumentError(
           "RunUntil counts training steps; use RunEpoch for a read-only step");

@@ -198,7 +198,8 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 //       batch)); return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
 //     }
 //
-// The types of the function are the types of Schedule: a wrong argument does not compile. A STEP IS
+// The types of the function are the types of Schedule: a wrong argument does not compile, nor a
+// number that would be cut. A STEP IS
 // A TRANSACTION: what it stages is applied once if it returns OK, not at all if it fails. It may
 // run more than once, elsewhere: let it depend on its arguments, its data, variables and seed()
 // alone, and keep no state outside Variables. Globals set by Train exist on the coordinator alone.

@@ -481,6 +481,32 @@ template <typename StepType, typename... Args>
 std::false_type Schedules(long);
 
 using AddType = Step<int64_t(int64_t, std::string)>;
+// tests/api/refused_test.py has the compiler refuse those that would change, and its words.
+TEST(ArgumentTest, KeepsItsValueOrIsRefused) {
+  using internal::KeepsItsValue;
+  static_assert(KeepsItsValue<int64_t, int>::value);
+  static_assert(KeepsItsValue<double, int>::value);
+  static_assert(KeepsItsValue<double, float>::value);
+  static_assert(KeepsItsValue<bool, bool>::value);
+  static_assert(KeepsItsValue<int64_t, StepKind>::value, "an enum is its number");
+  static_assert(KeepsItsValue<std::string, const char*>::value);
+  static_assert(KeepsItsValue<std::optional<double>, std::nullopt_t>::value);
+  static_assert(KeepsItsValue<std::pair<int64_t, double>, std::pair<int, float>>::value);
+  static_assert(!KeepsItsValue<int64_t, double>::value);
+  static_assert(!KeepsItsValue<int64_t, uint64_t>::value);
+  static_assert(!KeepsItsValue<uint64_t, int>::value);
+  static_assert(!KeepsItsValue<int32_t, int64_t>::value);
+  static_assert(!KeepsItsValue<int64_t, bool>::value);
+  static_assert(!KeepsItsValue<bool, int>::value);
+  static_assert(!KeepsItsValue<bool, const char*>::value);
+  static_assert(!KeepsItsValue<float, double>::value);
+  static_assert(!KeepsItsValue<float, int>::value, "16,777,217 is no float");
+  static_assert(!KeepsItsValue<double, int64_t>::value);
+  static_assert(!KeepsItsValue<std::optional<int>, double>::value);
+  static_assert(!KeepsItsValue<std::optional<int>, std::optional<double>>::value);
+  static_assert(!KeepsItsValue<std::tuple<int64_t, bool>, std::tuple<int, int>>::value);
+}
+
 TEST(CoordinatorTest, AWrongArgumentDoesNotCompile) {
   static_assert(decltype(Schedules<AddType, int, const char*>(0))::value);
   static_assert(!decltype(Schedules<AddType, int>(0))::value, "an argument too few");
