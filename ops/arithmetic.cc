@@ -31,9 +31,11 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
 
 // A C++ scalar as the other operand has it. It stays on the CPU: a GPU's backend takes it from
 // there.
-absl::StatusOr<Tensor> Adapted(const Tensor& scalar, const Tensor& other) {
-  ASSIGN_OR_RETURN(const Backend* cpu, internal::BackendFor(scalar.device()));
-  return internal::CastTo(*cpu, scalar, other.dtype());
+absl::StatusOr<Tensor> Adapted(const Var& scalar, const Tensor& other) {
+  const Tensor& single = internal::ValueOf(scalar);
+  if (other.dtype() == single.dtype()) return single;
+  ASSIGN_OR_RETURN(const Backend* cpu, internal::BackendFor(single.device()));
+  return internal::CastTo(*cpu, Tensor::Scalar(scalar.node()->scalar), other.dtype());
 }
 
 // One of the two that lies where the operation computes.
@@ -46,9 +48,9 @@ absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, 
                                                    const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
   if (a.node()->adapts && internal::CheckComputedWith(operation, y).ok()) {
-    ASSIGN_OR_RETURN(x, Adapted(x, y));
+    ASSIGN_OR_RETURN(x, Adapted(a, y));
   } else if (b.node()->adapts && internal::CheckComputedWith(operation, x).ok()) {
-    ASSIGN_OR_RETURN(y, Adapted(y, x));
+    ASSIGN_OR_RETURN(y, Adapted(b, x));
   }
   if (x.dtype() != y.dtype())
     return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");

@@ -360,6 +360,16 @@ TEST(ArithmeticTest, AScalarOfCppTakesTheOtherDType) {
   EXPECT_EQ(DType::kFloat32, (Var(2.0f) * 3.0f).dtype());
 }
 
+TEST(ArithmeticTest, AScalarOfCppIsRoundedOnceToTheOtherDType) {
+  EXPECT_THAT(ValuesOf<double>(Var(Doubles({2}, {1, 10})) * 0.1), ElementsAre(0.1, 1.0));
+  EXPECT_THAT(ValuesOf<double>(0.1 + Var(Doubles({1}, {0}))), ElementsAre(0.1));
+  EXPECT_THAT(ValuesOf<double>(Var(Doubles({1}, {1})) * 16777217), ElementsAre(16777217.0));
+  EXPECT_THAT(ValuesOf<float>(Var(Tensor::Vector<float>({1})) * 0.1), ElementsAre(0.1f));
+  EXPECT_THAT(ValuesOf<double>(Where(Less(0.5, Doubles({2}, {1, 0})), 0.1, Doubles({2}, {7, 7}))),
+              ElementsAre(0.1, 7));
+  EXPECT_THAT(ValuesOf<float>(Var(0.1) * 1), ElementsAre(0.1f)) << "float32 among themselves";
+}
+
 TEST(ArithmeticTest, NothingTimesSomethingIsNothing) {
   EXPECT_THAT(
       ValuesOf<float>(Var(Zeros(DType::kFloat32, {0, 3})) * Var(Zeros(DType::kFloat32, {3}))),

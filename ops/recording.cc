@@ -89,7 +89,10 @@ Var::Var(const Nest& leaf) {
   node_ = tensor.ok() ? internal::Constant(*std::move(tensor)) : internal::Failed(tensor.status());
 }
 
-Var::Var(float scalar) : node_(internal::Holding(Tensor::Scalar(scalar))) { node_->adapts = true; }
+Var::Var(double scalar) : node_(internal::Holding(Tensor::Scalar(static_cast<float>(scalar)))) {
+  node_->adapts = true;
+  node_->scalar = scalar;
+}
 
 const Shape& Var::shape() const {
   static const Shape* const none = new Shape();

@@ -36,6 +36,7 @@ struct VarNode {
   bool pending = false;            // asked for, not yet fetched
   bool needs_gradient = false;     // recorded: a leaf, or computed from one
   bool adapts = false;             // a C++ scalar: takes the other operand's dtype
+  double scalar = 0;               // of one that adapts, in full
   std::optional<Tensor> gradient;  // while Gradient runs
 };
 

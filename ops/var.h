@@ -36,7 +36,9 @@ class Var {
  public:
   Var(Tensor constant);
   Var(const Nest& leaf);  // failed if it holds no tensor
-  Var(float scalar);      // takes the dtype of what it meets
+  // A literal: float32 alone, and beside another operand its number in that one's dtype, rounded
+  // once: 0.1 is float64's own 0.1 there. (0.1f is what a float has of it; write 0.1.)
+  Var(double scalar);
 
   const Shape& shape() const;  // rank 0 if failed
   DType dtype() const;         // float32 if failed

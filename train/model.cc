@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& 
       return absl::InvalidArgumentError(
           absl::StrCat("the l2 of ", penalty.variable, " is ", penalty.l2, ", wanted at least 0"));
     const Var squares = ReduceSum(Square(tape.Read(penalty.variable)));
-    const Var term = Cast(squares, dtype) * static_cast<float>(penalty.l2);
+    const Var term = Cast(squares, dtype) * penalty.l2;
     sum = sum ? *sum + term : term;
   }
   if (sum) RETURN_IF_ERROR(sum->status());
@@ -143,10 +143,8 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
 absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
                                       const std::optional<Var>& penalty, double factor) {
   if (!penalty) return tape.GradientOfSum(losses, factor);
-  const Var loss = ReduceSum(losses) * Cast(Tensor::Scalar(factor), losses.dtype());
-  return tape.Gradient(
-      loss +
-      *penalty * static_cast<float>(factor * static_cast<double>(losses.shape().num_elements())));
+  const double share = factor * static_cast<double>(losses.shape().num_elements());
+  return tape.Gradient(ReduceSum(losses) * factor + *penalty * share);
 }
 
 // The losses to the CPU, and with them, so that a GPU is waited for once, the gradients that are
