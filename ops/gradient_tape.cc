@@ -88,7 +88,7 @@ GradientTape::GradientTape(VariableReader& variables, Mode mode)
 
 GradientTape::~GradientTape() = default;
 
-Var GradientTape::Read(absl::string_view variable) {
+Var GradientTape::Read(absl::string_view variable) & {
   internal::Leaf& leaf = state_->Whole(variable);
   leaf.asked = true;
   return Var(leaf.node);
@@ -98,17 +98,17 @@ void GradientTape::Prefetch(absl::Span<const std::string> variables) {
   for (const std::string& variable : variables) state_->Whole(variable);
 }
 
-Var GradientTape::Lookup(absl::string_view table, const Var& ids, const LookupOptions& options) {
+Var GradientTape::Lookup(absl::string_view table, const Var& ids, const LookupOptions& options) & {
   if (const absl::Status status = ids.status(); !status.ok()) return internal::FailedVar(status);
   return AddLookup(*state_, table, internal::PlanLookup(internal::ValueOf(ids), options));
 }
 
 Var GradientTape::LookupSparse(absl::string_view table, const Nest& sparse_ids, Combiner combiner,
-                               const LookupOptions& options) {
+                               const LookupOptions& options) & {
   return AddLookup(*state_, table, internal::PlanLookupSparse(sparse_ids, combiner, options));
 }
 
-Var GradientTape::Watch(absl::string_view name, Tensor value) {
+Var GradientTape::Watch(absl::string_view name, Tensor value) & {
   const bool is_here = value.device().kind == Device::Kind::kCpu;
   absl::StatusOr<Tensor> there = value.To(is_here ? state_->variables().device() : value.device());
   if (!there.ok()) return internal::FailedVar(there.status());
@@ -117,7 +117,7 @@ Var GradientTape::Watch(absl::string_view name, Tensor value) {
   return node.ok() ? Var(*std::move(node)) : internal::FailedVar(node.status());
 }
 
-Var GradientTape::Record(Tensor value, std::vector<Var> inputs, UserBackward backward) {
+Var GradientTape::Record(Tensor value, std::vector<Var> inputs, UserBackward backward) & {
   if (const absl::Status status = internal::FirstError(inputs); !status.ok())
     return internal::FailedVar(status);
   internal::Backward checked = Checked(std::move(backward), inputs);

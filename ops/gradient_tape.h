@@ -68,29 +68,41 @@ class GradientTape {
   GradientTape& operator=(const GradientTape&) = delete;
   ~GradientTape();
 
+  // Of a tape that is not named (GradientTape(replica).Read("kernel")) nothing can be asked: what
+  // it gave would outlive it.
+
   // The whole variable.
-  Var Read(absl::string_view variable);
+  Var Read(absl::string_view variable) &;
+  Var Read(absl::string_view variable) && = delete;  // name the tape: a Var must not outlive it
   // Will be read: makes them pending now, so that they leave with the next fetch. Model does it for
   // all its layers.
   void Prefetch(absl::Span<const std::string> variables);
   // Rows of a table: ids of any shape and integer dtype -> ids.shape + row shape. Failed with
   // InvalidArgument: an id that the table has no row for, ids that are no integers, options out of
   // their range, or `safe` (which is LookupSparse's). No ids: [0] + row shape.
-  Var Lookup(absl::string_view table, const Var& ids, const LookupOptions& options = {});
+  Var Lookup(absl::string_view table, const Var& ids, const LookupOptions& options = {}) &;
+  Var Lookup(absl::string_view table, const Var& ids,
+             const LookupOptions& options = {}) && = delete;
   // Lists of ids (SparseIds as a Nest), each combined to one row -> [batch] + row shape: always one
   // row for each list, zeros for an empty one (TensorFlow leaves out those at the end). Weights are
   // constants. Errors as Lookup's, and those of Validate(SparseIds).
   Var LookupSparse(absl::string_view table, const Nest& sparse_ids, Combiner combiner,
-                   const LookupOptions& options = {});
+                   const LookupOptions& options = {}) &;
+  Var LookupSparse(absl::string_view table, const Nest& sparse_ids, Combiner combiner,
+                   const LookupOptions& options = {}) && = delete;
   // A leaf of your own; its gradient comes back under `name`. Failed with InvalidArgument: the name
   // was watched or read before.
-  Var Watch(absl::string_view name, Tensor value);
+  Var Watch(absl::string_view name, Tensor value) &;
+  Var Watch(absl::string_view name, Tensor value) && = delete;
   // An operation of your own (tf.custom_gradient): given its value, `backward` maps the output's
   // gradient (its shape and dtype) to one gradient for each input, each of the input's shape and
   // dtype. Called at most once, by Gradient, on its thread; what it gives for inputs that need none
   // is ignored. A wrong number or shape is InvalidArgument from Gradient.
   Var Record(Tensor value, std::vector<Var> inputs,
-             std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)> backward);
+             std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)> backward) &;
+  Var Record(Tensor value, std::vector<Var> inputs,
+             std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)>
+                 backward) && = delete;
 
   // d target / d everything read or watched that target depends on (what it does not depend on has
   // no entry). A table's gradient is IndexedSlices with the ids as they were asked for, duplicates

@@ -17,7 +17,7 @@ _UNSEEN = {"base/executor.h", "base/mutex.h", "base/strong_id.h", "cluster/error
            "cluster/messages.h", "cluster/transfer_plan.h", "strategy/local_objects.h", "strategy/rendezvous.h", "strategy/variable_store.h"}
 
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.MULTILINE)
-_CLASS = re.compile(r"^(?:template\s*<.*?>\s*)?(class|struct)\s+(\w+(?:<[^{;]*>)?)[^;(=]*$", re.DOTALL)
+_CLASS = re.compile(r"^(?:template\s*<.*?>\s*)?(class|struct)\s+(?:\[\[\w+\]\]\s+)?(\w+(?:<[^{;]*>)?)[^;(=]*$", re.DOTALL)
 # Told of elsewhere, where no comment says otherwise: what is declared before its use, parts of
 # macros, members defined outside their class, deduction guides, specialisations of a struct.
 _ELSEWHERE = re.compile(r"(?:template\s*<[^\n]*>\s*)?(?:class|struct|enum class) \w+;|namespace |#define \w+_(?:INNER|CONCAT)\b|"

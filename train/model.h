@@ -155,6 +155,8 @@ struct ModelOutput {
 // optimizer apply them. Metrics: "loss" and those of `forward`, merged over the replicas. Its
 // errors: InvalidArgument for losses of another shape; a metric's own, with its name; those of the
 // tape and of ApplyGradients.
+//
+// A handle: copies are the same model.
 class Model {
  public:
   using Forward = ModelOutput(GradientTape& tape, const Nest& batch);

@@ -47,7 +47,8 @@ struct FitOptions {
 //   return trainer.Fit(kDigits(/*training=*/true), options).status();
 class Trainer {
  public:
-  // `optimizer` is for variables that name none. REQUIRES: coordinator and model outlive it.
+  // `optimizer` is for variables that name none. Keeps a copy of the model, which is a handle.
+  // REQUIRES: the coordinator outlives it.
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
   // Trains for options.epochs, called again for as many more; blocks. The variables are created by
@@ -103,7 +104,7 @@ class Trainer {
   absl::Status ValidateEpoch(const FitOptions& options, TrainingRun& run);
 
   Coordinator& coordinator_;
-  const Model& model_;
+  const Model model_;
   Optimizer optimizer_;
   std::optional<WarmStart> warm_start_;
   // completed

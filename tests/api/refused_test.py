@@ -34,7 +34,7 @@ MAY_CHANGE = "this argument may change on its way to the step or data source"
 
 # (what it is, what is refused, the compiler's words, the same mended); the body of a function with
 # these parameters.
-PARAMETERS = "Coordinator& coordinator, ReplicaContext& replica, int64_t large, size_t size, double half, const Model& model"
+PARAMETERS = "Coordinator& coordinator, ReplicaContext& replica, int64_t large, size_t size, double half, const Var& ids"
 REFUSED = [
     ("a number that is cut", "(void)coordinator.Schedule(kCount, 1.9);", MAY_CHANGE,
      "(void)coordinator.Schedule(kCount, 2);"),
@@ -53,6 +53,12 @@ REFUSED = [
     ("an integer that a loop's double does not hold", "(void)coordinator.RunEpoch(kScaled, kNumbers(3), large);", MAY_CHANGE,
      "(void)coordinator.RunEpoch(kScaled, kNumbers(3), 2);"),
     ("an argument of a data source that is cut", "(void)kNumbers(2.5);", MAY_CHANGE, "(void)kNumbers(2);"),
+    ("a Var of a tape that has gone", 'const Var kernel = GradientTape(replica).Read("kernel");',
+     "use of deleted function",
+     'GradientTape tape(replica); const Var kernel = tape.Read("kernel"); (void)kernel;'),
+    ("a lookup of a tape that has gone", 'const Var rows = GradientTape(replica).Lookup("table", ids);',
+     "use of deleted function",
+     'GradientTape other(replica); (void)other.Lookup("table", ids);'),
     ("text for a number", '(void)coordinator.Schedule(kCount, "1");', "cannot convert",
      "(void)coordinator.Schedule(kCount, 1);"),
 ]
