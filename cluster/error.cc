@@ -237,4 +237,6 @@ absl::Status JobHasEnded(int exit_code, absl::string_view message) {
 
 absl::Status EndOfData(absl::string_view message) { return MakeError(Reason::kEndOfData, message); }
 
+bool IsEndOfData(const absl::Status& status) { return ReasonOf(status) == Reason::kEndOfData; }
+
 }  // namespace divvy

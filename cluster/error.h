@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "cluster/end_of_data.h"
 #include "cluster/ids.h"
 
 namespace divvy {
@@ -137,12 +138,6 @@ int ExitCodeOf(const absl::Status& status);
 // A coordinator was started on a job that has ended (Reason::kJobOver): it exits with this code at
 // once.
 absl::Status JobHasEnded(int exit_code, absl::string_view message);
-
-// The end of a dataset, as a step sees it.
-absl::Status EndOfData(absl::string_view message);
-inline bool IsEndOfData(const absl::Status& status) {
-  return ReasonOf(status) == Reason::kEndOfData;
-}
 
 }  // namespace divvy
 

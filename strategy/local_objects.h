@@ -3,14 +3,12 @@
 #define DIVVY_STRATEGY_LOCAL_OBJECTS_H_
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <typeindex>
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "base/mutex.h"
 
 namespace divvy {
 
@@ -18,6 +16,11 @@ namespace divvy {
 // caller's business. An object lives as long as this map: nothing is ever taken out.
 class LocalObjects {
  public:
+  LocalObjects();
+  ~LocalObjects();
+  LocalObjects(const LocalObjects&) = delete;
+  LocalObjects& operator=(const LocalObjects&) = delete;
+
   // The object of type T under `key`, made by `make` at first use. REQUIRES: `make` does not return
   // null and does not call this map; it may run twice when two threads ask at once, and then one
   // result is dropped.
@@ -30,18 +33,11 @@ class LocalObjects {
 
  private:
   using Key = std::pair<std::string, std::type_index>;
-  void* Find(const Key& key) {
-    MutexLock lock(mu_);
-    const auto it = objects_.find(key);
-    return it == objects_.end() ? nullptr : it->second.get();
-  }
-  void* Keep(const Key& key, std::shared_ptr<void> object) {
-    MutexLock lock(mu_);
-    return objects_.emplace(key, std::move(object)).first->second.get();
-  }
+  struct State;
+  void* Find(const Key& key);
+  void* Keep(const Key& key, std::shared_ptr<void> object);
 
-  Mutex mu_;
-  std::map<Key, std::shared_ptr<void>> objects_ DIVVY_GUARDED_BY(mu_);
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace divvy

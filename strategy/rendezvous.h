@@ -15,14 +15,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
-#include <typeinfo>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
+#include "strategy/arrival.h"
 
 namespace divvy::internal {
 
@@ -31,24 +30,8 @@ class Rendezvous {
  public:
   explicit Rendezvous(int num_replicas);
 
-  // Given the payloads of all replicas in order, fills in what each takes home. Runs on the thread
-  // of the replica that arrives last.
-  using Complete = std::function<absl::Status(absl::Span<void* const> payloads)>;
-
-  struct Arrival {
-    // "AllReduce SUM": what all must agree on
-    std::string call;
-    // Of *payload: what all must agree on, too.
-    const std::type_info* type = nullptr;
-    // lives until Meet returns; touched by `complete` alone meanwhile
-    void* payload = nullptr;
-    // replica 0's is the one that runs
-    Complete complete;
-    // Why this replica has nothing to bring; `complete` then does not run.
-    absl::Status error;
-    // How long this replica waits for the others.
-    absl::Duration timeout = absl::InfiniteDuration();
-  };
+  using Complete = CompleteMeeting;
+  using Arrival = internal::Arrival;
 
   // Blocks until the others have arrived and the meeting was carried out. Returns what `complete`
   // returned. All errors are told to all alike: an arrival's error; InvalidArgument: the replicas

@@ -6,6 +6,8 @@
 #include "base/status_macros.h"
 #include "base/trace_range.h"
 #include "ops/recording.h"
+#include "strategy/rendezvous.h"
+#include "strategy/variable_store.h"
 
 namespace divvy {
 

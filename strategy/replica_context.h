@@ -21,7 +21,7 @@
 #include "absl/types/span.h"
 #include "ops/gradient_tape.h"
 #include "optimizers/optimizer.h"
-#include "strategy/rendezvous.h"
+#include "strategy/arrival.h"
 #include "strategy/strategy.h"
 #include "tensor/nest.h"
 
@@ -49,7 +49,7 @@ auto ElementOfEach(const PerReplica<Tuple>& tuples) {
 
 // A replica context made by hand is the thread's current one while this lives. Movable; ends on the
 // thread it began on.
-class Entered {
+class [[nodiscard]] Entered {
  private:
   friend class ReplicaContext;
   explicit Entered(internal::Context context) : entry_(std::move(context)) {}
@@ -229,7 +229,7 @@ class ReplicaContext : public VariableReader {
     return ToEach(fn(strategy_, internal::ElementOfEach<I>(tuples)...));
   }
   absl::Status WrongSize(int size) const;
-  absl::Status MeetOthers(absl::string_view instead, internal::Rendezvous::Arrival arrival);
+  absl::Status MeetOthers(absl::string_view instead, internal::Arrival arrival);
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value,
                                      const CommunicationOptions& options);
   absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value,

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "cluster/end_of_data.h"
 #include "strategy/per_replica.h"
 #include "strategy/strategy.h"
 #include "tensor/nest.h"

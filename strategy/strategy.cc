@@ -1,10 +1,12 @@
 #include "strategy/strategy.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/executor.h"
 #include "base/status_macros.h"
 #include "data/guarded.h"
 #include "strategy/rendezvous.h"
 #include "strategy/replica_context.h"
+#include "strategy/variable_store.h"
 
 namespace divvy {
 

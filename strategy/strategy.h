@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/executor.h"
 #include "cluster/cluster_resolver.h"
 #include "data/distribute.h"
 #include "ops/ops.h"
@@ -29,6 +28,9 @@
 #include "tensor/nest.h"
 
 namespace divvy {
+
+class Executor;
+class VariableStore;
 
 // What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one
 // for the job.
@@ -111,11 +113,11 @@ using ReplicaResult = internal::ReplicaResultT<F, Args...>;
 
 // Makes a strategy current on this thread while it lives: `with strategy.scope():`. Variables are
 // created in it; reading and writing them, scheduling and reducing do not ask for it. Movable; ends
-// on the thread it began on.
+// on the thread it began on. Give it a name: one that is dropped has ended already.
 //
 //   auto scope = coordinator.strategy().Scope();
 //   RETURN_IF_ERROR(CreateVariable(kWeights).status());
-class StrategyScope {
+class [[nodiscard]] StrategyScope {
  public:
   // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with
   // this.

@@ -8,6 +8,7 @@
 #include "strategy/context.h"
 #include "strategy/replica_context.h"
 #include "strategy/strategy.h"
+#include "strategy/variable_store.h"
 
 namespace divvy {
 namespace {
@@ -41,6 +42,10 @@ absl::StatusOr<Tensor> OnThisReplica(absl::StatusOr<Tensor> value) {
 }
 
 }  // namespace
+
+const VariableSpec& Variable::spec() const { return info_->spec; }
+
+absl::Span<const int64_t> Variable::shard_offsets() const { return info_->shard_offsets; }
 
 // A step's store where a step runs, also for a handle that came from elsewhere: not for one of
 // another job, whose variable of the same name is another one.

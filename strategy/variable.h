@@ -12,11 +12,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cluster/variable_spec.h"
 #include "strategy/variable_index.h"
-#include "strategy/variable_store.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
+
+class VariableStore;
+struct VariableInfo;
 
 // A handle, cheap to copy; thread-safe. It owns nothing of the variable, which lives as long as its
 // job. After its coordinator has gone reads and writes are FailedPrecondition.
@@ -51,10 +54,10 @@ class Variable {
   Variable(std::shared_ptr<VariableStore> store, std::shared_ptr<const VariableInfo> info)
       : store_(std::move(store)), info_(std::move(info)) {}
 
-  const VariableSpec& spec() const { return info_->spec; }
+  const VariableSpec& spec() const;
   // [num_shards + 1] first rows
-  absl::Span<const int64_t> shard_offsets() const { return info_->shard_offsets; }
-  operator absl::string_view() const { return info_->spec.name; }
+  absl::Span<const int64_t> shard_offsets() const;
+  operator absl::string_view() const { return spec().name; }
 
   // The whole variable, in its shape: all of it travels, whatever its size.
   absl::StatusOr<Tensor> Read() const;
