@@ -23,15 +23,6 @@ class ForwardingCoordinator : public Base {
   int64_t epoch() const override { return coordinator_.epoch(); }
   int64_t step() const override { return coordinator_.step(); }
   absl::StatusOr<int64_t> RestoreLatest() override { return coordinator_.RestoreLatest(); }
-  absl::StatusOr<int64_t> RestoreUnlessBegun() override {
-    return coordinator_.RestoreUnlessBegun();
-  }
-  int64_t TakeRestoredEpochs(int64_t at_most) override {
-    return coordinator_.TakeRestoredEpochs(at_most);
-  }
-  int64_t TakeRestoredSteps(int64_t at_most) override {
-    return coordinator_.TakeRestoredSteps(at_most);
-  }
   void SetProgramState(std::string bytes) override {
     coordinator_.SetProgramState(std::move(bytes));
   }
@@ -49,8 +40,6 @@ class ForwardingCoordinator : public Base {
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {
     return coordinator_.Report(run, step, metrics);
   }
-  void SetGoal(int64_t epochs) override { coordinator_.SetGoal(epochs); }
-  std::string event_directory() const override { return coordinator_.event_directory(); }
 
  protected:
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
@@ -66,6 +55,7 @@ class ForwardingCoordinator : public Base {
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
     return coordinator_.RunSteps(loop);
   }
+  internal::TrainerSupport& trainer_support() override { return coordinator_; }
   Owner& owner() { return *owner_; }
 
  private:

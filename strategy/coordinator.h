@@ -44,7 +44,12 @@ using LoopObserver = std::function<bool(const Metrics& recent)>;
 // The last three are final.
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
 
+class Coordinator;
+
 namespace internal {
+
+class TrainerSupport;
+TrainerSupport& SupportOf(Coordinator& coordinator);
 
 // A scheduled step's result, before its type is known. Implemented by coordinator/core;
 // thread-safe.
@@ -282,14 +287,6 @@ class Coordinator {
   // one has been used. What is there and was not created, and the other way round, stands in the
   // log. DataLoss: there are checkpoints, and all are damaged.
   virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
-  // For Trainer: RestoreLatest, unless the program has asked itself, and so counts itself, or has
-  // begun already. What was restored so is told by the calls below: how much of the next `at_most`
-  // RunEpochs of training steps, or of the next `at_most` training steps, is behind the program.
-  // Each is told once, so that a program of Trainers that runs again from its beginning leaves out
-  // what it has done. Returns the steps restored.
-  virtual absl::StatusOr<int64_t> RestoreUnlessBegun() { return RestoreLatest(); }
-  virtual int64_t TakeRestoredEpochs(int64_t at_most) { return 0; }
-  virtual int64_t TakeRestoredSteps(int64_t at_most) { return 0; }
   // Bytes of the program's own that every checkpoint from now on holds, and --state_dir before
   // another step begins: that takes some 0.2 ms, so give them once for each round or epoch. After
   // RestoreLatest: those that were given last, before the state that it went on with.
@@ -337,11 +334,6 @@ class Coordinator {
   // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand).
   // Does not block. InvalidArgument: no name, or one that no run of TensorBoard can have.
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
-  // The program means to run so many epochs more: for the progress line alone. Trainer says it.
-  virtual void SetGoal(int64_t epochs) {}
-  // Where event files of this job are written already (--tensorboard_dir); empty: nowhere.
-  // TensorBoard refuses to write there, too.
-  virtual std::string event_directory() const { return ""; }
 
  protected:
   // `args` is a list. As Schedule. Handles of iterators among `args` must stay open until the step
@@ -350,12 +342,14 @@ class Coordinator {
       absl::string_view name, StepKind kind, Nest args) = 0;
   // Null: the number has finished before.
   virtual absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
-      absl::string_view series, int64_t number, absl::string_view name, StepKind kind, Nest args) {
-    return absl::UnimplementedError("this coordinator remembers no numbers of steps");
-  }
+      absl::string_view series, int64_t number, absl::string_view name, StepKind kind,
+      Nest args) = 0;
   // The step is given the iterator, then the loop's args, and returns Metrics (NestCodec). As
   // RunEpoch and RunUntil.
   virtual absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) = 0;
+  // For Trainer and its callbacks: strategy/trainer_support.h.
+  virtual internal::TrainerSupport& trainer_support() = 0;
+  friend internal::TrainerSupport& internal::SupportOf(Coordinator& coordinator);
 };
 
 namespace internal {

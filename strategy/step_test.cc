@@ -18,6 +18,7 @@
 #include "strategy/metrics.h"
 #include "strategy/program.h"
 #include "strategy/testing/test_strategy.h"
+#include "strategy/trainer_support.h"
 
 namespace divvy {
 namespace {
@@ -394,12 +395,27 @@ class ImmediateCoordinator : public Coordinator {
                                                                              Nest args) override {
     return std::make_shared<const ReadyResult>(RunNamed(name, environment_, args));
   }
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
+      absl::string_view, int64_t, absl::string_view, StepKind, Nest) override {
+    return absl::UnimplementedError("not in this fake");
+  }
+  internal::TrainerSupport& trainer_support() override { return support_; }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
     loops.push_back(loop);
     return Metrics();
   }
 
  private:
+  // Nobody trains here.
+  class NoSupport : public internal::TrainerSupport {
+   public:
+    absl::StatusOr<int64_t> RestoreUnlessBegun() override { return 0; }
+    int64_t TakeRestoredEpochs(int64_t) override { return 0; }
+    int64_t TakeRestoredSteps(int64_t) override { return 0; }
+    void SetGoal(int64_t) override {}
+    std::string event_directory() const override { return ""; }
+  };
+  NoSupport support_;
   FakeEnvironment environment_;
   uint64_t iterators_ = 0;
 };
@@ -447,6 +463,22 @@ TEST(FetchAllTest, TheTimeoutIsThatOfAllValuesTogether) {
   EXPECT_LE(second->timeout(), absl::Hours(1) - absl::Milliseconds(5));
   EXPECT_TRUE(FetchAll<void>({RemoteValue<void>(first)}).ok());
   EXPECT_EQ(first->timeout(), absl::InfiniteDuration());
+}
+
+template <typename T, typename = void>
+struct ShowsTheTrainersCalls : std::false_type {};
+template <typename T>
+struct ShowsTheTrainersCalls<T, std::void_t<decltype(&T::RestoreUnlessBegun)>> : std::true_type {};
+template <typename T, typename = void>
+struct ShowsItsSupport : std::false_type {};
+template <typename T>
+struct ShowsItsSupport<T, std::void_t<decltype(&T::trainer_support)>> : std::true_type {};
+
+TEST(CoordinatorTest, WhatATrainerAsksForIsNoCallOfAProgram) {
+  static_assert(!ShowsTheTrainersCalls<Coordinator>::value);
+  static_assert(!ShowsItsSupport<Coordinator>::value);
+  ImmediateCoordinator coordinator;
+  EXPECT_EQ(internal::SupportOf(coordinator).event_directory(), "");
 }
 
 TEST(CoordinatorTest, IteratorsAreArguments) {

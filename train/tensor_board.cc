@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "strategy/trainer_support.h"
 
 namespace divvy {
 namespace {
@@ -43,7 +44,8 @@ TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& 
     : directory_(directory), summaries_(std::move(directory), files, clock) {}
 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
-  if (WithoutSlashAtEnd(run.coordinator().event_directory()) == WithoutSlashAtEnd(directory_)) {
+  if (WithoutSlashAtEnd(internal::SupportOf(run.coordinator()).event_directory()) ==
+      WithoutSlashAtEnd(directory_)) {
     return absl::FailedPreconditionError(
         absl::StrCat("TensorBoard: --tensorboard_dir has event files written to ", directory_,
                      " already, and every point would be drawn twice: leave out the flag or the "

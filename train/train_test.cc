@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "ops/testing/map_reader.h"
 #include "strategy/testing/test_strategy.h"
+#include "strategy/trainer_support.h"
 #include "train/configuration.h"
 #include "train/model.h"
 #include "train/tensor_board.h"
@@ -446,7 +447,7 @@ TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
 
 // Runs steps one after another on this thread, over batches by the name of the data source. Its
 // report interval is one step.
-class InlineCoordinator : public Coordinator {
+class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
  public:
   Strategy& strategy() override { return *strategy_; }
   absl::Status Join(absl::Duration) override { return absl::OkStatus(); }
@@ -461,6 +462,7 @@ class InlineCoordinator : public Coordinator {
   void Saved(int64_t epochs, int64_t steps) {
     epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps;
   }
+  absl::StatusOr<int64_t> RestoreUnlessBegun() override { return RestoreLatest(); }
   int64_t TakeRestoredEpochs(int64_t at_most) override { return Take(restored_epochs_, at_most); }
   int64_t TakeRestoredSteps(int64_t at_most) override { return Take(restored_steps_, at_most); }
   void SetProgramState(std::string) override {}
@@ -499,6 +501,11 @@ class InlineCoordinator : public Coordinator {
                                                                              Nest) override {
     return absl::UnimplementedError("not in this fake");
   }
+  absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
+      absl::string_view, int64_t, absl::string_view, StepKind, Nest) override {
+    return absl::UnimplementedError("not in this fake");
+  }
+  internal::TrainerSupport& trainer_support() override { return *this; }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
     if (loop.data.name() == "scripted") {
       Metrics next = script_.front();

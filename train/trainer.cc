@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "strategy/trainer_support.h"
 #include "train/configuration.h"
 #include "train/examples_seen.h"
 
@@ -65,7 +66,7 @@ absl::Status Trainer::Prepare() {
     RETURN_IF_ERROR(coordinator_.strategy().CreateVariable(spec));
   }
   if (restored_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t steps, coordinator_.RestoreUnlessBegun());
+  ASSIGN_OR_RETURN(const int64_t steps, internal::SupportOf(coordinator_).RestoreUnlessBegun());
   restored_ = true;
   in_an_epoch_ = steps > 0;
   return absl::OkStatus();
@@ -73,10 +74,12 @@ absl::Status Trainer::Prepare() {
 
 Trainer::Behind Trainer::TakeWhatIsBehind(const FitOptions& options) {
   if (!options.steps_per_epoch)
-    return {static_cast<int>(coordinator_.TakeRestoredEpochs(options.epochs)), 0};
+    return {static_cast<int>(internal::SupportOf(coordinator_).TakeRestoredEpochs(options.epochs)),
+            0};
   const int64_t most = std::numeric_limits<int64_t>::max() / options.epochs;
   const int64_t steps =
-      coordinator_.TakeRestoredSteps(std::min(*options.steps_per_epoch, most) * options.epochs);
+      internal::SupportOf(coordinator_)
+          .TakeRestoredSteps(std::min(*options.steps_per_epoch, most) * options.epochs);
   return {static_cast<int>(steps / *options.steps_per_epoch), steps % *options.steps_per_epoch};
 }
 
@@ -140,7 +143,7 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   RETURN_IF_ERROR(Prepare());
   const Behind behind = TakeWhatIsBehind(options);
   epochs_ += behind.epochs;
-  coordinator_.SetGoal(options.epochs - behind.epochs);
+  internal::SupportOf(coordinator_).SetGoal(options.epochs - behind.epochs);
   TrainingRun run(coordinator_, epochs_,
                   DescribeFit(coordinator_.strategy(), model_, optimizer_, data, options));
   RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));

@@ -15,6 +15,7 @@
 #include "coordinator/core/live_variables.h"
 #include "coordinator/core/progress_sink.h"
 #include "strategy/coordinator.h"
+#include "strategy/trainer_support.h"
 #include "strategy/variable_store.h"
 
 namespace divvy {
@@ -49,7 +50,7 @@ class DirectVariableStore : public VariableStore {
 
 // Thread-safe. The calls block as strategy/coordinator.h says; none may be made from a task of the
 // core's Executor.
-class BlockingCoordinator : public Coordinator {
+class BlockingCoordinator : public Coordinator, public internal::TrainerSupport {
  public:
   // `replicas` of each worker, for the strategy's figures. `sink` may be null. `report_every`: how
   // often a LoopObserver is called. REQUIRES: `executor` and `sink` outlive this.
@@ -99,6 +100,7 @@ class BlockingCoordinator : public Coordinator {
       absl::string_view series, int64_t number, absl::string_view name, StepKind kind,
       Nest args) override;
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override;
+  internal::TrainerSupport& trainer_support() override { return *this; }
 
  private:
   // A Join of the core, and who waits for it.

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
+#include "strategy/trainer_support.h"
 
 namespace divvy {
 namespace {
@@ -476,22 +477,23 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
     Coordinator& coordinator = cluster->coordinator();
     ASSERT_TRUE(Create(coordinator, {kVisits}).ok());
     ASSERT_TRUE(coordinator.RunEpoch(kVisit, kSource()).ok());
-    EXPECT_EQ(*coordinator.RestoreUnlessBegun(), 0);
-    EXPECT_EQ(coordinator.TakeRestoredEpochs(5), 0) << "it was done in this life of the program";
+    EXPECT_EQ(*internal::SupportOf(coordinator).RestoreUnlessBegun(), 0);
+    EXPECT_EQ(internal::SupportOf(coordinator).TakeRestoredEpochs(5), 0)
+        << "it was done in this life of the program";
     ASSERT_TRUE(coordinator.SaveCheckpoint().ok());
   }
   {
     const auto cluster = *Start(1);
     ASSERT_TRUE(Create(cluster->coordinator(), {kVisits}).ok());
-    EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 14);
-    EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 1);
-    EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0) << "told once";
-    EXPECT_EQ(cluster->coordinator().TakeRestoredSteps(5), 5);
+    EXPECT_EQ(*internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(), 14);
+    EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 1);
+    EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 0) << "told once";
+    EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredSteps(5), 5);
   }
   const auto cluster = Begin(1);
-  EXPECT_EQ(*cluster->coordinator().RestoreUnlessBegun(), 0)
+  EXPECT_EQ(*internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(), 0)
       << "the program has asked itself, and counts itself";
-  EXPECT_EQ(cluster->coordinator().TakeRestoredEpochs(5), 0);
+  EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 0);
 }
 
 // ---- what other programs read ----
