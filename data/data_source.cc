@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/linker_hint.h"
 #include "base/mutex.h"
 #include "data/dataset.h"
 #include "data/distribute.h"
@@ -54,7 +55,8 @@ absl::StatusOr<const RegisteredDataSource*> DataSourceRegistry::Get(absl::string
   const std::vector<std::string> names = Names();
   const std::string known = names.empty() ? "there are none in this program"
                                           : absl::StrCat("there are ", absl::StrJoin(names, ", "));
-  return absl::NotFoundError(absl::StrCat("no data source is named ", Quoted(name), "; ", known));
+  return absl::NotFoundError(
+      absl::StrCat("no data source is named ", Quoted(name), "; ", known, "; ", kLinkerHint));
 }
 
 std::vector<std::string> DataSourceRegistry::Names() {

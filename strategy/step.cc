@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "base/linker_hint.h"
 #include "base/mutex.h"
 #include "cluster/error.h"
 #include "data/guarded.h"
@@ -79,7 +80,7 @@ absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) 
   };
   return absl::NotFoundError(absl::StrCat("this program has no step \"", name, "\"",
                                           all.empty() ? "" : "; it has ",
-                                          absl::StrJoin(all, ", ", append)));
+                                          absl::StrJoin(all, ", ", append), "; ", kLinkerHint));
 }
 
 absl::Status StepRegistry::Validate() {

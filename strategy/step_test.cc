@@ -319,6 +319,7 @@ TEST(StepRegistryTest, KnowsNamesKindsAndSignatures) {
   const absl::Status unknown = StepRegistry::Get("ad").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(unknown.message(), HasSubstr("it has \"add\", \"count\""));
+  EXPECT_THAT(unknown.message(), HasSubstr("alwayslink"));
   EXPECT_EQ(StepRegistry::All().front()->name, "add");
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/linker_hint.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "strategy/replica_context.h"
@@ -34,7 +35,8 @@ struct Model::Registry {
     MutexLock lock(mu);
     const auto found = models.find(name);
     if (found == models.end())
-      return absl::NotFoundError(absl::StrCat("this program has no model \"", name, "\""));
+      return absl::NotFoundError(
+          absl::StrCat("this program has no model \"", name, "\"; ", kLinkerHint));
     return found->second;
   }
 

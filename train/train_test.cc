@@ -429,6 +429,17 @@ TEST_F(StepTest, TheEndOfTheDataIsOutOfRange) {
             RunStep(*StepRegistry::Find("regression/evaluate"), environment, args).status().code());
 }
 
+TEST_F(StepTest, OfAModelThatIsNotThereSaysWhatMayHaveBecomeOfIt) {
+  ListEnvironment environment(**strategy_, {});
+  const Nest args(
+      Nest::List{NestCodec<Iterator>::Encode(Iterator(PerWorkerHandle{1})), Nest("regresion")});
+  const absl::Status unknown =
+      RunStep(*StepRegistry::Find("regression/evaluate"), environment, args).status();
+  EXPECT_EQ(absl::StatusCode::kNotFound, unknown.code());
+  EXPECT_THAT(std::string(unknown.message()),
+              AllOf(HasSubstr("no model \"regresion\""), HasSubstr("alwayslink")));
+}
+
 TEST(ModelTest, ListsTheVariablesOfItsLayers) {
   std::vector<std::string> names;
   for (const VariableSpec& spec : kRegression.variables()) names.push_back(spec.name);

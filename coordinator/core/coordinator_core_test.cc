@@ -1527,7 +1527,14 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
       refused.message(),
       "worker 0 (worker0) runs another program than the coordinator: it has no step \"score\"; its "
       "step \"train\" is int (long double), and the "
-      "coordinator's is int (double); it has no flag --rounds. Deploy one binary to all tasks");
+      "coordinator's is int (double); it has no flag --rounds. Deploy one binary to all tasks; of "
+      "a "
+      "step that is missing: if it is defined in a static library, the linker has left it out: "
+      "give the library alwayslink = True (Bazel), or link it between -Wl,--whole-archive and "
+      "-Wl,--no-whole-archive");
+  other.program = ProgramOf({{"train", "FieE"}, {"score", "FivE"}, {"count", "FvvE"}}, {"rows"});
+  EXPECT_THAT(std::string(Register(other).message()), Not(HasSubstr("static library")))
+      << "it has all steps";
   RegisterRequest same = From(JobName::kWorker, 0, 200, "worker0");
   same.program =
       ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}},

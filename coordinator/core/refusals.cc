@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/linker_hint.h"
 #include "cluster/error.h"
 #include "coordinator/core/store.h"
 
@@ -98,11 +99,13 @@ absl::Status CheckSameProgram(const ProgramDescription& own,
                               const ProgramDescription& theirs, int index,
                               const std::string& address) {
   std::vector<std::string> differences;
+  bool lacks_a_step = false;
   for (const auto& [name, signature] :
        theirs.steps.empty() ? ProgramDescription().steps : own.steps) {
     const auto found = theirs.steps.find(name);
     if (found == theirs.steps.end()) {
       differences.push_back(absl::StrCat("it has no step \"", name, "\""));
+      lacks_a_step = true;
     } else if (found->second != signature) {
       differences.push_back(absl::StrCat("its step \"", name, "\" is ", Readable(found->second),
                                          ", and the coordinator's is ", Readable(signature)));
@@ -117,7 +120,8 @@ absl::Status CheckSameProgram(const ProgramDescription& own,
   return MakeError(
       Reason::kClusterMismatch,
       absl::StrCat("worker ", index, " (", address, ") runs another program than the coordinator: ",
-                   absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks"));
+                   absl::StrJoin(differences, "; "), ". Deploy one binary to all tasks",
+                   lacks_a_step ? absl::StrCat("; of a step that is missing: ", kLinkerHint) : ""));
 }
 
 absl::Status WithoutCheckpoints(int ps, const std::string& address) {
