@@ -22,6 +22,7 @@
 #include "strategy/warm_start.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
+#include "train/callbacks.h"
 #include "train/evaluator.h"
 #include "train/model.h"
 #include "train/tensor_board.h"

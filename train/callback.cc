@@ -9,11 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/status_macros.h"
 
 namespace divvy {
 namespace {
 
-using Mode = EarlyStopping::Mode;
+using Mode = MetricMode;
 
 constexpr absl::string_view kFalling[] = {"loss", "error",   "rmse",       "mse",
                                           "mae",  "mape",    "msle",       "perplexity",
@@ -36,18 +37,16 @@ Mode ModeOf(absl::string_view metric) {
 
 }  // namespace
 
-EarlyStopping::EarlyStopping(std::string metric, int patience, double min_delta, Mode mode)
-    : metric_(std::move(metric)),
-      patience_(patience),
+namespace internal {
+
+BestMetric::BestMetric(std::string callback, std::string metric, double min_delta, Mode mode)
+    : callback_(std::move(callback)),
+      metric_(std::move(metric)),
       min_delta_(min_delta),
       mode_(mode == Mode::kAuto ? ModeOf(metric_) : mode) {}
 
-absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
+absl::Status BestMetric::Begin(std::vector<std::string> problems) {
   best_.reset();
-  epochs_ = waited_ = 0;
-  std::vector<std::string> problems;
-  if (patience_ < 0)
-    problems.push_back(absl::StrCat("patience is ", patience_, ", must be at least 0"));
   if (!(min_delta_ >= 0))
     problems.push_back(absl::StrCat("min_delta is ", min_delta_, ", must be at least 0"));
   if (mode_ == Mode::kAuto) {
@@ -56,32 +55,48 @@ absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
                                     "from its name: give Mode::kMin or kMax"));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("EarlyStopping: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(absl::StrCat(callback_, ": ", absl::StrJoin(problems, "; ")));
 }
 
-bool EarlyStopping::Improves(double value) const {
-  if (std::isnan(value)) return false;
-  if (!best_) return true;
-  return mode_ == Mode::kMin ? value < *best_ - min_delta_ : value > *best_ + min_delta_;
-}
-
-absl::Status EarlyStopping::OnEpochEnd(TrainingRun& run) {
+absl::StatusOr<bool> BestMetric::Improves(const TrainingRun& run) {
   const auto found = run.metrics().find(metric_);
   if (found == run.metrics().end()) {
     const std::string names =
         absl::StrJoin(run.metrics(), ", ",
                       [](std::string* out, const auto& metric) { out->append(metric.first); });
     return absl::InvalidArgumentError(
-        absl::StrCat("EarlyStopping: there is no metric \"", metric_, "\", there are: ", names));
+        absl::StrCat(callback_, ": there is no metric \"", metric_, "\", there are: ", names));
   }
+  const double value = found->second;
+  if (std::isnan(value)) return false;
+  const bool improves =
+      !best_ || (mode_ == Mode::kMin ? value < *best_ - min_delta_ : value > *best_ + min_delta_);
+  if (improves) best_ = value;
+  return improves;
+}
+
+}  // namespace internal
+
+EarlyStopping::EarlyStopping(std::string metric, int patience, double min_delta, Mode mode)
+    : best_("EarlyStopping", std::move(metric), min_delta, mode), patience_(patience) {}
+
+absl::Status EarlyStopping::OnFitBegin(TrainingRun&) {
+  epochs_ = waited_ = 0;
+  std::vector<std::string> problems;
+  if (patience_ < 0)
+    problems.push_back(absl::StrCat("patience is ", patience_, ", must be at least 0"));
+  return best_.Begin(std::move(problems));
+}
+
+absl::Status EarlyStopping::OnEpochEnd(TrainingRun& run) {
+  ASSIGN_OR_RETURN(const bool improves, best_.Improves(run));
   ++epochs_;
-  if (Improves(found->second)) {
-    best_ = found->second;
+  if (improves) {
     waited_ = 0;
   } else if (++waited_ >= patience_ && epochs_ > 1) {  // one epoch is nothing to compare with
-    run.Stop(absl::StrCat(metric_, " has not improved in ", waited_,
+    run.Stop(absl::StrCat(best_.metric(), " has not improved in ", waited_,
                           waited_ == 1 ? " epoch" : " epochs",
-                          best_ ? absl::StrCat("; its best was ", *best_) : ""));
+                          best_.best() ? absl::StrCat("; its best was ", *best_.best()) : ""));
   }
   return absl::OkStatus();
 }

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "strategy/coordinator.h"
 
@@ -71,6 +73,46 @@ class Callback {
   virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }
 };
 
+// Which way a metric improves.
+enum class MetricMode {
+  // By the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those
+  // that are known: it falls with loss, error, rmse, mse, mae, mape, msle, perplexity, nll,
+  // entropy,
+  // divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg, map, mrr,
+  // hits, iou, dice, bleu, cosine or r2.
+  kAuto,
+  kMin,  // it is the better the smaller it is
+  kMax,
+};
+
+namespace internal {
+
+// The best value of a metric so far, for callbacks that watch one. Used on the thread of Fit.
+class BestMetric {
+ public:
+  // `callback`: begins the errors.
+  BestMetric(std::string callback, std::string metric, double min_delta, MetricMode mode);
+  // Forgets what was seen. InvalidArgument, all at once: `problems` of the callback's own, a
+  // min_delta that is below 0 or no number, and a name that kAuto does not know.
+  absl::Status Begin(std::vector<std::string> problems);
+  // Looks at the metric of an epoch that has ended: whether it is beyond the best by more than
+  // min_delta; then it is the best. NaN never is. InvalidArgument: there is no such metric; lists
+  // those that are.
+  absl::StatusOr<bool> Improves(const TrainingRun& run);
+  const std::string& metric() const { return metric_; }
+  const std::optional<double>& best() const { return best_; }
+  void set_best(double best) { best_ = best; }
+
+ private:
+  const std::string callback_;
+  const std::string metric_;
+  const double min_delta_;
+  const MetricMode mode_;  // kAuto: the name says nothing
+  std::optional<double> best_;
+};
+
+}  // namespace internal
+
 // Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen or
 // risen (Mode) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is
 // as good as 1; the first epoch of a Fit never ends it. As Keras' EarlyStopping, without restoring
@@ -79,16 +121,7 @@ class Callback {
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {
  public:
-  // Which way a metric improves.
-  enum class Mode {
-    // By the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those
-    // that are known: it falls with loss, error, rmse, mse, mae, mape, msle, perplexity, nll,
-    // entropy, divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg,
-    // map, mrr, hits, iou, dice, bleu, cosine or r2.
-    kAuto,
-    kMin,  // it is the better the smaller it is
-    kMax,
-  };
+  using Mode = MetricMode;
   // Fit gives InvalidArgument, before it trains: a name that kAuto does not know, patience < 0, or
   // min_delta < 0 or no number; and a metric that is not there at the end of an epoch (the message
   // lists those that are).
@@ -97,13 +130,8 @@ class EarlyStopping : public Callback {
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
  private:
-  bool Improves(double value) const;
-
-  const std::string metric_;
+  internal::BestMetric best_;
   const int patience_;
-  const double min_delta_;
-  const Mode mode_;  // kAuto: the name says nothing
-  std::optional<double> best_;
   int epochs_ = 0;
   int waited_ = 0;  // epochs without improvement
 };

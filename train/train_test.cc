@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/testing/in_memory_file_system.h"
 #include "base/testing/sim_executor.h"
@@ -14,6 +15,7 @@
 #include "ops/testing/map_reader.h"
 #include "strategy/testing/test_strategy.h"
 #include "strategy/trainer_support.h"
+#include "train/callbacks.h"
 #include "train/configuration.h"
 #include "train/model.h"
 #include "train/tensor_board.h"
@@ -25,11 +27,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::Pointwise;
+using ::testing::StartsWith;
 
 Tensor Floats(Shape shape, std::vector<float> values) {
   return *Tensor::Copy<float>(shape, values);
@@ -482,13 +486,15 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   absl::StatusOr<std::string> SaveCheckpoint() override {
     return absl::FailedPreconditionError("no checkpoints here");
   }
-  absl::Status Export(absl::string_view, const ExportOptions&) override {
-    return absl::FailedPreconditionError("no checkpoints here");
+  absl::Status Export(absl::string_view path, const ExportOptions&) override {
+    if (!exports_) return absl::FailedPreconditionError("no checkpoints here");
+    exported_.push_back(absl::StrCat(path, " at ", step_));
+    return absl::OkStatus();
   }
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
     return absl::UnimplementedError("not in this fake");
   }
-  void SetLearningRateScale(double) override {}
+  void SetLearningRateScale(double scale) override { scales_.push_back(scale); }
   absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) override {
     reports_.push_back(absl::StrCat(run, " at ", step, ", ", metrics.size(), " metrics"));
     return absl::OkStatus();
@@ -500,6 +506,9 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   std::deque<Metrics> script_;  // what evaluating "scripted" gives
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
+  std::vector<double> scales_;
+  std::vector<std::string> exported_;
+  bool exports_ = true;
   int64_t goal_ = 0;
   int restores_ = 0;
   std::string event_directory_;
@@ -864,6 +873,165 @@ TEST_F(EarlyStoppingTest, LessThanMinDeltaIsNoImprovement) {
 TEST_F(EarlyStoppingTest, NaNIsNoImprovement) {
   EXPECT_EQ(4, EpochsOf("accuracy", {NAN, NAN, 1, 2}, 3));
   EXPECT_EQ(2, EpochsOf("accuracy", {NAN, NAN, 1, 2}, 1));
+}
+
+// ---- callbacks that look at an epoch's metrics
+
+class CallbacksTest : public TrainerTest {
+ protected:
+  // A Fit whose validations give these values of "loss", one after another.
+  absl::Status Fit(std::shared_ptr<Callback> callback, const std::vector<double>& values) {
+    coordinator_.script_.clear();
+    for (const double value : values)
+      coordinator_.script_.push_back({{"loss", Metric::Mean(value, 1)}});
+    FitOptions options;
+    options.epochs = static_cast<int>(values.size());
+    options.validation = kScripted;
+    options.callbacks = {std::move(callback)};
+    return trainer_.Fit(kData, options).status();
+  }
+  // Of a Trainer of its own, as in a program that has begun again with so much behind it.
+  absl::Status FitAfterRestart(std::shared_ptr<Callback> callback, int epochs, double value) {
+    InlineCoordinator restarted;
+    restarted.data_ = coordinator_.data_;
+    restarted.Saved(epochs, 2 * epochs);
+    restarted.script_.push_back({{"loss", Metric::Mean(value, 1)}});
+    FitOptions options;
+    options.epochs = epochs + 1;
+    options.validation = kScripted;
+    options.callbacks = {std::move(callback)};
+    const absl::Status status =
+        Trainer(restarted, kRegression, Sgd{0.02}).Fit(kData, options).status();
+    exported_after_restart_ = restarted.exported_;
+    scales_after_restart_ = restarted.scales_;
+    return status;
+  }
+
+  InMemoryFileSystem files_;
+  std::vector<std::string> exported_after_restart_;
+  std::vector<double> scales_after_restart_;
+};
+
+TEST_F(CallbacksTest, LearningRateByEpochSetsTheFactorOfEachEpochAfterARestartToo) {
+  const auto halve =
+      std::make_shared<LearningRateByEpoch>([](int epoch) { return std::pow(0.5, epoch); });
+  ASSERT_TRUE(Fit(halve, {1, 1}).ok());
+  EXPECT_THAT(coordinator_.scales_, ElementsAre(1, 0.5, 0.25));
+  ASSERT_TRUE(FitAfterRestart(halve, 3, 1).ok());
+  EXPECT_THAT(scales_after_restart_, ElementsAre(0.125, 0.0625));
+  const absl::Status refused =
+      Fit(std::make_shared<LearningRateByEpoch>([](int) { return -1.0; }), {1});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("must be a number from 0 on"));
+}
+
+TEST_F(CallbacksTest, ReduceOnPlateauScalesTheRateDownWhileNothingImproves) {
+  PlateauOptions options;
+  options.factor = 0.5;
+  options.patience = 2;
+  options.min_scale = 0.2;
+  ASSERT_TRUE(Fit(std::make_shared<ReduceOnPlateau>("validation/loss", options),
+                  {4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2})
+                  .ok());
+  EXPECT_THAT(coordinator_.scales_, ElementsAre(1, 0.5, 0.25, 0.2));
+  options.factor = 2;
+  options.patience = 0;
+  const absl::Status refused =
+      Fit(std::make_shared<ReduceOnPlateau>("validation/loss", options), {1});
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("factor is 2"), HasSubstr("patience is 0")));
+}
+
+TEST_F(CallbacksTest, StopOnNanEndsTheFitAtTheFirstValueThatIsNoNumber) {
+  const int64_t before = coordinator_.epoch();
+  EXPECT_TRUE(Fit(std::make_shared<StopOnNan>("validation/loss"), {1, INFINITY, 1, 1}).ok());
+  EXPECT_EQ(coordinator_.epoch() - before, 2);
+  const absl::Status unknown = Fit(std::make_shared<StopOnNan>("lss"), {1});
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("there are: loss"));
+}
+
+TEST_F(CallbacksTest, StopOnNanEndsAnEpochInItsMiddle) {
+  coordinator_.data_["data"] = std::vector<Nest>(9, ThreeExamples());
+  // Its loss overflows within a few steps.
+  Trainer wild(coordinator_, kRegression, Sgd{1e12});
+  FitOptions options;
+  options.callbacks = {std::make_shared<StopOnNan>()};
+  const auto values = wild.Fit(kData, options);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_FALSE(std::isfinite(values->at("loss")));
+  EXPECT_LT(coordinator_.step(), 9);
+}
+
+TEST_F(CallbacksTest, SaveBestExportsEachEpochThatIsTheBestSoFar) {
+  const auto save = std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
+                                               ExportOptions(), files_);
+  ASSERT_TRUE(Fit(save, {3, 4, 2, 2, NAN}).ok());
+  EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2", "/best at 6"));
+  EXPECT_EQ(files_.ReadFile("/best.best").value(), "validation/loss 2 at step 6\n");
+  ASSERT_TRUE(Fit(save, {3}).ok());
+  EXPECT_EQ(coordinator_.exported_.size(), 2u) << "a second Fit goes on from the first's best";
+}
+
+TEST_F(CallbacksTest, SaveBestGoesOnFromItsFigureInAJobThatGoesOnAndNotInANewOne) {
+  const auto save = [&] {
+    return std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
+                                      ExportOptions(), files_);
+  };
+  ASSERT_TRUE(files_.ReplaceFile("/best.best", "validation/loss 2 at step 6\n").ok());
+  ASSERT_TRUE(FitAfterRestart(save(), 3, 2.5).ok());
+  EXPECT_THAT(exported_after_restart_, IsEmpty());
+  ASSERT_TRUE(FitAfterRestart(save(), 3, 1.5).ok());
+  EXPECT_THAT(exported_after_restart_, ElementsAre("/best at 8"));
+  ASSERT_TRUE(Fit(save(), {7}).ok());
+  EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2")) << "another training";
+}
+
+TEST_F(CallbacksTest, SaveBestEndsTheFitWhereNothingCanBeExported) {
+  coordinator_.exports_ = false;
+  EXPECT_EQ(Fit(std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
+                                           ExportOptions(), files_),
+                {1, 2})
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CallbacksTest, CsvLogHasALineForEachEpoch) {
+  ASSERT_TRUE(files_.CreateDirectory("/logs").ok());
+  ASSERT_TRUE(files_.ReplaceFile("/logs/run.csv", "of another training\n").ok());
+  const auto log = std::make_shared<CsvLog>("/logs/run.csv", files_);
+  ASSERT_TRUE(Fit(log, {3, 0.1}).ok());
+  std::vector<std::string> lines =
+      absl::StrSplit(files_.ReadFile("/logs/run.csv").value(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "epoch,step,loss,rmse,validation/loss");
+  EXPECT_THAT(lines[1], AllOf(StartsWith("1,2,"), EndsWith(",3")));
+  EXPECT_THAT(lines[2], AllOf(StartsWith("2,4,"), EndsWith(",0.1")));
+  ASSERT_TRUE(Fit(log, {5}).ok()) << "a second Fit goes on behind them";
+  lines = absl::StrSplit(files_.ReadFile("/logs/run.csv").value(), '\n', absl::SkipEmpty());
+  EXPECT_THAT(lines.back(), StartsWith("3,6,"));
+  EXPECT_EQ(lines.size(), 4u);
+}
+
+TEST_F(CallbacksTest, CsvLogKeepsTheLinesThatAJobHasBehindItAndNoOthers) {
+  ASSERT_TRUE(
+      files_.ReplaceFile("/run.csv", "epoch,step,loss\n1,2,0.5\n2,4,0.25\n3,6,0.125\n").ok());
+  ASSERT_TRUE(FitAfterRestart(std::make_shared<CsvLog>("/run.csv", files_), 2, 1).ok());
+  const std::vector<std::string> lines =
+      absl::StrSplit(files_.ReadFile("/run.csv").value(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1], "1,2,0.5,,");
+  EXPECT_EQ(lines[2], "2,4,0.25,,");
+  EXPECT_THAT(lines[3], StartsWith("3,6,"));
+  ASSERT_TRUE(files_.ReplaceFile("/run.csv", "milk\nbread\n").ok());
+  const absl::Status refused = FitAfterRestart(std::make_shared<CsvLog>("/run.csv", files_), 2, 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nothing of it is lost";
+}
+
+TEST_F(TrainerTest, AModelMayBeATemporary) {
+  Trainer trainer(coordinator_, Model(kRegression), Sgd{0.02});
+  EXPECT_TRUE(trainer.Fit(kData).ok());
 }
 
 TEST_F(TrainerTest, ADataSourceWithoutExamplesIsAnError) {

@@ -1,0 +1,208 @@
+#include "train/callbacks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "base/file_system.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+
+// ---- the learning rate
+
+LearningRateByEpoch::LearningRateByEpoch(std::function<double(int epoch)> scale)
+    : scale_(std::move(scale)) {}
+
+absl::Status LearningRateByEpoch::Set(TrainingRun& run) const {
+  const double scale = scale_(run.epoch());
+  if (!std::isfinite(scale) || scale < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("LearningRateByEpoch: the factor after ",
+                                                   run.epoch(), " epochs is ", scale,
+                                                   ", must be a number from 0 on"));
+  }
+  run.coordinator().SetLearningRateScale(scale);
+  return absl::OkStatus();
+}
+
+absl::Status LearningRateByEpoch::OnFitBegin(TrainingRun& run) { return Set(run); }
+absl::Status LearningRateByEpoch::OnEpochEnd(TrainingRun& run) { return Set(run); }
+
+ReduceOnPlateau::ReduceOnPlateau(std::string metric, const PlateauOptions& options)
+    : best_("ReduceOnPlateau", std::move(metric), options.min_delta, options.mode),
+      options_(options) {}
+
+absl::Status ReduceOnPlateau::OnFitBegin(TrainingRun& run) {
+  std::vector<std::string> problems;
+  if (!(options_.factor > 0 && options_.factor < 1))
+    problems.push_back(absl::StrCat("factor is ", options_.factor, ", must be between 0 and 1"));
+  if (options_.patience < 1)
+    problems.push_back(absl::StrCat("patience is ", options_.patience, ", must be at least 1"));
+  if (!(options_.min_scale >= 0 && options_.min_scale <= 1))
+    problems.push_back(absl::StrCat("min_scale is ", options_.min_scale, ", must be in [0, 1]"));
+  RETURN_IF_ERROR(best_.Begin(std::move(problems)));
+  scale_ = 1;
+  waited_ = 0;
+  run.coordinator().SetLearningRateScale(scale_);
+  return absl::OkStatus();
+}
+
+absl::Status ReduceOnPlateau::OnEpochEnd(TrainingRun& run) {
+  ASSIGN_OR_RETURN(const bool improves, best_.Improves(run));
+  waited_ = improves ? 0 : waited_ + 1;
+  if (waited_ < options_.patience || scale_ <= options_.min_scale) return absl::OkStatus();
+  waited_ = 0;
+  scale_ = std::max(scale_ * options_.factor, options_.min_scale);
+  run.coordinator().SetLearningRateScale(scale_);
+  DIVVY_LOG(INFO) << "epoch " << run.epoch() << ": " << best_.metric() << " has not improved in "
+                  << options_.patience << " epochs, the learning rate is scaled by " << scale_;
+  return absl::OkStatus();
+}
+
+// ---- a training that has failed
+
+StopOnNan::StopOnNan(std::string metric) : metric_(std::move(metric)) {}
+
+absl::Status StopOnNan::OnReport(TrainingRun& run) {
+  const auto found = run.metrics().find(metric_);
+  if (found != run.metrics().end() && !std::isfinite(found->second))
+    run.Stop(absl::StrCat(metric_, " is ", found->second, " at step ", run.step()));
+  return absl::OkStatus();
+}
+
+absl::Status StopOnNan::OnEpochEnd(TrainingRun& run) {
+  if (run.metrics().count(metric_) > 0) return OnReport(run);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "StopOnNan: there is no metric \"", metric_, "\", there are: ",
+      absl::StrJoin(run.metrics(), ", ",
+                    [](std::string* out, const auto& metric) { out->append(metric.first); })));
+}
+
+// ---- the best model
+
+SaveBest::SaveBest(std::string path, std::string metric, MetricMode mode,
+                   const ExportOptions& options)
+    : SaveBest(std::move(path), std::move(metric), mode, options, FileSystem::Real()) {}
+
+SaveBest::SaveBest(std::string path, std::string metric, MetricMode mode,
+                   const ExportOptions& options, FileSystem& files)
+    : path_(std::move(path)),
+      options_(options),
+      files_(files),
+      best_("SaveBest", std::move(metric), /*min_delta=*/0, mode) {}
+
+absl::Status SaveBest::OnFitBegin(TrainingRun& run) {
+  const std::optional<double> before = best_.best();
+  RETURN_IF_ERROR(best_.Begin({}));
+  // A second Fit of the same training: the file has the best of the first.
+  if (before) best_.set_best(*before);
+  if (before || run.step() == 0) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = files_.ReadFile(FigureFile());
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  const std::vector<absl::string_view> words = absl::StrSplit(*text, ' ', absl::SkipWhitespace());
+  double figure = 0;
+  if (words.size() >= 2 && words[0] == best_.metric() && absl::SimpleAtod(words[1], &figure)) {
+    best_.set_best(figure);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SaveBest::OnEpochEnd(TrainingRun& run) {
+  ASSIGN_OR_RETURN(const bool improves, best_.Improves(run));
+  if (!improves) return absl::OkStatus();
+  RETURN_IF_ERROR(run.coordinator().Export(path_, options_));
+  return files_.ReplaceFile(FigureFile(), absl::StrFormat("%s %.17g at step %d\n", best_.metric(),
+                                                          *best_.best(), run.step()));
+}
+
+// ---- a log
+
+namespace {
+
+constexpr absl::string_view kEpoch = "epoch", kStep = "step";
+
+std::string Field(double value) { return absl::StrFormat("%.9g", value); }
+
+}  // namespace
+
+CsvLog::CsvLog(std::string path) : CsvLog(std::move(path), FileSystem::Real()) {}
+CsvLog::CsvLog(std::string path, FileSystem& files) : path_(std::move(path)), files_(files) {}
+
+// The lines of the first `epochs` epochs.
+absl::Status CsvLog::Load(int epochs) {
+  rows_.clear();
+  if (epochs == 0) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = files_.ReadFile(path_);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  if (lines.empty()) return absl::OkStatus();
+  const std::vector<std::string> columns = absl::StrSplit(lines[0], ',');
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = absl::StrSplit(lines[i], ',');
+    int epoch = 0;
+    if (columns[0] != kEpoch || fields.size() != columns.size() ||
+        !absl::SimpleAtoi(fields[0], &epoch)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("CsvLog: ", path_, ", line ", i + 1,
+                       " is none of a log of epochs: give another name, or move the file away"));
+    }
+    if (epoch > epochs) continue;  // it is trained again
+    for (size_t column = 1; column < columns.size(); ++column)
+      rows_[epoch][columns[column]] = fields[column];
+  }
+  return absl::OkStatus();
+}
+
+std::string CsvLog::Text() const {
+  std::set<std::string> names;
+  for (const auto& [epoch, row] : rows_) {
+    for (const auto& [name, field] : row) names.insert(name);
+  }
+  names.erase(std::string(kStep));
+  std::string text = absl::StrCat(kEpoch, ",", kStep);
+  for (const std::string& name : names) absl::StrAppend(&text, ",", name);
+  text += "\n";
+  for (const auto& [epoch, row] : rows_) {
+    const auto field = [&row = row](const std::string& name) {
+      const auto found = row.find(name);
+      return found == row.end() ? std::string() : found->second;
+    };
+    absl::StrAppend(&text, epoch, ",", field(std::string(kStep)));
+    for (const std::string& name : names) absl::StrAppend(&text, ",", field(name));
+    text += "\n";
+  }
+  return text;
+}
+
+absl::Status CsvLog::OnFitBegin(TrainingRun& run) {
+  RETURN_IF_ERROR(Load(run.epoch()));
+  RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(path_)));
+  return files_.ReplaceFile(path_, Text());
+}
+
+absl::Status CsvLog::OnEpochEnd(TrainingRun& run) {
+  Row& row = rows_[run.epoch()];
+  row[std::string(kStep)] = absl::StrCat(run.step());
+  for (const auto& [name, value] : run.metrics()) {
+    // A name that would be two columns is in the log in another form.
+    row[absl::StrReplaceAll(name, {{",", "_"}, {"\n", "_"}})] = Field(value);
+  }
+  const absl::Status written = files_.ReplaceFile(path_, Text());
+  if (!written.ok()) DIVVY_LOG(WARNING) << "CsvLog: lines are missing: " << written;
+  return absl::OkStatus();
+}
+
+}  // namespace divvy
