@@ -44,25 +44,20 @@ using ::testing::Not;
 
 // ---- who may call what --------------------------------------------------------------------------
 
+// All that the protocol has, and the two of the data server, which is no gRPC.
 const std::vector<std::string>& Methods() {
-  static const auto* const methods = new std::vector<std::string>{
-      "Coordinator.Register",
-      "Worker.Attach",
-      "Worker.Steps",
-      "Worker.Shutdown",
-      "ParameterServer.Attach",
-      "ParameterServer.Load",
-      "ParameterServer.Sync",
-      "ParameterServer.CreateShards",
-      "ParameterServer.DeleteShards",
-      "ParameterServer.Shutdown",
-      "ParameterServerData.Pull",
-      "ParameterServerData.Commit",
-      "Admin.GetStatus",
-      "Admin.RequestCheckpoint",
-      "Admin.Drain",
-      "Admin.Resize",
-  };
+  static const auto* const methods = [] {
+    auto* all = new std::vector<std::string>;
+    const google::protobuf::FileDescriptor& file = *v1::RegisterRequest::descriptor()->file();
+    for (int i = 0; i < file.service_count(); ++i) {
+      const google::protobuf::ServiceDescriptor& service = *file.service(i);
+      for (int j = 0; j < service.method_count(); ++j)
+        all->push_back(absl::StrCat(service.name(), ".", service.method(j)->name()));
+    }
+    all->push_back("ParameterServerData.Pull");
+    all->push_back("ParameterServerData.Commit");
+    return all;
+  }();
   return *methods;
 }
 
@@ -78,9 +73,10 @@ TEST(AuthorizationTest, TheMatrixOfRolesAndCallsIsThis) {
   using Calls = std::vector<std::string>;
   EXPECT_EQ(MethodsOf("chief"),
             (Calls{"Worker.Attach", "Worker.Steps", "Worker.Shutdown", "ParameterServer.Attach",
-                   "ParameterServer.Load", "ParameterServer.Sync", "ParameterServer.CreateShards",
-                   "ParameterServer.DeleteShards", "ParameterServer.Shutdown",
-                   "ParameterServerData.Pull", "ParameterServerData.Commit", "Admin.GetStatus"}));
+                   "ParameterServer.Load", "ParameterServer.Sync", "ParameterServer.Snapshot",
+                   "ParameterServer.CreateShards", "ParameterServer.DeleteShards",
+                   "ParameterServer.Shutdown", "Admin.GetStatus", "ParameterServerData.Pull",
+                   "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("worker"), (Calls{"Coordinator.Register", "ParameterServerData.Pull",
                                         "ParameterServerData.Commit"}));
   EXPECT_EQ(MethodsOf("ps"), (Calls{"Coordinator.Register"}));

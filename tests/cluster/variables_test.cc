@@ -1,6 +1,7 @@
 // Variables on a whole cluster in this process: how they are cut and named, who may create them,
 // and what replicas and workers write to those in several shards.
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -99,6 +100,43 @@ TEST_F(VariablesTest, AreCutByTheStrategysPartitionerUnlessTheirSpecHasItsOwn) {
   EXPECT_THAT(OffsetsOf({"fewer_rows", {3, 8}}), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(OffsetsOf({"scalar", {}}), ElementsAre(0, 1));
   EXPECT_THAT(OffsetsOf({"no_rows", {0, 4}}), ElementsAre(0, 0));
+}
+
+// What is in a tensor of float32; its shape is looked at apart.
+std::vector<float> FloatsIn(const absl::StatusOr<Tensor>& tensor) {
+  EXPECT_TRUE(tensor.ok()) << tensor.status();
+  if (!tensor.ok()) return {};
+  const absl::Span<const float> values = *tensor->values<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST_F(VariablesTest, AreReadInPartsAcrossTheirShardsByPythonsRules) {
+  Start(InShards(2));
+  const absl::StatusOr<Variable> made = strategy().CreateVariable({"table", {9, 2}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const Variable& table = *made;
+  ASSERT_THAT(table.shard_offsets(), ElementsAre(0, 3, 5, 7, 9)) << "of 2 ps";
+  std::vector<float> numbers;  // row i is {i, 10 + i}
+  for (int i = 0; i < 9; ++i) {
+    numbers.push_back(static_cast<float>(i));
+    numbers.push_back(static_cast<float>(10 + i));
+  }
+  ASSERT_TRUE(table.Assign(*Tensor::Copy<float>({9, 2}, numbers)).ok());
+
+  EXPECT_THAT(FloatsIn(table.Slice(2, 7)), ElementsAre(2, 12, 3, 13, 4, 14, 5, 15, 6, 16));
+  EXPECT_THAT(FloatsIn(table.Slice(std::nullopt, std::nullopt, -4)),
+              ElementsAre(8, 18, 4, 14, 0, 10));
+  EXPECT_THAT(FloatsIn(table.Slice(-3, std::nullopt)), ElementsAre(6, 16, 7, 17, 8, 18));
+  EXPECT_THAT(FloatsIn(table.Slice(7, 2, -3)), ElementsAre(7, 17, 4, 14));
+  EXPECT_EQ(table.Slice(5, 5)->shape(), (Shape{0, 2}));
+  EXPECT_THAT(FloatsIn(table.At({-1})), ElementsAre(8, 18));
+  EXPECT_THAT(FloatsIn(table.At({IndexSlice{1, 9, 3}, 1})), ElementsAre(11, 14, 17));
+  EXPECT_THAT(FloatsIn(table.At({Ellipsis{}, IndexSlice{{}, {}, -1}, 0})),
+              ElementsAre(8, 7, 6, 5, 4, 3, 2, 1, 0));
+  EXPECT_EQ(table.At({NewAxis{}, IndexSlice{4, 6}})->shape(), (Shape{1, 2, 2}));
+  EXPECT_THAT(FloatsIn(table.At({NewAxis{}, IndexSlice{4, 6}})), ElementsAre(4, 14, 5, 15));
+  EXPECT_THAT(FloatsIn(table.Rows(Tensor::Vector<int64_t>({8, 0, 4, 8}))),
+              ElementsAre(8, 18, 0, 10, 4, 14, 8, 18));
 }
 
 TEST_F(VariablesTest, AreWholeWithoutAPartitioner) {

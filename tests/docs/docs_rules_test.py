@@ -42,7 +42,7 @@ def with_row(last):
 class CoverageTest(unittest.TestCase):
     def test_what_is_so_passes(self):
         self.assertEqual([], findings(with_row("`scatter.json`, `deviations: a rule`")))
-        self.assertEqual([], findings(with_row("with checkpoints")))
+        self.assertEqual([], findings(with_row("no rule")))
 
     def test_tests_of_every_kind_are_found(self):
         for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST"):
@@ -52,6 +52,12 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual([("test", "ATest.Gone is not in a/a_test.cc")], findings(with_row("`a/a_test.cc`: `ATest.Gone`")))
         self.assertEqual([("test", "scatter_nd.json is not there")], findings(with_row("`scatter_nd.json`")))
         self.assertIn(("test", "b/b_test.cc is not there"), findings(with_row("`b/b_test.cc`: `ATest.Holds`")))
+
+    def test_a_row_that_puts_off_what_it_should_name(self):
+        for words in ("comes with", "TODO", "to come"):
+            self.assertEqual([("placeholder", words)], findings(with_row("`ATest.Holds`; the rest %s checkpoints" % words)))
+            self.assertEqual([("placeholder", words)], findings(deviations=DEVIATION.replace("`ATest.Holds`", "`ATest.Holds`, " + words)))
+        self.assertEqual([("nothing", "1.1")], findings(with_row("with checkpoints")))
 
     def test_a_test_in_a_comment_is_none(self):
         self.assertIn(("test", "ATest.Holds is not in the tests"), findings(test="// TEST(ATest, Holds)"))
