@@ -43,16 +43,12 @@ absl::StatusOr<Metrics> TestReplica(ReplicaContext& replica, const Nest& batch) 
 
 // On one worker: a step takes a batch for each replica, and is applied as a whole or not at all.
 absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
-  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
-  ASSIGN_OR_RETURN(PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica, batch));
-  return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+  return worker.RunAndMerge(batches, TrainReplica);
 }
 const Step kTrain("train", TrainStep);
 
 absl::StatusOr<Metrics> TestStep(WorkerContext& worker, Iterator batches) {
-  ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
-  ASSIGN_OR_RETURN(PerReplica<Metrics> metrics, worker.strategy().Run(TestReplica, batch));
-  return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+  return worker.RunAndMerge(batches, TestReplica);
 }
 const Step kTest("test", TestStep, StepKind::kReadOnly);
 

@@ -95,6 +95,34 @@ class WorkerContext {
   // The same, with nullopt at the end: for a step that has something to do then.
   absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator);
 
+  // What most steps do, in one call: the next elements of `batches` (Next), `fn(ReplicaContext&,
+  // const Nest& batch, args...)` on each replica (Strategy::Run), and the sum of what the replicas
+  // give (Strategy::Reduce; of Metrics: merged). So a step needs no second function:
+  //
+  //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
+  //       return worker.RunAndMerge(batches, [](ReplicaContext& replica, const Nest& batch)
+  //                                      -> absl::StatusOr<Metrics> {
+  //         GradientTape tape(replica);
+  //         ...
+  //         return Collect({{"loss", MeanOf(losses)}});
+  //       });
+  //     }
+  //
+  // `fn` returns a StatusOr of what travels as a Nest. Blocks; errors: those of the three, the end
+  // of the data first (IsEndOfData).
+  template <typename F, typename... Args>
+  absl::StatusOr<ReplicaResult<F, PerReplica<Nest>, Args...>> RunAndMerge(const Iterator& batches,
+                                                                          F&& fn,
+                                                                          const Args&... args) {
+    using Result = ReplicaResult<F, PerReplica<Nest>, Args...>;
+    static_assert(!std::is_same_v<Result, std::monostate>,
+                  "RunAndMerge merges what the replicas return: return a StatusOr<Metrics>, say, "
+                  "or call Next and strategy().Run for a function that returns a Status");
+    DIVVY_ASSIGN_OR_RETURN(const PerReplica<Nest> batch, Next(batches));
+    DIVVY_ASSIGN_OR_RETURN(const PerReplica<Result> results, strategy().Run(fn, batch, args...));
+    return strategy().Reduce(ReduceOp::kSum, results, kNoAxis);
+  }
+
   // An object kept between steps by this worker, made at first use. Gone when the worker is: never
   // put state of the model in it. Another T under the same key is another object.
   template <typename T>
@@ -194,9 +222,7 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 // Status.
 //
 //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
-//       ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
-//       ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica,
-//       batch)); return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
+//       return worker.RunAndMerge(batches, TrainReplica);
 //     }
 //
 // The types of the function are the types of Schedule: a wrong argument does not compile, nor a

@@ -308,6 +308,35 @@ TEST(StepTest, IsRefusedWhereAnotherStrategyIsCurrent) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// What each replica makes of its batch; the second argument is everybody's.
+absl::StatusOr<Metrics> CountRows(ReplicaContext& replica, const Nest& batch, int64_t weight) {
+  ASSIGN_OR_RETURN(const Tensor x, batch["x"].tensor());
+  if (x.shape().rows() == 3) return absl::DataLossError("three rows");
+  const double rows = static_cast<double>(x.shape().rows() * weight);
+  return Metrics{{"rows", Metric::Mean(rows, 1)},
+                 {"replica", Metric::Mean(replica.replica_id_in_sync_group(), 1)}};
+}
+
+TEST(WorkerContextTest, RunAndMergeIsNextRunAndReduce) {
+  FakeEnvironment environment(2);
+  const auto rows = [](int64_t n) {
+    return Nest{{"x", Nest(*Tensor::Zeros(DType::kFloat32, {n}))}};
+  };
+  environment.batches = {PerReplica<Nest>({rows(2), rows(4)}),
+                         PerReplica<Nest>({rows(3), rows(4)})};
+  const StrategyScope scope = environment.strategy().Scope();
+  WorkerContext worker(environment);
+  const Iterator batches(PerWorkerHandle{7});
+  const auto merged = worker.RunAndMerge(batches, CountRows, int64_t{10});
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_EQ(environment.last_handle, 7);
+  EXPECT_EQ(merged->at("rows").value(), 30) << "the mean of 20 and 40";
+  EXPECT_EQ(merged->at("replica").value(), 0.5);
+  EXPECT_EQ(worker.RunAndMerge(batches, CountRows, int64_t{1}).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(IsEndOfData(worker.RunAndMerge(batches, CountRows, int64_t{1}).status()));
+}
+
 TEST(StepRegistryTest, KnowsNamesKindsAndSignatures) {
   const RegisteredStep* add = StepRegistry::Find("add");
   ASSERT_NE(add, nullptr);

@@ -26,6 +26,7 @@ namespace divvy {
 struct VariableInfo {
   VariableSpec spec;
   std::vector<int64_t> shard_offsets;  // [num_shards + 1] first rows; {0, 1} for rank 0
+  std::vector<int> shard_servers;      // [num_shards] the parameter server of each
 };
 
 // Thread-safe: the replicas of a step call it at the same time. Kept alive by the Strategy and by

@@ -107,7 +107,9 @@ class LoopMetrics {
   absl::Status error_ DIVVY_GUARDED_BY(mu_);
 };
 
-VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
+VariableInfo InfoOf(const VariableLayout& variable) {
+  return {variable.spec, variable.offsets, variable.ps};
+}
 
 constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 

@@ -31,7 +31,9 @@ absl::Status Apply(const StagedWrite& write, Tensor& target) {
   return absl::OkStatus();
 }
 
-VariableInfo InfoOf(const VariableLayout& variable) { return {variable.spec, variable.offsets}; }
+VariableInfo InfoOf(const VariableLayout& variable) {
+  return {variable.spec, variable.offsets, variable.ps};
+}
 
 }  // namespace
 

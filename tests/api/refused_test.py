@@ -34,7 +34,7 @@ MAY_CHANGE = "this argument may change on its way to the step or data source"
 
 # (what it is, what is refused, the compiler's words, the same mended); the body of a function with
 # these parameters.
-PARAMETERS = "Coordinator& coordinator, ReplicaContext& replica, int64_t large, size_t size, double half, const Var& ids"
+PARAMETERS = "Coordinator& coordinator, ReplicaContext& replica, int64_t large, size_t size, double half, const Var& ids, WorkerContext& worker, Iterator batches"
 REFUSED = [
     ("a number that is cut", "(void)coordinator.Schedule(kCount, 1.9);", MAY_CHANGE,
      "(void)coordinator.Schedule(kCount, 2);"),
@@ -59,6 +59,10 @@ REFUSED = [
     ("a lookup of a tape that has gone", 'const Var rows = GradientTape(replica).Lookup("table", ids);',
      "use of deleted function",
      'GradientTape other(replica); (void)other.Lookup("table", ids);'),
+    ("a replica function that gives nothing to merge",
+     "(void)worker.RunAndMerge(batches, [](ReplicaContext&, const Nest&) { return absl::OkStatus(); });",
+     "RunAndMerge merges what the replicas return",
+     "(void)worker.RunAndMerge(batches, [](ReplicaContext&, const Nest&) -> absl::StatusOr<Metrics> { return Metrics(); });"),
     ("text for a number", '(void)coordinator.Schedule(kCount, "1");', "cannot convert",
      "(void)coordinator.Schedule(kCount, 1);"),
 ]

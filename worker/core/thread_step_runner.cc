@@ -75,7 +75,7 @@ class TransactionStore : public VariableStore {
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override {
     const VariableLayout* const variable = layout_->Find(name);
     if (variable == nullptr) return layout_->UnknownVariable(name);
-    return VariableInfo{variable->spec, variable->offsets};
+    return VariableInfo{variable->spec, variable->offsets, variable->ps};
   }
 
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
