@@ -366,6 +366,25 @@ TEST(DistributeDatasetTest, CutsGlobalBatchesForTheReplicasOfTheWorker) {
               ElementsAre("0 2", "4"));
 }
 
+TEST(DistributeDatasetTest, WhatComesBackIsADatasetThatTakesMoreAndKeepsItsShuffling) {
+  const auto shuffled = [](const InputContext& input) {
+    return DistributeDataset(Count(8).Shuffle(8, input.seed).Batch(4));
+  };
+  const auto plain = [](const InputContext&) { return DistributeDataset(Count(8).Batch(4)); };
+  const std::vector<std::string> batches =
+      Shown(*Open(kOff(), ContextOf(0, 2, /*replicas=*/2), shuffled));
+  EXPECT_EQ(batches.size(), 4u);
+  EXPECT_NE(batches, Shown(*Open(kOff(), ContextOf(0, 2, /*replicas=*/2), plain)));
+  EXPECT_EQ(batches, Shown(*Open(kOff(), ContextOf(0, 2, /*replicas=*/2), shuffled)))
+      << "of one seed";
+  const auto more = [&](const InputContext& input) -> absl::StatusOr<Dataset> {
+    ASSIGN_OR_RETURN(const Dataset distributed, shuffled(input));
+    return distributed.Skip(1).Take(2);
+  };
+  EXPECT_THAT(Shown(*Open(kOff(), ContextOf(0, 2, /*replicas=*/2), more)),
+              ElementsAre(batches[1], batches[2]));
+}
+
 TEST(DistributeDatasetTest, AFunctionGivesBatchesForEachReplicaAndIsToldItsPlace) {
   const auto distribute = [](const InputContext&) {
     return DistributeDatasetsFromFunction([](const InputContext& input) -> absl::StatusOr<Dataset> {
