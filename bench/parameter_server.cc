@@ -71,7 +71,7 @@ void TellPort(int port) {
 
 absl::Status ServeParameters() {
   PsTaskOptions options;
-  options.task.job = JobName::kPs;
+  options.task.role = Role::kPs;
   ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task,
                    PsTask::Start(options, [](int, const std::string&) {}));
   int port = 0;

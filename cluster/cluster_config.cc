@@ -17,6 +17,7 @@
 #include "cluster/config_json.h"
 #include "cluster/edit_distance.h"
 #include "cluster/error.h"
+#include "cluster/role.h"
 #include "cluster/task_address.h"
 
 namespace divvy {
@@ -27,7 +28,6 @@ using Problems = std::vector<std::string>;
 
 constexpr size_t kShownProblems = 20;  // of one message
 constexpr size_t kShownIndices = 8;
-constexpr absl::string_view kTypes[] = {"chief", "worker", "ps", "evaluator"};
 // ahead of the problems of several texts, or of none
 constexpr absl::string_view kSeveralSources = "the cluster";
 constexpr absl::string_view kExampleCluster = R"({"ps": ["host:2222"], "worker": ["host:2222"]})";
@@ -58,9 +58,7 @@ absl::Status StatusOf(absl::string_view source, const Problems& problems) {
                      : absl::InvalidArgumentError(absl::StrCat(source, ": ", status.message()));
 }
 
-bool IsKnownType(absl::string_view type) {
-  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
-}
+bool IsKnownType(absl::string_view type) { return ParseRole(type).has_value(); }
 
 // What a word that is no type was meant to be; "" if that cannot be told.
 absl::string_view NearType(absl::string_view word) {
@@ -73,7 +71,8 @@ absl::string_view NearType(absl::string_view word) {
   }
   if (absl::EndsWith(plain, "s") && plain != "ps") plain.pop_back();
   if (const auto found = others.find(plain); found != others.end()) return found->second;
-  for (const absl::string_view type : kTypes) {
+  for (const Role role : kRoles) {
+    const absl::string_view type = RoleName(role);
     const size_t allowed = type.size() > 2 ? 2 : 0;  // every short word is near "ps"
     if (plain.size() < 2 * type.size() && EditDistance(plain, type) <= allowed) return type;
   }

@@ -116,15 +116,15 @@ TEST(EmbeddedClusterResolverTest, KnowsTheAcceleratorsOfItsOwnTask) {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(ErrorTest, DetailsTravelWithTheStatus) {
-  ErrorDetail detail{Reason::kOverloaded,      JobName::kPs,          -2,
-                     Epoch(0x123456789abcull), EntryId(~uint64_t{0}), true,
-                     absl::Milliseconds(250)};
+  ErrorDetail detail{
+      Reason::kOverloaded,    Role::kPs, -2, Epoch(0x123456789abcull), EntryId(~uint64_t{0}), true,
+      absl::Milliseconds(250)};
   const absl::Status status = MakeError(detail, "wait");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), "wait");
   const ErrorDetail back = DetailOf(status);
   EXPECT_EQ(back.reason, Reason::kOverloaded);
-  EXPECT_EQ(back.job, JobName::kPs);
+  EXPECT_EQ(back.role, Role::kPs);
   EXPECT_EQ(back.index, -2);
   EXPECT_EQ(back.epoch, detail.epoch);
   EXPECT_EQ(back.entry, detail.entry);
@@ -161,7 +161,26 @@ TEST(ErrorTest, CodesSayWhatTheCallerShouldDo) {
     EXPECT_EQ(ReasonOf(MakeError(reason, "")), reason);
   }
   EXPECT_EQ(ReasonName(Reason::kSessionFenced), "SESSION_FENCED");
-  EXPECT_EQ(JobNameText(JobName::kWorker), "worker");
+}
+
+TEST(RoleTest, IsReadFromTheNameThatItHas) {
+  for (const Role role : kRoles) EXPECT_EQ(ParseRole(RoleName(role)), role);
+  EXPECT_EQ(ParseRole("chief"), Role::kChief);
+  EXPECT_EQ(ParseRole("evaluator"), Role::kEvaluator);
+  for (const absl::string_view none : {"", "Chief", "coordinator", "ps 0"})
+    EXPECT_EQ(ParseRole(none), std::nullopt) << none;
+  EXPECT_EQ(TaskName(Role::kWorker, 1), "worker 1");
+  EXPECT_EQ(TaskName(Role::kChief, 0), "chief");
+}
+
+TEST(ErrorTest, ADetailKnowsWhichRoleSaidItOrThatNobodyDid) {
+  EXPECT_EQ(DetailOf(MakeError(Reason::kNotReady, "")).role, std::nullopt);
+  for (const Role role : {Role::kChief, Role::kPs, Role::kWorker}) {
+    ErrorDetail detail;
+    detail.reason = Reason::kNotReady;
+    detail.role = role;
+    EXPECT_EQ(DetailOf(MakeError(detail, "")).role, role);
+  }
 }
 
 TEST(ErrorTest, AnyPayloadIsDecodedOrIsNone) {
@@ -390,10 +409,8 @@ TEST(HorizonTest, ClosesWhatIsBelowNextAndNotOpen) {
 // ---- prelude ------------------------------------------------------------------------------------
 
 TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
-  const PreludeState mine{JobName::kPs,   2,   Incarnation(7), JobId(9), Epoch(5),
-                          Incarnation(3), true};
-  const PreludeState fresh{JobName::kPs,   2,    Incarnation(7), JobId(0), Epoch(0),
-                           Incarnation(0), false};
+  const PreludeState mine{Role::kPs, 2, Incarnation(7), JobId(9), Epoch(5), Incarnation(3), true};
+  const PreludeState fresh{Role::kPs, 2, Incarnation(7), JobId(0), Epoch(0), Incarnation(0), false};
   PreludeState busy = mine;
   busy.ready = false;
   const auto fence = [](uint64_t job, uint64_t epoch, uint64_t coordinator, uint64_t target) {
@@ -441,7 +458,7 @@ TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
     EXPECT_EQ(ReasonOf(status), c.reason) << c.what << ": " << status;
     EXPECT_EQ(status.ok(), c.reason == Reason::kNone) << c.what;
     if (status.ok()) continue;
-    EXPECT_EQ(DetailOf(status).job, JobName::kPs) << c.what;
+    EXPECT_EQ(DetailOf(status).role, Role::kPs) << c.what;
     EXPECT_EQ(DetailOf(status).index, 2) << c.what;
     EXPECT_EQ(DetailOf(status).epoch, c.own.epoch) << c.what;
   }
@@ -449,7 +466,7 @@ TEST(PreludeTest, RefusesInTheOrderOfTheTable) {
 
 TEST(PreludeTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
   PreludeState own;
-  own.role = JobName::kPs;
+  own.role = Role::kPs;
   own.index = 2;
   EXPECT_TRUE(CheckProtocol({1, 1}, own).ok());
   EXPECT_TRUE(CheckProtocol({0, 7}, own).ok());

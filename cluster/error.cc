@@ -18,7 +18,7 @@ constexpr char kExitCodeUrl[] = "divvy/exit_code";
 
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. A
 // refusal that names no entry so fits into the 15 bytes that a Cord holds in place.
-constexpr size_t kReasonAt = 0, kJobAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15,
+constexpr size_t kReasonAt = 0, kRoleAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15,
                  kRetryAfterAt = 23, kEncodedBytes = 31;
 
 void Put(uint64_t value, size_t at, size_t bytes, std::string& out) {
@@ -35,7 +35,7 @@ uint64_t Get(absl::string_view in, size_t at, size_t bytes) {
 std::string Encode(const ErrorDetail& detail) {
   std::string out(kEncodedBytes, '\0');
   Put(static_cast<uint8_t>(detail.reason), kReasonAt, 1, out);
-  Put(static_cast<uint8_t>(detail.job), kJobAt, 1, out);
+  Put(detail.role ? 1 + static_cast<uint64_t>(*detail.role) : 0, kRoleAt, 1, out);
   Put(detail.user ? 1 : 0, kUserAt, 1, out);
   Put(static_cast<uint32_t>(detail.index), kIndexAt, 4, out);
   Put(detail.epoch.value(), kEpochAt, 8, out);
@@ -50,13 +50,13 @@ ErrorDetail Decode(std::string in) {
   ErrorDetail detail;
   if (in.size() > kEncodedBytes) return detail;
   in.resize(kEncodedBytes, '\0');
-  const uint64_t reason = Get(in, kReasonAt, 1), job = Get(in, kJobAt, 1),
+  const uint64_t reason = Get(in, kReasonAt, 1), role = Get(in, kRoleAt, 1),
                  user = Get(in, kUserAt, 1);
   if (reason > static_cast<uint64_t>(kLastReason) ||
-      job > static_cast<uint64_t>(JobName::kWorker) || user > 1)
+      role > 1 + static_cast<uint64_t>(Role::kWorker) || user > 1)
     return detail;
   detail.reason = static_cast<Reason>(reason);
-  detail.job = static_cast<JobName>(job);
+  if (role > 0) detail.role = static_cast<Role>(role - 1);
   detail.user = user == 1;
   detail.index = static_cast<int32_t>(Get(in, kIndexAt, 4));
   detail.epoch = Epoch(Get(in, kEpochAt, 8));
@@ -127,16 +127,6 @@ void Attach(const ErrorDetail& detail, absl::Status& status) {
 }  // namespace
 
 absl::string_view ReasonName(Reason reason) { return RowOf(reason).name; }
-
-absl::string_view JobNameText(JobName job) {
-  switch (job) {
-    case JobName::kNone: return "";
-    case JobName::kChief: return "chief";
-    case JobName::kPs: return "ps";
-    case JobName::kWorker: return "worker";
-  }
-  return "";
-}
 
 absl::Status MakeError(const ErrorDetail& detail, absl::string_view message) {
   absl::Status status(RowOf(detail.reason).code, message);

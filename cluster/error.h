@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "cluster/end_of_data.h"
 #include "cluster/ids.h"
+#include "cluster/role.h"
 
 namespace divvy {
 
@@ -84,16 +85,11 @@ constexpr Reason kLastReason = Reason::kDeviceLost;
 
 absl::string_view ReasonName(Reason reason);  // "SESSION_FENCED"
 
-// The roles that speak the protocol: the tasks "chief", "ps" and "worker" of TF_CONFIG. kNone: not
-// told.
-enum class JobName : uint8_t { kNone, kChief, kPs, kWorker };
-absl::string_view JobNameText(JobName job);  // "ps"
-
 // What code needs to know of an error. Travels with its status, through gRPC and inside messages.
 // Fields that do not apply are 0.
 struct ErrorDetail {
   Reason reason = Reason::kNone;
-  JobName job = JobName::kNone;  // of the task that says it
+  std::optional<Role> role;  // of the task that says it; absent: not said
   int32_t index = 0;
   Epoch epoch;        // of the task that says it
   EntryId entry;      // that was refused

@@ -71,7 +71,7 @@ struct ProgramDescription {
 
 // "Here I am": repeated by a worker or ps until it is attached. Remembered, nothing else.
 struct RegisterRequest {
-  JobName job = JobName::kNone;  // kPs or kWorker
+  Role role = Role::kWorker;  // or kPs
   int index = 0;
   Incarnation incarnation;
   // Where it can be dialled.

@@ -16,10 +16,10 @@ constexpr size_t kShownContradictions = 20;  // of one message
 absl::Status Refuse(Reason reason, const PreludeState& own, absl::string_view why) {
   ErrorDetail detail;
   detail.reason = reason;
-  detail.job = own.role;
+  detail.role = own.role;
   detail.index = own.index;
   detail.epoch = own.epoch;
-  return MakeError(detail, absl::StrCat(JobNameText(own.role), " ", own.index, ": ", why));
+  return MakeError(detail, absl::StrCat(RoleName(own.role), " ", own.index, ": ", why));
 }
 
 std::string Text(ProtocolRange range) {

@@ -11,7 +11,7 @@ namespace divvy {
 
 // What the receiver of a request is, at this moment.
 struct PreludeState {
-  JobName role = JobName::kNone;  // named in refusals, with `index`
+  Role role = Role::kWorker;  // named in refusals, with `index`
   int index = 0;
   Incarnation incarnation;  // of this process life
   JobId job;                // 0: none yet, any is accepted

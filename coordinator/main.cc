@@ -1,4 +1,6 @@
 // coordinator --program=lib.so: runs the Train of any program.
-#include "program/main.h"
+#include "program/stock_main.h"
 
-int main(int argc, char** argv) { return divvy::StockMain(argc, argv, "coordinator", "chief"); }
+int main(int argc, char** argv) {
+  return divvy::StockMain(argc, argv, "coordinator", divvy::Role::kChief);
+}

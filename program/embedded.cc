@@ -22,8 +22,8 @@
 namespace divvy {
 namespace {
 
-std::string Address(absl::string_view job, int index) {
-  return absl::StrCat("embedded:", job, "/", index);
+std::string Address(Role role, int index) {
+  return absl::StrCat("embedded:", RoleName(role), "/", index);
 }
 
 absl::Status Together(const std::vector<std::string>& problems) {
@@ -148,11 +148,11 @@ absl::Status EmbeddedCluster::StartPs(int index) {
   ParameterServerOptions options = setup_.ps;
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
-  options.address = Address("ps", index);
+  options.address = Address(Role::kPs, index);
   options.checkpoint_files = checkpoint_files_.get();
   ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_,
                                                           network_.coordinator(), IgnoreExit));
-  network_.Add(Address("ps", index), ps_[index]);
+  network_.Add(Address(Role::kPs, index), ps_[index]);
   return absl::OkStatus();
 }
 
@@ -160,7 +160,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   WorkerOptions options;
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
-  options.address = Address("worker", index);
+  options.address = Address(Role::kWorker, index);
   options.replicas = static_cast<int>(replica_devices_[index].size());
   options.check_numerics = setup_.check_numerics;
   options.pulls = setup_.pulls;
@@ -180,7 +180,7 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
                                      [this](int exit_code, const std::string& why) {
                                        OnWorkerExit(exit_code, why);
                                      }));
-  network_.Add(Address("worker", index), worker.core);
+  network_.Add(Address(Role::kWorker, index), worker.core);
   return absl::OkStatus();
 }
 
@@ -197,9 +197,10 @@ absl::Status EmbeddedCluster::StartCoordinator() {
   options.checkpoints = catalog_.get();
   options.incarnation = Incarnation(EntropySeed());
   options.job_seed = setup_.options.seed;
-  for (int i = 0; i < setup_.options.num_ps; ++i) options.ps_addresses.push_back(Address("ps", i));
+  for (int i = 0; i < setup_.options.num_ps; ++i)
+    options.ps_addresses.push_back(Address(Role::kPs, i));
   for (int i = 0; i < setup_.options.num_workers; ++i)
-    options.worker_addresses[i] = Address("worker", i);
+    options.worker_addresses[i] = Address(Role::kWorker, i);
   options.min_workers = setup_.options.num_workers;
   options.partitioner = setup_.options.strategy.partitioner;
   options.placement = setup_.options.strategy.placement == StrategyOptions::Placement::kBalanced
@@ -226,7 +227,7 @@ absl::Status EmbeddedCluster::StartCoordinator() {
 void EmbeddedCluster::KillWorker(int index) {
   if (workers_[index].core == nullptr) return;
   workers_[index].core->Abandon();
-  network_.Add(Address("worker", index), std::weak_ptr<WorkerCore>());
+  network_.Add(Address(Role::kWorker, index), std::weak_ptr<WorkerCore>());
   dead_.push_back(std::move(workers_[index]));
   workers_[index] = WorkerTask();
 }
@@ -268,10 +269,10 @@ std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
 }
 
 void EmbeddedCluster::CutPs(int index) {
-  network_.Add(Address("ps", index), std::weak_ptr<ParameterServerCore>());
+  network_.Add(Address(Role::kPs, index), std::weak_ptr<ParameterServerCore>());
 }
 
-void EmbeddedCluster::HealPs(int index) { network_.Add(Address("ps", index), ps_[index]); }
+void EmbeddedCluster::HealPs(int index) { network_.Add(Address(Role::kPs, index), ps_[index]); }
 
 absl::StatusOr<std::unique_ptr<Coordinator>> StartEmbedded(const EmbeddedOptions& options) {
   EmbeddedSetup setup;

@@ -33,6 +33,7 @@
 #include "program/program_flags.h"
 #include "program/program_library.h"
 #include "program/role_flags.h"
+#include "program/stock_main.h"
 #include "ps_server/service/run.h"
 #include "rpc/flag_help.h"
 #include "rpc/task_end.h"
@@ -245,14 +246,14 @@ int ShowHelp(absl::string_view usage, absl::string_view flags) {
 
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
-  if (task.job == JobName::kPs) return RunParameterServer(task);
+  if (task.role == Role::kPs) return RunParameterServer(task);
   if (const absl::Status registered = CheckRegistrations(); !registered.ok())
     return RefuseToStart(registered);
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (!program.ok()) return RefuseToStart(program.status());
-  switch (task.job) {
-    case JobName::kWorker: return RunWorker(task);
-    case JobName::kChief: return RunChief(task, **program);
+  switch (task.role) {
+    case Role::kWorker: return RunWorker(task);
+    case Role::kChief: return RunChief(task, **program);
     default: return RunEvaluator(**program);
   }
 }
@@ -280,20 +281,19 @@ int Main(int argc, char** argv) {
   return program.ok() ? RunEmbedded(**program) : RefuseToStart(program.status());
 }
 
-int StockMain(int argc, char** argv, const char* binary, const char* role) {
+int StockMain(int argc, char** argv, const char* binary, Role role) {
   ReportCrashes(argv[0]);
   const std::optional<std::string> library = ProgramFlag(argc, argv);
   if (library) {
     if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok())
       return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
   }
-  const std::string usage =
-      absl::StrCat("the ", role, " of a cluster, with a program as a shared library: ", binary,
-                   " --program=lib.so");
+  const std::string usage = absl::StrCat(
+      "the ", RoleName(role), " of a cluster, with a program as a shared library: ", binary,
+      " --program=lib.so");
   if (HelpIsAsked(argc, argv))
-    return ShowHelp(usage,
-                    HelpOfTask(absl::string_view(role) == "chief" ? kUsedByChief | kUsedByEvaluator
-                                                                  : kUsedByWorker));
+    return ShowHelp(
+        usage, HelpOfTask(role == Role::kChief ? kUsedByChief | kUsedByEvaluator : kUsedByWorker));
   DescribeBinary(usage);
   if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok())
     return Misused(flags);
@@ -304,15 +304,15 @@ int StockMain(int argc, char** argv, const char* binary, const char* role) {
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
   if (!*task) {
-    return RefuseToStart(absl::InvalidArgumentError(absl::StrCat(
-        "this process does not know which task it is: set TF_CONFIG, or --task_type=", role,
-        ", --task_index and --coordinator_address")));
+    return RefuseToStart(absl::InvalidArgumentError(
+        absl::StrCat("this process does not know which task it is: set TF_CONFIG, or --task_type=",
+                     RoleName(role), ", --task_index and --coordinator_address")));
   }
   // An evaluator runs the program's own code, as the chief does.
-  const bool scores = (*task)->job == JobName::kNone && absl::string_view(role) == "chief";
-  if (JobNameText((*task)->job) == role || scores) return Play(**task);
+  const bool scores = (*task)->role == Role::kEvaluator && role == Role::kChief;
+  if ((*task)->role == role || scores) return Play(**task);
   return RefuseToStart(absl::InvalidArgumentError(
-      absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", role,
+      absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", RoleName(role),
                    "\": start the binary of that role")));
 }
 

@@ -21,10 +21,6 @@ namespace divvy {
 // --replicas_per_worker). The chief runs the program's Train. To be called once.
 int Main(int argc, char** argv);
 
-// The same for a binary without a program of its own, which plays one role only ("worker",
-// "chief"): loads --program=lib.so first. `binary` is its name, for messages. To be called once.
-int StockMain(int argc, char** argv, const char* binary, const char* role);
-
 struct EmbeddedOptions {
   int num_ps = 2;
   int num_workers = 2;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cluster/role.h"
 
 namespace divvy {
 
@@ -19,6 +20,17 @@ enum FlagUser : uint8_t {
   // The whole cluster in one process: a flag without this bit is refused there.
   kUsedByEmbedded = 16,
 };
+
+// The bit of a task of that role. Pure.
+constexpr FlagUser UserOf(Role role) {
+  switch (role) {
+    case Role::kChief: return kUsedByChief;
+    case Role::kPs: return kUsedByPs;
+    case Role::kWorker: return kUsedByWorker;
+    case Role::kEvaluator: break;
+  }
+  return kUsedByEvaluator;
+}
 
 struct OwnFlag {
   absl::string_view name;

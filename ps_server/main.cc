@@ -21,7 +21,7 @@ absl::StatusOr<TaskOptions> OwnTask() {
     return absl::InvalidArgumentError(
         "this process does not know which parameter server it is: set TF_CONFIG, or "
         "--task_type=ps, --task_index and --coordinator_address");
-  if ((*task)->job != JobName::kPs)
+  if ((*task)->role != Role::kPs)
     return absl::InvalidArgumentError(
         "this is ps_server, but task.type of TF_CONFIG is not \"ps\": start the binary of that "
         "role");

@@ -127,7 +127,7 @@ absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method) 
 
 absl::Status AuthorizeRequest(const grpc::AuthContext& peer, const RegisterRequest& request) {
   if (IsPlaintext(peer)) return absl::OkStatus();
-  const PeerRole claimed{std::string(JobNameText(request.job)), absl::StrCat(request.index)};
+  const PeerRole claimed{std::string(RoleName(request.role)), absl::StrCat(request.index)};
   const std::optional<PeerRole> role = RoleOfPeer(peer);
   if (role && *role == claimed) return absl::OkStatus();
   return Refuse(role, absl::StrCat("register as ", claimed.text()));

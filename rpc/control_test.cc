@@ -206,7 +206,7 @@ class WorkerService : public v1::Worker::CallbackService {
 
 RegisterRequest RegisterWorker(int index) {
   RegisterRequest request;
-  request.job = JobName::kWorker;
+  request.role = Role::kWorker;
   request.index = index;
   request.incarnation = Incarnation(5);
   request.address = "localhost:1";
@@ -299,7 +299,7 @@ TEST_F(ControlTest, ARefusalKeepsItsDetailAndItsText) {
   Serve();
   ErrorDetail detail;
   detail.reason = Reason::kStaleEpoch;
-  detail.job = JobName::kChief;
+  detail.role = Role::kChief;
   detail.epoch = Epoch(12);
   coordinator()->AnswerWith(MakeError(detail, "an older epoch"));
   const absl::Status status = Register().Get().status();
@@ -572,7 +572,7 @@ class OperatorTest : public ::testing::Test {
  protected:
   void Serve(std::optional<OperatorCalls> calls) {
     TaskOptions options;
-    options.job = calls ? JobName::kChief : JobName::kPs;
+    options.role = calls ? Role::kChief : Role::kPs;
     auto server = TaskServer::Start(
         options, {}, nullptr, [] { return v1::TaskStatus(); }, std::move(calls));
     ASSERT_TRUE(server.ok()) << server.status();
@@ -657,7 +657,7 @@ TEST(TaskServerTest, TakesConnectionsForItsCluster) {
 
 TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
   TaskOptions options;
-  options.job = JobName::kPs;
+  options.role = Role::kPs;
   auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
   ASSERT_TRUE(server.ok()) << server.status();
   const int port = std::stoi((*server)->address().substr((*server)->address().rfind(':') + 1));

@@ -1,5 +1,6 @@
 #include "rpc/dialer.h"
 
+#include "cluster/role.h"
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
 #include "rpc/parameter_client.h"
@@ -16,8 +17,6 @@ void RpcDialer::Close() { open_->CancelAndWait(); }
 
 namespace {
 
-constexpr char kPs[] = "ps", kWorker[] = "worker", kChief[] = "chief";
-
 // A stream has a connection of its own.
 std::shared_ptr<ParameterClient> ParameterClientOf(
     const CallEnvironment& call, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
@@ -28,27 +27,27 @@ std::shared_ptr<ParameterClient> ParameterClientOf(
 }  // namespace
 
 std::shared_ptr<ParameterClient> RpcDialer::ParameterServer(const std::string& address) {
-  return ParameterClientOf({executor_, open_, address}, identity_.For(kPs));
+  return ParameterClientOf({executor_, open_, address}, identity_.For(RoleName(Role::kPs)));
 }
 
 std::shared_ptr<ParameterClient> RpcDialer::ParameterServerAt(const std::string& address,
                                                               int index) {
-  return ParameterClientOf({executor_, open_, address}, identity_.For(kPs, index));
+  return ParameterClientOf({executor_, open_, address}, identity_.For(RoleName(Role::kPs), index));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::Worker(const std::string& address) {
   return MakeWorkerClient({executor_, open_, address},
-                          MakeChannel(address, identity_.For(kWorker)));
+                          MakeChannel(address, identity_.For(RoleName(Role::kWorker))));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::WorkerAt(const std::string& address, int index) {
   return MakeWorkerClient({executor_, open_, address},
-                          MakeChannel(address, identity_.For(kWorker, index)));
+                          MakeChannel(address, identity_.For(RoleName(Role::kWorker), index)));
 }
 
 std::shared_ptr<CoordinatorClient> RpcDialer::Coordinator(const std::string& address) {
   return MakeCoordinatorClient({executor_, open_, address},
-                               MakeChannel(address, identity_.For(kChief)));
+                               MakeChannel(address, identity_.For(RoleName(Role::kChief))));
 }
 
 }  // namespace divvy

@@ -149,7 +149,7 @@ TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesN
   const auto told =
       testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
   TaskOptions options;
-  options.job = JobName::kPs;
+  options.role = Role::kPs;
   EXPECT_THAT(LinesAtStart(options),
               testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"),
                                       HasSubstr("divvyctl certs"))));
@@ -271,7 +271,7 @@ TEST(CheckTlsFilesTest, RefusesTheCertificateOfAnotherTask) {
 
 TaskOptions SparseWorker(const std::string& coordinator, const std::string& bind) {
   TaskOptions options;
-  options.job = JobName::kWorker;
+  options.role = Role::kWorker;
   options.index = 3;
   options.cluster.task_type = "worker";
   options.cluster.task_index = 3;
@@ -338,7 +338,7 @@ class Service : public v1::Coordinator::CallbackService {
 
 RegisterRequest ARequest() {
   RegisterRequest request;
-  request.job = JobName::kWorker;
+  request.role = Role::kWorker;
   request.incarnation = Incarnation(5);
   request.address = "localhost:1";
   return request;

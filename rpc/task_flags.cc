@@ -54,12 +54,9 @@ std::optional<std::string> Given(std::string value) {
   return value;
 }
 
-absl::StatusOr<JobName> JobOf(const ClusterConfig& cluster) {
-  const std::string type = cluster.task_type.value_or("");
-  if (type == "chief") return JobName::kChief;
-  if (type == "ps") return JobName::kPs;
-  if (type == "worker") return JobName::kWorker;
-  if (type == "evaluator") return JobName::kNone;
+absl::StatusOr<Role> RoleOf(const ClusterConfig& cluster) {
+  const std::optional<Role> role = ParseRole(cluster.task_type.value_or(""));
+  if (role) return *role;
   return absl::InvalidArgumentError(
       "task.type is missing: say which task this process is, in TF_CONFIG or by --task_type and "
       "--task_index");
@@ -98,7 +95,7 @@ absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags() {
 absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources) {
   TaskOptions options;
   ASSIGN_OR_RETURN(options.cluster, ResolveParameterServerCluster(sources));
-  ASSIGN_OR_RETURN(options.job, JobOf(options.cluster));
+  ASSIGN_OR_RETURN(options.role, RoleOf(options.cluster));
   options.index = options.cluster.task_index.value_or(0);
   options.bind_address = absl::GetFlag(FLAGS_bind_address);
   ASSIGN_OR_RETURN(options.tls, TlsFilesFromFlags());

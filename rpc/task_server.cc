@@ -28,10 +28,10 @@ std::vector<std::string> AddressesOf(const TaskOptions& options) {
 }
 
 // What a probe may ask for by name.
-std::string ServiceOf(JobName job) {
-  switch (job) {
-    case JobName::kPs: return "divvy.v1.ParameterServer";
-    case JobName::kWorker: return "divvy.v1.Worker";
+std::string ServiceOf(Role role) {
+  switch (role) {
+    case Role::kPs: return "divvy.v1.ParameterServer";
+    case Role::kWorker: return "divvy.v1.Worker";
     default: return "divvy.v1.Coordinator";
   }
 }
@@ -58,7 +58,7 @@ int ConnectionsWithin(const OpenFileLimit& limit, int wanted) {
 // it listens on.
 absl::Status CheckOthersCanDial(const TaskOptions& options) {
   const std::string chief = CoordinatorAddress(options.cluster), bind = BindAddress(options);
-  if (options.job == JobName::kChief || chief.empty() || !OwnAddress(options.cluster).empty())
+  if (options.role == Role::kChief || chief.empty() || !OwnAddress(options.cluster).empty())
     return absl::OkStatus();
   if (!IsWildcard(bind) && (!IsLoopback(bind) || IsLoopback(chief))) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -71,11 +71,7 @@ absl::Status CheckOthersCanDial(const TaskOptions& options) {
 
 }  // namespace
 
-std::string TaskOptions::name() const {
-  if (job == JobName::kNone) return "evaluator";
-  return job == JobName::kChief ? std::string(JobNameText(job))
-                                : absl::StrCat(JobNameText(job), " ", index);
-}
+std::string TaskOptions::name() const { return TaskName(role, index); }
 
 int MostConnections(const ClusterConfig& cluster) {
   // A task has two connections to another, and the old ones for a while after a restart.
@@ -106,7 +102,7 @@ absl::Status CheckSecurity(const TaskOptions& options) {
   RETURN_IF_ERROR(CheckOthersCanDial(options));
   if (!options.tls) return CheckPlaintext(AddressesOf(options));
   return CheckTlsFiles(*options.tls,
-                       {std::string(JobNameText(options.job)), absl::StrCat(options.index)});
+                       {std::string(RoleName(options.role)), absl::StrCat(options.index)});
 }
 
 absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
@@ -124,7 +120,7 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
   // From now on it follows the whole task.
-  task->server_->SetServing(ServiceOf(options.job), false);
+  task->server_->SetServing(ServiceOf(options.role), false);
   const std::string own = OwnAddress(options.cluster);
   const std::string bound = SocketPathOf(server.address)
                                 ? server.address

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/cluster_config.h"
 #include "cluster/cluster_resolver.h"
-#include "cluster/error.h"
+#include "cluster/role.h"
 #include "proto/divvy.pb.h"
 #include "rpc/admin_service.h"
 #include "rpc/credentials.h"
@@ -24,7 +24,8 @@ namespace divvy {
 // A plain value; task_flags.h makes one from flags and environment.
 struct TaskOptions {
   ClusterConfig cluster;
-  JobName job = JobName::kNone;  // kNone: an evaluator, which talks to nobody
+  // An evaluator talks to nobody.
+  Role role = Role::kWorker;
   int index = 0;
   // Where to listen; port 0: a free one. "": as BindAddress says.
   std::string bind_address;

@@ -206,9 +206,9 @@ absl::Status SetTasks(std::vector<ClusterTask> tasks, ClusterView& cluster);
 
 template <typename Visitor>
 void Fields(Visitor& visit, RegisterRequest& request) {
-  visit(F(job), request.job);
+  visit(F(job), request.role);
   visit.AfterReading([&request] {
-    const bool registers = request.job == JobName::kPs || request.job == JobName::kWorker;
+    const bool registers = request.role == Role::kPs || request.role == Role::kWorker;
     return registers ? absl::OkStatus() : Invalid("job", "is neither ps nor worker");
   });
   visit(F(index), request.index, Index());

@@ -47,11 +47,12 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kDeviceLost, v1::DEVICE_LOST},
 }};
 
-constexpr EnumTable<JobName, v1::Job, 3> kJobs = {
-    {{JobName::kChief, v1::CHIEF}, {JobName::kPs, v1::PS}, {JobName::kWorker, v1::WORKER}}};
+// An evaluator sends nothing.
+constexpr EnumTable<Role, v1::Job, 3> kJobs = {
+    {{Role::kChief, v1::CHIEF}, {Role::kPs, v1::PS}, {Role::kWorker, v1::WORKER}}};
 
 bool IsEmpty(const ErrorDetail& detail) {
-  return detail.reason == Reason::kNone && detail.job == JobName::kNone && detail.index == 0 &&
+  return detail.reason == Reason::kNone && !detail.role && detail.index == 0 &&
          detail.epoch.value() == 0 && detail.entry.value() == 0 && !detail.user &&
          detail.retry_after == absl::ZeroDuration();
 }
@@ -82,13 +83,13 @@ const google::protobuf::Any* FindDetail(const v1::Status& status) {
 
 }  // namespace
 
-v1::Job ToProto(JobName job) { return kJobs.ToWire(job); }
-absl::StatusOr<JobName> FromProto(v1::Job job) { return kJobs.ToDomain(job); }
+v1::Job ToProto(Role role) { return kJobs.ToWire(role); }
+absl::StatusOr<Role> FromProto(v1::Job job) { return kJobs.ToDomain(job); }
 
 v1::ErrorDetail ToProto(const ErrorDetail& detail) {
   v1::ErrorDetail out;
   out.set_reason(kReasons.ToWire(detail.reason));
-  out.set_job(ToProto(detail.job));
+  if (detail.role) out.set_job(ToProto(*detail.role));
   out.set_index(detail.index);
   out.set_epoch(detail.epoch.value());
   out.set_entry(detail.entry.value());
@@ -101,7 +102,7 @@ absl::StatusOr<ErrorDetail> FromProto(const v1::ErrorDetail& detail) {
   ErrorDetail out;
   ASSIGN_OR_RETURN(out.reason, In("reason", kReasons.ToDomain(detail.reason())));
   if (detail.job() != v1::JOB_NONE) {
-    DIVVY_WIRE_READ_ENUM(out.job, detail, job);
+    DIVVY_WIRE_READ_ENUM(out.role, detail, job);
   }
   RETURN_IF_ERROR(CheckNotNegative("index", detail.index()));
   RETURN_IF_ERROR(CheckNotNegative("retry_after_ns", detail.retry_after_ns()));

@@ -20,12 +20,12 @@ v1::Status ToProto(const absl::Status& status);
 absl::Status FromProto(const v1::Status& status);
 
 v1::ErrorDetail ToProto(const ErrorDetail& detail);
-// InvalidArgument (Reason::kInvalid): an unknown reason or job, or a negative index or duration.
+// InvalidArgument (Reason::kInvalid): an unknown reason or role, or a negative index or duration.
 absl::StatusOr<ErrorDetail> FromProto(const v1::ErrorDetail& detail);
 
-v1::Job ToProto(JobName job);
+v1::Job ToProto(Role role);
 // InvalidArgument: not set, or unknown.
-absl::StatusOr<JobName> FromProto(v1::Job job);
+absl::StatusOr<Role> FromProto(v1::Job job);
 
 // For gRPC's error_details: ToProto(status), serialized. Empty for OK and for a status without
 // detail, whose code and text gRPC carries itself.

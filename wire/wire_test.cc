@@ -81,7 +81,7 @@ TEST(TextTest, EscapingTwiceChangesNothingMore) {
 TEST(StatusTest, ReasonUserMarkAndRetryAfterSurvive) {
   ErrorDetail detail;
   detail.reason = Reason::kOverloaded;
-  detail.job = JobName::kPs;
+  detail.role = Role::kPs;
   detail.index = 3;
   detail.epoch = Epoch(9);
   detail.entry = EntryId(1);
@@ -91,7 +91,7 @@ TEST(StatusTest, ReasonUserMarkAndRetryAfterSurvive) {
   EXPECT_EQ(arrived.message(), "ps 3: full");
   const ErrorDetail got = DetailOf(arrived);
   EXPECT_EQ(got.reason, Reason::kOverloaded);
-  EXPECT_EQ(got.job, JobName::kPs);
+  EXPECT_EQ(got.role, Role::kPs);
   EXPECT_EQ(got.index, 3);
   EXPECT_EQ(got.epoch, Epoch(9));
   EXPECT_EQ(got.entry, EntryId(1));

@@ -1,4 +1,6 @@
 // worker --program=lib.so: a worker of any program.
-#include "program/main.h"
+#include "program/stock_main.h"
 
-int main(int argc, char** argv) { return divvy::StockMain(argc, argv, "worker", "worker"); }
+int main(int argc, char** argv) {
+  return divvy::StockMain(argc, argv, "worker", divvy::Role::kWorker);
+}

@@ -318,7 +318,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     const std::string address = absl::StrCat("worker", workers_.size());
     workers_.push_back(
         std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
-    core_->Register({JobName::kWorker, index, Incarnation(1'000 + index), address},
+    core_->Register({Role::kWorker, index, Incarnation(1'000 + index), address},
                     [](const absl::StatusOr<RegisterReply>&) {});
   }
   // What data of the workers' own is cut for now, as worker 0 hears it.
@@ -356,7 +356,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
   // Another life has registered at its address.
   void LosePs(int index) {
     RegisterRequest request;
-    request.job = JobName::kPs;
+    request.role = Role::kPs;
     request.index = index;
     request.incarnation = Incarnation(ps_[index]->incarnation += 1'000);
     request.address = absl::StrCat("ps", index);
@@ -1012,7 +1012,7 @@ TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
   workers_[1]->opens = false;
   RegisterRequest request;
-  request.job = JobName::kWorker;
+  request.role = Role::kWorker;
   request.index = 1;
   request.incarnation = Incarnation(201);
   request.address = "worker1";
@@ -1123,7 +1123,7 @@ TEST_F(EndsTest, AWorkerThatComesTooLateForAPassIsNoReasonForAWarning) {
   const ResourceId data = core_->MakeIterator("parts", Nest(), false);
   Read({data});
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
-  core_->Register({JobName::kWorker, 1, Incarnation(201), "worker1"},
+  core_->Register({Role::kWorker, 1, Incarnation(201), "worker1"},
                   [](const absl::StatusOr<RegisterReply>&) {});
   world_.RunFor(absl::Seconds(20));
   for (int i = 0; i < 3; ++i) {
@@ -1366,7 +1366,7 @@ TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
   EXPECT_THAT(log_[2], HasSubstr("ps"));
   EXPECT_EQ(store_.Load()->job.state, JobRow::State::kComplete);
   RegisterReply reply;
-  const RegisterRequest late{JobName::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}, ""};
+  const RegisterRequest late{Role::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}, ""};
   core_->Register(late, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
   EXPECT_EQ(reply.over, 0);
 }
@@ -1435,9 +1435,9 @@ TEST_F(CoordinatorCoreTest, TheHorizonNamesWhatIsInFlight) {
 
 class RegisterTest : public CoordinatorCoreTest {
  protected:
-  static RegisterRequest From(JobName job, int index, uint64_t incarnation, std::string address) {
+  static RegisterRequest From(Role role, int index, uint64_t incarnation, std::string address) {
     RegisterRequest request;
-    request.job = job;
+    request.role = role;
     request.index = index;
     request.incarnation = Incarnation(incarnation);
     request.address = std::move(address);
@@ -1455,7 +1455,7 @@ TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   Start(1, 1);
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
   workers_[1]->replicas = 2;  // which it did not say when it registered
-  EXPECT_TRUE(Register(From(JobName::kWorker, 1, 201, "worker1")).ok());
+  EXPECT_TRUE(Register(From(Role::kWorker, 1, 201, "worker1")).ok());
   world_.RunFor(absl::Seconds(20));
   EXPECT_EQ(core_->Snapshot().workers_up, 1);
   workers_[1]->replicas = 1;
@@ -1468,12 +1468,12 @@ TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
   Boot(1, 3, {});
   workers_[0]->replicas = 9'000;
   for (int later : {1, 2}) workers_[later]->refuses = absl::UnavailableError("not there yet");
-  RegisterRequest first = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest first = From(Role::kWorker, 0, 200, "worker0");
   first.replicas = 9'000;
   EXPECT_TRUE(Register(first).ok());
   world_.RunFor(absl::Milliseconds(100));
-  RegisterRequest second = From(JobName::kWorker, 1, 201, "worker1"),
-                  third = From(JobName::kWorker, 2, 202, "worker2");
+  RegisterRequest second = From(Role::kWorker, 1, 201, "worker1"),
+                  third = From(Role::kWorker, 2, 202, "worker2");
   second.replicas = third.replicas = 1;
   const absl::Status tie = Register(second);
   EXPECT_EQ(ReasonOf(tie), Reason::kNotReady) << tie;
@@ -1495,7 +1495,7 @@ TEST_F(RegisterTest,
   Boot(1, 0, options);
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
   workers_[0]->replicas = 1;
-  RegisterRequest wrong = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest wrong = From(Role::kWorker, 0, 200, "worker0");
   wrong.replicas = 1;
   const absl::Status refused = Register(wrong);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
@@ -1519,7 +1519,7 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
   options.program = ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}});
   options.program_flags = {{"rounds", "3"}, {"rows", "7"}};
   Start(1, 1, options);
-  RegisterRequest other = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest other = From(Role::kWorker, 0, 200, "worker0");
   other.program = ProgramOf({{"train", "FieE"}, {"count", "FvvE"}}, {"rows"});
   const absl::Status refused = Register(other);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
@@ -1535,12 +1535,12 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
   other.program = ProgramOf({{"train", "FieE"}, {"score", "FivE"}, {"count", "FvvE"}}, {"rows"});
   EXPECT_THAT(std::string(Register(other).message()), Not(HasSubstr("static library")))
       << "it has all steps";
-  RegisterRequest same = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest same = From(Role::kWorker, 0, 200, "worker0");
   same.program =
       ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}},
                 {"rows", "rounds"});
   EXPECT_TRUE(Register(same).ok());
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok())
+  EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok())
       << "it does not tell what it runs";
 }
 
@@ -1564,20 +1564,20 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   CoordinatorOptions options;
   options.cluster = {{"ps", {{0, "ps0"}, {1, "ps1"}}}};
   Start(2, 1, options);
-  const absl::Status beyond = Register(From(JobName::kPs, 2, 9, "ps2"));
+  const absl::Status beyond = Register(From(Role::kPs, 2, 9, "ps2"));
   EXPECT_EQ(ReasonOf(beyond), Reason::kClusterMismatch);
   EXPECT_THAT(std::string(beyond.message()), HasSubstr("--num_ps"));
-  RegisterRequest contradicts = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest contradicts = From(Role::kWorker, 0, 200, "worker0");
   contradicts.cluster = {{"ps", {{1, "elsewhere"}}}};
   EXPECT_EQ(ReasonOf(Register(contradicts)), Reason::kClusterMismatch);
   const CapturedLog log;
-  for (int i = 0; i < 1000; ++i) (void)Register(From(JobName::kPs, 3, 9, "ps3"));
+  for (int i = 0; i < 1000; ++i) (void)Register(From(Role::kPs, 3, 9, "ps3"));
   world_.RunFor(absl::Milliseconds(1));
   EXPECT_EQ(log.lines().size(), 1u) << "in a minute";
-  RegisterRequest newer = From(JobName::kWorker, 0, 200, "worker0");
+  RegisterRequest newer = From(Role::kWorker, 0, 200, "worker0");
   newer.protocol = {3, 4};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
-  RegisterRequest wider = From(JobName::kWorker, 1, 201, "worker1");
+  RegisterRequest wider = From(Role::kWorker, 1, 201, "worker1");
   wider.replicas = 2;
   const absl::Status other_replicas = Register(wider);
   EXPECT_EQ(ExitCodeOf(ReasonOf(other_replicas)), 78);
@@ -1587,37 +1587,37 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
                         "workers of a job have as many"));
   EXPECT_THAT(std::string(other_replicas.message()),
               HasSubstr("--replicas_per_worker=2 of the coordinator lets only the others in"));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kChief, 0, 9, "chief"))), Reason::kInvalid);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kChief, 0, 9, "chief"))), Reason::kInvalid);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(RegisterTest, ASecondWorkerOfAnIndexThatAnswersIsRefused) {
   Start(1, 1);
   // The first is asked.
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
-  const absl::Status refused = Register(From(JobName::kWorker, 0, 9, "worker0"));
+  const absl::Status refused = Register(From(Role::kWorker, 0, 9, "worker0"));
   EXPECT_EQ(ReasonOf(refused), Reason::kDuplicateTask);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("worker 0 runs already, at worker0"));
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());  // the first itself
+  EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok());  // the first itself
 }
 
 TEST_F(RegisterTest, AWorkerWhosePredecessorIsSilentTakesOverWhenThatIsLost) {
   Start(1, 1);
   workers_[0]->silent = true;
   workers_[0]->refuses = absl::DeadlineExceededError("no answer");
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
   world_.RunFor(absl::Seconds(4));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
   world_.RunFor(absl::Seconds(3));
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 9, "worker0")).ok());
+  EXPECT_TRUE(Register(From(Role::kWorker, 0, 9, "worker0")).ok());
 }
 
 TEST_F(RegisterTest, ASecondPsOfAnIndexThatAnswersIsRefused) {
   Start(1, 1);
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kDuplicateTask);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kDuplicateTask);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
@@ -1626,38 +1626,38 @@ TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
   options.durability = Durability::kCheckpoint;
   Start(1, 1, options);
   ps_[0]->incarnation = 9;  // another life answers at its address
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()),
               HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
   // It waits for the next coordinator.
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
 }
 
 TEST_F(RegisterTest, OneFailedConnectionToAPsDoesNotGiveItsPlaceToATwinElsewhere) {
   Start(1, 1);
   ps_[0]->refuses["Attach"] = absl::UnavailableError("connection reset");
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "twin0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "twin0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(100));
   ps_[0]->refuses.clear();
   world_.RunFor(absl::Seconds(1));
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "twin0"))), Reason::kDuplicateTask);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "twin0"))), Reason::kDuplicateTask);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(RegisterTest, APsThatIsStillStartingWhereItsPredecessorWasIsNotTakenForThat) {
   Start(1, 1);
   ps_[0]->refuses["Attach"] = MakeError(Reason::kNotReady, "the task is starting");
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(100));
   // It is not refused, and asks again.
-  EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, 0, 9, "ps0"))), Reason::kNotReady);
+  EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   ps_[0]->refuses.clear();
   ps_[0]->incarnation = 9;
   world_.RunFor(absl::Seconds(1));
-  EXPECT_TRUE(Register(From(JobName::kPs, 0, 9, "ps0")).ok());
+  EXPECT_TRUE(Register(From(Role::kPs, 0, 9, "ps0")).ok());
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
@@ -1675,8 +1675,8 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
                 waits[1].text == "ps 0: it has not registered yet",
             true)
       << waits[0].text << ", " << waits[1].text;
-  EXPECT_TRUE(Register(From(JobName::kPs, 0, 100, "ps0")).ok());
-  EXPECT_TRUE(Register(From(JobName::kWorker, 0, 200, "worker0")).ok());
+  EXPECT_TRUE(Register(From(Role::kPs, 0, 100, "ps0")).ok());
+  EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok());
   world_.RunFor(absl::Milliseconds(100));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
@@ -1750,7 +1750,7 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
   core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
   const auto come = [this](int index) {
     core_->Register(
-        {JobName::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)},
+        {Role::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)},
         [](const absl::StatusOr<RegisterReply>&) {});
   };
   come(0);
@@ -1930,7 +1930,7 @@ TEST_F(DataSizeTest, AStepThatEndsBeforeTheDataDoesLeavesItsPositionsToTheOthers
 TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData) {
   Start(1, 2);
   RegisterRequest phantom;
-  phantom.job = JobName::kWorker;
+  phantom.role = Role::kWorker;
   phantom.incarnation = Incarnation(9);
   const auto num_workers = [&](int index) {
     phantom.index = index;
@@ -1963,7 +1963,7 @@ TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
   workers_[1]->refuses = absl::UnavailableError("nobody listens there");
   for (int i = 0; i < 60; ++i) {
-    core_->Register({JobName::kWorker, 1, Incarnation(9), "worker1"},
+    core_->Register({Role::kWorker, 1, Incarnation(9), "worker1"},
                     [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Seconds(1));
   }
@@ -1991,7 +1991,7 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
 TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   Start(1, 1);
   absl::Status answer;
-  core_->Register({JobName::kWorker, 7, Incarnation(9), "worker0"},
+  core_->Register({Role::kWorker, 7, Incarnation(9), "worker0"},
                   [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(ReasonOf(answer), Reason::kNotReady);
@@ -2293,7 +2293,7 @@ TEST_F(RegisterForCheckpointsTest, APsWithoutADirectoryIsRefusedWhereTheJobKeeps
       core_->Snapshot().waits,
       Contains(Field(&CoordinatorSnapshot::Wait::text,
                      HasSubstr("ps 1 (ps1) has no --checkpoint_dir, and the coordinator has"))));
-  RegisterRequest without = From(JobName::kPs, 1, 101, "ps1");
+  RegisterRequest without = From(Role::kPs, 1, 101, "ps1");
   without.without_checkpoints = true;
   const absl::Status refused = Register(without);
   EXPECT_EQ(ExitCodeOf(ReasonOf(refused)), 78);
@@ -2303,7 +2303,7 @@ TEST_F(RegisterForCheckpointsTest, APsWithoutADirectoryIsRefusedWhereTheJobKeeps
           "Start it with the coordinator's --checkpoint_dir, a directory that all of them reach"));
   ps_[1]->holds.without_checkpoints = false;
   ++ps_[1]->incarnation;
-  EXPECT_TRUE(Register(From(JobName::kPs, 1, 102, "ps1")).ok());
+  EXPECT_TRUE(Register(From(Role::kPs, 1, 102, "ps1")).ok());
   world_.RunFor(absl::Seconds(15));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
@@ -2312,7 +2312,7 @@ TEST_F(RegisterForCheckpointsTest, APsThatComesBeforeTheResizeIsLetWaitForAMinut
   CoordinatorOptions options;
   options.checkpoints = &catalog_;
   Start(1, 1, options);
-  const RegisterRequest early = From(JobName::kPs, 1, 101, "ps1");
+  const RegisterRequest early = From(Role::kPs, 1, 101, "ps1");
   EXPECT_EQ(ReasonOf(Register(early)), Reason::kNotReady);
   world_.RunFor(absl::Seconds(58));
   const absl::Status waits = Register(early);
@@ -2328,7 +2328,7 @@ TEST_F(RegisterForCheckpointsTest, ParameterServersThatComeBeforeTheResizeDoNotF
   Start(1, 1, options);
   const CapturedLog log;
   for (int i = 1; i <= 150; ++i)
-    EXPECT_EQ(ReasonOf(Register(From(JobName::kPs, i, 100 + i, absl::StrCat("ps", i)))),
+    EXPECT_EQ(ReasonOf(Register(From(Role::kPs, i, 100 + i, absl::StrCat("ps", i)))),
               Reason::kNotReady);
   EXPECT_EQ(log.lines().size(), 100u) << "as many as all that peers say, in a minute";
 }
@@ -2339,7 +2339,7 @@ TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
   world_.RunFor(absl::Seconds(1));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning)
       << "and so may one without";
-  RegisterRequest request = From(JobName::kPs, 0, 100, "ps0");
+  RegisterRequest request = From(Role::kPs, 0, 100, "ps0");
   for (const bool without : {true, false}) {
     request.without_checkpoints = without;
     EXPECT_TRUE(Register(request).ok());
@@ -2665,7 +2665,7 @@ class ResizeTest : public CheckpointTest {
   void Join(int index) {
     ps_.push_back(std::make_shared<FakePs>(world_, log_, index));
     RegisterRequest request;
-    request.job = JobName::kPs;
+    request.role = Role::kPs;
     request.index = index;
     request.incarnation = Incarnation(ps_.back()->incarnation);
     request.address = absl::StrCat("ps", index);
@@ -3415,7 +3415,7 @@ class EndWithHalfAStepTest : public ReplayTest {
     EXPECT_EQ(ended_->status, absl::OkStatus());
     EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kOver);
     std::optional<int> over;
-    core_->Register({JobName::kPs, 0, Incarnation(9), "ps0"},
+    core_->Register({Role::kPs, 0, Incarnation(9), "ps0"},
                     [&](const absl::StatusOr<RegisterReply>& reply) {
                       over = reply.ok() ? reply->over : std::nullopt;
                     });

@@ -343,14 +343,14 @@ absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
     return MakeError(Reason::kNotReady, "the coordinator is about to end: wait for the next one");
   if (ComesBeforeItsResize(request)) return ComesBeforeResize(request, servers_.size());
   RETURN_IF_ERROR(CheckRegister(request));
-  return request.job == JobName::kPs ? AdmitPs(request) : AdmitWorker(request);
+  return request.role == Role::kPs ? AdmitPs(request) : AdmitWorker(request);
 }
 
 // A ps above those that there are may have been started a little before the operator asked for it:
 // where the job can be resized, it is let wait.
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = servers_.size();
-  const bool may_join = request.job == JobName::kPs && request.index >= count &&
+  const bool may_join = request.role == Role::kPs && request.index >= count &&
                         request.index < count + kMaxEarly && request.protocol.Meets(kOwnProtocol);
   if (!may_join || !phase_.Is(Phase::kRunning) || options_.checkpoints == nullptr ||
       resizing_.is_under_way())
@@ -362,18 +362,18 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
 
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   PreludeState own;
-  own.role = JobName::kChief;
+  own.role = Role::kChief;
   own.epoch = stored_.row().epoch;
   RETURN_IF_ERROR(CheckProtocol(request.protocol, own));
-  const bool known_job = request.job == JobName::kPs || request.job == JobName::kWorker;
+  const bool known_job = request.role == Role::kPs || request.role == Role::kWorker;
   if (!known_job || request.index < 0 || request.address.empty() ||
       request.incarnation == Incarnation()) {
     return MakeError(
         Reason::kInvalid,
         "Register names a ps or worker, its index from 0, its address and its incarnation");
   }
-  const bool is_joining = request.job == JobName::kPs && resizing_.IsJoining(request.index);
-  if (request.job == JobName::kPs && request.index >= servers_.size() && !is_joining) {
+  const bool is_joining = request.role == Role::kPs && resizing_.IsJoining(request.index);
+  if (request.role == Role::kPs && request.index >= servers_.size() && !is_joining) {
     return MakeError(
         Reason::kClusterMismatch,
         absl::StrCat("ps ", request.index, " (", request.address,
@@ -381,7 +381,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
                      " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the "
                      "same in every task"));
   }
-  if (request.job == JobName::kWorker) {
+  if (request.role == Role::kWorker) {
     RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program,
                                      request.index, request.address));
     RETURN_IF_ERROR(
@@ -392,8 +392,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
   if (request.without_checkpoints && options_.checkpoints != nullptr) {
     return WithoutCheckpoints(request.index, request.address);
   }
-  return CheckSameView(options_.cluster, request.cluster,
-                       absl::StrCat(JobNameText(request.job), " ", request.index));
+  return CheckSameView(options_.cluster, request.cluster, TaskName(request.role, request.index));
 }
 
 void CoordinatorCore::Tick() {

@@ -15,9 +15,7 @@
 namespace divvy {
 namespace {
 
-std::string TaskOf(const RegisterRequest& request) {
-  return absl::StrCat(JobNameText(request.job), " ", request.index);
-}
+std::string TaskOf(const RegisterRequest& request) { return TaskName(request.role, request.index); }
 
 std::string TextOf(const WorkerReplicas& worker) {
   return absl::StrCat("worker ", worker.index, " (", worker.address, ") has ", worker.replicas,

@@ -66,8 +66,8 @@ ParameterServerCore::ParameterServerCore(ParameterServerOptions options, Executo
 
 void ParameterServerCore::StartRegistrar(std::shared_ptr<CoordinatorClient> coordinator) {
   Registrar::Options options;
-  options.request = {JobName::kPs,     options_.index, options_.incarnation, options_.address, 1,
-                     options_.cluster, kOwnProtocol,   options_.build};
+  options.request = {Role::kPs, options_.index,   options_.incarnation, options_.address,
+                     1,         options_.cluster, kOwnProtocol,         options_.build};
   options.request.without_checkpoints = options_.checkpoint_files == nullptr;
   options.every = options_.register_every;
   options.seed = options_.seed;
@@ -107,8 +107,8 @@ void ParameterServerCore::Heard() {
 }
 
 PreludeState ParameterServerCore::Prelude(bool state_allows) const {
-  return {JobName::kPs, options_.index, options_.incarnation, job_,
-          epoch_,       coordinator_,   state_allows};
+  return {Role::kPs, options_.index, options_.incarnation, job_,
+          epoch_,    coordinator_,   state_allows};
 }
 
 absl::Status ParameterServerCore::CheckCall(const Fence& fence, bool state_allows) const {
@@ -125,7 +125,7 @@ absl::Status ParameterServerCore::Refusal(Reason reason, absl::string_view why,
                                           EntryId entry) const {
   ErrorDetail detail;
   detail.reason = reason;
-  detail.job = JobName::kPs;
+  detail.role = Role::kPs;
   detail.index = options_.index;
   detail.epoch = epoch_;
   detail.entry = entry;

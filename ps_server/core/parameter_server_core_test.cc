@@ -542,7 +542,7 @@ TEST(CommitTest, RefusalsNameTheServerAndTheEntry) {
           .status();
   const ErrorDetail detail = DetailOf(status);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(detail.job, JobName::kPs);
+  EXPECT_EQ(detail.role, Role::kPs);
   EXPECT_EQ(detail.entry, EntryId(6));
   EXPECT_EQ(detail.epoch, Epoch(1));
   EXPECT_EQ(status.message(),
@@ -1013,7 +1013,7 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
       options, executor, coordinator, [&](int code, const std::string&) { exits.push_back(code); });
   executor.RunFor(absl::Seconds(7));
   EXPECT_EQ(coordinator->seen.size(), 4u) << "at 0, 2, 4 and 6 s";
-  EXPECT_EQ(coordinator->seen[0].job, JobName::kPs);
+  EXPECT_EQ(coordinator->seen[0].role, Role::kPs);
   EXPECT_EQ(coordinator->seen[0].index, 3);
   EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
   EXPECT_TRUE(coordinator->seen[0].without_checkpoints);

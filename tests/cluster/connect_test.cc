@@ -56,10 +56,10 @@ class ConnectTest : public testing::Test {
  protected:
   void SetUp() override {
     PsTaskOptions ps;
-    ps.task.job = JobName::kPs;
+    ps.task.role = Role::kPs;
     ps_ = *PsTask::Start(ps, ps_told_.Listener());
     WorkerTaskOptions worker;
-    worker.task.job = JobName::kWorker;
+    worker.task.role = Role::kWorker;
     worker_ = *WorkerTask::Start(worker, worker_told_.Listener());
   }
   std::unique_ptr<ClusterResolver> Resolver(const std::string& task_type = "chief") const {

@@ -33,7 +33,7 @@ class ServedCluster : public LiveCluster {
     for (int i = 0; i < options_.num_ps; ++i) StartPs(i);
     for (int i = 0; i < options_.num_workers; ++i) StartWorker(i);
     ChiefTaskOptions chief;
-    ASSIGN_OR_RETURN(chief.task, OptionsOf(TaskType::kChief, 0));
+    ASSIGN_OR_RETURN(chief.task, OptionsOf(Role::kChief, 0));
     chief.core = options_.limits;
     chief.core.min_workers = options_.num_workers;
     ASSIGN_OR_RETURN(chief_, ChiefTask::Start(chief));
@@ -44,7 +44,7 @@ class ServedCluster : public LiveCluster {
   void KillWorker(int index) override { workers_[index] = nullptr; }
   void StartWorker(int index) override {
     WorkerTaskOptions options;
-    options.task = *OptionsOf(TaskType::kWorker, index);
+    options.task = *OptionsOf(Role::kWorker, index);
     auto worker = WorkerTask::Start(options, IgnoreExit);
     DIVVY_CHECK(worker.ok());
     workers_[index] = *std::move(worker);
@@ -52,7 +52,7 @@ class ServedCluster : public LiveCluster {
   void KillPs(int index) override { ps_[index] = nullptr; }
   void StartPs(int index) override {
     PsTaskOptions options;
-    options.task = *OptionsOf(TaskType::kPs, index);
+    options.task = *OptionsOf(Role::kPs, index);
     auto ps = PsTask::Start(options, IgnoreExit);
     DIVVY_CHECK(ps.ok());
     ps_[index] = *std::move(ps);
@@ -64,10 +64,9 @@ class ServedCluster : public LiveCluster {
   void HealPs(int index) override { proxies_[index]->Heal(); }
 
  private:
-  size_t PlaceOf(TaskType type, int index) const {
-    return type == TaskType::kChief
-               ? 0
-               : 1 + static_cast<size_t>(type == TaskType::kPs ? index : options_.num_ps + index);
+  size_t PlaceOf(Role role, int index) const {
+    if (role == Role::kChief) return 0;
+    return 1 + static_cast<size_t>(role == Role::kPs ? index : options_.num_ps + index);
   }
 
   absl::Status TakePorts() {
@@ -75,7 +74,7 @@ class ServedCluster : public LiveCluster {
       ASSIGN_OR_RETURN(LoopbackPort port, LoopbackPort::Reserve());
       addresses_.push_back(port.address());
       ports_.push_back(std::move(port));
-      if (task.type != TaskType::kPs) continue;
+      if (task.role != Role::kPs) continue;
       ASSIGN_OR_RETURN(std::unique_ptr<FaultProxy> proxy,
                        FaultProxy::Start(ports_.back().address()));
       addresses_.back() = proxy->address();
@@ -84,14 +83,12 @@ class ServedCluster : public LiveCluster {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<TaskOptions> OptionsOf(TaskType type, int index) const {
-    const size_t place = PlaceOf(type, index);
+  absl::StatusOr<TaskOptions> OptionsOf(Role role, int index) const {
+    const size_t place = PlaceOf(role, index);
     TaskOptions task;
     ASSIGN_OR_RETURN(task.cluster,
                      ParseTfConfig(TfConfigText(ids_, addresses_, static_cast<int>(place))));
-    task.job = type == TaskType::kChief ? JobName::kChief
-               : type == TaskType::kPs  ? JobName::kPs
-                                        : JobName::kWorker;
+    task.role = role;
     task.index = index;
     task.bind_address = ports_[place].address();
     return task;

@@ -65,10 +65,10 @@ class Chaos {
  private:
   static absl::Duration Now() { return Clock::Real().Elapsed(); }
   static bool IsLess(int number, int limit) { return limit == 0 || number < limit; }
-  bool Hits(TaskType type) const {
-    return std::count(options_.roles.begin(), options_.roles.end(), type) > 0;
+  bool Hits(Role role) const {
+    return std::count(options_.roles.begin(), options_.roles.end(), role) > 0;
   }
-  bool HasCheckpoints() const { return Hits(TaskType::kPs) || Hits(TaskType::kChief); }
+  bool HasCheckpoints() const { return Hits(Role::kPs) || Hits(Role::kChief); }
   absl::Status Violation(absl::string_view what) const {
     return absl::InternalError(absl::StrCat(what, " (its directory is left: ", directory_.path(),
                                             ")", cluster_->processes().LastLines()));
@@ -111,10 +111,9 @@ class Chaos {
 
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
-    std::vector<std::string> flags = TlsFlags(absl::StrCat(
-        task.type == TaskType::kChief ? "chief" : RoleName(task.type), "-", task.index));
+    std::vector<std::string> flags = TlsFlags(absl::StrCat(RoleName(task.role), "-", task.index));
     // 1, the default, among them
-    if (task.type == TaskType::kWorker)
+    if (task.role == Role::kWorker)
       flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));
     return cluster_->Start(task, {std::move(flags), {}, ""});
   }
@@ -284,7 +283,7 @@ class Chaos {
     while (left-- > 0) {
       const TaskId victim = Pick();
       RETURN_IF_ERROR(Kill(victim));
-      is_loss |= victim.type != TaskType::kWorker;
+      is_loss |= victim.role != Role::kWorker;
       if (left > 0) RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
     }
     return is_loss ? WaitForProgress() : absl::OkStatus();
@@ -292,10 +291,10 @@ class Chaos {
 
   // Of each role as often as of another, whatever their numbers.
   TaskId Pick() {
-    const TaskType type = options_.roles[random_.Below(options_.roles.size())];
+    const Role role = options_.roles[random_.Below(options_.roles.size())];
     std::vector<TaskId> tasks;
     std::copy_if(tasks_.begin(), tasks_.end(), std::back_inserter(tasks),
-                 [type](const TaskId& task) { return task.type == type; });
+                 [role](const TaskId& task) { return task.role == role; });
     return tasks[random_.Below(tasks.size())];
   }
 
@@ -304,7 +303,7 @@ class Chaos {
     ASSIGN_OR_RETURN(const ExitStatus ended, cluster_->Kill(victim));
     // By itself, a moment before.
     if (ended.signal != SIGKILL) RETURN_IF_ERROR(Explain(victim, ended));
-    ++result_.kills[victim.type];
+    ++result_.kills[victim.role];
     if (!options_.only_kills && random_.Below(4) == 0) {
       down_ = victim;
       RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
@@ -380,7 +379,7 @@ class Chaos {
 
   // Some of its next file can still be written. What a worker writes nobody waits for.
   absl::Status FillDisk(TaskId victim) {
-    if (victim.type == TaskType::kWorker || !HasCheckpoints()) return Kill(victim);
+    if (victim.role == Role::kWorker || !HasCheckpoints()) return Kill(victim);
     ++result_.full_disks;
     full_ = victim;
     const size_t before = cluster_->output(kChiefTask).size();
@@ -498,7 +497,7 @@ absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options) {
 std::string ToString(const ChaosResult& result) {
   const std::string kills =
       absl::StrJoin(result.kills, ", ", [](std::string* text, const auto& kill) {
-        absl::StrAppend(text, kill.second, " ", RoleName(kill.first));
+        absl::StrAppend(text, kill.second, " ", ChaosName(kill.first));
       });
   const std::string ends = absl::StrJoin(result.ends, ", ", [](std::string* text, const auto& end) {
     absl::StrAppend(text, end.first, " ", end.second, " times");

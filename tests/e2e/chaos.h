@@ -15,7 +15,7 @@
 namespace divvy {
 
 struct ChaosResult {
-  std::map<TaskType, int> kills;
+  std::map<Role, int> kills;
   // SIGSTOP, and SIGCONT later
   int pauses = 0;
   // Of connections: cut, delayed, half-open, stalled, refused.
@@ -49,7 +49,7 @@ struct ChaosOptions {
   std::string directory;  // for the file that ends it
   int num_ps = 3, num_workers = 4;
   // whom faults hit
-  std::vector<TaskType> roles = {TaskType::kWorker};
+  std::vector<Role> roles = {Role::kWorker};
   // Else one strike in four is of another kind.
   bool only_kills = true;
   // That the steps read, each once in a pass; 0: they read none.

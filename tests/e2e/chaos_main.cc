@@ -71,7 +71,7 @@ int Main() {
   ChaosOptions options = OptionsFromFlags();
   options.roles.clear();
   for (const std::string& name : absl::GetFlag(FLAGS_roles)) {
-    const std::optional<TaskType> role = RoleNamed(name);
+    const std::optional<Role> role = ChaosRole(name);
     if (!role)
       return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")),
              exit_codes::kUsage;

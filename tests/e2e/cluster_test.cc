@@ -47,7 +47,7 @@ ChaosOptions ShortChaos() {
   options.program = kCounter;
   options.directory = std::getenv("TEST_TMPDIR");
   options.num_ps = options.num_workers = 2;
-  options.roles = {TaskType::kWorker, TaskType::kPs, TaskType::kChief};
+  options.roles = {Role::kWorker, Role::kPs, Role::kChief};
   options.only_kills = false;
   options.faults = 10;
   options.divvyctl = "tools/divvyctl";
@@ -350,18 +350,15 @@ class SparseTest : public CountingTest {
     const auto quoted = [this](TaskId other) {
       return absl::StrCat("\"", cluster_->address(other), "\"");
     };
-    const bool is_worker = task.type == TaskType::kWorker;
+    const bool is_worker = task.role == Role::kWorker;
     const std::string worker = is_worker ? absl::StrCat("\"", task.index, "\":", quoted(task)) : "";
     const std::string ps = is_worker
                                ? absl::StrCat("[", quoted(PsTask(0)), ",", quoted(PsTask(1)), "]")
-                           : task.type == TaskType::kPs ? absl::StrCat("[", quoted(task), "]")
-                                                        : "null";
+                           : task.role == Role::kPs ? absl::StrCat("[", quoted(task), "]")
+                                                    : "null";
     return absl::StrCat(R"({"cluster":{"worker":{)", worker, R"(},"ps":)", ps,
-                        R"(},"task":{"type":")",
-                        is_worker                    ? "worker"
-                        : task.type == TaskType::kPs ? "ps"
-                                                     : "chief",
-                        R"(","index":)", task.index, "}}");
+                        R"(},"task":{"type":")", RoleName(task.role), R"(","index":)", task.index,
+                        "}}");
   }
   LifeOptions Sparse(TaskId task) const {
     LifeOptions life;

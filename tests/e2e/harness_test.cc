@@ -298,7 +298,7 @@ TEST(ChaosHarnessTest, KillsAsOftenAsAskedAndReturnsTheCount) {
   const absl::StatusOr<ChaosResult> result =
       RunChaos(FewKills(FakeCounter("exact", "echo counter = 7")));
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->kills.at(TaskType::kWorker), 3);
+  EXPECT_EQ(result->kills.at(Role::kWorker), 3);
   EXPECT_EQ(result->steps, 7);
 }
 

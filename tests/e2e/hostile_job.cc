@@ -41,10 +41,7 @@ int64_t MemoryOf(pid_t pid, const std::string& what) {
 }  // namespace
 
 std::string CertificateName(TaskId task) {
-  const char* const role = task.type == TaskType::kChief ? "chief"
-                           : task.type == TaskType::kPs  ? "ps"
-                                                         : "worker";
-  return absl::StrCat(role, "-", task.index);
+  return absl::StrCat(RoleName(task.role), "-", task.index);
 }
 
 std::string RandomBytes(Random& random, size_t size) {
@@ -108,10 +105,10 @@ absl::Status HostileJob::Start(TaskId task) {
   // the checkpoints.
   const std::string state = absl::StrCat(options_.directory, "/state-", jobs_ended_),
                     checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
-  if (task.type == TaskType::kChief)
+  if (task.role == Role::kChief)
     life.flags.insert(life.flags.end(),
                       {"--state_dir=" + state, checkpoints, "--checkpoint_every=1s"});
-  if (task.type == TaskType::kPs) {
+  if (task.role == Role::kPs) {
     life.flags.insert(life.flags.end(),
                       {checkpoints, absl::StrCat("--commit_buffer_bytes=", kBudgetBytes),
                        absl::StrCat("--pull_buffer_bytes=", kBudgetBytes)});
@@ -269,7 +266,7 @@ void HostileJob::NotePeak(TaskId task, HostileKind& kind) {
 }
 
 int64_t HostileJob::AllowedBytes(TaskId task) {
-  const int64_t budgets = kRpcBytes * 3 / 2 + (task.type == TaskType::kPs ? 2 * kBudgetBytes : 0);
+  const int64_t budgets = kRpcBytes * 3 / 2 + (task.role == Role::kPs ? 2 * kBudgetBytes : 0);
   return resting_bytes_[ToString(task)] + budgets + kBeyondBudgets;
 }
 

@@ -47,7 +47,7 @@ struct HostileAttack {
 class HostileJob {
  public:
   static constexpr int kNumPs = 2, kNumWorkers = 3;
-  static constexpr TaskId kLiar = {TaskType::kWorker, kNumWorkers - 1};
+  static constexpr TaskId kLiar = {Role::kWorker, kNumWorkers - 1};
   static constexpr char kLiarsCertificate[] = "worker-2";
   // --rpc_memory_bytes: gRPC counts roughly, and takes half as much again
   static constexpr int64_t kRpcBytes = int64_t{64} << 20;

@@ -27,7 +27,7 @@ std::string FrameOf(uint64_t seed) {
 }  // namespace
 
 bool Method::IsServedBy(TaskId task) const {
-  return std::count(served_by.begin(), served_by.end(), task.type) > 0;
+  return std::count(served_by.begin(), served_by.end(), task.role) > 0;
 }
 bool Method::MayBeCalledBy(const std::string& role) const {
   return std::count(allowed.begin(), allowed.end(), role) > 0;
@@ -36,23 +36,19 @@ bool Method::MayBeCalledBy(const std::string& role) const {
 const std::vector<Method>& Methods() {
   using wire::testing::RandomBytes;
   const auto ps = [](const char* name, std::string (*valid)(uint64_t)) {
-    return Method{
-        absl::StrCat("/divvy.v1.ParameterServer/", name), {TaskType::kPs}, {"chief"}, valid};
+    return Method{absl::StrCat("/divvy.v1.ParameterServer/", name), {Role::kPs}, {"chief"}, valid};
   };
   const auto admin = [](const char* name, std::string (*valid)(uint64_t)) {
     return Method{absl::StrCat("/divvy.v1.Admin/", name),
-                  {TaskType::kChief, TaskType::kPs, TaskType::kWorker},
+                  {Role::kChief, Role::kPs, Role::kWorker},
                   {"admin"},
                   valid};
   };
   static const auto* const methods = new std::vector<Method>{
-      {kRegister, {TaskType::kChief}, {"worker", "ps"}, &RandomBytes<RegisterRequest>},
-      {"/divvy.v1.Worker/Attach",
-       {TaskType::kWorker},
-       {"chief"},
-       &RandomBytes<WorkerAttachRequest>},
-      {kSteps, {TaskType::kWorker}, {"chief"}, &RandomBytes<StreamFrame<ToWorker>>},
-      {"/divvy.v1.Worker/Shutdown", {TaskType::kWorker}, {"chief"}, &RandomBytes<ShutdownRequest>},
+      {kRegister, {Role::kChief}, {"worker", "ps"}, &RandomBytes<RegisterRequest>},
+      {"/divvy.v1.Worker/Attach", {Role::kWorker}, {"chief"}, &RandomBytes<WorkerAttachRequest>},
+      {kSteps, {Role::kWorker}, {"chief"}, &RandomBytes<StreamFrame<ToWorker>>},
+      {"/divvy.v1.Worker/Shutdown", {Role::kWorker}, {"chief"}, &RandomBytes<ShutdownRequest>},
       ps("Attach", &RandomBytes<PsAttachRequest>),
       ps("Load", &RandomBytes<LoadRequest>),
       ps("Sync", &RandomBytes<SyncRequest>),
@@ -60,15 +56,12 @@ const std::vector<Method>& Methods() {
       ps("CreateShards", &RandomBytes<CreateShardsRequest>),
       ps("DeleteShards", &RandomBytes<DeleteShardsRequest>),
       ps("Shutdown", &RandomBytes<ShutdownRequest>),
-      {kGetStatus,
-       {TaskType::kChief, TaskType::kPs, TaskType::kWorker},
-       {"admin", "chief"},
-       &Nothing},
+      {kGetStatus, {Role::kChief, Role::kPs, Role::kWorker}, {"admin", "chief"}, &Nothing},
       admin("RequestCheckpoint", &OfNobody),
       admin("Drain", &OfNobody),
       admin("Resize", &OfNobody),
-      {kPull, {TaskType::kPs}, {"chief", "worker"}, &FrameOf<PullRequest>},
-      {kCommit, {TaskType::kPs}, {"chief", "worker"}, &FrameOf<CommitRequest>},
+      {kPull, {Role::kPs}, {"chief", "worker"}, &FrameOf<PullRequest>},
+      {kCommit, {Role::kPs}, {"chief", "worker"}, &FrameOf<CommitRequest>},
   };
   return *methods;
 }

@@ -21,7 +21,7 @@ inline constexpr char kRegister[] = "/divvy.v1.Coordinator/Register";
 
 struct Method {
   std::string path;
-  std::vector<TaskType> served_by;
+  std::vector<Role> served_by;
   // roles
   std::vector<std::string> allowed;
   // A message that decodes, and is of no job that there is.

@@ -100,7 +100,7 @@ class SignalTest : public OperationsTest, public ::testing::WithParamInterface<C
   // The job is in that state; the task lives.
   void Reach(When state, TaskId task) {
     MakeDurable({}, state == When::kCheckpointing ? "1ms" : "0s");
-    missing_ = task.type == TaskType::kChief ? PsTask(1) : kChiefTask;
+    missing_ = task.role == Role::kChief ? PsTask(1) : kChiefTask;
     for (const TaskId& other : cluster_->tasks()) {
       if (state != When::kAttaching || ToString(other) != ToString(missing_)) Start(other);
     }
@@ -132,7 +132,7 @@ std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
   const char* const when = state == When::kAttaching ? "Attaching"
                            : state == When::kRunning ? "Running"
                                                      : "Checkpointing";
-  return absl::StrCat(RoleName(task.type), "_", sigabbrev_np(signal), "_", when);
+  return absl::StrCat(ChaosName(task.role), "_", sigabbrev_np(signal), "_", when);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SignalTest,
@@ -181,7 +181,7 @@ TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes
 
 INSTANTIATE_TEST_SUITE_P(Each, AnyTaskTest, ::testing::Values(kChiefTask, PsTask(0), WorkerTask(0)),
                          [](const ::testing::TestParamInfo<TaskId>& info) {
-                           return std::string(RoleName(info.param.type));
+                           return std::string(ChaosName(info.param.role));
                          });
 
 TEST_F(OperationsTest, AParameterServerWithoutADirectoryForCheckpointsIsRefusedWithTheFix) {

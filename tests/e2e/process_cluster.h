@@ -19,9 +19,9 @@
 
 namespace divvy {
 
-inline constexpr TaskId kChiefTask = {TaskType::kChief, 0};
-inline TaskId PsTask(int index) { return {TaskType::kPs, index}; }
-inline TaskId WorkerTask(int index) { return {TaskType::kWorker, index}; }
+inline constexpr TaskId kChiefTask = {Role::kChief, 0};
+inline TaskId PsTask(int index) { return {Role::kPs, index}; }
+inline TaskId WorkerTask(int index) { return {Role::kWorker, index}; }
 
 struct ProcessClusterOptions {
   std::string program;  // plays every role by TF_CONFIG

@@ -232,7 +232,7 @@ class Run : public Dialer {
     if (choices_.Often()) request.index = static_cast<int>(choices_.Below(4));
     if (choices_.Often())
       request.address =
-          absl::StrCat(request.job == JobName::kPs ? "ps" : "worker", choices_.Below(kMostTasks));
+          absl::StrCat(request.role == Role::kPs ? "ps" : "worker", choices_.Below(kMostTasks));
     if (choices_.Often())
       request.cluster = {}, request.program = {}, request.protocol = ProtocolRange();
     core_->Register(std::move(request), fuzz::Once<RegisterReply>(open_));

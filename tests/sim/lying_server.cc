@@ -21,7 +21,7 @@ absl::Status LyingServer::Refusal(Epoch epoch) {
   detail.reason = random_.Chance(0.5)
                       ? kOften[random_.Below(std::size(kOften))]
                       : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
-  detail.job = JobName::kPs;
+  detail.role = Role::kPs;
   detail.index = index_;
   detail.epoch =
       random_.Chance(0.5)

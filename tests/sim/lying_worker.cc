@@ -66,7 +66,7 @@ void LyingWorker::Act() {
 // ---- registration ----
 
 void LyingWorker::Register() {
-  RegisterRequest request{JobName::kWorker, options_.index, incarnation_, options_.address};
+  RegisterRequest request{Role::kWorker, options_.index, incarnation_, options_.address};
   if (random_.Chance(0.4)) {
     const auto other = any_.Make<RegisterRequest>();
     if (random_.Chance(0.3)) request.index += static_cast<int>(random_.Below(4));
@@ -96,7 +96,7 @@ absl::Status LyingWorker::Refusal() {
   detail.reason = random_.Chance(0.5)
                       ? kOften[random_.Below(std::size(kOften))]
                       : static_cast<Reason>(random_.Below(static_cast<uint64_t>(kLastReason) + 1));
-  detail.job = JobName::kWorker;
+  detail.role = Role::kWorker;
   detail.index = options_.index;
   const uint64_t now = attached_ ? attached_->fence.epoch.value() : 0;
   detail.epoch = random_.Chance(0.5) ? any_.MakeId<Epoch>()

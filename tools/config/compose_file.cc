@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "cluster/cluster_config.h"
 #include "cluster/config_json.h"
+#include "cluster/role.h"
 #include "program/own_flags.h"
 
 namespace divvy {
@@ -23,16 +24,16 @@ constexpr int kMaxTasks = 1000;
 constexpr int kMaxGpus = 64;
 
 struct Task {
-  std::string job;
+  Role role = Role::kChief;
   int index = 0;
-  std::string name() const { return absl::StrCat(job, "-", index); }
+  std::string name() const { return absl::StrCat(RoleName(role), "-", index); }
 };
 
 std::vector<Task> TasksOf(const ComposeOptions& options) {
-  std::vector<Task> tasks = {{"chief", 0}};
-  for (int i = 0; i < options.num_ps; ++i) tasks.push_back({"ps", i});
-  for (int i = 0; i < options.num_workers; ++i) tasks.push_back({"worker", i});
-  if (options.evaluator) tasks.push_back({"evaluator", 0});
+  std::vector<Task> tasks = {{Role::kChief, 0}};
+  for (int i = 0; i < options.num_ps; ++i) tasks.push_back({Role::kPs, i});
+  for (int i = 0; i < options.num_workers; ++i) tasks.push_back({Role::kWorker, i});
+  if (options.evaluator) tasks.push_back({Role::kEvaluator, 0});
   return tasks;
 }
 
@@ -66,12 +67,6 @@ std::vector<Argument> ArgumentsOf(const std::vector<std::string>& command) {
   return arguments;
 }
 
-uint8_t UserOf(const Task& task) {
-  if (task.job == "chief") return kUsedByChief;
-  if (task.job == "ps") return kUsedByPs;
-  return task.job == "worker" ? kUsedByWorker : kUsedByEvaluator;
-}
-
 // Those that the task reads. The chief hands the program's own to the workers; an evaluator has
 // nobody to hand them to it.
 std::vector<std::string> ArgumentsFor(const Task& task, const std::vector<std::string>& command) {
@@ -79,7 +74,7 @@ std::vector<std::string> ArgumentsFor(const Task& task, const std::vector<std::s
   for (const Argument& argument : ArgumentsOf(command)) {
     const uint8_t users =
         argument.own != nullptr ? argument.own->users : kUsedByChief | kUsedByEvaluator;
-    if ((users & UserOf(task)) != 0)
+    if ((users & UserOf(task.role)) != 0)
       words.insert(words.end(), argument.words.begin(), argument.words.end());
   }
   return words;
@@ -208,11 +203,12 @@ std::string SingleQuoted(absl::string_view text) {
 std::string TfConfigOf(const Task& self, const std::vector<Task>& tasks) {
   ClusterSpec::Jobs jobs;
   for (const Task& task : tasks) {
-    if (task.job != "evaluator") jobs[task.job][task.index] = absl::StrCat(task.name(), ":", kPort);
+    if (task.role != Role::kEvaluator)
+      jobs[std::string(RoleName(task.role))][task.index] = absl::StrCat(task.name(), ":", kPort);
   }
   ClusterConfig config;
-  if (self.job != "evaluator") config.spec = ClusterSpec(std::move(jobs));
-  config.task_type = self.job;
+  if (self.role != Role::kEvaluator) config.spec = ClusterSpec(std::move(jobs));
+  config.task_type = std::string(RoleName(self.role));
   config.task_index = self.index;
   return TfConfigText(config);
 }
@@ -223,9 +219,9 @@ std::vector<std::string> TlsFlags(const Task& task) {
 }
 
 std::vector<std::string> CommandOf(const Task& task, const ComposeOptions& options) {
-  const bool is_chief = task.job == "chief", is_worker = task.job == "worker";
+  const bool is_chief = task.role == Role::kChief, is_worker = task.role == Role::kWorker;
   std::vector<std::string> words;
-  if (task.job != "evaluator") {
+  if (task.role != Role::kEvaluator) {
     words.push_back(absl::StrCat("--bind_address=0.0.0.0:", kPort));
     for (std::string& flag : TlsFlags(task)) words.push_back(std::move(flag));
   }
@@ -275,8 +271,8 @@ std::string Volume(absl::string_view name, absl::string_view target, Access acce
 
 std::string CheckpointsOf(const Task& task, const ComposeOptions& options) {
   const std::string directory = Literal(CheckpointDir(options));
-  if (directory.empty() || task.job == "worker") return "";
-  const Access access = task.job == "evaluator" ? Access::kRead : Access::kWrite;
+  if (directory.empty() || task.role == Role::kWorker) return "";
+  const Access access = task.role == Role::kEvaluator ? Access::kRead : Access::kWrite;
   if (!IsVolume(options.checkpoints)) return Bind(HostPath(options.checkpoints), directory, access);
   return Volume(options.checkpoints, QuoteJson(directory), access);
 }
@@ -286,20 +282,20 @@ std::string VolumesOf(const Task& task, const ComposeOptions& options) {
   std::string text;
   for (const std::string& file :
        {task.name() + ".pem", task.name() + ".key", std::string("ca.pem")}) {
-    if (task.job != "evaluator")
+    if (task.role != Role::kEvaluator)
       absl::StrAppend(&text, Bind(absl::StrCat(HostPath(options.tls_dir), "/", file),
                                   absl::StrCat("/certs/", file), Access::kRead));
   }
-  if (task.job == "chief") absl::StrAppend(&text, Volume("state", "/state", Access::kWrite));
+  if (task.role == Role::kChief) absl::StrAppend(&text, Volume("state", "/state", Access::kWrite));
   absl::StrAppend(&text, CheckpointsOf(task, options));
-  if (!options.data.empty() && task.job != "ps")
+  if (!options.data.empty() && task.role != Role::kPs)
     absl::StrAppend(&text, Bind(HostPath(options.data), "/data", Access::kRead));
   return text.empty() ? "" : absl::StrCat("    volumes:\n", text);
 }
 
 // By number and not by count: an engine hands the first so many to everyone who asks for a count.
 std::string GpusOf(const Task& task, int gpus_per_worker) {
-  if (task.job != "worker" || gpus_per_worker == 0) return "";
+  if (task.role != Role::kWorker || gpus_per_worker == 0) return "";
   std::vector<std::string> numbers;
   for (int i = 0; i < gpus_per_worker; ++i)
     numbers.push_back(absl::StrCat(task.index * gpus_per_worker + i));
@@ -312,7 +308,7 @@ std::string GpusOf(const Task& task, int gpus_per_worker) {
 std::string DependenciesOfChief(const std::vector<Task>& tasks) {
   std::string text = "    depends_on:\n";
   for (const Task& task : tasks) {
-    if (task.job != "chief" && task.job != "evaluator")
+    if (task.role != Role::kChief && task.role != Role::kEvaluator)
       absl::StrAppend(&text, "      ", task.name(), ": {condition: service_healthy}\n");
   }
   return text;
@@ -325,9 +321,9 @@ std::string ServiceOf(const Task& task, const std::vector<Task>& tasks,
                    "\n    command: ", List(CommandOf(task, options)),
                    "\n    environment:\n      TF_CONFIG: ", SingleQuoted(TfConfigOf(task, tasks)),
                    "\n", VolumesOf(task, options));
-  if (task.job != "evaluator") absl::StrAppend(&text, HealthCheckOf(task));
+  if (task.role != Role::kEvaluator) absl::StrAppend(&text, HealthCheckOf(task));
   absl::StrAppend(&text, GpusOf(task, options.gpus_per_worker));
-  if (task.job == "chief")
+  if (task.role == Role::kChief)
     absl::StrAppend(&text, "    restart: on-failure:5\n", DependenciesOfChief(tasks));
   return text;
 }

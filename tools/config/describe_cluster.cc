@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/config_json.h"
+#include "cluster/role.h"
 
 namespace divvy {
 namespace {
@@ -31,12 +32,17 @@ std::string ServantsRole(absl::string_view what, const ClusterConfig& config) {
 }
 
 std::string RoleOf(const std::string& job, const ClusterConfig& config) {
-  if (job == "chief")
-    return absl::StrCat("runs the program; waits for ",
-                        Count(NumParameterServers(config), "ps", "ps"), " and for workers");
-  if (job == "ps") return ServantsRole("holds variables", config);
-  if (job == "worker") return ServantsRole("runs steps", config);
-  return job == "evaluator" ? "reads checkpoints; nobody dials it" : "plays no role that is known";
+  const std::optional<Role> role = ParseRole(job);
+  if (!role) return "plays no role that is known";
+  switch (*role) {
+    case Role::kChief:
+      return absl::StrCat("runs the program; waits for ",
+                          Count(NumParameterServers(config), "ps", "ps"), " and for workers");
+    case Role::kPs: return ServantsRole("holds variables", config);
+    case Role::kWorker: return ServantsRole("runs steps", config);
+    case Role::kEvaluator: break;
+  }
+  return "reads checkpoints; nobody dials it";
 }
 
 bool IsThisTask(const ClusterConfig& config, absl::string_view job, int index) {

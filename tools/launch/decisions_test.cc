@@ -30,7 +30,7 @@ constexpr ExitStatus kKilled = {0, SIGKILL};
 // ---- RestartPolicy
 
 Verdict OfWorker(ExitStatus status, int restarts = 0, bool by_chaos = false) {
-  return RestartPolicy({TaskType::kWorker, status, by_chaos, restarts, 2});
+  return RestartPolicy({Role::kWorker, status, by_chaos, restarts, 2});
 }
 
 TEST(RestartPolicyTest, AWorkerThatMayBeStartedAgainIs) {
@@ -60,27 +60,27 @@ TEST(RestartPolicyTest, AVictimOfChaosIsStartedAgainHoweverOftenItDied) {
 
 TEST(RestartPolicyTest, ATaskThatWasToldToStopIsLetGo) {
   EXPECT_EQ(OfWorker({0, 0}).reaction, Reaction::kLetGo);
-  EXPECT_EQ(RestartPolicy({TaskType::kPs, {0, 0}}).reaction, Reaction::kLetGo);
+  EXPECT_EQ(RestartPolicy({Role::kPs, {0, 0}}).reaction, Reaction::kLetGo);
 }
 
 TEST(RestartPolicyTest, APsAndTheChiefAreStartedAgainAsAWorkerIs) {
-  for (const TaskType type : {TaskType::kPs, TaskType::kChief}) {
+  for (const Role role : {Role::kPs, Role::kChief}) {
     for (const ExitStatus status : {kKilled, ExitStatus{138, 0}, ExitStatus{143, 0}}) {
-      EXPECT_EQ(RestartPolicy({type, status, false, 1, 2}).reaction, Reaction::kRestart);
-      EXPECT_EQ(RestartPolicy({type, status, false, 2, 2}).exit_code, 70);
+      EXPECT_EQ(RestartPolicy({role, status, false, 1, 2}).reaction, Reaction::kRestart);
+      EXPECT_EQ(RestartPolicy({role, status, false, 2, 2}).exit_code, 70);
     }
-    EXPECT_EQ(RestartPolicy({type, {65, 0}, false, 0, 2}).reaction, Reaction::kDrain);
-    EXPECT_EQ(RestartPolicy({type, {65, 0}, false, 0, 2}).exit_code, 65);
+    EXPECT_EQ(RestartPolicy({role, {65, 0}, false, 0, 2}).reaction, Reaction::kDrain);
+    EXPECT_EQ(RestartPolicy({role, {65, 0}, false, 0, 2}).exit_code, 65);
   }
 }
 
 TEST(RestartPolicyTest, WhereNothingMayBeStartedAgainTheFirstDeathSpeaksForItself) {
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}, false, 0, 0}).reaction, Reaction::kDrain);
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {138, 0}, false, 0, 0}).exit_code, 138);
+  EXPECT_EQ(RestartPolicy({Role::kChief, {138, 0}, false, 0, 0}).reaction, Reaction::kDrain);
+  EXPECT_EQ(RestartPolicy({Role::kChief, {138, 0}, false, 0, 0}).exit_code, 138);
 }
 
 TEST(RestartPolicyTest, AChiefThatSucceededHasCompletedTheJob) {
-  EXPECT_EQ(RestartPolicy({TaskType::kChief, {0, 0}}).reaction, Reaction::kLinger);
+  EXPECT_EQ(RestartPolicy({Role::kChief, {0, 0}}).reaction, Reaction::kLinger);
 }
 
 TEST(ExitStatusTest, SaysHowAProcessEnded) {
@@ -424,7 +424,7 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
 TEST_F(SupervisorTest, ChaosHitsTheRolesThatItMay) {
   SupervisorOptions options;
   options.chaos = absl::Seconds(1);
-  options.chaos_roles = {TaskType::kPs, TaskType::kChief};
+  options.chaos_roles = {Role::kPs, Role::kChief};
   Begin(options);
   std::vector<std::string> hit = {Next()[1], Next()[1]};
   std::sort(hit.begin(), hit.end());
@@ -435,7 +435,7 @@ TEST_F(SupervisorTest, ChaosHitsTheRolesThatItMay) {
 TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
   SupervisorOptions options;
   options.chaos = absl::Seconds(1);
-  options.chaos_roles = {TaskType::kPs};
+  options.chaos_roles = {Role::kPs};
   options.max_restarts = 0;
   Begin(options);
   EXPECT_EQ(Next()[1], "chaos: SIGKILL to ps 0");

@@ -95,7 +95,7 @@ class Launcher {
     supervisor.chaos = options.chaos;
     supervisor.chaos_roles.clear();
     for (const std::string& role : options.chaos_roles)
-      supervisor.chaos_roles.push_back(*RoleNamed(role));
+      supervisor.chaos_roles.push_back(*ChaosRole(role));
     supervisor.seed = seed;
     return supervisor;
   }
@@ -223,7 +223,7 @@ absl::Status LaunchOptions::Validate() const {
     wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos),
                                  "; it is a period, or 0 for none"));
   for (const std::string& role : chaos_roles) {
-    if (!RoleNamed(role))
+    if (!ChaosRole(role))
       wrong.push_back(
           absl::StrCat("--chaos_roles names \"", role, "\"; there are worker, ps and coordinator"));
   }

@@ -2,14 +2,13 @@
 #ifndef DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 #define DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 
+#include "cluster/role.h"
 #include "tools/launch/exit_status.h"
 
 namespace divvy {
 
-enum class TaskType { kChief, kPs, kWorker, kEvaluator };
-
 struct EndedTask {
-  TaskType type = TaskType::kWorker;
+  Role role = Role::kWorker;
   ExitStatus status;
   // --chaos killed it, or one that it cannot do without: does not count
   bool by_chaos = false;

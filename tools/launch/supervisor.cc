@@ -13,44 +13,25 @@
 namespace divvy {
 namespace {
 
-struct Role {
-  TaskType type;
-  absl::string_view name;
-};
+constexpr absl::string_view kCoordinator = "coordinator";
 constexpr int kChief = 0;  // its index among the tasks
 
-constexpr Role kRoles[] = {
-    {TaskType::kWorker, "worker"}, {TaskType::kPs, "ps"}, {TaskType::kChief, "coordinator"}};
-
-std::string AnyOf(const std::vector<TaskType>& roles) {
-  return absl::StrJoin(roles, " or ", [](std::string* text, TaskType type) {
-    absl::StrAppend(text, RoleName(type));
-  });
+std::string AnyOf(const std::vector<Role>& roles) {
+  return absl::StrJoin(
+      roles, " or ", [](std::string* text, Role role) { absl::StrAppend(text, ChaosName(role)); });
 }
 
 }  // namespace
 
-absl::string_view RoleName(TaskType type) {
-  return std::find_if(std::begin(kRoles), std::end(kRoles),
-                      [type](const Role& role) { return role.type == type; })
-      ->name;
+absl::string_view ChaosName(Role role) {
+  return role == Role::kChief ? kCoordinator : RoleName(role);
 }
 
-std::optional<TaskType> RoleNamed(absl::string_view name) {
-  for (const Role& role : kRoles) {
-    if (role.name == name) return role.type;
+std::optional<Role> ChaosRole(absl::string_view name) {
+  for (const Role role : {Role::kWorker, Role::kPs, Role::kChief}) {
+    if (ChaosName(role) == name) return role;
   }
   return std::nullopt;
-}
-
-std::string ToString(TaskId task) {
-  switch (task.type) {
-    case TaskType::kChief: return "chief";
-    case TaskType::kPs: return absl::StrCat("ps ", task.index);
-    case TaskType::kEvaluator: return "evaluator";
-    case TaskType::kWorker: break;
-  }
-  return absl::StrCat("worker ", task.index);
 }
 
 Supervisor::Supervisor(SupervisorOptions options, std::vector<TaskId> tasks)
@@ -74,7 +55,7 @@ Supervisor::Actions Supervisor::Begin(absl::Duration now) {
 Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Duration now) {
   Task& task = tasks_[index];
   task.running = false;
-  if (task.id.type == TaskType::kChief) {
+  if (task.id.role == Role::kChief) {
     chief_code_ = status.code();
     const std::optional<Suspect> suspect = std::exchange(suspect_, std::nullopt);
     if (suspect && suspect->status.code() != status.code()) {
@@ -88,7 +69,7 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
     React(task, status, now);
   } else if (phase_ == Phase::kLingering && !status.ok()) {
     Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
-  } else if (phase_ == Phase::kDraining && task.id.type == TaskType::kChief) {
+  } else if (phase_ == Phase::kDraining && task.id.role == Role::kChief) {
     phase_ends_ = now + options_.drain;  // the others have as long as it had
     SignalAll(drain_signal_);
   }
@@ -101,7 +82,7 @@ Supervisor::Actions Supervisor::OnCannotStart(int task, absl::Duration now) {
   if (phase_ == Phase::kRunning) {
     verdict_ = exit_codes::kNoInput;
     Drain(SIGTERM, now);
-  } else if (phase_ == Phase::kDraining && tasks_[task].id.type == TaskType::kChief) {
+  } else if (phase_ == Phase::kDraining && tasks_[task].id.role == Role::kChief) {
     SignalAll(drain_signal_);
   }
   return Take();
@@ -166,7 +147,7 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   task.by_chaos = task.by_chaos || IsConsequence(task, status);
   const int restarts = static_cast<int>(task.restarts.size());
   const Verdict verdict =
-      RestartPolicy({task.id.type, status, task.by_chaos, restarts, options_.max_restarts});
+      RestartPolicy({task.id.role, status, task.by_chaos, restarts, options_.max_restarts});
   switch (verdict.reaction) {
     case Reaction::kLetGo:
       if (!status.ok())
@@ -188,8 +169,7 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
                                               absl::FormatDuration(options_.window));
   Suspect failed{static_cast<int>(&task - tasks_.data()), status, verdict.exit_code, loop,
                  now + options_.doubt};
-  const bool may_be_told =
-      loop.empty() && task.id.type != TaskType::kChief && tasks_[kChief].running;
+  const bool may_be_told = loop.empty() && task.id.role != Role::kChief && tasks_[kChief].running;
   if (!may_be_told) return GiveUp(failed, now);
   if (!suspect_) suspect_ = std::move(failed);
 }
@@ -270,7 +250,7 @@ void Supervisor::Strike(absl::Duration now) {
   std::vector<Task*> live;
   for (Task& task : tasks_) {
     const bool may_be_hit =
-        std::count(options_.chaos_roles.begin(), options_.chaos_roles.end(), task.id.type) > 0;
+        std::count(options_.chaos_roles.begin(), options_.chaos_roles.end(), task.id.role) > 0;
     if (task.running && !task.by_chaos && may_be_hit) live.push_back(&task);
   }
   if (live.empty()) return;
@@ -290,7 +270,7 @@ void Supervisor::SignalAll(int signal) {
 }
 
 bool Supervisor::IsSpared(const Task& task) const {
-  return spares_evaluator_ && task.id.type == TaskType::kEvaluator;
+  return spares_evaluator_ && task.id.role == Role::kEvaluator;
 }
 
 bool Supervisor::IsToEnd(const Task& task) const { return task.running && !IsSpared(task); }

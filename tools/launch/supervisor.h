@@ -11,21 +11,22 @@
 #include "absl/time/time.h"
 #include "base/random.h"
 #include "cluster/backoff.h"
+#include "cluster/role.h"
 #include "tools/launch/exit_status.h"
 #include "tools/launch/restart_policy.h"
 
 namespace divvy {
 
 struct TaskId {
-  TaskType type = TaskType::kChief;
+  Role role = Role::kChief;
   int index = 0;
 };
-inline bool operator==(TaskId a, TaskId b) { return a.type == b.type && a.index == b.index; }
-std::string ToString(TaskId task);  // "chief", "ps 0", "worker 3"
+inline bool operator==(TaskId a, TaskId b) { return a.role == b.role && a.index == b.index; }
+inline std::string ToString(TaskId task) { return TaskName(task.role, task.index); }
 
-// What --chaos_roles calls it: worker, ps or coordinator.
-absl::string_view RoleName(TaskType type);
-std::optional<TaskType> RoleNamed(absl::string_view name);  // nullopt: there is none
+// As --chaos_roles writes a role: worker, ps or coordinator, which is what people call the chief.
+absl::string_view ChaosName(Role role);
+std::optional<Role> ChaosRole(absl::string_view name);  // nullopt: there is none
 
 struct SupervisorOptions {
   // Of one task.
@@ -37,7 +38,7 @@ struct SupervisorOptions {
   // SIGKILL to a random task at that period; 0: never
   absl::Duration chaos;
   // whom it may hit
-  std::vector<TaskType> chaos_roles = {TaskType::kWorker};
+  std::vector<Role> chaos_roles = {Role::kWorker};
   // A chief that fails tells all its code: so long it may take to end with that of another task.
   absl::Duration doubt = absl::Seconds(1);
   // How long the others may take to end by themselves after a chief that succeeded.

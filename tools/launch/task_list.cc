@@ -8,30 +8,19 @@
 namespace divvy {
 namespace {
 
-// As TF_CONFIG writes it.
-absl::string_view JobOf(TaskType type) {
-  switch (type) {
-    case TaskType::kChief: return "chief";
-    case TaskType::kPs: return "ps";
-    case TaskType::kEvaluator: return "evaluator";
-    case TaskType::kWorker: break;
-  }
-  return "worker";
-}
-
-std::string JobEntry(TaskType type, absl::Span<const TaskId> tasks,
+std::string JobEntry(Role role, absl::Span<const TaskId> tasks,
                      absl::Span<const std::string> addresses) {
   std::vector<std::string> quoted;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].type == type) quoted.push_back(absl::StrCat("\"", addresses[i], "\""));
+    if (tasks[i].role == role) quoted.push_back(absl::StrCat("\"", addresses[i], "\""));
   }
-  return absl::StrCat("\"", JobOf(type), "\":[", absl::StrJoin(quoted, ","), "]");
+  return absl::StrCat("\"", RoleName(role), "\":[", absl::StrJoin(quoted, ","), "]");
 }
 
 std::string SocketOf(const std::string& directory, const TaskId& id) {
-  if (id.type == TaskType::kEvaluator) return "";
-  const std::string index = id.type == TaskType::kChief ? "" : absl::StrCat("-", id.index);
-  return absl::StrCat("unix:", directory, "/", JobOf(id.type), index);
+  if (id.role == Role::kEvaluator) return "";
+  const std::string index = id.role == Role::kChief ? "" : absl::StrCat("-", id.index);
+  return absl::StrCat("unix:", directory, "/", RoleName(id.role), index);
 }
 
 }  // namespace
@@ -39,17 +28,17 @@ std::string SocketOf(const std::string& directory, const TaskId& id) {
 std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses,
                          int self) {
   std::vector<std::string> jobs;
-  for (const TaskType type : {TaskType::kChief, TaskType::kPs, TaskType::kWorker})
-    jobs.push_back(JobEntry(type, tasks, addresses));
+  for (const Role role : {Role::kChief, Role::kPs, Role::kWorker})
+    jobs.push_back(JobEntry(role, tasks, addresses));
   return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"",
-                      JobOf(tasks[self].type), "\",\"index\":", tasks[self].index, "}}");
+                      RoleName(tasks[self].role), "\",\"index\":", tasks[self].index, "}}");
 }
 
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators) {
-  std::vector<TaskId> tasks = {{TaskType::kChief, 0}};
-  for (int i = 0; i < num_ps; ++i) tasks.push_back({TaskType::kPs, i});
-  for (int i = 0; i < num_workers; ++i) tasks.push_back({TaskType::kWorker, i});
-  for (int i = 0; i < num_evaluators; ++i) tasks.push_back({TaskType::kEvaluator, i});
+  std::vector<TaskId> tasks = {{Role::kChief, 0}};
+  for (int i = 0; i < num_ps; ++i) tasks.push_back({Role::kPs, i});
+  for (int i = 0; i < num_workers; ++i) tasks.push_back({Role::kWorker, i});
+  for (int i = 0; i < num_evaluators; ++i) tasks.push_back({Role::kEvaluator, i});
   return tasks;
 }
 
@@ -65,14 +54,14 @@ std::vector<std::string> TaskList::names() const {
 }
 
 std::string TaskList::Summary() const {
-  const auto count = [this](TaskType type) {
+  const auto count = [this](Role role) {
     return std::count_if(ids_.begin(), ids_.end(),
-                         [type](const TaskId& id) { return id.type == type; });
+                         [role](const TaskId& id) { return id.role == role; });
   };
-  const auto workers = count(TaskType::kWorker);
-  return absl::StrCat("chief, ", count(TaskType::kPs), " ps, ", workers,
+  const auto workers = count(Role::kWorker);
+  return absl::StrCat("chief, ", count(Role::kPs), " ps, ", workers,
                       workers == 1 ? " worker" : " workers",
-                      count(TaskType::kEvaluator) > 0 ? ", evaluator" : "");
+                      count(Role::kEvaluator) > 0 ? ", evaluator" : "");
 }
 
 }  // namespace divvy

@@ -67,7 +67,7 @@ std::vector<Id> Generator::RisingIds(uint64_t below) {
 
 void Generator::Fill(ErrorDetail& out) {
   out.reason = static_cast<Reason>(Below(static_cast<uint64_t>(kLastReason) + 1));
-  out.job = static_cast<JobName>(Below(4));
+  if (const uint64_t role = Below(4); role > 0) out.role = static_cast<Role>(role - 1);
   out.index = static_cast<int32_t>(Number() >> 33);
   out.epoch = MakeId<Epoch>();
   out.entry = MakeId<EntryId>();
@@ -290,7 +290,7 @@ void Generator::Fill(RememberedEntry& out) {
 }
 
 void Generator::Fill(RegisterRequest& out) {
-  out.job = Chance() ? JobName::kPs : JobName::kWorker;
+  out.role = Chance() ? Role::kPs : Role::kWorker;
   out.index = Index();
   out.incarnation = Incarnation(1 + Number() / 2);
   out.address = Text(kMaxNameBytes);

@@ -94,7 +94,7 @@ absl::StatusOr<std::shared_ptr<WorkerCore>> WorkerCore::Start(
   if (coordinator != nullptr) {
     const WorkerOptions& own = core->options_;
     Registrar::Options registration{
-        {JobName::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster,
+        {Role::kWorker, own.index, own.incarnation, own.address, own.replicas, own.cluster,
          kOwnProtocol, own.build, own.program},
         own.register_every,
         own.seed};
@@ -221,12 +221,8 @@ void WorkerCore::Abandon() {
 // ---- sessions -----------------------------------------------------------------------------------
 
 PreludeState WorkerCore::Prelude() const {
-  return {JobName::kWorker,
-          options_.index,
-          options_.incarnation,
-          known_.job,
-          known_.epoch,
-          known_.coordinator,
+  return {Role::kWorker, options_.index, options_.incarnation,
+          known_.job,    known_.epoch,   known_.coordinator,
           true};
 }
 

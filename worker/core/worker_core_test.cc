@@ -247,7 +247,7 @@ TEST(WorkerOptionsTest, AStalenessOfRowsThatAreNotKeptIsAMistake) {
 TEST_F(WorkerCoreTest, RegistersEveryTwoSecondsUntilAttached) {
   Run(absl::Seconds(5));
   EXPECT_EQ(coordinator_.calls, 3);
-  EXPECT_EQ(coordinator_.last.job, JobName::kWorker);
+  EXPECT_EQ(coordinator_.last.role, Role::kWorker);
   EXPECT_EQ(coordinator_.last.index, 3);
   EXPECT_EQ(coordinator_.last.address, "worker3");
   EXPECT_EQ(coordinator_.last.replicas, 2);
