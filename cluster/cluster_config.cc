@@ -140,6 +140,23 @@ class Reader {
     return std::move(reading_);
   }
 
+  // A cluster that stands in no text: its addresses are normalised, and checked as those of a text.
+  Reading ReadSpec(const ClusterSpec& spec) {
+    reading_.has_cluster = true;
+    for (const auto& [written, tasks] : spec.as_map()) {
+      const std::string job = JobFrom(written, "cluster");
+      for (const auto& [index, address] : tasks) {
+        const std::string path = EntryPath(written, index);
+        if (index < 0 || index > kMaxTaskIndex)
+          ClusterProblem(path, ": an index is 0 to ", kMaxTaskIndex);
+        else
+          reading_.jobs[job][index] = ReadAddress(path, address);
+      }
+    }
+    CheckAddressesDiffer();
+    return std::move(reading_);
+  }
+
   Reading ReadClusterAlone(absl::string_view text) {
     const std::optional<JsonDocument> document = ReadDocument(text, kExampleCluster);
     if (document.has_value()) ReadCluster(document->value);
@@ -265,11 +282,15 @@ class Reader {
       Problem(path, " is ", ShowJson(value), "; wanted an address such as \"host:2222\"");
       return "";
     }
-    const absl::StatusOr<std::string> address = NormalizeAddress(value.text);
+    return ReadAddress(path, value.text);
+  }
+
+  std::string ReadAddress(const std::string& path, const std::string& text) {
+    const absl::StatusOr<std::string> address = NormalizeAddress(text);
     if (address.ok()) return *address;
-    Problem(path, " is ", ShowText(value.text), ": ", address.status().message());
-    bad_addresses_.insert(value.text);
-    return value.text;
+    Problem(path, " is ", ShowText(text), ": ", address.status().message());
+    bad_addresses_.insert(text);
+    return text;
   }
 
   void CheckAddressesDiffer() {
@@ -687,6 +708,15 @@ absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterConfigSources& s
 absl::Status ValidateParameterServerCluster(const ClusterConfig& config) {
   return StatusOf(kSeveralSources,
                   Validation(config, /*cluster_is_whole=*/true, /*task_is_whole=*/true).Run());
+}
+
+absl::StatusOr<ClusterConfig> CheckedParameterServerCluster(ClusterConfig config) {
+  Reading reading = Reader(kTfConfig).ReadSpec(config.spec);
+  config.spec = ClusterSpec(std::move(reading.jobs));
+  const Problems more = Validation(config, reading.cluster_is_whole, /*task_is_whole=*/true).Run();
+  reading.problems.insert(reading.problems.end(), more.begin(), more.end());
+  RETURN_IF_ERROR(StatusOf(kSeveralSources, reading.problems));
+  return config;
 }
 
 absl::StatusOr<ClusterConfig> ResolveParameterServerCluster(const ClusterConfigSources& sources) {

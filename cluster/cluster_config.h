@@ -111,6 +111,10 @@ absl::Status ValidateParameterServerCluster(const ClusterConfig& config);
 // line, none that only follows from another.
 absl::StatusOr<ClusterConfig> ResolveParameterServerCluster(const ClusterConfigSources& sources);
 
+// The same of a cluster that stands in no text: one that a ClusterResolver of the program
+// describes. Its addresses are normalised. InvalidArgument: every problem in one line.
+absl::StatusOr<ClusterConfig> CheckedParameterServerCluster(ClusterConfig config);
+
 // The same for a person: what could be read, although something is wrong.
 struct ClusterExamination {
   // What was read: "TF_CONFIG", "--cluster_file", "CLUSTER_SPEC"; "the cluster" where several texts

@@ -647,6 +647,49 @@ TEST(ResolverTest, ASingleTaskHasNoMasterUnlessItsIndexIsAboveZero) {
             "w:1");
 }
 
+TEST(ResolverTest, AConfigurationAnswersAsItsTextDoes) {
+  for (const std::string text :
+       {std::string(kDense), std::string("{}"),
+        std::string(R"({"cluster":{"ps":["p:1"],"worker":{"3":"w:1"}},"rpc_layer":"grpc",)"
+                    R"("task":{"type":"worker","index":3}})"),
+        std::string(R"({"cluster":{"ps":["p:1"]},"session_master":"sm:1"})")}) {
+    const auto of_text =
+        TfConfigClusterResolver({}, [text] { return std::optional<std::string>(text); });
+    const auto of_config = ClusterConfigResolver(*ParseTfConfig(text));
+    EXPECT_EQ(*of_config->cluster_spec(), *of_text->cluster_spec()) << text;
+    EXPECT_EQ(of_config->task_type(), of_text->task_type()) << text;
+    EXPECT_EQ(of_config->task_id(), of_text->task_id()) << text;
+    EXPECT_EQ(of_config->rpc_layer(), of_text->rpc_layer()) << text;
+    EXPECT_EQ(of_config->master().value_or("refused"), of_text->master().value_or("refused"))
+        << text;
+    EXPECT_EQ(of_config->master("ps", 0).value_or("refused"),
+              of_text->master("ps", 0).value_or("refused"))
+        << text;
+  }
+}
+
+TEST(ResolverTest, AClusterThatStandsInNoTextIsCheckedAsOneThatDoes) {
+  ClusterConfig config;
+  config.task_type = "chief";
+  config.task_index = 0;
+  config.spec =
+      ClusterSpec({{"master", {{0, "c:02222"}}}, {"ps", {{0, "p:1"}}}, {"worker", {{0, "w:1"}}}});
+  const absl::StatusOr<ClusterConfig> checked = CheckedParameterServerCluster(config);
+  ASSERT_TRUE(checked.ok()) << checked.status();
+  EXPECT_EQ(
+      checked->spec,
+      ClusterSpec({{"chief", {{0, "c:2222"}}}, {"ps", {{0, "p:1"}}}, {"worker", {{0, "w:1"}}}}));
+  config.spec = ClusterSpec(
+      {{"chief", {{0, "c:1"}}}, {"ps", {{0, "c:1"}, {-1, "p:1"}}}, {"worker", {{0, "no port"}}}});
+  const std::string wrong = MessageOf(CheckedParameterServerCluster(config).status());
+  EXPECT_THAT(wrong, HasSubstr("the cluster: cluster.ps[-1]: an index is 0 to 65534"));
+  EXPECT_THAT(wrong, HasSubstr("cluster.worker[0] is \"no port\": "));
+  EXPECT_THAT(wrong, HasSubstr("cluster.chief[0] and cluster.ps[0] have the same address"));
+  config.spec = ClusterSpec({{"chief", {{0, "c:1"}}}, {"worker", {{0, "w:1"}}}});
+  EXPECT_THAT(MessageOf(CheckedParameterServerCluster(config).status()),
+              HasSubstr("cluster.ps has no tasks"));
+}
+
 TEST(ResolverTest, ASimpleResolverIsGivenItsClusterAsJson) {
   const auto resolver =
       SimpleClusterResolver(R"({"ps":["p:1"],"worker":["u:1","v:1"]})", "worker", 1);

@@ -77,9 +77,12 @@ bool NeedsNoMaster(const ClusterSpec& spec) {
   return jobs.empty() || (jobs.size() == 1 && spec.job_tasks(jobs[0]).size() == 1);
 }
 
-class TfConfigResolver : public ClusterResolver {
+// Where a configuration comes from at each call.
+using ConfigSource = std::function<absl::StatusOr<ClusterConfig>()>;
+
+class ConfigResolver : public ClusterResolver {
  public:
-  TfConfigResolver(TfConfigOverrides overrides, TfConfigSource source)
+  ConfigResolver(TfConfigOverrides overrides, ConfigSource source)
       : overrides_(std::move(overrides)), source_(std::move(source)) {}
 
   absl::StatusOr<ClusterSpec> cluster_spec() const override {
@@ -114,10 +117,7 @@ class TfConfigResolver : public ClusterResolver {
 
  private:
   absl::StatusOr<ClusterConfig> Read() const {
-    ClusterConfig config;
-    if (const std::optional<std::string> text = source_(); text.has_value()) {
-      ASSIGN_OR_RETURN(config, ParseTfConfig(*text));
-    }
+    ASSIGN_OR_RETURN(ClusterConfig config, source_());
     Override(config);
     return config;
   }
@@ -137,7 +137,7 @@ class TfConfigResolver : public ClusterResolver {
   }
 
   const TfConfigOverrides overrides_;
-  const TfConfigSource source_;
+  const ConfigSource source_;
 };
 
 }  // namespace
@@ -163,16 +163,24 @@ std::optional<std::string> TfConfigOfTheEnvironment() {
 
 std::unique_ptr<ClusterResolver> TfConfigClusterResolver(TfConfigOverrides overrides,
                                                          TfConfigSource source) {
-  return std::make_unique<TfConfigResolver>(std::move(overrides), std::move(source));
+  const auto read = [source = std::move(source)]() -> absl::StatusOr<ClusterConfig> {
+    const std::optional<std::string> text = source();
+    return text.has_value() ? ParseTfConfig(*text) : ClusterConfig();
+  };
+  return std::make_unique<ConfigResolver>(std::move(overrides), read);
+}
+
+std::unique_ptr<ClusterResolver> ClusterConfigResolver(const ClusterConfig& config) {
+  return std::make_unique<ConfigResolver>(TfConfigOverrides(), [config] { return config; });
 }
 
 absl::StatusOr<std::unique_ptr<ClusterResolver>> SimpleClusterResolver(
     absl::string_view cluster_json, std::string task_type, int task_id) {
   ClusterConfig config;
   ASSIGN_OR_RETURN(config.spec, ParseClusterSpec(cluster_json));
-  TfConfigOverrides task{std::move(task_type), task_id, std::nullopt, std::nullopt};
-  return std::make_unique<TfConfigResolver>(std::move(task),
-                                            [text = TfConfigText(config)] { return text; });
+  config.task_type = std::move(task_type);
+  config.task_index = task_id;
+  return ClusterConfigResolver(config);
 }
 
 }  // namespace divvy

@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
 #include "base/status_macros.h"
+#include "cluster/cluster_config.h"
+#include "cluster/role.h"
 #include "coordinator/service/chief_task.h"
 #include "program/embedded.h"
 #include "program/forwarding_coordinator.h"
@@ -23,20 +25,20 @@ class Chief : public ForwardingCoordinator<ConnectedCoordinator, ChiefTask> {
   }
 };
 
-// What the resolver says of the cluster, as TF_CONFIG would say it to the chief.
-absl::StatusOr<std::string> TfConfigOf(const ClusterResolver& resolver) {
+// What the resolver says of the cluster, as the chief's TF_CONFIG would.
+absl::StatusOr<ClusterConfig> ConfigOf(const ClusterResolver& resolver) {
   ClusterConfig config;
   ASSIGN_OR_RETURN(config.spec, resolver.cluster_spec());
   const std::string type = resolver.task_type();
-  if (!type.empty() && type != "chief") {
+  if (!type.empty() && type != RoleName(Role::kChief)) {
     return absl::FailedPreconditionError(
         absl::StrCat("Connect plays the chief, and the resolver says that this is a ", type,
                      ": give it the chief's resolver, or let divvy::Main play the role"));
   }
-  config.task_type = "chief";
+  config.task_type = std::string(RoleName(Role::kChief));
   config.task_index = 0;
   config.rpc_layer = resolver.rpc_layer();
-  return TfConfigText(config);
+  return CheckedParameterServerCluster(std::move(config));
 }
 
 }  // namespace
@@ -45,9 +47,8 @@ absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(
     std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
   if (resolver == nullptr) return absl::InvalidArgumentError("Connect: there is no resolver");
   RETURN_IF_ERROR(CheckRegistrations());
-  ClusterConfigSources sources;
-  ASSIGN_OR_RETURN(sources.tf_config, TfConfigOf(*resolver));
-  ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(sources));
+  ASSIGN_OR_RETURN(ClusterConfig cluster, ConfigOf(*resolver));
+  ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(std::move(cluster)));
   RETURN_IF_ERROR(MakeTensorboardDir());
   ChiefTaskOptions chief_options = ChiefOptionsFromFlags(task, options);
   chief_options.resolver = std::move(resolver);

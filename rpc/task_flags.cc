@@ -92,9 +92,9 @@ absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags() {
       "--tls_cert, --tls_key and --tls_ca go together: give all three, or none");
 }
 
-absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources) {
+absl::StatusOr<TaskOptions> TaskOptionsOf(ClusterConfig cluster) {
   TaskOptions options;
-  ASSIGN_OR_RETURN(options.cluster, ResolveParameterServerCluster(sources));
+  options.cluster = std::move(cluster);
   ASSIGN_OR_RETURN(options.role, RoleOf(options.cluster));
   options.index = options.cluster.task_index.value_or(0);
   options.bind_address = absl::GetFlag(FLAGS_bind_address);
@@ -108,7 +108,8 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources) {
 absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
   ASSIGN_OR_RETURN(const ClusterConfigSources sources, ClusterSourcesFromFlags());
   if (sources.empty()) return std::optional<TaskOptions>();
-  return TaskOptionsOf(sources);
+  ASSIGN_OR_RETURN(ClusterConfig cluster, ResolveParameterServerCluster(sources));
+  return TaskOptionsOf(std::move(cluster));
 }
 
 absl::Status CheckFlagsOnly(const std::vector<char*>& words) {

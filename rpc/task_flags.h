@@ -23,8 +23,9 @@ absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags();
 // Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument:
 // every problem at once.
 absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags();
-// The same of a cluster that something else than TF_CONFIG and flags describe; other flags count.
-absl::StatusOr<TaskOptions> TaskOptionsOf(const ClusterConfigSources& sources);
+// The same of a cluster that is not described by TF_CONFIG and flags; other flags count. REQUIRES:
+// `cluster` was checked (cluster_config.h).
+absl::StatusOr<TaskOptions> TaskOptionsOf(ClusterConfig cluster);
 // --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
 absl::Duration DrainTimeoutFromFlags();

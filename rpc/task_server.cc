@@ -90,11 +90,6 @@ std::string BindAddress(const TaskOptions& options) {
   return IsLoopback(own) ? own : absl::StrCat("[::]:", PortOf(own));
 }
 
-std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster) {
-  return TfConfigClusterResolver(
-      {}, [text = TfConfigText(cluster)] { return std::optional<std::string>(text); });
-}
-
 absl::Status CheckSecurity(const TaskOptions& options) {
   RETURN_IF_ERROR(CheckListenAddress("--bind_address", BindAddress(options)));
   if (!options.health_address.empty())

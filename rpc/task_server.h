@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/cluster_config.h"
-#include "cluster/cluster_resolver.h"
 #include "cluster/role.h"
 #include "proto/divvy.pb.h"
 #include "rpc/admin_service.h"
@@ -49,9 +48,6 @@ int MostConnections(const ClusterConfig& cluster);
 // else at its port on every address of the machine (the name that others know it by need not be one
 // of this machine's). "127.0.0.1:0" where the cluster does not hold the task.
 std::string BindAddress(const TaskOptions& options);
-
-// The cluster as a program asks for it.
-std::unique_ptr<ClusterResolver> ResolverOf(const ClusterConfig& cluster);
 
 // To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an
 // address that cannot be listened on, or one that the coordinator could not dial (a task that the

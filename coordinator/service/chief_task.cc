@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cluster/cluster_resolver.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/exchange.h"
@@ -202,7 +203,8 @@ absl::Status ChiefTask::StartCore() {
   }
   coordinator_ = std::make_unique<BlockingCoordinator>(
       core, executor_,
-      options_.resolver != nullptr ? options_.resolver : ResolverOf(options_.task.cluster),
+      options_.resolver != nullptr ? options_.resolver
+                                   : ClusterConfigResolver(options_.task.cluster),
       options_.replicas_per_worker, reporter_.get(),
       options_.report.value_or(ReportOptions()).report_every,
       [](const LiveVariables& live, const std::string& path) {

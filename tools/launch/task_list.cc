@@ -1,21 +1,13 @@
 #include "tools/launch/task_list.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "cluster/cluster_config.h"
 
 namespace divvy {
 namespace {
-
-std::string JobEntry(Role role, absl::Span<const TaskId> tasks,
-                     absl::Span<const std::string> addresses) {
-  std::vector<std::string> quoted;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].role == role) quoted.push_back(absl::StrCat("\"", addresses[i], "\""));
-  }
-  return absl::StrCat("\"", RoleName(role), "\":[", absl::StrJoin(quoted, ","), "]");
-}
 
 std::string SocketOf(const std::string& directory, const TaskId& id) {
   if (id.role == Role::kEvaluator) return "";
@@ -27,11 +19,16 @@ std::string SocketOf(const std::string& directory, const TaskId& id) {
 
 std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses,
                          int self) {
-  std::vector<std::string> jobs;
-  for (const Role role : {Role::kChief, Role::kPs, Role::kWorker})
-    jobs.push_back(JobEntry(role, tasks, addresses));
-  return absl::StrCat("{\"cluster\":{", absl::StrJoin(jobs, ","), "},\"task\":{\"type\":\"",
-                      RoleName(tasks[self].role), "\",\"index\":", tasks[self].index, "}}");
+  ClusterSpec::Jobs jobs;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].role != Role::kEvaluator)
+      jobs[std::string(RoleName(tasks[i].role))][tasks[i].index] = addresses[i];
+  }
+  ClusterConfig config;
+  config.spec = ClusterSpec(std::move(jobs));
+  config.task_type = std::string(RoleName(tasks[self].role));
+  config.task_index = tasks[self].index;
+  return TfConfigText(config);
 }
 
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators) {

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/version.h"
+#include "cluster/cluster_resolver.h"
 #include "ops/blas_threads.h"
 #include "rpc/no_coordinator_note.h"
 #include "worker/service/worker_status.h"
@@ -101,7 +102,7 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   runner.worker_index = options_.task.index;
   runner.replica_devices = replica_devices_;
   runner.resolver =
-      WithAccelerators(ResolverOf(options_.task.cluster), AcceleratorsAmong(replica_devices_));
+      WithAccelerators(ClusterConfigResolver(options_.task.cluster), AcceleratorsAmong(replica_devices_));
   runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
   if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty())
     coordinator_ = dialer_.Coordinator(chief);
