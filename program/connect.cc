@@ -10,7 +10,7 @@
 #include "program/forwarding_coordinator.h"
 #include "program/main.h"
 #include "program/role_flags.h"
-#include "rpc/task_flags.h"
+#include "task/task_flags.h"
 
 namespace divvy {
 namespace {

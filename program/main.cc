@@ -35,9 +35,9 @@
 #include "program/role_flags.h"
 #include "program/stock_main.h"
 #include "ps_server/service/run.h"
-#include "rpc/flag_help.h"
-#include "rpc/task_end.h"
-#include "rpc/task_flags.h"
+#include "task/flag_help.h"
+#include "task/task_end.h"
+#include "task/task_flags.h"
 #include "worker/service/worker_task.h"
 
 namespace divvy {

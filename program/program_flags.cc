@@ -9,14 +9,14 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "program/own_flags.h"
-#include "rpc/flag_help.h"
+#include "task/flag_help.h"
 
 namespace divvy {
 namespace {
 
 // The files that define flags of Divvy; a flag knows the file it is defined in, as the compiler was
 // told of it.
-constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "rpc/task_flags.cc",
+constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "task/task_flags.cc",
                                            "ps_server/service/run.cc"};
 
 // Where our files lie: a program's file of the same name lies elsewhere.

@@ -15,7 +15,7 @@
 #include "program/own_program.h"
 #include "program/program_flags.h"
 #include "ps_server/service/run.h"
-#include "rpc/task_flags.h"
+#include "task/task_flags.h"
 
 namespace divvy {
 

@@ -5,8 +5,8 @@
 #include "coordinator/service/chief_task.h"
 #include "program/embedded.h"
 #include "program/evaluator_task.h"
-#include "rpc/task_server.h"
 #include "strategy/strategy_options.h"
+#include "task/task_server.h"
 #include "worker/service/worker_task.h"
 
 namespace divvy {

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "program/own_flags.h"
 #include "program/program_flags.h"
-#include "rpc/flag_help.h"
+#include "task/flag_help.h"
 
 ABSL_FLAG(int, test_rows, 3, "of the test's program");
 ABSL_FLAG(std::string, test_s3_key, "", "of the test's program, for no other eyes");

@@ -7,9 +7,9 @@
 #include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "ps_server/service/run.h"
-#include "rpc/flag_help.h"
-#include "rpc/task_end.h"
-#include "rpc/task_flags.h"
+#include "task/flag_help.h"
+#include "task/task_end.h"
+#include "task/task_flags.h"
 
 namespace divvy {
 namespace {

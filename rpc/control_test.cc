@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
@@ -41,13 +39,9 @@
 #include "rpc/server.h"
 #include "rpc/steps_client.h"
 #include "rpc/steps_server.h"
-#include "rpc/task_flags.h"
-#include "rpc/task_server.h"
+#include "rpc/testing/health_client.h"
 #include "rpc/unary_handler.h"
 #include "rpc/worker_client.h"
-
-ABSL_DECLARE_FLAG(std::optional<int>, task_index);
-ABSL_DECLARE_FLAG(std::optional<int>, num_ps);
 
 namespace divvy {
 namespace {
@@ -540,21 +534,6 @@ TEST(ServerOptionsTest, SaysEveryProblemAtOnce) {
               HasSubstr("max_message_bytes is 1099511627776, wanted 1 to 256 MiB"));
 }
 
-// The service's word on `service`; nullopt: it does not know it.
-std::optional<Health::ServingStatus> HealthOf(int port, const std::string& service) {
-  const auto channel =
-      MakeChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
-  grpc::ClientContext context;
-  context.set_deadline(GrpcDeadline(kPatience));
-  grpc::health::v1::HealthCheckRequest request;
-  request.set_service(service);
-  Health response;
-  const grpc::Status status =
-      grpc::health::v1::Health::NewStub(channel)->Check(&context, request, &response);
-  if (!status.ok()) return std::nullopt;
-  return response.status();
-}
-
 TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
   Serve();
   EXPECT_EQ(HealthOf(server_->port(), ""), Health::NOT_SERVING);
@@ -563,109 +542,6 @@ TEST_F(ControlTest, HealthIsNotServingUntilItIsSaidToBe) {
   server_->SetServing("divvy.v1.ParameterServer", false);
   EXPECT_EQ(HealthOf(server_->port(), "divvy.v1.ParameterServer"), Health::NOT_SERVING);
   EXPECT_EQ(HealthOf(server_->port(), "unheard.of"), std::nullopt);
-}
-
-// ---- what an operator asks
-// -------------------------------------------------------------------------------------------------
-
-class OperatorTest : public ::testing::Test {
- protected:
-  void Serve(std::optional<OperatorCalls> calls) {
-    TaskOptions options;
-    options.role = calls ? Role::kChief : Role::kPs;
-    auto server = TaskServer::Start(
-        options, {}, nullptr, [] { return v1::TaskStatus(); }, std::move(calls));
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    stub_ = v1::Admin::NewStub(MakeChannel(server_->address(), grpc::InsecureChannelCredentials()));
-  }
-  OperatorCalls Coordinator() {
-    OperatorCalls calls;
-    calls.incarnation = Incarnation(7);
-    calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) {
-      ++asked_, done(absl::FailedPreconditionError("no directory"));
-    };
-    calls.drain = [this](ResultCallback<v1::DrainReply> done) {
-      ++asked_;
-      v1::DrainReply reply;
-      reply.set_finished_steps(5);
-      done(reply);
-    };
-    return calls;
-  }
-  absl::Status Save(uint64_t target, bool has_deadline = true) {
-    grpc::ClientContext context;
-    if (has_deadline) context.set_deadline(GrpcDeadline(kPatience));
-    v1::RequestCheckpointRequest request;
-    v1::RequestCheckpointReply reply;
-    request.set_target_incarnation(target);
-    return FromGrpc(stub_->RequestCheckpoint(&context, request, &reply), "");
-  }
-  absl::StatusOr<v1::DrainReply> Drain(uint64_t target) {
-    grpc::ClientContext context;
-    context.set_deadline(GrpcDeadline(kPatience));
-    v1::DrainRequest request;
-    v1::DrainReply reply;
-    request.set_target_incarnation(target);
-    const absl::Status status = FromGrpc(stub_->Drain(&context, request, &reply), "");
-    if (!status.ok()) return status;
-    return reply;
-  }
-
-  int asked_ = 0;
-  std::unique_ptr<TaskServer> server_;
-  std::unique_ptr<v1::Admin::Stub> stub_;
-};
-
-TEST_F(OperatorTest, IsAnsweredByTheLifeOfTheCoordinatorThatIsMeant) {
-  Serve(Coordinator());
-  EXPECT_EQ(Save(7), absl::FailedPreconditionError("no directory"));
-  EXPECT_EQ(Drain(7)->finished_steps(), 5);
-  EXPECT_EQ(asked_, 2);
-}
-
-TEST_F(OperatorTest, ARequestForAnotherLifeOrForNoneOrWithoutADeadlineDoesNothing) {
-  Serve(Coordinator());
-  EXPECT_EQ(ReasonOf(Save(8)), Reason::kWrongIncarnation);
-  EXPECT_EQ(ReasonOf(Drain(8).status()), Reason::kWrongIncarnation);
-  EXPECT_EQ(ReasonOf(Save(0)), Reason::kInvalid);
-  EXPECT_EQ(ReasonOf(Drain(0).status()), Reason::kInvalid);
-  EXPECT_EQ(ReasonOf(Save(7, /*has_deadline=*/false)), Reason::kInvalid);
-  EXPECT_EQ(asked_, 0);
-}
-
-TEST_F(OperatorTest, OfATaskThatIsNoCoordinatorIsTold) {
-  Serve(std::nullopt);
-  EXPECT_EQ(ReasonOf(Save(7)), Reason::kInvalid);
-  EXPECT_THAT(std::string(Drain(7).status().message()), HasSubstr("not the coordinator"));
-}
-
-TEST_F(OperatorTest, WhoseRequestIsDroppedByAProcessThatEndsIsTold) {
-  OperatorCalls calls = Coordinator();
-  calls.drain = [](const ResultCallback<v1::DrainReply>&) {};
-  Serve(calls);
-  EXPECT_EQ(Drain(7).status().code(), absl::StatusCode::kUnavailable);
-}
-
-TEST(TaskServerTest, TakesConnectionsForItsCluster) {
-  ClusterConfig cluster;
-  EXPECT_EQ(MostConnections(cluster), 4096);
-  cluster.spec =
-      *ParseClusterSpec(R"({"chief": ["a:1"], "ps": ["b:1", "c:1"], "worker": ["d:1"]})");
-  EXPECT_EQ(MostConnections(cluster), 256 + 4 * 4);
-}
-
-TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
-  TaskOptions options;
-  options.role = Role::kPs;
-  auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
-  ASSERT_TRUE(server.ok()) << server.status();
-  const int port = std::stoi((*server)->address().substr((*server)->address().rfind(':') + 1));
-  for (const char* service : {"", "divvy.v1.ParameterServer"})
-    EXPECT_EQ(HealthOf(port, service), Health::NOT_SERVING) << service;
-  (*server)->SetServing(true);
-  for (const char* service : {"", "divvy.v1.ParameterServer"})
-    EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
 }
 
 // ---- connections that are not gRPC's ------------------------------------------------------------
@@ -1074,18 +950,7 @@ TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
   EXPECT_THAT(worker()->events.Await(1), ElementsAre("broken"));
 }
 
-// ---- flags --------------------------------------------------------------------------------------
-
-TEST(TaskFlagsTest, AFlagOutOfItsRangeIsNotTakenForOneThatWasNotGiven) {
-  absl::SetFlag(&FLAGS_task_index, -1);
-  absl::SetFlag(&FLAGS_num_ps, 0);
-  const absl::Status refused = TaskOptionsFromFlags().status();
-  absl::SetFlag(&FLAGS_task_index, std::nullopt);
-  absl::SetFlag(&FLAGS_num_ps, std::nullopt);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("--task_index is -1"));
-  EXPECT_THAT(refused.message(), HasSubstr("--num_ps is 0"));
-}
+// ---- the log ----------------------------------------------------------------------------------
 
 TEST(LogLimitTest, AdmitsATextOnceAndNotEveryText) {
   LogLimit limit;

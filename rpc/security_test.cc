@@ -17,7 +17,6 @@
 #include "base/file_system.h"
 #include "base/late.h"
 #include "base/mutex.h"
-#include "base/remove_tree.h"
 #include "base/testing/captured_log.h"
 #include "cluster/error.h"
 #include "gmock/gmock.h"
@@ -32,7 +31,7 @@
 #include "rpc/data_server.h"
 #include "rpc/dialer.h"
 #include "rpc/server.h"
-#include "rpc/task_server.h"
+#include "rpc/testing/pki.h"
 #include "rpc/unary_handler.h"
 
 namespace divvy {
@@ -137,71 +136,7 @@ TEST(PlaintextTest, ARefusalNamesTheAddressesAndTheFlags) {
             "some)");
 }
 
-// What a task logs as it begins to listen so.
-std::vector<std::string> LinesAtStart(const TaskOptions& options) {
-  const CapturedLog log;
-  const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
-  EXPECT_TRUE(server.ok()) << server.status();
-  return log.lines();
-}
-
-TEST(PlaintextTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoesNot) {
-  const auto told =
-      testing::Contains(HasSubstr("without TLS: every user of this machine can reach it"));
-  TaskOptions options;
-  options.role = Role::kPs;
-  EXPECT_THAT(LinesAtStart(options),
-              testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"),
-                                      HasSubstr("divvyctl certs"))));
-  char folder[] = "/tmp/divvy_lines_XXXXXX";  // TEST_TMPDIR may be too long
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  options.bind_address = absl::StrCat("unix:", folder, "/ps");
-  EXPECT_THAT(LinesAtStart(options), Not(told));
-  RemoveTree(folder);
-}
-
 // ---- certificates -------------------------------------------------------------------------------
-
-CertifiedKey Value(absl::StatusOr<CertifiedKey> made) {
-  EXPECT_TRUE(made.ok()) << made.status();
-  return made.ok() ? *std::move(made) : CertifiedKey();
-}
-
-// A CA and the files of tasks.
-class Pki {
- public:
-  explicit Pki(const std::string& name)
-      : folder_(absl::StrCat(testing::TempDir(), "/", name)),
-        authority_(Value(MakeAuthority(name, absl::Hours(1)))) {
-    EXPECT_TRUE(FileSystem::Real().CreateDirectory(folder_).ok());
-    Write("ca.pem", authority_.certificate);
-  }
-
-  std::string Write(const std::string& name, absl::string_view bytes) {
-    const std::string path = absl::StrCat(folder_, "/", name);
-    EXPECT_TRUE(FileSystem::Real().ReplaceFile(path, bytes).ok());
-    return path;
-  }
-  CertifiedKey Issue(const std::string& uri, absl::Duration lifetime = absl::Hours(1)) {
-    return Value(IssueCertificate(authority_, {uri, {"localhost", "127.0.0.1"}, lifetime}));
-  }
-  TlsFiles Files(const std::string& name, const CertifiedKey& made) {
-    const TlsFiles files{Write(absl::StrCat(name, ".pem"), made.certificate),
-                         Write(absl::StrCat(name, ".key"), made.key),
-                         absl::StrCat(folder_, "/ca.pem")};
-    EXPECT_EQ(chmod(files.key.c_str(), 0600), 0);
-    return files;
-  }
-  // Those of a task whose role is its name.
-  TlsFiles Role(const std::string& role) {
-    return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0")));
-  }
-  const CertifiedKey& authority() const { return authority_; }
-
- private:
-  const std::string folder_;
-  const CertifiedKey authority_;
-};
 
 TEST(CheckTlsFilesTest, AcceptsWhatTheAuthorityHasIssued) {
   Pki pki("accepts");
@@ -265,44 +200,6 @@ TEST(CheckTlsFilesTest, RefusesTheCertificateOfAnotherTask) {
       absl::StrCat("--tls_cert=", files.cert,
                    " is the certificate of ps 0, and this task is worker 0: give it its own"));
   EXPECT_EQ(CheckTlsFiles(files, {"ps", "1"}).code(), absl::StatusCode::kFailedPrecondition);
-}
-
-// ---- what a task is asked before it starts ------------------------------------------------------
-
-TaskOptions SparseWorker(const std::string& coordinator, const std::string& bind) {
-  TaskOptions options;
-  options.role = Role::kWorker;
-  options.index = 3;
-  options.cluster.task_type = "worker";
-  options.cluster.task_index = 3;
-  options.cluster.coordinator_address = coordinator;
-  options.bind_address = bind;
-  return options;
-}
-
-TEST(CheckSecurityTest, ATaskMustHaveACertificateOfItsOwn) {
-  Pki pki("own");
-  TaskOptions options = SparseWorker("host:2222", "worker-3:2222");
-  options.tls = pki.Role("ps");
-  EXPECT_THAT(CheckSecurity(options).message(),
-              HasSubstr("is the certificate of ps 0, and this task is worker 3"));
-  options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
-  EXPECT_TRUE(CheckSecurity(options).ok()) << CheckSecurity(options);
-}
-
-TEST(CheckSecurityTest, ATaskThatTheClusterDoesNotListMustListenWhereTheCoordinatorCanDialIt) {
-  Pki pki("dial");
-  for (const char* bind :
-       {"0.0.0.0:2222", "[::]:2222", ":2222", "127.0.0.1:2222", "localhost:0", ""}) {
-    TaskOptions options = SparseWorker("host:2222", bind);
-    options.tls = pki.Files("three", pki.Issue("spiffe://test/worker/3"));
-    const absl::Status refused = CheckSecurity(options);
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << bind;
-    EXPECT_THAT(refused.message(), HasSubstr("the coordinator at host:2222 cannot dial")) << bind;
-    EXPECT_THAT(refused.message(), HasSubstr("--bind_address=HOST:PORT")) << bind;
-  }
-  EXPECT_TRUE(CheckSecurity(SparseWorker("127.0.0.1:2222", "")).ok());
-  EXPECT_TRUE(CheckSecurity(SparseWorker("127.0.0.1:2222", "localhost:0")).ok());
 }
 
 TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {

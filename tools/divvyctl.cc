@@ -15,7 +15,7 @@
 #include "base/process.h"
 #include "base/terminal.h"
 #include "base/version.h"
-#include "rpc/flag_help.h"
+#include "task/flag_help.h"
 #include "tools/ctl/commands.h"
 
 namespace divvy {

@@ -19,8 +19,8 @@
 #include "coordinator/report/reporter.h"
 #include "coordinator/service/coordinator_service.h"
 #include "rpc/dialer.h"
-#include "rpc/task_server.h"
 #include "strategy/strategy_options.h"
+#include "task/task_server.h"
 
 namespace divvy {
 

@@ -14,8 +14,8 @@
 #include "base/version.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/ps_status.h"
-#include "rpc/no_coordinator_note.h"
 #include "rpc/transport.h"
+#include "task/no_coordinator_note.h"
 
 namespace divvy {
 

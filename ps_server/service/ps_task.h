@@ -16,7 +16,7 @@
 #include "ps_server/service/ps_service.h"
 #include "rpc/data_server.h"
 #include "rpc/dialer.h"
-#include "rpc/task_server.h"
+#include "task/task_server.h"
 
 namespace divvy {
 

@@ -6,8 +6,8 @@
 #include "absl/flags/flag.h"
 #include "base/log.h"
 #include "ps_server/service/ps_task.h"
-#include "rpc/task_end.h"
-#include "rpc/task_flags.h"
+#include "task/task_end.h"
+#include "task/task_flags.h"
 
 ABSL_FLAG(int64_t, memory_limit_bytes, 0,
           "of all shards of a parameter server together; a create beyond it is refused. 0: any");

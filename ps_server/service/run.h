@@ -3,7 +3,7 @@
 #define DIVVY_PS_SERVER_SERVICE_RUN_H_
 
 #include "ps_server/core/parameter_server_core.h"
-#include "rpc/task_server.h"
+#include "task/task_server.h"
 
 namespace divvy {
 

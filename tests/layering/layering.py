@@ -21,13 +21,14 @@ _CLUSTER = _PURE | _FAMILIES | {"cluster"}                    # neither ops nor 
 _STRATEGY = _CLUSTER | {"ops", "data", "strategy"}
 _WIRE = _CLUSTER | {"proto", "wire"}
 _RPC = _WIRE | {"rpc"}
+_TASK = _RPC | {"task"}                                       # the frame of a process
 
 
 def _role(role, core, second):
     """The four folders of a role: core < `second` < service < main."""
     core = core | {role + "/core"}
     stored = core | _WIRE | {role + "/" + folder for folder in second}
-    service = stored | _RPC | {role + "/service"}
+    service = stored | _TASK | {role + "/service"}
     return {role + "/core": core, role + "/service": service, role: service | {role},
             **{role + "/" + folder: stored for folder in second}}
 
@@ -40,7 +41,7 @@ _ROLES = {
 for _stock in ("worker", "coordinator"):  # their mains load a program, so they are made of program/
     _ROLES[_stock] = _ROLES[_stock] | {"program"}
 _API = _STRATEGY | {"train", "."}
-_PROGRAM = _API | _RPC | set(_ROLES) | {"program"}
+_PROGRAM = _API | _TASK | set(_ROLES) | {"program"}
 
 # What each folder may include from; itself among it. "." is divvy.h. The longest name that fits a
 # file decides: ps_server/core/x.h is "ps_server/core".
@@ -56,6 +57,7 @@ _FOLDERS = {
     "proto": {"proto"},
     "wire": _WIRE,
     "rpc": _RPC,
+    "task": _TASK,
     **_ROLES,
     "program": _PROGRAM,
     **{folder: _PROGRAM | {folder} for folder in ["examples", "bench", "tools"]},
@@ -67,8 +69,8 @@ _ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: calls that people make, 
 _SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
 _CORES = tuple(role for role in _ROLES if role.endswith("/core"))
 _LIBRARIES = [
-    (re.compile(r"grpc(\+\+|pp)?/|.*\.grpc\.pb\.h$"), ("rpc",) + _SERVICES + _ON_TOP, "gRPC stops at the door: rpc and the services"),
-    (re.compile(r"google/protobuf/|.*\.pb\.h$"), ("proto", "wire", "rpc") + _SERVICES + _ON_TOP, "protobuf belongs to wire, rpc and the services"),
+    (re.compile(r"grpc(\+\+|pp)?/|.*\.grpc\.pb\.h$"), ("rpc", "task") + _SERVICES + _ON_TOP, "gRPC stops at the door: rpc, task and the services"),
+    (re.compile(r"google/protobuf/|.*\.pb\.h$"), ("proto", "wire", "rpc", "task") + _SERVICES + _ON_TOP, "protobuf belongs to wire, rpc, task and the services"),
     (re.compile(r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nccl)\w*\.h(pp)?$|(cub|thrust|cuda|cooperative_groups|nvtx3)/"),
      ("ops/cuda", "bench"), "CUDA belongs to ops/cuda"),
     (re.compile(r"(.*/)?(cblas|openblas_config|lapacke)\.h$|(eigen3/)?Eigen/"), ("ops", "bench"), "BLAS belongs to ops: a parameter server links none"),

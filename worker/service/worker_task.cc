@@ -12,7 +12,7 @@
 #include "base/version.h"
 #include "cluster/cluster_resolver.h"
 #include "ops/blas_threads.h"
-#include "rpc/no_coordinator_note.h"
+#include "task/no_coordinator_note.h"
 #include "worker/service/worker_status.h"
 
 namespace divvy {
@@ -101,8 +101,8 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
   ThreadStepRunnerOptions runner;
   runner.worker_index = options_.task.index;
   runner.replica_devices = replica_devices_;
-  runner.resolver =
-      WithAccelerators(ClusterConfigResolver(options_.task.cluster), AcceleratorsAmong(replica_devices_));
+  runner.resolver = WithAccelerators(ClusterConfigResolver(options_.task.cluster),
+                                     AcceleratorsAmong(replica_devices_));
   runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
   if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty())
     coordinator_ = dialer_.Coordinator(chief);

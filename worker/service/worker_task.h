@@ -14,7 +14,7 @@
 #include "base/late.h"
 #include "ops/cuda/gpus.h"
 #include "rpc/dialer.h"
-#include "rpc/task_server.h"
+#include "task/task_server.h"
 #include "worker/core/data_input_opener.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/thread_step_runner.h"

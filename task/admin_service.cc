@@ -1,4 +1,4 @@
-#include "rpc/admin_service.h"
+#include "task/admin_service.h"
 
 #include <memory>
 #include <utility>

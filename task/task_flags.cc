@@ -1,4 +1,4 @@
-#include "rpc/task_flags.h"
+#include "task/task_flags.h"
 
 #include <cstdlib>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "rpc/task_end.h"
+#include "task/task_end.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "rpc/flag_help.h"
+#include "task/flag_help.h"
 
 #include <string>
 

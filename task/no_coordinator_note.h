@@ -1,6 +1,6 @@
 // A task that was not told where its coordinator is does not wait in silence.
-#ifndef DIVVY_RPC_NO_COORDINATOR_NOTE_H_
-#define DIVVY_RPC_NO_COORDINATOR_NOTE_H_
+#ifndef DIVVY_TASK_NO_COORDINATOR_NOTE_H_
+#define DIVVY_TASK_NO_COORDINATOR_NOTE_H_
 
 #include <functional>
 #include <string>
@@ -17,4 +17,4 @@ void WarnOfNoCoordinator(Executor& executor, std::string task, std::function<boo
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_NO_COORDINATOR_NOTE_H_
+#endif  // DIVVY_TASK_NO_COORDINATOR_NOTE_H_

@@ -1,4 +1,4 @@
-#include "rpc/no_coordinator_note.h"
+#include "task/no_coordinator_note.h"
 
 #include "base/testing/captured_log.h"
 #include "base/testing/sim_executor.h"

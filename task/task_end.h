@@ -1,6 +1,6 @@
 // How a task's process ends.
-#ifndef DIVVY_RPC_TASK_END_H_
-#define DIVVY_RPC_TASK_END_H_
+#ifndef DIVVY_TASK_TASK_END_H_
+#define DIVVY_TASK_TASK_END_H_
 
 #include <functional>
 #include <string>
@@ -25,4 +25,4 @@ int RefuseToStart(const absl::Status& why);
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_TASK_END_H_
+#endif  // DIVVY_TASK_TASK_END_H_

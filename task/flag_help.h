@@ -1,7 +1,7 @@
 // --help, for binaries whose flags are defined in libraries: Abseil's own lists only those of the
 // file that has main.
-#ifndef DIVVY_RPC_FLAG_HELP_H_
-#define DIVVY_RPC_FLAG_HELP_H_
+#ifndef DIVVY_TASK_FLAG_HELP_H_
+#define DIVVY_TASK_FLAG_HELP_H_
 
 #include <string>
 #include <vector>
@@ -31,4 +31,4 @@ std::string FlagHelp(absl::string_view heading, absl::Span<const std::string> na
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_FLAG_HELP_H_
+#endif  // DIVVY_TASK_FLAG_HELP_H_

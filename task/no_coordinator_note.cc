@@ -1,4 +1,4 @@
-#include "rpc/no_coordinator_note.h"
+#include "task/no_coordinator_note.h"
 
 #include <utility>
 

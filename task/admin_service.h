@@ -1,6 +1,6 @@
 // What every task tells people about itself, and what a coordinator does for them.
-#ifndef DIVVY_RPC_ADMIN_SERVICE_H_
-#define DIVVY_RPC_ADMIN_SERVICE_H_
+#ifndef DIVVY_TASK_ADMIN_SERVICE_H_
+#define DIVVY_TASK_ADMIN_SERVICE_H_
 
 #include <functional>
 #include <optional>
@@ -56,4 +56,4 @@ class AdminService : public v1::Admin::CallbackService {
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_ADMIN_SERVICE_H_
+#endif  // DIVVY_TASK_ADMIN_SERVICE_H_

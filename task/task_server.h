@@ -1,7 +1,7 @@
 // What every task of a cluster has in common: who it is, where it listens, and a server that says
 // so.
-#ifndef DIVVY_RPC_TASK_SERVER_H_
-#define DIVVY_RPC_TASK_SERVER_H_
+#ifndef DIVVY_TASK_TASK_SERVER_H_
+#define DIVVY_TASK_TASK_SERVER_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,9 +14,9 @@
 #include "cluster/cluster_config.h"
 #include "cluster/role.h"
 #include "proto/divvy.pb.h"
-#include "rpc/admin_service.h"
 #include "rpc/credentials.h"
 #include "rpc/server.h"
+#include "task/admin_service.h"
 
 namespace divvy {
 
@@ -83,4 +83,4 @@ class TaskServer {
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_TASK_SERVER_H_
+#endif  // DIVVY_TASK_TASK_SERVER_H_

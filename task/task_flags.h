@@ -1,6 +1,6 @@
 // The flags that every task of a cluster has.
-#ifndef DIVVY_RPC_TASK_FLAGS_H_
-#define DIVVY_RPC_TASK_FLAGS_H_
+#ifndef DIVVY_TASK_TASK_FLAGS_H_
+#define DIVVY_TASK_TASK_FLAGS_H_
 
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "rpc/task_server.h"
+#include "task/task_server.h"
 
 namespace divvy {
 
@@ -50,4 +50,4 @@ absl::Status SetLogFromFlags(const std::string& task);
 
 }  // namespace divvy
 
-#endif  // DIVVY_RPC_TASK_FLAGS_H_
+#endif  // DIVVY_TASK_TASK_FLAGS_H_

@@ -1,4 +1,4 @@
-#include "rpc/task_server.h"
+#include "task/task_server.h"
 
 #include <algorithm>
 #include <utility>
