@@ -2,19 +2,15 @@
 
 #include <string.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/crash_report.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -22,20 +18,18 @@
 #include "base/status_macros.h"
 #include "base/terminal.h"
 #include "base/termination.h"
-#include "base/version.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/chief_task.h"
 #include "data/guarded.h"
 #include "program/embedded.h"
 #include "program/evaluator_task.h"
-#include "program/own_flags.h"
 #include "program/program_flags.h"
 #include "program/program_library.h"
 #include "program/role_flags.h"
 #include "program/stock_main.h"
 #include "ps_server/service/run.h"
-#include "task/flag_help.h"
+#include "task/command_line.h"
 #include "task/task_end.h"
 #include "task/task_flags.h"
 #include "worker/service/worker_task.h"
@@ -46,11 +40,6 @@ namespace {
 // The program's own code: what it throws ends it, with a message instead of a core.
 absl::Status CallTrain(TrainFunction* train, Coordinator& coordinator) {
   return internal::Guarded<absl::Status>("Train", [&] { return train(coordinator); });
-}
-
-int Misused(const absl::Status& why) {
-  WriteStandardError(absl::StrCat(why.message(), "\n"));
-  return exit_codes::kUsage;
 }
 
 int EndWith(const absl::Status& result) {
@@ -232,18 +221,6 @@ int RunEvaluator(const RegisteredProgram& program) {
 
 // ---- which of them ------------------------------------------------------------------------------
 
-void DescribeBinary(const std::string& usage) {
-  absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  config.version_string = [] { return absl::StrCat("Divvy ", kVersion, "\n"); };
-  absl::SetFlagsUsageConfig(config);
-}
-
-int ShowHelp(absl::string_view usage, absl::string_view flags) {
-  std::fputs(absl::StrCat(usage, "\n", flags).c_str(), stdout);
-  return EXIT_SUCCESS;
-}
-
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
   if (task.role == Role::kPs) return RunParameterServer(task);
@@ -261,15 +238,13 @@ int Play(const TaskOptions& task) {
 }  // namespace
 
 int Main(int argc, char** argv) {
-  ReportCrashes(argv[0]);
-  SurviveLargeFiles();
-  constexpr char kUsage[] =
+  BeginProcess(argv[0]);
+  const std::optional<int> ended = ReadCommandLine(
+      argc, argv,
       "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W "
-      "is the size of the embedded cluster";
-  if (HelpIsAsked(argc, argv)) return ShowHelp(kUsage, HelpOfProgram());
-  DescribeBinary(kUsage);
-  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok())
-    return Misused(flags);
+      "is the size of the embedded cluster",
+      HelpOfProgram);
+  if (ended) return *ended;
   StepRegistry::Seal();
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
@@ -282,38 +257,28 @@ int Main(int argc, char** argv) {
 }
 
 int StockMain(int argc, char** argv, const char* binary, Role role) {
-  ReportCrashes(argv[0]);
+  BeginProcess(argv[0]);
   const std::optional<std::string> library = ProgramFlag(argc, argv);
   if (library) {
     if (const absl::Status loaded = LoadProgramLibrary(*library); !loaded.ok())
       return RefuseToStart(absl::InvalidArgumentError(loaded.message()));
   }
-  const std::string usage = absl::StrCat(
-      "the ", RoleName(role), " of a cluster, with a program as a shared library: ", binary,
-      " --program=lib.so");
-  if (HelpIsAsked(argc, argv))
-    return ShowHelp(
-        usage, HelpOfTask(role == Role::kChief ? kUsedByChief | kUsedByEvaluator : kUsedByWorker));
-  DescribeBinary(usage);
-  if (const absl::Status flags = CheckFlagsOnly(absl::ParseCommandLine(argc, argv)); !flags.ok())
-    return Misused(flags);
+  std::vector<Role> roles = {role};
+  // An evaluator runs the program's own code, as the chief does.
+  if (role == Role::kChief) roles.push_back(Role::kEvaluator);
+  const std::optional<int> ended =
+      ReadCommandLine(argc, argv,
+                      absl::StrCat("the ", RoleName(role),
+                                   " of a cluster, with a program as a shared library: ", binary,
+                                   " --program=lib.so"),
+                      [&roles] { return HelpOfTask(roles); });
+  if (ended) return *ended;
   StepRegistry::Seal();
   if (!library)
     return RefuseToStart(absl::InvalidArgumentError(
         absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
-  const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
-  if (!task.ok()) return RefuseToStart(task.status());
-  if (!*task) {
-    return RefuseToStart(absl::InvalidArgumentError(
-        absl::StrCat("this process does not know which task it is: set TF_CONFIG, or --task_type=",
-                     RoleName(role), ", --task_index and --coordinator_address")));
-  }
-  // An evaluator runs the program's own code, as the chief does.
-  const bool scores = (*task)->role == Role::kEvaluator && role == Role::kChief;
-  if ((*task)->role == role || scores) return Play(**task);
-  return RefuseToStart(absl::InvalidArgumentError(
-      absl::StrCat("this is ", binary, ", but TF_CONFIG's task.type is not \"", RoleName(role),
-                   "\": start the binary of that role")));
+  const absl::StatusOr<TaskOptions> task = OwnTask(binary, roles);
+  return task.ok() ? Play(*task) : RefuseToStart(task.status());
 }
 
 }  // namespace divvy

@@ -94,7 +94,9 @@ std::string HelpOfProgram() {
       FlagHelp("flags that only tasks of a cluster have (docs/operations.md says which):", others));
 }
 
-std::string HelpOfTask(int users) {
+std::string HelpOfTask(const std::vector<Role>& roles) {
+  uint8_t users = 0;
+  for (const Role role : roles) users |= UserOf(role);
   std::vector<std::string> names;
   for (const OwnFlag& flag : OwnFlags()) {
     if ((flag.users & users) != 0) names.push_back(std::string(flag.name));

@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "cluster/role.h"
 
 namespace divvy {
 
@@ -27,8 +29,8 @@ std::map<std::string, std::string> ChangedFlags();
 // tasks of a cluster have besides.
 std::string HelpOfProgram();
 // For --help of a binary that plays some roles only: the program's own flags, then those that these
-// roles read (bits of FlagUser).
-std::string HelpOfTask(int users);
+// roles read.
+std::string HelpOfTask(const std::vector<Role>& roles);
 
 // Sets them, so that ProgramFlags here are those of the coordinator: flags that are not named go
 // back to their defaults. FailedPrecondition, nothing set: this binary has no such flag, so it is

@@ -123,7 +123,7 @@ TEST_F(RoleFlagsTest, HelpListsTheProgramsFlagsAndAllOfDivvyWithTheirDefaults) {
 }
 
 TEST_F(RoleFlagsTest, HelpOfABinaryForOneRoleListsWhatThatRoleReads) {
-  const std::string help = HelpOfTask(kUsedByWorker);
+  const std::string help = HelpOfTask({Role::kWorker});
   EXPECT_THAT(help, AllOf(HasSubstr("--blas_threads="), HasSubstr("--tls_cert="),
                           HasSubstr("--program="), HasSubstr("--test_rows=3")));
   EXPECT_THAT(help,

@@ -112,12 +112,6 @@ absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags() {
   return TaskOptionsOf(std::move(cluster));
 }
 
-absl::Status CheckFlagsOnly(const std::vector<char*>& words) {
-  if (words.size() < 2) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", words[1], "\": a task takes flags alone, and none behind --: write --name=value"));
-}
-
 bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string*) {
   flag->name = std::string(text);
   return true;

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -15,9 +14,6 @@ namespace divvy {
 // To be called by main, after the flags were parsed. Everything below blocks no longer than reading
 // --cluster_file takes.
 
-// InvalidArgument, naming it, if a word of the command line is no flag; a task takes nothing else
-// (exit 64). `words`: what absl::ParseCommandLine returned.
-absl::Status CheckFlagsOnly(const std::vector<char*>& words);
 // What TF_CONFIG, CLUSTER_SPEC, --cluster_file and the flags say of the cluster.
 absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags();
 // Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument:
