@@ -239,12 +239,13 @@ int Play(const TaskOptions& task) {
 
 int Main(int argc, char** argv) {
   BeginProcess(argv[0]);
-  const std::optional<int> ended = ReadCommandLine(
-      argc, argv,
+  const Binary binary = {
+      argv[0],
       "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W "
       "is the size of the embedded cluster",
-      HelpOfProgram);
-  if (ended) return *ended;
+      HelpOfProgram,
+      {}};
+  if (const std::optional<int> ended = ReadCommandLine(argc, argv, binary)) return *ended;
   StepRegistry::Seal();
   const absl::StatusOr<std::optional<TaskOptions>> task = TaskOptionsFromFlags();
   if (!task.ok()) return RefuseToStart(task.status());
@@ -266,18 +267,17 @@ int StockMain(int argc, char** argv, const char* binary, Role role) {
   std::vector<Role> roles = {role};
   // An evaluator runs the program's own code, as the chief does.
   if (role == Role::kChief) roles.push_back(Role::kEvaluator);
-  const std::optional<int> ended =
-      ReadCommandLine(argc, argv,
-                      absl::StrCat("the ", RoleName(role),
-                                   " of a cluster, with a program as a shared library: ", binary,
-                                   " --program=lib.so"),
-                      [&roles] { return HelpOfTask(roles); });
-  if (ended) return *ended;
+  const Binary stock = {binary,
+                        absl::StrCat("the ", RoleName(role),
+                                     " of a cluster, with a program as a shared library: ", binary,
+                                     " --program=lib.so"),
+                        [&roles] { return HelpOfTask(roles); }, roles};
+  if (const std::optional<int> ended = ReadCommandLine(argc, argv, stock)) return *ended;
   StepRegistry::Seal();
   if (!library)
     return RefuseToStart(absl::InvalidArgumentError(
         absl::StrCat(binary, " has no program of its own: give it one by --program=lib.so")));
-  const absl::StatusOr<TaskOptions> task = OwnTask(binary, roles);
+  const absl::StatusOr<TaskOptions> task = OwnTask(stock);
   return task.ok() ? Play(*task) : RefuseToStart(task.status());
 }
 

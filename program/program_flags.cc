@@ -1,38 +1,26 @@
 #include "program/program_flags.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "program/own_flags.h"
 #include "task/flag_help.h"
+#include "task/own_flags.h"
 
 namespace divvy {
 namespace {
-
-// The files that define flags of Divvy; a flag knows the file it is defined in, as the compiler was
-// told of it.
-constexpr absl::string_view kOwnFiles[] = {"program/role_flags.cc", "task/task_flags.cc",
-                                           "ps_server/service/run.cc"};
-
-// Where our files lie: a program's file of the same name lies elsewhere.
-absl::string_view OwnRoot() { return absl::StripSuffix(__FILE__, "program/program_flags.cc"); }
 
 bool IsChanged(const absl::CommandLineFlag& flag) {
   return flag.CurrentValue() != flag.DefaultValue();
 }
 
 bool IsProgramFlag(const absl::CommandLineFlag& flag) {
-  if (IsAbseilFlag(flag.Name())) return false;
-  const std::string file = flag.Filename();
-  for (const absl::string_view own : kOwnFiles) {
-    if (file == absl::StrCat(OwnRoot(), own)) return false;
-  }
-  return true;
+  const auto is_it = [&flag](const OwnFlag& own) { return own.name == flag.Name(); };
+  return !IsAbseilFlag(flag.Name()) && std::none_of(OwnFlags().begin(), OwnFlags().end(), is_it);
 }
 
 std::map<std::string, absl::CommandLineFlag*> ProgramFlags() {

@@ -11,10 +11,10 @@
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/terminal.h"
-#include "program/own_flags.h"
 #include "program/own_program.h"
 #include "program/program_flags.h"
 #include "ps_server/service/run.h"
+#include "task/own_flags.h"
 #include "task/task_flags.h"
 
 namespace divvy {
@@ -34,78 +34,9 @@ std::string AbslUnparseFlag(Durability durability) {
 
 }  // namespace divvy
 
-ABSL_FLAG(int, ps, 2, "parameter servers of the embedded cluster, and of an evaluator's");
-ABSL_FLAG(int, workers, 2, "workers of the embedded cluster, and of an evaluator's");
-ABSL_FLAG(int, replicas_per_worker, 0,
-          "replicas of a worker, each on a thread of its own; 0: one for each of its GPUs, or one "
-          "on the CPU");
-ABSL_FLAG(divvy::GpuChoice, gpus, {divvy::GpuChoice::Kind::kAuto},
-          "the GPUs that a worker computes on, with a replica each: auto (all there are, else the "
-          "CPU), all, none, or numbers as in 0,2");
-ABSL_FLAG(int64_t, gpu_memory_bytes, 0,
-          "of each GPU, for the tensors of this process; 0: no limit");
-ABSL_FLAG(bool, tf32, false,
-          "GPUs round the factors of float32 products to 10 bits of mantissa, which is faster; "
-          "sums stay float32");
-ABSL_FLAG(bool, deterministic, false,
-          "GPUs give equal bits for equal inputs, at some cost in speed");
-ABSL_FLAG(uint64_t, seed, 1, "of the job: initial values and the order of the data follow from it");
-ABSL_FLAG(int, blas_threads, 0,
-          "threads a matrix product may use; 0: the cores of this process divided by the replicas "
-          "that share them, at least 1");
-ABSL_FLAG(int, workers_per_host, 0,
-          "workers that share the cores of this worker's machine; 0: as many as TF_CONFIG names "
-          "with this worker's host");
-ABSL_FLAG(bool, check_numerics, false,
-          "a step that writes a value that is not finite fails, and leaves no trace");
-ABSL_FLAG(int, pipeline_depth, 1,
-          "so many steps of a worker overlap (1 to 3): with d, what the d - 1 training steps "
-          "behind the one that runs will read is pulled already, and a step may "
-          "miss what the last d - 1 before it on its worker add, never what they assign. 1: a step "
-          "sees all that those before it on its worker have written");
-ABSL_FLAG(int64_t, row_cache_bytes, 0,
-          "memory of a worker for rows that its training steps have looked up, to be used again "
-          "without asking the parameter server; 0: none are kept");
-ABSL_FLAG(int, row_cache_staleness, 0,
-          "so many steps of its worker after the one that looked a row up may use the row that was "
-          "kept; its worker's own writes are always seen, those of others "
-          "are missed so long. 0: that step alone");
-ABSL_FLAG(absl::Duration, report_every, absl::Seconds(5),
-          "a line of progress, where there is no terminal");
-ABSL_FLAG(std::string, tensorboard_dir, "",
-          "where the chief writes event files for TensorBoard: points each --report_every, "
-          "validations, the configuration; and an evaluator its scores");
-ABSL_FLAG(absl::Duration, orphan_timeout, absl::Hours(1),
-          "a worker that hears of no coordinator for so long ends (138)");
-ABSL_FLAG(divvy::DirectoryFlag, state_dir, {},
-          "where the chief keeps the job's row; without it a restarted chief begins a new job");
-ABSL_FLAG(absl::Duration, checkpoint_every, absl::Minutes(10),
-          "a checkpoint is made so often, where there is a --checkpoint_dir. 0: only at the end");
-ABSL_FLAG(int, keep, 3, "checkpoints that are kept, at least 2");
-ABSL_FLAG(divvy::Durability, durability, divvy::Durability::kReplay,
-          "what becomes of the job when a parameter server is lost: replay (back to the newest "
-          "checkpoint, then all since is run again) or checkpoint (it "
-          "ends, 138)");
-ABSL_FLAG(int64_t, redo_log_bytes, 256 << 20,
-          "durability replay: memory for what was done since the newest checkpoint; at half of it "
-          "one is made");
-ABSL_FLAG(int, max_recoveries, 20,
-          "durability replay: more of them within 10 minutes end the job (70)");
-ABSL_FLAG(std::string, job_name, "",
-          "the job's number follows from it; without it the number is random");
-ABSL_FLAG(int, min_workers, 1,
-          "the job begins when so many workers are known: listed in the cluster, or registered");
-ABSL_FLAG(absl::Duration, ps_timeout, absl::Minutes(10),
-          "a parameter server that does not answer for so long fails the job (138)");
-ABSL_FLAG(int, max_step_attempts, 10, "a step that loses so many workers is given up");
-ABSL_FLAG(absl::Duration, step_deadline, absl::Minutes(10),
-          "of one attempt of a step; time in which it waits for a parameter server counts half, "
-          "and not at all while that server is lost");
-ABSL_FLAG(
-    absl::Duration, watchdog, absl::ZeroDuration(),
-    "the chief's log says what every worker does when no step has finished for so long; 0: never");
-ABSL_FLAG(std::string, program, "",
-          "a program as a shared library (lib….so), for the stock binaries worker and coordinator");
+#define DIVVY_PROGRAM_FLAG(type, name, value, users, why_not_embedded, meaning) \
+  ABSL_FLAG(type, name, value, meaning);
+#include "task/flags.inc"
 
 namespace divvy {
 namespace {

@@ -8,11 +8,14 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "program/own_flags.h"
 #include "program/program_flags.h"
 #include "task/flag_help.h"
+#include "task/own_flags.h"
 
 ABSL_FLAG(int, test_rows, 3, "of the test's program");
 ABSL_FLAG(std::string, test_s3_key, "", "of the test's program, for no other eyes");
@@ -45,8 +48,7 @@ std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
   return "77";
 }
 
-// A flag that is new is entered in own_flags.cc, with who reads it and whether a cluster in one
-// process obeys it.
+// A flag that is new is a row of task/flags.inc.
 TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround) {
   std::set<std::string> defined, listed;
   const std::set<std::string> of_program = ProgramFlagNames();
@@ -120,6 +122,38 @@ TEST_F(RoleFlagsTest, HelpListsTheProgramsFlagsAndAllOfDivvyWithTheirDefaults) {
   EXPECT_THAT(help, Not(HasSubstr("flagfile")));
   for (const OwnFlag& flag : OwnFlags())
     EXPECT_THAT(help, HasSubstr(absl::StrCat("\n  --", flag.name, "=")));
+}
+
+// "`268435456` (256 MiB)"
+std::string DefaultText(const absl::CommandLineFlag& flag) {
+  const std::string value = flag.DefaultValue();
+  if (value.empty()) return "";
+  int64_t bytes = 0;
+  const bool is_mebibytes = absl::EndsWith(flag.Name(), "_bytes") &&
+                            absl::SimpleAtoi(value, &bytes) && bytes > 0 && bytes % (1 << 20) == 0;
+  return absl::StrCat("`", value, "`",
+                      is_mebibytes ? absl::StrCat(" (", bytes >> 20, " MiB)") : "");
+}
+
+std::string TableOfFlags() {
+  std::string table = "| flag | read by | default | means |\n|---|---|---|---|\n";
+  for (const OwnFlag& flag : OwnFlags()) {
+    absl::StrAppend(&table, "| `--", flag.name, "` | ", UsersText(flag.users), " | ",
+                    DefaultText(*absl::FindCommandLineFlag(flag.name)), " | ", flag.meaning,
+                    " |\n");
+  }
+  return table;
+}
+
+TEST_F(RoleFlagsTest, TheTableOfTheDocumentIsMadeOfThisOne) {
+  const std::string kBegin = "<!-- made of task/flags.inc -->\n", kEnd = "<!-- end -->\n";
+  const absl::StatusOr<std::string> page = FileSystem::Real().ReadFile("docs/operations.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  const size_t begin = page->find(kBegin), end = page->find(kEnd);
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  const std::string written = page->substr(begin + kBegin.size(), end - begin - kBegin.size());
+  EXPECT_EQ(written, TableOfFlags()) << "write this into docs/operations.md:\n" << TableOfFlags();
 }
 
 TEST_F(RoleFlagsTest, HelpOfABinaryForOneRoleListsWhatThatRoleReads) {

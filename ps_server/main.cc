@@ -15,10 +15,10 @@ std::string HelpOfFlags() { return FlagHelp("flags, with their defaults:", Flags
 
 int Main(int argc, char** argv) {
   BeginProcess(argv[0]);
-  const std::optional<int> ended = ReadCommandLine(
-      argc, argv, "a parameter server. TF_CONFIG, or flags, say which", HelpOfFlags);
-  if (ended) return *ended;
-  const absl::StatusOr<TaskOptions> task = OwnTask("ps_server", {Role::kPs});
+  const Binary binary = {
+      "ps_server", "a parameter server. TF_CONFIG, or flags, say which", HelpOfFlags, {Role::kPs}};
+  if (const std::optional<int> ended = ReadCommandLine(argc, argv, binary)) return *ended;
+  const absl::StatusOr<TaskOptions> task = OwnTask(binary);
   if (!task.ok()) return RefuseToStart(task.status());
   const absl::Status log = SetLogFromFlags(task->name());
   return log.ok() ? RunParameterServer(*task) : RefuseToStart(log);

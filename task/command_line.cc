@@ -17,6 +17,7 @@
 #include "base/terminal.h"
 #include "base/version.h"
 #include "task/flag_help.h"
+#include "task/own_flags.h"
 #include "task/task_flags.h"
 
 namespace divvy {
@@ -26,33 +27,50 @@ void BeginProcess(const char* argv0) {
   SurviveLargeFiles();
 }
 
-std::optional<int> ReadCommandLine(int argc, char** argv, const std::string& usage,
-                                   const std::function<std::string()>& help_of_flags) {
+namespace {
+
+int Misused(absl::string_view why) {
+  WriteStandardError(absl::StrCat(why, "\n"));
+  return exit_codes::kUsage;
+}
+
+// OK for a binary that plays all roles.
+absl::Status CheckFlags(const Binary& binary, const std::vector<std::string>& given) {
+  uint8_t users = 0;
+  for (const Role role : binary.roles) users |= UserOf(role);
+  return users == 0 ? absl::OkStatus() : CheckFlagsOf(binary.name, users, given);
+}
+
+}  // namespace
+
+std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary) {
   if (HelpIsAsked(argc, argv)) {
-    std::fputs(absl::StrCat(usage, "\n", help_of_flags()).c_str(), stdout);
+    std::fputs(absl::StrCat(binary.usage, "\n", binary.help_of_flags()).c_str(), stdout);
     return EXIT_SUCCESS;
   }
-  absl::SetProgramUsageMessage(usage);
+  const absl::Status flags = CheckFlags(binary, FlagsGiven(argc, argv));
+  if (!flags.ok()) return Misused(flags.message());
+  absl::SetProgramUsageMessage(binary.usage);
   absl::FlagsUsageConfig config;
   config.version_string = [] { return absl::StrCat("Divvy ", kVersion, "\n"); };
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() < 2) return std::nullopt;
-  WriteStandardError(absl::StrCat(
-      "\"", words[1], "\": a task takes flags alone, and none behind --: write --name=value\n"));
-  return exit_codes::kUsage;
+  return Misused(absl::StrCat("\"", words[1],
+                              "\": a task takes flags alone, and none behind --: "
+                              "write --name=value"));
 }
 
-absl::StatusOr<TaskOptions> OwnTask(absl::string_view binary, absl::Span<const Role> roles) {
-  const absl::string_view role = RoleName(roles[0]);
+absl::StatusOr<TaskOptions> OwnTask(const Binary& binary) {
+  const absl::string_view role = RoleName(binary.roles[0]);
   ASSIGN_OR_RETURN(std::optional<TaskOptions> task, TaskOptionsFromFlags());
   if (!task) {
     return absl::InvalidArgumentError(absl::StrCat(
         "this process does not know which task it is: set TF_CONFIG, or --task_type=", role,
         ", --task_index and --coordinator_address"));
   }
-  if (std::find(roles.begin(), roles.end(), task->role) == roles.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("this is ", binary,
+  if (std::find(binary.roles.begin(), binary.roles.end(), task->role) == binary.roles.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("this is ", binary.name,
                                                    ", but TF_CONFIG's task.type is not \"", role,
                                                    "\": start the binary of that role"));
   }

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "cluster/role.h"
 #include "task/task_server.h"
 
@@ -20,16 +20,24 @@ namespace divvy {
 // error instead of a signal. `argv0`: where the binary is, for the names in the stack.
 void BeginProcess(const char* argv0);
 
-// Parses the flags. The exit code where the process is to end now: 0 after --help, which prints
-// `usage` and what `help_of_flags` returns; 64, with a line on standard error, for a word that is
-// no flag, since a task takes nothing else.
-std::optional<int> ReadCommandLine(int argc, char** argv, const std::string& usage,
-                                   const std::function<std::string()>& help_of_flags);
+struct Binary {
+  absl::string_view name;  // "worker", for messages
+  // What it is, for --help.
+  std::string usage;
+  // The text of its flags, for --help.
+  std::function<std::string()> help_of_flags;
+  // The roles that it plays, first the one that it is for; empty: all.
+  std::vector<Role> roles;
+};
 
-// Which task this process is, for a binary that plays these roles alone; the first is the one that
-// it is for. InvalidArgument: nothing says it, it is a task of another role, or the cluster has
-// problems. `binary` is its name, for messages.
-absl::StatusOr<TaskOptions> OwnTask(absl::string_view binary, absl::Span<const Role> roles);
+// Parses the flags. The exit code where the process is to end now: 0 after --help; 64, with a line
+// on standard error, for a word that is no flag, since a task takes nothing else, and for a flag
+// that none of the binary's roles reads.
+std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary);
+
+// Which task this process is. InvalidArgument: nothing says it, it is a task of a role that the
+// binary does not play, or the cluster has problems. REQUIRES: the binary does not play all roles.
+absl::StatusOr<TaskOptions> OwnTask(const Binary& binary);
 
 }  // namespace divvy
 

@@ -1,12 +1,14 @@
 #include "task/command_line.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "task/own_flags.h"
 
 ABSL_DECLARE_FLAG(std::string, bind_address);
 
@@ -24,17 +26,31 @@ class CommandLineTest : public testing::Test {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    return ReadCommandLine(static_cast<int>(words.size()), argv.data(), "what it is",
-                           [] { return "its flags\n"; });
+    return ReadCommandLine(static_cast<int>(words.size()), argv.data(), Named({Role::kPs}));
+  }
+  static Binary Named(std::vector<Role> roles) {
+    return {"ps_server", "what it is", [] { return "its flags\n"; }, std::move(roles)};
   }
 
  private:
   absl::FlagSaver saver_;
 };
 
-TEST_F(CommandLineTest, FlagsAreReadAndTheProcessGoesOn) {
-  EXPECT_EQ(Read({"--bind_address=127.0.0.1:1"}), std::nullopt);
-  EXPECT_EQ(absl::GetFlag(FLAGS_bind_address), "127.0.0.1:1");
+// Abseil reads the command line of a process once, so each of these has a process of its own.
+using CommandLineDeathTest = CommandLineTest;
+
+TEST_F(CommandLineDeathTest, FlagsAreReadAndTheProcessGoesOn) {
+  const auto goes_on = [] {
+    const bool read =
+        !Read({"--bind_address=127.0.0.1:1"}) && absl::GetFlag(FLAGS_bind_address) == "127.0.0.1:1";
+    std::_Exit(read ? 0 : 1);
+  };
+  EXPECT_EXIT(goes_on(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CommandLineDeathTest, AWordThatIsNoFlagIsNamedAndIsAnErrorOfUsage) {
+  EXPECT_EXIT(std::_Exit(Read({"--bind_address=x", "bind"}).value_or(0)),
+              testing::ExitedWithCode(64), "\"bind\": a task takes flags alone");
 }
 
 TEST_F(CommandLineTest, HelpIsPrintedAndIsNoError) {
@@ -43,24 +59,27 @@ TEST_F(CommandLineTest, HelpIsPrintedAndIsNoError) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "what it is\nits flags\n");
 }
 
-TEST_F(CommandLineTest, AWordThatIsNoFlagIsNamedAndIsAnErrorOfUsage) {
+TEST_F(CommandLineTest, AFlagThatNoRoleOfTheBinaryReadsIsRefusedWithThoseThatDo) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(Read({"--bind_address=x", "bind"}), 64);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("\"bind\": a task takes flags alone"));
+  EXPECT_EQ(Read({"--bind_address=x", "--blas_threads=3", "--notf32"}), 64);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "ps_server does not have --blas_threads (worker, evaluator, one process), --tf32 "
+            "(worker, evaluator, one process): give it to the tasks that do, which stand in "
+            "brackets\n");
+  EXPECT_TRUE(CheckFlagsOf("all", kUsedByChief | kUsedByWorker, {"seed", "tf32", "unheard"}).ok());
 }
 
 TEST_F(CommandLineTest, ABinaryPlaysItsOwnRolesAlone) {
   unsetenv("TF_CONFIG");
-  EXPECT_THAT(std::string(OwnTask("ps_server", {Role::kPs}).status().message()),
+  EXPECT_THAT(std::string(OwnTask(Named({Role::kPs})).status().message()),
               HasSubstr("set TF_CONFIG, or --task_type=ps, --task_index"));
   setenv("TF_CONFIG",
          R"({"cluster":{"chief":["c:1"],"ps":["p:1"],"worker":["w:1"]},)"
          R"("task":{"type":"worker","index":0}})",
          1);
-  EXPECT_EQ(OwnTask("worker", {Role::kWorker})->name(), "worker 0");
-  EXPECT_EQ(OwnTask("both", {Role::kChief, Role::kWorker})->role, Role::kWorker);
-  const absl::Status other = OwnTask("ps_server", {Role::kPs}).status();
+  EXPECT_EQ(OwnTask(Named({Role::kWorker}))->name(), "worker 0");
+  EXPECT_EQ(OwnTask(Named({Role::kChief, Role::kWorker}))->role, Role::kWorker);
+  const absl::Status other = OwnTask(Named({Role::kPs})).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(other.message()),
               HasSubstr("this is ps_server, but TF_CONFIG's task.type is not \"ps\""));

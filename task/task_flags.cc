@@ -10,35 +10,9 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 
-ABSL_FLAG(std::string, task_type, "",
-          "chief, ps, worker or evaluator: instead of task.type of TF_CONFIG");
-ABSL_FLAG(std::optional<int>, task_index, std::nullopt, "instead of task.index of TF_CONFIG");
-ABSL_FLAG(std::string, coordinator_address, "",
-          "host:port of the chief, for a task whose TF_CONFIG does not name it");
-ABSL_FLAG(std::optional<int>, num_ps, std::nullopt,
-          "parameter servers of the job, for a chief whose TF_CONFIG does not name them");
-ABSL_FLAG(std::string, cluster_file, "", "a file of the same shape as TF_CONFIG");
-ABSL_FLAG(
-    std::string, bind_address, "",
-    "host:port to listen on; port 0: a free one. Default: this task's own address in TF_CONFIG");
-ABSL_FLAG(std::string, health_address, "",
-          "host:port (no host: 127.0.0.1) that answers HTTP GET with 200 or 503: for probes that "
-          "have no certificate. Default: none");
-ABSL_FLAG(std::string, tls_cert, "",
-          "PEM certificate of this task; without it everything must be on loopback");
-ABSL_FLAG(std::string, tls_key, "", "PEM private key of --tls_cert");
-ABSL_FLAG(std::string, tls_ca, "", "PEM certificates that sign those of all tasks");
-ABSL_FLAG(int64_t, rpc_memory_bytes, int64_t{1} << 30,
-          "what all messages under way may take together; at least 64 MiB");
-ABSL_FLAG(int, max_connections, 0,
-          "that the task takes at a time; further ones are closed. 0: 256 and four for each task "
-          "of the cluster, or 4096");
-ABSL_FLAG(divvy::DirectoryFlag, checkpoint_dir, {},
-          "where checkpoints are; one directory that the chief and every parameter server can "
-          "reach. Without it none are made");
-ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(25),
-          "what the process waits for at most, once it was asked to end");
-ABSL_FLAG(std::string, log_format, "text", "text, or json: one object a line");
+#define DIVVY_TASK_FLAG(type, name, value, users, why_not_embedded, meaning) \
+  ABSL_FLAG(type, name, value, meaning);
+#include "task/flags.inc"
 
 namespace divvy {
 namespace {

@@ -119,14 +119,28 @@ const Command* CommandIn(int argc, const char* const* argv) {
   return nullptr;
 }
 
+// "`divvyctl gen`, `divvyctl certs`": those that have the flag.
+std::string CommandsWith(const std::string& flag) {
+  Names names;
+  for (const Command& command : Commands()) {
+    if (std::find(command.flags.begin(), command.flags.end(), flag) != command.flags.end())
+      names.push_back(absl::StrCat("`divvyctl ", command.name, "`"));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 // A flag of another command does nothing here: who gives it believes that it does.
 int CheckFlags(const Command& command, const Names& given) {
   for (const std::string& name : given) {
     if (IsAbseilFlag(name) ||
         std::find(command.flags.begin(), command.flags.end(), name) != command.flags.end())
       continue;
-    WriteStandardError(absl::StrCat("divvyctl ", command.name, ": it has no flag --", name,
-                                    ". It has --", absl::StrJoin(command.flags, ", --"), "\n"));
+    const std::string others = CommandsWith(name);
+    WriteStandardError(absl::StrCat(
+        "divvyctl ", command.name, ": it has no flag --", name,
+        others.empty() ? "" : absl::StrCat(", which is of ", others), ". It has ",
+        command.flags.empty() ? "none" : absl::StrCat("--", absl::StrJoin(command.flags, ", --")),
+        "\n"));
     return exit_codes::kUsage;
   }
   return EXIT_SUCCESS;

@@ -9,20 +9,11 @@
 #include "task/task_end.h"
 #include "task/task_flags.h"
 
-ABSL_FLAG(int64_t, memory_limit_bytes, 0,
-          "of all shards of a parameter server together; a create beyond it is refused. 0: any");
 constexpr int64_t kCommitBufferBytes = int64_t{512} << 20;
 
-ABSL_FLAG(int64_t, commit_buffer_bytes, kCommitBufferBytes,
-          "of commits that a parameter server is receiving; half of it is the largest commit there "
-          "can be, and what one worker may hold");
-ABSL_FLAG(int64_t, pull_buffer_bytes, int64_t{1} << 30,
-          "of replies to pulls that a parameter server makes and sends; a larger one waits until "
-          "it is alone");
-
-ABSL_FLAG(int64_t, snapshot_buffer_bytes, int64_t{1} << 30,
-          "of copies of what commits change while a checkpoint is written; at it no commit begins; "
-          "those under way may exceed it by what they change");
+#define DIVVY_PS_FLAG(type, name, value, users, why_not_embedded, meaning) \
+  ABSL_FLAG(type, name, value, meaning);
+#include "task/flags.inc"
 
 namespace divvy {
 

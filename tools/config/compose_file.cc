@@ -12,7 +12,7 @@
 #include "cluster/cluster_config.h"
 #include "cluster/config_json.h"
 #include "cluster/role.h"
-#include "program/own_flags.h"
+#include "task/own_flags.h"
 
 namespace divvy {
 namespace {

@@ -1,10 +1,11 @@
-// Which tasks use which of Divvy's flags. The flags themselves are defined where their values are
-// read; a test holds this table to them.
-#ifndef DIVVY_PROGRAM_OWN_FLAGS_H_
-#define DIVVY_PROGRAM_OWN_FLAGS_H_
+// Which tasks use which of Divvy's flags: task/flags.inc, as a table.
+#ifndef DIVVY_TASK_OWN_FLAGS_H_
+#define DIVVY_TASK_OWN_FLAGS_H_
 
 #include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cluster/role.h"
@@ -39,6 +40,7 @@ struct OwnFlag {
   bool is_switch = false;
   // completes "--name: ..." where a cluster in one process refuses it
   absl::string_view why_not_embedded = "";
+  absl::string_view meaning = "";
 };
 
 // All flags of Divvy that a task may be given, in the order in which people meet them. Lives
@@ -47,7 +49,13 @@ absl::Span<const OwnFlag> OwnFlags();
 // By the name as it is written, --noNAME of a switch too; null: it is the program's own, or
 // Abseil's.
 const OwnFlag* FindOwnFlag(absl::string_view name);
+// "coordinator, worker": the names of these bits, for people. Pure.
+std::string UsersText(uint8_t users);
+// InvalidArgument unless one of `users` reads each flag that is given; names those that do.
+// `given`: FlagsGiven (flag_help.h). Flags that are not Divvy's are not judged. Pure.
+absl::Status CheckFlagsOf(absl::string_view binary, uint8_t users,
+                          absl::Span<const std::string> given);
 
 }  // namespace divvy
 
-#endif  // DIVVY_PROGRAM_OWN_FLAGS_H_
+#endif  // DIVVY_TASK_OWN_FLAGS_H_
