@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Bench::StartCluster() const {
   setup.options.num_ps = kServers;
   setup.options.num_workers = 2;
   setup.options.checkpoint_dir = directory_;
-  setup.limits.keep_checkpoints = 2;
+  setup.coordinator.core.keep_checkpoints = 2;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   for (const VariableSpec& spec : {Table(), kDense})
     RETURN_IF_ERROR(cluster->coordinator().strategy().CreateVariable(spec).status());

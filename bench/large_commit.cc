@@ -64,7 +64,7 @@ absl::StatusOr<Result> Run() {
   EmbeddedSetup setup;
   setup.options.num_ps = absl::GetFlag(FLAGS_ps);
   setup.options.num_workers = 1;
-  setup.limits.worker_silence = absl::Seconds(2);
+  setup.coordinator.core.worker_silence = absl::Seconds(2);
   ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   Coordinator& coordinator = cluster->coordinator();
   VariableSpec table{"table", {Ids() / kIdsPerRow, kWidth}, Zeros(), Sgd{0.1}};

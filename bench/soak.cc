@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartCluster(const std::string&
   setup.options.num_ps = 2;
   setup.options.num_workers = 2;
   setup.options.checkpoint_dir = directory;
-  setup.limits.redo_log_bytes = kRedoLogBytes;
+  setup.coordinator.core.redo_log_bytes = kRedoLogBytes;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   VariableSpec table{"table", {kRows, kWidth}, Zeros(), Adam{0.01}};
   table.partitioner = FixedShardsPartitioner{2};

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> StartCluster(const std::string&
   setup.options.num_ps = kServers;
   setup.options.num_workers = kWorkers;
   setup.options.checkpoint_dir = directory;
-  setup.limits.redo_log_bytes = absl::GetFlag(FLAGS_redo_log_bytes);
+  setup.coordinator.core.redo_log_bytes = absl::GetFlag(FLAGS_redo_log_bytes);
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   VariableSpec sum{"sum", {kArgumentBytes / 4}};
   sum.partitioner = FixedShardsPartitioner{kServers};

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(
   ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(std::move(cluster)));
   RETURN_IF_ERROR(MakeTensorboardDir());
   ChiefTaskOptions chief_options = ChiefOptionsFromFlags(task, options);
-  chief_options.resolver = std::move(resolver);
+  chief_options.setup.resolver = std::move(resolver);
   ASSIGN_OR_RETURN(std::unique_ptr<ChiefTask> chief, ChiefTask::Start(chief_options));
   RETURN_IF_ERROR(chief->coordinator().WaitUntilReady());
   return std::unique_ptr<ConnectedCoordinator>(std::make_unique<Chief>(std::move(chief)));

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/process.h"
@@ -13,11 +12,11 @@
 #include "base/status_macros.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
-#include "coordinator/checkpoint/exchange.h"
 #include "ops/blas_threads.h"
 #include "program/forwarding_coordinator.h"
 #include "program/one_checkpoint.h"
 #include "ps_server/checkpoint/bundle_files.h"
+#include "ps_server/service/build.h"
 
 namespace divvy {
 namespace {
@@ -38,7 +37,7 @@ absl::Status Check(const EmbeddedSetup& setup) {
   if (setup.blas_threads < 0)
     problems.push_back(
         absl::StrCat("--blas_threads is ", setup.blas_threads, ", wanted at least 0"));
-  for (std::string& problem : setup.pulls.Problems()) problems.push_back(std::move(problem));
+  for (std::string& problem : setup.worker.pulls.Problems()) problems.push_back(std::move(problem));
   if (absl::Status registered = CheckRegistrations(); !registered.ok())
     problems.push_back(std::string(registered.message()));
   return Together(problems);
@@ -83,8 +82,8 @@ EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup,
 EmbeddedCluster::~EmbeddedCluster() {
   // The roles stop speaking first; then the threads, also those that run step bodies, end; only
   // then does anything go.
-  if (core_ != nullptr) core_->Abandon();
-  for (WorkerTask& worker : workers_) {
+  if (coordinator_.core != nullptr) coordinator_.core->Abandon();
+  for (BuiltWorker& worker : workers_) {
     if (worker.core != nullptr) worker.core->Abandon();
   }
   executor_.Stop();
@@ -150,37 +149,25 @@ absl::Status EmbeddedCluster::StartPs(int index) {
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address(Role::kPs, index);
   options.checkpoint_files = checkpoint_files_.get();
-  ASSIGN_OR_RETURN(ps_[index], ParameterServerCore::Start(std::move(options), executor_,
-                                                          network_.coordinator(), IgnoreExit));
+  ASSIGN_OR_RETURN(ps_[index],
+                   BuildPs(std::move(options), executor_, network_.coordinator(), IgnoreExit));
   network_.Add(Address(Role::kPs, index), ps_[index]);
   return absl::OkStatus();
 }
 
 absl::Status EmbeddedCluster::StartWorker(int index) {
-  WorkerOptions options;
+  WorkerOptions options = setup_.worker;
   options.index = index;
   options.incarnation = Incarnation(EntropySeed());
   options.address = Address(Role::kWorker, index);
-  options.replicas = static_cast<int>(replica_devices_[index].size());
-  options.check_numerics = setup_.check_numerics;
-  options.pulls = setup_.pulls;
-  options.seed = EntropySeed();
-  WorkerTask& worker = workers_[index];
-  worker.inputs = std::make_unique<DataInputOpener>(executor_, replica_devices_[index]);
-  ThreadStepRunnerOptions runner;
-  runner.worker_index = index;
-  runner.replica_devices = replica_devices_[index];
-  runner.resolver = WithAccelerators(
-      EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers, "worker", index),
-      AcceleratorsAmong(replica_devices_[index]));
-  worker.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, *worker.inputs);
-  ASSIGN_OR_RETURN(worker.core,
-                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *worker.runner,
-                                     *worker.inputs, network_, network_.coordinator().get(),
-                                     [this](int exit_code, const std::string& why) {
-                                       OnWorkerExit(exit_code, why);
-                                     }));
-  network_.Add(Address(Role::kWorker, index), worker.core);
+  ASSIGN_OR_RETURN(
+      workers_[index],
+      BuildWorker(std::move(options), replica_devices_[index],
+                  {executor_, network_, network_.coordinator().get(),
+                   EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers,
+                                           std::string(RoleName(Role::kWorker)), index)},
+                  [this](int exit_code, const std::string& why) { OnWorkerExit(exit_code, why); }));
+  network_.Add(Address(Role::kWorker, index), workers_[index].core);
   return absl::OkStatus();
 }
 
@@ -188,40 +175,27 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
 // program ends, and whoever started it does that. A worker runs no step, and loses no GPU, before
 // there is a coordinator.
 void EmbeddedCluster::OnWorkerExit(int exit_code, const std::string& why) {
-  if (exit_code == exit_codes::kTryAgain && core_ != nullptr)
-    core_->Fail(MakeError(Reason::kDeviceLost, why));
+  if (exit_code == exit_codes::kTryAgain && coordinator_.core != nullptr)
+    coordinator_.core->Fail(MakeError(Reason::kDeviceLost, why));
 }
 
 absl::Status EmbeddedCluster::StartCoordinator() {
-  CoordinatorOptions options = setup_.limits;
-  options.checkpoints = catalog_.get();
-  options.incarnation = Incarnation(EntropySeed());
-  options.job_seed = setup_.options.seed;
+  CoordinatorSetup setup = setup_.coordinator;
+  setup.strategy = setup_.options.strategy;
+  setup.resolver = EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers);
+  setup.replicas_per_worker = static_cast<int>(replica_devices_[0].size());
+  CoordinatorOptions& core = setup.core;
+  core.checkpoints = catalog_.get();
+  core.incarnation = Incarnation(EntropySeed());
+  core.job_seed = setup_.options.seed;
   for (int i = 0; i < setup_.options.num_ps; ++i)
-    options.ps_addresses.push_back(Address(Role::kPs, i));
+    core.ps_addresses.push_back(Address(Role::kPs, i));
   for (int i = 0; i < setup_.options.num_workers; ++i)
-    options.worker_addresses[i] = Address(Role::kWorker, i);
-  options.min_workers = setup_.options.num_workers;
-  options.partitioner = setup_.options.strategy.partitioner;
-  options.placement = setup_.options.strategy.placement == StrategyOptions::Placement::kBalanced
-                          ? Placement::kBalanced
-                          : Placement::kRoundRobin;
-  ASSIGN_OR_RETURN(core_, CoordinatorCore::Start(std::move(options), executor_, Clock::Real(),
-                                                 network_, store_));
-  network_.SetCoordinator(core_);
-  if (setup_.report) {
-    reporter_ = std::make_shared<Reporter>(*setup_.report, executor_, Clock::Real());
-    reporter_->Watch(core_);
-  }
-  ProgressSink* const sink = reporter_ != nullptr ? reporter_.get() : setup_.sink;
-  coordinator_ = std::make_unique<BlockingCoordinator>(
-      core_, executor_, EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers),
-      static_cast<int>(replica_devices_[0].size()), sink,
-      setup_.report.value_or(ReportOptions()).report_every,
-      [](const LiveVariables& live, const std::string& path) {
-        return ExportVariables(FileSystem::Real(), live, path);
-      });
-  return coordinator_->WaitUntilReady();
+    core.worker_addresses[i] = Address(Role::kWorker, i);
+  core.min_workers = setup_.options.num_workers;
+  ASSIGN_OR_RETURN(coordinator_, BuildCoordinator(std::move(setup), executor_, network_, store_));
+  network_.SetCoordinator(coordinator_.core);
+  return coordinator_.calls->WaitUntilReady();
 }
 
 void EmbeddedCluster::KillWorker(int index) {
@@ -229,7 +203,7 @@ void EmbeddedCluster::KillWorker(int index) {
   workers_[index].core->Abandon();
   network_.Add(Address(Role::kWorker, index), std::weak_ptr<WorkerCore>());
   dead_.push_back(std::move(workers_[index]));
-  workers_[index] = WorkerTask();
+  workers_[index] = BuiltWorker();
 }
 
 absl::Status EmbeddedCluster::RestartWorker(int index) {
@@ -248,7 +222,7 @@ absl::Status EmbeddedCluster::RestartPs(int index) {
 }
 
 std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
-  std::map<std::string, int64_t> sizes = core_->Sizes();
+  std::map<std::string, int64_t> sizes = coordinator_.core->Sizes();
   const auto most = [&sizes](const char* name, size_t size) {
     sizes[name] = std::max(sizes[name], static_cast<int64_t>(size));
   };
@@ -259,7 +233,7 @@ std::map<std::string, int64_t> EmbeddedCluster::Sizes() const {
     most("ps: sessions", snapshot.sessions.size());
     most("ps: shards", snapshot.shards.size());
   }
-  for (const WorkerTask& worker : workers_) {
+  for (const BuiltWorker& worker : workers_) {
     const WorkerSnapshot snapshot = worker.core->Inspect();
     most("worker: queued steps", snapshot.queued.size());
     most("worker: iterators", snapshot.resources.size());

@@ -9,17 +9,13 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "coordinator/core/blocking_coordinator.h"
-#include "coordinator/core/progress_sink.h"
 #include "coordinator/core/store.h"
-#include "coordinator/report/reporter.h"
+#include "coordinator/service/build.h"
 #include "ops/cuda/gpus.h"
 #include "program/in_process_clients.h"
 #include "program/main.h"
 #include "ps_server/core/parameter_server_core.h"
-#include "worker/core/pull_options.h"
-#include "worker/core/thread_step_runner.h"
-#include "worker/core/worker_core.h"
+#include "worker/service/build.h"
 
 namespace divvy {
 
@@ -28,20 +24,18 @@ absl::Status CheckRegistrations();
 
 struct EmbeddedSetup {
   EmbeddedOptions options;
-  // memory of each parameter server; who it is is filled in
+  // Of each parameter server; who it is is filled in.
   ParameterServerOptions ps;
-  // Of the coordinator; seed, tasks, partitioner and placement are filled in from `options`.
-  CoordinatorOptions limits;
+  // Of each worker; who it is is filled in.
+  WorkerOptions worker;
+  // Of the coordinator; seed, tasks, strategy, resolver and replicas are filled in from `options`.
+  CoordinatorSetup coordinator;
   // Of options.gpus.
   cuda::DeviceOptions gpu_math = {};
   // Of a matrix product; 0: cores / replicas, at least 1.
   int blas_threads = 0;
-  bool check_numerics = false;
-  PullOptions pulls;                    // of the workers
-  std::optional<ReportOptions> report;  // none: nothing is drawn
-  ProgressSink* sink = nullptr;         // who is told instead; outlives the cluster
-  std::optional<CheckpointId> only;     // of options.checkpoint_dir: RestoreLatest takes this one,
-                                        // without slots, and none is made. None: the newest
+  std::optional<CheckpointId> only;  // of options.checkpoint_dir: RestoreLatest takes this one,
+                                     // without slots, and none is made. None: the newest
 };
 
 // The three roles joined by in-process clients, each with the objects that it has in a cluster.
@@ -52,13 +46,13 @@ class EmbeddedCluster {
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(const EmbeddedSetup& setup);
   ~EmbeddedCluster();  // stops all tasks
 
-  BlockingCoordinator& coordinator() { return *coordinator_; }
+  BlockingCoordinator& coordinator() { return *coordinator_.calls; }
   // As a signal to a chief: no more steps begin, those in flight end, a last checkpoint is made
   // where there is a directory, and the program's calls fail. Returns at once.
   void Drain() {
-    core_->Drain([] {});
+    coordinator_.core->Drain([] {});
   }
-  Reporter* reporter() { return reporter_.get(); }  // null: none
+  Reporter* reporter() { return coordinator_.reporter.get(); }  // null: none
   // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
   void KillWorker(int index);
   absl::Status RestartWorker(int index);
@@ -74,11 +68,6 @@ class EmbeddedCluster {
   }
 
  private:
-  struct WorkerTask {
-    std::unique_ptr<ThreadStepRunner> runner;
-    std::unique_ptr<DataInputOpener> inputs;
-    std::shared_ptr<WorkerCore> core;
-  };
   EmbeddedCluster(const EmbeddedSetup& setup, std::vector<std::vector<Device>> replica_devices);
   absl::Status OpenCheckpoints();
   absl::Status StartPs(int index);
@@ -95,11 +84,9 @@ class EmbeddedCluster {
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: no checkpoints
   std::unique_ptr<CheckpointCatalog> catalog_;
   std::vector<std::shared_ptr<ParameterServerCore>> ps_;
-  std::vector<WorkerTask> workers_;
-  std::vector<WorkerTask> dead_;  // their threads may still run
-  std::shared_ptr<CoordinatorCore> core_;
-  std::shared_ptr<Reporter> reporter_;
-  std::unique_ptr<BlockingCoordinator> coordinator_;
+  std::vector<BuiltWorker> workers_;
+  std::vector<BuiltWorker> dead_;  // their threads may still run
+  BuiltCoordinator coordinator_;
 };
 
 }  // namespace divvy

@@ -135,12 +135,12 @@ absl::Status EvaluatorTask::ScoreOne(CheckpointId checkpoint, const Score& score
 absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(CheckpointId checkpoint,
                                                                         ProgressSink& sink) const {
   EmbeddedSetup setup = options_.cluster;
-  setup.report.reset();
-  setup.sink = &sink;
+  setup.coordinator.report.reset();
+  setup.coordinator.sink = &sink;
   setup.only = checkpoint;
   // The flag is the chief's: here nobody writes.
-  setup.limits.checkpoint_every = absl::ZeroDuration();
-  setup.limits.final_checkpoint = false;
+  setup.coordinator.core.checkpoint_every = absl::ZeroDuration();
+  setup.coordinator.core.final_checkpoint = false;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
   RETURN_IF_ERROR(cluster->coordinator().RestoreLatest().status());
   return cluster;

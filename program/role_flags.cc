@@ -41,12 +41,16 @@ std::string AbslUnparseFlag(Durability durability) {
 namespace divvy {
 namespace {
 
-PullOptions PullsFromFlags() {
-  PullOptions pulls;
-  pulls.pipeline_depth = absl::GetFlag(FLAGS_pipeline_depth);
-  pulls.row_cache_bytes = absl::GetFlag(FLAGS_row_cache_bytes);
-  pulls.row_cache_staleness = absl::GetFlag(FLAGS_row_cache_staleness);
-  return pulls;
+// Of a worker wherever it runs.
+WorkerOptions WorkerLimitsFromFlags() {
+  WorkerOptions options;
+  options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
+  options.pulls.pipeline_depth = absl::GetFlag(FLAGS_pipeline_depth);
+  options.pulls.row_cache_bytes = absl::GetFlag(FLAGS_row_cache_bytes);
+  options.pulls.row_cache_staleness = absl::GetFlag(FLAGS_row_cache_staleness);
+  options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
+  options.drain_timeout = DrainTimeoutFromFlags();
+  return options;
 }
 
 // By the words of its name: what a chief writes for TensorBoard is read by more people than may
@@ -71,17 +75,22 @@ std::optional<ReportOptions> ReportFromFlags() {
   return report;
 }
 
-void SetDurability(CoordinatorOptions& options) {
+// Of a coordinator wherever it runs.
+CoordinatorOptions CoordinatorLimitsFromFlags() {
+  CoordinatorOptions options;
+  options.job_seed = absl::GetFlag(FLAGS_seed);
+  options.job = JobNamed(absl::GetFlag(FLAGS_job_name));
+  options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
+  options.keep_checkpoints = absl::GetFlag(FLAGS_keep);
   options.durability = absl::GetFlag(FLAGS_durability);
   options.redo_log_bytes = absl::GetFlag(FLAGS_redo_log_bytes);
   options.max_recoveries = absl::GetFlag(FLAGS_max_recoveries);
-}
-
-void SetStepLimits(CoordinatorOptions& options) {
+  options.min_workers = absl::GetFlag(FLAGS_min_workers);
   options.ps_timeout = absl::GetFlag(FLAGS_ps_timeout);
   options.max_step_attempts = absl::GetFlag(FLAGS_max_step_attempts);
   options.step_deadline = absl::GetFlag(FLAGS_step_deadline);
   options.watchdog = absl::GetFlag(FLAGS_watchdog);
+  return options;
 }
 
 cuda::DeviceOptions GpuMathFromFlags() {
@@ -124,17 +133,12 @@ EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy) {
   setup.options.checkpoint_dir = CheckpointDirFromFlags();
   setup.options.gpus = AbslUnparseFlag(absl::GetFlag(FLAGS_gpus));
   setup.options.gpu_memory_bytes = absl::GetFlag(FLAGS_gpu_memory_bytes);
-  setup.limits.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
-  setup.limits.keep_checkpoints = absl::GetFlag(FLAGS_keep);
-  SetDurability(setup.limits);
-  SetStepLimits(setup.limits);
-  setup.limits.job = JobNamed(absl::GetFlag(FLAGS_job_name));
+  setup.coordinator.core = CoordinatorLimitsFromFlags();
   setup.ps = PsLimitsFromFlags();
   setup.gpu_math = GpuMathFromFlags();
   setup.blas_threads = absl::GetFlag(FLAGS_blas_threads);
-  setup.check_numerics = absl::GetFlag(FLAGS_check_numerics);
-  setup.pulls = PullsFromFlags();
-  setup.report = ReportFromFlags();
+  setup.worker = WorkerLimitsFromFlags();
+  setup.coordinator.report = ReportFromFlags();
   return setup;
 }
 
@@ -148,39 +152,31 @@ EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy) {
 WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   WorkerTaskOptions options;
   options.task = task;
+  options.core = WorkerLimitsFromFlags();
+  options.core.apply_program_flags = SetProgramFlags;
+  options.core.program = DescribeOwnProgram();
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);
   options.gpus = {absl::GetFlag(FLAGS_gpus), absl::GetFlag(FLAGS_gpu_memory_bytes),
                   GpuMathFromFlags()};
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   options.workers_per_host = absl::GetFlag(FLAGS_workers_per_host);
-  options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
-  options.pulls = PullsFromFlags();
-  options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
-  options.drain_timeout = DrainTimeoutFromFlags();
-  options.apply_program_flags = SetProgramFlags;
-  options.program = DescribeOwnProgram();
   return options;
 }
 
 ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy) {
   ChiefTaskOptions options;
   options.task = task;
-  options.strategy = strategy;
+  CoordinatorSetup& setup = options.setup;
+  setup.core = CoordinatorLimitsFromFlags();
+  setup.core.final_checkpoint = !CheckpointDirIsTemporary();
+  setup.core.program_flags = ChangedProgramFlags();
+  setup.core.program = DescribeOwnProgram();
+  setup.strategy = strategy;
   if (const int replicas = absl::GetFlag(FLAGS_replicas_per_worker); replicas != 0)
-    options.replicas_per_worker = options.core.replicas_per_worker = replicas;
+    setup.replicas_per_worker = setup.core.replicas_per_worker = replicas;
+  setup.report = ReportFromFlags();
   options.state_dir = OrFromEnvironment(absl::GetFlag(FLAGS_state_dir), "DIVVY_STATE_DIR");
   options.checkpoint_dir = CheckpointDirFromFlags();
-  options.core.final_checkpoint = !CheckpointDirIsTemporary();
-  options.core.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
-  options.core.keep_checkpoints = absl::GetFlag(FLAGS_keep);
-  SetDurability(options.core);
-  options.job_name = absl::GetFlag(FLAGS_job_name);
-  options.report = ReportFromFlags();
-  options.core.job_seed = absl::GetFlag(FLAGS_seed);
-  options.core.min_workers = absl::GetFlag(FLAGS_min_workers);
-  SetStepLimits(options.core);
-  options.core.program_flags = ChangedProgramFlags();
-  options.core.program = DescribeOwnProgram();
   return options;
 }
 

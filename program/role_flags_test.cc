@@ -67,7 +67,7 @@ TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround)
 TEST_F(RoleFlagsTest, WhatSoundsLikeASecretIsNotWrittenForTensorBoard) {
   Set("test_rows", "4");
   Set("test_s3_key", "AKIA");
-  const auto configuration = EmbeddedSetupFromFlags({}).report->configuration;
+  const auto configuration = EmbeddedSetupFromFlags({}).coordinator.report->configuration;
   EXPECT_EQ(configuration.at("--test_rows"), "4");
   EXPECT_EQ(configuration.at("--test_s3_key"), "(not shown)");
 }
@@ -99,15 +99,43 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   Set("memory_limit_bytes", "1000");
   Set("commit_buffer_bytes", "2000");
   Set("snapshot_buffer_bytes", "3000");
+  Set("check_numerics", "true");
+  Set("pipeline_depth", "3");
+  Set("row_cache_bytes", "4000");
+  Set("keep", "5");
   const EmbeddedSetup setup = EmbeddedSetupFromFlags({});
-  EXPECT_EQ(setup.limits.watchdog, absl::Seconds(7));
-  EXPECT_EQ(setup.limits.step_deadline, absl::Seconds(8));
-  EXPECT_EQ(setup.limits.max_step_attempts, 9);
-  EXPECT_EQ(setup.limits.ps_timeout, absl::Seconds(10));
-  EXPECT_EQ(setup.limits.job, JobNamed("mine"));
+  EXPECT_EQ(setup.coordinator.core.watchdog, absl::Seconds(7));
+  EXPECT_EQ(setup.coordinator.core.step_deadline, absl::Seconds(8));
+  EXPECT_EQ(setup.coordinator.core.max_step_attempts, 9);
+  EXPECT_EQ(setup.coordinator.core.ps_timeout, absl::Seconds(10));
+  EXPECT_EQ(setup.coordinator.core.job, JobNamed("mine"));
   EXPECT_EQ(setup.ps.memory_limit_bytes, 1000);
   EXPECT_EQ(setup.ps.max_commit_bytes, 1000);
   EXPECT_EQ(setup.ps.snapshot_buffer_bytes, 3000);
+  EXPECT_TRUE(setup.worker.check_numerics);
+  EXPECT_EQ(setup.worker.pulls.pipeline_depth, 3);
+  EXPECT_EQ(setup.worker.pulls.row_cache_bytes, 4000);
+  EXPECT_EQ(setup.coordinator.core.keep_checkpoints, 5);
+}
+
+// The flags of a role mean the same whether it is a process or a part of one.
+TEST_F(RoleFlagsTest, ATaskIsMadeOfTheSameOptionsAsItsRoleInOneProcess) {
+  Set("check_numerics", "true");
+  Set("row_cache_staleness", "6");
+  Set("watchdog", "7s");
+  Set("seed", "8");
+  Set("job_name", "mine");
+  const EmbeddedSetup embedded = EmbeddedSetupFromFlags({});
+  const WorkerTaskOptions worker = WorkerOptionsFromFlags({});
+  EXPECT_TRUE(worker.core.check_numerics && embedded.worker.check_numerics);
+  EXPECT_EQ(worker.core.pulls.row_cache_staleness, 6);
+  EXPECT_EQ(embedded.worker.pulls.row_cache_staleness, 6);
+  const ChiefTaskOptions chief = ChiefOptionsFromFlags({}, {});
+  for (const CoordinatorOptions& core : {chief.setup.core, embedded.coordinator.core}) {
+    EXPECT_EQ(core.watchdog, absl::Seconds(7));
+    EXPECT_EQ(core.job_seed, 8u);
+    EXPECT_EQ(core.job, JobNamed("mine"));
+  }
 }
 
 TEST_F(RoleFlagsTest, CommitsOfAClusterInOneProcessAreAsLargeAsTheyLikeUnlessOneSaysOtherwise) {

@@ -1290,7 +1290,7 @@ TEST_F(CoordinatorCoreTest, ColocationWithWhatIsNotThereIsRefused) {
 
 TEST_F(CoordinatorCoreTest, BalancedPlacementGivesToThePsWithTheFewestBytes) {
   CoordinatorOptions options;
-  options.placement = Placement::kBalanced;
+  options.placement = StrategyOptions::Placement::kBalanced;
   Start(2, 1, options);
   Create({"large", {1000}});
   Create({"small", {1}});

@@ -15,11 +15,9 @@
 #include "cluster/messages.h"
 #include "coordinator/core/checkpoint_catalog.h"
 #include "partitioners/placement.h"
+#include "strategy/strategy_options.h"
 
 namespace divvy {
-
-// As StrategyOptions::Placement (strategy/strategy_options.h).
-enum class Placement : uint8_t { kRoundRobin, kBalanced };
 
 // What becomes of a job that has lost a parameter server.
 enum class Durability : uint8_t {
@@ -96,7 +94,7 @@ struct CoordinatorOptions {
   int max_recoveries = 20;
   // Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
-  Placement placement = Placement::kRoundRobin;
+  StrategyOptions::Placement placement = StrategyOptions::Placement::kRoundRobin;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;

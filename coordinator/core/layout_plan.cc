@@ -174,7 +174,7 @@ absl::Status LayoutPlan::CutAndPlace(const VariableSpec& spec, const Layout& lay
 
 std::vector<int> LayoutPlan::PlaceShards(const VariableLayout& variable,
                                          const Layout& layout) const {
-  if (options_.placement == Placement::kRoundRobin)
+  if (options_.placement == StrategyOptions::Placement::kRoundRobin)
     return PlaceRoundRobin(next_placement_, variable.num_shards(), num_ps_);
   std::vector<int64_t> bytes(num_ps_, 0);
   for (const auto& [id, other] : layout.variables()) {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -18,7 +17,6 @@
 #include "cluster/cluster_resolver.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
-#include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
@@ -44,13 +42,14 @@ std::optional<JobId> JobNamed(const std::string& name) {
 
 absl::Status ChiefTaskOptions::Validate() const {
   std::vector<std::string> problems;
-  if (!strategy.problem.ok()) problems.push_back(std::string(strategy.problem.message()));
+  if (!setup.strategy.problem.ok())
+    problems.push_back(std::string(setup.strategy.problem.message()));
   if (NumParameterServers(task.cluster) < 1)
     problems.push_back(
         "the cluster names no parameter servers: list them under cluster.ps, or give --num_ps");
-  if (replicas_per_worker < 1)
-    problems.push_back(
-        absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 1"));
+  if (setup.replicas_per_worker < 1)
+    problems.push_back(absl::StrCat("--replicas_per_worker is ", setup.replicas_per_worker,
+                                    ", wanted at least 1"));
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
@@ -99,14 +98,14 @@ absl::Status ChiefTask::OpenCatalog() {
     return absl::FailedPreconditionError(
         absl::StrCat("--checkpoint_dir: ", catalog.status().message()));
   catalog_ = *std::move(catalog);
-  options_.core.checkpoints = catalog_.get();
+  options_.setup.core.checkpoints = catalog_.get();
   return absl::OkStatus();
 }
 
 void ChiefTask::FillInCluster() {
   const ClusterConfig& cluster = options_.task.cluster;
   const ClusterSpec::Jobs tasks = TrainingCluster(cluster);
-  CoordinatorOptions& core = options_.core;
+  CoordinatorOptions& core = options_.setup.core;
   core.incarnation = Incarnation(EntropySeed());
   core.cluster = tasks;
   // Those that the cluster does not name are learnt by Register.
@@ -118,17 +117,13 @@ void ChiefTask::FillInCluster() {
   }
   if (const auto workers = tasks.find("worker"); workers != tasks.end())
     core.worker_addresses = workers->second;
-  core.job = JobNamed(options_.job_name);
-  core.partitioner = options_.strategy.partitioner;
-  core.placement = options_.strategy.placement == StrategyOptions::Placement::kBalanced
-                       ? Placement::kBalanced
-                       : Placement::kRoundRobin;
+  if (options_.setup.resolver == nullptr) options_.setup.resolver = ClusterConfigResolver(cluster);
 }
 
 absl::Status ChiefTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return CoordinatorTaskStatus(options_.core,
+    return CoordinatorTaskStatus(options_.setup.core,
                                  core == nullptr ? CoordinatorSnapshot() : core->Snapshot());
   };
   ASSIGN_OR_RETURN(
@@ -138,7 +133,7 @@ absl::Status ChiefTask::Listen() {
 
 OperatorCalls ChiefTask::CallsOfOperators() {
   OperatorCalls calls;
-  calls.incarnation = options_.core.incarnation;
+  calls.incarnation = options_.setup.core.incarnation;
   calls.save = [this](ResultCallback<v1::RequestCheckpointReply> done) {
     SaveForOperator(std::move(done));
   };
@@ -188,28 +183,15 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
 }
 
 absl::Status ChiefTask::StartCore() {
-  const auto started =
-      CoordinatorCore::Start(options_.core, executor_, Clock::Real(), dialer_, *store_);
+  absl::StatusOr<BuiltCoordinator> built =
+      BuildCoordinator(options_.setup, executor_, dialer_, *store_);
   // The life before may have died before it could.
-  if (ReasonOf(started.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(started.status()));
-  RETURN_IF_ERROR(started.status());
-  const std::shared_ptr<CoordinatorCore>& core = *started;
+  if (ReasonOf(built.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(built.status()));
+  RETURN_IF_ERROR(built.status());
+  parts_ = *std::move(built);
+  core_.Set(std::move(parts_.core));
   if (catalog_ != nullptr)
     RETURN_IF_ERROR(RemoveJobEnd(FileSystem::Real(), options_.checkpoint_dir));
-  core_.Set(core);
-  if (options_.report) {
-    reporter_ = std::make_shared<Reporter>(*options_.report, executor_, Clock::Real());
-    reporter_->Watch(core);
-  }
-  coordinator_ = std::make_unique<BlockingCoordinator>(
-      core, executor_,
-      options_.resolver != nullptr ? options_.resolver
-                                   : ClusterConfigResolver(options_.task.cluster),
-      options_.replicas_per_worker, reporter_.get(),
-      options_.report.value_or(ReportOptions()).report_every,
-      [](const LiveVariables& live, const std::string& path) {
-        return ExportVariables(FileSystem::Real(), live, path);
-      });
   return absl::OkStatus();
 }
 
@@ -227,7 +209,7 @@ void ChiefTask::TellEvaluator(int exit_code) {
 
 absl::Status ChiefTask::Finish(absl::Status result) {
   const bool away = SomebodyIsAway();
-  result = coordinator_->Finish(std::move(result));
+  result = parts_.calls->Finish(std::move(result));
   // A final code of a coordinator that was not asked to end says the same: with it no other comes.
   const bool is_final = ExitCodeOf(result) < exit_codes::kOfSignal && !drain_asked_;
   if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver)

@@ -13,13 +13,10 @@
 #include "base/executor.h"
 #include "base/late.h"
 #include "base/mutex.h"
-#include "coordinator/core/blocking_coordinator.h"
-#include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
-#include "coordinator/report/reporter.h"
+#include "coordinator/service/build.h"
 #include "coordinator/service/coordinator_service.h"
 #include "rpc/dialer.h"
-#include "strategy/strategy_options.h"
 #include "task/task_server.h"
 
 namespace divvy {
@@ -29,21 +26,13 @@ std::optional<JobId> JobNamed(const std::string& name);
 
 struct ChiefTaskOptions {
   TaskOptions task;
-  // incarnation, addresses and cluster are filled in from the task
-  CoordinatorOptions core;
-  StrategyOptions strategy;
-  // What the program sees; null: one of the task's cluster.
-  std::shared_ptr<const ClusterResolver> resolver;
-  // For the strategy's figures.
-  int replicas_per_worker = 1;
+  // incarnation, addresses, cluster and checkpoints of its core are filled in from the others;
+  // resolver, where it is null, from the task's cluster
+  CoordinatorSetup setup;
   // Empty: the job is forgotten with the process.
   std::string state_dir;
   // Empty: the job keeps no checkpoints.
   std::string checkpoint_dir;
-  // The job's number follows from it; empty: random.
-  std::string job_name;
-  // None: nothing is drawn.
-  std::optional<ReportOptions> report;
   // An operator asks the process to end: called once at most, then Drain is called here.
   std::function<void()> on_drain_asked;
 
@@ -61,8 +50,8 @@ class ChiefTask {
   static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
   ~ChiefTask();  // says nothing more, and waits for what runs
 
-  BlockingCoordinator& coordinator() { return *coordinator_; }
-  Reporter* reporter() { return reporter_.get(); }  // null: none
+  BlockingCoordinator& coordinator() { return *parts_.calls; }
+  Reporter* reporter() { return parts_.reporter.get(); }  // null: none
   // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then
   // end with Cancelled (Reason::kJobOver). Does not block. `drained` is called once, when the
   // process may exit.
@@ -117,8 +106,7 @@ class ChiefTask {
   CoordinatorService service_;
   RpcDialer dialer_;
   std::unique_ptr<TaskServer> server_;
-  std::shared_ptr<Reporter> reporter_;
-  std::unique_ptr<BlockingCoordinator> coordinator_;
+  BuiltCoordinator parts_;  // its core is in core_
 };
 
 }  // namespace divvy

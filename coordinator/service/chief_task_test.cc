@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 TEST(ChiefTaskTest, OptionsThatMakeNoSenseAreRefusedBeforeAnythingIsMade) {
   for (const int replicas : {0, -1}) {
     ChiefTaskOptions options;
-    options.replicas_per_worker = replicas;
+    options.setup.replicas_per_worker = replicas;
     options.state_dir = "/dev/null/never";  // comes later
     const absl::Status refused = ChiefTask::Start(options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

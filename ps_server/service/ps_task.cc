@@ -1,7 +1,6 @@
 #include "ps_server/service/ps_task.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -11,8 +10,8 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "base/version.h"
 #include "ps_server/checkpoint/bundle_files.h"
+#include "ps_server/service/build.h"
 #include "ps_server/service/ps_status.h"
 #include "rpc/transport.h"
 #include "task/no_coordinator_note.h"
@@ -21,15 +20,15 @@ namespace divvy {
 
 absl::Status PsTaskOptions::Validate() const {
   std::vector<std::string> problems;
-  if (memory_limit_bytes < 0)
-    problems.push_back(absl::StrCat("--memory_limit_bytes is ", memory_limit_bytes,
+  if (core.memory_limit_bytes < 1)
+    problems.push_back(absl::StrCat("--memory_limit_bytes is ", core.memory_limit_bytes,
                                     ", wanted at least 1, or 0 for any"));
   if (commit_buffer_bytes < 1)
     problems.push_back(
         absl::StrCat("--commit_buffer_bytes is ", commit_buffer_bytes, ", wanted at least 1"));
-  if (snapshot_buffer_bytes < 1)
-    problems.push_back(
-        absl::StrCat("--snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", wanted at least 1"));
+  if (core.snapshot_buffer_bytes < 1)
+    problems.push_back(absl::StrCat("--snapshot_buffer_bytes is ", core.snapshot_buffer_bytes,
+                                    ", wanted at least 1"));
   if (pull_buffer_bytes < 1)
     problems.push_back(
         absl::StrCat("--pull_buffer_bytes is ", pull_buffer_bytes, ", wanted at least 1"));
@@ -72,37 +71,31 @@ absl::StatusOr<std::unique_ptr<PsTask>> PsTask::Start(const PsTaskOptions& optio
 absl::Status PsTask::Listen() {
   const auto status = [this] {
     const auto core = core_.Get();
-    return PsTaskStatus(core_options_,
+    return PsTaskStatus(options_.core,
                         core == nullptr
                             ? ParameterServerSnapshot()
                             : core->Inspect(ParameterServerCore::Detail::kWithoutValues));
   };
-  core_options_.index = options_.task.index;
-  core_options_.incarnation = Incarnation(EntropySeed());
+  options_.core.index = options_.task.index;
+  options_.core.incarnation = Incarnation(EntropySeed());
+  options_.core.cluster = TrainingCluster(options_.task.cluster);
   ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, &data_server_, status));
   return absl::OkStatus();
 }
 
 absl::Status PsTask::StartCore(OnExit on_exit) {
-  ParameterServerOptions options = core_options_;
+  ParameterServerOptions options = options_.core;
   options.address = server_->address();
-  options.memory_limit_bytes = options_.memory_limit_bytes > 0
-                                   ? options_.memory_limit_bytes
-                                   : std::numeric_limits<int64_t>::max();
   options.max_commit_bytes = commits_.most_bytes();
   options.max_pull_bytes = replies_.most_bytes();
-  options.seed = EntropySeed();
   if (!options_.checkpoint_dir.empty())
     checkpoint_files_ = MakeBundleFiles(FileSystem::Real(), options_.checkpoint_dir);
   options.checkpoint_files = checkpoint_files_.get();
-  options.snapshot_buffer_bytes = options_.snapshot_buffer_bytes;
-  options.cluster = TrainingCluster(options_.task.cluster);
-  options.build = kVersion;
   const std::string chief = CoordinatorAddress(options_.task.cluster);
-  ASSIGN_OR_RETURN(std::shared_ptr<ParameterServerCore> core,
-                   ParameterServerCore::Start(std::move(options), executor_,
-                                              chief.empty() ? nullptr : dialer_.Coordinator(chief),
-                                              std::move(on_exit)));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<ParameterServerCore> core,
+      BuildPs(std::move(options), executor_, chief.empty() ? nullptr : dialer_.Coordinator(chief),
+              std::move(on_exit)));
   core_.Set(std::move(core));
   if (CoordinatorAddress(options_.task.cluster).empty()) {
     WarnOfNoCoordinator(executor_, options_.task.name(), [this] {

@@ -22,8 +22,9 @@ namespace divvy {
 
 struct PsTaskOptions {
   TaskOptions task;
-  // Of all shards together; 0: any.
-  int64_t memory_limit_bytes = 0;
+  // index, incarnation, address, cluster, checkpoint_files, max_commit_bytes and max_pull_bytes are
+  // filled in from the others, and what BuildPs says
+  ParameterServerOptions core;
   // Of commits being received; a task may have half, which is also the largest commit.
   int64_t commit_buffer_bytes = 512 << 20;
   // Of replies to pulls being made and sent; a task may have half. A larger one waits until it is
@@ -31,8 +32,6 @@ struct PsTaskOptions {
   int64_t pull_buffer_bytes = 1 << 30;
   // Empty: this server writes and reads no checkpoints.
   std::string checkpoint_dir;
-  // ParameterServerOptions
-  int64_t snapshot_buffer_bytes = 1 << 30;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -60,9 +59,7 @@ class PsTask {
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
 
-  const PsTaskOptions options_;
-  // index and incarnation, for the status; set before the server is
-  ParameterServerOptions core_options_;
+  PsTaskOptions options_;
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: none

@@ -31,10 +31,9 @@ int RunParameterServer(const TaskOptions& task) {
   Termination termination;
   PsTaskOptions options;
   options.task = task;
-  options.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
+  options.core = PsLimitsFromFlags();
   options.commit_buffer_bytes = absl::GetFlag(FLAGS_commit_buffer_bytes);
   options.checkpoint_dir = CheckpointDirFromFlags();
-  options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   options.pull_buffer_bytes = absl::GetFlag(FLAGS_pull_buffer_bytes);
   const auto ps = PsTask::Start(options, [&termination](int exit_code, std::string why) {
     termination.Request(exit_code, std::move(why));

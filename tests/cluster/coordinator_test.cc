@@ -216,7 +216,7 @@ class CoordinatorTest : public ::testing::Test {
     setup.options.num_ps = ps;
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
-    setup.limits.durability = durability_;
+    setup.coordinator.core.durability = durability_;
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);

@@ -46,7 +46,7 @@ class EvaluatorTest : public ::testing::Test {
     EmbeddedSetup setup;
     setup.options.num_workers = 1;
     setup.options.checkpoint_dir = directory_;
-    setup.limits.keep_checkpoints = 2;
+    setup.coordinator.core.keep_checkpoints = 2;
     job_ = *EmbeddedCluster::Start(setup);
     for (const VariableSpec& spec : {kCount, kWeights})
       EXPECT_TRUE(job_->coordinator().strategy().CreateVariable(spec).ok());

@@ -100,14 +100,14 @@ class TrainingTest : public ::testing::Test {
     setup.options.num_ps = ps;
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
-    setup.report.emplace();
-    setup.report->report_every = absl::Milliseconds(10);
-    setup.report->write = [this](absl::string_view text) {
+    setup.coordinator.report.emplace();
+    setup.coordinator.report->report_every = absl::Milliseconds(10);
+    setup.coordinator.report->write = [this](absl::string_view text) {
       MutexLock lock(mu_);
       text_.append(text.data(), text.size());
     };
-    setup.report->tensorboard_dir = tensorboard_dir_;
-    setup.report->configuration = {{"--note", "a|b"}};
+    setup.coordinator.report->tensorboard_dir = tensorboard_dir_;
+    setup.coordinator.report->configuration = {{"--note", "a|b"}};
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     trainer_.reset();

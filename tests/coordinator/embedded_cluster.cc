@@ -17,7 +17,7 @@ class EmbeddedClusterUnderTest : public LiveCluster {
     EmbeddedSetup setup;
     setup.options.num_ps = options.num_ps;
     setup.options.num_workers = options.num_workers;
-    setup.limits = options.limits;
+    setup.coordinator.core = options.limits;
     ASSIGN_OR_RETURN(cluster_, EmbeddedCluster::Start(setup));
     return Prepare(options.num_ps);
   }

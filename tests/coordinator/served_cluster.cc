@@ -34,8 +34,8 @@ class ServedCluster : public LiveCluster {
     for (int i = 0; i < options_.num_workers; ++i) StartWorker(i);
     ChiefTaskOptions chief;
     ASSIGN_OR_RETURN(chief.task, OptionsOf(Role::kChief, 0));
-    chief.core = options_.limits;
-    chief.core.min_workers = options_.num_workers;
+    chief.setup.core = options_.limits;
+    chief.setup.core.min_workers = options_.num_workers;
     ASSIGN_OR_RETURN(chief_, ChiefTask::Start(chief));
     return Prepare(options_.num_ps);
   }

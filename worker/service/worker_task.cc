@@ -5,11 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/clock.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "base/version.h"
 #include "cluster/cluster_resolver.h"
 #include "ops/blas_threads.h"
 #include "task/no_coordinator_note.h"
@@ -27,7 +25,7 @@ absl::Status WorkerTaskOptions::Validate() const {
   if (workers_per_host < 0)
     problems.push_back(
         absl::StrCat("--workers_per_host is ", workers_per_host, ", wanted at least 0"));
-  for (std::string& problem : pulls.Problems()) problems.push_back(std::move(problem));
+  for (std::string& problem : core.pulls.Problems()) problems.push_back(std::move(problem));
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
@@ -54,8 +52,7 @@ WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> rep
       replica_devices_(std::move(replica_devices)),
       executor_(std::max(2, NumCores())),
       service_(core_, executor_),
-      dialer_(executor_, options.task.tls),
-      inputs_(executor_, replica_devices_) {}
+      dialer_(executor_, options.task.tls) {}
 
 WorkerTask::~WorkerTask() {
   if (const auto core = core_.Get()) core->Abandon();
@@ -83,11 +80,12 @@ absl::Status WorkerTask::Listen() {
     const auto core = core_.Get();
     std::vector<DeviceDescription> devices;
     for (const Device device : replica_devices_) devices.push_back(Describe(device));
-    return WorkerTaskStatus(core_options_, core == nullptr ? WorkerSnapshot() : core->Inspect(),
+    return WorkerTaskStatus(options_.core, core == nullptr ? WorkerSnapshot() : core->Inspect(),
                             devices);
   };
-  core_options_.index = options_.task.index;
-  core_options_.incarnation = Incarnation(EntropySeed());
+  options_.core.index = options_.task.index;
+  options_.core.incarnation = Incarnation(EntropySeed());
+  options_.core.cluster = TrainingCluster(options_.task.cluster);
   ASSIGN_OR_RETURN(server_, TaskServer::Start(options_.task, {&service_}, nullptr, status));
   return absl::OkStatus();
 }
@@ -98,30 +96,15 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
                                                     : WorkersOnHostOf(options_.task.cluster);
   SetBlasThreads(options_.blas_threads > 0 ? options_.blas_threads
                                            : DefaultBlasThreads(NumCores(), workers, replicas));
-  ThreadStepRunnerOptions runner;
-  runner.worker_index = options_.task.index;
-  runner.replica_devices = replica_devices_;
-  runner.resolver = WithAccelerators(ClusterConfigResolver(options_.task.cluster),
-                                     AcceleratorsAmong(replica_devices_));
-  runner_ = std::make_unique<ThreadStepRunner>(std::move(runner), executor_, inputs_);
   if (const std::string chief = CoordinatorAddress(options_.task.cluster); !chief.empty())
     coordinator_ = dialer_.Coordinator(chief);
-  WorkerOptions options = core_options_;
+  WorkerOptions options = options_.core;
   options.address = server_->address();
-  options.replicas = replicas;
-  options.check_numerics = options_.check_numerics;
-  options.pulls = options_.pulls;
-  options.seed = EntropySeed();
-  options.orphan_timeout = options_.orphan_timeout;
-  options.drain_timeout = options_.drain_timeout;
-  options.cluster = TrainingCluster(options_.task.cluster);
-  options.build = kVersion;
-  options.apply_program_flags = options_.apply_program_flags;
-  options.program = options_.program;
-  ASSIGN_OR_RETURN(const std::shared_ptr<WorkerCore> core,
-                   WorkerCore::Start(std::move(options), executor_, Clock::Real(), *runner_,
-                                     inputs_, dialer_, coordinator_.get(), std::move(on_exit)));
-  core_.Set(core);
+  ASSIGN_OR_RETURN(parts_, BuildWorker(std::move(options), replica_devices_,
+                                       {executor_, dialer_, coordinator_.get(),
+                                        ClusterConfigResolver(options_.task.cluster)},
+                                       std::move(on_exit)));
+  core_.Set(std::move(parts_.core));
   if (CoordinatorAddress(options_.task.cluster).empty()) {
     WarnOfNoCoordinator(executor_, options_.task.name(), [this] {
       const auto core = core_.Get();

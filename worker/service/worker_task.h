@@ -4,7 +4,6 @@
 #define DIVVY_WORKER_SERVICE_WORKER_TASK_H_
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +14,16 @@
 #include "ops/cuda/gpus.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
-#include "worker/core/data_input_opener.h"
-#include "worker/core/pull_options.h"
-#include "worker/core/thread_step_runner.h"
 #include "worker/core/worker_core.h"
+#include "worker/service/build.h"
 #include "worker/service/worker_service.h"
 
 namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
+  // index, incarnation, address and cluster are filled in from the task, and what BuildWorker says
+  WorkerOptions core;
   // 0: one for each GPU, or one on the CPU
   int replicas = 0;
   // Where they compute.
@@ -33,15 +32,6 @@ struct WorkerTaskOptions {
   int blas_threads = 0;
   // That share the cores of its machine; 0: WorkersOnHostOf.
   int workers_per_host = 0;
-  // A step that writes a value that is not finite fails.
-  bool check_numerics = false;
-  PullOptions pulls;
-  absl::Duration orphan_timeout = absl::Hours(1);
-  absl::Duration drain_timeout = absl::Seconds(25);
-  // Takes over the flags of the program that the coordinator runs, as
-  // WorkerOptions::apply_program_flags says. Its error refuses the coordinator.
-  std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
-  ProgramDescription program;  // WorkerOptions
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
@@ -78,18 +68,15 @@ class WorkerTask {
   absl::Status Listen();
   absl::Status StartCore(OnExit on_exit);
 
-  const WorkerTaskOptions options_;
+  WorkerTaskOptions options_;
   const std::vector<Device> replica_devices_;
-  // index and incarnation, for the status; set before the server is
-  WorkerOptions core_options_;
   ThreadPoolExecutor executor_;
   Late<WorkerCore> core_;
   WorkerService service_;
   RpcDialer dialer_;
-  DataInputOpener inputs_;
   std::unique_ptr<TaskServer> server_;
   std::shared_ptr<CoordinatorClient> coordinator_;
-  std::unique_ptr<ThreadStepRunner> runner_;
+  BuiltWorker parts_;  // its core is in core_
 };
 
 }  // namespace divvy
