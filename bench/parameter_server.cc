@@ -113,17 +113,14 @@ ShardSpec WholeVariable(uint32_t variable, const Shape& shape) {
 }
 
 absl::StatusOr<Fence> BeginJob(ParameterClient& ps, std::vector<ShardSpec> shards) {
-  ASSIGN_OR_RETURN(const PsAttachReply attached,
-                   Await(ps, &ParameterClient::Attach, PsAttachRequest{kFence}));
+  ASSIGN_OR_RETURN(const PsAttachReply attached, Await(ps, PsAttachRequest{kFence}));
   Fence fence = kFence;
   fence.target = attached.incarnation;
   LoadRequest load;
   load.fence = fence;
   load.horizon.next = EntryId(1);
-  RETURN_IF_ERROR(Await(ps, &ParameterClient::Load, load).status());
-  RETURN_IF_ERROR(Await(ps, &ParameterClient::CreateShards,
-                        CreateShardsRequest{fence, 1, 1, 1, std::move(shards)})
-                      .status());
+  RETURN_IF_ERROR(Await(ps, load).status());
+  RETURN_IF_ERROR(Await(ps, CreateShardsRequest{fence, 1, 1, 1, std::move(shards)}).status());
   return fence;
 }
 

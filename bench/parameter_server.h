@@ -56,14 +56,12 @@ class Window {
 };
 
 // Makes the call and waits for its answer.
-template <typename Reply, typename Request>
-absl::StatusOr<Reply> Await(ParameterClient& ps,
-                            void (ParameterClient::*method)(Request, ResultCallback<Reply>),
-                            Request request) {
-  absl::StatusOr<Reply> answer = absl::UnknownError("");
+template <typename Request>
+absl::StatusOr<ReplyTo<Request>> Await(ParameterClient& ps, Request request) {
+  absl::StatusOr<ReplyTo<Request>> answer = absl::UnknownError("");
   Window window(1);
   window.Enter();
-  (ps.*method)(std::move(request), [&](absl::StatusOr<Reply> reply) {
+  ps.Call(std::move(request), [&](absl::StatusOr<ReplyTo<Request>> reply) {
     answer = std::move(reply);
     window.Leave(answer.status());
   });

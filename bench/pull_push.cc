@@ -60,7 +60,7 @@ class Parameters {
     Window window(outstanding);
     for (int i = 0; i < count; ++i) {
       window.Enter();
-      ps_->Pull({fence_, {{KeyOf(bytes), std::nullopt}}},
+      ps_->Call({fence_, {{KeyOf(bytes), std::nullopt}}},
                 [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
@@ -71,8 +71,8 @@ class Parameters {
     for (int i = 0; i < count; ++i) {
       window.Enter();
       ASSIGN_OR_RETURN(CommitRequest request, Gradient(bytes));
-      ps_->Commit(std::move(request),
-                  [&](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+      ps_->Call(std::move(request),
+                [&](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
   }

@@ -100,7 +100,7 @@ class Parameters {
   // `rows` of the table; none: the dense variable.
   void Pull(const std::optional<Tensor>& rows, Window& window) {
     window.Enter();
-    ps_->Pull({fence_, {{KeyOf(rows), rows}}},
+    ps_->Call({fence_, {{KeyOf(rows), rows}}},
               [&window](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
   }
   void Push(const std::optional<Tensor>& rows, Window& window) {
@@ -115,8 +115,8 @@ class Parameters {
     request.fence = fence_;
     request.entry = EntryId(entry_);
     request.parts.push_back(std::move(part));
-    ps_->Commit(std::move(request),
-                [&window](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
+    ps_->Call(std::move(request),
+              [&window](absl::StatusOr<CommitReply> reply) { window.Leave(reply.status()); });
   }
 
  private:

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cluster/messages.h"
@@ -24,6 +25,64 @@ namespace divvy {
 
 template <typename Reply>
 using ResultCallback = std::function<void(absl::StatusOr<Reply>)>;
+
+// What answers each request. Declared only: ReplyTo asks for the type.
+PsAttachReply Answer(const PsAttachRequest&);
+LoadReply Answer(const LoadRequest&);
+SyncReply Answer(const SyncRequest&);
+SnapshotReply Answer(const SnapshotRequest&);
+LayoutReply Answer(const CreateShardsRequest&);
+LayoutReply Answer(const DeleteShardsRequest&);
+PullReply Answer(const PullRequest&);
+CommitReply Answer(const CommitRequest&);
+WorkerAttachReply Answer(const WorkerAttachRequest&);
+ShutdownReply Answer(const ShutdownRequest&);
+RegisterReply Answer(const RegisterRequest&);
+
+template <typename Request>
+using ReplyTo = decltype(Answer(std::declval<const Request&>()));
+
+// One call: sends `request`, and gives what comes back to `done`.
+template <typename Request>
+class CallOf {
+ public:
+  virtual ~CallOf() = default;
+  virtual void Call(Request request, ResultCallback<ReplyTo<Request>> done) = 0;
+};
+
+// The calls of a role: Call(request, done) for each of the requests.
+template <typename... Requests>
+class Calls : public CallOf<Requests>... {
+ public:
+  using CallOf<Requests>::Call...;
+};
+
+namespace internal {
+
+template <typename Derived, typename Client, typename... Requests>
+class Sender : public Client {};
+template <typename Derived, typename Client, typename First, typename... Rest>
+class Sender<Derived, Client, First, Rest...> : public Sender<Derived, Client, Rest...> {
+ public:
+  using Sender<Derived, Client, Rest...>::Call;
+  void Call(First request, ResultCallback<ReplyTo<First>> done) final {
+    static_cast<Derived&>(*this).Send(std::move(request), std::move(done));
+  }
+};
+template <typename Derived, typename Client, typename... Requests>
+Sender<Derived, Client, Requests...> SenderOf(const Calls<Requests...>&);
+
+}  // namespace internal
+
+// A client whose calls all go one way: each is Derived's own Send(request, done), which may be a
+// template. A call that needs another way is an overload of Send.
+//
+//   class Client : public Sends<Client, WorkerClient> {
+//     template <typename Request>
+//     void Send(Request request, ResultCallback<ReplyTo<Request>> done) { ... }
+//   };
+template <typename Derived, typename Client>
+using Sends = decltype(internal::SenderOf<Derived, Client>(std::declval<const Client&>()));
 
 // A parameter server at one address, whichever process listens there: requests name the life that
 // they mean. Pull and Commit have no deadline of their own but the progress of their stream: a
@@ -46,19 +105,9 @@ using ResultCallback = std::function<void(absl::StatusOr<Reply>)>;
 //
 // What each does stands in ps_server/core/parameter_server_core.h; what its sender does about a
 // refusal in cluster/error.h.
-class ParameterClient {
- public:
-  virtual ~ParameterClient() = default;
-  virtual void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) = 0;
-  virtual void Load(LoadRequest request, ResultCallback<LoadReply> done) = 0;
-  virtual void Sync(SyncRequest request, ResultCallback<SyncReply> done) = 0;
-  virtual void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) = 0;
-  virtual void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) = 0;
-  virtual void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) = 0;
-  virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
-  virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
-  virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
-};
+class ParameterClient
+    : public Calls<PsAttachRequest, LoadRequest, SyncRequest, SnapshotRequest, CreateShardsRequest,
+                   DeleteShardsRequest, PullRequest, CommitRequest, ShutdownRequest> {};
 
 // One connection of a Steps stream, from one end: carries frames out, in order. Thread-safe; no
 // method blocks. Frames given to a connection that is broken or closed are dropped without a word:
@@ -85,11 +134,8 @@ class StreamListener {
 // A worker at one address. Attach (10 s): refused as the prelude says, with VERSION_MISMATCH,
 // SESSION_FENCED (an older session than one it has had), INVALID, or JOB_OVER (it is ending).
 // Shutdown (5 s).
-class WorkerClient {
+class WorkerClient : public Calls<WorkerAttachRequest, ShutdownRequest> {
  public:
-  virtual ~WorkerClient() = default;
-  virtual void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) = 0;
-  virtual void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) = 0;
   // Opens a connection of the Steps stream, and returns before it stands. `listener` is told what
   // comes; OnBroken, too, where it never came to be. There is no deadline: 10 s in which nothing
   // comes break it.
@@ -109,11 +155,7 @@ class StepsAcceptor {
 // The coordinator. Register (5 s): NOT_READY, ask again; VERSION_MISMATCH, CLUSTER_MISMATCH,
 // DUPLICATE_TASK, NOT_AUTHORIZED, WRONG_JOB: never again, the process ends (cluster/registrar.h
 // does all of it).
-class CoordinatorClient {
- public:
-  virtual ~CoordinatorClient() = default;
-  virtual void Register(RegisterRequest request, ResultCallback<RegisterReply> done) = 0;
-};
+class CoordinatorClient : public Calls<RegisterRequest> {};
 
 // Makes clients, a new one at each call. Thread-safe; does not block; opens nothing: a wrong
 // address shows in the first call. REQUIRES: outlives its clients.

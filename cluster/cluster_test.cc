@@ -519,7 +519,7 @@ TEST(ErrorTest, AProcessEndsWithTheCodeOfItsReason) {
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(SimExecutor& executor) : executor_(executor) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     sent_at.push_back(absl::ToDoubleSeconds(executor_.clock().Elapsed()));
     executor_.PostAfter(answers_after, [this, done = std::move(done)] { done(answer); });
   }

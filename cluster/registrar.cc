@@ -54,10 +54,10 @@ void Registrar::Send(uint64_t generation) {
     MutexLock lock(mu_);
     if (over_ || generation != generation_) return;
   }
-  coordinator_->Register(
-      options_.request, [weak = weak_from_this(), generation](absl::StatusOr<RegisterReply> reply) {
-        if (auto self = weak.lock()) self->OnReply(generation, reply);
-      });
+  coordinator_->Call(options_.request,
+                     [weak = weak_from_this(), generation](absl::StatusOr<RegisterReply> reply) {
+                       if (auto self = weak.lock()) self->OnReply(generation, reply);
+                     });
 }
 
 void Registrar::OnReply(uint64_t generation, const absl::StatusOr<RegisterReply>& reply) {

@@ -7,66 +7,36 @@
 namespace divvy {
 namespace {
 
-template <typename Reply>
-void Refuse(Executor& executor, const std::string& address, ResultCallback<Reply> done) {
-  executor.Post([done = std::move(done), address] {
-    done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process")));
+// Calls the core of the task at `address`, where there is one: the request and the answer go
+// through the Executor.
+template <typename Core, typename Request>
+void CallCore(Executor& executor, const std::shared_ptr<Core>& core, const std::string& address,
+              Request request, ResultCallback<ReplyTo<Request>> done) {
+  using Reply = ReplyTo<Request>;
+  if (core == nullptr) {
+    return executor.Post([done = std::move(done), address] {
+      done(absl::UnavailableError(absl::StrCat(address, ": no such task in this process")));
+    });
+  }
+  executor.Post([&executor, core, request = std::move(request), done = std::move(done)]() mutable {
+    core->Call(std::move(request),
+               [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
+                 executor.Post([done, reply = std::move(reply)] { done(reply); });
+               });
   });
 }
 
-// An answer that goes through the Executor.
-template <typename Reply>
-ResultCallback<Reply> Posted(Executor& executor, ResultCallback<Reply> done) {
-  return [&executor, done = std::move(done)](absl::StatusOr<Reply> reply) {
-    executor.Post([done, reply = std::move(reply)] { done(reply); });
-  };
-}
-
-class PsClient : public ParameterClient {
+class PsClient : public Sends<PsClient, ParameterClient> {
  public:
   PsClient(InProcessNetwork& network, std::string address)
       : network_(network), address_(std::move(address)) {}
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    Call(&ParameterServerCore::Attach, std::move(request), std::move(done));
-  }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
-    Call(&ParameterServerCore::Load, std::move(request), std::move(done));
-  }
-  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
-    Call(&ParameterServerCore::Snapshot, std::move(request), std::move(done));
-  }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
-    Call(&ParameterServerCore::Sync, std::move(request), std::move(done));
-  }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call(&ParameterServerCore::CreateShards, std::move(request), std::move(done));
-  }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call(&ParameterServerCore::DeleteShards, std::move(request), std::move(done));
-  }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
-    Call(&ParameterServerCore::Pull, std::move(request), std::move(done));
-  }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
-    Call(&ParameterServerCore::Commit, std::move(request), std::move(done));
-  }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Call(&ParameterServerCore::Shutdown, std::move(request), std::move(done));
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+    CallCore(network_.executor(), network_.FindPs(address_), address_, std::move(request),
+             std::move(done));
   }
 
  private:
-  template <typename Request, typename Reply>
-  void Call(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
-            ResultCallback<Reply> done) {
-    Executor& executor = network_.executor();
-    const std::shared_ptr<ParameterServerCore> core = network_.FindPs(address_);
-    if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
-    executor.Post(
-        [&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
-          ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
-        });
-  }
-
   InProcessNetwork& network_;
   const std::string address_;
 };
@@ -151,15 +121,14 @@ void Pipe::Accept(std::shared_ptr<WorkerCore> core) {
   });
 }
 
-class InProcessWorkerClient : public WorkerClient {
+class InProcessWorkerClient : public Sends<InProcessWorkerClient, WorkerClient> {
  public:
   InProcessWorkerClient(InProcessNetwork& network, std::string address)
       : network_(network), address_(std::move(address)) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
-    Call(&WorkerCore::Attach, std::move(request), std::move(done));
-  }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Call(&WorkerCore::Shutdown, std::move(request), std::move(done));
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+    CallCore(network_.executor(), network_.FindWorker(address_), address_, std::move(request),
+             std::move(done));
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
       std::shared_ptr<StreamListener<FromWorker>> listener) override {
@@ -173,18 +142,6 @@ class InProcessWorkerClient : public WorkerClient {
   }
 
  private:
-  template <typename Request, typename Reply>
-  void Call(void (WorkerCore::*method)(Request, ResultCallback<Reply>), Request request,
-            ResultCallback<Reply> done) {
-    Executor& executor = network_.executor();
-    const std::shared_ptr<WorkerCore> core = network_.FindWorker(address_);
-    if (core == nullptr) return Refuse<Reply>(executor, address_, std::move(done));
-    executor.Post(
-        [&executor, core, method, request = std::move(request), done = std::move(done)]() mutable {
-          ((*core).*method)(std::move(request), Posted<Reply>(executor, std::move(done)));
-        });
-  }
-
   InProcessNetwork& network_;
   const std::string address_;
 };
@@ -194,15 +151,9 @@ class InProcessWorkerClient : public WorkerClient {
 class InProcessNetwork::ToCoordinator : public CoordinatorClient {
  public:
   explicit ToCoordinator(InProcessNetwork& network) : network_(network) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
-    Executor& executor = network_.executor();
-    const std::shared_ptr<CoordinatorCore> core = network_.FindCoordinator();
-    if (core == nullptr)
-      return Refuse<RegisterReply>(executor, "embedded:chief/0", std::move(done));
-    executor.Post(
-        [&executor, core, request = std::move(request), done = std::move(done)]() mutable {
-          core->Register(std::move(request), Posted<RegisterReply>(executor, std::move(done)));
-        });
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
+    CallCore(network_.executor(), network_.FindCoordinator(), "embedded:chief/0",
+             std::move(request), std::move(done));
   }
 
  private:

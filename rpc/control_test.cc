@@ -107,7 +107,7 @@ class Promise {
 // Answers as it was told, or keeps the call open.
 class FakeCoordinator {
  public:
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
     const std::optional<absl::StatusOr<RegisterReply>> answer = AnswerOrKeep(done);
     events.Add(absl::StrCat("Register ", request.index));
     if (answer) done(*answer);
@@ -144,8 +144,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterReply* reply) override {
-    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request,
-                       *reply);
+    return HandleUnary("Coordinator.Register", context, core_, *request, *reply);
   }
 
  private:
@@ -252,9 +251,8 @@ class ControlTest : public testing::Test {
     answers_.push_back(std::make_unique<Answer>());
     Answer& answer = *answers_.back();
     const auto client = MakeCoordinatorClient(Environment(), Channel());
-    client->Register(RegisterWorker(index), [&answer](absl::StatusOr<RegisterReply> reply) {
-      answer.Set(std::move(reply));
-    });
+    client->Call(RegisterWorker(index),
+                 [&answer](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
     return answer;
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(absl::Duration silence = kStreamSilence) {
@@ -398,8 +396,8 @@ TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
   const auto client = MakeCoordinatorClient(Environment(), Channel());
   server_ = nullptr;
   Answer answer;
-  client->Register(RegisterWorker(0),
-                   [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+  client->Call(RegisterWorker(0),
+               [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
   EXPECT_EQ(answer.Get().status(),
             absl::UnavailableError(absl::StrCat("cannot reach ", gone,
                                                 ": connection refused: nothing listens there")));
@@ -807,7 +805,7 @@ TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
   request.shards.resize(17'000, shard);
   Promise<absl::Status> answer;
   MakeParameterClient(Environment(), Channel(), Channel())
-      ->Load(std::move(request),
+      ->Call(std::move(request),
              [&](const absl::StatusOr<LoadReply>& reply) { answer.Set(reply.status()); });
   const absl::Status refused = answer.Get();
   EXPECT_EQ(ReasonOf(refused), Reason::kInvalid) << refused;

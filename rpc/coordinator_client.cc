@@ -53,7 +53,7 @@ class RpcCoordinatorClient : public CoordinatorClient {
         stub_(v1::Coordinator::NewStub(channel)),
         words_(std::make_shared<WaitingWords>(silent_wait)) {}
 
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     ResultCallback<RegisterReply> tell =
         [words = words_, done = std::move(done)](absl::StatusOr<RegisterReply> reply) {
           words->OnAnswer(reply.status());

@@ -305,12 +305,12 @@ void DataClient::Submit(Kind kind, std::unique_ptr<Exchange> exchange) {
   stream->Start(stream, channel_, method, std::move(exchange));
 }
 
-void DataClient::Pull(PullRequest request, ResultCallback<PullReply> done) {
+void DataClient::Call(PullRequest request, ResultCallback<PullReply> done) {
   Submit(Kind::kPulls, std::make_unique<TypedExchange<PullRequest, PullReply>>(std::move(request),
                                                                                std::move(done)));
 }
 
-void DataClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
+void DataClient::Call(CommitRequest request, ResultCallback<CommitReply> done) {
   Submit(Kind::kCommits, std::make_unique<TypedExchange<CommitRequest, CommitReply>>(
                              std::move(request), std::move(done)));
 }

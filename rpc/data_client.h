@@ -46,8 +46,8 @@ class DataClient {
                                             Executor& executor, DataClientOptions options);
   ~DataClient();
 
-  void Pull(PullRequest request, ResultCallback<PullReply> done);
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done);
+  void Call(PullRequest request, ResultCallback<PullReply> done);
+  void Call(CommitRequest request, ResultCallback<CommitReply> done);
 
  private:
   DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);

@@ -82,12 +82,6 @@ constexpr DataMethod KindOf(const PullRequest&) { return DataMethod::kPull; }
 constexpr DataMethod KindOf(const CommitRequest&) { return DataMethod::kCommit; }
 constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServerData.Pull"; }
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
-void HandOn(DataHandler& handler, PullRequest request, ResultCallback<PullReply> done) {
-  handler.Pull(std::move(request), std::move(done));
-}
-void HandOn(DataHandler& handler, CommitRequest request, ResultCallback<CommitReply> done) {
-  handler.Commit(std::move(request), std::move(done));
-}
 
 int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) {
   return handler.ReplyBytes(request);
@@ -261,7 +255,7 @@ class Receiver : public MessageReceiver {
       memory->Release();
       environment->answers.Leave();
     };
-    HandOn(environment_->handler, std::move(whole->request), done);
+    environment_->handler.Call(std::move(whole->request), done);
   }
 
   // The stream goes on; payload that is still on its way is dropped.

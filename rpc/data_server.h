@@ -40,11 +40,8 @@ enum class DataMethod : uint8_t { kPull, kCommit };
 
 // Whom the streams serve. Thread-safe, no method blocks; `done` and `granted` are called once, or
 // dropped where the task ends.
-class DataHandler {
+class DataHandler : public Calls<PullRequest, CommitRequest> {
  public:
-  virtual ~DataHandler() = default;
-  virtual void Pull(PullRequest request, ResultCallback<PullReply> done) = 0;
-  virtual void Commit(CommitRequest request, ResultCallback<CommitReply> done) = 0;
   // Whether a request with this fence may come at all. Asked before anything is reserved for it; an
   // error is the answer. `worker`: the index in the caller's certificate, where it is a worker's.
   virtual absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) = 0;

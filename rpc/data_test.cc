@@ -94,10 +94,10 @@ class FakeHandler : public DataHandler {
     DataClaim claim;
   };
 
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+  void Call(PullRequest request, ResultCallback<PullReply> done) override {
     pulls.Add({std::move(request), std::move(done)});
   }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
     if (commits_at_once)
       return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
     commits.Add({std::move(request), std::move(done)});
@@ -160,7 +160,7 @@ class DataTest : public ::testing::Test {
 
   Shared<absl::StatusOr<PullReply>> SendPull(PullRequest request = {kFence, {}}) {
     auto answer = MakeShared<absl::StatusOr<PullReply>>();
-    client_->Pull(std::move(request),
+    client_->Call(std::move(request),
                   [answer](absl::StatusOr<PullReply> reply) { answer->Add(std::move(reply)); });
     return answer;
   }
@@ -169,8 +169,8 @@ class DataTest : public ::testing::Test {
   }
   static Shared<absl::StatusOr<CommitReply>> SendCommit(DataClient& client, CommitRequest request) {
     auto answer = MakeShared<absl::StatusOr<CommitReply>>();
-    client.Commit(std::move(request),
-                  [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
+    client.Call(std::move(request),
+                [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
     return answer;
   }
   // A whole round: the client's answer to a commit that the handler answers with OK.
@@ -439,7 +439,7 @@ TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
   // Three silences later, as another client finds that is never answered.
   const auto other = DataClient::Create(channel_, executor_, patient);
   const auto silent = MakeShared<absl::StatusOr<PullReply>>();
-  other->Pull({kFence, {}},
+  other->Call(PullRequest{kFence, {}},
               [silent](absl::StatusOr<PullReply> reply) { silent->Add(std::move(reply)); });
   EXPECT_THAT(std::string(silent->Take().status().message()), HasSubstr("nothing has moved"));
   EXPECT_EQ(answer->size(), 0u);
@@ -647,7 +647,7 @@ TEST_F(DataTest, AServerWhoseMemoryIsUsedUpTakesEveryCommitInTheEnd) {
   std::function<void(int, int, int)> commit = [&](int client, int left, int tries) {
     if (left == 0 || tries == 0)
       return ends.Add(left == 0 ? absl::OkStatus() : absl::UnavailableError("too many tries"));
-    clients[static_cast<size_t>(client)]->Commit(
+    clients[static_cast<size_t>(client)]->Call(
         CommitOf(1, {values}),
         [&commit, client, left, tries](const absl::StatusOr<CommitReply>& reply) {
           commit(client, left - (reply.ok() ? 1 : 0), tries - 1);

@@ -15,7 +15,7 @@ DataClientOptions DataOptions(const CallEnvironment& environment) {
   return options;
 }
 
-class RpcParameterClient : public ParameterClient {
+class RpcParameterClient : public Sends<RpcParameterClient, ParameterClient> {
  public:
   using Async = v1::ParameterServer::StubInterface::async_interface;
   RpcParameterClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& control,
@@ -24,41 +24,30 @@ class RpcParameterClient : public ParameterClient {
         stub_(v1::ParameterServer::NewStub(control)),
         data_(DataClient::Create(data, environment_.executor, DataOptions(environment_))) {}
 
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    Call(&Async::Attach, request, kAttachDeadline, std::move(done));
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+    const auto way = WayOf(request);
+    CallUnary(environment_, stub_, way.method, request, way.deadline, std::move(done));
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
-    Call(&Async::Load, request, kLoadDeadline, std::move(done));
+  void Send(PullRequest request, ResultCallback<PullReply> done) {
+    data_->Call(std::move(request), std::move(done));
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
-    Call(&Async::Sync, request, kSyncDeadline, std::move(done));
-  }
-  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
-    Call(&Async::Snapshot, request, kCallDeadline, std::move(done));
-  }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call(&Async::CreateShards, request, kCreateDeadline, std::move(done));
-  }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call(&Async::DeleteShards, request, kCallDeadline, std::move(done));
-  }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Call(&Async::Shutdown, request, kCallDeadline, std::move(done));
-  }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
-    data_->Pull(std::move(request), std::move(done));
-  }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
-    data_->Commit(std::move(request), std::move(done));
+  void Send(CommitRequest request, ResultCallback<CommitReply> done) {
+    data_->Call(std::move(request), std::move(done));
   }
 
  private:
-  template <typename ProtoRequest, typename ProtoReply, typename Request, typename Reply>
-  void Call(void (Async::*method)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
-                                  std::function<void(grpc::Status)>),
-            const Request& request, absl::Duration deadline, ResultCallback<Reply> done) {
-    CallUnary(environment_, stub_, method, request, deadline, std::move(done));
+  static auto WayOf(const PsAttachRequest&) { return UnaryWay(&Async::Attach, kAttachDeadline); }
+  static auto WayOf(const LoadRequest&) { return UnaryWay(&Async::Load, kLoadDeadline); }
+  static auto WayOf(const SyncRequest&) { return UnaryWay(&Async::Sync, kSyncDeadline); }
+  static auto WayOf(const SnapshotRequest&) { return UnaryWay(&Async::Snapshot, kCallDeadline); }
+  static auto WayOf(const CreateShardsRequest&) {
+    return UnaryWay(&Async::CreateShards, kCreateDeadline);
   }
+  static auto WayOf(const DeleteShardsRequest&) {
+    return UnaryWay(&Async::DeleteShards, kCallDeadline);
+  }
+  static auto WayOf(const ShutdownRequest&) { return UnaryWay(&Async::Shutdown, kCallDeadline); }
 
   const CallEnvironment environment_;
   const std::shared_ptr<v1::ParameterServer::Stub> stub_;

@@ -214,7 +214,7 @@ TEST(CertificatesTest, ANameThatWouldMeanSomethingElseIsRefused) {
 // ---- connections --------------------------------------------------------------------------------
 
 struct FakeCoordinator {
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
     done(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   }
 };
@@ -225,8 +225,7 @@ class Service : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterReply* reply) override {
-    return HandleUnary("Coordinator.Register", context, core_, &FakeCoordinator::Register, *request,
-                       *reply);
+    return HandleUnary("Coordinator.Register", context, core_, *request, *reply);
   }
 
  private:
@@ -276,8 +275,7 @@ class TlsTest : public testing::Test {
   }
   // Over the client's own connection.
   static absl::Status Register(CoordinatorClient& client) {
-    return Answered<RegisterReply>(
-        [&](auto done) { client.Register(ARequest(), std::move(done)); });
+    return Answered<RegisterReply>([&](auto done) { client.Call(ARequest(), std::move(done)); });
   }
   std::shared_ptr<CoordinatorClient> Connect(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
@@ -305,8 +303,8 @@ class TlsTest : public testing::Test {
 // Takes everything.
 class WillingHandler : public DataHandler {
  public:
-  void Pull(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
-  void Commit(CommitRequest, ResultCallback<CommitReply> done) override {
+  void Call(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
+  void Call(CommitRequest, ResultCallback<CommitReply> done) override {
     done(CommitReply{true, 1, {}});
   }
   int64_t ReplyBytes(const PullRequest&) override { return 0; }
@@ -358,10 +356,10 @@ class DataTlsTest : public TlsTest {
     commit.parts.emplace_back();
     commit.parts[0].values = *Tensor::Zeros(DType::kFloat32, {1});
     return {Answered<PullReply>([&](auto done) {
-              client->Pull({fence, {}}, std::move(done));
+              client->Call(PullRequest{fence, {}}, std::move(done));
             }),
             Answered<CommitReply>(
-                [&](auto done) { client->Commit(std::move(commit), std::move(done)); })};
+                [&](auto done) { client->Call(std::move(commit), std::move(done)); })};
   }
 
   WillingHandler handler_;
@@ -530,7 +528,9 @@ TEST_F(DataTlsTest, AParameterServerSpeaksForItselfAlone) {
   RpcDialer dialer(executor_, pki_.Role("worker"));
   const Fence fence{JobId(1), Epoch(1), Incarnation(1), SessionId(7), Incarnation(1)};
   const auto pull = [&](const std::shared_ptr<ParameterClient>& client) {
-    return Answered<PullReply>([&](auto done) { client->Pull({fence, {}}, std::move(done)); });
+    return Answered<PullReply>([&](auto done) {
+      client->Call(PullRequest{fence, {}}, std::move(done));
+    });
   };
   EXPECT_TRUE(pull(dialer.ParameterServerAt(address(), 0)).ok());
   EXPECT_THAT(pull(dialer.ParameterServerAt(address(), 1)).message(),

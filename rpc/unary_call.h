@@ -54,6 +54,20 @@ struct CallEnvironment {
   std::string address;
 };
 
+// The method of a stub that a request goes through, and how long it may take.
+template <typename Async, typename ProtoRequest, typename ProtoReply>
+struct UnaryWay {
+  using Method = void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
+                                 std::function<void(grpc::Status)>);
+  UnaryWay(Method method, absl::Duration deadline) : method(method), deadline(deadline) {}
+  const Method method;
+  const absl::Duration deadline;
+};
+template <typename Async, typename ProtoRequest, typename ProtoReply>
+UnaryWay(void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
+                         std::function<void(grpc::Status)>),
+         absl::Duration) -> UnaryWay<Async, ProtoRequest, ProtoReply>;
+
 // Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the
 // Executor: once, never from within. Holds `stub` until then. Cancelled where the environment is
 // closed; InvalidArgument (Reason::kInvalid) for a request that is too large, and is not sent, and

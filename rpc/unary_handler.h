@@ -3,6 +3,7 @@
 #define DIVVY_RPC_UNARY_HANDLER_H_
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -44,19 +45,16 @@ class UnaryFinisher {
 // `method`: "Worker.Attach". NOT_AUTHORIZED, INVALID. Thread-safe; does not block.
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
-// Answers `context`'s call by core->method(request, done). NOT_READY while there is no core;
+// Answers `context`'s call by core->Call(request, done). NOT_READY while there is no core;
 // INVALID: the request makes no sense (wire/); Unavailable: the core has gone without an answer.
-// The method's first argument is the domain's request, its second the callback with the domain's
-// reply; wire/ knows both. Called on gRPC's threads: the method must not block. REQUIRES:
+// The request is what wire/ makes of `proto_request`. Called on gRPC's threads: the core must not
+// block. REQUIRES:
 // proto_reply lives until the call is finished, as gRPC's replies do.
 //
-//   return HandleUnary("ParameterServer.Sync", context, core_, &ParameterServerCore::Sync,
-//   *request, *reply);
-template <typename Core, typename Request, typename Reply, typename ProtoRequest,
-          typename ProtoReply>
+//   return HandleUnary("ParameterServer.Sync", context, core_, *request, *reply);
+template <typename Core, typename ProtoRequest, typename ProtoReply>
 grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context,
                                       const Late<Core>& late_core,
-                                      void (Core::*method)(Request, ResultCallback<Reply>),
                                       const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);
@@ -66,18 +64,18 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
   };
   if (const absl::Status checked = CheckUnaryCall(*context, name); !checked.ok())
     return refuse(checked);
-  absl::StatusOr<Request> request = wire::FromProto(proto_request);
+  auto request = wire::FromProto(proto_request);
+  using Reply = ReplyTo<std::decay_t<decltype(*request)>>;
   if (!request.ok()) return refuse(request.status());
   if (const absl::Status authorized = AuthorizeRequest(*context->auth_context(), *request);
       !authorized.ok())
     return refuse(authorized);
   const std::shared_ptr<Core> core = late_core.Get();
   if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
-  ((*core).*method)(*std::move(request),
-                    [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
-                      if (reply.ok()) proto_reply = wire::ToProto(*reply);
-                      finisher->Finish(reply.status());
-                    });
+  core->Call(*std::move(request), [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
+    if (reply.ok()) proto_reply = wire::ToProto(*reply);
+    finisher->Finish(reply.status());
+  });
   return reactor;
 }
 

@@ -8,17 +8,16 @@
 namespace divvy {
 namespace {
 
-class RpcWorkerClient : public WorkerClient {
+class RpcWorkerClient : public Sends<RpcWorkerClient, WorkerClient> {
  public:
   using Async = v1::Worker::StubInterface::async_interface;
   RpcWorkerClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel)
       : environment_(std::move(environment)), stub_(v1::Worker::NewStub(channel)) {}
 
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
-    CallUnary(environment_, stub_, &Async::Attach, request, kAttachDeadline, std::move(done));
-  }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    CallUnary(environment_, stub_, &Async::Shutdown, request, kCallDeadline, std::move(done));
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+    const auto way = WayOf(request);
+    CallUnary(environment_, stub_, way.method, request, way.deadline, std::move(done));
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
       std::shared_ptr<StreamListener<FromWorker>> listener) override {
@@ -26,6 +25,11 @@ class RpcWorkerClient : public WorkerClient {
   }
 
  private:
+  static auto WayOf(const WorkerAttachRequest&) {
+    return UnaryWay(&Async::Attach, kAttachDeadline);
+  }
+  static auto WayOf(const ShutdownRequest&) { return UnaryWay(&Async::Shutdown, kCallDeadline); }
+
   const CallEnvironment environment_;
   const std::shared_ptr<v1::Worker::Stub> stub_;
 };

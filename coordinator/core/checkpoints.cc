@@ -161,8 +161,7 @@ void CoordinatorCore::SendSnapshot(Ps& ps, CheckpointId id) {
   if (!request) return;
   request->fence = FenceFor(ps.incarnation);
   const bool waits = request->wait;
-  CallPs(ps, &ParameterClient::Snapshot, *std::move(request), &CoordinatorCore::OnSnapshot, id,
-         waits);
+  CallPs(ps, *std::move(request), &CoordinatorCore::OnSnapshot, id, waits);
 }
 
 void CoordinatorCore::OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply,

@@ -112,7 +112,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // index); DUPLICATE_TASK: the process that has this job and index has answered since, so it
   // lives. NOT_READY, ask again: that is not known yet, or this coordinator is about to end. A task
   // whose former process is dead is taken over at once.
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done);
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done);
 
   // ---- from the program: thread-safe, any number at once; `done` is called once ----
 
@@ -358,21 +358,21 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
   // Calls `ps` once the lock is gone, and `on_reply` with the answer and `args`, under the lock.
   // `on_reply` is not called if by then the core is gone or abandoned, or `ps` is not the Same.
-  template <typename Request, typename Reply, typename... Params, typename... Args>
-  void CallPs(const Ps& ps, void (ParameterClient::*call)(Request, ResultCallback<Reply>),
-              Request request,
-              void (CoordinatorCore::*on_reply)(Ps&, const absl::StatusOr<Reply>&, Params...),
+  template <typename Request, typename... Params, typename... Args>
+  void CallPs(const Ps& ps, Request request,
+              void (CoordinatorCore::*on_reply)(Ps&, const absl::StatusOr<ReplyTo<Request>>&,
+                                                Params...),
               Args... args) DIVVY_REQUIRES(mu_) {
     outbox_.Add([weak = weak_from_this(), index = ps.index, tries = ps.tries, client = ps.client,
-                 call, request = std::move(request), on_reply, args...] {
-      ((*client).*call)(request,
-                        [weak, index, tries, on_reply, args...](absl::StatusOr<Reply> reply) {
-                          const auto self = weak.lock();
-                          if (self == nullptr) return;
-                          Event event(*self);
-                          if (!self->abandoned_ && self->servers_.Same(index, tries))
-                            ((*self).*on_reply)(self->servers_[index], reply, args...);
-                        });
+                 request = std::move(request), on_reply, args...] {
+      client->Call(request,
+                   [weak, index, tries, on_reply, args...](absl::StatusOr<ReplyTo<Request>> reply) {
+                     const auto self = weak.lock();
+                     if (self == nullptr) return;
+                     Event event(*self);
+                     if (!self->abandoned_ && self->servers_.Same(index, tries))
+                       ((*self).*on_reply)(self->servers_[index], reply, args...);
+                   });
     });
   }
   // Runs `then` with `ps` and `args` after `wait`, if `ps` is still the Same.

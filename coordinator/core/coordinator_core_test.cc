@@ -41,7 +41,7 @@ class FakePs : public ParameterClient {
  public:
   FakePs(Executor& executor, std::vector<std::string>& log, int index)
       : executor_(executor), log_(log), index_(index) {}
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
+  void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     PsAttachReply reply = holds;
     reply.incarnation = Incarnation(incarnation);
     reply.max_commit_bytes = max_commit_bytes;
@@ -58,7 +58,7 @@ class FakePs : public ParameterClient {
     if (refused.ok()) return Answer("Attach", std::move(done), reply);
     executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+  void Call(LoadRequest request, ResultCallback<LoadReply> done) override {
     loaded = std::move(request);
     if (loaded.from == LoadRequest::From::kCheckpoint && damaged == loaded.checkpoint) {
       const absl::Status refused = MakeError(Reason::kCheckpointCorrupt, "it is damaged");
@@ -68,12 +68,12 @@ class FakePs : public ParameterClient {
     Answer("Load", std::move(done),
            LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
-  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+  void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
     SnapshotReply reply;
     reply.done = request.wait;
     Answer(request.wait ? "Snapshot, written" : "Snapshot", std::move(done), reply);
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
+  void Call(SyncRequest request, ResultCallback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;
     reply.draining = draining;
@@ -85,21 +85,21 @@ class FakePs : public ParameterClient {
     horizon = request.horizon;
     Answer("", std::move(done), reply);
   }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
+  void Call(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
     created = std::move(request.shards);
     Answer("CreateShards", std::move(done), LayoutReply());
   }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
+  void Call(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
     Answer("DeleteShards", std::move(done), LayoutReply());
   }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+  void Call(PullRequest request, ResultCallback<PullReply> done) override {
     Answer("Pull", std::move(done), PullReply());
   }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
     commits.push_back(request.entry);
     Answer("Commit", std::move(done), CommitReply());
   }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     Answer("Shutdown", std::move(done), ShutdownReply());
   }
 
@@ -161,7 +161,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
  public:
   FakeWorker(Executor& executor, std::vector<std::string>& log, int index)
       : executor_(executor), log_(log), index_(index) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
+  void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     session = request.fence.session;
     flags = request.program_flags;
     if (!refuses.ok()) return executor_.Post([done, refused = refuses] { done(refused); });
@@ -171,7 +171,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
                         [done, reply = WorkerAttachReply{Incarnation(200 + index_), replicas, 1,
                                                          program}] { done(reply); });
   }
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
+  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
     log_.push_back(absl::StrCat("worker ", index_, " Shutdown"));
     executor_.Post([done] { done(ShutdownReply()); });
   }
@@ -318,8 +318,8 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     const std::string address = absl::StrCat("worker", workers_.size());
     workers_.push_back(
         std::make_shared<FakeWorker>(world_, log_, static_cast<int>(workers_.size())));
-    core_->Register({Role::kWorker, index, Incarnation(1'000 + index), address},
-                    [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call({Role::kWorker, index, Incarnation(1'000 + index), address},
+                [](const absl::StatusOr<RegisterReply>&) {});
   }
   // What data of the workers' own is cut for now, as worker 0 hears it.
   int SharesOfData() {
@@ -360,7 +360,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     request.index = index;
     request.incarnation = Incarnation(ps_[index]->incarnation += 1'000);
     request.address = absl::StrCat("ps", index);
-    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Milliseconds(100));
   }
   absl::Status WhyOver() {
@@ -1016,7 +1016,7 @@ TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   request.index = 1;
   request.incarnation = Incarnation(201);
   request.address = "worker1";
-  core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+  core_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
   world_.RunFor(absl::Milliseconds(500));
   EXPECT_TRUE(workers_[1]->dispatched.empty()) << "it has not said whether it has a part";
@@ -1123,8 +1123,8 @@ TEST_F(EndsTest, AWorkerThatComesTooLateForAPassIsNoReasonForAWarning) {
   const ResourceId data = core_->MakeIterator("parts", Nest(), false);
   Read({data});
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
-  core_->Register({Role::kWorker, 1, Incarnation(201), "worker1"},
-                  [](const absl::StatusOr<RegisterReply>&) {});
+  core_->Call({Role::kWorker, 1, Incarnation(201), "worker1"},
+              [](const absl::StatusOr<RegisterReply>&) {});
   world_.RunFor(absl::Seconds(20));
   for (int i = 0; i < 3; ++i) {
     workers_[1]->Say(ResourceReady{data, absl::NotFoundError("no part"), std::nullopt});
@@ -1367,7 +1367,7 @@ TEST_F(CoordinatorCoreTest, TheEndTellsWorkersFirstAndThenParameterServers) {
   EXPECT_EQ(store_.Load()->job.state, JobRow::State::kComplete);
   RegisterReply reply;
   const RegisterRequest late{Role::kWorker, 7, Incarnation(9), "worker1", 1, {}, {}, ""};
-  core_->Register(late, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
+  core_->Call(late, [&](absl::StatusOr<RegisterReply> answer) { reply = *answer; });
   EXPECT_EQ(reply.over, 0);
 }
 
@@ -1445,8 +1445,8 @@ class RegisterTest : public CoordinatorCoreTest {
   }
   absl::Status Register(RegisterRequest request) {
     std::optional<absl::Status> answer;
-    core_->Register(std::move(request),
-                    [&](absl::StatusOr<RegisterReply> reply) { answer = reply.status(); });
+    core_->Call(std::move(request),
+                [&](absl::StatusOr<RegisterReply> reply) { answer = reply.status(); });
     return answer.value();
   }
 };
@@ -1749,9 +1749,8 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
   options.ps_addresses = {"ps0"};
   core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
   const auto come = [this](int index) {
-    core_->Register(
-        {Role::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)},
-        [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call({Role::kWorker, index, Incarnation(1'000 + index), absl::StrCat("worker", index)},
+                [](const absl::StatusOr<RegisterReply>&) {});
   };
   come(0);
   world_.RunFor(absl::Minutes(2));
@@ -1935,7 +1934,7 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
   const auto num_workers = [&](int index) {
     phantom.index = index;
     phantom.address = "worker2";
-    core_->Register(phantom, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call(phantom, [](const absl::StatusOr<RegisterReply>&) {});
     return SharesOfData();
   };
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 2));
@@ -1963,8 +1962,8 @@ TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
   workers_[1]->refuses = absl::UnavailableError("nobody listens there");
   for (int i = 0; i < 60; ++i) {
-    core_->Register({Role::kWorker, 1, Incarnation(9), "worker1"},
-                    [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call({Role::kWorker, 1, Incarnation(9), "worker1"},
+                [](const absl::StatusOr<RegisterReply>&) {});
     world_.RunFor(absl::Seconds(1));
   }
   EXPECT_EQ(SharesOfData(), 1);
@@ -1991,8 +1990,8 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
 TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   Start(1, 1);
   absl::Status answer;
-  core_->Register({Role::kWorker, 7, Incarnation(9), "worker0"},
-                  [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
+  core_->Call({Role::kWorker, 7, Incarnation(9), "worker0"},
+              [&](const absl::StatusOr<RegisterReply>& reply) { answer = reply.status(); });
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(ReasonOf(answer), Reason::kNotReady);
   EXPECT_THAT(std::string(answer.message()),
@@ -2669,7 +2668,7 @@ class ResizeTest : public CheckpointTest {
     request.index = index;
     request.incarnation = Incarnation(ps_.back()->incarnation);
     request.address = absl::StrCat("ps", index);
-    core_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+    core_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
   }
 };
 
@@ -3415,10 +3414,10 @@ class EndWithHalfAStepTest : public ReplayTest {
     EXPECT_EQ(ended_->status, absl::OkStatus());
     EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kOver);
     std::optional<int> over;
-    core_->Register({Role::kPs, 0, Incarnation(9), "ps0"},
-                    [&](const absl::StatusOr<RegisterReply>& reply) {
-                      over = reply.ok() ? reply->over : std::nullopt;
-                    });
+    core_->Call({Role::kPs, 0, Incarnation(9), "ps0"},
+                [&](const absl::StatusOr<RegisterReply>& reply) {
+                  over = reply.ok() ? reply->over : std::nullopt;
+                });
     EXPECT_EQ(over, 3);
   }
   std::shared_ptr<Outcome> result_, ended_;

@@ -59,7 +59,7 @@ void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
   const auto request = read->requests.find(ps.index);
   if (request == read->requests.end() || phase_.Is(Phase::kFailed)) return;
   request->second.fence = FenceFor(ps.incarnation);
-  CallPs(ps, &ParameterClient::Pull, request->second, &CoordinatorCore::OnRead, read);
+  CallPs(ps, request->second, &CoordinatorCore::OnRead, read);
 }
 
 void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply,

@@ -103,7 +103,7 @@ void CoordinatorCore::SendWrite(Ps& ps, std::shared_ptr<DirectWrite> write) {
   std::optional<CommitRequest> request = writes_.RequestFor(ps.index, *write);
   if (!request || phase_.Is(Phase::kFailed)) return;
   request->fence = FenceFor(ps.incarnation);
-  CallPs(ps, &ParameterClient::Commit, *std::move(request), &CoordinatorCore::OnWritten, write);
+  CallPs(ps, *std::move(request), &CoordinatorCore::OnWritten, write);
 }
 
 void CoordinatorCore::OnWritten(Ps& ps, const absl::StatusOr<CommitReply>& answer,

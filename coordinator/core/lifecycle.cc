@@ -322,7 +322,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
 
 // ---- who registers ----
 
-void CoordinatorCore::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+void CoordinatorCore::Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
   Event event(*this);
   absl::StatusOr<RegisterReply> reply =
       RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
@@ -567,7 +567,7 @@ void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_cod
         self->Guarded([](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) { core.OnShutDown(); })();
     };
     outbox_.Add([told, client, request = ShutdownRequest{fence, exit_code}] {
-      client->Shutdown(request, told);
+      client->Call(request, told);
     });
   };
   if (!shutdowns.ps_are_told) {

@@ -31,8 +31,7 @@ void CoordinatorCore::AttachPs(Ps& ps) {
   if (ps.attached || ps.client == nullptr || attaching == nullptr || !attaching->epoch_durable)
     return;
   ++ps.tries;
-  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)},
-         &CoordinatorCore::OnPsAttached);
+  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnPsAttached);
 }
 
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
@@ -83,7 +82,7 @@ void CoordinatorCore::LoadPs(Ps& ps) {
     request.shards = layout_plan_.ToLoad(ps.index);
   }
   const uint64_t layout_hash = request.layout_hash;
-  CallPs(ps, &ParameterClient::Load, std::move(request), &CoordinatorCore::OnPsLoaded, layout_hash);
+  CallPs(ps, std::move(request), &CoordinatorCore::OnPsLoaded, layout_hash);
 }
 
 void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
@@ -130,8 +129,7 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
 
 // Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
 void CoordinatorCore::ProbePs(Ps& ps) {
-  CallPs(ps, &ParameterClient::Attach, PsAttachRequest{FenceFor(ps.incarnation)},
-         &CoordinatorCore::OnProbed, ps.incarnation);
+  CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnProbed, ps.incarnation);
 }
 
 void CoordinatorCore::ProbePsAgain(Ps& ps) {
@@ -266,7 +264,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   for (const FenceWait& fence : workers_.fences()) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }
-  CallPs(ps, &ParameterClient::Sync, std::move(request), &CoordinatorCore::OnSynced);
+  CallPs(ps, std::move(request), &CoordinatorCore::OnSynced);
 }
 
 void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {

@@ -92,7 +92,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
     outbox_.Add([client = before[index].client,
                  request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {
       // One that does not hear it is refused when it registers.
-      client->Shutdown(request, [](const absl::StatusOr<ShutdownReply>&) {});
+      client->Call(request, [](const absl::StatusOr<ShutdownReply>&) {});
     });
   }
   Resizing::Waiting waiting = resizing_.Complete();

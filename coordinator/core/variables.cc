@@ -36,7 +36,7 @@ void CoordinatorCore::SendShards(Ps& ps) {
   std::optional<CreateShardsRequest> request = layout_changes_.CreateRequestFor(ps.index);
   if (!request) return;
   request->fence = FenceFor(ps.incarnation);
-  CallPs(ps, &ParameterClient::CreateShards, *std::move(request), &CoordinatorCore::OnShards);
+  CallPs(ps, *std::move(request), &CoordinatorCore::OnShards);
 }
 
 void CoordinatorCore::OnShards(Ps& ps, const absl::StatusOr<LayoutReply>& answer) {
@@ -55,7 +55,7 @@ void CoordinatorCore::SendUndo(Ps& ps) {
   std::optional<DeleteShardsRequest> request = layout_changes_.DeleteRequestFor(ps.index);
   if (!request) return;
   request->fence = FenceFor(ps.incarnation);
-  CallPs(ps, &ParameterClient::DeleteShards, *std::move(request), &CoordinatorCore::OnUndone);
+  CallPs(ps, *std::move(request), &CoordinatorCore::OnUndone);
 }
 
 void CoordinatorCore::OnUndone(Ps& ps, const absl::StatusOr<LayoutReply>& answer) {

@@ -124,8 +124,8 @@ void CoordinatorCore::AttachWorker(Worker& worker) {
   request.program_flags = options_.program_flags;
   outbox_.Add([self = shared_from_this(), index = worker.index, attempt, session,
                client = worker.client, request = std::move(request)] {
-    client->Attach(request, [weak = self->weak_from_this(), index, attempt,
-                             session](absl::StatusOr<WorkerAttachReply> reply) {
+    client->Call(request, [weak = self->weak_from_this(), index, attempt,
+                           session](absl::StatusOr<WorkerAttachReply> reply) {
       if (const auto self = weak.lock())
         self->OnWorkerAttached(index, attempt, session, std::move(reply));
     });

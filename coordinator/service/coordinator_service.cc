@@ -7,8 +7,7 @@ namespace divvy {
 grpc::ServerUnaryReactor* CoordinatorService::Register(grpc::CallbackServerContext* context,
                                                        const v1::RegisterRequest* request,
                                                        v1::RegisterReply* reply) {
-  return HandleUnary("Coordinator.Register", context, core_, &CoordinatorCore::Register, *request,
-                     *reply);
+  return HandleUnary("Coordinator.Register", context, core_, *request, *reply);
 }
 
 }  // namespace divvy

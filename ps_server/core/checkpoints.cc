@@ -34,7 +34,7 @@ Reason WhyNotLoaded(const absl::Status& status) {
 
 // ---- Snapshot -----------------------------------------------------------------------------------
 
-void ParameterServerCore::Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
+void ParameterServerCore::Call(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, Ready());
   if (status.ok()) status = CheckSnapshot(request);

@@ -14,7 +14,7 @@
 
 namespace divvy {
 
-void ParameterServerCore::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
+void ParameterServerCore::Call(CommitRequest request, ResultCallback<CommitReply> done) {
   std::shared_ptr<const ShardTable> shards;
   {
     CoreLock lock(mu_, outbox_);

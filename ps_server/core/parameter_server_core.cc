@@ -145,7 +145,7 @@ absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
 
 // ---- Attach -------------------------------------------------------------------------------------
 
-void ParameterServerCore::Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) {
+void ParameterServerCore::Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckPrelude(request.fence, Prelude(true), CallKind::kAttach);
   if (status.ok()) status = CheckProtocol(request.protocol, Prelude(true));
@@ -187,7 +187,7 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
 
 // ---- Load ---------------------------------------------------------------------------------------
 
-void ParameterServerCore::Load(LoadRequest request, ResultCallback<LoadReply> done) {
+void ParameterServerCore::Call(LoadRequest request, ResultCallback<LoadReply> done) {
   CoreLock lock(mu_, outbox_);
   // While an apply of an older epoch still runs, no Attach of this one has been answered: such a
   // Load has overtaken it.
@@ -238,7 +238,7 @@ void ParameterServerCore::Clear() {
 
 // ---- Sync ---------------------------------------------------------------------------------------
 
-void ParameterServerCore::Sync(SyncRequest request, ResultCallback<SyncReply> done) {
+void ParameterServerCore::Call(SyncRequest request, ResultCallback<SyncReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, state_ == PsState::kReady);
   if (status.ok()) status = CheckHorizon(request.horizon);
@@ -284,7 +284,7 @@ void ParameterServerCore::AnswerHeld() {
 
 // ---- Shutdown -----------------------------------------------------------------------------------
 
-void ParameterServerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
+void ParameterServerCore::Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, true);
   if (!status.ok()) return Answer(done, std::move(status));

@@ -154,7 +154,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // Obeys `fence.epoch` if it is higher: no session may commit, READY becomes FROZEN. Answers when
   // no apply of an older epoch is running; what waits for a shard then is refused at its turn. So
   // the reply is the last word of all older epochs. A newer Attach meanwhile: STALE_EPOCH.
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done);
+  void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done);
 
   // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all;
   // INVALID if the state is not of the expected lineage and layout. kCheckpoint: forgets all, makes
@@ -165,13 +165,13 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // EMPTY, and may be told to load another, or the same again. Then READY with the given horizon.
   // When READY already: OK, nothing done. INVALID, too: a horizon that is not sorted, or while
   // another is being loaded.
-  void Load(LoadRequest request, ResultCallback<LoadReply> done);
+  void Call(LoadRequest request, ResultCallback<LoadReply> done);
 
   // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply
   // of a session outside the set is running, and forgets closed ids before that. `applied` tells
   // those of the query that are applied and remembered. Session 0 is always in the set. INVALID: a
   // horizon that is not sorted.
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done);
+  void Call(SyncRequest request, ResultCallback<SyncReply> done);
 
   // Writes this server's part of a checkpoint: all shards as they are when it is first asked for,
   // while commits go on. Answered at once, or (request.wait) when the part is on the disk, at the
@@ -179,23 +179,23 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // begun. INVALID: a later checkpoint was asked for since. DISK: this part has failed, for good,
   // or the server has no directory. REQUIRES of the caller: no commit is under way when it is first
   // asked for, here or to another server, or the parts are of no one moment.
-  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done);
+  void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
   // Makes all shards or none; their first values are computed by block tasks. A slot's variable
   // exists or is made by the same request. MEMORY_LIMIT: they do not fit, nothing was made.
   // INVALID: another spec under the same key, an initializer that is not EvaluatedPerRow, fields
   // that contradict, or a variable that was deleted.
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done);
+  void Call(CreateShardsRequest request, ResultCallback<LayoutReply> done);
   // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running
   // one ends unseen.
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
+  void Call(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
   // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. Any
   // session may read, also one that may not commit. UNKNOWN_SHARD; INVALID for rows outside the
   // shard, a shard that is named whole twice, or a reply of more than max_pull_bytes and than all
   // shards that are named (few bytes of a request must not ask for much memory); ResourceExhausted
   // without a reason: no memory for the reply.
-  void Pull(PullRequest request, ResultCallback<PullReply> done);
+  void Call(PullRequest request, ResultCallback<PullReply> done);
   // The memory that its reply will take, for who reserves it before asking; Pull alone looks at the
   // rows themselves. 0: it will be refused, or takes none.
   int64_t PullReplyBytes(const PullRequest& request) const;
@@ -208,7 +208,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   //   (commit_plan.h).
   // It then waits for its turn at every shard it writes. Commits queue at all their shards in one
   // step, so all shards see commits in one order and none waits in a circle.
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done);
+  void Call(CommitRequest request, ResultCallback<CommitReply> done);
 
   // What Pull, and Commit, would say of a request before they look at anything but its fence: for
   // who reserves memory for it before all of it is there.
@@ -218,7 +218,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   absl::Status CheckCommit(const Fence& fence, std::optional<int> worker) const;
 
   // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
+  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done);
 
   // The process was asked to end (SIGTERM): tells the coordinator in the next Sync reply (waits for
   // one at most drain_notice), then ends as by a Shutdown, with

@@ -99,28 +99,21 @@ class Server {
     return {kJob, epoch, kCoordinator, SessionId(session), kPs};
   }
 
-  AnswersOf<PsAttachReply> SendAttach() {
-    return Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence()});
-  }
+  AnswersOf<PsAttachReply> SendAttach() { return Send(PsAttachRequest{fence()}); }
   AnswersOf<LoadReply> SendLoad(LoadRequest request = {}) {
     request.fence = fence();
-    return Send<LoadReply>(&ParameterServerCore::Load, std::move(request));
+    return Send(std::move(request));
   }
   AnswersOf<SyncReply> SendSync(uint64_t seq, std::vector<SessionId> sessions, Horizon horizon = {},
                                 std::vector<EntryId> query = {}) {
-    return Send<SyncReply>(
-        &ParameterServerCore::Sync,
+    return Send(
         SyncRequest{fence(), seq, std::move(horizon), std::move(sessions), std::move(query), {}});
   }
   AnswersOf<LayoutReply> SendCreate(std::vector<ShardSpec> shards, uint64_t version = 1) {
-    return Send<LayoutReply>(
-        &ParameterServerCore::CreateShards,
-        CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
+    return Send(CreateShardsRequest{fence(), version, version * 10, 3, std::move(shards)});
   }
   AnswersOf<LayoutReply> SendDelete(std::vector<ShardKey> shards, uint64_t version = 2) {
-    return Send<LayoutReply>(
-        &ParameterServerCore::DeleteShards,
-        DeleteShardsRequest{fence(), version, version * 10, std::move(shards)});
+    return Send(DeleteShardsRequest{fence(), version, version * 10, std::move(shards)});
   }
   AnswersOf<CommitReply> SendCommit(uint64_t entry, std::vector<CommitPart> parts,
                                     uint32_t session = 0) {
@@ -128,20 +121,17 @@ class Server {
     request.fence = fence(session);
     request.entry = EntryId(entry);
     request.parts = std::move(parts);
-    return Send<CommitReply>(&ParameterServerCore::Commit, std::move(request));
+    return Send(std::move(request));
   }
   AnswersOf<PullReply> SendPull(std::vector<PullPart> parts) {
-    return Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence(), std::move(parts)});
+    return Send(PullRequest{fence(), std::move(parts)});
   }
-  AnswersOf<ShutdownReply> SendShutdown(int code) {
-    return Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence(), code});
-  }
+  AnswersOf<ShutdownReply> SendShutdown(int code) { return Send(ShutdownRequest{fence(), code}); }
 
-  template <typename Reply, typename Request>
-  AnswersOf<Reply> Send(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>),
-                        Request request) {
-    auto answers = std::make_shared<Answers<Reply>>();
-    ((*core).*method)(std::move(request), Into<Reply>(answers));
+  template <typename Request>
+  AnswersOf<ReplyTo<Request>> Send(Request request) {
+    auto answers = std::make_shared<Answers<ReplyTo<Request>>>();
+    core->Call(std::move(request), Into<ReplyTo<Request>>(answers));
     return answers;
   }
   template <typename Reply>
@@ -224,39 +214,18 @@ TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
     Fence fence = ps.fence();
     wrong.change(fence);
     const Reason reason = wrong.reason;
-    EXPECT_EQ(ps.Done(ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{fence}))
-                  ->reason(),
-              reason);
-    EXPECT_EQ(ps.Done(ps.Send<LoadReply>(&ParameterServerCore::Load,
-                                         LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))
-                  ->reason(),
-              reason);
-    EXPECT_EQ(ps.Done(ps.Send<SyncReply>(&ParameterServerCore::Sync,
-                                         SyncRequest{fence, 9, {}, {}, {}, {}}))
-                  ->reason(),
-              reason);
-    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::CreateShards,
-                                           CreateShardsRequest{fence, 9, 9, 0, {}}))
-                  ->reason(),
-              reason);
-    EXPECT_EQ(ps.Done(ps.Send<LayoutReply>(&ParameterServerCore::DeleteShards,
-                                           DeleteShardsRequest{fence, 9, 9, {Key(1)}}))
-                  ->reason(),
-              reason);
-    EXPECT_EQ(
-        ps.Done(ps.Send<PullReply>(&ParameterServerCore::Pull, PullRequest{fence, {{Key(1), {}}}}))
-            ->reason(),
-        reason);
-    EXPECT_EQ(
-        ps.Done(ps.Send<ShutdownReply>(&ParameterServerCore::Shutdown, ShutdownRequest{fence, 1}))
-            ->reason(),
-        reason);
+    EXPECT_EQ(ps.Done(ps.Send(PsAttachRequest{fence}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(LoadRequest{fence, {}, {}, 0, 0, {}, {}, 0, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(SyncRequest{fence, 9, {}, {}, {}, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(CreateShardsRequest{fence, 9, 9, 0, {}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(DeleteShardsRequest{fence, 9, 9, {Key(1)}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(PullRequest{fence, {{Key(1), {}}}}))->reason(), reason);
+    EXPECT_EQ(ps.Done(ps.Send(ShutdownRequest{fence, 1}))->reason(), reason);
     CommitRequest commit;
     commit.fence = fence;
     commit.entry = EntryId(1);
     commit.parts = {ps.AddOne(1)};
-    EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit))->reason(),
-              reason);
+    EXPECT_EQ(ps.Done(ps.Send(commit))->reason(), reason);
   }
   EXPECT_EQ(ps.core->StateHash(), before);
   EXPECT_TRUE(ps.exits.empty());
@@ -342,7 +311,7 @@ TEST(PsStateTest, AttachOfAHigherEpochFreezesAndTellsThePicture) {
   commit.participants = 2;
   commit.kind = EntryKind::kWrite;
   commit.parts = {ps.AddOne(2)};
-  ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, commit));
+  ps.Done(ps.Send(commit));
   ps.epoch = Epoch(2);
   const auto attach = ps.Done(ps.SendAttach());
   ASSERT_TRUE(attach->one().ok());
@@ -513,8 +482,7 @@ TEST(CommitTest, WithoutEntryOrParticipantsIsInvalid) {
   request.entry = EntryId(1);
   request.participants = 0;
   request.parts = {ps.AddOne(1)};
-  EXPECT_EQ(ps.Done(ps.Send<CommitReply>(&ParameterServerCore::Commit, request))->reason(),
-            Reason::kInvalid);
+  EXPECT_EQ(ps.Done(ps.Send(request))->reason(), Reason::kInvalid);
 }
 
 TEST(CommitTest, IsAllOrNothing) {
@@ -912,9 +880,7 @@ TEST(FenceTest, WhoMayNotCommitLearnsItBeforeThePayloadIsSent) {
 TEST(FenceTest, AWorkersCertificateCommitsInItsOwnSessionAlone) {
   Server ps;
   ps.BeginWithRows(4);
-  ps.Done(
-      ps.Send<SyncReply>(&ParameterServerCore::Sync,
-                         SyncRequest{ps.fence(), 1, {}, {SessionId(3), SessionId(5)}, {}, {7, 0}}));
+  ps.Done(ps.Send(SyncRequest{ps.fence(), 1, {}, {SessionId(3), SessionId(5)}, {}, {7, 0}}));
   EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 7).ok());
   const absl::Status others = ps.core->CheckCommit(ps.fence(3), 0);
   EXPECT_EQ(ReasonOf(others), Reason::kNotAuthorized);
@@ -986,7 +952,7 @@ TEST(KilledTest, TheLastHandleGoneNothingRunsAndNobodyIsAnswered) {
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(SimExecutor*& executor) : executor_(executor) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     seen.push_back(std::move(request));
     executor_->Post([done = std::move(done), over = over] {
       done(RegisterReply{kJob, Epoch(1), over});
@@ -1018,7 +984,7 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(coordinator->seen[0].address, "embedded:ps/3");
   EXPECT_TRUE(coordinator->seen[0].without_checkpoints);
   const Fence fence{kJob, Epoch(1), kCoordinator, SessionId(0), kPs};
-  core->Attach({fence}, [](const absl::StatusOr<PsAttachReply>& reply) {
+  core->Call({fence}, [](const absl::StatusOr<PsAttachReply>& reply) {
     EXPECT_TRUE(reply.ok() && reply->without_checkpoints);
   });
   executor.RunFor(absl::Seconds(3));  // 10 s: looked, and the Attach had been heard
@@ -1076,8 +1042,7 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
 
 TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
   Server ps;
-  const auto refused = ps.Done(
-      ps.Send<PsAttachReply>(&ParameterServerCore::Attach, PsAttachRequest{ps.fence(), {2, 3}}));
+  const auto refused = ps.Done(ps.Send(PsAttachRequest{ps.fence(), {2, 3}}));
   EXPECT_EQ(ReasonOf(refused->one().status()), Reason::kVersionMismatch);
   EXPECT_EQ(ps.core->Inspect().epoch, Epoch(0));
 }
@@ -1312,8 +1277,7 @@ class CheckpointTest : public ::testing::Test {
     return options;
   }
   AnswersOf<SnapshotReply> SendSnapshot(CheckpointId checkpoint, bool wait) {
-    return ps_->Send<SnapshotReply>(&ParameterServerCore::Snapshot,
-                                    SnapshotRequest{ps_->fence(), checkpoint, 0, 2, wait});
+    return ps_->Send(SnapshotRequest{ps_->fence(), checkpoint, 0, 2, wait});
   }
   AnswersOf<SnapshotReply> Save(CheckpointId checkpoint = kFirst) {
     EXPECT_TRUE(SendSnapshot(checkpoint, false)->one().ok());
@@ -1587,12 +1551,15 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
     changed.Wait(mu, [&] { return waiting == 0; });
   };
   const auto done = [&](auto reply) { end(reply.ok()); };
-  begin(), core->Attach({fence}, done), wait();
-  begin(), core->Load({fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}, {}, 0, {}}, done),
+  begin(), core->Call(PsAttachRequest{fence}, done), wait();
+  begin(),
+      core->Call(LoadRequest{fence, LoadRequest::From::kEmpty, Epoch(), 0, 0, {}, {}, 0, {}}, done),
       wait();
   begin(),
-      core->CreateShards(
-          {fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}}, done),
+      core->Call(
+          CreateShardsRequest{
+              fence, 1, 1, 0, {Spec(Key(1), Shape{kRows, 2}), Spec(Key(2), Shape{kRows, 2})}},
+          done),
       wait();
   for (int client = 0; client < kClients; ++client) {
     begin();
@@ -1604,10 +1571,11 @@ TEST(ThreadsTest, ManyClientsAtOnceGiveExactSums) {
         request.parts = {
             Part(WriteOp::kAdd, Key(1), Filled<int64_t>({kRows, 2}, 1)),
             Part(WriteOp::kScatterAdd, Key(2), Filled<int64_t>({2, 2}, 1), {0, kRows - 1})};
-        for (int copy = 0; copy < 2; ++copy) begin(), core->Commit(request, done);
-        begin(),
-            core->Pull({fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}}, done);
-        begin(), core->Sync({fence, static_cast<uint64_t>(i + 1), {}, {}, {}, {}}, done);
+        for (int copy = 0; copy < 2; ++copy) begin(), core->Call(request, done);
+        begin(), core->Call(
+                     PullRequest{fence, {{Key(1), {}}, {Key(2), Tensor::Vector<int64_t>({0, 5})}}},
+                     done);
+        begin(), core->Call(SyncRequest{fence, static_cast<uint64_t>(i + 1), {}, {}, {}, {}}, done);
         if (i % 8 == 0) core->Inspect();
       }
       end(true);

@@ -9,8 +9,7 @@ namespace divvy {
 
 // ---- CreateShards -------------------------------------------------------------------------------
 
-void ParameterServerCore::CreateShards(CreateShardsRequest request,
-                                       ResultCallback<LayoutReply> done) {
+void ParameterServerCore::Call(CreateShardsRequest request, ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   EnterCreate({std::move(request), std::move(done)});
 }
@@ -82,8 +81,7 @@ absl::Status ParameterServerCore::EndCreate(CreateRun& run) {
 
 // ---- DeleteShards -------------------------------------------------------------------------------
 
-void ParameterServerCore::DeleteShards(DeleteShardsRequest request,
-                                       ResultCallback<LayoutReply> done) {
+void ParameterServerCore::Call(DeleteShardsRequest request, ResultCallback<LayoutReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckFromCoordinator(request.fence, Ready());
   if (!status.ok()) return Answer(done, std::move(status));
@@ -93,7 +91,7 @@ void ParameterServerCore::DeleteShards(DeleteShardsRequest request,
 
 // ---- Pull ---------------------------------------------------------------------------------------
 
-void ParameterServerCore::Pull(PullRequest request, ResultCallback<PullReply> done) {
+void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> done) {
   std::shared_ptr<const ShardTable> shards;
   {
     CoreLock lock(mu_, outbox_);

@@ -12,9 +12,9 @@ absl::Status Starting() { return MakeError(Reason::kNotReady, "the parameter ser
 
 }  // namespace
 
-void PsDataHandler::Pull(PullRequest request, ResultCallback<PullReply> done) {
+void PsDataHandler::Call(PullRequest request, ResultCallback<PullReply> done) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
-  core == nullptr ? done(Starting()) : core->Pull(std::move(request), std::move(done));
+  core == nullptr ? done(Starting()) : core->Call(std::move(request), std::move(done));
 }
 
 absl::Status PsDataHandler::Admit(DataMethod method, const Fence& fence,
@@ -29,9 +29,9 @@ int64_t PsDataHandler::ReplyBytes(const PullRequest& request) {
   return core == nullptr ? 0 : core->PullReplyBytes(request);
 }
 
-void PsDataHandler::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
+void PsDataHandler::Call(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::shared_ptr<ParameterServerCore> core = core_.Get();
-  core == nullptr ? done(Starting()) : core->Commit(std::move(request), std::move(done));
+  core == nullptr ? done(Starting()) : core->Call(std::move(request), std::move(done));
 }
 
 }  // namespace divvy

@@ -20,8 +20,8 @@ class PsDataHandler : public DataHandler {
   PsDataHandler(const Late<ParameterServerCore>& core, MemoryBudget& commits, MemoryBudget& replies)
       : core_(core), commits_(commits), replies_(replies) {}
 
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override;
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
+  void Call(PullRequest request, ResultCallback<PullReply> done) override;
+  void Call(CommitRequest request, ResultCallback<CommitReply> done) override;
   absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override;
   int64_t ReplyBytes(const PullRequest& request) override;
   MemoryBudget::Ticket Reserve(DataClaim claim,

@@ -59,37 +59,37 @@ class Answers {
 class AnyPs : public ParameterClient {
  public:
   AnyPs(Answers& answers, int index) : answers_(answers), index_(index) {}
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
+  void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
     PsAttachReply reply;
     reply.incarnation = Incarnation(100 + static_cast<uint64_t>(index_));
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
+  void Call(LoadRequest request, ResultCallback<LoadReply> done) override {
     answers_.GiveAny(std::move(done), LoadReply{false, 0, request.layout_hash});
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
+  void Call(SyncRequest request, ResultCallback<SyncReply> done) override {
     SyncReply reply;
     reply.seq = request.seq;
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void Snapshot(SnapshotRequest, ResultCallback<SnapshotReply> done) override {
+  void Call(SnapshotRequest, ResultCallback<SnapshotReply> done) override {
     SnapshotReply reply;
     reply.done = true;
     answers_.GiveAny(std::move(done), std::move(reply));
   }
-  void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply> done) override {
+  void Call(CreateShardsRequest, ResultCallback<LayoutReply> done) override {
     answers_.GiveAny(std::move(done), LayoutReply());
   }
-  void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply> done) override {
+  void Call(DeleteShardsRequest, ResultCallback<LayoutReply> done) override {
     answers_.GiveAny(std::move(done), LayoutReply());
   }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+  void Call(PullRequest request, ResultCallback<PullReply> done) override {
     answers_.Give(std::move(done), Generator().ReplyTo(request));
   }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
     answers_.Give(std::move(done), Generator().ReplyTo(request));
   }
-  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
+  void Call(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
     answers_.Give(std::move(done), ShutdownReply());
   }
 
@@ -105,13 +105,13 @@ class AnyPs : public ParameterClient {
 class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWorker> {
  public:
   AnyWorker(Answers& answers, int index) : answers_(answers), index_(index) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
+  void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
     session_ = request.fence.session;
     stream_ = std::make_unique<ResumableStream<FromWorker, ToWorker>>(session_);
     answers_.GiveAny(std::move(done),
                      WorkerAttachReply{Incarnation(200 + static_cast<uint64_t>(index_)), 1, 1, {}});
   }
-  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
+  void Call(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
     answers_.Give(std::move(done), ShutdownReply());
   }
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
@@ -235,7 +235,7 @@ class Run : public Dialer {
           absl::StrCat(request.role == Role::kPs ? "ps" : "worker", choices_.Below(kMostTasks));
     if (choices_.Often())
       request.cluster = {}, request.program = {}, request.protocol = ProtocolRange();
-    core_->Register(std::move(request), fuzz::Once<RegisterReply>(open_));
+    core_->Call(std::move(request), fuzz::Once<RegisterReply>(open_));
   }
   StatusCallback Done() {
     return [done = fuzz::Once<bool>(open_)](const absl::Status&) { done(true); };

@@ -59,11 +59,11 @@ class Handler : public DataHandler {
   absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
     return MayCome(fence) ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
   }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+  void Call(PullRequest request, ResultCallback<PullReply> done) override {
     fuzz::Require(MayCome(request.fence), "a pull that was not admitted");
     NowOrLater([done = std::move(done)] { done(MakeError(Reason::kNotReady, "later")); });
   }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
     fuzz::Require(MayCome(request.fence), "a commit that was not admitted");
     int64_t bytes = 0;
     for (const CommitPart& part : request.parts)

@@ -105,10 +105,10 @@ class Run {
     return Tensor::Vector<int64_t>(rows);
   }
 
-  template <typename Reply, typename Request>
-  void Send(void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request) {
+  template <typename Request>
+  void Send(Request request) {
     request.fence = MakeFence();
-    ((*core_).*method)(std::move(request), fuzz::Once<Reply>(open_));
+    core_->Call(std::move(request), fuzz::Once<ReplyTo<Request>>(open_));
   }
 
   void SendLoad() {
@@ -116,7 +116,7 @@ class Run {
     request.horizon = MakeHorizon();
     if (choices_.Often()) request.from = LoadRequest::From::kEmpty;
     if (choices_.Often()) request.shards = MakeSpecs();
-    Send<LoadReply>(&ParameterServerCore::Load, std::move(request));
+    Send(std::move(request));
   }
   void SendSync() {
     SyncRequest request;
@@ -126,7 +126,7 @@ class Run {
     request.query = choices_.Rising<EntryId>();
     if (choices_.Often())
       request.workers.assign(request.sessions.size(), static_cast<int>(choices_.Below(3)));
-    Send<SyncReply>(&ParameterServerCore::Sync, std::move(request));
+    Send(std::move(request));
   }
   void SendCommit() {
     auto request = choices_.Any<CommitRequest>();
@@ -139,38 +139,35 @@ class Run {
     }
     if (!choices_.Often())
       (void)core_->CheckCommit(MakeFence(), static_cast<int>(choices_.Below(3)));
-    Send<CommitReply>(&ParameterServerCore::Commit, std::move(request));
+    Send(std::move(request));
   }
   void SendPull() {
     PullRequest request;
     for (uint64_t i = choices_.Below(4); i > 0; --i) request.parts.push_back({Key(), MakeRows()});
     request.fence = MakeFence();
     fuzz::Require(core_->PullReplyBytes(request) >= 0, "a reply of less than nothing");
-    Send<PullReply>(&ParameterServerCore::Pull, std::move(request));
+    Send(std::move(request));
   }
 
   void Next() {
     switch (choices_.Below(16)) {
-      case 0:
-        return Send<PsAttachReply>(&ParameterServerCore::Attach, choices_.Any<PsAttachRequest>());
+      case 0: return Send(choices_.Any<PsAttachRequest>());
       case 1: return SendLoad();
       case 2:
       case 3: return SendSync();
       case 4: {
         auto request = choices_.Any<CreateShardsRequest>();
         request.shards = MakeSpecs();
-        return Send<LayoutReply>(&ParameterServerCore::CreateShards, std::move(request));
+        return Send(std::move(request));
       }
       case 5: {
         auto request = choices_.Any<DeleteShardsRequest>();
         request.shards = {Key()};
-        return Send<LayoutReply>(&ParameterServerCore::DeleteShards, std::move(request));
+        return Send(std::move(request));
       }
-      case 6:
-        return Send<SnapshotReply>(&ParameterServerCore::Snapshot, choices_.Any<SnapshotRequest>());
+      case 6: return Send(choices_.Any<SnapshotRequest>());
       case 7:
-        if (!choices_.Often())
-          Send<ShutdownReply>(&ParameterServerCore::Shutdown, choices_.Any<ShutdownRequest>());
+        if (!choices_.Often()) Send(choices_.Any<ShutdownRequest>());
         return;
       case 8:
       case 9: return SendPull();

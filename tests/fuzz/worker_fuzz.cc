@@ -80,7 +80,7 @@ class Run {
     if (choices_.Often()) ++session_;
     request.fence = MakeFence(
         SessionId(choices_.Often() ? session_ : static_cast<uint32_t>(choices_.Number())));
-    core_->Attach(std::move(request), fuzz::Once<WorkerAttachReply>(open_));
+    core_->Call(std::move(request), fuzz::Once<WorkerAttachReply>(open_));
   }
   void Connect() {
     connection_ = std::make_shared<Connection>();
@@ -117,8 +117,7 @@ class Run {
         return;
       case 3: {
         ShutdownRequest request{MakeFence(SessionId(0)), static_cast<int>(choices_.Below(200))};
-        if (!choices_.Often())
-          core_->Shutdown(std::move(request), fuzz::Once<ShutdownReply>(open_));
+        if (!choices_.Often()) core_->Call(std::move(request), fuzz::Once<ShutdownReply>(open_));
         return;
       }
       case 4: return executor_.RunFor(choices_.Time());

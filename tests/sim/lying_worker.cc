@@ -86,7 +86,7 @@ void LyingWorker::Register() {
     if (random_.Chance(0.1)) request.program = other.program;
     if (random_.Chance(0.1)) incarnation_ = any_.MakeId<Incarnation>();
   }
-  coordinator_->Register(request, [](const absl::StatusOr<RegisterReply>&) {});
+  coordinator_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
 }
 
 // Any reason that there is, with an epoch that has been, that may come, or that cannot be.
@@ -321,7 +321,7 @@ void LyingWorker::AskServer() {
   if (random_.Chance(0.5)) {
     auto pull = any_.Make<PullRequest>();
     pull.fence = AnyFence(ps.incarnation);
-    return client->second->Pull(std::move(pull), [](const absl::StatusOr<PullReply>&) {});
+    return client->second->Call(std::move(pull), [](const absl::StatusOr<PullReply>&) {});
   }
   auto commit = any_.Make<CommitRequest>();
   commit.fence = AnyFence(ps.incarnation);
@@ -332,7 +332,7 @@ void LyingWorker::AskServer() {
   if (commit.parts.empty()) commit.parts.push_back(any_.Make<CommitPart>());
   for (CommitPart& part : commit.parts)
     part.shard.variable = VariableId(kNobodysVariable + static_cast<uint32_t>(random_.Below(3)));
-  client->second->Commit(std::move(commit), [](const absl::StatusOr<CommitReply>&) {});
+  client->second->Call(std::move(commit), [](const absl::StatusOr<CommitReply>&) {});
 }
 
 }  // namespace divvy::sim

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -29,7 +30,24 @@ void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<R
   if (const auto instead = node.lies->Instead(request, reply)) answer(*instead);
 }
 
-class SimPsClient : public ParameterClient {
+// As they stand in a trace.
+constexpr absl::string_view NameOf(const PsAttachRequest&) { return "Attach"; }
+constexpr absl::string_view NameOf(const LoadRequest&) { return "Load"; }
+constexpr absl::string_view NameOf(const SyncRequest&) { return "Sync"; }
+constexpr absl::string_view NameOf(const SnapshotRequest&) { return "Snapshot"; }
+constexpr absl::string_view NameOf(const CreateShardsRequest&) { return "CreateShards"; }
+constexpr absl::string_view NameOf(const DeleteShardsRequest&) { return "DeleteShards"; }
+constexpr absl::string_view NameOf(const PullRequest&) { return "Pull"; }
+constexpr absl::string_view NameOf(const ShutdownRequest&) { return "Shutdown"; }
+
+// What the site is told of a request that arrives at a ps.
+template <typename Request>
+void TellArrival(SimSite& site, const Node& at, const Request& request) {
+  if constexpr (std::is_same_v<Request, LoadRequest>) site.OnLoad(at, request);
+  if constexpr (std::is_same_v<Request, CreateShardsRequest>) site.OnCreateShards(at, request);
+}
+
+class SimPsClient : public Sends<SimPsClient, ParameterClient> {
  public:
   SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
       : site_(site), from_(std::move(from)), to_(std::move(to)) {}
@@ -38,47 +56,20 @@ class SimPsClient : public ParameterClient {
     for (const auto& [number, cancel] : *open_) from_->executor->Post(cancel);
     open_->clear();
   }
-  void Attach(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    Call("Attach", &ParameterServerCore::Attach, std::move(request), std::move(done));
-  }
-  void Load(LoadRequest request, ResultCallback<LoadReply> done) override {
-    Call("Load", &ParameterServerCore::Load, std::move(request), std::move(done), kUnaryDeadline,
-         &SimSite::OnLoad);
-  }
-  void Snapshot(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done);
+  void Send(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
     site_.OnSnapshot(*from_, request.checkpoint);
     const auto marked = [site = &site_, from = from_, request,
                          done = std::move(done)](absl::StatusOr<SnapshotReply> reply) {
       if (reply.ok() && !request.wait) site->OnMarked(*from, request.checkpoint);
       done(std::move(reply));
     };
-    Call<SnapshotRequest, SnapshotReply>("Snapshot", &ParameterServerCore::Snapshot, request,
-                                         marked);
+    Send<SnapshotRequest>(std::move(request), marked);
   }
-  void Sync(SyncRequest request, ResultCallback<SyncReply> done) override {
-    Call("Sync", &ParameterServerCore::Sync, std::move(request), std::move(done));
-  }
-  void CreateShards(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("CreateShards", &ParameterServerCore::CreateShards, std::move(request), std::move(done),
-         kUnaryDeadline, &SimSite::OnCreateShards);
-  }
-  void DeleteShards(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Call("DeleteShards", &ParameterServerCore::DeleteShards, std::move(request), std::move(done));
-  }
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
-    Call("Pull", &ParameterServerCore::Pull, std::move(request), std::move(done), kStreamProgress);
-  }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override;
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Call("Shutdown", &ParameterServerCore::Shutdown, std::move(request), std::move(done));
-  }
+  void Send(CommitRequest request, ResultCallback<CommitReply> done);
 
  private:
-  template <typename Request, typename Reply>
-  void Call(const std::string& name,
-            void (ParameterServerCore::*method)(Request, ResultCallback<Reply>), Request request,
-            ResultCallback<Reply> done, absl::Duration deadline = kUnaryDeadline,
-            void (SimSite::*arrives)(const Node&, const Request&) = nullptr);
   // `done`, or its cancellation, whichever comes first.
   template <typename Reply>
   ResultCallback<Reply> Opened(ResultCallback<Reply> done) {
@@ -102,8 +93,8 @@ class SimWorkerClient : public WorkerClient {
  public:
   SimWorkerClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
       : site_(site), from_(std::move(from)), to_(std::move(to)) {}
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
+  void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
+  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) override;
   std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
       std::shared_ptr<StreamListener<FromWorker>> listener) override;
 
@@ -117,38 +108,36 @@ class SimCoordinatorClient : public CoordinatorClient {
  public:
   SimCoordinatorClient(SimSite& site, std::shared_ptr<Node> from)
       : site_(site), from_(std::move(from)) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override;
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override;
 
  private:
   SimSite& site_;
   const std::shared_ptr<Node> from_;
 };
 
-template <typename Request, typename Reply>
-void SimPsClient::Call(const std::string& name,
-                       void (ParameterServerCore::*method)(Request, ResultCallback<Reply>),
-                       Request request, ResultCallback<Reply> done, absl::Duration deadline,
-                       void (SimSite::*arrives)(const Node&, const Request&)) {
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", name);
+template <typename Request>
+void SimPsClient::Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+  using Reply = ReplyTo<Request>;
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", NameOf(request));
+  const absl::Duration deadline =
+      std::is_same_v<Request, PullRequest> ? kStreamProgress : kUnaryDeadline;
   site_.network().Call<Reply>(
       from_, to_, deadline,
       // This client may be gone by then.
-      [site = &site_, method, request, line, arrives](Node& node, ResultCallback<Reply> answer) {
+      [site = &site_, request, line](Node& node, ResultCallback<Reply> answer) {
         site->Trace(line);
-        if (arrives != nullptr) (site->*arrives)(node, request);
+        TellArrival(*site, node, request);
         if (!node.executor->alive()) return;  // killed just then
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
-        ((*core).*method)(request,
-                          [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
-                            if (!reply.ok())
-                              site->Trace(absl::StrCat(line, ": ", reply.status().message()));
-                            AnswerFrom(*at, request, reply, answer);
-                          });
+        core->Call(request, [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
+          if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
+          AnswerFrom(*at, request, reply, answer);
+        });
       },
       Opened<Reply>(std::move(done)));
 }
 
-void SimPsClient::Commit(CommitRequest request, ResultCallback<CommitReply> done) {
+void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) {
   const std::string name =
       absl::StrCat("Commit id ", request.entry.value(), " attempt ", request.attempt, " session ",
                    request.fence.session.value());
@@ -200,7 +189,7 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
                                 ResultCallback<CommitReply> answer, std::function<void()> waits) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
   const std::shared_ptr<MemoryBudget> budget = node.commit_budget;
-  if (budget == nullptr) return core->Commit(request, std::move(answer));
+  if (budget == nullptr) return core->Call(request, std::move(answer));
   const std::shared_ptr<NodeExecutor> executor = node.executor;
   const auto ticket = std::make_shared<MemoryBudget::Ticket>();
   const auto waiting = std::make_shared<bool>(true);
@@ -216,7 +205,7 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
         if (breaks && site.network().PayloadDelay() < absl::Milliseconds(1)) return;
         executor->PostAfter(
             site.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
-              core->Commit(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
+              core->Call(request, [answer, give_back](absl::StatusOr<CommitReply> reply) {
                 give_back();
                 answer(std::move(reply));
               });
@@ -230,7 +219,7 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
     });
 }
 
-void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
+void SimWorkerClient::Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   const std::string line =
       absl::StrCat(from_->address, " -> ", to_, " Attach session ", request.fence.session.value());
   site_.network().Call<WorkerAttachReply>(
@@ -239,17 +228,17 @@ void SimWorkerClient::Attach(WorkerAttachRequest request, ResultCallback<WorkerA
         site->OnAttach(node, request);
         site->Trace(line);
         if (node.stand_in != nullptr) return node.stand_in->Attach(request, answer);
-        std::static_pointer_cast<WorkerCore>(node.core)->Attach(request, answer);
+        std::static_pointer_cast<WorkerCore>(node.core)->Call(request, answer);
       },
       std::move(done));
 }
 
-void SimWorkerClient::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
+void SimWorkerClient::Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   site_.network().Call<ShutdownReply>(
       from_, to_, kUnaryDeadline,
       [request](Node& node, ResultCallback<ShutdownReply> answer) {
         if (node.stand_in == nullptr)
-          std::static_pointer_cast<WorkerCore>(node.core)->Shutdown(request, answer);
+          std::static_pointer_cast<WorkerCore>(node.core)->Call(request, answer);
       },
       std::move(done));
 }
@@ -317,11 +306,11 @@ std::shared_ptr<StreamConnection<ToWorker>> SimWorkerClient::OpenSteps(
       });
 }
 
-void SimCoordinatorClient::Register(RegisterRequest request, ResultCallback<RegisterReply> done) {
+void SimCoordinatorClient::Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
   site_.network().Call<RegisterReply>(
       from_, site_.chief_address(), kUnaryDeadline,
       [request](Node& node, ResultCallback<RegisterReply> answer) {
-        std::static_pointer_cast<CoordinatorCore>(node.core)->Register(request, answer);
+        std::static_pointer_cast<CoordinatorCore>(node.core)->Call(request, answer);
       },
       std::move(done));
 }

@@ -420,11 +420,9 @@ void WorkerCore::SendCommit(int ps) {
   outbox_.Add([weak = weak_from_this(), session = std::weak_ptr<Session>(session_),
                step = committing.dispatch.step, ps, client = session_->links->ps.at(ps).client,
                request = committing.commits.at(ps).request]() mutable {
-    client->Commit(std::move(request),
-                   [weak, session, step, ps](absl::StatusOr<CommitReply> reply) {
-                     if (const auto core = weak.lock())
-                       core->OnCommitReply(session, step, ps, std::move(reply));
-                   });
+    client->Call(std::move(request), [weak, session, step, ps](absl::StatusOr<CommitReply> reply) {
+      if (const auto core = weak.lock()) core->OnCommitReply(session, step, ps, std::move(reply));
+    });
   });
 }
 

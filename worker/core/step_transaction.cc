@@ -389,7 +389,7 @@ void WorkerTransaction::Send(uint64_t id, int ps) {
   PullRequest request{options_.links->FenceFor(ps), fetches_.at(id)->plan.parts().at(ps)};
   outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request),
                id, ps]() mutable {
-    client->Pull(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
+    client->Call(std::move(request), [weak, id, ps](absl::StatusOr<PullReply> reply) {
       if (const auto self = weak.lock()) self->OnReply(id, ps, std::move(reply));
     });
   });

@@ -447,7 +447,7 @@ TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsE
   attach.fence = {JobId(9), Epoch(1), Incarnation(1), SessionId(1), Incarnation(0)};
   attach.view = ps_.view();
   attach.layout = layout_;
-  core->Attach(attach, [](absl::StatusOr<WorkerAttachReply> reply) {
+  core->Call(attach, [](absl::StatusOr<WorkerAttachReply> reply) {
     ASSERT_TRUE(reply.ok()) << reply.status();
   });
   const auto end = std::make_shared<ThreadedEnd>(executor_, SessionId(1));

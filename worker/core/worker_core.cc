@@ -260,7 +260,7 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
                                 options_.index, " has ended"));
 }
 
-void WorkerCore::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
+void WorkerCore::Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::StatusOr<WorkerAttachReply> reply =
       WorkerAttachReply{options_.incarnation, options_.replicas, 1, options_.program};
@@ -333,7 +333,7 @@ void WorkerCore::SessionOver(const absl::Status& why) {
   RegisterIfWanted();
 }
 
-void WorkerCore::Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
+void WorkerCore::Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) {
   CoreLock lock(mu_, outbox_);
   absl::Status refused =
       over_ || shutdown_code_ ? absl::OkStatus() : CheckFence(request.fence, CallKind::kOther);

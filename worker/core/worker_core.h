@@ -175,10 +175,10 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   // changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where
   // the session is older than the newest, or was ended here; with VERSION_MISMATCH; with INVALID
   // where it has no session or layout; with JOB_OVER where this worker is ending.
-  void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
+  void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
   // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then
   // calls on_exit. Answered at once.
-  void Shutdown(ShutdownRequest request, ResultCallback<ShutdownReply> done);
+  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done);
   // A connection of the Steps stream. It belongs to the session that its first frame names; one of
   // a session that is not alive is closed.
   std::shared_ptr<StreamListener<ToWorker>> Accept(

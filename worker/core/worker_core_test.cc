@@ -46,7 +46,7 @@ StagedWrite Gradient(std::string variable, const std::vector<float>& values,
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(Executor& executor) : executor_(executor) {}
-  void Register(RegisterRequest request, ResultCallback<RegisterReply> done) override {
+  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
     last = request;
     ++calls;
     executor_.Post([this, done = std::move(done)] { done(answer); });
@@ -157,8 +157,8 @@ class WorkerCoreTest : public ::testing::Test {
   }
   absl::StatusOr<WorkerAttachReply> TryAttach(WorkerAttachRequest request) {
     std::optional<absl::StatusOr<WorkerAttachReply>> answer;
-    core_->Attach(std::move(request),
-                  [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
+    core_->Call(std::move(request),
+                [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
     return answer.value();
   }
   // A live session with its stream.
@@ -171,7 +171,7 @@ class WorkerCoreTest : public ::testing::Test {
     absl::Status status = absl::UnknownError("no answer");
     ShutdownRequest request{{JobId(9), Epoch(epoch), Incarnation(1), SessionId(0), Incarnation(55)},
                             code};
-    core_->Shutdown(request, [&](absl::StatusOr<ShutdownReply> reply) { status = reply.status(); });
+    core_->Call(request, [&](absl::StatusOr<ShutdownReply> reply) { status = reply.status(); });
     return status;
   }
 

@@ -22,7 +22,7 @@ namespace divvy {
 
 // One parameter server. Keeps float32 shards (zero at first), applies whole assigns, counts every
 // commit once, and gives the answers it was told to give before it obeys. Thread-safe.
-class FakePs : public ParameterClient {
+class FakePs : public Sends<FakePs, ParameterClient> {
  public:
   explicit FakePs(Executor& executor) : executor_(executor) {}
 
@@ -73,7 +73,7 @@ class FakePs : public ParameterClient {
     return applied_;
   }
 
-  void Pull(PullRequest request, ResultCallback<PullReply> done) override {
+  void Send(PullRequest request, ResultCallback<PullReply> done) {
     {
       MutexLock lock(mu_);
       pulls_.push_back(request);
@@ -81,7 +81,7 @@ class FakePs : public ParameterClient {
     Answer(/*commit=*/false,
            [this, request = std::move(request), done = std::move(done)] { DoPull(request, done); });
   }
-  void Commit(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Send(CommitRequest request, ResultCallback<CommitReply> done) {
     {
       MutexLock lock(mu_);
       commits_.push_back(request);
@@ -90,13 +90,9 @@ class FakePs : public ParameterClient {
       DoCommit(request, done);
     });
   }
-  void Attach(PsAttachRequest, ResultCallback<PsAttachReply>) override {}
-  void Load(LoadRequest, ResultCallback<LoadReply>) override {}
-  void Snapshot(SnapshotRequest, ResultCallback<SnapshotReply>) override {}
-  void Sync(SyncRequest, ResultCallback<SyncReply>) override {}
-  void CreateShards(CreateShardsRequest, ResultCallback<LayoutReply>) override {}
-  void DeleteShards(DeleteShardsRequest, ResultCallback<LayoutReply>) override {}
-  void Shutdown(ShutdownRequest, ResultCallback<ShutdownReply>) override {}
+  // Workers make no other calls.
+  template <typename Request>
+  void Send(Request, ResultCallback<ReplyTo<Request>>) {}
 
  private:
   void Answer(bool commit, Task task) {
