@@ -9,15 +9,7 @@
 #include <cstdio>
 
 #include "absl/debugging/symbolize.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define DIVVY_HAS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define DIVVY_HAS_SANITIZER 1
-#endif
-#endif
+#include "base/sanitizer.h"
 
 namespace divvy {
 namespace {
@@ -71,7 +63,7 @@ void WriteStack() {
 }  // namespace
 
 void ReportCrashes([[maybe_unused]] const char* program) {
-#ifndef DIVVY_HAS_SANITIZER
+#ifndef DIVVY_SANITIZER
   absl::InitializeSymbolizer(program);
   void* frame = nullptr;
   // loads what it needs, which a signal handler must not

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/sanitizer.h"
 #include "gtest/gtest.h"
 
 namespace divvy {
@@ -16,7 +17,7 @@ namespace {
   raise(SIGSEGV);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
+#ifndef DIVVY_SANITIZER  // sanitizers report crashes by themselves
 TEST(CrashReportDeathTest, NamesTheSignalTheStepAndTheStack) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(CrashIn("train"), testing::KilledBySignal(SIGSEGV),

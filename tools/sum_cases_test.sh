@@ -19,5 +19,7 @@ expect "a line that is not the last is none" "0 passed, 1 failed" 1 "echo 2 pass
 expect "a command that fails behind a clean line is one failed case" "2 passed, 1 failed" 1 "echo 2 passed, 0 failed; exit 1"
 expect "what is skipped counts as nothing" "2 passed, 0 failed" 0 "echo SKIP: no engine; exit 77" "echo 2 passed, 0 failed"
 expect "77 without a reason is one failed case" "2 passed, 1 failed" 1 "exit 77" "echo 2 passed, 0 failed"
+output=$(tools/sum_cases "echo 3 passed, 0 failed")
+[[ $output == *$'\ntook 0 min '?' s: echo 3 passed, 0 failed'$'\n''3 passed, 0 failed' ]] || { echo "WRONG: no time in: $output"; wrong=1; }
 expect "nothing passed" "0 passed, 0 failed" 1 "echo 0 passed, 0 failed"
 exit $wrong

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/file_system.h"
+#include "base/sanitizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -150,7 +151,7 @@ TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
+#ifndef DIVVY_SANITIZER  // sanitizers report crashes by themselves
 TEST(ProgramsTest, ACrashIsReportedWithItsStack) {
   const Outcome outcome = RunAndSignal(
       "examples/digits --data=examples/data/digits.csv.gz --epochs=1000000", "epoch 2/", SIGSEGV);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "base/crash_report.h"
+#include "base/sanitizer.h"
 #include "cluster/error.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpu_backend.h"
@@ -255,7 +256,7 @@ TEST_F(ThreadStepRunnerTest, AFunctionThatThrowsFailsWithWhatItThrew) {
   EXPECT_TRUE(absl::StrContains(status.message(), "thrown by the step")) << status;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which report by themselves
+#ifndef DIVVY_SANITIZER  // sanitizers report crashes by themselves
 using ThreadStepRunnerDeathTest = ThreadStepRunnerTest;
 TEST_F(ThreadStepRunnerDeathTest, AStepThatCrashesIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
