@@ -145,12 +145,18 @@ class Reader {
     reading_.has_cluster = true;
     for (const auto& [written, tasks] : spec.as_map()) {
       const std::string job = JobFrom(written, "cluster");
+      const auto [of_job, is_first] = reading_.jobs.try_emplace(job);
+      if (!is_first) {
+        ClusterProblem("cluster.", written, " and another key are both the job ", job,
+                       ": keep one");
+        continue;
+      }
       for (const auto& [index, address] : tasks) {
         const std::string path = EntryPath(written, index);
         if (index < 0 || index > kMaxTaskIndex)
           ClusterProblem(path, ": an index is 0 to ", kMaxTaskIndex);
         else
-          reading_.jobs[job][index] = ReadAddress(path, address);
+          of_job->second[index] = ReadAddress(path, address);
       }
     }
     CheckAddressesDiffer();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
+#include "cluster/cluster_config_resolver.h"
 #include "cluster/cluster_resolver.h"
 #include "cluster/config_json.h"
 #include "cluster/error.h"
@@ -648,7 +649,7 @@ TEST(ResolverTest, ASingleTaskHasNoMasterUnlessItsIndexIsAboveZero) {
 }
 
 TEST(ResolverTest, AConfigurationAnswersAsItsTextDoes) {
-  for (const std::string text :
+  for (const std::string& text :
        {std::string(kDense), std::string("{}"),
         std::string(R"({"cluster":{"ps":["p:1"],"worker":{"3":"w:1"}},"rpc_layer":"grpc",)"
                     R"("task":{"type":"worker","index":3}})"),
@@ -685,6 +686,12 @@ TEST(ResolverTest, AClusterThatStandsInNoTextIsCheckedAsOneThatDoes) {
   EXPECT_THAT(wrong, HasSubstr("the cluster: cluster.ps[-1]: an index is 0 to 65534"));
   EXPECT_THAT(wrong, HasSubstr("cluster.worker[0] is \"no port\": "));
   EXPECT_THAT(wrong, HasSubstr("cluster.chief[0] and cluster.ps[0] have the same address"));
+  config.spec = ClusterSpec({{"chief", {{0, "c:1"}}},
+                             {"master", {{0, "m:1"}}},
+                             {"ps", {{0, "p:1"}}},
+                             {"worker", {{0, "w:1"}}}});
+  EXPECT_THAT(MessageOf(CheckedParameterServerCluster(config).status()),
+              HasSubstr("cluster.master and another key are both the job chief: keep one"));
   config.spec = ClusterSpec({{"chief", {{0, "c:1"}}}, {"worker", {{0, "w:1"}}}});
   EXPECT_THAT(MessageOf(CheckedParameterServerCluster(config).status()),
               HasSubstr("cluster.ps has no tasks"));

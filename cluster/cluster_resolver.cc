@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config.h"
+#include "cluster/cluster_config_resolver.h"
 
 namespace divvy {
 namespace {

@@ -14,8 +14,6 @@
 
 namespace divvy {
 
-struct ClusterConfig;
-
 // Thread-safe; never blocks.
 class ClusterResolver {
  public:
@@ -64,10 +62,6 @@ std::optional<std::string> TfConfigOfTheEnvironment();
 // is empty or has one task.
 std::unique_ptr<ClusterResolver> TfConfigClusterResolver(
     TfConfigOverrides overrides = {}, TfConfigSource source = TfConfigOfTheEnvironment);
-
-// Of a configuration that was read already (cluster_config.h): answers as TfConfigClusterResolver
-// does for a TF_CONFIG that says the same.
-std::unique_ptr<ClusterResolver> ClusterConfigResolver(const ClusterConfig& config);
 
 // Of a cluster given as JSON ({"ps": ["host:2222"], ...}: TF_CONFIG's key "cluster").
 // InvalidArgument: every problem of the text.

@@ -48,8 +48,6 @@ WorkerOptions WorkerLimitsFromFlags() {
   options.pulls.pipeline_depth = absl::GetFlag(FLAGS_pipeline_depth);
   options.pulls.row_cache_bytes = absl::GetFlag(FLAGS_row_cache_bytes);
   options.pulls.row_cache_staleness = absl::GetFlag(FLAGS_row_cache_staleness);
-  options.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
-  options.drain_timeout = DrainTimeoutFromFlags();
   return options;
 }
 
@@ -153,6 +151,9 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   WorkerTaskOptions options;
   options.task = task;
   options.core = WorkerLimitsFromFlags();
+  // Of a process: a worker beside its coordinator is neither orphaned nor drained alone.
+  options.core.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
+  options.core.drain_timeout = DrainTimeoutFromFlags();
   options.core.apply_program_flags = SetProgramFlags;
   options.core.program = DescribeOwnProgram();
   options.replicas = absl::GetFlag(FLAGS_replicas_per_worker);

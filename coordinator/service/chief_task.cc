@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/cluster_resolver.h"
+#include "cluster/cluster_config_resolver.h"
 #include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/job_end.h"

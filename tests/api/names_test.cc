@@ -11,24 +11,24 @@
   V(AdminRequest)                                                                                  \
   V(CancelSteps)                                                                                   \
   V(CheckpointId)                                                                                  \
-  V(ClusterView)                                                                                   \
-  V(CommitPart) V(CommitPlanner) V(CommitReply) V(CommitRequest) V(CondVar) V(CreateShardsRequest) \
-      V(Dispatch) V(Draining) V(DropResource) V(ElementDigest) V(EndedInput) V(EntryId)            \
-          V(EntryKind) V(Epoch) V(ErrorDetail) V(Fence) V(FromWorker) V(Held) V(Hold) V(Horizon)   \
-              V(Incarnation) V(InputLease) V(JobId) V(Layout) V(LayoutReply) V(LayoutUpdate)       \
-                  V(LoadReply) V(LoadRequest) V(MakeResource) V(Message) V(Mutex) V(MutexLock)     \
-                      V(NeedSlots) V(PassProgress) V(Ping) V(Pong) V(ProgramDescription)           \
-                          V(ProtocolRange) V(PsAddress) V(PsState) V(PullPart) V(PullPlan)         \
-                              V(PullReply) V(PullRequest) V(Reason) V(RegisterReply)               \
-                                  V(RegisterRequest) V(Release) V(RememberedEntry) V(Report)       \
-                                      V(ResourceId) V(ResourceReady) V(SavedSlice)                 \
-                                          V(SerialExecutor) V(SessionId) V(ShardKey) V(ShardSpec)  \
-                                              V(ShutdownReply) V(ShutdownRequest) V(SnapshotReply) \
-                                                  V(SnapshotRequest) V(StagedWrite) V(StepOutcome) \
-                                                      V(StrongId) V(SyncReply) V(SyncRequest)      \
-                                                          V(Task) V(ThreadPoolExecutor)            \
-                                                              V(ToWorker) V(VariableId)            \
-                                                                  V(VariableLayout)                \
+  V(ClusterConfig)                                                                                 \
+  V(ClusterView) V(CommitPart) V(CommitPlanner) V(CommitReply) V(CommitRequest) V(CondVar)         \
+      V(CreateShardsRequest) V(Dispatch) V(Draining) V(DropResource) V(ElementDigest)              \
+          V(EndedInput) V(EntryId) V(EntryKind) V(Epoch) V(ErrorDetail) V(Fence) V(FromWorker)     \
+              V(Held) V(Hold) V(Horizon) V(Incarnation) V(InputLease) V(JobId) V(Layout)           \
+                  V(LayoutReply) V(LayoutUpdate) V(LoadReply) V(LoadRequest) V(MakeResource)       \
+                      V(Message) V(Mutex) V(MutexLock) V(NeedSlots) V(PassProgress) V(Ping)        \
+                          V(Pong) V(ProgramDescription) V(ProtocolRange) V(PsAddress) V(PsState)   \
+                              V(PullPart) V(PullPlan) V(PullReply) V(PullRequest) V(Reason)        \
+                                  V(RegisterReply) V(RegisterRequest) V(Release)                   \
+                                      V(RememberedEntry) V(Report) V(ResourceId) V(ResourceReady)  \
+                                          V(SavedSlice) V(SerialExecutor) V(SessionId) V(ShardKey) \
+                                              V(ShardSpec) V(ShutdownReply) V(ShutdownRequest)     \
+                                                  V(SnapshotReply) V(SnapshotRequest)              \
+                                                      V(StagedWrite) V(StepOutcome) V(StrongId)    \
+                                                          V(SyncReply) V(SyncRequest) V(Task)      \
+                                                              V(ThreadPoolExecutor) V(ToWorker)    \
+                                                                  V(VariableId) V(VariableLayout)  \
                                                                       V(VariableRead) V(View)
 
 #define DECLARE(name)                      \

@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/cluster_resolver.h"
+#include "cluster/cluster_config_resolver.h"
 #include "ops/blas_threads.h"
 #include "task/no_coordinator_note.h"
 #include "worker/service/worker_status.h"
