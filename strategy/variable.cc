@@ -47,7 +47,7 @@ const VariableSpec& Variable::spec() const { return info_->spec; }
 
 absl::Span<const int64_t> Variable::shard_offsets() const { return info_->shard_offsets; }
 
-absl::Span<const int> Variable::shard_servers() const { return info_->shard_servers; }
+std::vector<int> Variable::shard_servers() const { return info_->shard_servers; }
 
 // A step's store where a step runs, also for a handle that came from elsewhere: not for one of
 // another job, whose variable of the same name is another one.

@@ -59,7 +59,7 @@ class Variable {
   absl::Span<const int64_t> shard_offsets() const;
   // [num_shards] the parameter server that holds each, as it was when the handle was made: a job
   // that is resized places them anew, and FindVariable tells.
-  absl::Span<const int> shard_servers() const;
+  std::vector<int> shard_servers() const;
   operator absl::string_view() const { return spec().name; }
 
   // The whole variable, in its shape: all of it travels, whatever its size.

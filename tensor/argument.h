@@ -36,6 +36,9 @@ struct KeepsItsValue {
   static constexpr bool Check() {
     if constexpr (!std::is_arithmetic_v<To>) {
       return true;
+    } else if constexpr (std::is_enum_v<From> && std::is_integral_v<To>) {
+      // What an enumerator may be is not known: compilers take unsigned for {kRed, kGreen}.
+      return !std::is_same_v<To, bool> && sizeof(To) >= sizeof(From);
     } else if constexpr (std::is_enum_v<From>) {
       return NumberKeepsItsValue<To, std::underlying_type_t<From>>();
     } else if constexpr (std::is_arithmetic_v<From>) {
@@ -58,6 +61,17 @@ struct KeepsItsValue<std::pair<To...>, std::pair<From...>>
 template <typename... To, typename... From>
 struct KeepsItsValue<std::tuple<To...>, std::tuple<From...>>
     : std::conjunction<KeepsItsValue<To, From>...> {};
+template <typename... To, typename... From>
+struct KeepsItsValue<std::pair<To...>, std::tuple<From...>>
+    : std::conjunction<KeepsItsValue<To, From>...> {};
+template <typename... To, typename... From>
+struct KeepsItsValue<std::tuple<To...>, std::pair<From...>>
+    : std::conjunction<KeepsItsValue<To, From>...> {};
+
+#define DIVVY_ARGUMENT_MAY_CHANGE                                                               \
+  "this argument may change on its way to the step or data source, which takes a parameter of " \
+  "another type (a number that is cut or rounded, a bool, a pointer as a bool): give a value "  \
+  "of the parameter's own type, as in int64_t{2}, 2.0f or static_cast<int64_t>(n)"
 
 // A number on its way to a parameter of type T, or a T that holds numbers: takes what converts to T
 // and keeps its value. What does not convert at all is no match; what would change is an error that
@@ -68,11 +82,15 @@ class Argument {
   Argument() = default;  // of {}
   template <typename From, typename = std::enable_if_t<std::is_convertible_v<const From&, T>>>
   Argument(const From& value) : value_(Converted(value)) {
-    static_assert(KeepsItsValue<T, std::decay_t<From>>::value,
-                  "this argument may change on its way to the step or data source, which takes a "
-                  "parameter of another type (a number that is cut or rounded, a bool, a pointer "
-                  "as a bool): give a value of the parameter's own type, as in int64_t{2}, 2.0f "
-                  "or static_cast<int64_t>(n)");
+    static_assert(KeepsItsValue<T, std::decay_t<From>>::value, DIVVY_ARGUMENT_MAY_CHANGE);
+  }
+  // Of {a, b}: the elements of a pair or a tuple.
+  template <typename First, typename... Rest,
+            typename = std::enable_if_t<(sizeof...(Rest) > 0) &&
+                                        std::is_constructible_v<T, const First&, const Rest&...>>>
+  Argument(const First& first, const Rest&... rest) : value_(first, rest...) {
+    static_assert(KeepsItsValue<T, std::tuple<std::decay_t<First>, std::decay_t<Rest>...>>::value,
+                  DIVVY_ARGUMENT_MAY_CHANGE);
   }
   operator const T&() const { return value_; }
 
@@ -109,6 +127,8 @@ struct ParameterFor<std::tuple<T...>> {
 };
 template <typename T>
 using Parameter = typename ParameterFor<std::decay_t<T>>::type;
+
+#undef DIVVY_ARGUMENT_MAY_CHANGE
 
 }  // namespace divvy::internal
 

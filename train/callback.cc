@@ -52,7 +52,7 @@ absl::Status BestMetric::Begin(std::vector<std::string> problems) {
   if (mode_ == Mode::kAuto) {
     problems.push_back(absl::StrCat("whether \"", metric_,
                                     "\" improves when it falls or when it rises does not follow "
-                                    "from its name: give Mode::kMin or kMax"));
+                                    "from its name: give MetricMode::kMin or MetricMode::kMax"));
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(callback_, ": ", absl::StrJoin(problems, "; ")));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -107,14 +108,19 @@ absl::Status SaveBest::OnFitBegin(TrainingRun& run) {
   RETURN_IF_ERROR(best_.Begin({}));
   // A second Fit of the same training: the file has the best of the first.
   if (before) best_.set_best(*before);
-  if (before || run.step() == 0) return absl::OkStatus();
+  if (before || run.epoch() == 0) return absl::OkStatus();
   const absl::StatusOr<std::string> text = files_.ReadFile(FigureFile());
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
-  const std::vector<absl::string_view> words = absl::StrSplit(*text, ' ', absl::SkipWhitespace());
+  const std::pair<absl::string_view, absl::string_view> figure_and_metric =
+      absl::StrSplit(*text, absl::MaxSplits(' ', 1));
   double figure = 0;
-  if (words.size() >= 2 && words[0] == best_.metric() && absl::SimpleAtod(words[1], &figure)) {
+  if (absl::SimpleAtod(figure_and_metric.first, &figure) &&
+      absl::StartsWith(figure_and_metric.second, absl::StrCat(best_.metric(), " at step "))) {
     best_.set_best(figure);
+  } else {
+    DIVVY_LOG(WARNING) << "SaveBest: " << FigureFile() << " does not say the best of "
+                       << best_.metric() << ": the next epoch counts as the best";
   }
   return absl::OkStatus();
 }
@@ -123,8 +129,8 @@ absl::Status SaveBest::OnEpochEnd(TrainingRun& run) {
   ASSIGN_OR_RETURN(const bool improves, best_.Improves(run));
   if (!improves) return absl::OkStatus();
   RETURN_IF_ERROR(run.coordinator().Export(path_, options_));
-  return files_.ReplaceFile(FigureFile(), absl::StrFormat("%s %.17g at step %d\n", best_.metric(),
-                                                          *best_.best(), run.step()));
+  return files_.ReplaceFile(FigureFile(), absl::StrFormat("%.17g %s at step %d\n", *best_.best(),
+                                                          best_.metric(), run.step()));
 }
 
 // ---- a log
@@ -143,22 +149,22 @@ CsvLog::CsvLog(std::string path, FileSystem& files) : path_(std::move(path)), fi
 // The lines of the first `epochs` epochs.
 absl::Status CsvLog::Load(int epochs) {
   rows_.clear();
-  if (epochs == 0) return absl::OkStatus();
   const absl::StatusOr<std::string> text = files_.ReadFile(path_);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
   const std::vector<std::string> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
   if (lines.empty()) return absl::OkStatus();
   const std::vector<std::string> columns = absl::StrSplit(lines[0], ',');
+  const auto foreign = [&](size_t line) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CsvLog: ", path_, ", line ", line + 1,
+                     " is none of a log of epochs: give another name, or move the file away"));
+  };
+  if (columns.size() < 2 || columns[0] != kEpoch || columns[1] != kStep) return foreign(0);
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> fields = absl::StrSplit(lines[i], ',');
     int epoch = 0;
-    if (columns[0] != kEpoch || fields.size() != columns.size() ||
-        !absl::SimpleAtoi(fields[0], &epoch)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("CsvLog: ", path_, ", line ", i + 1,
-                       " is none of a log of epochs: give another name, or move the file away"));
-    }
+    if (fields.size() != columns.size() || !absl::SimpleAtoi(fields[0], &epoch)) return foreign(i);
     if (epoch > epochs) continue;  // it is trained again
     for (size_t column = 1; column < columns.size(); ++column)
       rows_[epoch][columns[column]] = fields[column];
@@ -195,11 +201,13 @@ absl::Status CsvLog::OnFitBegin(TrainingRun& run) {
 
 absl::Status CsvLog::OnEpochEnd(TrainingRun& run) {
   Row& row = rows_[run.epoch()];
-  row[std::string(kStep)] = absl::StrCat(run.step());
   for (const auto& [name, value] : run.metrics()) {
-    // A name that would be two columns is in the log in another form.
-    row[absl::StrReplaceAll(name, {{",", "_"}, {"\n", "_"}})] = Field(value);
+    // A name that would be two columns, or one of ours, is in the log in another form.
+    std::string column = absl::StrReplaceAll(name, {{",", "_"}, {"\n", "_"}});
+    if (column == kEpoch || column == kStep) column += "_";
+    row[column] = Field(value);
   }
+  row[std::string(kStep)] = absl::StrCat(run.step());
   const absl::Status written = files_.ReplaceFile(path_, Text());
   if (!written.ok()) DIVVY_LOG(WARNING) << "CsvLog: lines are missing: " << written;
   return absl::OkStatus();

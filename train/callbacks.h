@@ -67,8 +67,10 @@ class ReduceOnPlateau : public Callback {
 };
 
 // Ends Fit, which returns OK, when a metric is NaN or infinite: seen at each report interval and at
-// each epoch's end. As Keras' TerminateOnNaN. The metrics that Fit returns say so; the checkpoint
-// of before is in --checkpoint_dir. Fit gives InvalidArgument: an epoch has no such metric.
+// each epoch's end. As Keras' TerminateOnNaN. The metrics that Fit returns say so. The variables
+// are as they are: the checkpoint of the job's end holds them, too, so keep the good ones with
+// SaveBest, and remove that checkpoint before the program runs again. Fit gives InvalidArgument: an
+// epoch has no such metric.
 class StopOnNan : public Callback {
  public:
   explicit StopOnNan(std::string metric = "loss");
@@ -80,11 +82,12 @@ class StopOnNan : public Callback {
 };
 
 // Exports the variables (Coordinator::Export) at the end of each epoch in which a metric is the
-// best so far: `path` always holds the best model, and never half of one. Its figure stands in
-// "<path>.best"; a job that goes on from a checkpoint goes on from that figure, a new one begins
-// anew. As Keras' ModelCheckpoint with save_best_only. Fit waits for the export. Fit gives
-// InvalidArgument: a name that kAuto does not know, or a metric that is not there. Else the errors
-// of Export and of the file system, which end Fit.
+// best so far. Its figure stands in "<path>.best": a Trainer that goes on after epochs of an
+// earlier life goes on from that figure, a new one begins anew. A process that is killed between
+// the export and its figure leaves the figure of the model before. As Keras' ModelCheckpoint with
+// save_best_only. Fit waits for the export. Fit gives InvalidArgument: a name that kAuto does not
+// know, or a metric that is not there. Else the errors of Export and of the file system, which end
+// Fit.
 //
 //   std::make_shared<SaveBest>("best.safetensors", "validation/accuracy")
 class SaveBest : public Callback {
@@ -109,9 +112,9 @@ class SaveBest : public Callback {
 // A line of text for each epoch: epoch, step, and the metrics in the order of their names, with a
 // line of names in front. As Keras' CSVLogger. The file is replaced as a whole, so it is never
 // torn. A Trainer that has epochs behind it (a job that goes on, or a second Fit) keeps their
-// lines; else what was there is gone. Directories are made. A metric that an epoch lacks is an
-// empty field. Fit gives, at its beginning, the file system's error where nothing can be written,
-// and InvalidArgument: a file that is none of these. Later errors are logged and training goes on.
+// lines; else the lines of an earlier log are gone. Directories are made. Fit gives, at its
+// beginning, the file system's error where nothing can be written, and InvalidArgument: the file is
+// there and is no such log. Later errors are logged and training goes on.
 //
 //   epoch,step,loss,validation/loss
 //   1,250,0.693,0.541

@@ -474,6 +474,8 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
     return step_;
   }
   // What the checkpoint holds that RestoreLatest goes on from.
+  // By the program itself, without a Trainer.
+  void Trained(int64_t steps) { step_ += steps; }
   void Saved(int64_t epochs, int64_t steps) {
     epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps;
   }
@@ -968,7 +970,7 @@ TEST_F(CallbacksTest, SaveBestExportsEachEpochThatIsTheBestSoFar) {
                                                ExportOptions(), files_);
   ASSERT_TRUE(Fit(save, {3, 4, 2, 2, NAN}).ok());
   EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2", "/best at 6"));
-  EXPECT_EQ(files_.ReadFile("/best.best").value(), "validation/loss 2 at step 6\n");
+  EXPECT_EQ(files_.ReadFile("/best.best").value(), "2 validation/loss at step 6\n");
   ASSERT_TRUE(Fit(save, {3}).ok());
   EXPECT_EQ(coordinator_.exported_.size(), 2u) << "a second Fit goes on from the first's best";
 }
@@ -978,13 +980,35 @@ TEST_F(CallbacksTest, SaveBestGoesOnFromItsFigureInAJobThatGoesOnAndNotInANewOne
     return std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
                                       ExportOptions(), files_);
   };
-  ASSERT_TRUE(files_.ReplaceFile("/best.best", "validation/loss 2 at step 6\n").ok());
+  ASSERT_TRUE(files_.ReplaceFile("/best.best", "2 validation/loss at step 6\n").ok());
   ASSERT_TRUE(FitAfterRestart(save(), 3, 2.5).ok());
   EXPECT_THAT(exported_after_restart_, IsEmpty());
   ASSERT_TRUE(FitAfterRestart(save(), 3, 1.5).ok());
   EXPECT_THAT(exported_after_restart_, ElementsAre("/best at 8"));
   ASSERT_TRUE(Fit(save(), {7}).ok());
   EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2")) << "another training";
+}
+
+TEST_F(CallbacksTest, SaveBestTakesNoFigureOfAnEarlierJobAfterAWarmUp) {
+  coordinator_.Trained(5);
+  ASSERT_TRUE(files_.ReplaceFile("/best.best", "2 validation/loss at step 6\n").ok());
+  ASSERT_TRUE(Fit(std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
+                                             ExportOptions(), files_),
+                  {7})
+                  .ok());
+  EXPECT_EQ(coordinator_.exported_.size(), 1u);
+}
+
+TEST_F(CallbacksTest, SaveBestBeginsAnewBesideAFigureOfAnotherMetric) {
+  for (const char* const figure : {"2 validation/loss of mine at step 6\n", "best\n", ""}) {
+    ASSERT_TRUE(files_.ReplaceFile("/best.best", figure).ok());
+    ASSERT_TRUE(
+        FitAfterRestart(std::make_shared<SaveBest>("/best", "validation/loss", MetricMode::kAuto,
+                                                   ExportOptions(), files_),
+                        3, 2.5)
+            .ok());
+    EXPECT_THAT(exported_after_restart_, ElementsAre("/best at 8")) << figure;
+  }
 }
 
 TEST_F(CallbacksTest, SaveBestEndsTheFitWhereNothingCanBeExported) {
@@ -998,7 +1022,7 @@ TEST_F(CallbacksTest, SaveBestEndsTheFitWhereNothingCanBeExported) {
 
 TEST_F(CallbacksTest, CsvLogHasALineForEachEpoch) {
   ASSERT_TRUE(files_.CreateDirectory("/logs").ok());
-  ASSERT_TRUE(files_.ReplaceFile("/logs/run.csv", "of another training\n").ok());
+  ASSERT_TRUE(files_.ReplaceFile("/logs/run.csv", "epoch,step,loss\n1,2,0.5\n").ok());
   const auto log = std::make_shared<CsvLog>("/logs/run.csv", files_);
   ASSERT_TRUE(Fit(log, {3, 0.1}).ok());
   std::vector<std::string> lines =
@@ -1027,6 +1051,8 @@ TEST_F(CallbacksTest, CsvLogKeepsTheLinesThatAJobHasBehindItAndNoOthers) {
   const absl::Status refused = FitAfterRestart(std::make_shared<CsvLog>("/run.csv", files_), 2, 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nothing of it is lost";
+  EXPECT_FALSE(Fit(std::make_shared<CsvLog>("/run.csv", files_), {1}).ok());
+  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nor at a beginning";
 }
 
 TEST_F(TrainerTest, AModelMayBeATemporary) {

@@ -25,6 +25,8 @@ absl::StatusOr<Metrics> Scaled(WorkerContext& worker, Iterator batches, double f
 const Step kScaled("scaled", Scaled);
 absl::Status Choose(WorkerContext& worker, bool first, std::optional<float> weight);
 const Step kChoose("choose", Choose);
+absl::Status Name(WorkerContext& worker, std::pair<std::string, int64_t> named);
+const Step kNamed("name", Name);
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t count);
 const DataSource kNumbers("numbers", Numbers);
 ModelOutput Forward(GradientTape& tape, const Nest& batch);
@@ -63,6 +65,8 @@ REFUSED = [
      "(void)worker.RunAndMerge(batches, [](ReplicaContext&, const Nest&) { return absl::OkStatus(); });",
      "RunAndMerge merges what the replicas return",
      "(void)worker.RunAndMerge(batches, [](ReplicaContext&, const Nest&) -> absl::StatusOr<Metrics> { return Metrics(); });"),
+    ("a number that is cut, in a pair's braces", '(void)coordinator.Schedule(kNamed, {"x", 1.9});', MAY_CHANGE,
+     '(void)coordinator.Schedule(kNamed, {"x", 1});'),
     ("text for a number", '(void)coordinator.Schedule(kCount, "1");', "cannot convert",
      "(void)coordinator.Schedule(kCount, 1);"),
 ]
