@@ -856,7 +856,7 @@ TEST_F(EarlyStoppingTest, ANameThatSaysNothingIsRefusedBeforeAnythingIsTrained) 
     const absl::Status status = trainer_.Fit(kData, options).status();
     EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(metric), HasSubstr("Mode::kMin or kMax")));
+                AllOf(HasSubstr(metric), HasSubstr("MetricMode::kMin or MetricMode::kMax")));
   }
   EXPECT_THAT(coordinator_.passes_, IsEmpty());
 }
