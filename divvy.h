@@ -1,10 +1,15 @@
-// All that a program includes: the public headers of Divvy, in the order in which they build on
-// each other.
+// The header that a program includes. It includes the public headers of Divvy and nothing else, in
+// the order in which they depend on each other. The comments of each header are its contract:
+// meaning, shapes, thread safety, blocking and errors.
+//
+// A function that can fail returns absl::Status or absl::StatusOr. The exceptions are types that
+// carry their error to a later call: Var, Nest and Dataset. The macros RETURN_IF_ERROR and
+// ASSIGN_OR_RETURN of the examples are in base/status_macros.h. The name of an error code in a
+// comment is followed by its cause and, where it is not obvious, by what the caller should do.
 #ifndef DIVVY_DIVVY_H_
 #define DIVVY_DIVVY_H_
 
 #include "cluster/cluster_resolver.h"
-#include "cluster/variable_spec.h"
 #include "data/dataset.h"
 #include "initializers/initializer.h"
 #include "ops/gradient_tape.h"
@@ -25,7 +30,9 @@
 #include "train/callbacks.h"
 #include "train/evaluator.h"
 #include "train/model.h"
+#include "train/sequential.h"
 #include "train/tensor_board.h"
 #include "train/trainer.h"
+#include "variables/variable_spec.h"
 
 #endif  // DIVVY_DIVVY_H_

@@ -1,4 +1,4 @@
-// Time enters here and nowhere else.
+// All time is read through this interface.
 #ifndef DIVVY_BASE_CLOCK_H_
 #define DIVVY_BASE_CLOCK_H_
 
@@ -6,16 +6,17 @@
 
 namespace divvy {
 
-// Thread-safe; never blocks.
+// A source of time. Thread-safe; never blocks.
 class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Time since some origin of this process: only differences mean anything. Goes on while the
-  // machine sleeps (CLOCK_BOOTTIME) and never back. Every timeout is measured with it.
+  // Time since an arbitrary origin, fixed for this process; only differences are meaningful. It
+  // never goes back, and it advances while the machine sleeps (CLOCK_BOOTTIME). All timeouts use
+  // it.
   virtual absl::Duration Elapsed() const = 0;
 
-  // Wall time, for logs and event files alone: it may jump.
+  // Wall time, for logs and event files only: it may jump.
   virtual absl::Time WallTime() const = 0;
 
   // The machine's clock; never destroyed.

@@ -1,4 +1,4 @@
-// An open file of the operating system.
+// An owned file descriptor of the operating system.
 #ifndef DIVVY_BASE_DESCRIPTOR_H_
 #define DIVVY_BASE_DESCRIPTOR_H_
 
@@ -8,7 +8,7 @@
 
 namespace divvy {
 
-// Closes what it holds. Move-only; not thread-safe.
+// Owns a file descriptor and closes it on destruction. Move-only; not thread-safe.
 class Descriptor {
  public:
   Descriptor() = default;

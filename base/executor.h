@@ -1,4 +1,4 @@
-// Where work runs. Threads and timers enter here and nowhere else.
+// Executors run the work of all roles. Roles get threads and timers only here.
 #ifndef DIVVY_BASE_EXECUTOR_H_
 #define DIVVY_BASE_EXECUTOR_H_
 
@@ -13,42 +13,44 @@
 
 namespace divvy {
 
-// A piece of work. REQUIRES: it throws nothing. It is let go on the thread that ran it; one that is
-// dropped (Stop) without having run on the thread that drops it, so what it holds must bear that.
+// A piece of work. REQUIRES: it does not throw. A task that has run is destroyed on the thread that
+// ran it. A task that Stop drops is destroyed on the thread that calls Stop, so its captures must
+// allow that.
 using Task = std::function<void()>;
 
-// Thread-safe; no method blocks. A task may call any method of the executor it runs on. In a live
-// process a ThreadPoolExecutor, in tests and the simulation one thread with a virtual clock
-// (base/testing).
+// Runs tasks and timers. Thread-safe; no method blocks. A task may call any method of its executor.
+// A live process uses ThreadPoolExecutor; tests and the simulation use a single thread with a
+// virtual clock (base/testing).
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs `task` soon, on some thread. Tasks may run at the same time and in any order
-  // (SerialExecutor gives an order). REQUIRES of the task: it does not block.
+  // Runs `task` soon, on some thread. Tasks may run at the same time and in any order; use
+  // SerialExecutor for an order. REQUIRES: `task` does not block.
   virtual void Post(Task task) = 0;
 
-  // As Post, not before `delay` has passed on the Clock. A timer cannot be taken back: its task
-  // asks whether it is still wanted. It holds what it captures until then: capture weakly what
-  // should be able to go before.
+  // As Post, but not before `delay` has passed on the Clock. A timer cannot be cancelled: its task
+  // must check whether it is still wanted. The timer holds the task's captures until then, so
+  // capture weakly what may be destroyed earlier.
   virtual void PostAfter(absl::Duration delay, Task task) = 0;
 
-  // Runs `task`, which may block, on a thread named `name` (of which the kernel shows 15 letters)
-  // that is its own until it returns. Any number of them at once.
+  // Runs `task`, which may block, on a thread that it has to itself until it returns. Any number of
+  // these may run at once. `name` names the thread; the kernel shows the first 15 characters.
   virtual void PostBlocking(std::string name, Task task) = 0;
 
-  // As PostBlocking, for long work behind what is urgent: where processors are short its thread
-  // gives way to the others (a live process: 10 is added to its nice value).
+  // As PostBlocking, for long work that is not urgent. Its thread yields to the others where
+  // processors are short (a live process adds 10 to the thread's nice value).
   virtual void PostBackground(std::string name, Task task) {
     PostBlocking(std::move(name), std::move(task));
   }
 };
 
-// The executor of a live process: `num_threads` threads for Post, one for the timers, and for
-// PostBlocking and PostBackground as many as are busy at once (idle ones are used again).
+// The executor of a live process. It has `num_threads` threads for Post and one for the timers.
+// PostBlocking and PostBackground use as many threads as they have tasks at once, and reuse idle
+// ones.
 class ThreadPoolExecutor : public Executor {
  public:
-  // REQUIRES: num_threads >= 1, or nothing that is posted runs.
+  // REQUIRES: num_threads >= 1; otherwise posted tasks never run.
   explicit ThreadPoolExecutor(int num_threads);
   ~ThreadPoolExecutor() override;  // Stop()
 
@@ -57,9 +59,9 @@ class ThreadPoolExecutor : public Executor {
   void PostBlocking(std::string name, Task task) override;
   void PostBackground(std::string name, Task task) override;
 
-  // Drops what has not begun, timers included, waits for what runs, and joins all threads: blocks.
-  // Later posts are dropped. A second call does nothing. REQUIRES: not called from a task of this
-  // executor, nor by two threads at once.
+  // Drops tasks and timers that have not begun, waits for running tasks, and joins all threads.
+  // Blocks. Later posts are dropped. A second call does nothing. REQUIRES: called neither from a
+  // task of this executor, nor by two threads at once.
   void Stop();
 
  private:
@@ -67,15 +69,15 @@ class ThreadPoolExecutor : public Executor {
   std::unique_ptr<State> state_;
 };
 
-// Runs the tasks given to it one at a time and in order, on `executor`. Thread-safe. May be
-// destroyed while tasks wait: they still run, in order. If the executor is stopped, those that wait
+// Runs its tasks on `executor`, one at a time and in the order posted. Thread-safe. It may be
+// destroyed while tasks wait: they still run, in order. If the executor is stopped, waiting tasks
 // are dropped.
 class SerialExecutor {
  public:
   // REQUIRES: `executor` outlives every task posted.
   explicit SerialExecutor(Executor& executor);
-  // Does not block, and never runs `task` within the call. REQUIRES of the task, as of
-  // Executor::Post: it does not block.
+  // Queues `task`. Does not block, and never runs `task` within the call. REQUIRES: `task` does not
+  // block (as for Executor::Post).
   void Post(Task task);
 
  private:

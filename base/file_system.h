@@ -1,11 +1,12 @@
-// Files enter here and nowhere else: what takes a FileSystem& can be tried on a disk that is full,
-// slow to sync, or broken (base/testing/in_memory_file_system.h).
+// All file access goes through this interface. Code that takes a FileSystem& can be tested on a
+// disk that is full, slow to sync, or broken (base/testing/in_memory_file_system.h).
 //
 // Names are POSIX paths, absolute or relative to the working directory.
 //
-// What survives a crash: bytes once Sync of their handle has returned OK, and a name (made, renamed
-// or removed) once SyncDirectory of its folder has. So a file appears whole or not at all if it is
-// written under another name, synced, renamed, and its folder synced: ReplaceFile does that.
+// Two things survive a crash: bytes after Sync of their handle has returned OK, and a name that was
+// made, renamed or removed after SyncDirectory of its folder has returned OK. So a file appears
+// either whole or not at all if it is written under another name, synced, renamed, and its folder
+// synced. ReplaceFile does that.
 #ifndef DIVVY_BASE_FILE_SYSTEM_H_
 #define DIVVY_BASE_FILE_SYSTEM_H_
 
@@ -21,38 +22,38 @@
 
 namespace divvy {
 
-// Bytes at any place of a file. Thread-safe. Blocks. The file system may go away before its handles
-// do.
+// Reads at any position of a file. Thread-safe. Blocks. The handle may outlive its file system.
 class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
-  // Reads the bytes from `offset` on into `out`; returns how many. Fewer than asked for only at the
-  // end of the file, 0 behind it.
+  // Reads bytes from `offset` into `out` and returns their number. The number is less than
+  // out.size() only at the end of the file, and 0 beyond it.
   virtual absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> out) const = 0;
 };
 
-// The bytes of a file from its beginning on. Not thread-safe. Blocks.
+// Reads a file from its beginning to its end. Not thread-safe. Blocks.
 class SequentialFile {
  public:
   virtual ~SequentialFile() = default;
-  // Reads the next bytes into `out`; returns how many. Fewer than asked for only at the end of the
-  // file.
+  // Reads the next bytes into `out` and returns their number. The number is less than out.size()
+  // only at the end of the file.
   virtual absl::StatusOr<size_t> Read(absl::Span<char> out) = 0;
 };
 
-// Bytes added at the end of a file. Not thread-safe. Blocks.
+// Appends bytes to a file. Not thread-safe. Blocks.
 //
-// After an error what the file holds is not known, and every later call returns that error: a
-// failed sync may have dropped what it was to write, and a second one would report success. Give
-// the file up and write another.
+// After an error the content of the file is unknown, and every later call returns that error. A
+// failed sync may have dropped data, and a second sync would report success. Abandon the file and
+// write another.
 class WritableFile {
  public:
-  // Closes; what was not synced may be lost, and errors go unseen: call Close.
+  // Closes the file. Unsynced data may be lost and errors are ignored; call Close to see them.
   virtual ~WritableFile() = default;
+  // Adds `bytes` at the end. They survive a crash only after Sync.
   virtual absl::Status Append(absl::string_view bytes) = 0;
-  // Returns when all that was appended is on the disk.
+  // Returns when all appended bytes are on the disk.
   virtual absl::Status Sync() = 0;
-  // Ends writing; does not sync. A second call does nothing; Append and Sync after it are
+  // Closes the file without syncing. A second call does nothing. Append and Sync after it return
   // FailedPrecondition.
   virtual absl::Status Close() = 0;
 };
@@ -68,13 +69,13 @@ struct FileInfo {
   bool is_directory = false;
 };
 
-// Thread-safe. Every method blocks. Errors name the operation and the file:
+// The files of a machine. Thread-safe. Every method blocks. Errors name the operation and the file:
 //   NotFound            no such file, or no such folder to make one in
-//   AlreadyExists       kCreateNew, and it exists
+//   AlreadyExists       kCreateNew, and the file exists
 //   PermissionDenied    the operating system refuses
 //   FailedPrecondition  a directory where a file is needed, or the reverse; a directory that is not
-//   empty; of the machine's files: a pipe, device or socket
-//                       (but OpenSequential and OpenForWrite take them), and to write: a link
+//                       empty; on the real file system also a pipe, device or socket (except for
+//                       OpenSequential and OpenForWrite), and for writing a link
 //   InvalidArgument     Rename of a directory to a name below itself
 //   ResourceExhausted   no space, or too many open files
 //   DataLoss            the device failed (EIO)
@@ -82,7 +83,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // The machine's files; never destroyed.
+  // The file system of this machine; never destroyed.
   static FileSystem& Real();
 
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(
@@ -92,27 +93,29 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name,
                                                                      WriteMode mode) = 0;
 
-  // What `name` is; NotFound if it is nothing.
+  // The type and size of `name`. NotFound: it does not exist.
   virtual absl::StatusOr<FileInfo> Stat(const std::string& name) = 0;
-  // The names in `directory` (without it; neither "." nor ".."), sorted.
+  // The names in `directory`, sorted, without the directory's own name, "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& directory) = 0;
-  // Makes `directory` and those above it that are missing. OK if it is there.
+  // Makes `directory` and its missing parents. OK if it exists.
   virtual absl::Status CreateDirectory(const std::string& directory) = 0;
-  // At once and whole: at any moment `to` is the file it was or the one that `from` was.
+  // Renames atomically: at every moment `to` is either its former file or the former `from`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& name) = 0;
+  // Makes the names in `directory` that were made, renamed or removed survive a crash.
   virtual absl::Status SyncDirectory(const std::string& directory) = 0;
 
   // ---- Written with the above.
 
-  // All bytes of a file. ResourceExhausted: more than 2 GiB.
+  // Returns all bytes of a file. ResourceExhausted: more than 2 GiB.
   absl::StatusOr<std::string> ReadFile(const std::string& name);
-  // As CreateDirectory, and what was missing survives a crash: each new name is synced in the
-  // folder that it stands in.
+  // As CreateDirectory, and the new directories survive a crash: each new name is synced in its
+  // parent.
   absl::Status CreateDurableDirectory(const std::string& directory);
-  // Makes `bytes` the content of `name`: after a crash it holds them, or what it held before.
-  // Writes `name`.tmp first, a new file always; two calls for one name must not overlap.
+  // Replaces the content of `name` by `bytes`. After a crash the file has either the new or the
+  // former content. Writes to a new file `name`.tmp first. REQUIRES: calls for the same name do not
+  // overlap.
   absl::Status ReplaceFile(const std::string& name, absl::string_view bytes);
 };
 

@@ -1,12 +1,13 @@
-// std::mutex behind Clang's thread-safety annotations. Not the mutex of Abseil: the packaged Abseil
-// is not instrumented, and ThreadSanitizer would then report races that are not there.
+// std::mutex with Clang's thread-safety annotations. Divvy does not use absl::Mutex because
+// packaged builds of Abseil are not instrumented: ThreadSanitizer would report races that do not
+// exist.
 //
-// Declare what a lock guards, and the compiler (clang, --config=clang) checks it:
+// Declare what a lock guards; the compiler checks it (clang, --config=clang):
 //
 //   Mutex mu_;
 //   CondVar changed_;
 //   int64_t applied_ DIVVY_GUARDED_BY(mu_) = 0;
-//   // a method that is called with the lock held says so
+//   // a method that must be called with the lock held declares it
 //   int64_t AppliedNow() const DIVVY_REQUIRES(mu_);
 //
 //   MutexLock lock(mu_);
@@ -36,8 +37,9 @@
 
 namespace divvy {
 
-// Not recursive: a thread that locks it twice waits for itself. REQUIRES: unlocked by the thread
-// that locked it. MutexLock does both.
+// A mutual-exclusion lock. Not recursive: a thread that locks it twice deadlocks. Lock blocks until
+// the mutex is free. REQUIRES: the thread that locked it unlocks it. Prefer MutexLock, which does
+// both.
 class DIVVY_CAPABILITY Mutex {
  public:
   void Lock() DIVVY_ACQUIRE() { mu_.lock(); }
@@ -48,7 +50,7 @@ class DIVVY_CAPABILITY Mutex {
   std::mutex mu_;
 };
 
-// Holds a mutex while it lives. REQUIRES: the mutex outlives it.
+// Locks a mutex on construction and unlocks it on destruction. REQUIRES: the mutex outlives it.
 class DIVVY_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mu) DIVVY_ACQUIRE(mu) : mu_(mu) { mu_.Lock(); }
@@ -60,13 +62,14 @@ class DIVVY_SCOPED_CAPABILITY MutexLock {
   Mutex& mu_;
 };
 
-// A condition variable for Mutex. Only code that may block uses one (the blocking faces of the API,
-// executors): a core never does. Thread-safe. Whoever changes what a `ready` looks at, under the
-// mutex, notifies afterwards, with or without it. `ready` is asked again after each notice, so
-// spurious ones do no harm.
+// A condition variable for Mutex. Thread-safe. Only code that may block uses one (the blocking part
+// of the API, executors); a core never does. A thread that changes what a `ready` reads does so
+// under the mutex and then notifies, with or without the mutex. `ready` is evaluated again after
+// each notification, so spurious ones are harmless.
 class CondVar {
  public:
-  // REQUIRES: `mu` is held. Returns when `ready()` holds; `ready` runs with `mu` held.
+  // Blocks until `ready()` is true, and returns with `mu` held. `ready` runs with `mu` held.
+  // REQUIRES: `mu` is held.
   template <typename Ready>
   void Wait(Mutex& mu, Ready ready) DIVVY_REQUIRES(mu) {
     std::unique_lock<std::mutex> lock(mu.mu_, std::adopt_lock);
@@ -74,9 +77,9 @@ class CondVar {
     lock.release();
   }
 
-  // As Wait, but gives up after `timeout` of real time (not the Clock's: for code that no
-  // simulation runs); of more than a hundred years, never. Zero or less: asks once. Returns whether
-  // `ready()` held at the end.
+  // As Wait, but gives up after `timeout`. Returns whether `ready()` was true at the end. The
+  // timeout is real time, not time of a Clock, so simulated code must not use it. A timeout of zero
+  // or less evaluates `ready` once; one of more than a hundred years never expires.
   template <typename Ready>
   bool WaitFor(Mutex& mu, absl::Duration timeout, Ready ready) DIVVY_REQUIRES(mu) {
     if (timeout > kLongestWait) {
@@ -89,12 +92,13 @@ class CondVar {
     return met;
   }
 
+  // Wake one waiting thread, or all of them. Never block.
   void NotifyOne() { cv_.notify_one(); }
   void NotifyAll() { cv_.notify_all(); }
 
  private:
-  // std::condition_variable adds a timeout to a clock of 64 bits of nanoseconds, and what overflows
-  // there is over at once.
+  // std::condition_variable adds the timeout to a 64-bit clock of nanoseconds. A sum that overflows
+  // would expire at once.
   static constexpr absl::Duration kLongestWait = absl::Hours(24 * 365 * 100);
 
   std::condition_variable cv_;

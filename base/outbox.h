@@ -1,5 +1,5 @@
-// How a core speaks without waiting: what it decides under its lock is carried out after the lock
-// is gone, in the order decided.
+// Lets a core act without waiting under its lock. Effects that the core decides on under its lock
+// run after the lock is released, in the order of the decisions.
 //
 //   void Core::OnMessage(Message m) {
 //     CoreLock lock(mu_, outbox_);
@@ -17,20 +17,24 @@
 
 namespace divvy {
 
-// A queue of effects. Thread-safe. Effects run one at a time, in the order added, never while Add's
-// caller holds its own lock if it drains after unlocking (CoreLock does). An effect may add others,
-// also by calling back into the core: they run after it. Whoever drains first runs them, so an
-// effect of one thread may run on another: it does not block. What is not drained when the outbox
-// goes is dropped. REQUIRES: the outbox outlives Drain, whatever its effects let go of.
+// A queue of effects. Thread-safe.
+//
+// Effects run one at a time, in the order added. They run without the core's lock if the core
+// drains after unlocking, as CoreLock does. An effect may add others, also by calling back into the
+// core; they run after it. The first thread that drains runs the effects, so an effect added by one
+// thread may run on another. REQUIRES: effects do not block. Effects that are not drained when the
+// outbox is destroyed are dropped. REQUIRES: the outbox outlives Drain, even if an effect releases
+// the last handle to its owner.
 class Outbox {
  public:
+  // Queues `effect` for the next Drain. May be called with the core's lock held. Never runs it.
   void Add(Task effect) {
     MutexLock lock(mu_);
     effects_.push_back(std::move(effect));
   }
 
-  // Runs what has been added. If another thread (or a caller further up this stack) is already
-  // draining, it runs the rest instead.
+  // Runs the effects added so far. If another thread, or a caller further up this stack, is
+  // draining already, returns at once and leaves them to it.
   void Drain() {
     mu_.Lock();
     if (draining_) return mu_.Unlock();
@@ -53,7 +57,8 @@ class Outbox {
   bool draining_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
-// Holds a core's mutex; releases it, then drains the core's outbox.
+// Holds a core's mutex. The destructor releases it, then drains the core's outbox. REQUIRES: both
+// outlive it.
 class DIVVY_SCOPED_CAPABILITY CoreLock {
  public:
   CoreLock(Mutex& mu, Outbox& outbox) DIVVY_ACQUIRE(mu) : mu_(mu), outbox_(outbox) { mu_.Lock(); }

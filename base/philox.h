@@ -13,11 +13,11 @@ struct PhiloxWords {
   uint32_t word[4];
 };
 
-// Words of different counters, or keys, are independent for all that a training can tell; there is
-// no state, so any thread may draw any part of a stream in any order. Thread-safe.
+// Words of different counters or keys are independent for all purposes of training. There is no
+// state, so any thread may draw any part of a stream in any order. Thread-safe.
 //
-//   Philox(seed, row, column / 4).word[column % 4]      // the number of an element of a table: the
-//                                                       same however the table is cut
+//   // the number of an element of a table: the same however the table is cut
+//   Philox(seed, row, column / 4).word[column % 4]
 DIVVY_HOST_DEVICE inline PhiloxWords Philox(uint64_t key, uint64_t counter_low,
                                             uint64_t counter_high) {
   PhiloxWords c{{static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),

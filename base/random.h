@@ -1,5 +1,5 @@
-// Seeded randomness: the same numbers from the same seed, on every machine. The one door to true
-// randomness is EntropySeed().
+// Seeded randomness: a seed gives the same numbers on every machine. EntropySeed() is the only
+// source of true randomness.
 #ifndef DIVVY_BASE_RANDOM_H_
 #define DIVVY_BASE_RANDOM_H_
 
@@ -10,25 +10,27 @@
 
 namespace divvy {
 
-// A fresh 64-bit number from the operating system: for incarnations and new job ids. Thread-safe.
+// A new random 64-bit number from the operating system, for incarnations and new job ids.
+// Thread-safe.
 uint64_t EntropySeed();
 
-// Mixes two numbers into one (SplitMix64's finaliser): derives a seed from (seed, step), (seed,
-// worker) ... The order counts. Initial values, shuffles and dropout follow from it, so it is the
-// same in every version.
+// Mixes two numbers into one (SplitMix64's finaliser). Use it to derive a seed from (seed, step),
+// (seed, worker) and so on. The order of the arguments matters. Initial values, shuffles and
+// dropout depend on the result, so it never changes between versions. Pure.
 //
 //   const uint64_t seed = MixSeeds(MixSeeds(job_seed, step), replica);
 uint64_t MixSeeds(uint64_t a, uint64_t b);
 
-// A 64-bit hash of text (FNV-1a, then mixed): the same in every process and version, for categories
-// in data and seeds by name. Not for untrusted keys.
+// A 64-bit hash of text (FNV-1a, then mixed), for categories in data and for seeds by name. It is
+// the same in every process and version. Not for untrusted keys: collisions are easy to construct.
+// Pure.
 uint64_t HashText(absl::string_view text);
 
-// base/philox.h, as an array.
+// Philox of base/philox.h, with the words as an array. Pure.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high);
 
 // A small generator (SplitMix64; Steele et al., "Fast splittable pseudorandom number generators",
-// 2014): for jitter, tests and the simulation; tables draw from Philox. Copyable value: a copy
+// 2014) for jitter, tests and the simulation. Tables use Philox instead. A copyable value: a copy
 // gives the same numbers. Not thread-safe.
 class Random {
  public:
@@ -36,7 +38,7 @@ class Random {
   uint64_t Next();                 // any 64 bits
   uint64_t Below(uint64_t bound);  // uniform in [0, bound); REQUIRES: bound > 0
   double Uniform();                // [0, 1), 53 bits
-  // True with this probability: never at 0, always at 1.
+  // True with this probability. Never true at 0, always true at 1.
   bool Chance(double probability) { return Uniform() < probability; }
 
  private:

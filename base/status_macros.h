@@ -52,9 +52,11 @@ absl::Status ToStatus(const absl::StatusOr<T>& value) {
   DIVVY_ASSIGN_OR_RETURN_INNER(DIVVY_STATUS_CONCAT(divvy_result_, __COUNTER__), lhs, rexpr)
 
 #ifndef RETURN_IF_ERROR
+// DIVVY_RETURN_IF_ERROR by its short name.
 #define RETURN_IF_ERROR(expression) DIVVY_RETURN_IF_ERROR(expression)
 #endif
 #ifndef ASSIGN_OR_RETURN
+// DIVVY_ASSIGN_OR_RETURN by its short name.
 #define ASSIGN_OR_RETURN(...) DIVVY_ASSIGN_OR_RETURN(__VA_ARGS__)
 #endif
 

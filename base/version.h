@@ -6,7 +6,7 @@ namespace divvy {
 
 // Of the binaries: shown by --version, told at registration so that a mixed cluster can be named.
 // Not what decides whether two binaries work together: that is the protocol's range
-// (cluster/messages.h).
+// (protocol/messages.h).
 constexpr char kVersion[] = "0.1.0";
 
 }  // namespace divvy

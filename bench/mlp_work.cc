@@ -49,7 +49,7 @@ absl::StatusOr<Dataset> Source(const InputContext& input) {
   const Images& images = SyntheticImages();
   ASSIGN_OR_RETURN(Tensor pixels, Tensor::Borrow(DType::kUInt8, {kMlpExamples, kMlpPixels},
                                                  images.pixels.data(), Device(), [] {}));
-  return Dataset::FromTensors(
+  return Dataset::FromTensorSlices(
              {{"image", std::move(pixels)}, {"label", Tensor::Vector<int64_t>(images.labels)}})
       .Batch(kMlpBatch);
 }

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "cluster/clients.h"
+#include "protocol/clients.h"
 
 namespace divvy::bench {
 

@@ -22,7 +22,7 @@
 #include "bench/parameter_server.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
-#include "cluster/clients.h"
+#include "protocol/clients.h"
 #include "rpc/dialer.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");

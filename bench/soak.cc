@@ -53,7 +53,7 @@ const Step kNothing("bench/soak/nothing", DoNothing);
 absl::StatusOr<Dataset> Batches(const InputContext& input) {
   std::vector<int64_t> ids(static_cast<size_t>(kStepsAtATime * kBatch));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 7919) % kRows;
-  return Dataset::FromTensors({{"id", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}})
+  return Dataset::FromTensorSlices({{"id", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}})
       .Shuffle(1'000, input.seed)
       .Batch(kBatch);
 }

@@ -34,9 +34,9 @@
 #include "base/status_macros.h"
 #include "bench/parameter_server.h"
 #include "bench/rounds.h"
-#include "cluster/clients.h"
-#include "cluster/layout.h"
+#include "protocol/clients.h"
 #include "rpc/dialer.h"
+#include "variables/layout.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/step_transaction.h"
 

@@ -12,13 +12,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/edit_distance.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/config_json.h"
-#include "cluster/edit_distance.h"
-#include "cluster/error.h"
-#include "cluster/role.h"
 #include "cluster/task_address.h"
+#include "protocol/error.h"
+#include "protocol/role.h"
 
 namespace divvy {
 namespace {
@@ -109,10 +109,6 @@ std::string IndicesText(const ClusterSpec& spec, absl::string_view job) {
                       indices.back());
 }
 
-std::string EntryPath(absl::string_view job, int index) {
-  return absl::StrCat("cluster.", EscapeText(job), "[", index, "]");
-}
-
 // ---- reading one text ---------------------------------------------------------------------------
 
 // What one text says. Where something is wrong, as much as could be read: an address that is none
@@ -152,7 +148,7 @@ class Reader {
         continue;
       }
       for (const auto& [index, address] : tasks) {
-        const std::string path = EntryPath(written, index);
+        const std::string path = ConfigPath(written, index);
         if (index < 0 || index > kMaxTaskIndex)
           ClusterProblem(path, ": an index is 0 to ", kMaxTaskIndex);
         else
@@ -303,7 +299,7 @@ class Reader {
     std::map<absl::string_view, std::string> first;
     for (const auto& [job, tasks] : reading_.jobs) {
       for (const auto& [index, address] : tasks) {
-        const std::string path = EntryPath(job, index);
+        const std::string path = ConfigPath(job, index);
         const auto [known, is_new] = first.emplace(address, path);
         if (!is_new && !address.empty() && bad_addresses_.count(address) == 0) {
           Problem(known->second, " and ", path, " have the same address ", ShowText(address),
@@ -546,7 +542,7 @@ class Validation {
     const std::vector<int> indices = spec_.task_indices("ps");
     if (config_.num_ps.has_value()) {
       if (!indices.empty() && indices.back() >= *config_.num_ps)
-        Problem(EntryPath("ps", indices.back()), " is there, but --num_ps is ", *config_.num_ps);
+        Problem(ConfigPath("ps", indices.back()), " is there, but --num_ps is ", *config_.num_ps);
       if (type_ == "ps" && config_.task_index.value_or(0) >= *config_.num_ps && indices.empty()) {
         Problem("task.index is ", config_.task_index.value_or(0), ", but --num_ps is ",
                 *config_.num_ps);

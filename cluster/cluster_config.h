@@ -56,10 +56,10 @@ int NumParameterServers(const ClusterConfig& config);
 // This task's own entry in the cluster; "": it has none.
 std::string OwnAddress(const ClusterConfig& config);
 // Without evaluators: who works together and is dialled. Jobs without tasks are left out. It is
-// also the ClusterView of cluster/messages.h, which is that type.
+// also the ClusterView of protocol/messages.h, which is that type.
 ClusterSpec::Jobs TrainingCluster(const ClusterConfig& config);
 // Of the training cluster, whoever looks at it. Tasks that know less of the same cluster have
-// another hash: compare with CheckSameView (prelude.h).
+// another hash: compare with CheckSameView (cluster/same_view.h).
 uint64_t ClusterHash(const ClusterConfig& config);
 
 // One TF_CONFIG. `{}` is the empty configuration. InvalidArgument: every problem of the text, each

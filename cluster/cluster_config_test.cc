@@ -13,10 +13,10 @@
 #include "cluster/cluster_config_resolver.h"
 #include "cluster/cluster_resolver.h"
 #include "cluster/config_json.h"
-#include "cluster/error.h"
 #include "cluster/task_address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -54,6 +54,7 @@ struct TfConfigOverrides {
 
 // Where TF_CONFIG is read: nullopt if it is not set. Called at each access, from any thread.
 using TfConfigSource = std::function<std::optional<std::string>()>;
+// The environment's variable TF_CONFIG.
 std::optional<std::string> TfConfigOfTheEnvironment();
 
 // Reads TF_CONFIG again at each call, as TensorFlow does; not set is an empty cluster.

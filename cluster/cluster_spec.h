@@ -17,8 +17,8 @@ namespace divvy {
 // counts them anew: docs/deviations.md). An immutable value; thread-safe. Nothing is checked here:
 // ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
 //
-//   ClusterSpec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3,
-//   "c:2222"}}}}).num_tasks("worker") == 2
+//   const ClusterSpec spec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3, "c:2222"}}}});
+//   spec.num_tasks("worker") == 2
 class ClusterSpec {
  public:
   using Jobs = std::map<std::string, std::map<int, std::string>>;

@@ -178,4 +178,8 @@ std::string ShowJson(const JsonValue& value) {
   }
 }
 
+std::string ConfigPath(absl::string_view job, int index) {
+  return absl::StrCat("cluster.", EscapeText(job), "[", index, "]");
+}
+
 }  // namespace divvy

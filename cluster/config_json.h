@@ -49,6 +49,9 @@ std::string ShowText(absl::string_view text);
 // On one line of ASCII, whatever it holds: other bytes as \xNN.
 std::string EscapeText(absl::string_view text);
 
+// Where TF_CONFIG names a task, as a message shows it: `cluster.worker[3]`.
+std::string ConfigPath(absl::string_view job, int index);
+
 }  // namespace divvy
 
 #endif  // DIVVY_CLUSTER_CONFIG_JSON_H_

@@ -1,4 +1,4 @@
-// Datasets dealt out to workers by themselves.
+// Datasets that are sharded over workers automatically.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,13 +8,13 @@
 namespace divvy::data_internal {
 namespace {
 
-const TellingRecipe* Telling(const Recipe& recipe) {
-  return dynamic_cast<const TellingRecipe*>(recipe.get());
+const DescribedRecipe* Described(const Recipe& recipe) {
+  return dynamic_cast<const DescribedRecipe*>(recipe.get());
 }
 
-// What `recipe` is made from in the end.
+// The recipe at the start of the chain from which `recipe` is made; it has no source that is known.
 Recipe OriginOf(Recipe recipe) {
-  while (const TellingRecipe* telling = Telling(recipe)) {
+  while (const DescribedRecipe* telling = Described(recipe)) {
     Recipe source = telling->source();
     if (source == nullptr) break;
     recipe = std::move(source);
@@ -22,24 +22,24 @@ Recipe OriginOf(Recipe recipe) {
   return recipe;
 }
 
-// `recipe` made from `origin` instead.
+// `recipe`, made from `origin` instead of its own origin.
 Recipe OverOrigin(const Recipe& recipe, const Recipe& origin) {
-  const TellingRecipe* telling = Telling(recipe);
+  const DescribedRecipe* telling = Described(recipe);
   const Recipe source = telling != nullptr ? telling->source() : nullptr;
   return source == nullptr ? origin : telling->Over(OverOrigin(source, origin));
 }
 
-// The cut is made as near to the files as it may be: below what keeps all that is there, but above
-// what chooses (Take, Skip, Filter, Shard). So it is made before a shuffle, which may be another on
-// each worker, and each worker builds full batches of its own part.
+// The dataset is cut as close to its files as possible: below transforms that keep all elements,
+// but above those that select some (Take, Skip, Filter, Shard). So the cut is below a shuffle,
+// whose order may differ between workers, and each worker builds full batches of its own part.
 Recipe ByData(const Recipe& recipe, WorkerShare share) {
-  const TellingRecipe* telling = Telling(recipe);
+  const DescribedRecipe* telling = Described(recipe);
   if (telling != nullptr && telling->keeps_all() && telling->source() != nullptr)
     return telling->Over(ByData(telling->source(), share));
   return ShardRecipe(recipe, share.num_shards, share.index);
 }
 
-class AutoSharded : public TellingRecipe {
+class AutoSharded : public DescribedRecipe {
  public:
   AutoSharded(Recipe source, AutoShardPolicy policy, WorkerShare share)
       : source_(std::move(source)), policy_(policy), share_(share) {}
@@ -62,7 +62,7 @@ class AutoSharded : public TellingRecipe {
   absl::StatusOr<Recipe> Part(const DataEnvironment& environment) const {
     if (policy_ == AutoShardPolicy::kData) return ByData(source_, share_);
     const Recipe origin = OriginOf(source_);
-    const TellingRecipe* telling = Telling(origin);
+    const DescribedRecipe* telling = Described(origin);
     std::optional<int64_t> files;
     if (telling != nullptr) {
       ASSIGN_OR_RETURN(files, telling->CountFiles(environment));

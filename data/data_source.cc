@@ -1,11 +1,8 @@
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/linker_hint.h"
-#include "base/mutex.h"
+#include "base/named_registry.h"
 #include "data/dataset.h"
 #include "data/distribute.h"
 #include "data/recipes.h"
@@ -13,18 +10,11 @@
 namespace divvy {
 namespace {
 
-struct Registered {
-  Mutex mu;
-  // Never taken out again.
-  std::map<std::string, std::vector<std::unique_ptr<const RegisteredDataSource>>, std::less<>>
-      by_name DIVVY_GUARDED_BY(mu);
-};
-
-// Made by the first registration, never destroyed: no order of initialisation or destruction
-// matters.
-Registered& Registry() {
-  static Registered& registered = *new Registered;
-  return registered;
+// The first registration makes it. Never destroyed, so the order of initialisation and destruction
+// does not matter.
+internal::NamedRegistry<RegisteredDataSource>& Registry() {
+  static auto& registry = *new internal::NamedRegistry<RegisteredDataSource>("data source");
+  return registry;
 }
 
 std::string Quoted(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
@@ -39,33 +29,15 @@ absl::StatusOr<Dataset> OpenPart(const RegisteredDataSource& source, const Nest&
 }  // namespace
 
 void DataSourceRegistry::Add(RegisteredDataSource source) {
-  Registered& registry = Registry();
-  MutexLock lock(registry.mu);
-  auto& sources = registry.by_name[source.name];
-  sources.push_back(std::make_unique<const RegisteredDataSource>(std::move(source)));
+  const std::string name = source.name;
+  Registry().Add(name, std::move(source));
 }
 
 absl::StatusOr<const RegisteredDataSource*> DataSourceRegistry::Get(absl::string_view name) {
-  {
-    Registered& registry = Registry();
-    MutexLock lock(registry.mu);
-    const auto found = registry.by_name.find(name);
-    if (found != registry.by_name.end()) return found->second.front().get();
-  }
-  const std::vector<std::string> names = Names();
-  const std::string known = names.empty() ? "there are none in this program"
-                                          : absl::StrCat("there are ", absl::StrJoin(names, ", "));
-  return absl::NotFoundError(
-      absl::StrCat("no data source is named ", Quoted(name), "; ", known, "; ", kLinkerHint));
+  return Registry().Get(name);
 }
 
-std::vector<std::string> DataSourceRegistry::Names() {
-  Registered& registry = Registry();
-  MutexLock lock(registry.mu);
-  std::vector<std::string> names;
-  for (const auto& entry : registry.by_name) names.push_back(entry.first);
-  return names;
-}
+std::vector<std::string> DataSourceRegistry::Names() { return Registry().names(); }
 
 absl::StatusOr<InputOptions> DataSourceRegistry::Options(absl::string_view name) {
   ASSIGN_OR_RETURN(const RegisteredDataSource* source, Get(name));
@@ -84,20 +56,12 @@ absl::StatusOr<Dataset> DataSourceRegistry::Open(const BoundDataSource& source,
 }
 
 absl::Status DataSourceRegistry::Validate() {
-  Registered& registry = Registry();
-  MutexLock lock(registry.mu);
-  std::vector<std::string> problems;
-  for (const auto& [name, sources] : registry.by_name) {
-    if (name.empty()) problems.push_back("a data source has no name");
-    for (const auto& source : sources) {
-      if (source->options.policy == AutoShardPolicy::kHint)
-        problems.push_back(absl::StrCat(
-            "data source ", Quoted(name),
-            " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
-    }
-    if (sources.size() > 1)
-      problems.push_back(absl::StrCat(sources.size(), " data sources are named ", Quoted(name),
-                                      ": give each a name of its own"));
+  std::vector<std::string> problems = Registry().problems();
+  for (const std::string& name : Names()) {
+    if (Registry().Find(name)->options.policy == AutoShardPolicy::kHint)
+      problems.push_back(absl::StrCat(
+          "data source ", Quoted(name),
+          " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
   }
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));

@@ -17,7 +17,7 @@ Dataset Refused(const What&... what) {
   return Dataset(FailedRecipe(absl::InvalidArgumentError(absl::StrCat(what...))));
 }
 
-// What is wrong with the columns of a CSV; empty: nothing.
+// The problems with the columns of a CSV. Empty: none.
 std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
   constexpr int64_t kMostFields = int64_t{1} << 24;
   if (columns.empty()) return "names no columns";
@@ -44,7 +44,7 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
   return "";
 }
 
-// What is wrong with the arguments of Shard and HoldOut; empty: nothing.
+// The problems with the arguments of Shard and HoldOut. Empty: none.
 std::string ShardProblem(int num_shards, int index) {
   if (num_shards >= 1 && index >= 0 && index < num_shards) return "";
   return absl::StrCat(
@@ -71,7 +71,7 @@ absl::StatusOr<std::map<std::string, TensorSpec>> DatasetRecipe::ElementSpec(
   return SpecOf(*first);
 }
 
-Dataset Dataset::FromTensors(Nest rows) {
+Dataset Dataset::FromTensorSlices(Nest rows) {
   return Dataset(RowsRecipe(
       [rows = std::move(rows)](const DataEnvironment&) -> absl::StatusOr<Nest> { return rows; }));
 }

@@ -1,12 +1,13 @@
-// Recipes for streams of examples, the iterators that carry them out, and dataset functions known
-// by name in every process.
+// Datasets: recipes for streams of examples, the iterators that execute them, and dataset functions
+// that every process knows by name.
 //
 //   absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
 //     Dataset digits = Dataset::Csv("digits.csv.gz", {{"image", DType::kFloat32, 0, /*width=*/64},
-//     {"label", DType::kInt64}}); digits = training ? digits.HoldOut(5, 0).Shuffle(2000,
-//     input.seed) : digits.Shard(5, 0); return digits.Batch(32);
+//                                                     {"label", DType::kInt64}});
+//     digits = training ? digits.HoldOut(5, 0).Shuffle(2000, input.seed) : digits.Shard(5, 0);
+//     return digits.Batch(32);
 //   }
-//   const DataSource kDigits("digits", Digits);     // kDigits(true) is what a coordinator is given
+//   const DataSource kDigits("digits", Digits);  // a coordinator gets kDigits(true)
 #ifndef DIVVY_DATA_DATASET_H_
 #define DIVVY_DATA_DATASET_H_
 
@@ -38,172 +39,198 @@ class Clock;
 class Executor;
 class FileSystem;
 
-// One or more adjacent fields of each line. A column is a scalar if width is 1, else a tensor
-// [width]. Text in a number's place is DataLoss, with its file and line.
+// A column of a CSV file: one or more adjacent fields of each line. It becomes a scalar if width is
+// 1, else a tensor [width]. Text where a number is expected is DataLoss, with file and line.
 //
-//   {"price"}   {"pixels", DType::kUInt8, 0, /*width=*/784}   {"city", DType::kString,
-//   /*hash_buckets=*/10'000}   {"item", DType::kInt64, 0, 1, /*below=*/500}
+//   {"price"}
+//   {"pixels", DType::kUInt8, 0, /*width=*/784}
+//   {"city", DType::kString, /*hash_buckets=*/10'000}
+//   {"item", DType::kInt64, 0, 1, /*below=*/500}
 struct CsvColumn {
-  std::string name;  // its key in the elements; each once
+  // Its key in the elements; unique.
+  std::string name;
   DType dtype = DType::kFloat32;
-  // > 0: any text (dtype kString says so best), hashed to an int64 below it
+  // > 0: the field is any text, which is hashed to an int64 below this number. Set dtype to kString
+  // to make that clear.
   int64_t hash_buckets = 0;
-  // > 1: so many fields; where a header names columns, its name stands over the first of them
+  // > 1: the number of fields. If the file has a header, `name` stands over the first of them.
   int64_t width = 1;
-  // > 0: integers in [0, below), the rows of a table; any other is DataLoss, with its file and line
+  // > 0: integers in [0, below), such as row numbers of a table. Any other value is DataLoss, with
+  // file and line.
   int64_t below = 0;
-  // What becomes of nan and inf in a column of floating numbers: DataLoss, with file and line, or
-  // an element like others, for a Map or Filter that knows what they stand for. One that reaches a
-  // loss makes every parameter that it touches NaN.
+  // How nan and inf are treated in a floating-point column: kRefused returns DataLoss, with file
+  // and line; kTaken passes them on, for a Map or Filter that handles them. If one reaches a loss,
+  // every parameter that it affects becomes NaN.
   enum class NotFinite { kRefused, kTaken } not_finite = NotFinite::kRefused;
 };
 
-// What Dataset::Libsvm makes of a label. SigmoidCrossEntropy wants 0 and 1; many files of the
-// libsvm collection have -1 and +1, some 1 and 2.
+// How Dataset::Libsvm converts labels. SigmoidCrossEntropy needs 0 and 1; many files of the libsvm
+// collection have -1 and +1, some have 1 and 2.
 enum class LibsvmLabels {
   kAsWritten,
-  // -1 and 0 become 0, +1 stays 1; any other label is DataLoss, with its file and line
+  // -1 and 0 become 0, +1 stays 1. Any other label is DataLoss, with file and line.
   kBinary,
-  // 1 becomes 0, 2 becomes 1; any other likewise
+  // 1 becomes 0, 2 becomes 1. Any other label is DataLoss, with file and line.
   kOneTwo,
 };
 
-// Through what iterators reach the world. All must outlive the iterators, and the executor its own
-// tasks.
+// What iterators use to reach the outside world. Everything must outlive the iterators; the
+// executor must also outlive its own tasks.
 struct DataEnvironment {
-  // null: FileSystem::Real()
+  // Null: FileSystem::Real().
   FileSystem* files = nullptr;
-  // For Prefetch, which without one reads when asked, and Map with several calls.
+  // For Prefetch, and for Map with parallel calls. Null: both work on the thread that asks for the
+  // element.
   Executor* executor = nullptr;
-  // null: Clock::Real(). An element that is long in coming is told of in the log, every 10 s
+  // Null: Clock::Real(). It times the log lines, every 10 s, for an element that takes long.
   const Clock* clock = nullptr;
 };
 
-// A pass over a dataset. One thread at a time. Next and Seek block: they read files and call
-// functions of the user.
+// One pass over a dataset. Not thread-safe: use it from one thread at a time. Next and Seek block:
+// they read files and call functions of the program.
 class DatasetIterator {
  public:
   virtual ~DatasetIterator() = default;
 
-  // The element at the position, which then moves on by one; nullopt: the end (again and again).
-  // After an error the position is unspecified until a Seek; a Seek past the bad element goes on
-  // behind it where elements can be told apart without it.
+  // Returns the element at the current position and advances by one. nullopt: the end; later calls
+  // return nullopt again. After an error the position is unspecified until a Seek. To continue,
+  // seek past the bad element, which works for datasets that can find the next element without
+  // reading the bad one.
   virtual absl::StatusOr<std::optional<Nest>> Next() = 0;
 
-  // Moves to element `position` of this dataset, forward or back: Next then gives what a fresh
-  // iterator gives after so many calls. Past the end is no error, Next says so. Cheap (the cost of
-  // one element, or of one window for Shuffle) but for Filter, IgnoreErrors and Generator, which
-  // read forward, from the start to go back; text is read forward once. InvalidArgument: a negative
-  // position.
+  // Moves to element `position`, forward or back. Next then returns what a fresh iterator returns
+  // after that many calls. A position past the end is no error; Next returns nullopt there. The
+  // cost is that of one element, or of one window for Shuffle. Exceptions: Filter, IgnoreErrors and
+  // Generator read forward to the position, from the start if it lies behind them; text is read
+  // forward once. InvalidArgument: a negative position.
   virtual absl::Status Seek(int64_t position) = 0;
 
-  // The number of elements, where it can be known without reading elements (Idx opens its files, so
-  // this may block), or once an end has been met. nullopt: not known, endless, or an error that
-  // Next will tell.
+  // The number of elements, if it can be known without reading elements, or after the end has been
+  // reached. May block: Idx opens its files. nullopt: unknown, endless, or an error that Next will
+  // return.
   virtual std::optional<int64_t> size() = 0;
 };
 
-// How a kind of dataset is made; for kinds beyond those below. Immutable, thread-safe.
+// How a kind of dataset is made. Derive from it for kinds that Dataset lacks. Immutable;
+// thread-safe.
 class DatasetRecipe {
  public:
   virtual ~DatasetRecipe() = default;
+  // Begins a pass. Reads no element; all errors come from the iterator's Next. A dataset that is
+  // sharded by files lists its files here, so the call may block.
   virtual std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment) const = 0;
-  // By default the spec of the first element, with SparseIds known to vary.
+  // The default is the spec of the first element, with the varying dimensions of SparseIds as -1.
   virtual absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(
       const DataEnvironment& environment) const;
 };
 
-// A recipe for a stream of Nests; nothing is opened until it is iterated. Copyable, immutable,
-// thread-safe. Errors, also those of arguments (Batch(0), Shard(2, 2)), come out of the iterator's
-// Next: InvalidArgument for arguments, DataLoss for bad bytes (with file and line or offset),
-// NotFound for files; the file system's own. Map and Filter functions must be thread-safe: passes
-// may run at the same time. What a function of the program throws is Unknown.
+// A recipe for a stream of Nests. Building one opens nothing; only iterating does. Copyable,
+// immutable, thread-safe. A method with the name of a tf.data.Dataset method does the same, unless
+// its comment says otherwise.
 //
-// What is called as a method of tf.data.Dataset does what that does, where nothing else is said;
-// FromTensors is its from_tensor_slices.
-//
-//   Dataset clicks = Dataset::TfRecord("clicks-*", Parse).Filter(HasLabel).Shuffle(10'000,
-//   input.seed); clicks = clicks.Map(Features, /*parallel_calls=*/4).Batch(256).Prefetch(2);
+//   Dataset clicks = Dataset::TfRecord("clicks-*", Parse).Filter(HasLabel);
+//   clicks = clicks.Shuffle(10'000, input.seed).Map(Features, /*parallel_calls=*/4);
+//   clicks = clicks.Batch(256).Prefetch(2);
 //   std::unique_ptr<DatasetIterator> pass = clicks.Iterate();
-//   ASSIGN_OR_RETURN(std::optional<Nest> batch, pass->Next());      // nullopt: the end
+//   ASSIGN_OR_RETURN(std::optional<Nest> batch, pass->Next());  // nullopt: the end
 //
-// Files of records are names, globs (wildcards in the last part of a path) or "name@N"
-// (name-00000-of-0000N and so on), read in the order of their names. Files of any format may be
-// gzip or zlib: told by their first bytes, not their names. A file is held in memory while it is
-// read.
+// All errors are returned by the iterator's Next, including those of arguments such as Batch(0) or
+// Shard(2, 2):
+//   InvalidArgument  bad arguments
+//   DataLoss         bad bytes, with file and line or offset
+//   NotFound         missing files
+//   Unknown          an exception from a function of the program
+//   others           the file system's, or those of a function of the program
+//
+// Map and Filter functions must be thread-safe, since several passes may run at once.
+//
+// Files of records are given as a name, a glob (wildcards in the last part of the path) or "name@N"
+// (name-00000-of-0000N and so on), and are read in name order. Any file may be compressed with gzip
+// or zlib; the first bytes decide, not the name. A file is held in memory while it is read.
 class Dataset {
  public:
   explicit Dataset(std::shared_ptr<const DatasetRecipe> recipe) : recipe_(std::move(recipe)) {}
 
-  // Row i of every leaf is element i. SparseIds are sliced into SparseIds of one row.
-  // InvalidArgument: leaves that differ in rows, or have none.
-  static Dataset FromTensors(Nest rows);
-  // {"image": uint8 [h, w], "label": uint8 []}; in general row i of each array, in the type of its
-  // file (int16 becomes int32). DataLoss: not as many labels as images. The names are taken as they
-  // are.
+  // Element i is row i of every leaf. SparseIds are sliced into SparseIds of one row.
+  // InvalidArgument: leaves without rows, or with different numbers of rows.
+  static Dataset FromTensorSlices(Nest rows);
+  // Reads a pair of IDX files: element i is {"image": row i of `images`, "label": row i of
+  // `labels`}, for MNIST {uint8 [h, w], uint8 []}. The dtype is that of the file (int16 becomes
+  // int32). The names are used literally, without globs. DataLoss: the numbers of labels and images
+  // differ.
   static Dataset Idx(std::string images, std::string labels);
-  // {"features": SparseIds of one row with weights, ids as written, "label": float32 []}. A "qid:"
-  // is read and dropped. DataLoss, with file and line: nan or inf; and, where `below` is above 0,
-  // an id outside [0, below), the rows of its table (ids count from 1 in most files: so one more
-  // than there are features).
+  // Reads libsvm files: {"features": SparseIds of one row with weights, ids as in the file,
+  // "label": float32 []}. A "qid:" is ignored. DataLoss, with file and line: nan or inf, or, if
+  // `below` is above 0, an id outside [0, below). `below` is the number of rows of the ids' table;
+  // most files count ids from 1, so it is one more than the number of features.
   static Dataset Libsvm(std::string files, int64_t below = 0,
                         LibsvmLabels labels = LibsvmLabels::kAsWritten);
-  // {name: scalar or [width]}. By name if the first line of a file has all names, and then other
-  // fields are ignored; else by position.
+  // Reads CSV files: {name: scalar or [width]}. If the first line of a file has all names, columns
+  // are found by name and other fields are ignored. Otherwise they are found by position.
   static Dataset Csv(std::string files, std::vector<CsvColumn> columns, char separator = ',');
-  // Lines of label, 13 counts and 26 categories, parted by tabs (the Criteo display ads and
-  // terabyte logs): {"label": float32 [], 0 or 1, "dense": float32 [13], the counts as written (nan
-  // and inf are refused), 0 where there is none, "sparse": int64 [26]}. A category is hashed
-  // (HashText, as in Csv) to any number from 0 on: Map it below the rows of its table. Parted by
-  // commas, as samples of these logs are passed around, where a file's first line has no tab; if
-  // that begins with "label" it is a header, and passed over.
+  // Reads the Criteo display ads and terabyte logs: lines of label, 13 counts and 26 categories,
+  // separated by tabs. Elements are {"label": float32 [], 0 or 1; "dense": float32 [13]; "sparse":
+  // int64 [26]}. "dense" has the counts as written, and 0 for a missing one; nan and inf are
+  // refused. "sparse" has a hash of each category (HashText, as in Csv), any number from 0 on: use
+  // Map to bring it below the number of rows of its table. If the first line of a file has no tab,
+  // fields are separated by commas, as in samples of these logs; if that line begins with "label",
+  // it is a header and is skipped.
   static Dataset CriteoTsv(std::string files);
-  // What `parse` makes of each record. The record's memory is lent for the call. DataLoss, with the
-  // number of the record in its file, counted from 1, and the byte where it begins: a checksum that
-  // does not fit, or a record that is cut off; so say errors of `parse` too.
+  // Reads TFRecord files; each element is the result of `parse` for a record. The record's memory
+  // is valid during the call only. DataLoss: a checksum that does not match, or a record that is
+  // cut off. These errors, and those of `parse`, include the record's number in its file, counted
+  // from 1, and the byte where it begins.
   static Dataset TfRecord(std::string files,
                           std::function<absl::StatusOr<Nest>(absl::string_view record)> parse);
-  // element(i) for i in [0, size); size -1: until it gives nullopt, or for ever. REQUIRES: a
-  // function of the index alone. InvalidArgument: nullopt before a given size.
+  // element(i) for i in [0, size). With size -1 it continues until `element` returns nullopt, or
+  // forever. REQUIRES: `element` depends on the index only. InvalidArgument: nullopt before the
+  // given size.
   static Dataset Generator(
       std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size);
 
-  // Calls `fn` for up to `parallel_calls` elements at once, on the environment's executor; without
-  // one, or with 1, where the element is asked for. The order is kept. Reads ahead by as many.
+  // Replaces each element by fn(element). Up to `parallel_calls` calls run at once, on the
+  // environment's executor. Without an executor, or with 1, the thread that asks for the element
+  // calls `fn`. The order is kept. Up to `parallel_calls` elements are read ahead.
   Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
               int64_t parallel_calls = 1) const;
+  // Keeps the elements for which `keep` returns true.
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
-  // Passes over up to `limit` elements of a pass that are DataLoss or InvalidArgument (bad lines
-  // and records, errors of `parse` and Map), the first of them with a word each in the log, and
-  // their number at the end. The one after that is the error, as are all of other codes; a file
-  // that cannot be decompressed is one at each try. Stands best right behind what it is for. Read
-  // forward, as Filter; each iterator counts what it reads.
+  // Skips up to `limit` elements of a pass that are DataLoss or InvalidArgument: bad lines and
+  // records, errors of `parse` and of Map. The log has a line for the first of them, and their
+  // number at the end. The next bad element is an error, and so is every error with another code; a
+  // file that cannot be decompressed fails at each try. Place it directly after the dataset whose
+  // errors it should skip. Seeking reads forward, as for Filter; each iterator counts what it
+  // reads.
   Dataset IgnoreErrors(int64_t limit) const;
-  // Permutes within windows of so many elements, by a permutation that depends on seed and window
-  // number alone. Unlike tf.data's sliding buffer, any position can be sought. Holds a window in
-  // memory.
+  // Permutes the elements within windows of `window` elements. The permutation depends on the seed
+  // and the window's number only. Unlike with tf.data's sliding buffer, any position can be sought.
+  // Holds one window in memory.
   Dataset Shuffle(int64_t window, uint64_t seed) const;
-  // -1: for ever. A pass without elements ends it
+  // Repeats the data `times` times; -1: forever. A pass without elements ends it.
   Dataset Repeat(int64_t times = -1) const;
-  // elements index, index + num_shards, ...
+  // Elements index, index + num_shards, ...
   Dataset Shard(int num_shards, int index) const;
-  // All the others: train on HoldOut(5, 0), test on Shard(5, 0).
+  // The elements that Shard leaves out: train on HoldOut(5, 0), test on Shard(5, 0).
   Dataset HoldOut(int num_shards, int index) const;
-  // The first n.
+  // The first n elements.
   Dataset Take(int64_t n) const;
-  // All but the first n.
+  // All but the first n elements.
   Dataset Skip(int64_t n) const;
-  // Stacks tensors along a new axis 0; SparseIds of one row become one CSR batch. The last batch
-  // may be smaller, unless it is dropped. InvalidArgument: elements that differ in structure, dtype
-  // or shape, or with leaves that have no rows (texts).
+  // Combines `size` elements into one batch. Tensors are stacked along a new axis 0; SparseIds of
+  // one row become one CSR batch. The last batch may be smaller; drop_remainder drops it then.
+  // InvalidArgument: elements that differ in structure, dtype or shape, or leaves that cannot be
+  // stacked (texts).
   Dataset Batch(int64_t size, bool drop_remainder = false) const;
-  // reads so many ahead, on the environment's executor
+  // Reads up to `elements` ahead, on the environment's executor. Without an executor it does
+  // nothing.
   Dataset Prefetch(int64_t elements) const;
 
+  // Begins a pass, as DatasetRecipe::Iterate.
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment& environment = {}) const;
-  // By path, "features/ids"; a lone tensor has the path "". Opens the data for one element. -1
-  // where the recipe knows that a dimension varies: rows of a batch that is not cut evenly, ids of
-  // SparseIds. OutOfRange: no element is there to look at.
+  // The dtype and shape of each leaf by its path, such as "features/ids"; a single tensor has the
+  // path "". Opens the data and may read one element; blocks. A dimension that is known to vary is
+  // -1: the rows of batches that are not all of one size, or the ids of SparseIds. OutOfRange: the
+  // dataset is empty.
   absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec(
       const DataEnvironment& environment = {}) const;
 
@@ -213,44 +240,47 @@ class Dataset {
   std::shared_ptr<const DatasetRecipe> recipe_;
 };
 
-// How a pass is dealt out to workers.
+// How a pass over the data is distributed over workers.
+//
+// With kAuto, kFile and kData, the policy takes the worker's part of what the function returns, so
+// the function must not shard by itself. A worker that reconnects during a pass reads its part from
+// the beginning. A pass does not wait for a worker that is unreachable: the rest of that worker's
+// part is not read, and the log has a warning.
 enum class AutoShardPolicy {
-  // Every worker opens the same sequence; the coordinator gives each position to one step, once:
-  // each element is visited exactly once per pass, whatever dies and whoever joins. REQUIRES: a
-  // function of its arguments and context alone. Filter and Generator are read forward, not sought.
+  // Every worker opens the same sequence, and the coordinator leases each position to one step.
+  // Each element is visited exactly once per pass, whatever tasks are lost or join. REQUIRES: the
+  // sequence depends only on the function's arguments and context. Filter and Generator are read
+  // forward, not sought.
   kLease,
-  // Every worker sees everything (TensorFlow under parameter servers).
+  // Every worker reads all data, as TensorFlow does under parameter servers.
   kOff,
-  // kFile if there are at least as many files as workers, else kData
+  // kFile if there are at least as many files as workers, else kData.
   kAuto,
-  // worker i of W reads files i, i + W, ... in the order of their names. InvalidArgument: fewer
-  // files than workers, or data of no files
+  // Worker i of W reads files i, i + W, ... in name order. InvalidArgument: fewer files than
+  // workers, or data that is not read from files.
   kFile,
-  // worker i of W takes every W-th record of the sources, below batching, shuffling, mapping and
-  // repeating, but above what chooses (Filter, Take, Skip, Shard, HoldOut). REQUIRES: what is below
-  // such a choice is the same on every worker, not shuffled by the context's seed
+  // Worker i of W takes every W-th record of the sources. The cut is below batching, shuffling,
+  // mapping and repeating, but above methods that select elements (Filter, Take, Skip, Shard,
+  // HoldOut). REQUIRES: what is below such a selection is the same on every worker, so it is not
+  // shuffled by the context's seed.
   kData,
-  // TensorFlow's "where I say": InvalidArgument, for Dataset::Shard says it
+  // TensorFlow's HINT. Always InvalidArgument; use Dataset::Shard instead.
   kHint,
 };
-// With kAuto, kFile and kData the worker's part is taken of what the function returns, so the
-// function shards nothing by itself. A worker that comes back during a pass reads its part from the
-// beginning. A pass does not wait for a worker that is away: what is left of its part is not read,
-// and a warning in the log says so.
 
-// Of a DataSource: how its data are dealt out, where a step finds them, and how far workers read
-// ahead.
+// The options of a DataSource: how its data is distributed, where batches are placed, and how far
+// workers read ahead.
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
-  // A batch comes to where its replica computes, but for sparse ids; false: all of it stays on the
-  // CPU.
+  // True: a batch is copied to its replica's device, except sparse ids, which stay on the CPU.
+  // False: all of it stays on the CPU.
   bool fetch_to_device = true;
-  // elements that a worker reads ahead, for each replica; changes no result
+  // Elements that a worker reads ahead for each replica. It does not change results.
   int64_t prefetch_per_replica = 2;
 };
 
-// A DataSource with its arguments: a value, which travels as its name and arguments. What a
-// coordinator or a trainer is given, as often as wanted: each pass calls the function anew.
+// A DataSource with its arguments. Coordinators and trainers take it, any number of times; each
+// pass calls the function anew. A value type: only the name and the arguments are sent to workers.
 class BoundDataSource {
  public:
   BoundDataSource(std::string name, Nest args) : name_(std::move(name)), args_(std::move(args)) {}
@@ -262,43 +292,46 @@ class BoundDataSource {
   Nest args_;
 };
 
-// What is known of a dataset function in this process. Made by DataSource's constructor.
+// A dataset function that is registered in this process. DataSource's constructor makes it.
 struct RegisteredDataSource {
   std::string name;
-  // besides the InputContext
+  // Not counting the InputContext.
   int num_args = 0;
-  // Of its argument types; equal in processes built from the same source by the same compiler. To
-  // compare, not to read.
+  // Identifies the argument types. It is equal in processes that the same compiler built from the
+  // same source. Compare it only; its text has no meaning.
   std::string signature;
   InputOptions options;
   std::function<absl::StatusOr<Dataset>(const InputContext&, const Nest& args)> open;
 };
 
-// The dataset functions of this process. Thread-safe. Filled before `main` by the constructors of
-// DataSource; lives forever.
+// The dataset functions of this process. Thread-safe. The constructors of DataSource fill it before
+// `main`. It is never destroyed.
 class DataSourceRegistry {
  public:
-  // Never fails: a double name is kept for Validate.
+  // Never fails: Validate reports a duplicate name.
   static void Add(RegisteredDataSource source);
-  // NotFound: lists the sources there are. The pointer is valid forever; of a double name the
-  // first.
+  // The source with this name; for a duplicate name, the first. The pointer is valid forever.
+  // NotFound: no such source; the message lists the known ones.
   static absl::StatusOr<const RegisteredDataSource*> Get(absl::string_view name);
-  // In name order, each once.
+  // All names in order, each once.
   static std::vector<std::string> Names();
-  static absl::StatusOr<InputOptions> Options(absl::string_view name);  // NotFound, as Get
-  // Calls the function, on this thread, and takes this worker's part of its data where the source's
-  // policy says so. Of `context` the pipelines are set here. NotFound, as Get; InvalidArgument:
-  // arguments of another number or type, or data sharded over the workers by the function and by
-  // the policy; the function's own error. Each says which source it was.
+  // The source's options. NotFound: as Get.
+  static absl::StatusOr<InputOptions> Options(absl::string_view name);
+  // Calls the function on this thread, and takes this worker's part of its data if the source's
+  // policy says so. The pipelines of `context` are set here; its other fields are the caller's.
+  // Blocks as long as the function does. NotFound: as Get. InvalidArgument: arguments of another
+  // number or type, or data that both the function and the policy shard over the workers. Otherwise
+  // the function's own error. Each error names the source.
   static absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context);
-  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions,
-  // and every kHint, all at once.
+  // Call it at start. InvalidArgument: lists every name that is empty or registered twice, and
+  // every source with kHint.
   static absl::Status Validate();
 };
 
-// A dataset function: code does not travel, its name and arguments do. Define it `const` at
-// namespace scope, once. Build the whole pipeline inside; it is called on each worker for each
-// pass. The elements are batches for ONE replica; a step takes one for each.
+// A dataset function, known by its name in every process: only its name and arguments are sent to
+// workers. Define it `const` at namespace scope, once. Build the whole pipeline inside; each worker
+// calls the function for each pass. The elements are batches for ONE replica; a step takes one for
+// each replica.
 template <typename... Args>
 class DataSource {
  public:
@@ -314,8 +347,8 @@ class DataSource {
          }});
   }
 
-  // What a coordinator or trainer is given: kClicks("2026-11-*"). An argument that might be cut on
-  // its way to the function's type does not compile, as in Schedule.
+  // Binds the arguments, for a coordinator or trainer: kClicks("2026-11-*"). As in Schedule, an
+  // argument that could lose a value in conversion to the function's type does not compile.
   BoundDataSource operator()(const internal::Parameter<Args>&... args) const {
     return BoundDataSource(name_, Nest(Nest::List{NestCodec<Args>::Encode(args)...}));
   }

@@ -1,5 +1,5 @@
-// Datasets in memory: what each method yields, that every position can be sought, which arguments
-// are refused; and data sources by name.
+// Datasets in memory: the elements of each method, seeking to every position, and refused
+// arguments; and data sources by name.
 #include "data/dataset.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ int64_t ValueOf(const Nest& element) { return *element["x"].tensor()->scalar<int
 Dataset Count(int64_t n) {
   Ints values;
   for (int64_t i = 0; i < n; ++i) values.push_back(i);
-  return Dataset::FromTensors(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
+  return Dataset::FromTensorSlices(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
 }
 
 // A dataset of unknown size.
@@ -84,7 +84,7 @@ Dataset Tenfold(const Dataset& dataset) {
 TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
   SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 1, 3}),
                 Tensor::Vector<float>({1, 2, 3})};
-  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensorSlices(
       Nest{{"a", Nest(*Tensor::Copy<float>({2, 2}, {1, 2, 3, 4}))}, {"s", Nest(ids)}}));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_TRUE(BitwiseEqual(*rows[1]["a"].tensor(), Tensor::Vector<float>({3, 4})));
@@ -95,9 +95,9 @@ TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
 
 TEST(FromTensorsTest, ALoneTensorAndAListHaveRowsToo) {
   EXPECT_TRUE(BitwiseEqual(
-      *PlainPass(Dataset::FromTensors(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(),
+      *PlainPass(Dataset::FromTensorSlices(Nest(Tensor::Vector<int32_t>({4, 5}))))[1].tensor(),
       Tensor::Scalar<int32_t>(5)));
-  const std::vector<Nest> rows = PlainPass(Dataset::FromTensors(
+  const std::vector<Nest> rows = PlainPass(Dataset::FromTensorSlices(
       Nest(Nest::List{Nest(Tensor::Vector<int32_t>({4})), Nest(Tensor::Vector<bool>({true}))})));
   EXPECT_TRUE(BitwiseEqual(*rows[0][1].tensor(), Tensor::Scalar<bool>(true)));
 }
@@ -110,17 +110,19 @@ TEST(FromTensorsTest, AnEmptyDatasetEndsAtOnce) {
 }
 
 TEST(FromTensorsTest, RefusesWhatHasNoCommonRows) {
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(Tensor::Vector<float>({1, 2}))},
-                                                   {"b", Nest(Tensor::Vector<float>({1}))}}))
+  EXPECT_THAT(FirstError(Dataset::FromTensorSlices(Nest{{"a", Nest(Tensor::Vector<float>({1, 2}))},
+                                                        {"b", Nest(Tensor::Vector<float>({1}))}}))
                   .message(),
               HasSubstr("\"a\" has 2 rows, \"b\" has 1"));
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest(1.0f)}})).message(),
+  EXPECT_THAT(FirstError(Dataset::FromTensorSlices(Nest{{"a", Nest(1.0f)}})).message(),
               HasSubstr("\"a\" has no rows: it is float32 []"));
-  EXPECT_THAT(FirstError(Dataset::FromTensors(Nest{{"a", Nest("text")}})).message(),
+  EXPECT_THAT(FirstError(Dataset::FromTensorSlices(Nest{{"a", Nest("text")}})).message(),
               HasSubstr("\"a\" has no rows"));
-  EXPECT_EQ(FirstError(Dataset::FromTensors(Nest())).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(FirstError(Dataset::FromTensors(Nest::Failed(absl::AbortedError("why")))).message(),
-            "why");
+  EXPECT_EQ(FirstError(Dataset::FromTensorSlices(Nest())).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      FirstError(Dataset::FromTensorSlices(Nest::Failed(absl::AbortedError("why")))).message(),
+      "why");
 }
 
 TEST(GeneratorTest, YieldsWhatTheFunctionGivesForEachIndex) {
@@ -231,7 +233,7 @@ class SizeCounted : public DatasetRecipe {
   int& asked_;
 };
 
-// Prefetch, for one, has to stop its reader before it can tell.
+// Asking can be expensive: Prefetch has to stop its reader before it can answer.
 TEST(RepeatTest, DoesNotAskForTheSizeAtEachElement) {
   for (const bool known : {true, false}) {
     int asked = 0;
@@ -289,7 +291,7 @@ TEST(BatchTest, SparseIdsOfSingleRowsBecomeOneCsrBatch) {
   const SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 0, 1, 3}),
                       Tensor::Vector<float>({1, 2, 3})};
   const std::vector<Nest> batches =
-      PlainPass(Dataset::FromTensors(Nest{{"s", Nest(ids)}}).Batch(3));
+      PlainPass(Dataset::FromTensorSlices(Nest{{"s", Nest(ids)}}).Batch(3));
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_TRUE(BitwiseEqual(batches[0]["s"], Nest(ids)));
 }
@@ -324,7 +326,7 @@ TEST(BatchTest, RefusesElementsThatAreNotAlike) {
 TEST(ElementSpecTest, TellsTypesAndShapesByPath) {
   const SparseIds ids{Tensor::Vector<int64_t>({7, 8}), Tensor::Vector<int64_t>({0, 1, 2}),
                       Tensor::Vector<float>({1, 2})};
-  const Dataset rows = Dataset::FromTensors(
+  const Dataset rows = Dataset::FromTensorSlices(
       Nest{{"a", Nest(*Tensor::Copy<float>({2, 3}, {1, 2, 3, 4, 5, 6}))}, {"s", Nest(ids)}});
   const auto shown = [](const Dataset& dataset) {
     std::string text;
@@ -341,7 +343,7 @@ TEST(ElementSpecTest, TellsTypesAndShapesByPath) {
       "a float32 [-1, 3]; s/ids int64 [-1]; s/row_splits int64 [-1]; s/weights float32 [-1]; ");
   EXPECT_EQ(shown(rows.Batch(2, true)),
             "a float32 [2, 3]; s/ids int64 [-1]; s/row_splits int64 [3]; s/weights float32 [-1]; ");
-  EXPECT_EQ(shown(Dataset::FromTensors(Nest(Tensor::Vector<bool>({true})))), " bool []; ");
+  EXPECT_EQ(shown(Dataset::FromTensorSlices(Nest(Tensor::Vector<bool>({true})))), " bool []; ");
   EXPECT_EQ(Count(0).ElementSpec().status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_FALSE(Count(1).Batch(0).ElementSpec().ok());
 }
@@ -425,7 +427,7 @@ Sample Grow(Sample sample, Random& random) {
   const auto name = [&](absl::string_view method) {
     absl::StrAppend(&sample.recipe, ".", method, "(", n, ", ", index, ")");
   };
-  // Behind a shuffle the model knows only what does not ask for the order.
+  // After a shuffle the model knows only results that do not depend on the order.
   switch (random.Below(sample.ordered ? 9 : 4)) {
     case 0:
       name("Map");
@@ -703,7 +705,7 @@ TEST(ThrowingTest, WhatARecipeOfTheProgramThrowsWhileReadAheadIsAnError) {
 
 // ---- IgnoreErrors, and words in the log
 
-// Of 0, 1, ... those that can be divided by 3 are bad.
+// The elements 0, 1, ..., of which multiples of 3 are bad.
 Dataset BadThirds(int64_t n, absl::Status error) {
   return Count(n).Map([error](const Nest& element) -> absl::StatusOr<Nest> {
     if (ValueOf(element) % 3 == 0) return error;
@@ -750,7 +752,7 @@ TEST(IgnoreErrorsTest, AnyPositionCanBeSoughtAndNothingIsToldTwice) {
   EXPECT_EQ(log.texts().size(), told + 11);
 }
 
-// f(i) for i in [0, n); those that can be divided by 3 are bad.
+// f(i) for i in [0, n); multiples of 3 are bad.
 Dataset GeneratedBadThirds(int64_t n) {
   return Dataset::Generator(
       [](int64_t i) -> absl::StatusOr<std::optional<Nest>> {
@@ -770,8 +772,8 @@ TEST(IgnoreErrorsTest, ABadElementOfAGeneratorOrUnderAFilterIsOne) {
   ExpectEveryPositionCanBeSought(Odd(GeneratedBadThirds(30)).IgnoreErrors(10), 8);
 }
 
-// Of a filter over 0, 1, ... those that can be divided by 3 are bad, of the others the odd ones
-// stay: bad, 1, bad, 5, bad, 7, bad, 11, ...
+// A filter over 0, 1, ...: multiples of 3 are bad, and of the others the odd ones stay: bad, 1,
+// bad, 5, bad, 7, bad, 11, ...
 TEST(IgnoreErrorsTest, ABadElementHasAPlaceBehindWhichOneCanGoOn) {
   for (const auto& [dataset, behind] :
        {std::pair(GeneratedBadThirds(9), 7),
@@ -839,7 +841,7 @@ const DataSource kAgain("numbers", Numbers, InputOptions{AutoShardPolicy::kOff})
 const DataSource<std::vector<int64_t>> kGiven(
     "given",
     [](const InputContext&, const std::vector<int64_t>& values) -> absl::StatusOr<Dataset> {
-      return Dataset::FromTensors(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
+      return Dataset::FromTensorSlices(Nest{{"x", Nest(Tensor::Vector<int64_t>(values))}});
     },
     {AutoShardPolicy::kOff});
 
@@ -854,7 +856,7 @@ TEST(DataSourceTest, IsOpenedByNameWithItsArguments) {
 }
 
 TEST(DataSourceTest, OptionsAreKnownByName) {
-  // Of a double name, the first.
+  // For a duplicate name, the first.
   EXPECT_EQ(DataSourceRegistry::Options("numbers")->policy, AutoShardPolicy::kLease);
   EXPECT_EQ(DataSourceRegistry::Options("given")->policy, AutoShardPolicy::kOff);
   EXPECT_EQ((*DataSourceRegistry::Get("numbers"))->num_args, 2);
@@ -864,9 +866,10 @@ TEST(DataSourceTest, AnUnknownNameListsThoseThereAre) {
   const absl::Status status =
       DataSourceRegistry::Open(BoundDataSource("nubmers", Nest()), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()),
-              StartsWith("no data source is named \"nubmers\"; there are given, numbers; if it is "
-                         "defined in a static library, "));
+  EXPECT_THAT(
+      std::string(status.message()),
+      StartsWith("this program has no data source \"nubmers\"; it has \"given\", \"numbers\"; "
+                 "if it is defined in a static library, "));
 }
 
 TEST(DataSourceTest, ErrorsOfTheFunctionAndWrongArgumentsNameTheSource) {
@@ -882,7 +885,7 @@ TEST(DataSourceTest, ErrorsOfTheFunctionAndWrongArgumentsNameTheSource) {
 TEST(DataSourceTest, ADoubleNameIsReportedAtStart) {
   EXPECT_EQ(DataSourceRegistry::Validate(),
             absl::InvalidArgumentError(
-                "2 data sources are named \"numbers\": give each a name of its own"));
+                "this program has 2 data sources named \"numbers\": give each a name of its own"));
   EXPECT_THAT(DataSourceRegistry::Names(), ElementsAre("given", "numbers"));
 }
 

@@ -18,10 +18,10 @@ bool DealsOut(AutoShardPolicy policy) {
   return policy != AutoShardPolicy::kLease && policy != AutoShardPolicy::kOff;
 }
 
-// Whether `recipe` or what it is made from is cut into as many shards as there are workers, and
-// this worker's taken.
+// Whether `recipe`, or a dataset from which it is made, has a Shard with this worker's index and
+// one shard for each worker.
 bool IsShardedByHand(Recipe recipe, const InputContext& context) {
-  while (const auto* telling = dynamic_cast<const data_internal::TellingRecipe*>(recipe.get())) {
+  while (const auto* telling = dynamic_cast<const data_internal::DescribedRecipe*>(recipe.get())) {
     const auto shard = telling->shard();
     if (shard && shard->num_shards == context.num_workers && shard->index == context.worker_index)
       return true;
@@ -30,7 +30,8 @@ bool IsShardedByHand(Recipe recipe, const InputContext& context) {
   return false;
 }
 
-// The policy that is left for a call with its own inside the scope; kOff: nothing is.
+// The policy that a call with the policy `own` applies inside the scope. kOff: none, because the
+// DataSource applies it.
 absl::StatusOr<AutoShardPolicy> OwnPolicy(const internal::InputScope& scope, AutoShardPolicy own,
                                           absl::string_view call) {
   if (own == AutoShardPolicy::kHint) return own;  // AutoShard refuses it
@@ -80,7 +81,8 @@ absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy
                                                    " workers have no part for worker ",
                                                    context.worker_index));
   if (context.num_workers == 1) return dataset;
-  // Or a part of all data was held out, the same on every worker: this worker cannot tell.
+  // Shard may also hold out a part of the data, the same one on every worker. This worker cannot
+  // tell the difference.
   if (IsShardedByHand(dataset.recipe(), context)) {
     DIVVY_LOG(WARNING) << "data: Shard(" << context.num_workers << ", " << context.worker_index
                        << ") and the policy both take a part of the data: if that Shard is this "

@@ -1,5 +1,5 @@
-// What a dataset function may do for the replicas of its worker: tf.distribute's
-// experimental_distribute_dataset and distribute_datasets_from_function.
+// Functions that a dataset function may use to distribute data over the replicas of its worker:
+// tf.distribute's experimental_distribute_dataset and distribute_datasets_from_function.
 #ifndef DIVVY_DATA_DISTRIBUTE_H_
 #define DIVVY_DATA_DISTRIBUTE_H_
 
@@ -11,27 +11,30 @@
 
 namespace divvy {
 
-// Both stand only inside a DataSource function, on its thread: elsewhere FailedPrecondition. The
-// policy is the DataSource's; one of their own they may have only where the DataSource has kOff.
-// InvalidArgument: they have another all the same (the coordinator deals out by the DataSource's),
-// or kHint.
+// Call both functions only inside a DataSource function, on its thread; elsewhere they return
+// FailedPrecondition. The DataSource's policy applies. `options` may set a policy only if the
+// DataSource has kOff. InvalidArgument: it sets another policy although the DataSource has one (the
+// coordinator distributes the data by the DataSource's policy), or it sets kHint.
 
-// Global batches cut for the replicas of this worker: RecutForReplicas (data/rebatch.h) says how. A
-// "global" batch is this worker's: with several workers each step still takes one.
+// Cuts global batches for the replicas of this worker, as RecutForReplicas (data/rebatch.h)
+// describes. A "global" batch belongs to one worker: with several workers, each step still takes
+// one.
 absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches,
                                           const InputOptions& options = {});
 
-// What `fn` gives: batches for one replica each, as they are. Its own error. `fn` is called once,
-// now, with what the DataSource function itself was given, but for the pipelines, which are those
-// of this policy.
+// Returns the dataset that `fn` returns; its elements are batches for one replica each, and are not
+// changed. `fn` is called once, during this call. It gets the InputContext of the DataSource
+// function, except that the pipelines are those of this policy. Errors: also those of `fn`.
 using DatasetFunction = std::function<absl::StatusOr<Dataset>(const InputContext&)>;
+// What `fn` gives, as it is, or its own error. `fn` is called once, now, with what the DataSource
+// function itself was given, but for the pipelines, which are those of this policy.
 absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn,
                                                        const InputOptions& options = {});
 
 namespace internal {
 
-// Where a DataSource function is called. One of a thread at a time may be the innermost; ends on
-// the thread it began on.
+// Marks that this thread runs a DataSource function. Scopes may nest; Current is the innermost of
+// the thread. Must be destroyed on the thread that made it.
 class InputScope {
  public:
   InputScope(const InputContext& context, AutoShardPolicy policy);
@@ -39,7 +42,8 @@ class InputScope {
   InputScope(const InputScope&) = delete;
   InputScope& operator=(const InputScope&) = delete;
 
-  static const InputScope* Current();  // null: none
+  // Null: this thread runs no DataSource function.
+  static const InputScope* Current();
   const InputContext& context() const { return context_; }
   AutoShardPolicy policy() const { return policy_; }
 
@@ -49,13 +53,13 @@ class InputScope {
   const InputScope* const outer_;
 };
 
-// `context` as a function under this policy sees it: one pipeline, or with kFile and kData one for
-// each worker.
+// Returns `context` as a function with this policy gets it: one pipeline, or with kFile and kData
+// one for each worker.
 InputContext WithPipelines(InputContext context, AutoShardPolicy policy);
 
-// This worker's part of `dataset`; all of it where the policy is kLease or kOff. InvalidArgument:
-// kHint, or a worker that is none of num_workers. Says in the log where the dataset looks as if it
-// were sharded over the workers by hand already. What kFile needs of the files comes out of the
+// Returns this worker's part of `dataset`; with kLease and kOff, all of it. Logs a warning if the
+// dataset seems to be sharded over the workers by hand already. InvalidArgument: kHint, or a worker
+// index that is not in [0, num_workers). Errors of kFile that concern the files come from the
 // iterator.
 absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy,
                                   const InputContext& context);

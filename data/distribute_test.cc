@@ -1,4 +1,4 @@
-// Datasets for several replicas and workers: batches cut for replicas, and data dealt out to
+// Datasets for several replicas and workers: batches cut for replicas, and data distributed over
 // workers.
 #include <algorithm>
 #include <functional>
@@ -34,9 +34,9 @@ Tensor Range(int64_t first, int64_t end) {
   return Tensor::Vector<int64_t>(values);
 }
 
-Dataset Count(int64_t n) { return Dataset::FromTensors(Nest(Range(0, n))); }
+Dataset Count(int64_t n) { return Dataset::FromTensorSlices(Nest(Range(0, n))); }
 
-// The examples 0, 1, ... in batches of these sizes, which the recipe does not show.
+// The examples 0, 1, ... in batches of these sizes, which the recipe does not describe.
 Dataset BatchesOf(Ints sizes) {
   return Dataset::Generator(
       [sizes](int64_t index) -> absl::StatusOr<std::optional<Nest>> {
@@ -108,7 +108,7 @@ TEST(RebatchTest, EveryLeafIsCutSparseIdsToo) {
   SparseIds lists{Tensor::Vector<int64_t>({7, 8, 9, 5}), Tensor::Vector<int64_t>({0, 1, 3, 3, 4}),
                   Tensor::Vector<float>({1, 2, 3, 4})};
   const Nest rows{{"ids", Nest(lists)}, {"x", Nest(*Range(0, 8).Reshape({4, 2}))}};
-  const Dataset recut = Rebatch(Dataset::FromTensors(rows).Batch(3), {2});
+  const Dataset recut = Rebatch(Dataset::FromTensorSlices(rows).Batch(3), {2});
   const std::vector<Nest> batches = PlainPass(recut);
   ASSERT_EQ(batches.size(), 2u);
   EXPECT_TRUE(
@@ -197,7 +197,7 @@ TEST(RecutForReplicasTest, CutsBatchesKnownToBeAlikeAcrossTheirBordersAndOthersE
 
 // ---- dealt out to workers
 
-// What each of `workers` reads of `dataset` under `policy`.
+// The elements that each of `workers` reads from `dataset` under `policy`.
 std::vector<std::vector<std::string>> Parts(const Dataset& dataset, AutoShardPolicy policy,
                                             int workers, const DataEnvironment& environment = {}) {
   std::vector<std::vector<std::string>> parts;

@@ -1,4 +1,4 @@
-// Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, good and
+// Datasets read from files: CSV, libsvm and IDX, plain and compressed, one file and many, valid and
 // broken; and the data of the examples.
 #include <unistd.h>
 #include <zlib.h>
@@ -65,7 +65,7 @@ class FileDatasetsTest : public ::testing::Test {
     return dataset.Iterate(environment_)->Next().status();
   }
 
-  // What the elements of a pass say, an error being the last.
+  // The elements of a pass as text; an error is the last one.
   std::vector<std::string> Shown(const Dataset& dataset) {
     std::vector<std::string> shown;
     const auto iterator = dataset.Iterate(environment_);
@@ -210,7 +210,7 @@ TEST_F(FileDatasetsTest, LibsvmRowsAreSparseIdsOfOneRowAndBatchToCsr) {
                            Tensor::Vector<float>({0.5, 2, 1})));
 }
 
-// On a machine with 1 TiB of memory this one would be read.
+// A machine with 1 TiB of memory would read this file.
 TEST(LargeFileTest, AFileThatMemoryCannotHoldIsRefusedUnread) {
   const std::string name = absl::StrCat(testing::TempDir(), "/large.csv");
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(name, "1,2\n").ok());
@@ -287,7 +287,7 @@ TEST_F(FileDatasetsTest, WhatIsNotFiniteIsAnErrorWithFileAndLine) {
       *Read(Dataset::Csv("a.csv", {{"x"}, taken}))[1]["label"].tensor()->scalar<float>()));
 }
 
-// What is blank and what is a bad line is the same for one who reads and one who passes over.
+// Reading and skipping agree on which lines are blank and which are bad.
 TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
   const std::string kinds[] = {"1 1:1", "",     " \t",    "\f",  "\v",    " \r ",
                                "#",     " # 1", "#1 1:1", "qid", "0 # 1", "\f1 1:1"};

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-// The linker puts it in the place of divvy::MostMemoryBytes().
+// The linker replaces divvy::MostMemoryBytes() with this function.
 extern "C" int64_t __wrap__ZN5divvy15MostMemoryBytesEv() { return 8 << 20; }
 
 namespace divvy {
@@ -43,7 +43,7 @@ std::string GzipBomb(size_t megabytes) {
 
 class FileLimitsTest : public testing::Test {
  protected:
-  // What each kind of dataset says of the file.
+  // The error of each kind of dataset for the file.
   std::vector<absl::Status> Errors(const std::string& name) {
     const auto parse = [](absl::string_view) -> absl::StatusOr<Nest> {
       return absl::InternalError("parsed");
@@ -70,8 +70,8 @@ TEST_F(FileLimitsTest, AGzipBombIsRefusedByEachDatasetBeforeItTakesMuchMemory) {
         std::string(error.message()),
         HasSubstr("bomb.gz: decompressed, the data have more than the allowed 4194304 bytes"));
   }
-  // Half of what one dataset would take that unpacks the whole file. AddressSanitizer keeps some of
-  // what the five have freed.
+  // Half of the memory that a dataset would need to unpack the whole file. AddressSanitizer keeps
+  // some of the memory that the five have freed.
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{128} * static_cast<int64_t>(kMegabyte));
 }
 

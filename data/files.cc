@@ -21,9 +21,9 @@ namespace divvy::data_internal {
 namespace {
 
 constexpr absl::string_view kWildcards = "*?[";
-// Of a file, decompressed; and never more than half of the memory that there is.
+// The limit for a decompressed file. Half of the memory is a further limit.
 constexpr int64_t kMaxBytes = int64_t{16} << 30;
-// What five digits can name.
+// The largest number of files that five digits can number.
 constexpr int kMaxShards = 99999;
 
 int64_t MostBytes() { return std::min(kMaxBytes, MostMemoryBytes() / 2); }
@@ -32,13 +32,13 @@ bool HasWildcard(absl::string_view text) {
   return text.find_first_of(kWildcards) != absl::string_view::npos;
 }
 
-// "name@count".
+// The parts of "name@count".
 struct Sharded {
   absl::string_view name;
   int count = 0;
 };
 
-// nullopt: anything but digits stands behind the last "@".
+// nullopt: there is something other than digits after the last "@".
 std::optional<Sharded> ParseSharded(absl::string_view pattern) {
   const size_t at = pattern.rfind('@');
   if (at == absl::string_view::npos || at + 1 == pattern.size()) return std::nullopt;
@@ -82,13 +82,13 @@ absl::StatusOr<std::vector<std::string>> Matches(FileSystem& files, absl::string
   return names;
 }
 
-// As FileSystem::ReadFile, in pieces, so that a person can be told.
+// As FileSystem::ReadFile, but in pieces, so that progress can be logged.
 absl::StatusOr<std::string> ReadWhole(FileSystem& files, const Clock& clock,
                                       const std::string& name) {
   constexpr size_t kLeastPiece = size_t{64} << 10, kMostPiece = size_t{16} << 20;
   ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, files.OpenSequential(name));
   const absl::StatusOr<FileInfo> info = files.Stat(name);
-  // A guess: a pipe says 0, and a file may grow.
+  // Only an estimate: a pipe reports 0, and a file may grow.
   const size_t size = info.ok() ? info->size_bytes : 0;
   const auto most = static_cast<size_t>(MostBytes());
   std::string bytes;

@@ -1,4 +1,4 @@
-// Files as datasets name them. Internal to data/.
+// File names and contents, as datasets use them. Internal to data/.
 #ifndef DIVVY_DATA_FILES_H_
 #define DIVVY_DATA_FILES_H_
 
@@ -14,21 +14,24 @@
 
 namespace divvy::data_internal {
 
-// The environment's file system, or the machine's.
+// The environment's file system; if it has none, the machine's.
 FileSystem& FilesOf(const DataEnvironment& environment);
 
-// The files that `pattern` stands for, in the order of their names, at least one. "name@N", if it
-// has no other wildcard: name-00000-of-0000N and so on, whether they exist or not. With "*", "?" or
-// "[...]": the files that match, where no wildcard matches a slash; in the last part of the path
-// only. Else `pattern` itself.
-// NotFound: no file matches. InvalidArgument: an empty pattern, name@0, a wildcard in a directory's
-// name. Blocks.
+// The files that `pattern` stands for, in name order; at least one. Blocks.
+//   name@N              if there is no other wildcard: name-00000-of-0000N and so on, whether they
+//                       exist or not
+//   "*", "?", "[...]"   the files that match. Wildcards do not match a slash, and may be in the
+//                       last part of the path only
+//   otherwise           `pattern` itself
+// NotFound: no file matches. InvalidArgument: an empty pattern, name@0, or a wildcard in a
+// directory's name.
 absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::string_view pattern);
 
-// The content of a file, which a slow disk tells of in the log, decompressed unless `is_plain` says
-// of its bytes that they are no compressed ones. Blocks. Errors begin with the name: the file
-// system's, and those of Inflate (formats/inflate.h); ResourceExhausted past 16 GiB, or half of the
-// memory that this process may have, before or after decompression, and for MostUnpacked.
+// Returns the content of a file, decompressed. If `is_plain` is true for its bytes, they are
+// returned unchanged. A read that takes long is logged. Blocks. Errors begin with the file's name:
+// those of the file system and of Inflate (formats/inflate.h). ResourceExhausted: the file exceeds
+// 16 GiB, or half of the memory that this process may use, before or after decompression; or it
+// exceeds MostUnpacked.
 using IsPlain = std::function<bool(absl::string_view bytes)>;
 absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clock,
                                              const std::string& name,

@@ -1,13 +1,13 @@
-// Map, with one or several calls at once. The source is read by the iterator alone, one element
-// after another; the function runs on the environment's executor; elements are given in the
-// source's order.
+// Map, with one or several calls at once. Only the iterator reads the source, one element after
+// another. The function runs on the environment's executor. Elements are returned in the source's
+// order.
 #include <deque>
 #include <utility>
 
 #include "base/executor.h"
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "data/guarded.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -22,12 +22,12 @@ Element Apply(const MapFn& fn, const Nest& element) {
 
 bool IsElement(const Element& element) { return element.ok() && element->has_value(); }
 
-// One call of the function, shared by the iterator and the task that makes it.
+// One call of the function. The iterator and the task that makes the call share it.
 class Call {
  public:
   explicit Call(Nest input) : input_(std::move(input)) {}
 
-  // Makes the call, if nobody has begun it.
+  // Makes the call, unless it has begun already.
   void Make(const MapFn& fn) {
     {
       MutexLock lock(mu_);
@@ -40,8 +40,8 @@ class Call {
     made_.NotifyAll();
   }
 
-  // The result. A call that nobody has begun is made here: so an executor that drops its tasks
-  // stops nobody.
+  // Returns the result. A call that has not begun is made here, so an executor that drops its tasks
+  // blocks no one.
   Element Result(const MapFn& fn) {
     Make(fn);
     MutexLock lock(mu_);
@@ -82,7 +82,7 @@ class MapIterator : public PositionedIterator {
     return Apply(*fn_, *element);
   }
 
-  // Makes `position` that of the first call. Calls that are passed over end by themselves.
+  // Makes `position` the first call's position. Calls that are skipped end by themselves.
   void GoTo(int64_t position) {
     const int64_t passed_over = position - first_;
     if (passed_over >= 0 && passed_over <= static_cast<int64_t>(calls_.size())) {
@@ -94,7 +94,7 @@ class MapIterator : public PositionedIterator {
     first_ = position;
   }
 
-  // An end or an error of the source is kept behind the calls until another position is asked for.
+  // The end or an error of the source is kept after the calls until another position is requested.
   void BeginCalls() {
     while (!end_ && calls_.size() < at_once_) {
       Element element = source_.At(first_ + static_cast<int64_t>(calls_.size()));
@@ -113,7 +113,7 @@ class MapIterator : public PositionedIterator {
   const size_t at_once_;
   std::deque<std::shared_ptr<Call>> calls_;  // of the elements first_, first_ + 1, ...
   int64_t first_ = 0;
-  // What the source gave behind them, if it is no element.
+  // The source's end or error after the calls.
   std::optional<Element> end_;
 };
 

@@ -24,7 +24,7 @@ absl::string_view KindOf(const ExampleValues& values) {
   }
 }
 
-// The shape of `count` values.
+// The shape of the tensor that `count` values of `feature` form.
 absl::StatusOr<Shape> ShapeFor(const ExampleFeature& feature, int64_t count) {
   RETURN_IF_ERROR(feature.shape.status());
   Shape shape = feature.shape;
@@ -38,7 +38,7 @@ absl::StatusOr<Shape> ShapeFor(const ExampleFeature& feature, int64_t count) {
   return Refused(feature, "has ", count, " values, wanted ", feature.shape.ToString());
 }
 
-// The list, if it is of T's or of nothing.
+// The feature's list, if it has the type T or is empty.
 template <typename T>
 absl::StatusOr<std::vector<T>> ListOf(const ExampleFeature& feature, const ExampleValues& values) {
   if (std::holds_alternative<std::monostate>(values)) return std::vector<T>();

@@ -1,4 +1,4 @@
-// What to take out of a tf.train.Example.
+// Parsing of tf.train.Example.
 #ifndef DIVVY_DATA_PARSE_EXAMPLE_H_
 #define DIVVY_DATA_PARSE_EXAMPLE_H_
 
@@ -11,25 +11,26 @@
 
 namespace divvy {
 
-// A feature of an Example. The dtype is that of its list: kInt64, kFloat32 or kString.
+// A feature of an Example. The dtype must be that of the feature's list: kInt64, kFloat32 or
+// kString.
 struct ExampleFeature {
   std::string name;
   DType dtype = DType::kFloat32;
-  // {}: one value. The first dimension may be -1: as many as there are
+  // {}: one value. The first dimension may be -1: any number of values.
   Shape shape = {};
 };
 
-// A tf.train.Example as a dict of the features asked for: a tensor of the shape, of kString a text
-// (shape {}) or a list of texts (shape {n} or {-1}). Features that are not asked for are passed
-// over. Pure; thread-safe.
+// Parses a tf.train.Example and returns a dict of the requested features. A feature becomes a
+// tensor of its shape; a kString feature becomes a text (shape {}) or a list of texts (shape {n} or
+// {-1}). Other features are ignored. Pure; thread-safe.
 //
 //   Dataset::TfRecord("clicks-*", [](absl::string_view record) {
 //     return ParseExample(record, {{"label", DType::kFloat32}, {"ids", DType::kInt64, {-1}}});
 //   })
 //
-// InvalidArgument, with the feature: it is missing, of another type, or of another number of
-// values; or one that nothing can be read as (another dtype, texts of more than one dimension, -1
-// elsewhere). DataLoss: the bytes are no Example.
+// InvalidArgument, with the feature's name: it is missing, or has another type or another number of
+// values; or the request is impossible (another dtype, texts of more than one dimension, -1 in
+// another dimension). DataLoss: the bytes are not an Example.
 absl::StatusOr<Nest> ParseExample(absl::string_view record,
                                   absl::Span<const ExampleFeature> features);
 

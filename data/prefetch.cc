@@ -1,14 +1,13 @@
-// Reading ahead. A filler, which runs on the environment's executor while there is room, is the
-// only one to touch the source as long as it runs; the iterator touches it only while no filler
-// runs.
+// Prefetch. A filler runs on the environment's executor while the buffer has room. While a filler
+// runs, only it uses the source; otherwise only the iterator does.
 #include <algorithm>
 #include <deque>
 #include <utility>
 
 #include "base/executor.h"
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "data/guarded.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
@@ -19,23 +18,23 @@ bool IsElement(const Element& element) { return element.ok() && element->has_val
 struct Shared {
   explicit Shared(Source source) : source(std::move(source)) {}
 
-  // An end or an error has been read: nothing is read behind it.
+  // The end or an error has been read. Nothing is read after it.
   bool AtEnd() const DIVVY_REQUIRES(mu) { return !buffer.empty() && !IsElement(buffer.back()); }
 
   Mutex mu;
   CondVar changed;
-  // Of the filler while `filling`, else of the iterator.
+  // Used by the filler while `filling`, otherwise by the iterator.
   Source source;
-  // elements first, first + 1, ...; behind an end or an error comes nothing
+  // Elements first, first + 1, ... Nothing follows an end or an error.
   std::deque<Element> buffer DIVVY_GUARDED_BY(mu);
   int64_t first DIVVY_GUARDED_BY(mu) = 0;
   bool filling DIVVY_GUARDED_BY(mu) = false;
-  // asks the filler to end after the element that it reads
+  // Asks the filler to end after the current element.
   bool stop DIVVY_GUARDED_BY(mu) = false;
 };
 
-// What runs on the executor. Its end says that no filler runs, also where the executor drops it
-// unrun.
+// The task on the executor. Its destructor records that no filler runs, even if the executor drops
+// the task without running it.
 class Filler {
  public:
   Filler(std::shared_ptr<Shared> shared, size_t wanted)
@@ -57,7 +56,7 @@ class Filler {
   }
 
  private:
-  // nullopt: nothing is to be read now.
+  // The position to read next. nullopt: nothing is to be read now.
   std::optional<int64_t> NextPosition() {
     MutexLock lock(shared_->mu);
     if (shared_->stop || shared_->buffer.size() >= wanted_ || shared_->AtEnd()) return std::nullopt;
@@ -82,7 +81,7 @@ class PrefetchIterator : public PositionedIterator {
       : shared_(std::make_shared<Shared>(std::move(source))),
         wanted_(static_cast<size_t>(elements)),
         executor_(executor) {}
-  // Does not wait: a filler that still runs keeps what it needs, and ends soon.
+  // Does not wait. A filler that still runs owns what it needs and ends soon.
   ~PrefetchIterator() override {
     MutexLock lock(shared_->mu);
     shared_->stop = true;
@@ -100,7 +99,8 @@ class PrefetchIterator : public PositionedIterator {
     return shared_->source.size();
   }
 
-  // Makes `position` that of the first element in the buffer, or to come into it.
+  // Makes `position` the position of the first element in the buffer, or of the next one to be
+  // read.
   void GoTo(int64_t position) {
     {
       MutexLock lock(shared_->mu);
@@ -137,7 +137,7 @@ class PrefetchIterator : public PositionedIterator {
         "prefetch", [filler = std::make_shared<Filler>(shared_, wanted_)] { filler->Run(); });
   }
 
-  // An end or an error stays in the buffer: it is given as often as it is asked for.
+  // The end or an error stays in the buffer, and is returned each time it is requested.
   Element Take(int64_t position) {
     {
       MutexLock lock(shared_->mu);
@@ -161,7 +161,7 @@ class PrefetchIterator : public PositionedIterator {
   Executor& executor_;
 };
 
-class Prefetched : public TellingRecipe {
+class Prefetched : public DescribedRecipe {
  public:
   Prefetched(Recipe source, int64_t elements) : source_(std::move(source)), elements_(elements) {}
 

@@ -1,4 +1,4 @@
-// Words for a person who waits long for one element. Internal to data/.
+// Log lines about an element that takes long. Internal to data/.
 #ifndef DIVVY_DATA_PROGRESS_H_
 #define DIVVY_DATA_PROGRESS_H_
 
@@ -11,8 +11,8 @@
 
 namespace divvy::data_internal {
 
-// Logs how far one call has come, every kEvery while it lasts: an element that comes soon is never
-// told of. One of a call; not thread-safe.
+// Logs the progress of one call every kEvery. A call that is shorter logs nothing. Make one for
+// each call; not thread-safe.
 //
 //   Progress progress(clock);
 //   while (...) {
@@ -23,14 +23,15 @@ class Progress {
  public:
   static constexpr absl::Duration kEvery = absl::Seconds(10);
 
-  // `ticks_per_look`: how often the clock is read, for loops that turn fast.
+  // `ticks_per_look`: the clock is read once in this many ticks; raise it for fast loops.
   explicit Progress(const Clock& clock, int64_t ticks_per_look = 1)
       : clock_(clock),
         ticks_per_look_(ticks_per_look),
         begun_(clock.Elapsed()),
         next_(begun_ + kEvery) {}
 
-  // `tell()` says in words what was done so far.
+  // `tell()` returns a text that describes what was done so far. It is called only when a line is
+  // due.
   template <typename Tell>
   void Tick(const Tell& tell) {
     if (++ticks_ % ticks_per_look_ != 0) return;
@@ -48,7 +49,7 @@ class Progress {
   int64_t ticks_ = 0;
 };
 
-// The environment's clock, or the machine's.
+// The environment's clock; if it has none, the machine's.
 inline const Clock& ClockOf(const DataEnvironment& environment) {
   return environment.clock == nullptr ? Clock::Real() : *environment.clock;
 }

@@ -15,14 +15,14 @@ namespace divvy {
 namespace data_internal {
 namespace {
 
-// An element of the source, which must be a batch.
+// A batch of the source.
 struct Batch {
   int64_t index = -1;
   Nest rows;
   int64_t num_rows = 0;
 };
 
-// Makes `batch` the source's element `index`. False: there is none.
+// Loads the source's element `index` into `batch`. False: there is none.
 absl::StatusOr<bool> LoadBatch(Source& source, int64_t index, Batch& batch) {
   if (batch.index == index) return true;
   batch.index = -1;
@@ -56,14 +56,14 @@ TransformRules Recutting() {
 
 // ---- sizes in cyclic order
 
-// The stream of rows that batches make. Of batches that are alike the place of a row is computed;
-// else it is learnt by reading forward.
+// The batches as one stream of rows. If all batches have the same size, the place of a row is
+// computed; otherwise it is found by reading forward.
 class RowStream {
  public:
   RowStream(Source source, std::optional<int64_t> even_rows)
       : source_(std::move(source)), even_rows_(even_rows) {}
 
-  // Makes the batch that has row `row` the current one. False: there is no such row.
+  // Makes the batch that contains `row` the current one. False: there is no such row.
   absl::StatusOr<bool> Find(int64_t row) {
     int64_t index = 0;
     std::tie(index, start_) = Guess(row);
@@ -76,14 +76,14 @@ class RowStream {
     }
   }
 
-  // Up to `count` rows from `row` on, of the current batch. REQUIRES: Find(row).
+  // `count` rows from `row` on. REQUIRES: Find(row) is true, and the rows are in the current batch.
   absl::StatusOr<Nest> Rows(int64_t row, int64_t count) const {
     return RowsOf(batch_.rows, row - start_, row - start_ + count);
   }
   int64_t end() const { return start_ + batch_.num_rows; }
 
  private:
-  // A batch at or before that of `row`, and its first row.
+  // A batch at or before the one that contains `row`, and that batch's first row.
   std::pair<int64_t, int64_t> Guess(int64_t row) const {
     if (even_rows_) return {row / *even_rows_, row / *even_rows_ * *even_rows_};
     const int64_t index =
@@ -93,18 +93,18 @@ class RowStream {
 
   Source source_;
   const std::optional<int64_t> even_rows_;
-  // The first row of each batch, as far as they are known; unused where batches are even.
+  // The first row of each batch, as far as known. Unused if all batches have the same size.
   std::vector<int64_t> starts_ = {0};
-  // The current one.
+  // The current batch.
   Batch batch_;
-  // Its first row.
+  // The current batch's first row.
   int64_t start_ = 0;
 };
 
 struct Cut {
   std::vector<int64_t> sizes;  // REQUIRES: none is negative, some are not 0
   bool drop_remainder = false;
-  // Of each batch of the source but the last, where known.
+  // The rows of each batch of the source but the last, if known.
   std::optional<int64_t> even_rows;
 };
 
@@ -127,7 +127,7 @@ class RebatchIterator : public PositionedIterator {
     return size == 0 ? Empty(*first) : Take(*first, size);
   }
 
-  // A batch without rows, where all rows before `first` are there.
+  // A batch without rows, if all rows before `first` exist.
   Element Empty(int64_t first) {
     const int64_t last = std::max<int64_t>(first - 1, 0);
     ASSIGN_OR_RETURN(const bool found, rows_.Find(last));
@@ -154,7 +154,7 @@ class RebatchIterator : public PositionedIterator {
   }
 
   const Cut cut_;
-  // rows in a cycle before each of its batches, and in all
+  // The rows of a cycle before each of its batches; the last entry is the rows of a whole cycle.
   std::vector<int64_t> before_;
   RowStream rows_;
 };

@@ -46,7 +46,7 @@ Element Source::At(int64_t position) {
 }
 
 std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe) {
-  const auto* telling = dynamic_cast<const TellingRecipe*>(&recipe);
+  const auto* telling = dynamic_cast<const DescribedRecipe*>(&recipe);
   return telling != nullptr ? telling->batch_cut() : std::nullopt;
 }
 

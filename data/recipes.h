@@ -1,5 +1,5 @@
-// The kinds of datasets. Internal to data/: programs use the methods of Dataset, which say what
-// each does and check its arguments.
+// The kinds of datasets. Internal to data/: programs use the methods of Dataset, which document
+// each kind and check its arguments.
 #ifndef DIVVY_DATA_RECIPES_H_
 #define DIVVY_DATA_RECIPES_H_
 
@@ -18,10 +18,11 @@
 namespace divvy::data_internal {
 
 using Recipe = std::shared_ptr<const DatasetRecipe>;
-using Element = absl::StatusOr<std::optional<Nest>>;  // nullopt: behind the end
+// nullopt: past the end.
+using Element = absl::StatusOr<std::optional<Nest>>;
 
-// An iterator that is a function from positions to elements, so that seeking is nothing but setting
-// the position. An error is its element's: Next gives it again until a Seek goes elsewhere.
+// An iterator that computes each element from its position, so a seek only sets the position. An
+// error belongs to its position: Next returns it again until a Seek moves elsewhere.
 class PositionedIterator : public DatasetIterator {
  public:
   Element Next() final;
@@ -29,10 +30,10 @@ class PositionedIterator : public DatasetIterator {
   std::optional<int64_t> size() final;
 
  protected:
-  // The element at `position`. Cheap where `position` is one more than that of the last call.
-  // Behind an end there is nothing but the end.
+  // The element at `position`. Cheap if `position` is one more than in the previous call. Every
+  // position past the end is nullopt too.
   virtual Element At(int64_t position) = 0;
-  // The size, if it is known before Next has met the end.
+  // The size, if it is known before Next has reached the end.
   virtual std::optional<int64_t> KnownSize() { return std::nullopt; }
 
  private:
@@ -42,7 +43,7 @@ class PositionedIterator : public DatasetIterator {
   std::optional<int64_t> learnt_size_;
 };
 
-// The iterator of a dataset that another is made from: At(p) seeks only if it must.
+// The iterator of the dataset from which another one is made. At(p) seeks only if necessary.
 class Source {
  public:
   Source(const Recipe& recipe, const DataEnvironment& environment)
@@ -52,18 +53,19 @@ class Source {
 
  private:
   std::unique_ptr<DatasetIterator> iterator_;
-  std::optional<int64_t> position_ = 0;  // what Next would give; nullopt after an error
+  // The position of the next Next; nullopt after an error.
+  std::optional<int64_t> position_ = 0;
 };
 
-// a * b + c, if it can be counted. A position that cannot be lies behind every end.
+// a * b + c; nullopt on overflow. A position that overflows is past every end.
 std::optional<int64_t> MultiplyAdd(int64_t a, int64_t b, int64_t c);
 
-// `status` with "`where`: " before its message.
+// Returns `status` with "`where`: " before its message.
 absl::Status WithContext(const absl::Status& status, absl::string_view where);
 
 // sources.cc
 Recipe FailedRecipe(absl::Status reason);
-// rows of what `load` gives, loaded once an iterator
+// The rows of the Nest that `load` returns. Each iterator calls it once.
 Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> load);
 Recipe IdxRecipe(std::string images, std::string labels);
 Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);

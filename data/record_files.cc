@@ -14,8 +14,8 @@
 namespace divvy::data_internal {
 namespace {
 
-// Records are numbered as they are met; every kMarkDistance-th leaves a mark, from which those
-// behind it can be reached again.
+// Records are numbered as they are read. Every kMarkDistance-th one leaves a mark, from which later
+// records can be reached again.
 class RecordFilesIterator : public PositionedIterator {
  public:
   RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader,
@@ -37,7 +37,7 @@ class RecordFilesIterator : public PositionedIterator {
     if (size_ && position >= *size_) return std::nullopt;
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(JumpTowards(position));
-    // A line is passed over in less time than the clock is read.
+    // Skipping a line takes less time than reading the clock.
     constexpr int64_t kTicksPerLook = 1024;
     Progress progress(clock_, kTicksPerLook);
     while (next_ < position) {
@@ -82,7 +82,7 @@ class RecordFilesIterator : public PositionedIterator {
     return absl::OkStatus();
   }
 
-  // Goes to the last mark before `position`, if that is nearer than where we are.
+  // Moves to the last mark at or before `position`, if it is closer than the current record.
   absl::Status JumpTowards(int64_t position) {
     if (marks_.empty()) return absl::OkStatus();
     const int64_t mark =
@@ -95,7 +95,7 @@ class RecordFilesIterator : public PositionedIterator {
     return absl::OkStatus();
   }
 
-  // What is left of this file has no record. False: nor is there another file.
+  // Moves to the next file, after the last record of this one. False: there is no other file.
   absl::StatusOr<bool> NextFile() {
     if (file_ + 1 == names_.size()) {
       size_ = next_;
@@ -140,14 +140,14 @@ class RecordFilesIterator : public PositionedIterator {
   std::vector<std::string> names_;  // empty before the first file has been opened
   std::string text_;                // of names_[file_]
   size_t file_ = 0;
-  // In text_: of record next_, or of what lies between it and the one before.
+  // The position in text_ of record next_, or of the space before it.
   TextPosition at_;
   int64_t next_ = 0;
   std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
   std::optional<int64_t> size_;
 };
 
-class RecordFiles : public TellingRecipe {
+class RecordFiles : public DescribedRecipe {
  public:
   RecordFiles(std::string files, WorkerShare share, MakeRecordReader make_reader)
       : files_(std::move(files)), share_(share), make_reader_(std::move(make_reader)) {}

@@ -1,5 +1,5 @@
-// Datasets of records in files: a format tells records apart, one iterator finds its way among
-// them. Internal to data/.
+// Datasets of records in files. A RecordReader knows the format; one iterator, for all formats,
+// finds records by number. Internal to data/.
 #ifndef DIVVY_DATA_RECORD_FILES_H_
 #define DIVVY_DATA_RECORD_FILES_H_
 
@@ -14,28 +14,28 @@
 
 namespace divvy::data_internal {
 
-// A format. A reader belongs to one iterator. Of a position the line is what the format counts:
-// lines of a text, records of a file.
+// A file format. Each iterator has its own reader. The line number of a position counts what the
+// format counts: lines of text, or records.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
-  // Whether these are the bytes of a file that is not compressed, though they may begin like one
-  // that is.
+  // Whether these are the bytes of an uncompressed file, although they may begin like a compressed
+  // one.
   virtual bool IsPlain(absl::string_view bytes) const { return false; }
-  // Looks at a new file; sets `at` to its first record.
+  // Begins a new file and sets `at` to its first record.
   virtual absl::Status Begin(absl::string_view file, TextPosition& at) {
     at = StartOfText(file);
     return absl::OkStatus();
   }
-  // Passes over the next record, good or bad. False: none is left.
+  // Skips the next record, good or bad. False: there is none.
   virtual bool Skip(absl::string_view file, TextPosition& at) = 0;
-  // Reads the next record. nullopt: none is left. After an error, which says where in the file,
-  // `at` is behind the bad record.
+  // Reads the next record. nullopt: there is none. An error says where in the file it is; `at` is
+  // then past the bad record.
   virtual Element Read(absl::string_view file, TextPosition& at) = 0;
 };
 
-// The records of the files that `files` stands for (ExpandFiles), each with a number in the order
-// of files and records. Errors begin with the file's name.
+// The records of the files that `files` stands for (ExpandFiles), numbered in the order of files
+// and of records in each. Errors begin with the file's name.
 using MakeRecordReader = std::function<std::unique_ptr<RecordReader>()>;
 Recipe RecordFilesRecipe(std::string files, MakeRecordReader make_reader);
 

@@ -1,10 +1,10 @@
-// Datasets that are made from values and functions, and from arrays in files.
+// Datasets made from values, functions and arrays in files.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/guarded.h"
 #include "base/status_macros.h"
 #include "data/files.h"
-#include "data/guarded.h"
 #include "data/progress.h"
 #include "data/recipes.h"
 #include "data/stacking.h"
@@ -88,7 +88,7 @@ absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::st
   if (!array.ok()) return WithContext(array.status(), name);
   if (array->shape().rank() == 0)
     return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
-  // A head of 16 bytes could promise 4 billion elements.
+  // A header of 16 bytes could announce 4 billion elements.
   if (const int64_t rows = array->shape().dim(0); rows > 0 && array->shape().num_elements() == 0)
     return absl::DataLossError(absl::StrCat(name, ": has ", rows, " rows with nothing in them"));
   return array;
@@ -113,7 +113,7 @@ absl::StatusOr<Nest> LoadImagesAndLabels(const DataEnvironment& environment,
 
 using GeneratorFn = std::function<Element(int64_t)>;
 
-// Read forward: an element may be missing only at the end, and where that is shows only on the way.
+// Read forward: only the end may lack an element, and only reading shows where the end is.
 class GeneratorIterator : public PositionedIterator {
  public:
   GeneratorIterator(GeneratorFn element, int64_t size)
@@ -124,7 +124,7 @@ class GeneratorIterator : public PositionedIterator {
     if (position < next_) next_ = 0;
     while (true) {
       Element element = Generate(next_);
-      // On the way a bad element counts as a good one: it has its index.
+      // A skipped element that is bad counts like a good one, since it has an index.
       const bool stays = element.ok() ? !element->has_value() : next_ == position;
       if (stays || next_++ == position) return element;
     }

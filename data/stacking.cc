@@ -18,13 +18,13 @@ std::string Join(absl::string_view path, absl::string_view key) {
   return path.empty() ? std::string(key) : absl::StrCat(path, "/", key);
 }
 
-// The name of a leaf in a message.
+// The name of a leaf, for messages.
 std::string Leaf(absl::string_view path) {
   return path.empty() ? "the element" : absl::StrCat("\"", path, "\"");
 }
 
-// Calls `visit(path, leaf)` for each leaf, SparseIds as one, in the order of keys. The first error
-// ends it.
+// Calls `visit(path, leaf)` for each leaf in key order; SparseIds count as one leaf. Stops at the
+// first error.
 template <typename Visit>
 absl::Status ForEachLeaf(const std::string& path, const Nest& nest, const Visit& visit) {
   RETURN_IF_ERROR(nest.status());
@@ -76,7 +76,7 @@ absl::StatusOr<Nest> TensorRow(const Tensor& tensor, int64_t row) {
   return Nest(std::move(element));
 }
 
-// `rows` with what `of_sparse(SparseIds)` and `of_tensor(Tensor)` make of its leaves.
+// Returns `rows` with its leaves replaced by `of_sparse(SparseIds)` and `of_tensor(Tensor)`.
 template <typename OfSparse, typename OfTensor>
 absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse,
                              const OfTensor& of_tensor) {
@@ -106,8 +106,7 @@ absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse,
 
 // ---- stacking
 
-// What is put one behind another: single rows along a new axis 0, or batches along the one they
-// have.
+// What is joined: single rows along a new axis 0, or batches along their existing axis 0.
 enum class Joining { kRows, kBatches };
 
 absl::Status Differ(const std::string& path, size_t index, const std::string& is,
@@ -173,7 +172,7 @@ absl::StatusOr<Nest> StackTensors(Joining joining, const std::string& path,
   return Nest(std::move(stacked));
 }
 
-// One part of a batch to be.
+// One part of a batch that is being joined.
 absl::StatusOr<SparseIds> SparsePart(Joining joining, const std::string& path, size_t index,
                                      const Nest& element, const Nest& first) {
   if (!IsSparseIds(element) || element.size() != first.size())
@@ -212,7 +211,7 @@ absl::StatusOr<Nest> StackSparse(Joining joining, const std::string& path,
 absl::StatusOr<Nest> Stack(Joining joining, const std::string& path,
                            absl::Span<const Nest> elements);
 
-// Stacks what `child_of` finds in each element.
+// Stacks the children that `child_of` returns for the elements.
 template <typename ChildOf>
 absl::StatusOr<Nest> StackChildren(Joining joining, const std::string& path,
                                    absl::Span<const Nest> elements, const ChildOf& child_of) {
@@ -355,7 +354,7 @@ absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element) {
 
 std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSpec>& element,
                                             int64_t rows) {
-  // Of SparseIds of one row the ids and weights are joined, the splits go on.
+  // Joins the ids and weights of SparseIds of one row, and continues the row splits.
   const auto is_sparse = [&element](absl::string_view path) {
     for (absl::string_view name : {"ids", "weights", "row_splits"}) {
       absl::string_view group = path;

@@ -1,4 +1,4 @@
-// Rows of structured values, and structured values made of rows. Pure.
+// Splits structured values into rows, and makes them from rows. Pure.
 #ifndef DIVVY_DATA_STACKING_H_
 #define DIVVY_DATA_STACKING_H_
 
@@ -13,38 +13,38 @@
 
 namespace divvy {
 
-// Whether `nest` is SparseIds as they travel: a dict of tensors "ids", "row_splits" and perhaps
-// "weights", nothing else.
+// Whether `nest` is SparseIds in their encoded form: a dict of tensors "ids", "row_splits" and
+// optionally "weights", and nothing else.
 bool IsSparseIds(const Nest& nest);
 
-// How many rows every leaf of `rows` has. SparseIds count as a leaf, whose rows are its lists.
-// InvalidArgument: leaves that differ, a leaf without rows (a scalar, a text), SparseIds that are
-// none, or no leaf at all.
+// The number of rows, which must be the same for every leaf of `rows`. SparseIds count as one leaf,
+// whose rows are its lists. InvalidArgument: leaves with different numbers, a leaf without rows (a
+// scalar or a text), invalid SparseIds, or no leaf at all.
 absl::StatusOr<int64_t> NumRows(const Nest& rows);
 
-// Row `row` of every leaf: tensors lose axis 0 and share their buffer, SparseIds become SparseIds
-// of one row. REQUIRES: NumRows(rows) is OK and more than `row`.
+// Row `row` of every leaf. Tensors lose axis 0 and share the buffer; SparseIds become SparseIds of
+// one row. REQUIRES: NumRows(rows) is OK and greater than `row`.
 absl::StatusOr<Nest> RowOf(const Nest& rows, int64_t row);
 
-// Rows [begin, end) of every leaf, which share its buffer. REQUIRES: NumRows(rows) is OK, and 0 <=
-// begin <= end <= that.
+// Rows [begin, end) of every leaf; they share its buffer. REQUIRES: NumRows(rows) is OK, and 0 <=
+// begin <= end <= NumRows(rows).
 absl::StatusOr<Nest> RowsOf(const Nest& rows, int64_t begin, int64_t end);
 
 // The inverse of RowOf: one value whose row i is elements[i]. Copies. REQUIRES: at least one
-// element. InvalidArgument, with the path: elements that differ in structure, dtype or shape,
-// leaves that cannot be stacked (texts, indexed slices, tensors on a GPU), SparseIds of other than
-// one row, or of which only some have weights.
+// element. InvalidArgument, with the path: elements that differ in structure, dtype or shape;
+// leaves that cannot be stacked (texts, IndexedSlices, tensors on a GPU); SparseIds that do not
+// have exactly one row, or of which only some have weights.
 absl::StatusOr<Nest> StackRows(absl::Span<const Nest> elements);
 
-// The inverse of RowsOf: the rows of all batches, one behind another. Copies. Errors as of
-// StackRows, but for the number of rows, which may differ.
+// The inverse of RowsOf: concatenates the rows of all batches. Copies. Errors: as StackRows, but
+// the numbers of rows may differ.
 absl::StatusOr<Nest> JoinBatches(absl::Span<const Nest> batches);
 
-// Types and shapes of the leaves of one element, by path. SparseIds vary: their ids and weights
+// The dtype and shape of each leaf of an element, by path. SparseIds vary, so their ids and weights
 // have the shape [-1].
 absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element);
 
-// The specs of batches of `rows` (-1: varies) elements with the specs `element`.
+// The specs of batches of `rows` elements (-1: varies) whose specs are `element`.
 std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSpec>& element,
                                             int64_t rows);
 

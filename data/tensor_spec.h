@@ -1,4 +1,4 @@
-// What is known of a tensor before it is there.
+// The dtype and shape of a tensor that is not there yet.
 #ifndef DIVVY_DATA_TENSOR_SPEC_H_
 #define DIVVY_DATA_TENSOR_SPEC_H_
 
@@ -6,7 +6,7 @@
 
 namespace divvy {
 
-// As tf.TensorSpec: what Dataset::ElementSpec tells of each leaf of its elements. A plain value.
+// As tf.TensorSpec: Dataset::ElementSpec returns one for each leaf of its elements. A plain value.
 struct TensorSpec {
   DType dtype = DType::kFloat32;
   Shape shape;  // -1: varies

@@ -1,4 +1,4 @@
-// Datasets read from text: a reader of records for each format.
+// Datasets read from text, with one record reader for each format.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 
 // ---- libsvm
 
-// The label of a row as `labels` says.
+// Converts the label of a row as `labels` says.
 absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
   const auto refused = [written](absl::string_view wanted) {
     return absl::DataLossError(absl::StrCat("the label ", written, " is none of ", wanted));
@@ -43,7 +43,7 @@ absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
   return written;
 }
 
-// The rule of columns with a bound and of ids.
+// The check for columns with a bound, and for ids.
 absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below,
                       absl::string_view bound) {
   return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below,
@@ -277,7 +277,7 @@ class CsvReader : public RecordReader {
     return Nest(std::move(element));
   }
 
-  // A header that lacks a name looks like a first line that cannot be read.
+  // A header that lacks a name looks like an unreadable first line.
   std::string HeaderHint() const {
     if (record_.line != first_line_) return "";
     return absl::StrCat("; if this is a header, it must have all of ", ColumnNames());

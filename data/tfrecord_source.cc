@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/guarded.h"
 #include "base/status_macros.h"
-#include "data/guarded.h"
 #include "data/record_files.h"
 #include "formats/tfrecord.h"
 

@@ -1,5 +1,5 @@
-// Datasets made from datasets, as recipes that tell how they are made: so a dataset can be dealt
-// out to workers, and cut for replicas. Internal to data/.
+// Datasets made from other datasets. Their recipes describe how they are made, so that a dataset
+// can be distributed over workers and cut for replicas. Internal to data/.
 #ifndef DIVVY_DATA_TRANSFORM_H_
 #define DIVVY_DATA_TRANSFORM_H_
 
@@ -21,52 +21,58 @@ using Specs = absl::StatusOr<std::map<std::string, TensorSpec>>;
 
 // ---- what a recipe may tell; of a kind from elsewhere nothing is known
 
+// Which batches may have fewer rows than the others.
 enum class ShortBatches {
-  kNone,      // each has as many rows
-  kLastOnly,  // but the last
-  kAnywhere,  // any may have less
+  // All have the same number of rows.
+  kNone,
+  // Only the last may have fewer.
+  kLastOnly,
+  // Any may have fewer.
+  kAnywhere,
 };
 
-// That the elements are batches of `size` rows, and which of them may have less.
+// The elements are batches of `size` rows; `shorter` says which of them may have fewer.
 struct BatchCut {
   int64_t size = 0;  // > 0
   ShortBatches shorter = ShortBatches::kNone;
 };
 
-// Of what comes one after another those at index, index + num_shards, ...
+// The items at index, index + num_shards, ... of a sequence.
 struct WorkerShare {
   int64_t num_shards = 1;
   int64_t index = 0;
 };
 
-class TellingRecipe : public DatasetRecipe {
+// A recipe that describes itself. Nothing is known about other recipes, such as a program's own.
+class DescribedRecipe : public DatasetRecipe {
  public:
   virtual std::optional<BatchCut> batch_cut() const { return std::nullopt; }
 
-  // What it is made from; null: from no dataset.
+  // The dataset that it is made from. Null: none.
   virtual Recipe source() const { return nullptr; }
-  // The same, made from another source. REQUIRES: source() is not null.
+  // The same recipe, made from another source. REQUIRES: source() is not null.
   virtual Recipe Over(Recipe source) const { return source; }
-  // Whether all that is in the source is in it, however it is ordered or put together. Then the
-  // parts of the source, each treated alike, are the parts of it.
+  // Whether it contains everything that its source contains, in any order or combination. If so,
+  // shards of the source, each transformed alike, are shards of this dataset.
   virtual bool keeps_all() const { return false; }
-  // If it is Dataset::Shard's.
+  // The share, if it is made by Dataset::Shard.
   virtual std::optional<WorkerShare> shard() const { return std::nullopt; }
 
-  // The files it reads, if it is a dataset of whole files. Blocks. Errors as of ExpandFiles.
+  // The number of files that it reads, if it consists of whole files. Blocks. Errors: as
+  // ExpandFiles.
   virtual absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment&) const {
     return std::nullopt;
   }
-  // The same, of some of them. REQUIRES: CountFiles gives a number.
+  // The same dataset with some of the files only. REQUIRES: CountFiles returns a number.
   virtual Recipe SomeFiles(WorkerShare) const { return nullptr; }
 };
 
-// nullopt: not known.
+// How the elements of `recipe` are batched. nullopt: unknown.
 std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe);
 
 // ---- transforms
 
-// What becomes of the source's elements.
+// How a transform treats its source's elements.
 enum class ElementOrder {
   kSame,   // some of them, in their order
   kMixed,  // some of them, in another order or more than once
@@ -77,7 +83,8 @@ struct TransformRules {
   ElementOrder elements = ElementOrder::kNew;
   bool keeps_all = false;
   // Of new elements:
-  std::function<Specs(const Specs& source)> spec;  // null: shown by the first of them
+  // Null: taken from the first element.
+  std::function<Specs(const Specs& source)> spec;
   std::optional<BatchCut> cut;
 
   std::optional<WorkerShare> shard;
@@ -86,7 +93,7 @@ struct TransformRules {
 // A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment,
 // arguments...).
 template <typename IteratorT, typename... Args>
-class Transform : public TellingRecipe {
+class Transform : public DescribedRecipe {
  public:
   explicit Transform(Recipe source, TransformRules rules, Args... args)
       : source_(std::move(source)), rules_(std::move(rules)), args_(std::move(args)...) {}

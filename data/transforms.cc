@@ -1,5 +1,5 @@
-// Datasets made from datasets. Each iterator is a function from positions to elements of its
-// source: see PositionedIterator.
+// Datasets made from other datasets. Each iterator computes an element from its position: see
+// PositionedIterator.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/guarded.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "data/guarded.h"
 #include "data/progress.h"
 #include "data/recipes.h"
 #include "data/stacking.h"
@@ -18,7 +18,7 @@
 namespace divvy::data_internal {
 namespace {
 
-// Rules of a transform that leaves the elements as they are.
+// The rules of a transform that does not change elements.
 TransformRules Same(ElementOrder elements, bool keeps_all) {
   TransformRules rules;
   rules.elements = elements;
@@ -26,8 +26,8 @@ TransformRules Same(ElementOrder elements, bool keeps_all) {
   return rules;
 }
 
-// Whether the error is that of one element, which has a place among the others, and not of the way
-// to it.
+// Whether the error belongs to one element, which has a position among the others. Other errors
+// prevent reading further.
 bool IsOfAnElement(const absl::Status& error) {
   return error.code() == absl::StatusCode::kDataLoss ||
          error.code() == absl::StatusCode::kInvalidArgument;
@@ -52,7 +52,7 @@ class FilterIterator : public PositionedIterator {
       const absl::StatusOr<bool> keep = Keeps(element);
       if (!keep.ok() && (kept_ == position || !IsOfAnElement(keep.status()))) return keep.status();
       ++source_position_;
-      // A bad element is kept, so that one can go on behind it.
+      // A bad element counts as kept, so that a Seek past it works.
       if (keep.value_or(true) && kept_++ == position) return element;
       progress.Tick([&] {
         return absl::StrCat("on the way to element ", position, " Filter has looked at ",
@@ -101,7 +101,7 @@ class IgnoreErrorsIterator : public PositionedIterator {
     }
   }
 
-  // OK: the bad element was passed over.
+  // OK: the bad element was skipped.
   absl::Status Ignore(const absl::Status& error) {
     if (!IsOfAnElement(error)) return error;
     if (ignored_ == limit_)
@@ -139,9 +139,9 @@ class IgnoreErrorsIterator : public PositionedIterator {
 
 // ---- Shard, HoldOut, Take, Skip
 
-// Which positions of the source are taken.
+// The positions of the source that are selected.
 struct Choice {
-  // rises; nullopt: behind every end
+  // Increasing in its argument. nullopt: past every end.
   std::function<std::optional<int64_t>(int64_t position)> in_source;
   std::function<int64_t(int64_t source_size)> size;
 };
@@ -173,7 +173,7 @@ Recipe ChoiceRecipe(Recipe source, Choice choice, std::optional<WorkerShare> sha
   return MakeTransform<ChoiceIterator>(std::move(source), rules, std::move(choice));
 }
 
-// How many of [0, size) are index, index + num_shards, ...
+// How many of [0, size) are among index, index + num_shards, ...
 int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) {
   return size <= index ? 0 : (size - index - 1) / num_shards + 1;
 }
@@ -190,8 +190,8 @@ class RepeatIterator : public PositionedIterator {
     if (times_ == 0) return std::nullopt;
     if (!std::exchange(asked_, true)) pass_ = source_.size();
     if (!pass_) {
-      // How long a pass is shows only when one ends. To ask at each element would stop a source
-      // that reads ahead each time.
+      // The length of a pass is unknown until one has ended. Asking before each element would
+      // interrupt a source that reads ahead.
       Element element = source_.At(position);
       if (!element.ok() || element->has_value()) return element;
       RETURN_IF_ERROR(MeasurePass());
@@ -243,7 +243,7 @@ class ShuffleIterator : public PositionedIterator {
 
   std::optional<int64_t> KnownSize() override { return source_.size(); }
 
-  // Makes `number` the window in memory, permuted.
+  // Loads window `number` and permutes it.
   absl::Status Load(int64_t number) {
     if (loaded_ == number) return absl::OkStatus();
     loaded_.reset();
@@ -262,7 +262,8 @@ class ShuffleIterator : public PositionedIterator {
     return absl::OkStatus();
   }
 
-  // Fisher and Yates'. The last window, being shorter, has a permutation of its own length.
+  // The Fisher-Yates shuffle. The last window may be shorter, and then has a permutation of its own
+  // length.
   void Permute(uint64_t seed) {
     Random random(seed);
     for (size_t left = elements_.size(); left > 1; --left)

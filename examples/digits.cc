@@ -7,6 +7,9 @@ ABSL_FLAG(std::string, data, "examples/data/digits.csv.gz",
           "CSV with 64 pixels and the label in each line");
 ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
 ABSL_FLAG(int, epochs, 30, "how often each image is seen");
+ABSL_FLAG(std::string, export_to, "",
+          "where the trained model is written: NAME.safetensors, or a directory for TensorFlow's "
+          "format; none by default");
 
 using namespace divvy;
 
@@ -36,7 +39,10 @@ absl::Status Train(Coordinator& coordinator) {
   FitOptions options;
   options.epochs = absl::GetFlag(FLAGS_epochs);
   options.validation = kDigits(/*training=*/false);
-  return trainer.Fit(kDigits(/*training=*/true), options).status();
+  if (const auto metrics = trainer.Fit(kDigits(/*training=*/true), options); !metrics.ok())
+    return metrics.status();
+  const std::string path = absl::GetFlag(FLAGS_export_to);
+  return path.empty() ? absl::OkStatus() : coordinator.Export(path, {/*slots=*/false});
 }
 
 // For an evaluator task: scores each checkpoint while training goes on.

@@ -61,7 +61,7 @@ Nest PlantedClicks() {
 
 // Every tenth impression is held out.
 absl::StatusOr<Dataset> Impressions(const InputContext& input, bool training) {
-  Dataset clicks = Planted() ? Dataset::FromTensors(PlantedClicks())
+  Dataset clicks = Planted() ? Dataset::FromTensorSlices(PlantedClicks())
                              : Dataset::CriteoTsv(absl::GetFlag(FLAGS_data));
   clicks = training ? clicks.HoldOut(10, 0).Shuffle(10'000, input.seed) : clicks.Shard(10, 0);
   return clicks.Batch(absl::GetFlag(FLAGS_batch_size)).Map(FindRows);

@@ -54,7 +54,7 @@ absl::StatusOr<Dataset> Ratings(const InputContext& input, bool training) {
   user.below = kUsers;
   item.below = kItems;
   Dataset ratings = Planted()
-                        ? Dataset::FromTensors(PlantedRatings())
+                        ? Dataset::FromTensorSlices(PlantedRatings())
                         : Dataset::Csv(absl::GetFlag(FLAGS_data),
                                        {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
   ratings = training ? ratings.HoldOut(10, 0).Shuffle(10'000, input.seed) : ratings.Shard(10, 0);

@@ -45,7 +45,7 @@ std::set<T> Distinct(const std::vector<T>& values) {
 
 // The first `rows` rows of every leaf.
 Nest Head(const Nest& data, int64_t rows) {
-  Dataset head = Dataset::FromTensors(data).Take(rows).Batch(rows);
+  Dataset head = Dataset::FromTensorSlices(data).Take(rows).Batch(rows);
   return **head.Iterate()->Next();
 }
 
@@ -229,7 +229,7 @@ TEST(PlantedTest, AnOptionThatIsNotAboveZeroIsNamed) {
   for (const auto& [failed, message] : cases) {
     EXPECT_EQ(failed.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(failed.status().message(), HasSubstr(message));
-    EXPECT_EQ(Dataset::FromTensors(failed).Iterate()->Next().status(), failed.status());
+    EXPECT_EQ(Dataset::FromTensorSlices(failed).Iterate()->Next().status(), failed.status());
   }
 }
 

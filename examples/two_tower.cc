@@ -67,7 +67,7 @@ absl::StatusOr<Dataset> Visits(const InputContext& input, bool training) {
       tag{"tag", DType::kString, /*hash_buckets=*/kTags};
   user.below = kUsers;
   item.below = kItems;
-  Dataset visits = Planted() ? Dataset::FromTensors(PlantedVisits())
+  Dataset visits = Planted() ? Dataset::FromTensorSlices(PlantedVisits())
                              : Dataset::Csv(absl::GetFlag(FLAGS_data), {user, item, tag});
   visits = training ? visits.HoldOut(10, 0).Shuffle(10'000, input.seed) : visits.Shard(10, 0);
   return visits.Batch(absl::GetFlag(FLAGS_batch_size));

@@ -15,11 +15,11 @@
 namespace divvy {
 namespace {
 
-// Of the format: both "producer" and the latest that we can read.
+// The version of the format: our "producer", and the latest that we can read.
 constexpr uint64_t kVersion = 1;
 // TensorFlow's length of an extent that names none
 constexpr int64_t kWholeAxis = -1;
-// Of one tensor that is cut along several axes: each is compared with each.
+// The limit for a tensor that is cut along several axes, since each pair of its slices is compared.
 constexpr size_t kMostBoxes = 4096;
 // TensorFlow's limit
 constexpr size_t kMostAxes = 254;
@@ -178,8 +178,9 @@ void AppendOrderedText(absl::string_view text, std::string& out) {
   out.append("\0\1", 2);
 }
 
-// In n bytes the number has 7n - 1 bits and its sign. The first n bits are ones where the number is
-// not negative (zeros where it is), the next is the reverse: they tell the length and the sign.
+// n bytes hold 7n - 1 bits of the number and its sign. The first n bits are ones if the number is
+// not negative, zeros if it is; the next bit is the opposite. So they give the length and the sign.
+// With 9 and 10 bytes the length extends into the second byte.
 void AppendOrderedSignedNumber(int64_t value, std::string& out) {
   const uint64_t magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
   int length = 1;
@@ -207,7 +208,7 @@ std::string SliceKey(absl::string_view name, absl::Span<const BundleExtent> slic
 
 // ---- decoding
 
-// Axes without a length are whole. False: reaches out of the tensor.
+// An axis without a length is whole. False: the slice extends beyond the tensor.
 bool Resolve(absl::Span<const int64_t> dims, std::vector<BundleExtent>& box) {
   if (box.size() != dims.size()) return false;
   for (size_t axis = 0; axis < dims.size(); ++axis) {
@@ -336,8 +337,8 @@ class IndexReader {
     return absl::OkStatus();
   }
 
-  // No byte serves twice: so all tensors together are not larger than the files, and reading them
-  // takes no more memory than that.
+  // No byte is used twice. So all tensors together are not larger than the files, which bounds the
+  // memory for reading them.
   absl::Status CheckFiles() const {
     std::vector<const BundlePart*> parts;
     for (const BundleTensor& tensor : index_.tensors) {
@@ -491,7 +492,7 @@ absl::Status CheckBundleTensor(const BundleTensor& tensor) {
       return DamageOf(tensor.name, absl::StrCat(elements, " elements of ", tensor.type, " in ",
                                                 part.size_bytes, " bytes"));
     }
-    if (elements == 0) continue;  // an empty slice may stand anywhere
+    if (elements == 0) continue;  // an empty slice may be anywhere
     is_rows = is_rows && IsRows(tensor, part);
     parts.push_back(&part);
   }

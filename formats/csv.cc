@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// What stands behind a field.
+// What follows a field.
 enum class Behind { kField, kNothing };
 
 class RecordReader {
@@ -97,7 +97,7 @@ class RecordReader {
   const char separator_;
 };
 
-// Passes over lines with nothing in them. False: nothing is left.
+// Skips empty lines. False: the end of the text.
 bool SkipEmptyLines(absl::string_view text, TextPosition& at) {
   TextPosition next = at;
   absl::string_view line;

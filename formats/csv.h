@@ -1,11 +1,12 @@
 // CSV (RFC 4180), one record at a time.
 //
-//   record    = field *( "," field ) ( CRLF / LF / end of text )
-//   field     = *( any byte but comma, quote, CR before LF, LF )  /  quote *( any byte but quote /
-//             quote quote ) quote
+//   record   = field *( separator field ) ( CRLF / LF / end of text )
+//   field    = plain / quoted
+//   plain    = *( any byte except separator, quote, LF, and CR before LF )
+//   quoted   = quote *( any byte except quote / quote quote ) quote
 //
-// A field in quotes may hold commas, line ends and doubled quotes. Lines with nothing in them are
-// passed over. Another separator takes the comma's place.
+// The separator is a comma unless the caller chooses another. A quoted field may hold separators,
+// line ends and doubled quotes. Empty lines are skipped.
 #ifndef DIVVY_FORMATS_CSV_H_
 #define DIVVY_FORMATS_CSV_H_
 
@@ -18,19 +19,22 @@
 
 namespace divvy {
 
-// A field takes tens of bytes of memory, and one of a file.
+// The limit on the fields of a record. A field may take one byte in a file but takes tens of bytes
+// of memory.
 constexpr size_t kMaxCsvFields = size_t{1} << 20;
 
 struct CsvRecord {
-  int64_t line = 0;                 // where it begins
+  int64_t line = 0;                 // the line in which it begins
   std::vector<std::string> fields;  // at least one
 };
 
-// Reads the record at `at` into `record`, whose memory is used again, and moves `at` behind it.
-// False: nothing is left. Pure. DataLoss, with the line: a quote inside a field without quotes,
-// anything but a separator or an end behind a closing quote, or a quote that is never closed, more
-// than kMaxCsvFields fields. `at` is then behind the line where the record began, so a caller may
-// go on. REQUIRES: `separator` is no quote and no line end.
+// Reads the record at `at` into `record`, whose memory is reused, and moves `at` past it. Returns
+// false at the end of the text. Pure.
+//
+// DataLoss, with the line: a quote inside a plain field, anything but a separator or a line end
+// after a closing quote, a quote that is never closed, or more than kMaxCsvFields fields. `at` is
+// then after the line in which the record began, so the caller may continue with the next line.
+// REQUIRES: `separator` is neither a quote nor a line end.
 absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record,
                                    char separator = ',');
 

@@ -42,7 +42,8 @@ absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message,
   });
 }
 
-// One number stands in tensor_content, float_val or double_val, packed or not: the same bytes.
+// A single number is in tensor_content, float_val or double_val, packed or not; its bytes are the
+// same.
 absl::Status ReadTensor(const ProtobufRecord& record, absl::string_view message,
                         EventTensor& tensor) {
   return ForEachField(record, message, [&](const ProtobufField& field) {
@@ -75,8 +76,8 @@ std::vector<HistogramBucket> BucketsFrom(absl::string_view doubles) {
   return buckets;
 }
 
-// A writer may name the plugin at the first point of a series alone; a tensor then tells by its
-// type.
+// A writer may name the plugin only at the first point of a series. Later points are recognized by
+// the type of their tensor.
 EventData DataFrom(const EventTensor& tensor, absl::string_view plugin) {
   const auto may_be = [plugin](absl::string_view name) { return plugin.empty() || plugin == name; };
   if (may_be("scalars") && tensor.dims.empty()) {

@@ -55,7 +55,8 @@ absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field
   return absl::OkStatus();
 }
 
-// A list of T's: what `values` had of another type is gone, of the same it goes on.
+// The list of T's to append to. Values of another type are dropped; a list of the same type is
+// kept.
 template <typename T>
 absl::Status ReadList(const ProtobufRecord& record, absl::string_view message,
                       ExampleValues& values) {

@@ -1,12 +1,15 @@
 // tf.train.Example in protobuf's wire format, read without protobuf:
 //
-//   Example { Features features = 1; }                  Features { map<string, Feature> feature =
-//                                                       1; }   (an entry: key = 1, value = 2)
-//   Feature { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list
-//   = 3; } } BytesList { repeated bytes value = 1; }             FloatList { repeated float value =
-//   1; }          Int64List { repeated int64 value = 1; }
+//   Example { Features features = 1; }
+//   Features { map<string, Feature> feature = 1; }    (an entry: key = 1, value = 2)
+//   Feature {
+//     oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; }
+//   }
+//   BytesList { repeated bytes value = 1; }
+//   FloatList { repeated float value = 1; }
+//   Int64List { repeated int64 value = 1; }
 //
-// Numbers may be packed or not. Fields that are not named here are passed over, as protobuf does.
+// Numbers may be packed or not. Other fields are skipped, as protobuf does.
 #ifndef DIVVY_FORMATS_EXAMPLE_H_
 #define DIVVY_FORMATS_EXAMPLE_H_
 
@@ -21,18 +24,18 @@
 
 namespace divvy {
 
-// The values of a feature; std::monostate: it is there, but says nothing of its type. Bytes borrow
-// the record's memory.
+// The values of a feature. std::monostate: the feature is present but has no type. Bytes borrow the
+// record's memory.
 using ExampleValues = std::variant<std::monostate, std::vector<absl::string_view>,
                                    std::vector<float>, std::vector<int64_t>>;
 
-// The features of a record, by name. Names and bytes borrow its memory. Pure. Of what stands twice
-// the last wins, and lists of one type are joined, as in protobuf. DataLoss, with the offset in the
-// record: not the wire format, or cut off.
+// The features of a record, by name. Names and bytes borrow the record's memory. Pure. As in
+// protobuf, the last of repeated entries wins, and lists of one type are concatenated. DataLoss,
+// with the offset in the record: the record is not in protobuf's wire format, or is truncated.
 absl::StatusOr<std::map<absl::string_view, ExampleValues>> ReadExample(absl::string_view record);
 
-// The inverse: features in the order of their names, numbers packed (the bytes that TensorFlow
-// writes).
+// The inverse of ReadExample: the bytes that TensorFlow writes. Features are in the order of their
+// names, and numbers are packed. Pure.
 std::string WriteExample(const std::map<absl::string_view, ExampleValues>& features);
 
 }  // namespace divvy

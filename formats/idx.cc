@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMagicBytes = 4;
 constexpr size_t kExtentBytes = 4;
 
-// The unsigned integer of the same size: what bytes are gathered in.
+// The unsigned integer of the same size, in which the bytes are collected.
 template <size_t size>
 using Bits = std::conditional_t<
     size == 1, uint8_t,
@@ -31,7 +31,7 @@ T LoadBigEndian(const char* from) {
   return value;
 }
 
-// What the head says.
+// The contents of the header.
 struct IdxHead {
   uint8_t type = 0;
   size_t head_bytes = 0;

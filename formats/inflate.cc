@@ -16,7 +16,7 @@ namespace {
 constexpr absl::string_view kGzipMagic = "\x1f\x8b\x08";
 constexpr size_t kChunkBytes = 1 << 16;
 
-// Whether some byte is one that no text has: a control character other than tab, LF, FF and CR.
+// Whether some byte cannot occur in a text: a control character other than tab, LF, FF and CR.
 bool HasBinaryByte(absl::string_view bytes) {
   return std::any_of(bytes.begin(), bytes.end(), [](char c) {
     return static_cast<uint8_t>(c) < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r';

@@ -14,7 +14,7 @@ namespace {
 constexpr absl::string_view kSpaces = " \t";
 constexpr absl::string_view kRankingGroup = "qid:";
 
-// Takes the next field off the head of `line`; empty: nothing is left.
+// Removes the next field from the front of `line`. Empty: nothing is left.
 absl::string_view TakeField(absl::string_view& line) {
   const size_t begin = std::min(line.find_first_not_of(kSpaces), line.size());
   const size_t end = std::min(line.find_first_of(kSpaces, begin), line.size());
@@ -35,7 +35,7 @@ absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
   return absl::OkStatus();
 }
 
-// Most files have their ids in order, where one look is enough.
+// In most files the ids rise, and one comparison suffices.
 absl::Status CheckNoDuplicate(const std::vector<int64_t>& ids) {
   if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end())
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-// libsvm text: a line for each example, "label [qid:n] id:value id:value ... # comment".
+// libsvm text: one line for each example, "label [qid:n] id:value id:value ... # comment".
 #ifndef DIVVY_FORMATS_LIBSVM_H_
 #define DIVVY_FORMATS_LIBSVM_H_
 
@@ -12,21 +12,21 @@ namespace divvy {
 
 struct LibsvmRow {
   float label = 0;
-  // As written (usually from 1), in the order written.
+  // As written, in the same order. Ids usually start at 1.
   std::vector<int64_t> ids;
-  // As many.
+  // One for each id.
   std::vector<float> values;
 };
 
-// Reads one line (without its end) into `row`, whose memory is used again. False: a blank line or a
-// comment alone. Fields are parted by spaces and tabs. "qid:n" (a ranking group) may stand behind
-// the label; it is checked and dropped. Pure. DataLoss: a label or value that is no finite number,
-// an id that is negative or no integer, an id that occurs twice in the line, a field without a
-// colon.
+// Reads one line (without its line end) into `row`, whose memory is reused. Returns false for a
+// blank line or a line with only a comment. Fields are separated by spaces and tabs. "qid:n" (a
+// ranking group) may follow the label; it is checked and ignored. Pure. DataLoss: a label or value
+// is not a finite number, an id is negative or not an integer, an id occurs twice in the line, or a
+// field has no colon.
 absl::StatusOr<bool> ReadLibsvmLine(absl::string_view line, LibsvmRow& row);
 
-// Whether it is a line of which ReadLibsvmLine says false: for those who count lines without
-// reading them. Pure.
+// Whether ReadLibsvmLine returns false for this line, for callers that count lines without reading
+// them. Pure.
 bool IsBlankLibsvmLine(absl::string_view line);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// Numbers in files: least significant byte first, whatever this machine's order is.
+// Little-endian numbers in files, independent of this machine's byte order.
 #ifndef DIVVY_FORMATS_LITTLE_ENDIAN_H_
 #define DIVVY_FORMATS_LITTLE_ENDIAN_H_
 
@@ -23,7 +23,7 @@ using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 //   AppendLittleEndian<uint32_t>(1, bytes);          // 01 00 00 00
 //   LoadLittleEndian<uint32_t>(bytes) == 1
 
-// The number that `bytes` begin with. REQUIRES: bytes.size() >= sizeof(T).
+// The number at the beginning of `bytes`. REQUIRES: bytes.size() >= sizeof(T).
 template <typename T>
 T LoadLittleEndian(absl::string_view bytes) {
   using Bits = little_endian_internal::Bits<T>;
@@ -36,7 +36,7 @@ T LoadLittleEndian(absl::string_view bytes) {
   return value;
 }
 
-// sizeof(T) bytes more.
+// Appends `value` to `out`: sizeof(T) bytes.
 template <typename T>
 void AppendLittleEndian(T value, std::string& out) {
   little_endian_internal::Bits<T> bits;

@@ -1,18 +1,18 @@
-// Protobuf's wire format, without protobuf: what formats/ needs to read and write the few messages
-// that other programs' files are made of.
+// Protobuf's wire format without protobuf: what formats/ needs to read and write a few messages in
+// the files of other programs.
 //
-//   message = field*      field = (number << 3 | type) as a varint, then by type: a varint | 8
-//                         bytes | length as a varint and bytes | 4 bytes
+//   message = field*
+//   field   = (number << 3 | type) as a varint, then by type:
+//             0: a varint; 1: 8 bytes; 2: a length as a varint and that many bytes; 5: 4 bytes
 //
-// Numbers of 4 and 8 bytes are little endian (formats/little_endian.h). Groups (types 3 and 4),
-// which nobody writes any more, are refused. Source: protobuf's "Encoding"
-// (protobuf.dev/programming-guides/encoding). All is pure; nothing is copied but numbers.
+// Numbers of 4 and 8 bytes are little-endian (formats/little_endian.h). Groups (types 3 and 4) are
+// obsolete and refused. Source: protobuf's "Encoding" (protobuf.dev/programming-guides/encoding).
+// All functions are pure. Only numbers are copied.
 //
 //   absl::Status Read(const ProtobufRecord& record, Event& event) {
 //     return ForEachField(record, record.bytes, [&](const ProtobufField& field) {
 //       if (field.Is(2, ProtobufType::kVarint)) event.step = static_cast<int64_t>(field.varint);
-//       // fields that nobody knows are passed over
-//       return absl::OkStatus();
+//       return absl::OkStatus();  // unknown fields are skipped
 //     });
 //   }
 #ifndef DIVVY_FORMATS_PROTOBUF_FIELDS_H_
@@ -31,33 +31,33 @@ namespace divvy {
 
 enum class ProtobufType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-// Borrows the record's memory.
+// One field of a message. Borrows the record's memory.
 struct ProtobufField {
   uint64_t number = 0;
   ProtobufType type = ProtobufType::kVarint;
-  uint64_t varint = 0;      // of kVarint
-  absl::string_view bytes;  // of the others, as they stand
+  uint64_t varint = 0;      // the value of a kVarint
+  absl::string_view bytes;  // the bytes of every other type
 
   bool Is(uint64_t wanted_number, ProtobufType wanted_type) const {
     return number == wanted_number && type == wanted_type;
   }
 };
 
-// A record that is one message, for errors: what it should be ("a tf.train.Example"), and where it
-// begins.
+// A record that is one message. Error messages use `kind`, the expected type of message ("a
+// tf.train.Example"), and count offsets from the beginning of `bytes`.
 struct ProtobufRecord {
   absl::string_view kind;
   absl::string_view bytes;
 };
 
-// The fields of one message, which is a part of `record`; borrows its memory. Errors are DataLoss,
-// "not <kind>: offset <in the record>: ...".
+// Reads the fields of one message, which is a part of `record`. Borrows its memory. Errors are
+// DataLoss, "not <kind>: offset <in the record>: ...".
 class ProtobufReader {
  public:
   ProtobufReader(const ProtobufRecord& record, absl::string_view message)
       : record_(record), rest_(message) {}
 
-  // nullopt: no more.
+  // The next field. nullopt: the end of the message.
   absl::StatusOr<std::optional<ProtobufField>> Next() {
     if (rest_.empty()) return std::nullopt;
     DIVVY_ASSIGN_OR_RETURN(const uint64_t tag, Varint());
@@ -79,7 +79,7 @@ class ProtobufReader {
     return ErrorOfType(static_cast<int>(tag & 7));
   }
 
-  // The next number of a packed list.
+  // The next number of a packed list. DataLoss: none is left, or it has more than 10 bytes.
   absl::StatusOr<uint64_t> Varint() {
     constexpr int kMostBits = 64;
     uint64_t value = 0;
@@ -95,7 +95,7 @@ class ProtobufReader {
 
   bool done() const { return rest_.empty(); }
   absl::string_view rest() const { return rest_; }
-  // DataLoss, saying that `what` is the matter where the reader stands.
+  // DataLoss with the message `what` and the reader's present offset.
   absl::Status Error(absl::string_view what) const;
 
  private:
@@ -112,8 +112,8 @@ class ProtobufReader {
   absl::string_view rest_;
 };
 
-// Calls `visit(field)`, which returns a Status, for each field of the message. The first error ends
-// it.
+// Calls `visit(field)`, which returns a Status, for each field of the message. Stops at the first
+// error and returns it.
 template <typename Visit>
 absl::Status ForEachField(const ProtobufRecord& record, absl::string_view message,
                           const Visit& visit) {
@@ -125,8 +125,8 @@ absl::Status ForEachField(const ProtobufRecord& record, absl::string_view messag
   }
 }
 
-// Writing: the field, or the bare number, behind what `out` has. A negative int64 is written as its
-// uint64, in 10 bytes.
+// Append a field, or a number without a field, to `out`. A negative int64 is written as its uint64,
+// in 10 bytes.
 void AppendVarint(uint64_t value, std::string& out);
 void AppendVarintField(int number, uint64_t value, std::string& out);
 void AppendDoubleField(int number, double value, std::string& out);

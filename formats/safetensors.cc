@@ -56,8 +56,8 @@ struct Claim {
   std::optional<std::vector<uint64_t>> shape, offsets;
 };
 
-// Receives the parser's events. A false tells the parser to stop. Where it stands: 0 outside, 1
-// among the names, 2 in a tensor or in the metadata, 3 in a list.
+// Receives the parser's events. Returning false stops the parser. The depth is 0 outside, 1 among
+// the names, 2 in a tensor or in the metadata, 3 in a list.
 class HeaderBuilder {
  public:
   bool null() { return Refuse("a null"); }
@@ -201,7 +201,7 @@ std::string Quote(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A name that is no UTF-8 is another one after that.
+// Whether `text` is UTF-8. JSON replaces other bytes, so another string would be read back.
 bool IsText(const std::string& text) {
   return Json::parse(Quote(text), nullptr, /*allow_exceptions=*/false) == Json(text);
 }
@@ -268,7 +268,7 @@ absl::Status CheckNew(FileSystem& files, const std::string& name, Existing exist
   return absl::IsNotFound(there) ? absl::OkStatus() : there;
 }
 
-// For good, before anything else is done.
+// Removes the file if it exists, and makes that durable before anything else is done.
 absl::Status RemoveIfThere(FileSystem& files, const std::string& name) {
   const absl::Status removed = files.Remove(name);
   if (absl::IsNotFound(removed)) return absl::OkStatus();
@@ -287,11 +287,11 @@ absl::Status WriteWhole(FileSystem& files, const std::string& name, absl::string
   return file->Close();
 }
 
-// Files that are written whole under other names before the first of them takes its own.
+// Files that are written completely under other names before the first of them is renamed.
 class UnfinishedFiles {
  public:
   explicit UnfinishedFiles(FileSystem& files) : files_(files) {}
-  ~UnfinishedFiles() {  // of a full disk they may hold what is left
+  ~UnfinishedFiles() {  // they may occupy the last space of a full disk
     for (const std::string& name : names_) files_.Remove(UnfinishedName(name)).IgnoreError();
   }
   absl::Status Write(const std::string& name, absl::string_view head,
@@ -299,7 +299,7 @@ class UnfinishedFiles {
     names_.push_back(name);
     return WriteWhole(files_, UnfinishedName(name), head, tensors, source);
   }
-  // Each takes its name for good, in the order they were written.
+  // Renames the files durably, in the order in which they were written.
   absl::Status Finish() {
     for (; !names_.empty(); names_.pop_front()) {
       RETURN_IF_ERROR(files_.Rename(UnfinishedName(names_.front()), names_.front()));
@@ -368,7 +368,7 @@ std::string IndexOf(const std::vector<std::vector<SafetensorsSpec>>& shards,
   return json + "\n  }\n}\n";
 }
 
-// Where the files of a model stand: "DIRECTORY/MODEL".
+// The place of a model's files: "DIRECTORY/MODEL".
 struct ModelFiles {
   std::string directory, model;
   std::string Whole() const { return absl::StrCat(model, kSafetensorsEnd); }
@@ -382,14 +382,15 @@ struct ModelFiles {
           absl::StrFormat("%s-%05d-of-%05d%s", model, names.size() + 1, count, kSafetensorsEnd));
     return names;
   }
-  // An index may name any file of the directory: only those that are called as its own are.
+  // An index may name any file of the directory. Only files that are named like its own shards
+  // count.
   bool MayOwn(absl::string_view file) const {
     return absl::StartsWith(file, model + "-") && absl::EndsWith(file, kSafetensorsEnd);
   }
 };
 
-// The files of a model that stands there, and cut: what its index names. None of an index that
-// nobody can read.
+// The files of an existing sharded model, as its index names them. None if the index cannot be
+// read.
 absl::StatusOr<std::vector<std::string>> FormerShards(FileSystem& files, const ModelFiles& model) {
   const absl::StatusOr<std::string> json = files.ReadFile(model.PathOf(model.Index()));
   if (absl::IsNotFound(json.status())) return std::vector<std::string>();
@@ -402,7 +403,7 @@ absl::StatusOr<std::vector<std::string>> FormerShards(FileSystem& files, const M
   return names;
 }
 
-// What the new model, of the files `names`, has no use for.
+// Removes what the new model, which consists of the files `names`, does not use.
 absl::Status RemoveFormer(FileSystem& files, const ModelFiles& model,
                           const std::vector<std::string>& former,
                           const std::vector<std::string>& names) {
@@ -546,7 +547,7 @@ absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(
   for (const std::string& file : names)
     RETURN_IF_ERROR(CheckNew(files, model.PathOf(file), existing));
   ASSIGN_OR_RETURN(const std::vector<std::string> former, FormerShards(files, model));
-  // All that needs room is written before anything of what stands there is touched.
+  // Everything that needs disk space is written before an existing file is touched.
   UnfinishedFiles unfinished(files);
   for (size_t i = 0; i < shards.size(); ++i)
     RETURN_IF_ERROR(WriteFile(unfinished, model.PathOf(names[i]), shards[i], metadata, source));

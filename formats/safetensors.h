@@ -1,16 +1,16 @@
-// Safetensors, the file that PyTorch's world exchanges tensors in
+// Safetensors, the file format in which the PyTorch community exchanges tensors
 // (huggingface.co/docs/safetensors):
 //
-//   file   = N (8 bytes, little endian), N bytes of JSON, the bytes of the tensors
+//   file   = N (8 bytes, little-endian), N bytes of JSON, the bytes of the tensors
 //   JSON   = { "name": {"dtype": "F32", "shape": [14, 8], "data_offsets": [begin, end]}, ...,
-//          "__metadata__": {"text": "text", ...} }, spaces behind it
+//              "__metadata__": {"text": "text", ...} }, then optional spaces
 //
-// Offsets count from the first byte behind the JSON. The tensors fill the rest of the file, without
-// a gap, an overlap or a byte that is none's. Elements are row-major and little endian. There is no
-// checksum: to exchange, not to keep (that is formats/tensor_bundle.h).
+// Offsets count from the first byte after the JSON. The tensors fill the rest of the file without a
+// gap or an overlap. Elements are row-major and little-endian. There is no checksum, so use the
+// format to exchange models and formats/tensor_bundle.h to keep them.
 //
-// A large model is cut: several such files, each with some of the tensors, and a JSON file that
-// says which tensor is where.
+// A large model is sharded: several such files, each with some of the tensors, and a JSON file that
+// says which file has which tensor.
 #ifndef DIVVY_FORMATS_SAFETENSORS_H_
 #define DIVVY_FORMATS_SAFETENSORS_H_
 
@@ -35,15 +35,15 @@
 namespace divvy {
 
 constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
-constexpr absl::string_view kSafetensorsEnd = ".safetensors";  // of a file's name
+constexpr absl::string_view kSafetensorsEnd = ".safetensors";  // the end of a file's name
 
 struct SafetensorsTensor {
   std::string name;
   std::string type;             // as in the file: "F32"
-  std::optional<DType> dtype;   // nullopt: one that Divvy lacks
-  Shape shape;                  // rank 0 where `unreadable` says that it has too many axes
-  std::string unreadable = {};  // why its elements cannot be read, "" if they can
-  uint64_t begin = 0, end = 0;  // in the file
+  std::optional<DType> dtype;   // nullopt: Divvy does not have this type
+  Shape shape;                  // rank 0 if it has too many axes, which `unreadable` says
+  std::string unreadable = {};  // the reason why it cannot be read, or ""
+  uint64_t begin = 0, end = 0;  // the place of its bytes in the file
 };
 
 struct SafetensorsHeader {
@@ -51,16 +51,17 @@ struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // in the order of their bytes
 };
 
-// The header of a file of `file_bytes` bytes, of which `json` stands behind the first 8. Pure and
-// total: any bytes. In what it returns the tensors have as many bytes as their elements need and
-// fill the file. DataLoss, naming the tensor: not so, a name that stands twice, a type that nobody
-// knows, not JSON.
+// Decodes the header of a file of `file_bytes` bytes. `json` is the JSON after the first 8 bytes.
+// Pure; any bytes may be given. In the result each tensor has as many bytes as its elements need,
+// and the tensors fill the file. DataLoss, naming the tensor: this does not hold, a name occurs
+// twice, a type is unknown, or it is not JSON.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          uint64_t file_bytes);
 
-// Reads one file. Thread-safe. Blocks. Memory: the header, and what the caller asks for, which is
-// no more than the file has. Errors of all calls: NotFound, no such file or tensor. DataLoss:
-// damaged, or no safetensors file. InvalidArgument: as said there. Others: the file system's.
+// Reads one file. Thread-safe. Blocks. Uses memory for the header and for what the caller asks for,
+// which is never more than the file has. Errors of all calls: NotFound, there is no such file or
+// tensor. DataLoss: the file is damaged or not a safetensors file. InvalidArgument: see each
+// method. Otherwise the file system's error.
 class SafetensorsReader {
  public:
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem& files,
@@ -68,11 +69,12 @@ class SafetensorsReader {
 
   const SafetensorsHeader& header() const { return header_; }
 
-  // Rows [begin, end) of axis 0; a scalar is one row. InvalidArgument: not readable, rows that it
-  // has not, or `out` is not as large as they are.
+  // Reads rows [begin, end) of axis 0 into `out`; a scalar is one row. InvalidArgument: the tensor
+  // is not readable, does not have these rows, or `out` has another size than they.
   absl::Status ReadRows(absl::string_view tensor, int64_t begin, int64_t end,
                         absl::Span<char> out) const;
-  // InvalidArgument: not readable, or complex. ResourceExhausted: no memory.
+  // Reads a whole tensor, into new memory on the CPU. InvalidArgument: it is not readable, or
+  // complex. ResourceExhausted: no memory.
   absl::StatusOr<Tensor> ReadTensor(absl::string_view tensor) const;
 
  private:
@@ -96,44 +98,50 @@ struct SafetensorsSpec {
 };
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Hands the bytes of a tensor, piece by piece, to `append`; an error ends the writing.
+// Passes the bytes of a tensor to `append`, piece by piece. An error ends the writing and is
+// returned from it.
 using SafetensorsSource =
     std::function<absl::Status(const SafetensorsSpec& tensor,
                                const std::function<absl::Status(absl::string_view bytes)>& append)>;
 
-// What becomes of a file that stands under the name already.
+// What to do if a file of this name already exists: fail, or replace it.
 enum class Existing : uint8_t { kKept, kReplaced };
 
-// Writes one file: under another name first (NAME.tmp), synced, then renamed, so after a crash it
-// is whole or not there, or still the one that it was to replace. The tensors stand as the
-// reference writer puts them, those of wide elements first, then by name, and begin at a multiple
-// of 8 bytes: each is aligned. InvalidArgument: a name that stands twice, is "__metadata__" or no
-// UTF-8; a type that the format lacks (complex128, string); a source that hands another number of
-// bytes than the tensor has. AlreadyExists: NAME exists, and is kept. Others: the file system's and
-// the source's.
+// Writes one file: to NAME.tmp, which is synced and then renamed. So after a crash the file is
+// either complete, or absent, or still the old one. Blocks.
+//
+// The order of tensors is that of the reference writer: wide elements first, then by name. The data
+// begin at a multiple of 8 bytes, so each tensor is aligned.
+//
+// InvalidArgument: a name occurs twice, is "__metadata__" or is not UTF-8; the format does not have
+// a type (complex128, string); or the source passes another number of bytes than the tensor has.
+// AlreadyExists: NAME exists, and `existing` is kKept. Otherwise the error of the file system or
+// the source.
 absl::Status WriteSafetensors(FileSystem& files, const std::string& name,
                               std::vector<SafetensorsSpec> tensors,
                               const SafetensorsMetadata& metadata, const SafetensorsSource& source,
                               Existing existing = Existing::kKept);
 
-// Writes `name`, "DIRECTORY/MODEL.safetensors", or, if that were larger than `max_shard_bytes`,
-// DIRECTORY/MODEL-00001-of-0000N.safetensors and the rest, and last MODEL.safetensors.index.json,
-// which names them. A tensor is never cut: a larger one has a file of its own. Returns the names of
-// the files, without the directory. InvalidArgument: max_shard_bytes < 1, another name. Others: as
-// above.
+// Writes `name`, which is "DIRECTORY/MODEL.safetensors", as one file if it has at most
+// `max_shard_bytes`. Otherwise it writes DIRECTORY/MODEL-00001-of-0000N.safetensors and so on, and
+// last MODEL.safetensors.index.json, which names them. A tensor is never cut: one that is larger
+// than the limit has a file of its own. Returns the names of the files, without the directory.
+// Blocks. InvalidArgument: max_shard_bytes < 1, or `name` has another form. Other errors as
+// WriteSafetensors.
 //
-// kReplaced. All is written under other names first, so there must be room for both models, and
-// what fails meanwhile (a full disk) leaves the former one as it was. Then the names are taken: of
-// a model that is cut, behind its former index, so none ever names files of two models; a crash in
-// that moment may leave neither, and it is to be written again. When the new one stands, what only
-// the former one had goes: its index, and the files MODEL-... that it named.
+// With kReplaced everything is first written under other names, so there must be room for both
+// models. A failure at this stage (such as a full disk) leaves the old model as it was. Then the
+// files get their names. If the new model is sharded, an old index is removed before that, so no
+// index ever names files of two models. A crash at this moment may leave neither model, and the
+// model must be written again. When the new model is complete, the rest of the old one is removed:
+// its index, and the files MODEL-... that it named.
 absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(
     FileSystem& files, const std::string& name, std::vector<SafetensorsSpec> tensors,
     const SafetensorsMetadata& metadata, int64_t max_shard_bytes, const SafetensorsSource& source,
     Existing existing = Existing::kKept);
 
-// The files that a MODEL.safetensors.index.json names, sorted, each once. Pure and total. DataLoss:
-// no such JSON, or a file in another directory.
+// The files that a MODEL.safetensors.index.json names, sorted and unique. Pure; any bytes may be
+// given. DataLoss: it is not such a JSON, or it names a file in another directory.
 absl::StatusOr<std::vector<std::string>> ParseSafetensorsIndex(absl::string_view json);
 
 }  // namespace divvy

@@ -19,10 +19,10 @@ namespace divvy {
 namespace {
 
 constexpr size_t kFooterBytes = 48;
-// Of a block: how it is compressed, and its checksum.
+// The end of a block: its compression and its checksum.
 constexpr size_t kTrailerBytes = 5;
 constexpr uint64_t kMagic = 0xDB4775248B80FB57;
-// Keys share prefixes and blocks may be compressed, so honest tables grow when they are read, but
+// Since keys share prefixes and blocks may be compressed, valid tables grow when they are read, but
 // never by this much.
 constexpr uint64_t kMostGrowth = 32;
 
@@ -91,7 +91,7 @@ class TableReader {
     });
   }
 
-  // What the block holds, its checksum verified.
+  // The contents of the block; its checksum is verified.
   absl::StatusOr<std::string> ReadBlock(Place place) {
     const uint64_t end = bytes_.size() - kFooterBytes;
     if (place.offset > end || place.size > end - place.offset ||
@@ -126,8 +126,8 @@ class TableReader {
     return block;
   }
 
-  // Calls `visit(key, value)`, which returns a Status, for each entry. The restarts serve to
-  // search, so they are passed over.
+  // Calls `visit(key, value)`, which returns a Status, for each entry. The restarts are only for
+  // searching, so they are skipped.
   template <typename Visit>
   static absl::Status ForEachEntry(Place place, absl::string_view block, const Visit& visit) {
     constexpr size_t kNumber = sizeof(uint32_t);
@@ -164,7 +164,7 @@ class TableReader {
   uint64_t budget_;
 };
 
-// What the builder writes.
+// Receives the bytes that the builder writes.
 class StringFile : public leveldb::WritableFile {
  public:
   leveldb::Status Append(const leveldb::Slice& data) override {

@@ -15,7 +15,8 @@
 namespace divvy {
 namespace {
 
-// Bytes between two looks of the checksum: they are in the processor's cache when it takes them.
+// The number of bytes after which the checksum is updated, while they are still in the processor's
+// cache.
 constexpr size_t kPiece = size_t{256} << 10;
 constexpr char kWrongChecksum[] = "the checksum does not fit the bytes";
 
@@ -41,7 +42,7 @@ BundlePart PartOf(const BundleSlice& slice) {
   return part;
 }
 
-// A tensor whose bytes are in one place stands there as a whole; so does one without elements.
+// A tensor whose bytes are in one place is stored as a whole; so is a tensor without elements.
 void Arrange(BundleTensor& tensor) {
   std::vector<BundlePart>& parts = tensor.parts;
   const auto is_empty = [](const BundlePart& part) { return part.size_bytes == 0; };
@@ -87,14 +88,14 @@ absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice>
   return index;
 }
 
-// A device that fails says nothing of the bytes that stand there: it is not taken for damage.
+// A failure of the device says nothing about the stored bytes, so it is not reported as damage.
 absl::Status OfDevice(const absl::Status& status) {
   return absl::IsDataLoss(status) ? absl::UnavailableError(absl::StrCat(
                                         status.message(), ": try again, or look at the disk"))
                                   : status;
 }
 
-// How much of a data file the index speaks of.
+// The part of a data file that the index covers.
 struct FileUse {
   uint64_t bytes = 0;  // in all parts; they do not overlap
   uint64_t end = 0;    // of the last
@@ -131,7 +132,8 @@ class PartStream {
   PartStream(const RandomAccessFile& file, const BundlePart& part)
       : file_(file), offset_(part.offset) {}
 
-  // The next bytes; nullptr: they are only looked at. OutOfRange: the file ends before.
+  // Reads the next bytes; with nullptr they are only added to the checksum. OutOfRange: the file
+  // ends before.
   absl::Status Take(uint64_t bytes, char* out) {
     while (bytes > 0) {
       const size_t piece = std::min<uint64_t>(bytes, kPiece);
@@ -158,8 +160,8 @@ class PartStream {
   std::vector<char> scratch_;
 };
 
-// Calls `visit(first, count)`, which returns a Status, for each run of elements of the part that
-// stand together in the tensor, in the order of its bytes.
+// Calls `visit(first, count)`, which returns a Status, for each run of the part's elements that are
+// consecutive in the tensor, in the order of their bytes.
 template <typename Visit>
 absl::Status ForEachRun(const Shape& shape, const BundlePart& part, const Visit& visit) {
   const int rank = shape.rank();
@@ -198,10 +200,10 @@ int64_t NumStrings(const BundlePart& part, int64_t limit) {
   return count;
 }
 
-// The lengths as varints, four bytes that are the masked checksum of the lengths (each as a uint32,
-// or as a uint64 if it needs one), then the strings. The checksum of the part is that of the
-// lengths in that form, of those four bytes, and of the strings. Errors are DataLoss and tell no
-// place.
+// The format is: the lengths as varints; four bytes with the masked checksum of the lengths (each
+// taken as a uint32, or as a uint64 if it needs one); then the strings. The checksum of the part
+// covers the lengths in that form, these four bytes, and the strings. Errors are DataLoss and do
+// not name a place.
 absl::StatusOr<std::vector<std::string>> ParseStrings(absl::string_view bytes,
                                                       const BundlePart& part) {
   const auto damage = [](absl::string_view what) { return absl::DataLossError(what); };

@@ -1,10 +1,10 @@
-// TFRecord files: records of bytes, one behind another.
+// TFRecord files: a sequence of records, which are any bytes.
 //
 //   record = length (uint64) masked-crc(length) (uint32) data masked-crc(data) (uint32)
 //
-// Integers are little-endian; the checksums are those of base/crc32c.h. There is no head and no end
-// mark: a file is cut off between two records or it is damaged. Compression is of the whole file
-// (formats/inflate.h).
+// Integers are little-endian; the checksums are those of base/crc32c.h. A file has neither a header
+// nor an end mark, so a file that was truncated between two records looks whole. Compression
+// applies to the whole file (formats/inflate.h).
 #ifndef DIVVY_FORMATS_TFRECORD_H_
 #define DIVVY_FORMATS_TFRECORD_H_
 
@@ -17,19 +17,20 @@
 
 namespace divvy {
 
-// The record at `offset` of `file`, whose memory it borrows, and moves `offset` behind it. nullopt:
-// nothing is left. Pure.
-// DataLoss, with the offset: a checksum that does not fit, or a record that is cut off. `offset` is
-// then behind a record whose data alone are damaged, else at the end of the file: without its
-// length nobody knows where the next begins.
+// The record at `offset` of `file`, whose memory it borrows. Moves `offset` past it. nullopt: the
+// end of the file. Pure.
+//
+// DataLoss, with the offset: a wrong checksum, or a truncated record. If only the data are damaged,
+// `offset` is then past this record, so the caller may continue. Otherwise it is at the end of the
+// file, because without a valid length the next record cannot be found.
 absl::StatusOr<std::optional<absl::string_view>> ReadTfRecord(absl::string_view file,
                                                               size_t& offset);
 
-// Whether `file` begins with the head of a record: its first bytes, a length, may look like those
-// of a compressed file.
+// Whether `file` begins with a valid record header. A caller needs it because the first bytes of a
+// TFRecord file, a length, may look like those of a compressed file.
 bool BeginsTfRecord(absl::string_view file);
 
-// Adds a record to the end of `file`.
+// Appends a record to `file`.
 void AppendTfRecord(absl::string_view record, std::string& file);
 
 }  // namespace divvy

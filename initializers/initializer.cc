@@ -52,8 +52,8 @@ struct Block {
 
 // ---- laws, element by element -------------------------------------------------------------------
 
-// out = law(u), u uniform in (0, 1): the middle of one of 2^32 cells, so that no law is asked for
-// its value at 0 or 1.
+// out = law(u) with u uniform in (0, 1): u is the middle of one of 2^32 cells, so it is never 0 or
+// 1.
 template <typename Law>
 void FillRandom(uint64_t key, const Block& block, absl::Span<float> out, Law law) {
   float* element = out.data();
@@ -216,13 +216,13 @@ absl::Status CheckMatrix(absl::string_view initializer, const Shape& shape) {
                 absl::StrCat("needs a variable of rank 2, not of shape ", shape.ToString()));
 }
 
-// Floating types round; the others take only values that they hold exactly.
+// Floating types round. Other types hold only the values that they represent exactly.
 template <typename T>
 bool Holds(float value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value == 0 || value == 1;
   } else if constexpr (std::is_integral_v<T>) {
-    // Both limits are exact in double: one past the largest value is a power of two.
+    // Both limits are exact in double: the value after the largest one is a power of two.
     const double low = std::numeric_limits<T>::lowest(),
                  past = std::ldexp(1.0, std::numeric_limits<T>::digits);
     return std::trunc(value) == value && value >= low && value < past;

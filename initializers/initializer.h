@@ -1,4 +1,4 @@
-// Initial values of variables.
+// The initial values of variables.
 #ifndef DIVVY_INITIALIZERS_INITIALIZER_H_
 #define DIVVY_INITIALIZERS_INITIALIZER_H_
 
@@ -14,32 +14,41 @@
 
 namespace divvy {
 
-// Evaluated on each parameter server for its own rows: values depend on (job seed, seed, global
-// row) and never on the sharding; fans are those of the whole variable. (TensorFlow's depend on the
-// number of shards, fans included.) seed 0: from the variable's name, so that two variables of one
-// shape differ. The laws are those of tf.keras.initializers; random ones need a floating dtype.
-// Plain values, checked by Validate when a variable is created.
+// Each parameter server evaluates an initializer for its own rows. A value depends only on (job
+// seed, seed, global row) and never on the sharding; fans are those of the whole variable. (In
+// TensorFlow values and fans depend on the number of shards.)
+//
+// With seed 0 the seed follows from the variable's name, so two variables of one shape differ. The
+// distributions are those of tf.keras.initializers. Random ones need a floating dtype. Initializers
+// are plain values; Validate checks them when a variable is created.
+//
+// Constant: the same value for every element.
 struct Constant {
   float value = 0;
 };
-struct RandomUniform {  // [low, high)
+// Uniformly distributed in [low, high).
+struct RandomUniform {
   float low = -0.05f;
   float high = 0.05f;
   uint64_t seed = 0;
 };
+// Normally distributed.
 struct RandomNormal {
   float mean = 0;
   float stddev = 0.05f;  // >= 0
   uint64_t seed = 0;
 };
-struct TruncatedNormal {  // cut at two standard deviations
+// Normally distributed; values more than two standard deviations from the mean do not occur.
+struct TruncatedNormal {
   float mean = 0;
-  float stddev = 0.05f;  // >= 0; before the cut
+  float stddev = 0.05f;  // >= 0; of the distribution before the cut
   uint64_t seed = 0;
 };
-// Mean 0 and variance scale / max(1, fan); kTruncatedNormal has that variance after the cut. fan in
-// = product of all dimensions but the last, fan out = (product of all but the last two) * last;
-// rank 1: both are the length; rank 0: both are 1.
+// A random distribution with mean 0 and variance scale / max(1, fan). kTruncatedNormal has this
+// variance after the cut.
+//
+// Fan in is the product of all dimensions but the last. Fan out is the product of all but the last
+// two, times the last. For rank 1 both are the length; for rank 0 both are 1.
 struct VarianceScaling {
   enum class Fan { kIn, kOut, kAverage } fan = Fan::kIn;
   enum class Distribution {
@@ -49,33 +58,43 @@ struct VarianceScaling {
   float scale = 1;  // > 0
   uint64_t seed = 0;
 };
-struct Identity {  // rank 2: gain on the diagonal, else 0
+// The identity matrix times `gain`, for rank 2: `gain` on the diagonal, else 0. The matrix need not
+// be square.
+struct Identity {
   float gain = 1;
 };
-// Rank 2: rows or columns, whichever are fewer, are orthogonal and have norm gain (Saxe et al.,
-// "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks", 2014).
-// Not per row: made whole on the coordinator and sent.
+// A matrix (rank 2) whose rows or columns, whichever are fewer, are orthogonal and have norm `gain`
+// (Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear neural
+// networks", 2014). It cannot be evaluated row by row: the coordinator computes the whole matrix
+// and sends it.
 struct Orthogonal {
   float gain = 1;
   uint64_t seed = 0;
 };
-// Asked on the coordinator, block by block, and sent: a Tensor of `num_rows` rows of the variable's
-// dtype and row shape (rank 0: the value). Blocks of up to 16 MiB, at least a row, in order, on a
-// thread of the program; no more than the first where the variable is restored instead. Its error,
-// or InvalidArgument for another dtype or shape, is that of creating the variable; where
-// RestoreLatest was still to decide, of the first call that uses variables.
+// Values from a function of the program. The coordinator calls it block by block and sends the
+// values. The function returns a Tensor of `num_rows` rows with the variable's dtype and row shape
+// (for rank 0: the value).
+//
+// Blocks are asked for in order, on a thread of the program. A block has up to 16 MiB, but at least
+// one row. If the variable is restored from a checkpoint instead, at most the first block is asked
+// for. An error of the function, or InvalidArgument for another dtype or shape, fails the creation
+// of the variable. If RestoreLatest was still to decide then, the first call that uses variables
+// returns the error.
 //
 //   FromRows{[&words](int64_t first, int64_t n) { return words.Rows(first, first + n); }}
 struct FromRows {
   std::function<absl::StatusOr<Tensor>(int64_t first_row, int64_t num_rows)> rows;
 };
+// Any initializer. A Tensor is the whole value of the variable, with its dtype and shape; the
+// coordinator sends it.
 using Initializer =
     std::variant<Constant, RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling, Identity,
                  Orthogonal, FromRows, Tensor>;  // Tensor: the whole value
 
+// The constants 0 and 1.
 Constant Zeros();
 Constant Ones();
-// For tanh, sigmoid, softmax: variance 2 / (fan in + fan out) (Glorot and Bengio, "Understanding
+// For tanh, sigmoid and softmax: variance 2 / (fan in + fan out) (Glorot and Bengio, "Understanding
 // the difficulty of training deep feedforward neural networks", 2010).
 VarianceScaling GlorotUniform(uint64_t seed = 0);
 VarianceScaling GlorotNormal(uint64_t seed = 0);
@@ -86,34 +105,39 @@ VarianceScaling HeNormal(uint64_t seed = 0);
 VarianceScaling LecunUniform(uint64_t seed = 0);
 VarianceScaling LecunNormal(uint64_t seed = 0);
 
-// What an initializer may depend on besides its own options.
+// What initial values may depend on besides the initializer's own options.
 struct InitializerContext {
   uint64_t job_seed = 0;
   std::string name;  // of the variable
-  Shape shape;       // the whole variable's, whatever part is asked for
+  Shape shape;       // of the whole variable, whatever rows are asked for
 };
 
-// Whether a parameter server can evaluate it for its rows alone: all but Orthogonal, FromRows and
-// Tensor, whose values are made elsewhere and sent.
+// Whether a parameter server can evaluate the initializer for its rows alone. True for all but
+// Orthogonal, FromRows and Tensor, whose values the coordinator sends.
 bool EvaluatedPerRow(const Initializer& initializer);
 
-// InvalidArgument, naming the initializer and the fix: an option that is not finite or out of its
-// range, a shape that is invalid, unknown or of the wrong rank, a Tensor of another dtype or shape,
-// an empty FromRows, or a value or law that `dtype` cannot hold.
+// Checks an initializer for a variable of this shape and dtype. InvalidArgument, naming the
+// initializer and the fix: an option is not finite or out of its range; the shape is invalid,
+// unknown or of the wrong rank; a Tensor has another dtype or shape; a FromRows is empty; or
+// `dtype` cannot hold the value or the distribution.
 absl::Status Validate(const Initializer& initializer, const Shape& shape, DType dtype);
 
-// Rows [first_row, first_row + num_rows) of a float32 variable, row-major, into `out`. Rank 0 is
-// one row of one element. The same bits for any way of cutting the rows. Pure (FromRows: as its
-// function), thread-safe; Orthogonal makes the whole matrix at each call: ask once. Source of the
-// numbers: Philox4x32-10, key from (job seed, the variable's seed), counter (global row, column /
-// 4), one 32-bit word for each element; normal laws by the inverse distribution function in double.
-// InvalidArgument: as Validate; rows outside the shape; `out` of another size. Else the error of a
-// FromRows function.
+// Fills `out` with rows [first_row, first_row + num_rows) of a float32 variable, row-major. Rank 0
+// is one row of one element. The result has the same bits however the rows are cut into calls.
+// Thread-safe and pure, except that FromRows calls its function. Orthogonal computes the whole
+// matrix in each call, so call it once for all rows.
+//
+// The numbers come from Philox4x32-10: the key from (job seed, the variable's seed), the counter
+// (global row, column / 4), one 32-bit word for each element. Normal distributions use the inverse
+// distribution function in double.
+//
+// InvalidArgument: as Validate; rows outside the shape; or `out` has the wrong size. Otherwise the
+// error of a FromRows function.
 absl::Status FillRows(const Initializer& initializer, const InitializerContext& context,
                       int64_t first_row, int64_t num_rows, absl::Span<float> out);
 
-// The same for any dtype that tensors hold, as a Tensor with these rows (rank 0: the value). Laws
-// are evaluated in float32 and converted.
+// As FillRows, for any dtype that tensors hold: a Tensor with these rows (rank 0: the value).
+// Distributions are evaluated in float32 and converted.
 absl::StatusOr<Tensor> InitialRows(const Initializer& initializer,
                                    const InitializerContext& context, DType dtype,
                                    int64_t first_row, int64_t num_rows);

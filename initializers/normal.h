@@ -4,12 +4,12 @@
 
 namespace divvy {
 
-// The x for which a standard normal variable is below x with `probability`. REQUIRES: 0 <
-// probability < 1. Relative error about 1e-15. Source: Wichura, "Algorithm AS 241: the percentage
-// points of the normal distribution", Applied Statistics 37 (1988).
+// The quantile function of the standard normal distribution: the x with P(X < x) = `probability`.
+// REQUIRES: 0 < probability < 1. Relative error about 1e-15. Pure. Source: Wichura, "Algorithm AS
+// 241: the percentage points of the normal distribution", Applied Statistics 37 (1988).
 double NormalQuantile(double probability);
 
-// The standard normal distribution function.
+// The distribution function of the standard normal distribution: P(X < x). Pure.
 double NormalProbability(double x);
 
 }  // namespace divvy

@@ -30,8 +30,8 @@ std::vector<double> NormalVectors(uint64_t key, int64_t count, int64_t length) {
   return vectors;
 }
 
-// Takes from vector `v` what lies along those before it. Twice: one pass leaves rounding errors
-// that grow with the count of vectors.
+// Subtracts from vector `v` its projections on the vectors before it. It does so twice, because one
+// pass leaves rounding errors that grow with the number of vectors.
 void Orthogonalise(std::vector<double>& vectors, int64_t v, int64_t length) {
   double* vector = Vector(vectors, v, length);
   for (int pass = 0; pass < 2; ++pass) {

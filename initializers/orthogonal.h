@@ -7,9 +7,10 @@
 
 namespace divvy {
 
-// [rows * columns], row-major: its rows (if rows < columns, else its columns) are orthogonal and of
-// norm `gain`, uniform among all such matrices. Pure: a function of `key` (Philox, counter (row,
-// column / 4) of the normal matrix it starts from). Time grows with max * min^2 of the two extents.
+// A random matrix, row-major, with rows * columns elements. Its rows are orthogonal and have norm
+// `gain`; if there are more rows than columns, its columns are. It is distributed uniformly among
+// all such matrices. Pure: a function of `key` (the normal matrix that it starts from is Philox
+// with counter (row, column / 4)). Takes time in the order of max * min^2 of the two extents.
 std::vector<double> OrthogonalMatrix(uint64_t key, int64_t rows, int64_t columns, double gain);
 
 }  // namespace divvy

@@ -10,8 +10,8 @@ namespace {
 using internal::Backend;
 using internal::BinaryOp;
 using internal::GradientList;
+using internal::InvalidOperands;
 using internal::UnaryOp;
-using internal::Unfit;
 
 absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a, const Shape& b) {
   std::vector<int64_t> dims(std::max(a.rank(), b.rank()));
@@ -20,8 +20,8 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
     const int64_t in_a = axis < a.rank() ? a.dim(-1 - axis) : 1;
     const int64_t in_b = axis < b.rank() ? b.dim(-1 - axis) : 1;
     if (in_a != in_b && in_a != 1 && in_b != 1)
-      return Unfit(operation, a.ToString(), " and ", b.ToString(),
-                   " do not broadcast to one shape");
+      return InvalidOperands(operation, a.ToString(), " and ", b.ToString(),
+                             " do not broadcast to one shape");
     dims[rank - 1 - axis] = in_a == 1 ? in_b : in_a;
   }
   const Shape shape(dims);
@@ -38,12 +38,12 @@ absl::StatusOr<Tensor> Adapted(const Var& scalar, const Tensor& other) {
   return internal::CastTo(*cpu, Tensor::Scalar(scalar.node()->scalar), other.dtype());
 }
 
-// One of the two that lies where the operation computes.
+// The operand that is on the device of the operation.
 const Tensor& Placed(const Tensor& a, const Tensor& b) {
   return a.device().kind == Device::Kind::kCpu ? b : a;
 }
 
-// The values of both, in one dtype that is computed with.
+// The values of both operands, in the same dtype, which arithmetic takes.
 absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, const Var& a,
                                                    const Var& b) {
   Tensor x = internal::ValueOf(a), y = internal::ValueOf(b);
@@ -53,7 +53,8 @@ absl::StatusOr<std::pair<Tensor, Tensor>> Operands(absl::string_view operation, 
     ASSIGN_OR_RETURN(y, Adapted(b, x));
   }
   if (x.dtype() != y.dtype())
-    return Unfit(operation, x.ToString(), " and ", y.ToString(), " differ in dtype; Cast one");
+    return InvalidOperands(operation, x.ToString(), " and ", y.ToString(),
+                           " differ in dtype; Cast one");
   RETURN_IF_ERROR(internal::CheckComputedWith(operation, Placed(x, y)));
   return std::pair<Tensor, Tensor>(std::move(x), std::move(y));
 }
@@ -65,8 +66,8 @@ absl::StatusOr<Tensor> Compute(const Backend& backend, BinaryOp op, const Tensor
   return y;
 }
 
-// What the derivative of a binary operation needs. Operands and result are kept only where a
-// formula below names them.
+// The values that the derivative of a binary operation needs. Operands and result are kept only
+// where a formula below names them.
 struct BinaryRecord {
   const Backend* backend;
   BinaryOp op;
@@ -154,8 +155,8 @@ Var Binary(absl::string_view operation, BinaryOp op, const Var& a, const Var& b)
   return internal::OrFailed(TryBinary(operation, op, a, b));
 }
 
-// Both choices are computed and one of each two elements is 0, so that what was not chosen, a NaN
-// too, does not reach the sum.
+// Both choices are computed, and one of each two elements is replaced by 0. So an element that was
+// not chosen, even a NaN, does not reach the sum.
 Var Chosen(const Var& mask, const Var& a, const Var& b) {
   const Var chosen = Cast(mask, a.node()->adapts ? b.dtype() : a.dtype());
   return Binary("Where", BinaryOp::kKeepWhere, a, chosen) +
@@ -179,7 +180,7 @@ absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var&
       });
 }
 
-// What the derivative of a sum and a function after it needs.
+// The values that the derivative of a sum and a following function needs.
 struct AddThenRecord {
   const Backend* backend;
   UnaryOp op;

@@ -1,4 +1,4 @@
-// The backends of this build.
+// The backends that this process has.
 #ifndef DIVVY_OPS_BACKENDS_H_
 #define DIVVY_OPS_BACKENDS_H_
 
@@ -8,10 +8,11 @@
 
 namespace divvy::internal {
 
-// The backend of a device; lives as long as the process. Unimplemented: a GPU where none is in use.
+// The backend of a device; it lives as long as the process. Unimplemented: `device` is a GPU and
+// this process uses none.
 absl::StatusOr<const Backend*> BackendFor(Device device);
 
-// That of all GPUs: null for none. Not while any is in use.
+// Sets the backend of all GPUs; null means none. Do not call it while a GPU is in use.
 void SetGpuBackend(const Backend* backend);
 
 }  // namespace divvy::internal

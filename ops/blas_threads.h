@@ -1,11 +1,12 @@
-// How many threads a matrix product may use.
+// The number of threads of a matrix product.
 #ifndef DIVVY_OPS_BLAS_THREADS_H_
 #define DIVVY_OPS_BLAS_THREADS_H_
 
 namespace divvy {
 
-// For the whole process: call once, at start, before anything computes. Replicas compute on threads
-// of their own, so a process with r of them gives each product cores / r. Below 1 counts as 1.
+// Sets the number of CPU threads of each matrix product, for the whole process. Call it once, at
+// start, before anything computes. Replicas compute on threads of their own, so a process with r
+// replicas uses cores / r. A value below 1 counts as 1.
 void SetBlasThreads(int threads);
 
 }  // namespace divvy

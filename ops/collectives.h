@@ -1,4 +1,4 @@
-// Arithmetic across the GPUs of this process.
+// Collectives: arithmetic across the GPUs of this process.
 #ifndef DIVVY_OPS_COLLECTIVES_H_
 #define DIVVY_OPS_COLLECTIVES_H_
 
@@ -14,15 +14,16 @@ namespace divvy::internal {
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  // For each GPU a new tensor with the elementwise sum of what all have, added in an order that is
-  // not told. Empty, and nothing is done: there is no library for it on this machine, or it does
-  // not take these, or sums must be deterministic; then add them one after the other. REQUIRES: two
-  // or more, each on another GPU; of one dtype and shape, not empty.
+  // Returns a new tensor on each GPU with the elementwise sum of all `values`; the order of
+  // additions is unspecified. Returns an empty vector and does nothing if this machine has no
+  // library for it, if the library does not support these values, or if sums must be deterministic.
+  // Then add the values one after another. REQUIRES: two or more values, not empty, of the same
+  // dtype and shape, each on another GPU.
   virtual absl::StatusOr<std::vector<Tensor>> AllReduce(absl::Span<const Tensor> values) const = 0;
 };
 
-// Of all GPUs; lives as long as the process. Null for none, as at the start. Not while any is in
-// use.
+// Sets the collectives of all GPUs; null means none, as initially. They live as long as the
+// process. Do not call it while a GPU is in use.
 void SetGpuCollectives(const Collectives* collectives);
 const Collectives* GpuCollectives();
 

@@ -1,4 +1,4 @@
-// One element from one type to another, on every backend.
+// Converts one element from one type to another, for every backend.
 #ifndef DIVVY_OPS_CONVERT_H_
 #define DIVVY_OPS_CONVERT_H_
 
@@ -11,18 +11,19 @@
 
 namespace divvy::internal {
 
-// Storage for a float: Half, BFloat16 and their likes.
+// Whether T is a storage format of a float: Half, BFloat16 and the like.
 template <typename T, typename = void>
 struct IsSmallFloat : std::false_type {};
 template <typename T>
 struct IsSmallFloat<T, std::void_t<decltype(std::declval<const T&>().ToFloat())>> : std::true_type {
 };
 
-// Toward 0, to the nearest end where it does not fit, NaN to 0.
+// Floating to integer: truncates toward 0, saturates at the ends of the range, and turns NaN into
+// 0.
 template <typename To, typename From>
 DIVVY_HOST_DEVICE To Saturate(From value) {
   if (value != value) return 0;
-  // 2^digits is exact in any floating type, the largest value of an integer type is not.
+  // 2^digits is exact in every floating type; the largest value of an integer type is not.
   if (value >= std::ldexp(From(1), std::numeric_limits<To>::digits))
     return std::numeric_limits<To>::max();
   if (value <= static_cast<From>(std::numeric_limits<To>::min()))
@@ -30,8 +31,8 @@ DIVVY_HOST_DEVICE To Saturate(From value) {
   return static_cast<To>(value);
 }
 
-// As Cast of ops/ops.h says, for one element. Integers into smaller integers wrap around, as the
-// language has it.
+// Converts one element as Cast of ops/ops.h. An integer that does not fit into a smaller integer
+// type wraps around, as in C++.
 template <typename To, typename From>
 DIVVY_HOST_DEVICE To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {

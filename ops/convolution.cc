@@ -1,4 +1,4 @@
-// What moves a window over images: convolution and pooling.
+// Operations that move a window over images: convolution and pooling.
 #include "ops/operation.h"
 
 namespace divvy {
@@ -6,34 +6,36 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
-using internal::Unfit;
+using internal::InvalidOperands;
 using internal::Window2D;
 
-// One direction: what is added before the image, and how many places the window has.
+// One direction: the padding before the image, and the number of windows.
 struct Span1D {
   int64_t before = 0;
   int64_t places = 0;
 };
 
-// As TensorFlow: kSame gives ceil(extent / stride) places and pads evenly, the odd one behind;
-// kValid keeps to the image.
+// As TensorFlow: kSame has ceil(extent / stride) windows and pads evenly, with the odd one at the
+// end. kValid does not pad.
 Span1D SpanOf(int64_t extent, int64_t window, int64_t stride, Padding padding) {
   if (padding == Padding::kValid) return {0, (extent - window) / stride + 1};
   const int64_t places = (extent + stride - 1) / stride;
   return {std::max<int64_t>(0, (places - 1) * stride + window - extent) / 2, places};
 }
 
-// REQUIRES: x has rank 4. InvalidArgument: a window or stride below 1, or a window that an image
-// without padding has no place for.
+// REQUIRES: x has rank 4. InvalidArgument: a window or stride below 1, or a window that does not
+// fit into an image without padding.
 absl::StatusOr<Window2D> WindowOf(absl::string_view operation, const Shape& x, int64_t height,
                                   int64_t width, int64_t stride, Padding padding) {
-  if (stride < 1) return Unfit(operation, "the stride is ", stride, "; it must be at least 1");
+  if (stride < 1)
+    return InvalidOperands(operation, "the stride is ", stride, "; it must be at least 1");
   if (height < 1 || width < 1)
-    return Unfit(operation, "the window is ", height, " x ", width, "; it must be at least 1 x 1");
+    return InvalidOperands(operation, "the window is ", height, " x ", width,
+                           "; it must be at least 1 x 1");
   if (padding == Padding::kValid && (height > x.dim(1) || width > x.dim(2))) {
-    return Unfit(operation, "a window of ", height, " x ", width,
-                 " does not fit into the images of ", x.ToString(),
-                 " without padding; use Padding::kSame");
+    return InvalidOperands(operation, "a window of ", height, " x ", width,
+                           " does not fit into the images of ", x.ToString(),
+                           " without padding; use Padding::kSame");
   }
   const Span1D rows = SpanOf(x.dim(1), height, stride, padding),
                columns = SpanOf(x.dim(2), width, stride, padding);
@@ -47,9 +49,10 @@ absl::StatusOr<Window2D> ConvolutionWindow(const Tensor& x, const Tensor& kernel
   const Shape& weights = kernel.shape();
   if (images.rank() != 4 || weights.rank() != 4 || images.dim(3) != weights.dim(2) ||
       x.dtype() != kernel.dtype()) {
-    return Unfit("Conv2D", "images ", x.ToString(), " and kernel ", kernel.ToString(),
-                 "; images are [batch, height, width, channels], a kernel [height, width, "
-                 "channels, outputs] of the same dtype");
+    return InvalidOperands(
+        "Conv2D", "images ", x.ToString(), " and kernel ", kernel.ToString(),
+        "; images are [batch, height, width, channels], a kernel [height, width, "
+        "channels, outputs] of the same dtype");
   }
   RETURN_IF_ERROR(internal::CheckComputedWith("Conv2D", x));
   ASSIGN_OR_RETURN(const Window2D window,
@@ -89,8 +92,8 @@ absl::StatusOr<Var> TryMaxPool2D(const Var& x, int size, int stride, Padding pad
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("MaxPool2D", {x}));
   const Tensor images = internal::ValueOf(x);
   if (images.shape().rank() != 4)
-    return Unfit("MaxPool2D", images.ToString(),
-                 " are no images; they are [batch, height, width, channels]");
+    return InvalidOperands("MaxPool2D", images.ToString(),
+                           " are no images; they are [batch, height, width, channels]");
   RETURN_IF_ERROR(internal::CheckComputedWith("MaxPool2D", images));
   ASSIGN_OR_RETURN(const Window2D window,
                    WindowOf("MaxPool2D", images.shape(), size, size, stride, padding));

@@ -1,5 +1,5 @@
-// What a backend says of data that it finds wrong: at once on the CPU, on a GPU with the next value
-// that it brings. In the same words, after which a GPU names itself.
+// Error messages of a backend for bad data. The CPU returns them at once. A GPU reports them with
+// the next copy to the CPU, in the same words followed by the name of the GPU.
 #ifndef DIVVY_OPS_DATA_ERRORS_H_
 #define DIVVY_OPS_DATA_ERRORS_H_
 
@@ -13,7 +13,7 @@
 
 namespace divvy::internal {
 
-// The id at `position`, all of them counted in one row. REQUIRES: the table's rank >= 1.
+// `position` counts all ids in row-major order. REQUIRES: the table's rank >= 1.
 inline std::string IdOutOfRange(int64_t id, int64_t position, DType dtype, const Shape& table) {
   return absl::StrCat("Gather: id ", id, " at ", position, " is outside [0, ", table.dim(0),
                       "), the rows of ", DTypeName(dtype), " ", table.ToString());
@@ -27,7 +27,7 @@ inline std::string LabelOutOfRange(int64_t label, int64_t example, DType dtype,
                       logits.ToString(), ", have ", logits.dim(1), " classes");
 }
 
-// The probability of a class at `position` among all of [examples, classes].
+// `position` counts all elements of [examples, classes] in row-major order.
 inline std::string ProbabilityOutOfRange(double probability, int64_t position, DType dtype,
                                          const Shape& logits) {
   const int64_t classes = logits.dim(1);
@@ -38,8 +38,8 @@ inline std::string ProbabilityOutOfRange(double probability, int64_t position, D
                       ", are probabilities; numbers of classes are integers [batch]");
 }
 
-// A yes or no (or a probability of yes) at `position` among `labels`, an array of examples.
-// `operation` may be a metric, too.
+// For a label that should be 0, 1 or a probability. `position` counts all elements of `labels`, an
+// array of examples, in row-major order. `operation` may also be a metric.
 inline std::string LabelNotInUnit(absl::string_view operation, double label, int64_t position,
                                   const Shape& labels) {
   const int64_t rows = labels.rank() == 0 ? 1 : labels.dim(0);
@@ -50,11 +50,11 @@ inline std::string LabelNotInUnit(absl::string_view operation, double label, int
       "else Map the data, or write Maximum(labels, 0) for -1 and +1, labels - 1 for 1 and 2");
 }
 
-// The first of n numbers that is outside [0, 1] (a NaN is); -1: there is none.
+// The index of the first of n numbers that is outside [0, 1] (a NaN is), or -1 if there is none.
 template <typename T>
 int64_t FirstOutsideUnit(const T* numbers, int64_t n) {
   int64_t outside = 0;
-  // Without a branch, for it finds nothing nearly always.
+  // Without a branch, because it nearly always finds nothing.
   for (int64_t i = 0; i < n; ++i) outside += !(numbers[i] >= T(0)) | !(numbers[i] <= T(1));
   if (outside == 0) return -1;
   int64_t first = 0;

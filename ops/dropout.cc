@@ -1,4 +1,4 @@
-// What draws from the tape's seed.
+// Operations that use the tape's seed.
 #include "base/random.h"
 #include "ops/operation.h"
 #include "ops/tape_state.h"
@@ -7,15 +7,15 @@ namespace divvy {
 namespace {
 
 using internal::GradientList;
+using internal::InvalidOperands;
 using internal::TapeState;
-using internal::Unfit;
 
 absl::StatusOr<Var> TryDropout(const Var& x, float rate, uint64_t seed) {
   ASSIGN_OR_RETURN(const internal::Backend* backend, internal::Prepare("Dropout", {x}));
   const Tensor& value = internal::ValueOf(x);
   RETURN_IF_ERROR(internal::CheckComputedWith("Dropout", value));
   if (!(rate >= 0 && rate < 1))
-    return Unfit("Dropout", "the rate is ", rate, "; it must be in [0, 1)");
+    return InvalidOperands("Dropout", "the rate is ", rate, "; it must be in [0, 1)");
   TapeState* tape = x.node()->tape != nullptr ? x.node()->tape : TapeState::Innermost();
   if (tape == nullptr)
     return absl::FailedPreconditionError(

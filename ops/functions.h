@@ -1,10 +1,10 @@
-// Functions of one element, of every backend. Compilers vectorise them: for float no branch, no
-// call and no table; for double the standard library's.
+// Functions of one element, shared by all backends. Compilers can vectorize them: the float
+// versions have no branch, call or table. The double versions use the standard library.
 //
-// The approximations of float are polynomials on a reduced range (those of Exp and Tanh: Moshier,
-// Cephes, 1984 ff.), within 4e-7 of the true value, relative (ops_test). They take every float:
-// infinities give the limits, NaN stays. Exp gives denormal numbers, and 0 and infinity where float
-// ends.
+// The float versions approximate by polynomials on a reduced range (those of Exp and Tanh: Moshier,
+// Cephes, 1984 ff.), with a relative error below 4e-7 (ops_test). They accept every float:
+// infinities give the limits, and NaN stays NaN. Exp returns denormal numbers, 0 and infinity at
+// the ends of float's range.
 #ifndef DIVVY_OPS_FUNCTIONS_H_
 #define DIVVY_OPS_FUNCTIONS_H_
 
@@ -26,10 +26,10 @@ DIVVY_HOST_DEVICE inline float PowerOfTwo(int32_t n) {
   return power;
 }
 
-// e^x = 2^n e^r with n the integer next to x / ln 2, so that |r| <= ln 2 / 2. ln 2 is taken off in
-// two parts, of which the first times n is exact.
+// e^x = 2^n e^r, where n is the integer nearest to x / ln 2, so |r| <= ln 2 / 2. ln 2 is subtracted
+// in two parts; n times the first part is exact.
 DIVVY_HOST_DEVICE inline float ExpOf(float x) {
-  // 1.5 * 2^23: what is added to it is rounded to an integer, which then stands in its last bits
+  // 1.5 * 2^23: adding a number rounds it to an integer, which is then in the last bits.
   constexpr float kRounder = 12582912.0f;
   const float clamped = std::min(std::max(x, -104.0f), 89.0f);
   const float shifted = clamped * 1.44269504088896341f + kRounder;
@@ -46,7 +46,7 @@ DIVVY_HOST_DEVICE inline float ExpOf(float x) {
   std::memcpy(&bits, &shifted, sizeof(bits));
   std::memcpy(&zero, &kRounder, sizeof(zero));
   const auto n = static_cast<int32_t>(bits - zero);
-  // In two steps, for 2^n alone may be no float where the result is.
+  // In two steps, because 2^n may be out of float's range where the result is not.
   const int32_t half = n / 2;
   return p * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
@@ -65,7 +65,7 @@ DIVVY_HOST_DEVICE inline float Log1pOfUnit(float e) {
 }
 DIVVY_HOST_DEVICE inline double Log1pOfUnit(double e) { return std::log1p(e); }
 
-// Never the exponential of something large.
+// The argument of ExpOf is never above 0, so it does not overflow.
 template <typename T>
 DIVVY_HOST_DEVICE T SigmoidOf(T x) {
   const T e = ExpOf(-std::abs(x)), s = 1 / (1 + e);
@@ -77,7 +77,7 @@ DIVVY_HOST_DEVICE T SoftplusOf(T x) {
   return std::max(x, T(0)) + Log1pOfUnit(ExpOf(-std::abs(x)));
 }
 
-// An odd polynomial near 0, where the quotient of exponentials would cancel.
+// Uses an odd polynomial near 0, where the quotient of exponentials would lose digits.
 DIVVY_HOST_DEVICE inline float TanhOf(float x) {
   const float a = std::abs(x), e = ExpOf(-2.0f * a), w = x * x;
   const float far = std::copysign((1.0f - e) / (1.0f + e), x);
@@ -90,7 +90,7 @@ DIVVY_HOST_DEVICE inline float TanhOf(float x) {
 }
 DIVVY_HOST_DEVICE inline double TanhOf(double x) { return std::tanh(x); }
 
-// x times the normal distribution's Phi(x); and the derivative, Phi(x) + x phi(x).
+// x Phi(x), where Phi is the normal distribution function; and its derivative Phi(x) + x phi(x).
 template <typename T>
 DIVVY_HOST_DEVICE T GeluOf(T x) {
   return x * T(0.5) * (1 + std::erf(x * T(M_SQRT1_2)));
@@ -101,7 +101,7 @@ DIVVY_HOST_DEVICE T GeluSlope(T x) {
   return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * ExpOf(T(-0.5) * x * x);
 }
 
-// A NaN on either side stays.
+// The result is NaN if either operand is.
 template <typename T>
 DIVVY_HOST_DEVICE T Larger(T v, T w) {
   return v >= w || v != v ? v : w;
@@ -148,7 +148,7 @@ DIVVY_FUNCTION1(HyperbolicTangent, TanhOf(v));
 DIVVY_FUNCTION1(GeluUnit, GeluOf(v));
 DIVVY_FUNCTION1(SoftplusUnit, SoftplusOf(v));
 
-// v: what is kept of the operation (KeptForGradient); w: the gradient of its result.
+// v is the kept operand (KeptForGradient), w the gradient of the result.
 DIVVY_FUNCTION2(NegativeGradient, -w);
 DIVVY_FUNCTION2(AbsoluteGradient, w* SignOf(v));
 DIVVY_FUNCTION2(ExponentialGradient, w* v);
@@ -267,7 +267,7 @@ void WithBinary(BinaryOp op, Use&& use) {
   }
 }
 
-// In double and in four lanes: as exact as one wants, and not one long chain of additions.
+// Sums in double and in four lanes: exact enough, and not one long chain of additions.
 template <typename T>
 double SumOf(const T* x, int64_t n) {
   double lanes[4] = {0, 0, 0, 0};

@@ -1,6 +1,6 @@
-// Operations that do in one pass over memory what a program writes as two. For libraries above ops/
-// that hold both ends of such a chain (a layer's bias and activation); values, gradients and errors
-// are those of the two, but for how a narrow sum is rounded.
+// Fused operations, which make one pass over memory for what a program writes as two operations.
+// For libraries above ops/ that know both (a layer's bias and activation). Values, gradients and
+// errors are those of the two operations, except for the rounding of 16-bit sums.
 #ifndef DIVVY_OPS_FUSED_H_
 #define DIVVY_OPS_FUSED_H_
 
@@ -9,9 +9,9 @@
 
 namespace divvy::internal {
 
-// op(a + b), broadcast as operator+, whose errors it has. One operation to the tape, which keeps
-// the result and not the sum. The bits are those of the two operations, but for float16 and
-// bfloat16: the sum is then not rounded by itself. REQUIRES: KeptForGradient(op) is kOutput.
+// op(a + b), with the broadcasting and the errors of operator+. The tape records one operation and
+// keeps its result, not the sum. The bits are those of the two operations, except for float16 and
+// bfloat16, whose sum is not rounded before `op`. REQUIRES: KeptForGradient(op) is kOutput.
 Var AddThen(UnaryOp op, const Var& a, const Var& b);
 
 }  // namespace divvy::internal

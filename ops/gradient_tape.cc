@@ -16,7 +16,7 @@ namespace {
 
 using UserBackward = std::function<absl::StatusOr<std::vector<Tensor>>(const Tensor& gradient)>;
 
-// The rows of all ids, given those of each id once. Null: no id came twice.
+// The rows of all ids, from the rows of the unique ids. Null: there are no duplicates.
 absl::StatusOr<Tensor> Expanded(const std::shared_ptr<const internal::UniqueIds>& unique,
                                 const Tensor& rows) {
   if (unique == nullptr) return rows;
@@ -27,7 +27,7 @@ absl::StatusOr<Tensor> Expanded(const std::shared_ptr<const internal::UniqueIds>
   return all;
 }
 
-// Each row travels once, however often it is asked for.
+// Each row is sent once, however often it is asked for.
 Var AddLookup(internal::TapeState& state, absl::string_view table,
               absl::StatusOr<internal::LookupPlan> plan) {
   if (!plan.ok())
@@ -37,7 +37,7 @@ Var AddLookup(internal::TapeState& state, absl::string_view table,
   leaf.ids = plan->ids;
   const std::shared_ptr<const internal::UniqueIds> unique = internal::UniqueOf(plan->ids);
   leaf.read_ids = unique != nullptr ? unique->unique() : plan->ids;
-  // The gradient needs their shape, and with max_norm the rows themselves.
+  // The gradient needs the shape of the rows, and with max_norm the rows themselves.
   auto rows_read = state.records() ? std::make_shared<Tensor>() : nullptr;
   leaf.from_rows = [from_rows = std::move(plan->from_rows), unique,
                     rows_read](const Tensor& rows) -> absl::StatusOr<Tensor> {
@@ -60,8 +60,8 @@ absl::Status CheckUserGradient(const Tensor& gradient, const Tensor& input, size
                                                  input.ToString()));
 }
 
-// A user's function made into an operation's: what it gives is checked, and left out where it is
-// not needed.
+// Wraps a user's function as the backward function of an operation. Its results are checked, and
+// dropped where they are not needed.
 internal::Backward Checked(UserBackward backward, std::vector<Var> inputs) {
   return [backward = std::move(backward), inputs = std::move(inputs)](
              const Tensor& gradient) -> absl::StatusOr<std::vector<std::optional<Tensor>>> {

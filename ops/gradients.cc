@@ -28,7 +28,7 @@ absl::StatusOr<const internal::Backend*> BackendOf(const std::string& name, cons
   return internal::BackendFor(values.device());
 }
 
-// The sum of the squares of each one's elements. Each device is waited for once.
+// The sum of the squares of the elements of each value. Waits for each device once.
 absl::StatusOr<std::map<std::string, double>> SquaresOf(
     const std::map<std::string, GradientValue>& gradients) {
   struct Group {
@@ -52,7 +52,7 @@ absl::StatusOr<std::map<std::string, double>> SquaresOf(
   return squares;
 }
 
-// In the order of the names, wherever the values lie.
+// In the order of the names, whatever device the values are on.
 double NormOf(const std::map<std::string, double>& squares) {
   double sum = 0;
   for (const auto& [name, square] : squares) sum += square;
@@ -103,8 +103,7 @@ absl::Status Gradients::Scale(double factor) {
   return absl::OkStatus();
 }
 
-// Where it is known which ids are one, a GPU need not sort them, and nobody waits for what it
-// finds.
+// If the duplicate ids are known, a GPU need not sort them, and nobody waits for its result.
 static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known,
                                            const internal::Backend& backend,
                                            const IndexedSlices& slices) {

@@ -1,4 +1,4 @@
-// Derivatives by variable name: what a tape gives and a replica applies.
+// Gradients by variable name: the result of a tape, and the input of ApplyGradients.
 #ifndef DIVVY_OPS_GRADIENTS_H_
 #define DIVVY_OPS_GRADIENTS_H_
 
@@ -14,44 +14,48 @@
 
 namespace divvy {
 
+// The gradient of one variable: dense, or by rows for a variable that was looked up.
 using GradientValue = std::variant<Tensor, IndexedSlices>;
 
-// Gradients by variable name. Any library may fill one. A value: copying shares the tensors, and
-// what is changed here is not changed there. Not thread-safe. The arithmetic takes the dtypes of
-// ops.h; another tensor is InvalidArgument and names its variable.
+// Gradients by variable name. Any library may fill one. A value: a copy shares the tensors, but
+// changing one copy does not change the other. Not thread-safe. The arithmetic takes the same
+// dtypes as ops/ops.h; for another dtype it returns InvalidArgument, which names the variable.
 class Gradients {
  public:
-  // Replaces what stood under this name.
+  // Sets the gradient of `variable`, replacing an earlier one.
   void Set(absl::string_view variable, GradientValue gradient);
   const std::map<std::string, GradientValue>& entries() const { return entries_; }
 
-  // sqrt of the sum of the squares of all elements, in double. Rows of IndexedSlices count as they
-  // stand, duplicates not merged (as tf.linalg.global_norm). Infinite or NaN where an element is.
+  // The l2 norm of all gradients together: the square root of the sum of the squares of all
+  // elements, in double. Duplicate rows of IndexedSlices are not merged (as in
+  // tf.linalg.global_norm). Infinite or NaN if an element is. Waits for the device.
   absl::StatusOr<double> GlobalNorm() const;
-  // Scales all by norm / GlobalNorm() where that is below 1. InvalidArgument: norm is not above 0,
-  // or the global norm is not finite; the message names a variable at fault (TensorFlow would turn
-  // every gradient into NaN). Nothing is changed then.
+  // Scales all gradients by norm / GlobalNorm() if that is below 1. InvalidArgument, and nothing
+  // changes: `norm` is not above 0, or the global norm is not finite. The message names a variable
+  // at fault (TensorFlow would turn every gradient into NaN). Waits for the device.
   absl::Status ClipByGlobalNorm(double norm);
-  // Multiplies all elements.
+  // Multiplies all elements by `factor`.
   absl::Status Scale(double factor);
 
  private:
   std::map<std::string, GradientValue> entries_;
 };
 
-// A dict of tensors and IndexedSlices by variable: so replicas may reduce gradients (AllReduce)
-// before they use them.
+// Travels as a dict of tensors and IndexedSlices by variable. So replicas can reduce gradients
+// (AllReduce) before they apply them.
 template <>
 struct NestCodec<Gradients> {
   static Nest Encode(const Gradients& gradients);
   static absl::StatusOr<Gradients> Decode(const Nest& nest);
 };
 
-// Rows with equal ids summed, in the order in which they stand (on a GPU, of ids that a tape has
-// looked up: in any order, unless --deterministic): ids rising, each once. The rows stay on their
-// device, whose sums are waited for where the ids come from elsewhere than a tape; the ids are on
-// the CPU. What has no duplicates and rises is given back as it is. InvalidArgument: a dtype that
-// is not computed with there, or not one id for each row.
+// Sums the rows that have equal ids; in the result ids rise and are unique. Rows are added in the
+// order in which they stand. On a GPU, rows whose ids a tape has looked up are added in any order,
+// unless --deterministic is set.
+//
+// The rows stay on their device; the ids are on the CPU. The call waits for the device unless the
+// ids come from a tape. Slices whose ids already rise without duplicates are returned as they are.
+// InvalidArgument: the device does not compute with the dtype, or there is not one id for each row.
 absl::StatusOr<IndexedSlices> SumDuplicates(const IndexedSlices& slices);
 
 }  // namespace divvy

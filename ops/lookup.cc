@@ -135,14 +135,14 @@ absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& op
     return absl::InvalidArgumentError(
         "Lookup: safe belongs to LookupSparse; every id given here must have a row");
   LookupPlan plan;
-  ASSIGN_OR_RETURN(const Tensor here, ids.To(Device{}));  // whoever reads the rows sends the ids
+  ASSIGN_OR_RETURN(const Tensor here, ids.To(Device{}));  // reading the rows sends the ids
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(Device{}));
   ASSIGN_OR_RETURN(plan.ids, FlatIds("Lookup", *backend, here));
   const std::optional<float> max_norm = options.max_norm;
   plan.from_rows = [shape = ids.shape(), max_norm](const Tensor& rows) -> absl::StatusOr<Tensor> {
     if (max_norm) RETURN_IF_ERROR(CheckComputedWith("Lookup", rows));
     ASSIGN_OR_RETURN(const Tensor clipped, Clipped(rows, max_norm));
-    return clipped.Reshape(RowsShape(shape, rows.shape()));
+    return clipped.Reshape(rows.shape().WithRowsOf(shape.dims()));
   };
   plan.to_rows = [max_norm](const Tensor& rows, const Tensor& gradient) -> absl::StatusOr<Tensor> {
     ASSIGN_OR_RETURN(Tensor flat, gradient.Reshape(rows.shape()));

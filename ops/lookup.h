@@ -1,4 +1,4 @@
-// What a lookup asks a table for, and what it makes of the rows. Private to ops/.
+// Plans of lookups: which rows to read, and how to combine them. Private to ops/.
 #ifndef DIVVY_OPS_LOOKUP_H_
 #define DIVVY_OPS_LOOKUP_H_
 
@@ -13,17 +13,19 @@
 
 namespace divvy::internal {
 
-// A lookup ready to be read: the rows to fetch, and both directions of what is done with them.
+// A lookup before its rows are read: the rows to fetch, and the computation on them in both
+// directions.
 struct LookupPlan {
   // int64 [n]
   Tensor ids;
-  // The result, given the rows.
+  // Computes the lookup's result from the rows that were read.
   std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;
-  // The gradient of the rows, given the result's. `rows` are those that were read.
+  // Computes the gradient of the rows from the gradient of the result. `rows` are those that were
+  // read.
   std::function<absl::StatusOr<Tensor>(const Tensor& rows, const Tensor& gradient)> to_rows;
 };
 
-// As GradientTape::Lookup and LookupSparse say.
+// Plans a lookup as GradientTape::Lookup and LookupSparse define it, and returns their errors.
 absl::StatusOr<LookupPlan> PlanLookup(const Tensor& ids, const LookupOptions& options);
 absl::StatusOr<LookupPlan> PlanLookupSparse(const Nest& sparse_ids, Combiner combiner,
                                             const LookupOptions& options);

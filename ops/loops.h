@@ -1,4 +1,4 @@
-// Walking tensors of different but broadcastable shapes together.
+// Iterates over tensors of different but broadcastable shapes together.
 #ifndef DIVVY_OPS_LOOPS_H_
 #define DIVVY_OPS_LOOPS_H_
 
@@ -11,9 +11,9 @@ namespace divvy::internal {
 
 constexpr int kMaxLoops = 8;
 
-// Nested loops over `full`'s elements, with the distance that each of N operands moves in each loop
-// (0 where it is stretched). Loops that can be walked as one are merged: operands of equal shape
-// give a single loop, a matrix and a row two. In the innermost loop every operand moves by 0 or 1.
+// Nested loops over the elements of a shape, with the stride of each of N operands in each loop (0
+// where it is stretched). Adjacent loops are merged where possible: operands of equal shape give a
+// single loop, a matrix and a row give two. In the innermost loop every stride is 0 or 1.
 template <size_t N>
 struct LoopNest {
   int rank = 0;  // at least 1
@@ -21,8 +21,8 @@ struct LoopNest {
   std::array<std::array<int64_t, kMaxLoops>, N> stride{};
 };
 
-// Elements from one index of `axis` to the next in an operand aligned at the right of a shape of
-// rank `full_rank`; 0 where it is stretched.
+// The stride of an operand along `axis` of a shape of rank `full_rank`; the shapes are aligned at
+// the right. 0 where the operand is stretched.
 template <typename Shape>
 int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   const int own = axis - (full_rank - operand.rank());
@@ -32,8 +32,8 @@ int64_t BroadcastStride(const Shape& operand, int axis, int full_rank) {
   return stride;
 }
 
-// REQUIRES: each operand's shape broadcasts to `full`. A Shape has rank() and dim(axis), as Shape
-// of tensor/ has.
+// The loops over `full` for these operands. REQUIRES: each operand's shape broadcasts to `full`. A
+// Shape has rank() and dim(axis), as Shape of tensor/ does.
 template <size_t N, typename Shape>
 LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& operands) {
   LoopNest<N> reversed;  // innermost first, while it grows
@@ -71,8 +71,8 @@ LoopNest<N> MakeLoops(const Shape& full, const std::array<const Shape*, N>& oper
 struct Division {
   int64_t whole, rest;
 };
-// On a GPU a division of 64 bits is a hundred instructions, one of 32 bits twenty. REQUIRES: 0 <=
-// value, 0 < by.
+// Divides with 32 bits where possible: on a GPU a 64-bit division takes a hundred instructions, a
+// 32-bit division twenty. REQUIRES: 0 <= value, 0 < by.
 DIVVY_HOST_DEVICE inline Division Divide(int64_t value, int64_t by) {
   if (value < by) return {0, value};
   if (value > UINT32_MAX) return {value / by, value % by};
@@ -80,7 +80,7 @@ DIVVY_HOST_DEVICE inline Division Divide(int64_t value, int64_t by) {
   return {narrow / narrow_by, narrow % narrow_by};
 }
 
-// Where the operands stand at the i-th step of all loops together, counted from the outermost.
+// The offset of each operand at step i of all loops together, outermost loop first.
 template <size_t N>
 DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int64_t i) {
   std::array<int64_t, N> offset{};
@@ -93,7 +93,7 @@ DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int
   return offset;
 }
 
-// Calls body(offset of each operand) for each innermost loop, in order.
+// Calls body(offsets of the operands) at the start of each run of the innermost loop, in order.
 template <size_t N, typename Body>
 void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
   for (int axis = 0; axis < loops.rank; ++axis) {

@@ -6,9 +6,10 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
-using internal::Unfit;
+using internal::InvalidOperands;
 
-// Labels as the backend takes them: int64 numbers, or probabilities in the logits' dtype.
+// The labels in the form that the backend takes: int64 class numbers, or probabilities in the
+// logits' dtype.
 absl::StatusOr<Tensor> ClassLabels(const Backend& backend, const Tensor& logits,
                                    const Tensor& labels) {
   const Shape& shape = logits.shape();
@@ -16,10 +17,10 @@ absl::StatusOr<Tensor> ClassLabels(const Backend& backend, const Tensor& logits,
     return internal::CastTo(backend, labels, logits.dtype());
   if (shape.rank() == 2 && labels.shape() == Shape{shape.dim(0)} && IsInteger(labels.dtype()))
     return internal::CastTo(backend, labels, DType::kInt64);
-  return Unfit("SoftmaxCrossEntropy", "logits ", logits.ToString(), " and labels ",
-               labels.ToString(),
-               "; logits are [batch, classes], labels integers [batch] or floating probabilities "
-               "[batch, classes]");
+  return InvalidOperands(
+      "SoftmaxCrossEntropy", "logits ", logits.ToString(), " and labels ", labels.ToString(),
+      "; logits are [batch, classes], labels integers [batch] or floating probabilities "
+      "[batch, classes]");
 }
 
 absl::StatusOr<Var> TrySoftmaxCrossEntropy(const Var& logits, const Var& labels) {
@@ -44,8 +45,8 @@ absl::StatusOr<Tensor> LabelsLike(absl::string_view operation, const Backend& ba
                                   const Tensor& x, const Tensor& labels) {
   RETURN_IF_ERROR(internal::CheckComputedWith(operation, x));
   if (x.shape() != labels.shape())
-    return Unfit(operation, x.ToString(), " and labels ", labels.ToString(),
-                 " differ in shape; Reshape one");
+    return InvalidOperands(operation, x.ToString(), " and labels ", labels.ToString(),
+                           " differ in shape; Reshape one");
   return internal::CastTo(backend, labels, x.dtype());
 }
 

@@ -1,5 +1,5 @@
-// The vocabulary of arithmetic that every backend speaks: plain numbers, so that a backend in a
-// library of its own needs nothing else of ours.
+// The enumerations and arguments of arithmetic that all backends share. They are plain numbers, so
+// a backend in a separate library needs nothing else of Divvy's.
 #ifndef DIVVY_OPS_MATH_H_
 #define DIVVY_OPS_MATH_H_
 
@@ -28,27 +28,28 @@ enum class BinaryOp {
   kMaximum,
   kMinimum,
   kPower,
-  // 1 where it holds, else 0. A NaN is neither less than a number nor equal to one.
+  // Comparisons: 1 where the comparison holds, else 0. All are 0 beside a NaN.
   kLess,
   kLessEqual,
   kGreaterEqual,
   kEqual,
-  // With kLessEqual the masks of a minimum's gradient: one of the two is 1, also beside a NaN.
+  // With kLessEqual, the masks of a minimum's gradient: exactly one of the two is 1, also beside a
+  // NaN.
   kNotLessEqual,
-  // With kGreaterEqual those of a maximum's.
+  // With kGreaterEqual, the masks of a maximum's gradient.
   kNotGreaterEqual,
-  // A where b is not 0, else 0.
+  // a where b is not 0, else 0.
   kKeepWhere,
-  // A where b is 0, else 0.
+  // a where b is 0, else 0.
   kDropWhere,
-  // b a^(b - 1), the derivative of a^b by a
+  // b a^(b - 1): the derivative of a^b with respect to a.
   kPowerByBase,
-  // A^b log a where a > 0, else 0: its derivative by b.
+  // a^b log a where a > 0, else 0: the derivative of a^b with respect to b.
   kPowerByExponent,
 };
 
-// Which side of an operation its derivative is computed from: keeping that one is enough, and the
-// other's memory can go.
+// Whether the derivative of an operation is computed from its input or its output. Only that one is
+// kept; the memory of the other can be freed.
 enum class Kept { kInput, kOutput };
 constexpr Kept KeptForGradient(UnaryOp op) {
   switch (op) {
@@ -67,8 +68,8 @@ constexpr Kept KeptForGradient(UnaryOp op) {
   return Kept::kInput;
 }
 
-// `batch` products of matrices that lie one after the other, row-major: c [m, n] = a [m, k] x b [k,
-// n]. An operand that is transposed lies there as [k, m], or [n, k].
+// `batch` consecutive matrix products, row-major: c [m, n] = a [m, k] x b [k, n]. A transposed
+// operand is stored as [k, m] or [n, k].
 struct MatMulArgs {
   bool a_transposed = false;
   bool b_transposed = false;
@@ -76,10 +77,9 @@ struct MatMulArgs {
   int64_t m = 0, n = 0, k = 0;  // of the result [m, n] and the summed extent
 };
 
-// What a convolution or a pool moves over images [batch, in_height, in_width, channels], and the
-// places where it stops. The window at (i, j) covers rows i * stride - top to that + height, and
-// columns likewise; what lies outside the image counts as 0 in a convolution and not at all in a
-// pool.
+// The windows of a convolution or a pool over images [batch, in_height, in_width, channels]. The
+// window at (i, j) covers rows i * stride - top to i * stride - top + height - 1, and columns
+// likewise. Positions outside the image count as 0 in a convolution and are ignored in a pool.
 struct Window2D {
   int64_t batch = 0, in_height = 0, in_width = 0, channels = 0;
   int64_t height = 1, width = 1;  // of the window
@@ -88,7 +88,7 @@ struct Window2D {
   int64_t out_height = 0, out_width = 0;
 };
 
-// How a row (what lies along the last axis) is normalised.
+// The normalization of a row (a slice along the last axis).
 enum class Norm {
   kLayer,  // (x - mean) / sqrt(variance + epsilon)
   kL2,     // x / sqrt(max(sum of squares, epsilon))

@@ -6,10 +6,10 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
+using internal::InvalidOperands;
 using internal::MatMulArgs;
-using internal::Unfit;
 
-// An operand: its matrix or matrices, and whether they are meant transposed.
+// An operand: its matrix or matrices, and whether it is transposed.
 struct Factor {
   Tensor value;
   bool transposed;
@@ -27,18 +27,18 @@ struct Factor {
 absl::Status CheckFactors(const Factor& a, const Factor& b) {
   const std::string both = absl::StrCat(a.ToString(), " x ", b.ToString(), ": ");
   if (a.value.dtype() != b.value.dtype()) {
-    return Unfit("MatMul", both, "the dtypes ", DTypeName(a.value.dtype()), " and ",
-                 DTypeName(b.value.dtype()), " differ; Cast one");
+    return InvalidOperands("MatMul", both, "the dtypes ", DTypeName(a.value.dtype()), " and ",
+                           DTypeName(b.value.dtype()), " differ; Cast one");
   }
   RETURN_IF_ERROR(internal::CheckComputedWith("MatMul", a.value));
   if (a.rank() != b.rank() || (a.rank() != 2 && a.rank() != 3))
-    return Unfit("MatMul", both, "both must have rank 2, or both rank 3");
+    return InvalidOperands("MatMul", both, "both must have rank 2, or both rank 3");
   if (a.batch() != b.batch())
-    return Unfit("MatMul", both, "the leading dimensions ", a.batch(), " and ", b.batch(),
-                 " differ");
+    return InvalidOperands("MatMul", both, "the leading dimensions ", a.batch(), " and ", b.batch(),
+                           " differ");
   if (a.columns() != b.rows())
-    return Unfit("MatMul", both, "the inner dimensions ", a.columns(), " and ", b.rows(),
-                 " differ");
+    return InvalidOperands("MatMul", both, "the inner dimensions ", a.columns(), " and ", b.rows(),
+                           " differ");
   return internal::CheckFitsBlas("MatMul", a.value, {a.rows(), a.columns(), b.columns()});
 }
 

@@ -6,15 +6,15 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
-using internal::Unfit;
+using internal::InvalidOperands;
 
 absl::StatusOr<Var> TryReshape(const Var& x, const Shape& shape) {
   RETURN_IF_ERROR(x.status());
   const Tensor& value = internal::ValueOf(x);
   absl::StatusOr<Tensor> y = value.Reshape(shape);
   if (!y.ok())
-    return Unfit("Reshape", value.shape().ToString(), " to ", shape.ToString(), ": ",
-                 y.status().message());
+    return InvalidOperands("Reshape", value.shape().ToString(), " to ", shape.ToString(), ": ",
+                           y.status().message());
   return internal::Result(
       *std::move(y), {x},
       [from = value.shape()](const Tensor& gradient) -> absl::StatusOr<GradientList> {
@@ -23,8 +23,8 @@ absl::StatusOr<Var> TryReshape(const Var& x, const Shape& shape) {
       });
 }
 
-// A tensor cut at an axis: `rows` blocks, each what lies from that axis on under one index of the
-// axes before.
+// A tensor as `rows` blocks: a block is the slice from `axis` on under one index of the axes before
+// it.
 struct Blocks {
   int64_t rows = 1;
   int64_t bytes = 0;  // of one block
@@ -44,8 +44,8 @@ absl::StatusOr<Shape> ConcatShape(absl::Span<const Var> parts, int axis) {
     for (int i = 0; fits && i < first.shape().rank(); ++i)
       fits = i == axis || part.shape().dim(i) == first.shape().dim(i);
     if (!fits)
-      return Unfit("Concat", first.ToString(), " and ", part.ToString(), " do not join along axis ",
-                   axis);
+      return InvalidOperands("Concat", first.ToString(), " and ", part.ToString(),
+                             " do not join along axis ", axis);
     dims[axis] += part.shape().dim(axis);
   }
   return Shape(dims);
@@ -70,7 +70,7 @@ absl::StatusOr<GradientList> ConcatGradient(const Backend& backend,
 }
 
 absl::StatusOr<Var> TryConcat(absl::Span<const Var> parts, int axis) {
-  if (parts.empty()) return Unfit("Concat", "nothing to join");
+  if (parts.empty()) return InvalidOperands("Concat", "nothing to join");
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Concat", parts));
   const Tensor& first = internal::ValueOf(parts[0]);
   ASSIGN_OR_RETURN(axis, internal::AxisOf("Concat", first.shape(), axis));
@@ -97,7 +97,8 @@ absl::StatusOr<Var> TrySlice(const Var& x, int axis, int64_t begin, int64_t end)
   const Shape& shape = value.shape();
   ASSIGN_OR_RETURN(axis, internal::AxisOf("Slice", shape, axis));
   if (begin < 0 || end < begin || end > shape.dim(axis))
-    return Unfit("Slice", "[", begin, ", ", end, ") of axis ", axis, " of ", shape.ToString());
+    return InvalidOperands("Slice", "[", begin, ", ", end, ") of axis ", axis, " of ",
+                           shape.ToString());
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
   dims[axis] = end - begin;
   ASSIGN_OR_RETURN(Tensor y, internal::NewLike(value, Shape(dims)));
@@ -132,13 +133,14 @@ absl::StatusOr<Var> TryPermute(const Var& x, absl::Span<const int> axes) {
   for (int axis : axes) {
     ASSIGN_OR_RETURN(const int index, internal::AxisOf("Permute", value.shape(), axis));
     if (inverse[index] != -1)
-      return Unfit("Permute", "axis ", axis, " of ", value.shape().ToString(), " is named twice");
+      return InvalidOperands("Permute", "axis ", axis, " of ", value.shape().ToString(),
+                             " is named twice");
     inverse[index] = static_cast<int>(order.size());
     order.push_back(index);
   }
   if (static_cast<int>(order.size()) != rank)
-    return Unfit("Permute", order.size(), " axes for ", value.shape().ToString(),
-                 "; name each of its ", rank);
+    return InvalidOperands("Permute", order.size(), " axes for ", value.shape().ToString(),
+                           "; name each of its ", rank);
   ASSIGN_OR_RETURN(Tensor y, Permuted(*backend, value, order));
   return internal::Result(
       std::move(y), {x},
@@ -154,7 +156,8 @@ absl::StatusOr<Var> TryCast(const Var& x, DType dtype) {
   if (value.dtype() == dtype) return x;
   absl::StatusOr<Tensor> y = internal::CastTo(*backend, value, dtype);
   if (!y.ok())
-    return Unfit("Cast", value.ToString(), " to ", DTypeName(dtype), ": ", y.status().message());
+    return InvalidOperands("Cast", value.ToString(), " to ", DTypeName(dtype), ": ",
+                           y.status().message());
   if (!IsFloating(dtype) || !IsFloating(value.dtype())) return Var(*std::move(y));
   return internal::Result(
       *std::move(y), {x},
@@ -184,7 +187,7 @@ Var StopGradient(const Var& x) {
 }
 
 Var Range(int64_t n) {
-  if (n < 0) return internal::FailedVar(Unfit("Range", n, " elements"));
+  if (n < 0) return internal::FailedVar(InvalidOperands("Range", n, " elements"));
   std::vector<int64_t> values(n);
   for (int64_t i = 0; i < n; ++i) values[i] = i;
   return Var(Tensor::Vector<int64_t>(values));

@@ -1,4 +1,4 @@
-// What normalises along the last axis.
+// Normalizations along the last axis.
 #include <cmath>
 
 #include "ops/operation.h"
@@ -8,8 +8,8 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
+using internal::InvalidOperands;
 using internal::Norm;
-using internal::Unfit;
 
 constexpr double kL2Epsilon = 1e-12;  // of the squared norm, as tf.math.l2_normalize's
 
@@ -48,13 +48,14 @@ absl::StatusOr<Var> TryLayerNorm(const Var& x, const Var& scale, const Var& offs
   const Tensor& value = internal::ValueOf(x);
   RETURN_IF_ERROR(internal::CheckHasLastAxis("LayerNorm", value));
   if (!(epsilon >= 0) || std::isinf(epsilon))
-    return Unfit("LayerNorm", "epsilon is ", epsilon, "; it must be a number of 0 or more");
+    return InvalidOperands("LayerNorm", "epsilon is ", epsilon,
+                           "; it must be a number of 0 or more");
   for (const Var& factor : {scale, offset}) {
     const Tensor& parameter = internal::ValueOf(factor);
     if (parameter.dtype() == value.dtype() && parameter.shape() == Shape{value.shape().dim(-1)})
       continue;
-    return Unfit("LayerNorm", value.ToString(), " with ", parameter.ToString(),
-                 "; scale and offset have the extent of the last axis and its dtype");
+    return InvalidOperands("LayerNorm", value.ToString(), " with ", parameter.ToString(),
+                           "; scale and offset have the extent of the last axis and its dtype");
   }
   ASSIGN_OR_RETURN(const Var normalized, TryNormalize("LayerNorm", Norm::kLayer, epsilon, x));
   return normalized * scale + offset;

@@ -13,8 +13,8 @@ absl::StatusOr<const Backend*> Prepare(absl::string_view operation,
     if (operand.node()->adapts) continue;
     const Device own = ValueOf(operand).device();
     if (device.value_or(own) != own)
-      return Unfit(operation, "operands on ", device->ToString(), " and ", own.ToString(),
-                   "; move one with To");
+      return InvalidOperands(operation, "operands on ", device->ToString(), " and ", own.ToString(),
+                             "; move one with To");
     device = own;
   }
   return BackendFor(device.value_or(Device{}));
@@ -23,20 +23,20 @@ absl::StatusOr<const Backend*> Prepare(absl::string_view operation,
 absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x) {
   RETURN_IF_ERROR(CheckComputedWith(operation, x));
   return x.shape().rank() > 0 ? absl::OkStatus()
-                              : Unfit(operation, x.ToString(), " has no last axis");
+                              : InvalidOperands(operation, x.ToString(), " has no last axis");
 }
 
 absl::Status CheckFitsBlas(absl::string_view operation, const Tensor& x,
                            std::initializer_list<int64_t> extents) {
   if (x.device().kind == Device::Kind::kGpu || std::max(extents) <= std::numeric_limits<int>::max())
     return absl::OkStatus();
-  return Unfit(operation, x.ToString(),
-               ": an extent of 2^31 or more is too large for the CPU's BLAS");
+  return InvalidOperands(operation, x.ToString(),
+                         ": an extent of 2^31 or more is too large for the CPU's BLAS");
 }
 
 absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis) {
   if (axis < -shape.rank() || axis >= shape.rank())
-    return Unfit(operation, "axis ", axis, " of ", shape.ToString(), " does not exist");
+    return InvalidOperands(operation, "axis ", axis, " of ", shape.ToString(), " does not exist");
   return axis < 0 ? axis + shape.rank() : axis;
 }
 

@@ -1,4 +1,4 @@
-// What the operations of ops.h share. Private to ops/.
+// Helpers shared by the operations of ops.h. Private to ops/.
 #ifndef DIVVY_OPS_OPERATION_H_
 #define DIVVY_OPS_OPERATION_H_
 
@@ -22,28 +22,30 @@ namespace divvy::internal {
 
 using GradientList = std::vector<std::optional<Tensor>>;
 
-// From an operation that is written with StatusOr to the Var that it gives.
+// The Var of an operation that is written with StatusOr; a failed Var for an error.
 inline Var OrFailed(absl::StatusOr<Var> result) {
   return result.ok() ? *std::move(result) : FailedVar(result.status());
 }
 
-// InvalidArgument, "MatMul: [2, 3] and [4, 5] ...": an operand that does not fit.
+// The error of an operand that does not fit: InvalidArgument, "MatMul: [2, 3] and [4, 5] ...".
 template <typename... Parts>
-absl::Status Unfit(absl::string_view operation, const Parts&... parts) {
+absl::Status InvalidOperands(absl::string_view operation, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(operation, ": ", parts...));
 }
 
-// Fetches the operands. The first error among them, or that they lie on different devices; a C++
-// scalar lies on any.
+// Fetches the operands and returns the backend of their device. Returns the first error among them,
+// or an error if they are on different devices; a C++ scalar fits every device.
 absl::StatusOr<const Backend*> Prepare(absl::string_view operation, absl::Span<const Var> operands);
-// InvalidArgument: not computed with (CheckComputedWith), or a scalar, which has no last axis.
+// InvalidArgument: arithmetic does not take x (CheckComputedWith), or x is a scalar, which has no
+// last axis.
 absl::Status CheckHasLastAxis(absl::string_view operation, const Tensor& x);
-// InvalidArgument: on the CPU, an extent of a product that its BLAS has no number for.
+// InvalidArgument: x is on the CPU, and an extent of the product is too large for an integer of
+// BLAS.
 absl::Status CheckFitsBlas(absl::string_view operation, const Tensor& x,
                            std::initializer_list<int64_t> extents);
-// The axis counted from the front. InvalidArgument: it does not exist.
+// The axis as a non-negative number. InvalidArgument: it does not exist.
 absl::StatusOr<int> AxisOf(absl::string_view operation, const Shape& shape, int axis);
-// scale times x, summed over what `shape` was stretched by to become x's.
+// scale * x, summed over the axes along which `shape` would be stretched to x's shape.
 absl::StatusOr<Tensor> SummedTo(const Backend& backend, const Tensor& x, const Shape& shape,
                                 double scale = 1);
 

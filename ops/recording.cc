@@ -21,8 +21,8 @@ std::shared_ptr<VarNode> Holding(Tensor value) {
   return node;
 }
 
-// What a program makes on the CPU beside a tape that computes on a GPU goes there, for operands lie
-// together.
+// A constant that a program makes on the CPU is moved to the tape's GPU, because operands must be
+// on one device.
 std::shared_ptr<VarNode> Constant(Tensor value) {
   TapeState* const tape = TapeState::Innermost();
   if (tape == nullptr || value.device().kind != Device::Kind::kCpu)

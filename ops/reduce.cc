@@ -7,7 +7,7 @@ namespace {
 using internal::Backend;
 using internal::BinaryOp;
 using internal::GradientList;
-using internal::Unfit;
+using internal::InvalidOperands;
 
 // The shape with 1 in place of each reduced axis, and the shape without them.
 struct Reduced {
@@ -21,7 +21,7 @@ absl::StatusOr<Reduced> ReducedShape(absl::string_view operation, const Shape& s
   for (int axis : axes) {
     ASSIGN_OR_RETURN(const int index, internal::AxisOf(operation, shape, axis));
     if (reduced[index])
-      return Unfit(operation, "axis ", axis, " of ", shape.ToString(), " is named twice");
+      return InvalidOperands(operation, "axis ", axis, " of ", shape.ToString(), " is named twice");
     reduced[index] = true;
   }
   std::vector<int64_t> kept, dropped;

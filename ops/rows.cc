@@ -1,4 +1,4 @@
-// Operations on rows: some by number, lists of them summed, their pairwise products.
+// Operations on rows: selection by id, sums of lists, pairwise products.
 #include "ops/operation.h"
 
 namespace divvy {
@@ -6,18 +6,17 @@ namespace {
 
 using internal::Backend;
 using internal::GradientList;
+using internal::InvalidOperands;
 using internal::MatMulArgs;
-using internal::Unfit;
 
 absl::StatusOr<Var> TryGather(const Var& x, const Var& ids) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("Gather", {x, ids}));
   const Tensor& value = internal::ValueOf(x);
   const Shape& asked = internal::ValueOf(ids).shape();
-  if (value.shape().rank() == 0) return Unfit("Gather", value.ToString(), " has no rows");
+  if (value.shape().rank() == 0) return InvalidOperands("Gather", value.ToString(), " has no rows");
   ASSIGN_OR_RETURN(const Tensor flat,
                    internal::FlatIds("Gather", *backend, internal::ValueOf(ids)));
-  ASSIGN_OR_RETURN(Tensor rows,
-                   internal::NewLike(value, internal::RowsShape(asked, value.shape())));
+  ASSIGN_OR_RETURN(Tensor rows, internal::NewLike(value, value.shape().WithRowsOf(asked.dims())));
   RETURN_IF_ERROR(backend->GatherRows(value, flat, rows));
   if (!IsFloating(value.dtype())) return Var(std::move(rows));
   return internal::Result(
@@ -37,9 +36,10 @@ absl::StatusOr<Var> TrySegmentSum(const Var& rows, const Tensor& row_splits) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("SegmentSum", {rows}));
   const Tensor& value = internal::ValueOf(rows);
   RETURN_IF_ERROR(internal::CheckComputedWith("SegmentSum", value));
-  if (value.shape().rank() == 0) return Unfit("SegmentSum", value.ToString(), " has no rows");
+  if (value.shape().rank() == 0)
+    return InvalidOperands("SegmentSum", value.ToString(), " has no rows");
   if (absl::Status status = ValidateRowSplits(row_splits, value.shape().dim(0)); !status.ok()) {
-    return Unfit("SegmentSum", status.message(), ", for rows ", value.ToString());
+    return InvalidOperands("SegmentSum", status.message(), ", for rows ", value.ToString());
   }
   internal::RowLists lists;
   ASSIGN_OR_RETURN(lists.row_splits, row_splits.To(value.device()));
@@ -62,7 +62,7 @@ absl::StatusOr<Var> TryDotInteraction(const Var& features) {
   const Tensor x = internal::ValueOf(features);
   RETURN_IF_ERROR(internal::CheckComputedWith("DotInteraction", x));
   if (x.shape().rank() != 3)
-    return Unfit("DotInteraction", x.ToString(), " is not [batch, features, width]");
+    return InvalidOperands("DotInteraction", x.ToString(), " is not [batch, features, width]");
   const int64_t batch = x.shape().dim(0), f = x.shape().dim(1), k = x.shape().dim(2);
   RETURN_IF_ERROR(internal::CheckFitsBlas("DotInteraction", x, {f, k}));
   ASSIGN_OR_RETURN(Tensor products, internal::NewLike(x, {batch, f, f}));

@@ -66,7 +66,7 @@ absl::StatusOr<Tensor> Joined(const Tensor& a, const Tensor& b) {
   return joined;
 }
 
-// A table may be looked up several times: one entry, with the ids of all.
+// A table may be looked up several times. It gets one entry with the ids of all lookups.
 absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients& gradients) {
   const auto found = gradients.entries().find(name);
   if (found != gradients.entries().end()) {
@@ -78,8 +78,8 @@ absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients&
   return absl::OkStatus();
 }
 
-// Which leaves' gradients are complete once walking back has passed an operation: the first that
-// uses them. They can be copied from a GPU while it computes the rest.
+// The leaves whose gradients are complete once the walk back has passed an operation, because it is
+// the first that uses them. They can then be copied from a GPU while it computes the rest.
 class Completions {
  public:
   Completions(absl::Span<const std::unique_ptr<Leaf>> leaves,
@@ -99,7 +99,7 @@ class Completions {
       if (leaf->gradient) leaf->gradient->MarkWritten();
     }
   }
-  Completions() = default;  // nobody asks
+  Completions() = default;  // nobody needs them
 
  private:
   std::vector<std::vector<VarNode*>> completed_by_;
@@ -110,7 +110,7 @@ std::string NotScalar(const Tensor& value) {
                       ", not a floating scalar; reduce it with ReduceMean or ReduceSum");
 }
 
-// 1, on the CPU: a GPU's backend takes it from there.
+// The number 1 on the CPU, from where a GPU's backend can use it.
 absl::StatusOr<Tensor> OneOf(DType dtype) {
   ASSIGN_OR_RETURN(const Backend* cpu, BackendFor(Device{}));
   return CastTo(*cpu, Tensor::Scalar<float>(1), dtype);
@@ -241,7 +241,7 @@ absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarN
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
   differentiated_ = true;
-  // What is computed from here on is not asked about any more.
+  // The results of the following computations need no derivative.
   records_ = false;
   if (target->needs_gradient) {
     ASSIGN_OR_RETURN(target->gradient, NewLike(target->value));
@@ -258,7 +258,7 @@ absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarN
 absl::Status TapeState::WalkBack(Device device) {
   const Completions completions =
       device.kind == Device::Kind::kGpu ? Completions(leaves_, operations_) : Completions();
-  // frees what the operation kept as soon as it was used
+  // Frees what the operation kept as soon as it has been used.
   for (; !operations_.empty(); operations_.pop_back()) {
     RETURN_IF_ERROR(StepBack(operations_.back()));
     completions.Passed(operations_.size() - 1);

@@ -1,4 +1,4 @@
-// A tape's recording. Private to ops/.
+// The recording of a tape. Private to ops/.
 #ifndef DIVVY_OPS_TAPE_STATE_H_
 #define DIVVY_OPS_TAPE_STATE_H_
 
@@ -20,21 +20,21 @@
 
 namespace divvy::internal {
 
-// Something read or watched: where gradients end.
+// A value that was read or watched; gradients end here.
 struct Leaf {
   std::shared_ptr<VarNode> node;
   std::string name;
-  // A Var of it was given out; Prefetch alone does not.
+  // Whether a Var of it was returned to the program. Prefetch alone returns none.
   bool asked = false;
-  // Of a lookup, as it was asked for.
+  // For a lookup: the ids that were asked for.
   std::optional<Tensor> ids;
-  // The rows that are read for it.
+  // The ids of the rows that are read for it.
   std::optional<Tensor> read_ids;
-  // Of its table.
+  // The number of rows of its table.
   int64_t num_rows = 0;
-  // Of a lookup: what the Var holds, given the rows read.
+  // For a lookup: computes the Var's value from the rows that were read.
   std::function<absl::StatusOr<Tensor>(const Tensor& rows)> from_rows;
-  // Of a lookup: its gradient, row by row.
+  // For a lookup: computes its gradient, row by row.
   std::function<absl::StatusOr<Tensor>(const Tensor& gradient)> to_rows;
 };
 
@@ -45,43 +45,43 @@ struct Operation {
   Backward backward;
 };
 
-// Leaves and operations in the order they came, so that walking back from the end meets each result
-// before its inputs. Vars point here, never the other way round: what nobody holds and no
-// derivative needs is freed at once.
+// Leaves and operations in the order of their creation. Walking back from the end meets each result
+// before its inputs. Vars point to a TapeState and never the reverse, so a value that nobody holds
+// and no derivative needs is freed at once.
 class TapeState {
  public:
   TapeState(VariableReader& variables, bool records);
   ~TapeState();
   TapeState(const TapeState&) = delete;
 
-  // The youngest tape that lives on this thread, or null: the one that a constant belongs to, where
-  // an operation must know.
+  // The innermost (youngest) tape that lives on this thread, or null. An operation on a constant
+  // uses it if it needs a tape.
   static TapeState* Innermost();
 
   VariableReader& variables() { return variables_; }
   bool records() const { return records_; }
-  // 1, 2, ...: tells apart the random operations of a step, in the order they run
+  // 1, 2, ...: numbers the random operations of a step in the order in which they run.
   uint64_t NextDraw() { return ++draws_; }
 
-  // The leaf of a whole variable, pending since it was first named.
+  // The leaf of a whole variable. It is pending from its first use until it is fetched.
   Leaf& Whole(absl::string_view name);
-  // A leaf that waits for the next fetch.
+  // Adds a leaf that waits for the next fetch.
   Leaf& AddPending(absl::string_view name);
-  // A leaf with a value.
+  // Adds a leaf that has a value. InvalidArgument: the name is taken.
   absl::StatusOr<std::shared_ptr<VarNode>> AddWatched(absl::string_view name, Tensor value);
   void AddOperation(Operation operation) { operations_.push_back(std::move(operation)); }
 
-  // Fetches everything pending; an error becomes that of each.
+  // Fetches everything that is pending. An error becomes that of each pending leaf.
   void Flush();
   absl::StatusOr<Gradients> Differentiate(const std::shared_ptr<VarNode>& target);
-  // Of scale times the sum of the target's elements.
+  // The gradients of `scale` times the sum of the target's elements.
   absl::StatusOr<Gradients> DifferentiateSum(const std::shared_ptr<VarNode>& target, double scale);
 
  private:
   void ForgetLookups();  // REQUIRES: none of them is pending
   absl::Status CheckDifferentiable(const VarNode& target) const;
   absl::Status CheckTables() const;
-  // From a target that lies on `device`.
+  // Walks from a target on `device` back to the leaves.
   absl::Status WalkBack(Device device);
   static absl::Status StepBack(Operation& operation);
   absl::StatusOr<Gradients> Collect();

@@ -42,10 +42,4 @@ absl::StatusOr<Tensor> FlatIds(absl::string_view operation, const Backend& backe
   return wide.Reshape({wide.shape().num_elements()});
 }
 
-Shape RowsShape(const Shape& ids, const Shape& rows) {
-  std::vector<int64_t> dims(ids.dims().begin(), ids.dims().end());
-  dims.insert(dims.end(), rows.dims().begin() + 1, rows.dims().end());
-  return Shape(dims);
-}
-
 }  // namespace divvy::internal

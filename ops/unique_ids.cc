@@ -23,8 +23,8 @@ std::shared_ptr<const UniqueIds> UniqueIfKnown(const Tensor& ids) {
   return known != nullptr && known->num_ids() == ids.shape().num_elements() ? known : nullptr;
 }
 
-// Sorted, then each id is looked for among what is left: no table beside the ids has to fit into a
-// cache.
+// Sorts the ids and then finds each id among the unique ones. So no table beside the ids must fit
+// into a cache.
 std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids) {
   if (auto known = UniqueIfKnown(ids)) return known;
   const absl::Span<const int64_t> values =

@@ -1,5 +1,5 @@
-// Ids with duplicates, each once: so that each row of a table travels once, and gradients of rows
-// with one id are summed where they go. Private to ops/.
+// Removes duplicates from ids, so that each row of a table is sent once, and gradients of rows with
+// equal ids are summed where they are computed. Private to ops/.
 #ifndef DIVVY_OPS_UNIQUE_IDS_H_
 #define DIVVY_OPS_UNIQUE_IDS_H_
 
@@ -13,14 +13,14 @@
 
 namespace divvy::internal {
 
-// Thread-safe.
+// The unique ids of a tensor, attached to it as a note. Thread-safe.
 class UniqueIds : public TensorNote {
  public:
   UniqueIds(Tensor unique, Tensor places)
       : unique_(std::move(unique)), places_(std::move(places)) {}
-  // int64, rising, each once; on the CPU.
+  // int64, rising and unique; on the CPU.
   const Tensor& unique() const { return unique_; }
-  // int64, one for each id: where it stands in unique(). Copied to a device once.
+  // int64, one for each id: its index in unique(). Copied to each device once.
   absl::StatusOr<Tensor> PlacesOn(Device device) const;
   int64_t num_ids() const { return places_.shape().num_elements(); }
 
@@ -31,10 +31,10 @@ class UniqueIds : public TensorNote {
   mutable std::map<int, Tensor> on_gpus_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Of int64 ids [n] on the CPU. It is worked out once for a buffer: whoever asks for it again by a
-// handle of the same values gets the same. Null: no id comes twice.
+// The unique ids of int64 ids [n] on the CPU. Computed once for each buffer: another call with a
+// handle of the same values returns the same object. Null: there are no duplicates.
 std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids);
-// What UniqueOf has found before; null: nothing, or nobody has asked.
+// The result of an earlier UniqueOf for these values. Null: there is none, or it was null.
 std::shared_ptr<const UniqueIds> UniqueIfKnown(const Tensor& ids);
 
 }  // namespace divvy::internal

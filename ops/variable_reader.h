@@ -1,4 +1,4 @@
-// What a computation reads its variables from.
+// VariableReader: the interface through which a computation reads variables.
 #ifndef DIVVY_OPS_VARIABLE_READER_H_
 #define DIVVY_OPS_VARIABLE_READER_H_
 
@@ -12,33 +12,36 @@
 
 namespace divvy {
 
-// One variable, whole or some of its rows.
+// A request for one variable, as a whole or some of its rows.
 struct ReadRequest {
   std::string name;
-  // int64 [n]: these rows only, in this order, repeated where an id is
+  // int64 [n]: read only these rows, in this order. An id may occur more than once. nullopt: read
+  // the whole variable.
   std::optional<Tensor> ids;
-  // filled in, on device(): the variable's shape, or [n] + the shape of a row
+  // Output, on device(): the variable's shape, or [n] + the shape of a row.
   Tensor value;
-  // filled in: rows of the whole variable (1 for rank 0); what a gradient by rows is measured
-  // against
+  // Output: the number of rows of the whole variable (1 for rank 0). A gradient by rows needs it as
+  // IndexedSlices::num_rows.
   int64_t num_rows = 0;
 };
 
-// The seam between a tape and the variables: ReplicaContext is one, a test gives a map. Used on one
-// thread.
+// The interface between a tape and the variables. ReplicaContext implements it; a test uses a map
+// (ops/testing/map_reader.h). Used on one thread.
 class VariableReader {
  public:
   virtual ~VariableReader() = default;
-  // Fetches all requests in one go: one message to each ps. Blocks until all are there; on an error
-  // none of the values means anything. NotFound: no such variable. InvalidArgument: an id outside
-  // [0, num_rows), ids that are no int64, or rows of a variable of rank 0. A reader may have more
-  // (VariableStore's are in strategy/variable_store.h): a tape hands each to every Var that waits
-  // for it.
+  // Fetches all requests together, with one message to each ps. Blocks until all values are there.
+  // After an error no value is meaningful.
+  //
+  // NotFound: there is no such variable. InvalidArgument: an id is outside [0, num_rows), ids are
+  // not int64, or rows of a variable of rank 0 were asked for. An implementation may return other
+  // errors (strategy/variable_store.h lists those of VariableStore). The tape passes an error on to
+  // every Var that waits for these values.
   virtual absl::Status Read(absl::Span<ReadRequest> requests) = 0;
-  // Where the values arrive and the computation runs.
+  // The device on which values arrive and the computation runs.
   virtual Device device() const = 0;
-  // What random operations (Dropout) draw from: the same on every attempt of a step, another for
-  // each step and replica.
+  // The seed of random operations (Dropout). It is the same on every attempt of a step, and differs
+  // between steps and replicas.
   virtual uint64_t seed() const { return 0; }
 };
 

@@ -17,8 +17,8 @@ void AdagradRun(const OptimizerStep& step, const Run& run) {
 
 namespace {
 
-// In eight partial sums, which the compiler turns into one vector register: a single sum would have
-// to be added in order.
+// Eight partial sums, which the compiler puts into one vector register. A single sum would have to
+// be added in order.
 float SumOfSquares(const float* g, int64_t n) {
   constexpr int kLanes = 8;
   float lanes[kLanes] = {};

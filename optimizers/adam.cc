@@ -6,8 +6,8 @@ namespace divvy::internal {
 
 namespace {
 
-// `Amsgrad`: whether vhat divides, the greatest v so far; decided once for the loop, not for each
-// element.
+// `Amsgrad`: whether vhat, the greatest v so far, is the divisor. It is a template parameter so
+// that the loop does not decide it for each element.
 template <bool Amsgrad>
 void Adam(const OptimizerStep& step, float corrected_rate, const Run& run) {
   float* __restrict w = run.values;
@@ -20,8 +20,8 @@ void Adam(const OptimizerStep& step, float corrected_rate, const Run& run) {
   for (int64_t i = 0; i < run.n; ++i) {
     m[i] += one_minus_beta1 * (g[i] - m[i]);
     v[i] += one_minus_beta2 * (g[i] * g[i] - v[i]);
-    // The decay is on the old parameter; without decay the product is an exact 0 (or NaN where the
-    // parameter is infinite or NaN already).
+    // The decay uses the old parameter. Without decay the product is exactly 0, or NaN if the
+    // parameter is already infinite or NaN.
     float second_moment = v[i];
     if constexpr (Amsgrad) second_moment = vhat[i] = vhat[i] < v[i] ? v[i] : vhat[i];
     w[i] = w[i] - decay * w[i] - corrected_rate * m[i] / (std::sqrt(second_moment) + epsilon);

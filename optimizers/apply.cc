@@ -42,7 +42,7 @@ void Count(int32_t& t) {
   if (t < std::numeric_limits<int32_t>::max()) ++t;
 }
 
-// Consecutive rows with one t are one run. Mostly that is the whole block.
+// Consecutive rows with the same t form one run. Usually this is the whole block.
 void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const float* gradient) {
   internal::AdamRate rate(step);
   const absl::Span<int32_t> t = block.slots[2].counts;
@@ -57,9 +57,9 @@ void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const flo
   }
 }
 
-// Rows of a large table lie where no cache foresees them: those ahead are asked for while one is
-// worked on, so that their misses overlap (bench:optimizers). Always inline: GCC takes a function
-// that only prefetches for one without an effect, and drops its calls.
+// The processor cannot predict the rows of a large table. So the next rows are prefetched while one
+// is computed, and their cache misses overlap (bench:optimizers). Always inline: GCC considers a
+// function that only prefetches to have no effect, and drops the calls.
 ABSL_ATTRIBUTE_ALWAYS_INLINE inline void FetchRow(const ParameterBlock& block, int64_t row) {
   constexpr int64_t kLine = 64 / sizeof(float);
   for (int64_t at = row * block.width; at < (row + 1) * block.width; at += kLine) {
@@ -146,29 +146,6 @@ void ApplySparse(const OptimizerStep& step, const ParameterBlock& block,
       return RowwiseAdagradRow(step, block, row, row_gradient);
     ApplyRun(step, RunAt(block, row, 1, row_gradient));
   });
-}
-
-SummedRows SumDuplicates(absl::Span<const int64_t> ids, absl::Span<const float> rows,
-                         int64_t width) {
-  if (std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end()) {
-    return {{ids.begin(), ids.end()}, {rows.begin(), rows.end()}};
-  }
-  std::vector<int64_t> order(ids.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
-  SummedRows summed;
-  for (const int64_t at : order) {
-    const float* row = rows.data() + at * width;
-    if (summed.ids.empty() || summed.ids.back() != ids[at]) {
-      summed.ids.push_back(ids[at]);
-      summed.rows.insert(summed.rows.end(), row, row + width);
-    } else {
-      std::transform(row, row + width, summed.rows.end() - width, summed.rows.end() - width,
-                     [](float addend, float sum) { return sum + addend; });
-    }
-  }
-  return summed;
 }
 
 }  // namespace divvy

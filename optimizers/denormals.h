@@ -1,4 +1,4 @@
-// Denormal floats off, for as long as a scope lasts.
+// FlushDenormals: treats denormal floats as 0 within a scope.
 #ifndef DIVVY_OPTIMIZERS_DENORMALS_H_
 #define DIVVY_OPTIMIZERS_DENORMALS_H_
 
@@ -6,11 +6,11 @@
 
 namespace divvy {
 
-// While it lives, float arithmetic of *this thread* takes and gives 0 for denormals (SSE: flush to
-// zero, denormals are zero). Gradients and slots that decay make denormals, and x86 computes with
-// them many times slower; TensorFlow's threads do the same. Nests; restores what was set before.
-// Does nothing on processors without SSE. Make and destroy it on one thread, e.g. around each block
-// task of a parameter server:
+// While it lives, float arithmetic of *this thread* reads and writes denormals as 0 (SSE: flush to
+// zero, denormals are zero). Decaying gradients and slots become denormal, and x86 computes with
+// denormals many times slower. TensorFlow's threads do the same. Scopes nest; the destructor
+// restores the former setting. Does nothing on processors without SSE. Create and destroy it on one
+// thread, for example around each block task of a parameter server:
 //
 //   FlushDenormals flush;
 //   ApplyDense(step, block, gradient);

@@ -1,5 +1,5 @@
-// One optimizer's arithmetic on consecutive elements: what apply.cc is made of. Internal to this
-// folder.
+// The arithmetic of each optimizer on consecutive elements; apply.cc is built from it. Internal to
+// this folder.
 #ifndef DIVVY_OPTIMIZERS_KERNELS_H_
 #define DIVVY_OPTIMIZERS_KERNELS_H_
 
@@ -11,8 +11,9 @@
 
 namespace divvy::internal {
 
-// `n` elements of a parameter, of its gradient and of its slots of kind kValues (by their place in
-// SlotsOf; null where there is none or one of another kind). No two overlap.
+// `n` elements of a parameter, of its gradient, and of its slots of kind kValues. `slots` is
+// indexed as SlotsOf; an entry is null if there is no such slot or it is of another kind. The
+// arrays do not overlap.
 struct Run {
   float* values;
   const float* gradient;
@@ -20,21 +21,21 @@ struct Run {
   int64_t n;
 };
 
-// The formulas stand in optimizer.h. Each is one loop that the compiler turns into vector code (the
-// BUILD file's options: no errno, no traps), float32 throughout, element by element. REQUIRES:
-// Validate(step) is OK.
+// The formulas are in optimizer.h. Each function is one loop, which the compiler vectorizes (see
+// the options in the BUILD file: no errno, no traps). All compute in float32, element by element.
+// REQUIRES: Validate(step) is OK.
 void SgdRun(const OptimizerStep& step, const Run& run);
 void MomentumRun(const OptimizerStep& step, const Run& run);
 void AdagradRun(const OptimizerStep& step, const Run& run);
 void RmsPropRun(const OptimizerStep& step, const Run& run);
 void FtrlRun(const OptimizerStep& step, const Run& run);
-// One row; `accumulator` is its number.
+// For one row; `accumulator` is the row's only accumulator.
 void RowwiseAdagradRun(const OptimizerStep& step, float& accumulator, const Run& run);
-// `corrected_rate`: AdamRate below, for the t of these elements.
+// `corrected_rate` is AdamRate::At(t) for the t of these elements.
 void AdamRun(const OptimizerStep& step, float corrected_rate, const Run& run);
 
-// lr sqrt(1 - beta2^t) / (1 - beta1^t), t >= 1; in double, because for small t both differences
-// cancel. Remembers the last t: rows mostly share it.
+// lr sqrt(1 - beta2^t) / (1 - beta1^t) for t >= 1. Computed in double, because both differences
+// cancel for small t. Caches the result for the last t, since most rows share it. Not thread-safe.
 class AdamRate {
  public:
   explicit AdamRate(const OptimizerStep& step) : step_(step) {}

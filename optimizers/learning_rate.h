@@ -1,4 +1,4 @@
-// Learning rates as functions of the step's number.
+// Learning rates as functions of the step number.
 #ifndef DIVVY_OPTIMIZERS_LEARNING_RATE_H_
 #define DIVVY_OPTIMIZERS_LEARNING_RATE_H_
 
@@ -11,22 +11,22 @@
 
 namespace divvy {
 
-// A learning rate is a pure function of the step's number (from 0), so a retried step uses the rate
-// of its first attempt. The formulas are those of tf.keras.optimizers.schedules; s below is the
-// step, never below 0. Steps are those of the job, of all workers together, in the order in which
-// they were begun. Plain values, checked by Validate.
+// A learning rate is a pure function of the step number, which starts at 0. So a retried step uses
+// the rate of its first attempt. The formulas are those of tf.keras.optimizers.schedules; s below
+// is the step, never below 0. Steps are counted over the whole job, all workers together, in the
+// order in which they started. Plain values; Validate checks them.
 //
-//   Adam{CosineDecay{/*initial=*/1e-3, /*decay_steps=*/100'000, /*final_fraction=*/0.01,
-//   /*warmup_steps=*/1'000}}
+//   Adam{CosineDecay{/*initial=*/1e-3, /*decay_steps=*/100'000,
+//                    /*final_fraction=*/0.01, /*warmup_steps=*/1'000}}
 
-// initial * rate ^ (s / decay_steps); staircase: the quotient rounded down.
+// initial * rate ^ (s / decay_steps); with staircase the quotient is rounded down.
 struct ExponentialDecay {
   double initial;
   int64_t decay_steps;
   double rate;
   bool staircase = false;
 };
-// initial / (1 + rate * s / decay_steps); staircase: the quotient rounded down.
+// initial / (1 + rate * s / decay_steps); with staircase the quotient is rounded down.
 struct InverseTimeDecay {
   double initial;
   int64_t decay_steps;
@@ -41,9 +41,11 @@ struct PolynomialDecay {
   double power = 1;
 };
 // Half a cosine from the initial rate down to final_fraction of it, over decay_steps (Loshchilov
-// and Hutter, "SGDR", 2017, without restarts). With warmup_steps a straight line comes first: from
-// 0 to initial, or (Keras) from initial to warmup_target, where the cosine then begins. A target
-// without warmup_steps takes the initial rate's place, as in Keras.
+// and Hutter, "SGDR", 2017, without restarts).
+//
+// With warmup_steps a linear warmup comes first. Without warmup_target it goes from 0 to initial.
+// With warmup_target it goes from initial to warmup_target (as in Keras), and the cosine starts
+// from there. A warmup_target without warmup_steps replaces the initial rate, as in Keras.
 struct CosineDecay {
   double initial;
   int64_t decay_steps;
@@ -51,13 +53,14 @@ struct CosineDecay {
   int64_t warmup_steps = 0;
   std::optional<double> warmup_target = {};
 };
-// values[i] while s <= boundaries[i]; the last value after the last boundary. One value more than
-// boundaries.
+// values[i] for the first i with s <= boundaries[i]; the last value after the last boundary. There
+// is one more value than there are boundaries.
 struct PiecewiseConstant {
   std::vector<int64_t> boundaries;
   std::vector<double> values;
 };
 
+// A constant rate, or one of the schedules above.
 using LearningRate = std::variant<double, ExponentialDecay, InverseTimeDecay, PolynomialDecay,
                                   CosineDecay, PiecewiseConstant>;
 
@@ -65,9 +68,9 @@ using LearningRate = std::variant<double, ExponentialDecay, InverseTimeDecay, Po
 // OK.
 double LearningRateAt(const LearningRate& rate, int64_t step);
 
-// InvalidArgument, naming the field and the fix: a number that is not finite, decay_steps < 1,
-// warmup_steps < 0, boundaries that do not rise, or not one value more than boundaries. Negative
-// rates are let through: they ascend.
+// InvalidArgument, naming the field and the fix: a number is not finite, decay_steps < 1,
+// warmup_steps < 0, boundaries do not rise, or there is not exactly one value more than boundaries.
+// Negative rates are allowed: they ascend.
 absl::Status Validate(const LearningRate& rate);
 
 }  // namespace divvy

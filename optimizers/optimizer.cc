@@ -37,7 +37,7 @@ std::vector<SlotSpec> Slots(const Ftrl& ftrl) {
   return {{"accumulator", SlotKind::kValues, ftrl.initial_accumulator}, {"linear"}};
 }
 
-// The slots of the optimizer that a step is of, but for their initial values.
+// The slots of the step's optimizer, without their initial values.
 std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
   switch (step.kind) {
     case OptimizerKind::kSgd: return Slots(Sgd{});
@@ -60,8 +60,8 @@ std::vector<SlotSpec> SlotsOfStep(const OptimizerStep& step) {
   return {};
 }
 
-// The options of each optimizer, but for its learning rate and initial slots, as the scalars that
-// travel.
+// The options of each optimizer as the scalars that travel, without learning rate and initial
+// slots.
 OptimizerStep Scalars(const Sgd&) { return {}; }
 
 OptimizerStep Scalars(const Momentum& momentum) {
@@ -118,7 +118,7 @@ OptimizerStep ScalarsOf(const Optimizer& optimizer) {
   return step;
 }
 
-// Scalars that lie outside their range, one sentence.
+// Checks the ranges of scalars. status() is the first violation, in one sentence.
 class RangeCheck {
  public:
   explicit RangeCheck(absl::string_view optimizer) : optimizer_(optimizer) {}
@@ -207,7 +207,7 @@ absl::Status Validate(const Optimizer& optimizer) {
   for (const SlotSpec& slot : SlotsOf(optimizer))
     initial.NotNegative("initial_accumulator", slot.initial_value);
   RETURN_IF_ERROR(initial.status());
-  // A rate that cannot be is told here, not by the first gradient that is to be applied.
+  // An impossible rate is reported here, and not only when the first gradient is applied.
   return Validate(StepOf(optimizer, 0));
 }
 

@@ -1,5 +1,5 @@
-// The optimizers: what a program names, what travels with a gradient, and which slots a parameter
-// needs. The arithmetic is in optimizers/apply.h.
+// The optimizers: their options, the scalars that travel with a gradient, and the slots that a
+// parameter needs. The arithmetic is in optimizers/apply.h.
 #ifndef DIVVY_OPTIMIZERS_OPTIMIZER_H_
 #define DIVVY_OPTIMIZERS_OPTIMIZER_H_
 
@@ -16,45 +16,59 @@
 
 namespace divvy {
 
-// Applied on the parameter servers, where the slots live ("<variable>/<optimizer>/<slot>"). Sparse
-// gradients: duplicates are summed first, only the rows named are touched. Variables are float32.
-// Arithmetic: tf_keras.optimizers.legacy, the ones TensorFlow uses under parameter servers;
-// decoupled weight decay as AdamW of Keras 2 (which differs from other families of Keras, and how:
-// docs/deviations.md). Plain values. Validate looks at their fields: CreateVariable and Trainer ask
-// it, and who gives one to ApplyGradients does. Formulas, with w the parameter, g its gradient and
-// lr the learning rate:
+// Optimizers run on the parameter servers, where the slots are ("<variable>/<optimizer>/<slot>").
+// Variables are float32. Of a sparse gradient, duplicate rows are summed first, and only the rows
+// that it names change.
+//
+// The arithmetic is that of tf_keras.optimizers.legacy, which TensorFlow uses with parameter
+// servers. Decoupled weight decay follows AdamW of Keras 2; docs/deviations.md lists the
+// differences between the Keras families.
+//
+// Optimizers are plain values. CreateVariable and Trainer call Validate on them. A step calls it on
+// an optimizer that was given to ApplyGradients.
+//
+// In the formulas below w is the parameter, g its gradient and lr the learning rate.
 
-// w -= lr g.
+// Stochastic gradient descent: w -= lr g.
 struct Sgd {
   LearningRate learning_rate;
 };
-// m = momentum m - lr g; w += m. Nesterov: w += momentum m - lr g, with the new m (Sutskever et
-// al., "On the importance of initialization and momentum in deep learning", 2013).
+// Gradient descent with momentum: m = momentum m - lr g; w += m. Nesterov: w += momentum m - lr g,
+// with the new m (Sutskever et al., "On the importance of initialization and momentum in deep
+// learning", 2013).
 struct Momentum {
   LearningRate learning_rate;
   float momentum = 0.9f;  // [0, 1]
   bool nesterov = false;
 };
-// a += g^2; w -= lr g / (sqrt(a) + epsilon) (Duchi et al., "Adaptive subgradient methods for online
-// learning and stochastic optimization", 2011).
+// Adagrad: a += g^2; w -= lr g / (sqrt(a) + epsilon) (Duchi et al., "Adaptive subgradient methods
+// for online learning and stochastic optimization", 2011).
 struct Adagrad {
   LearningRate learning_rate;
   float initial_accumulator = 0.1f;  // >= 0
   float epsilon = 1e-7f;             // >= 0
 };
-// a += mean of g^2 over the row; w -= lr g / (sqrt(a) + epsilon). One number a row instead of one
-// for each element: what large tables can afford.
+// As Adagrad with one accumulator for each row instead of one for each element, so that large
+// tables can afford it: a += mean of g^2 over the row; w -= lr g / (sqrt(a) + epsilon).
 struct RowwiseAdagrad {
   LearningRate learning_rate;
   float initial_accumulator = 0.1f;  // >= 0
   float epsilon = 1e-7f;             // >= 0
 };
-// t += 1; m += (1 - beta1)(g - m); v += (1 - beta2)(g^2 - v); w -= lr weight_decay w; w -= lr
-// sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon). AMSGrad: vhat = max(vhat, v) takes the
-// place of v in the last term. (Kingma and Ba, "Adam", 2015; Reddi et al., "On the convergence of
-// Adam and beyond", 2018; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.)
-// t counts the gradients that *this row* has absorbed (Keras counts steps of the optimizer, and
-// decays the slots of rows that a sparse gradient does not name).
+// In this order:
+//
+//   t += 1
+//   m += (1 - beta1)(g - m)
+//   v += (1 - beta2)(g^2 - v)
+//   w -= lr weight_decay w
+//   w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)
+//
+// With amsgrad, vhat = max(vhat, v) replaces v in the last line. (Kingma and Ba, "Adam", 2015;
+// Reddi et al., "On the convergence of Adam and beyond", 2018; Loshchilov and Hutter, "Decoupled
+// weight decay regularization", 2019.)
+//
+// t counts the gradients that have been applied to *this row*. Keras counts steps of the optimizer
+// instead, and decays the slots of rows that a sparse gradient does not name.
 struct Adam {
   LearningRate learning_rate;
   float beta1 = 0.9f;      // [0, 1)
@@ -64,20 +78,30 @@ struct Adam {
   bool amsgrad = false;
 };
 // Tieleman and Hinton, "Lecture 6.5 - RMSProp", 2012; centered: Graves, "Generating sequences with
-// recurrent neural networks", 2013. r += (1 - rho)(g^2 - r); d = r, or centered: a += (1 - rho)(g -
-// a), d = r - a^2, not below 0 (where rounding takes TensorFlow's there, it gives NaN). Without
-// momentum: w -= lr g / (sqrt(d) + epsilon). With it: b = momentum b + lr g / sqrt(d + epsilon), w
-// -= b.
+// recurrent neural networks", 2013. In this order:
+//
+//   r += (1 - rho)(g^2 - r)
+//   d = r                                           not centered
+//   a += (1 - rho)(g - a), d = max(r - a^2, 0)      centered
+//   w -= lr g / (sqrt(d) + epsilon)                 without momentum
+//   b = momentum b + lr g / sqrt(d + epsilon)       with momentum
+//   w -= b
+//
+// Where rounding makes r - a^2 negative, TensorFlow gives NaN.
 struct RmsProp {
   LearningRate learning_rate;
   float rho = 0.9f;       // [0, 1]
   float momentum = 0;     // [0, 1]
   float epsilon = 1e-7f;  // >= 0
-  bool centered = false;  // divide by an estimate of the variance rather than of the second moment
+  bool centered = false;  // divide by an estimate of the variance, not of the second moment
 };
-// McMahan et al., "Ad click prediction: a view from the trenches", 2013; many weights of a linear
-// model become 0 by l1. G = g + 2 l2_shrinkage w; n' = n + g^2; z += G - (n'^-p - n^-p) / lr w; w =
-// (clip(z, -l1, l1) - z) / (n'^-p / lr + 2 l2 + beta / lr), p = learning_rate_power.
+// McMahan et al., "Ad click prediction: a view from the trenches", 2013. l1 makes many weights of a
+// linear model exactly 0. With p = learning_rate_power, in this order:
+//
+//   G = g + 2 l2_shrinkage w
+//   n' = n + g^2
+//   z += G - (n'^-p - n^-p) / lr w
+//   w = (clip(z, -l1, l1) - z) / (n'^-p / lr + 2 l2 + beta / lr)
 struct Ftrl {
   LearningRate learning_rate;         // > 0 at every step
   float l1 = 0;                       // >= 0
@@ -87,8 +111,10 @@ struct Ftrl {
   float beta = 0;                     // >= 0
   float l2_shrinkage = 0;             // >= 0
 };
+// Any of the optimizers above.
 using Optimizer = std::variant<Sgd, Momentum, Adagrad, RowwiseAdagrad, Adam, RmsProp, Ftrl>;
 
+// The kind of an optimizer, in the order of the alternatives of Optimizer.
 enum class OptimizerKind : uint8_t {
   kSgd,
   kMomentum,
@@ -98,18 +124,20 @@ enum class OptimizerKind : uint8_t {
   kRmsProp,
   kFtrl
 };
+// Which of them it is.
 OptimizerKind KindOf(const Optimizer& optimizer);
-// The part of a slot's name in the middle: "Sgd", "Momentum", "Adagrad", "RowwiseAdagrad", "Adam",
-// "RmsProp", "Ftrl".
+// The optimizer's part of a slot's name: "Sgd", "Momentum", "Adagrad", "RowwiseAdagrad", "Adam",
+// "RmsProp" or "Ftrl". Valid forever.
 absl::string_view OptimizerName(OptimizerKind kind);
 inline absl::string_view OptimizerName(const Optimizer& optimizer) {
   return OptimizerName(KindOf(optimizer));
 }
 
-// InvalidArgument, naming the optimizer, the field and its range; or the learning rate's own error.
+// InvalidArgument: a field is out of its range; the message names the optimizer, the field and the
+// range. Otherwise the error of the learning rate. Pure.
 absl::Status Validate(const Optimizer& optimizer);
 
-// One slot of a parameter: a second tensor that is cut and placed as the parameter is.
+// One slot of a parameter: a second tensor, which is cut and placed as the parameter is.
 struct SlotSpec {
   enum class Kind : uint8_t {
     kValues,     // float32, the parameter's shape
@@ -121,6 +149,7 @@ struct SlotSpec {
   float initial_value = 0;  // of every element
 
   DType dtype() const { return kind == Kind::kRowCounts ? DType::kInt32 : DType::kFloat32; }
+  // The shape of the slot for a parameter of this shape, as Kind says. dtype() is its element type.
   Shape ShapeFor(const Shape& parameter) const;
   friend bool operator==(const SlotSpec& a, const SlotSpec& b) {
     return a.name == b.name && a.kind == b.kind && a.initial_value == b.initial_value;
@@ -128,13 +157,19 @@ struct SlotSpec {
   friend bool operator!=(const SlotSpec& a, const SlotSpec& b) { return !(a == b); }
 };
 
-// The slots of an optimizer, in the order in which its kernel takes them: Momentum {momentum},
-// Adagrad and RowwiseAdagrad {accumulator}, Adam {m, v, t} and vhat with amsgrad, RmsProp {rms},
-// then momentum with momentum above 0, then mg if centered, Ftrl {accumulator, linear}, Sgd none.
+// The slots of an optimizer, in the order in which the functions of optimizers/apply.h take them:
+//
+//   Sgd                        none
+//   Momentum                   momentum
+//   Adagrad, RowwiseAdagrad    accumulator
+//   Adam                       m, v, t; vhat with amsgrad
+//   RmsProp                    rms; momentum if momentum > 0; mg if centered
+//   Ftrl                       accumulator, linear
 std::vector<SlotSpec> SlotsOf(const Optimizer& optimizer);
 
-// What travels with a gradient: the optimizer's scalars at one step. A plain value; fields that
-// `kind` does not use are 0. A parameter server needs this and the slots, no schedule.
+// The optimizer's scalars at one step, which travel with a gradient. With this and the slots a
+// parameter server can apply the gradient; it needs no schedule. A plain value; fields that `kind`
+// does not use are 0.
 struct OptimizerStep {
   OptimizerKind kind = OptimizerKind::kSgd;
   float learning_rate = 0;
@@ -150,16 +185,16 @@ struct OptimizerStep {
 bool operator==(const OptimizerStep& a, const OptimizerStep& b);
 inline bool operator!=(const OptimizerStep& a, const OptimizerStep& b) { return !(a == b); }
 
-// The scalars of the step with number `ordinal` (from 0), its learning rate times `scale`.
-// REQUIRES: Validate(optimizer) is OK.
+// The scalars of step `ordinal` (counted from 0). Its learning rate is that of the schedule times
+// `learning_rate_scale`. Pure. REQUIRES: Validate(optimizer) is OK.
 OptimizerStep StepOf(const Optimizer& optimizer, int64_t ordinal, double learning_rate_scale = 1);
 
-// Which slots the step moves: the kinds of those that SlotsOf names for its optimizer. Initial
-// values are not told by a step.
+// The kinds of the slots that this step's optimizer has, in the order of SlotsOf. A step does not
+// carry the slots' initial values.
 std::vector<SlotSpec::Kind> SlotKindsOf(const OptimizerStep& step);
 
-// What a parameter server checks before it applies: InvalidArgument for an unknown kind or a scalar
-// out of its range, as Validate(Optimizer) names them.
+// InvalidArgument: `kind` is unknown or a scalar is out of its range, as for Validate(Optimizer). A
+// parameter server calls it before it applies a step from the network.
 absl::Status Validate(const OptimizerStep& step);
 
 }  // namespace divvy

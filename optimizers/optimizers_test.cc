@@ -594,29 +594,6 @@ TEST(CheckBlockTest, FindsSlotsOfTheWrongSize) {
             "a block of 4 elements is not made of rows of 3");
 }
 
-TEST(SumDuplicatesTest, SumsRowsOfOneIdAndSortsThem) {
-  const SummedRows summed =
-      SumDuplicates({5, 1, 5, 0, 1, 5}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, 2);
-  EXPECT_EQ(summed.ids, std::vector<int64_t>({0, 1, 5}));
-  EXPECT_EQ(summed.rows, std::vector<float>({4, 40, 7, 70, 10, 100}));
-}
-
-TEST(SumDuplicatesTest, AddsOccurrencesInTheOrderGiven) {
-  // (1e8 + -1e8) + 1, not 1e8 + (-1e8 + 1), which is 0 in float32.
-  EXPECT_EQ(SumDuplicates({3, 3, 3}, {1e8f, -1e8f, 1}, 1).rows, std::vector<float>({1}));
-}
-
-TEST(SumDuplicatesTest, RisingIdsAreLeftAsTheyAre) {
-  const SummedRows summed = SumDuplicates({1, 4, 9}, {1, 2, 3}, 1);
-  EXPECT_EQ(summed.ids, std::vector<int64_t>({1, 4, 9}));
-  EXPECT_EQ(summed.rows, std::vector<float>({1, 2, 3}));
-  EXPECT_TRUE(SumDuplicates({}, {}, 4).ids.empty());
-}
-
-TEST(SumDuplicatesTest, KeepsIdsOfRowsWithoutElements) {
-  EXPECT_EQ(SumDuplicates({2, 1, 2}, {}, 0).ids, std::vector<int64_t>({1, 2}));
-}
-
 #ifdef __SSE__
 TEST(FlushDenormalsTest, LastsAsLongAsItsScope) {
   // volatile: computed when run, not by the compiler.

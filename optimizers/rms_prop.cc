@@ -6,7 +6,7 @@
 namespace divvy::internal {
 namespace {
 
-// Which of the two forms, and whether centered, is decided once for the loop, not for each element.
+// The form, and whether it is centered, are decided once for the loop and not for each element.
 template <bool Momentum, bool Centered>
 void RmsProp(const OptimizerStep& step, const Run& run) {
   float* __restrict w = run.values;

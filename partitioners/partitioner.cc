@@ -26,7 +26,8 @@ absl::Status CheckShape(absl::string_view partitioner, const Shape& shape) {
                    " has unknown dimensions; a variable needs a fully known shape"));
 }
 
-// TensorFlow's MinSize checks the axis (ValueError), the other two run into an IndexError.
+// TensorFlow's MinSize checks the axis (ValueError); its other two partitioners fail with an
+// IndexError.
 absl::Status CheckAxis(absl::string_view partitioner, const Shape& shape, int axis,
                        absl::StatusCode code) {
   if (axis >= 0 && axis < shape.rank()) return absl::OkStatus();

@@ -4,12 +4,12 @@
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config.h"
-#include "cluster/role.h"
 #include "coordinator/service/chief_task.h"
 #include "program/embedded.h"
 #include "program/forwarding_coordinator.h"
 #include "program/main.h"
 #include "program/role_flags.h"
+#include "protocol/role.h"
 #include "task/task_flags.h"
 
 namespace divvy {

@@ -10,11 +10,11 @@
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "ops/blas_threads.h"
 #include "program/forwarding_coordinator.h"
 #include "program/one_checkpoint.h"
+#include "protocol/error.h"
 #include "ps_server/checkpoint/bundle_files.h"
 #include "ps_server/service/build.h"
 

@@ -19,49 +19,57 @@
 
 namespace divvy {
 
-// InvalidArgument: two steps, models or data sources of one name. For every process that runs them.
+// InvalidArgument: two steps, models or data sources have the same name. Every process that runs
+// them calls this at start.
 absl::Status CheckRegistrations();
 
+// The options of all roles of the cluster. A plain value.
 struct EmbeddedSetup {
   EmbeddedOptions options;
-  // Of each parameter server; who it is is filled in.
+  // Options of each parameter server; index, incarnation and address are filled in.
   ParameterServerOptions ps;
-  // Of each worker; who it is is filled in.
+  // Options of each worker; index, incarnation and address are filled in.
   WorkerOptions worker;
-  // Of the coordinator; seed, tasks, strategy, resolver and replicas are filled in from `options`.
+  // Options of the coordinator; seed, tasks, strategy, resolver and replicas come from `options`.
   CoordinatorSetup coordinator;
-  // Of options.gpus.
+  // For the GPUs of options.gpus.
   cuda::DeviceOptions gpu_math = {};
-  // Of a matrix product; 0: cores / replicas, at least 1.
+  // Threads of a matrix product. 0: cores / replicas, at least 1.
   int blas_threads = 0;
-  std::optional<CheckpointId> only;  // of options.checkpoint_dir: RestoreLatest takes this one,
-                                     // without slots, and none is made. None: the newest
+  // A checkpoint of options.checkpoint_dir: RestoreLatest restores this one, without optimizer
+  // slots, and the cluster makes no checkpoints. nullopt: the newest.
+  std::optional<CheckpointId> only;
 };
 
-// The three roles joined by in-process clients, each with the objects that it has in a cluster.
-// Members go in the order that lets tasks end first.
+// The three roles, connected by in-process clients. Each role is made of the same objects as in a
+// cluster of processes. Members are declared in an order that lets tasks end before the objects
+// that they use are destroyed. Not thread-safe, except for what coordinator() returns and Drain.
 class EmbeddedCluster {
  public:
-  // As StartEmbedded.
+  // As StartEmbedded: blocks until the cluster is ready, with the same errors.
   static absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(const EmbeddedSetup& setup);
-  ~EmbeddedCluster();  // stops all tasks
+  ~EmbeddedCluster();  // stops all tasks; blocks until they have ended
 
   BlockingCoordinator& coordinator() { return *coordinator_.calls; }
-  // As a signal to a chief: no more steps begin, those in flight end, a last checkpoint is made
-  // where there is a directory, and the program's calls fail. Returns at once.
+  // Does what a signal does to a chief: no more steps begin, the steps in flight finish, a last
+  // checkpoint is made if there is a directory, and calls of the program fail. Returns at once.
   void Drain() {
     coordinator_.core->Drain([] {});
   }
-  Reporter* reporter() { return coordinator_.reporter.get(); }  // null: none
-  // For tests: the task is gone as if killed, and (RestartWorker) begins a new life.
+  // Null: there is none.
+  Reporter* reporter() { return coordinator_.reporter.get(); }
+  // For tests. Kill removes the task as if its process were killed. Restart begins a new
+  // incarnation, and kills the old one first if it still runs.
   void KillWorker(int index);
   absl::Status RestartWorker(int index);
   void KillPs(int index);
-  absl::Status RestartPs(int index);  // comes back empty, as another life
-  void CutPs(int index);              // nobody reaches it, until
-  void HealPs(int index);             // REQUIRES: it has not been killed
-  // How much each role holds: the coordinator's Sizes, and of parameter servers and workers what
-  // Inspect tells, each of the one that holds most.
+  // The new parameter server is empty.
+  absl::Status RestartPs(int index);
+  // Makes the parameter server unreachable until HealPs.
+  void CutPs(int index);
+  void HealPs(int index);  // REQUIRES: it has not been killed
+  // How much state each role holds, for tests that look for leaks: the coordinator's Sizes, and
+  // figures of Inspect for parameter servers and workers, each from the task with the largest one.
   std::map<std::string, int64_t> Sizes() const;
   ParameterServerSnapshot InspectPs(int index) const {
     return ps_[static_cast<size_t>(index)]->Inspect(ParameterServerCore::Detail::kWithoutValues);
@@ -76,7 +84,7 @@ class EmbeddedCluster {
   absl::Status StartCoordinator();
 
   const EmbeddedSetup setup_;
-  // Of each worker; of all the same number.
+  // One list for each worker, all of the same length.
   const std::vector<std::vector<Device>> replica_devices_;
   ThreadPoolExecutor executor_;
   InProcessNetwork network_;

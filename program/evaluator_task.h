@@ -1,4 +1,4 @@
-// The evaluator as a process has it: looks at a directory of checkpoints, and scores each in an
+// The evaluator of a process. It watches a directory of checkpoints, and scores each one in an
 // embedded cluster of its own.
 #ifndef DIVVY_PROGRAM_EVALUATOR_TASK_H_
 #define DIVVY_PROGRAM_EVALUATOR_TASK_H_
@@ -19,29 +19,32 @@
 
 namespace divvy {
 
+// A plain value.
 struct EvaluatorOptions {
-  // options.checkpoint_dir is what is watched; report, sink and only are filled in
+  // options.checkpoint_dir is the directory to watch. EvaluatorTask sets report, sink and only
+  // itself.
   EmbeddedSetup cluster;
-  // scores stand below its run "evaluator"; empty: nowhere
+  // The scores go to the run "evaluator" of this directory. Empty: only to the log.
   std::string tensorboard_dir;
-  // At the directory.
+  // How often to look at the directory.
   absl::Duration look_every = absl::Seconds(1);
 };
 
-// Watch is for one thread; the rest is thread-safe.
+// Watch must be called from one thread at a time; the other methods are thread-safe.
 class EvaluatorTask : public Evaluator {
  public:
-  // InvalidArgument: there is no directory to watch.
+  // Starts nothing but a thread for events; Watch does the work. InvalidArgument: no directory is
+  // given.
   static absl::StatusOr<std::unique_ptr<EvaluatorTask>> Start(EvaluatorOptions options);
   ~EvaluatorTask() override;
 
   using Evaluator::Watch;
   absl::Status Watch(std::function<absl::Status(Coordinator& restored)> score) override;
-  // That the job ended with; 0: it has not, or well.
+  // The exit code with which the job ended. 0: it ended well, or has not ended.
   int exit_code() const;
-  // In one line.
+  // The state in one line, for the log.
   std::string StatusText() const;
-  // Returns when the scores reported so far are on the disk. Blocks.
+  // Blocks until the scores reported so far are on disk.
   void Flush();
 
  private:
@@ -58,9 +61,9 @@ class EvaluatorTask : public Evaluator {
   const std::string& directory_;
   ThreadPoolExecutor executor_;
   const std::shared_ptr<EventRecorder> events_;  // null: none
-  absl::Status damage_;                          // of the last one, if that could not be read
+  absl::Status damage_;                          // of the last checkpoint, if it is damaged
   mutable Mutex mu_;
-  CondVar look_;  // nobody rings: Watch waits for the time to pass
+  CondVar look_;  // never notified: Watch waits for the timeout
   std::optional<int> ended_ DIVVY_GUARDED_BY(mu_);
   std::optional<CheckpointId> last_ DIVVY_GUARDED_BY(mu_);  // scored, or passed over
 };

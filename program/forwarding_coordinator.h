@@ -1,4 +1,4 @@
-// A coordinator that passes every call on: for those that own more than one.
+// A coordinator that forwards every call to another one.
 #ifndef DIVVY_PROGRAM_FORWARDING_COORDINATOR_H_
 #define DIVVY_PROGRAM_FORWARDING_COORDINATOR_H_
 
@@ -10,8 +10,9 @@
 
 namespace divvy {
 
-// `Base` is Coordinator or derived of it, `Owner` has coordinator(). Thread-safe as the coordinator
-// is.
+// A `Base` (Coordinator or a class derived from it) that owns an `Owner` and forwards every call to
+// Owner::coordinator(). Programs get the cluster this way: destroying the coordinator destroys the
+// cluster. Thread-safe as that coordinator is.
 template <typename Base, typename Owner>
 class ForwardingCoordinator : public Base {
  public:
@@ -28,7 +29,9 @@ class ForwardingCoordinator : public Base {
   }
   std::string program_state() const override { return coordinator_.program_state(); }
   int64_t durable_steps() const override { return coordinator_.durable_steps(); }
-  absl::StatusOr<std::string> SaveCheckpoint() override { return coordinator_.SaveCheckpoint(); }
+  absl::StatusOr<std::string> SaveCheckpoint(absl::Duration timeout) override {
+    return coordinator_.SaveCheckpoint(timeout);
+  }
   using Base::Export;
   absl::Status Export(absl::string_view path, const ExportOptions& options) override {
     return coordinator_.Export(path, options);

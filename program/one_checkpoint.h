@@ -1,4 +1,4 @@
-// One checkpoint of a directory, for who only reads it.
+// One checkpoint of a directory, for a process that only reads it.
 #ifndef DIVVY_PROGRAM_ONE_CHECKPOINT_H_
 #define DIVVY_PROGRAM_ONE_CHECKPOINT_H_
 
@@ -11,9 +11,10 @@
 
 namespace divvy {
 
-// Both sides of a directory in which there is nothing but one checkpoint, without the optimizers'
-// slots and the passes over data that were under way, and to which nothing is added: a job that
-// trains there is not disturbed. REQUIRES: `files` outlives what it is given to.
+// The two views of a directory (the parameter servers' and the coordinator's) that contain nothing
+// but one checkpoint. Optimizer slots and unfinished passes over the data are left out. Nothing is
+// ever written, so a job that trains with the same directory is not disturbed: an attempt to make
+// or export a checkpoint returns FailedPrecondition. REQUIRES: `files` outlives the results.
 std::unique_ptr<CheckpointFiles> FilesOfOneCheckpoint(FileSystem& files,
                                                       const std::string& directory);
 std::unique_ptr<CheckpointCatalog> CatalogOfOneCheckpoint(FileSystem& files,

@@ -1,4 +1,4 @@
-// The program's own flags, and how they travel from the coordinator to the workers.
+// The program's own flags: how they reach the workers, and --help.
 #ifndef DIVVY_PROGRAM_PROGRAM_FLAGS_H_
 #define DIVVY_PROGRAM_PROGRAM_FLAGS_H_
 
@@ -8,33 +8,36 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cluster/role.h"
+#include "protocol/role.h"
 
 namespace divvy {
 
-// A program is started once by a person, with its flags on the coordinator's command line; its
-// steps run on workers and must see the same values. The program's own flags are all that neither
-// Divvy nor Abseil define.
+// A user starts the program with flags on the coordinator's command line. Its steps run on workers
+// and must see the same values. The program's own flags are all flags that neither Divvy nor Abseil
+// defines. Nothing here blocks.
 
-// The names of all of the program's own flags.
+// The names of the program's own flags.
 std::set<std::string> ProgramFlagNames();
 
-// Those that differ from their defaults: name -> value. To be called after the flags were parsed.
+// The program's own flags that differ from their defaults, name -> value. Call it after the flags
+// were parsed.
 std::map<std::string, std::string> ChangedProgramFlags();
 
-// The same of all flags but Abseil's: what a person asked for.
+// The same for all flags but Abseil's: what the user asked for.
 std::map<std::string, std::string> ChangedFlags();
 
-// For --help: the program's own flags, then those of a cluster in one process, then those that
-// tasks of a cluster have besides.
+// For --help: the program's own flags, then the flags of a cluster in one process, then the flags
+// that only tasks of a cluster have.
 std::string HelpOfProgram();
-// For --help of a binary that plays some roles only: the program's own flags, then those that these
-// roles read.
+// For --help of a binary that runs only some roles: the program's own flags, then the flags that
+// these roles read.
 std::string HelpOfTask(const std::vector<Role>& roles);
 
-// Sets them, so that ProgramFlags here are those of the coordinator: flags that are not named go
-// back to their defaults. FailedPrecondition, nothing set: this binary has no such flag, so it is
-// another program; InvalidArgument: a flag does not take the value.
+// Sets the program's own flags to the coordinator's values. Flags that are not in `values` get
+// their defaults. Errors:
+// - FailedPrecondition, with nothing set: this binary lacks a flag, so it is another program.
+//   Deploy one binary to all tasks.
+// - InvalidArgument: a flag does not accept the value. Flags before it are already set.
 absl::Status SetProgramFlags(const std::map<std::string, std::string>& values);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The flags of a program's binary, as options of the role it plays.
+// Turns the flags of a program's binary into the options of the role that it runs.
 #ifndef DIVVY_PROGRAM_ROLE_FLAGS_H_
 #define DIVVY_PROGRAM_ROLE_FLAGS_H_
 
@@ -11,16 +11,17 @@
 
 namespace divvy {
 
-// To be called after the flags were parsed; they have their defaults in a process that parses none.
+// Call these after the flags were parsed. A process that parses no flags gets their defaults. They
+// may read environment variables, but block on nothing.
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy);
 EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy);
 WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task);
 ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy);
-// A flag that a cluster in this process would take and not obey is an error: InvalidArgument, each
-// with its reason, all at once.
+// InvalidArgument for flags that a cluster in one process would accept without effect: all at once,
+// each with its reason.
 absl::Status CheckEmbeddedFlags();
-// For the chief and the evaluator: a directory that cannot be made is told at once
-// (InvalidArgument), not by points that are missing in the end.
+// Makes --tensorboard_dir, for the chief and the evaluator. InvalidArgument if it cannot be made:
+// the user learns that at start instead of missing the points at the end. Blocks on the disk.
 absl::Status MakeTensorboardDir();
 
 }  // namespace divvy

@@ -20,9 +20,10 @@
 namespace divvy {
 namespace {
 
-// At most: looking costs a system call a connection, and a flood must not buy them.
+// A limit, because each look costs a system call for each connection, and a flood must not cause
+// them.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
-// Where no descriptor is left, not even the reserve.
+// The pause when no descriptor is left, not even the reserve.
 constexpr int kPauseMs = 100;
 
 Descriptor AnyDescriptor() { return Descriptor(eventfd(0, EFD_CLOEXEC)); }

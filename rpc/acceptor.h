@@ -1,5 +1,6 @@
-// Takes connections for a gRPC server. gRPC 1.51's own listener is lost for good once the process
-// is out of file descriptors (CVE-2023-4785), and takes as many connections as come.
+// Accepts connections for a gRPC server. gRPC 1.51's own listener has two faults: it stops for good
+// once the process has run out of file descriptors (CVE-2023-4785), and it accepts any number of
+// connections.
 #ifndef DIVVY_RPC_ACCEPTOR_H_
 #define DIVVY_RPC_ACCEPTOR_H_
 
@@ -19,22 +20,24 @@
 
 namespace divvy {
 
-// Counts connections that others close, by looking at their descriptors. One address holds at most
-// half of them, or 128 where that is more: a stranger who opens all that it can, and never ends a
-// handshake, leaves room for the tasks of other hosts. Not thread-safe.
+// Counts open connections that other code closes, by looking at their file descriptors. One remote
+// address may hold at most half of them, or 128 if that is more. So a stranger who opens as many
+// connections as possible, and never completes a handshake, leaves room for the tasks of other
+// hosts. Connections on Unix sockets have no such limit. Not thread-safe.
 class OpenConnections {
  public:
-  // REQUIRES: most >= 1.
+  // `most`: how many connections may be open at a time. REQUIRES: most >= 1.
   explicit OpenConnections(int most) : most_(static_cast<size_t>(most)) {}
   enum class Admission { kAdmitted, kTooMany, kTooManyOfOneAddress };
-  // Counts `fd` until it is closed, unless there are too many already. `from`: the address of the
-  // other end without its port; "": of this machine's sockets.
+  // Counts `fd` until it is closed, unless too many are open already. `from` is the peer's address
+  // without the port; "" is a socket of this machine. `now`: from a monotonic clock.
   Admission Admit(int fd, const std::string& from, absl::Duration now);
+  // The limit of connections from one address.
   size_t most_of_one_address() const { return std::max<size_t>(most_ / 2, 128); }
 
  private:
   struct Open {
-    // A descriptor's number is used again, its inode is not.
+    // Identifies the connection: the number of a descriptor is reused, its inode number is not.
     ino_t inode = 0;
     std::string from;
   };
@@ -48,19 +51,20 @@ class OpenConnections {
   absl::Duration looked_ = -absl::InfiniteDuration();
 };
 
-// A thread that hands each connection on. One that OpenConnections does not admit is closed at
-// once. Where no descriptor is left, connections are closed, too, rather than left in the queue:
-// their callers learn it and try again. Both are said in the log, once a minute. Thread-safe.
+// A thread that accepts connections and passes each one on. A connection that OpenConnections does
+// not admit is closed at once. If the process has no descriptor left, connections are also closed
+// rather than left in the queue, so that their clients notice and retry. Both cases are logged,
+// once a minute. Thread-safe.
 class Acceptor {
  public:
-  // Called by the acceptor's thread; must not block.
+  // Called on the acceptor's thread, once for each connection. Must not block.
   using Take = std::function<void(Descriptor connection)>;
 
-  // REQUIRES: max_connections >= 1; `take` may be called until Stop has returned.
+  // Starts to accept. REQUIRES: max_connections >= 1; `take` may be called until Stop has returned.
   Acceptor(ListeningSockets sockets, int max_connections, Take take);
   ~Acceptor();  // Stop()
-  // Takes no connection from here on, and closes the listening sockets; blocks until a `take` under
-  // way has returned. A second call does nothing.
+  // Accepts no further connections and closes the listening sockets. Blocks until a running `take`
+  // has returned. A second call does nothing.
   void Stop();
 
  private:
@@ -71,9 +75,10 @@ class Acceptor {
   ListeningSockets sockets_;
   const int max_connections_;
   const Take take_;
-  // readable: it is time
+  // Readable once Stop was called.
   const Descriptor stop_;
-  // Given up to take, and close, a connection where no descriptor is left.
+  // A spare descriptor. When no other is left, it is closed so that one waiting connection can be
+  // accepted and closed.
   Descriptor reserve_;
   OpenConnections open_;
   LogLimit said_;

@@ -11,8 +11,8 @@
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "cluster/error.h"
 #include "grpc/grpc_security_constants.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -1,4 +1,4 @@
-// Who may call what.
+// Which role may make which call.
 #ifndef DIVVY_RPC_AUTHORIZATION_H_
 #define DIVVY_RPC_AUTHORIZATION_H_
 
@@ -7,14 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "cluster/ids.h"
-#include "cluster/messages.h"
 #include "grpcpp/security/auth_context.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// The role that a certificate speaks for, one of chief, ps, worker, evaluator, admin. A plain
-// value.
+// The task that a certificate names. `role` is chief, ps, worker, evaluator or admin. `index` is
+// the task's number, or an admin's name. A plain value.
 struct PeerRole {
   std::string role;
   std::string index;
@@ -25,44 +25,45 @@ inline bool operator==(const PeerRole& a, const PeerRole& b) {
   return a.role == b.role && a.index == b.index;
 }
 
-// What the one URI in a certificate's subject alternative names says: spiffe://<trust
-// domain>/<role>/<index>. The trust domain is the job's name: tasks of two jobs that one CA serves
-// do not speak to each other, which is seen to where connections are made (credentials.h). A plain
-// value.
+// The content of the one URI in a certificate's subject alternative names: spiffe://<trust
+// domain>/<role>/<index>. The trust domain is the name of the job. Tasks of two jobs that share a
+// CA cannot connect to each other: credentials.h checks that for each connection. A plain value.
 struct PeerId {
   std::string domain;
   PeerRole task;
 };
-// nullopt: not such a URI. Domain and role are 1 to 40 letters, digits, ".", "_" and "-"; the index
-// is a decimal number, of an admin such a name.
+// Parses such a URI. nullopt: it is not one. Domain and role are 1 to 40 letters, digits, ".", "_"
+// and "-". The index is a decimal number from 0 to 65534 without leading zeros; an admin's index is
+// a name like the role. Pure.
 std::optional<PeerId> ParseRoleUri(absl::string_view uri);
 
-// Whether a role may make a call, named "Service.Method"; everything that is not listed is denied
+// Whether `role` may call `method`, named "Service.Method". Every call that is not listed is denied
 // (docs/protocol.md has the table). Pure.
 bool MayCall(absl::string_view role, absl::string_view method);
 
-// The same for the peer of a call: NOT_AUTHORIZED (PermissionDenied), naming role and call, for the
-// caller, and once a minute for the log here. A connection without TLS is on loopback
-// (CheckPlaintext of credentials.h) and may call everything. Every service asks this before it
-// looks at a request. Thread-safe.
+// The same check for the peer of a call. NOT_AUTHORIZED (PermissionDenied) names role and call; the
+// caller gets it, and the log here gets it at most once a minute. A connection without TLS comes
+// from this machine (CheckPlaintext of credentials.h) and may make every call. Every service calls
+// this before it reads a request. Thread-safe; does not block.
 absl::Status Authorize(const grpc::AuthContext& peer, absl::string_view method);
 
-// The task that the peer's certificate names, "worker 1"; empty: it has none, on loopback.
-// Thread-safe.
+// The task that the peer's certificate names, e.g. "worker 1". Empty: the peer has no certificate,
+// so it is on this machine. Thread-safe.
 std::string TaskOfPeer(const grpc::AuthContext& peer);
 
-// Its index, where the certificate is a worker's. Thread-safe.
+// The index in the peer's certificate if it is a worker's; otherwise nullopt. Thread-safe.
 std::optional<int> WorkerOfPeer(const grpc::AuthContext& peer);
 
-// What a fence claims, beside that: session 0 is never fenced, so the chief alone may speak in it.
-// OK for every other session; whose it is, the fence says. Errors as above. Thread-safe.
+// Checks the session that a request's fence claims, in addition to Authorize. Session 0 is never
+// fenced, so only the chief may use it. Every other session is OK here, because the fence itself
+// checks its owner. Errors as Authorize. Thread-safe.
 absl::Status AuthorizeSession(const grpc::AuthContext& peer, absl::string_view method,
                               SessionId session);
 
-// Whether a peer that may make the call may make this request. A task speaks for itself alone:
-// Register must name the role and the index of the certificate, else a stolen or mistaken one could
-// put its address in the place of another task. NOT_AUTHORIZED, as above. What other requests name
-// is not the caller.
+// Whether a peer that may make the call may also send this request. A task may register only
+// itself: Register must name the role and the index of the certificate. Otherwise a stolen or
+// misplaced certificate could replace another task's address. NOT_AUTHORIZED, as for Authorize.
+// Other requests name no caller, so they always pass. Thread-safe.
 absl::Status AuthorizeRequest(const grpc::AuthContext& peer, const RegisterRequest& request);
 template <typename Request>
 absl::Status AuthorizeRequest(const grpc::AuthContext&, const Request&) {

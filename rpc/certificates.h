@@ -1,4 +1,4 @@
-// X.509 certificates of a development CA.
+// Makes X.509 certificates of a development CA.
 #ifndef DIVVY_RPC_CERTIFICATES_H_
 #define DIVVY_RPC_CERTIFICATES_H_
 
@@ -11,30 +11,32 @@
 
 namespace divvy {
 
-// A certificate and its private key (EC, P-256), both PEM.
+// A certificate and its private key (EC, P-256), both in PEM. Keep the key secret. A plain value.
 struct CertifiedKey {
   std::string certificate;
   std::string key;
 };
 
-// What a certificate is to say of a task. Good for servers and clients.
+// The content of a task's certificate. The certificate is valid for servers and clients.
 struct CertificateRequest {
-  // RoleUri of authorization.h; empty: none
+  // The URI of the task, as ParseRoleUri (authorization.h) reads it. Empty: none.
   std::string uri;
-  // DNS names and IP addresses
+  // DNS names and IP addresses, without ports.
   std::vector<std::string> hosts;
-  // From now; it begins five minutes ago, for clocks that differ. Negative: has expired.
+  // The certificate expires this long from now. It is valid from five minutes ago, in case clocks
+  // differ. Negative: the certificate has already expired (for tests).
   absl::Duration lifetime = absl::Hours(24 * 365);
 };
 
-// New keys at each call, from OpenSSL's own source of randomness. Thread-safe. InvalidArgument: a
-// name that a certificate cannot hold; Internal: OpenSSL failed.
+// Make a CA, and a certificate that it signs. Each call makes a new key with OpenSSL's source of
+// randomness. Thread-safe. InvalidArgument: a name that a certificate cannot hold, or an authority
+// that is not PEM. Internal: OpenSSL failed.
 absl::StatusOr<CertifiedKey> MakeAuthority(absl::string_view name, absl::Duration lifetime);
 absl::StatusOr<CertifiedKey> IssueCertificate(const CertifiedKey& authority,
                                               const CertificateRequest& request);
 
-// The common name of a CA that was read from files. InvalidArgument: they are not PEM, or the key
-// is not that of the certificate.
+// The common name of a CA that was read from files. Thread-safe. InvalidArgument: the texts are not
+// PEM, or the key does not belong to the certificate.
 absl::StatusOr<std::string> NameOfAuthority(const CertifiedKey& authority);
 
 }  // namespace divvy

@@ -10,11 +10,12 @@
 
 namespace divvy {
 
-// A connection of its own to the task at `address` ("host:port"), shared with no other channel.
-// Opened by the first call, which does not wait for it: while there is no connection, calls fail
-// with Unavailable. A broken one is tried again within a second at most, also where the name has
-// got another address meanwhile: gRPC's own defaults take half a minute for that. Thread-safe; does
-// not block.
+// Makes a channel to the task at `address` ("host:port" or "unix:/PATH"). The channel has a
+// connection of its own, shared with no other channel. The first call opens the connection and does
+// not wait for it: while there is no connection, calls fail with Unavailable. The channel retries a
+// broken connection within a second, and looks the name up again, so it also finds a task that got
+// another address. gRPC's own defaults take half a minute for that. Proxies set in the environment
+// are ignored. Thread-safe; does not block.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 

@@ -18,13 +18,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "base/executor.h"
-#include "base/late.h"
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mutex.h"
+#include "base/once_set.h"
 #include "base/process.h"
 #include "base/testing/captured_log.h"
-#include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/async_generic_service.h"
@@ -32,6 +31,7 @@
 #include "gtest/gtest.h"
 #include "proto/divvy.grpc.pb.h"
 #include "proto/health.grpc.pb.h"
+#include "protocol/error.h"
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
 #include "rpc/parameter_client.h"
@@ -140,7 +140,7 @@ class FakeCoordinator {
 
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
-  explicit CoordinatorService(const Late<FakeCoordinator>& core) : core_(core) {}
+  explicit CoordinatorService(const OnceSet<FakeCoordinator>& core) : core_(core) {}
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterReply* reply) override {
@@ -148,7 +148,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   }
 
  private:
-  const Late<FakeCoordinator>& core_;
+  const OnceSet<FakeCoordinator>& core_;
 };
 
 template <typename Message>
@@ -182,7 +182,7 @@ class FakeWorker : public StepsAcceptor {
 
 class WorkerService : public v1::Worker::CallbackService {
  public:
-  WorkerService(const Late<FakeWorker>& core, Executor& executor)
+  WorkerService(const OnceSet<FakeWorker>& core, Executor& executor)
       : core_(core), executor_(executor) {}
   grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(
       grpc::CallbackServerContext* context) override {
@@ -193,7 +193,7 @@ class WorkerService : public v1::Worker::CallbackService {
   std::optional<absl::Duration> silence;
 
  private:
-  const Late<FakeWorker>& core_;
+  const OnceSet<FakeWorker>& core_;
   Executor& executor_;
 };
 
@@ -250,7 +250,8 @@ class ControlTest : public testing::Test {
   Answer& Register(int index = 0) {
     answers_.push_back(std::make_unique<Answer>());
     Answer& answer = *answers_.back();
-    const auto client = MakeCoordinatorClient(Environment(), Channel());
+    const auto client =
+        MakeCoordinatorClient(Environment(), [channel = Channel()] { return channel; });
     client->Call(RegisterWorker(index),
                  [&answer](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
     return answer;
@@ -264,8 +265,8 @@ class ControlTest : public testing::Test {
   const std::shared_ptr<OpenCalls> open_;
   const std::shared_ptr<FakeCoordinator> fake_coordinator_ = std::make_shared<FakeCoordinator>();
   const std::shared_ptr<FakeWorker> fake_worker_ = std::make_shared<FakeWorker>();
-  Late<FakeCoordinator> coordinator_core_;
-  Late<FakeWorker> worker_core_;
+  OnceSet<FakeCoordinator> coordinator_core_;
+  OnceSet<FakeWorker> worker_core_;
   CoordinatorService coordinator_;
   WorkerService worker_;
   std::unique_ptr<Server> server_;
@@ -311,7 +312,7 @@ TEST_F(ControlTest, ARefusalWithAVeryLongTextIsCutNotLost) {
 }
 
 TEST_F(ControlTest, ACallBeforeTheCoreIsThereIsNotReady) {
-  coordinator_core_.Set(nullptr);
+  coordinator_core_.Reset();
   Serve();
   EXPECT_EQ(ReasonOf(Register().Get().status()), Reason::kNotReady);
 }
@@ -393,7 +394,8 @@ TEST_F(ControlTest, ADeadlineThatPassesNamesTheTaskAndALateAnswerHarmsNobody) {
 TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
   Serve();
   const std::string gone = address();
-  const auto client = MakeCoordinatorClient(Environment(), Channel());
+  const auto client =
+      MakeCoordinatorClient(Environment(), [channel = Channel()] { return channel; });
   server_ = nullptr;
   Answer answer;
   client->Call(RegisterWorker(0),
@@ -904,7 +906,7 @@ TEST_F(ControlTest, AStreamToNobodyIsBroken) {
 }
 
 TEST_F(ControlTest, AStreamToATaskThatIsStartingIsBroken) {
-  worker_core_.Set(nullptr);
+  worker_core_.Reset();
   Serve();
   const auto connection = OpenSteps();
   EXPECT_THAT(events_.Await(1), ElementsAre("broken"));

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mutex.h"
-#include "cluster/error.h"
 #include "proto/divvy.grpc.pb.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -47,10 +47,10 @@ class WaitingWords {
 
 class RpcCoordinatorClient : public CoordinatorClient {
  public:
-  RpcCoordinatorClient(CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
+  RpcCoordinatorClient(CallEnvironment environment, ChannelMaker make_channel,
                        absl::Duration silent_wait)
       : environment_(std::move(environment)),
-        stub_(v1::Coordinator::NewStub(channel)),
+        make_channel_(std::move(make_channel)),
         words_(std::make_shared<WaitingWords>(silent_wait)) {}
 
   void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
@@ -59,22 +59,28 @@ class RpcCoordinatorClient : public CoordinatorClient {
           words->OnAnswer(reply.status());
           done(std::move(reply));
         };
-    CallUnary(environment_, stub_, &v1::Coordinator::StubInterface::async_interface::Register,
+    // Each call has a channel of its own, which ends with it. A task calls until the coordinator
+    // has attached it, and that may happen before its own connection is there. Nobody would then
+    // poll that connection (docs/adr/0010), and gRPC would dial again and again and say that each
+    // handshake timed out.
+    const std::shared_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(make_channel_());
+    CallUnary(environment_, stub, &v1::Coordinator::StubInterface::async_interface::Register,
               request, kCallDeadline, std::move(tell));
   }
 
  private:
   const CallEnvironment environment_;
-  const std::shared_ptr<v1::Coordinator::Stub> stub_;
+  const ChannelMaker make_channel_;
   const std::shared_ptr<WaitingWords> words_;
 };
 
 }  // namespace
 
-std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(
-    CallEnvironment environment, const std::shared_ptr<grpc::Channel>& channel,
-    absl::Duration silent_wait) {
-  return std::make_shared<RpcCoordinatorClient>(std::move(environment), channel, silent_wait);
+std::shared_ptr<CoordinatorClient> MakeCoordinatorClient(CallEnvironment environment,
+                                                         ChannelMaker make_channel,
+                                                         absl::Duration silent_wait) {
+  return std::make_shared<RpcCoordinatorClient>(std::move(environment), std::move(make_channel),
+                                                silent_wait);
 }
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// How a task proves who it is, and whom it believes.
+// TLS: how a task proves its identity, and which peers it accepts.
 #ifndef DIVVY_RPC_CREDENTIALS_H_
 #define DIVVY_RPC_CREDENTIALS_H_
 
@@ -16,43 +16,51 @@
 
 namespace divvy {
 
-// PEM files of one task. They are read again every minute, so that a certificate or the CA can be
-// replaced without a restart: new connections use what is there then, and open ones go on.
+// The PEM files of one task. They are read again every minute, so a certificate or the CA can be
+// replaced without a restart. New connections use the new files; open connections continue. A plain
+// value.
 struct TlsFiles {
-  // Its certificate, with the role's URI (authorization.h).
+  // The task's certificate, with the role's URI (authorization.h). Intermediate certificates follow
+  // it in the file.
   std::string cert;
-  // Its private key.
+  // The private key of `cert`, without a password.
   std::string key;
-  // The certificates that sign those of all tasks.
+  // The CA certificates that sign the certificates of all tasks.
   std::string ca;
-  // How often the files are read again: at least 1; tests cannot wait a minute.
+  // How often the files are read again, in seconds: at least 1. Tests set it, since they cannot
+  // wait a minute.
   unsigned refresh_seconds = 60;
 };
 
-// What is wrong with the files, all at once: missing, not PEM, a key of another certificate, a
-// certificate that has expired or is not yet valid, or one that `ca` has not signed.
-// FailedPrecondition, naming the file and the fix. Reads files; to be asked at start.
+// FailedPrecondition with all problems of the files at once, each with the file and the fix: a file
+// is missing or not PEM, the key belongs to another certificate, the certificate has expired or is
+// not yet valid, `ca` has not signed it, or it names no role. Blocks on the disk. Call it at start,
+// before credentials are made of the files.
 absl::Status CheckTlsFiles(const TlsFiles& files);
-// The same for the task `owner`, whose certificate must be its own: another one would be refused by
-// every peer, again and again.
+// The same, and the certificate must be that of the task `owner`: every peer would refuse another
+// one, again and again.
 absl::Status CheckTlsFiles(const TlsFiles& files, const PeerRole& owner);
 
-// Mutual TLS: the peer's certificate is asked for and checked against `ca`; a peer that names no
-// role, or one of another job than `cert`'s (the trust domain of authorization.h), is refused, with
-// a line in the log once a minute. Reads `cert` for that, and warns of a key that every user of the
-// machine can read. No files: plaintext.
+// Credentials for mutual TLS. The server asks for the peer's certificate and checks it against
+// `ca`. It refuses a peer that names no role, or that belongs to another job than `cert` (the trust
+// domain of authorization.h), and logs that once a minute. Reads `cert` to learn the job, so it
+// blocks on the disk. Warns about a key that every user of the machine can read or write. No files:
+// plaintext. Thread-safe.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
     const std::optional<TlsFiles>& files);
-// The server must present the certificate of `role`, of the same job as `cert`; its host name is
-// not looked at, since tasks are known by role and move between hosts. "": of any role.
+// Credentials for a channel. The server must present the certificate of `role`, of the same job as
+// `cert`. Its host name is not checked, since tasks are known by role and move between hosts. An
+// empty `role` accepts any role. No files: plaintext. Thread-safe.
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
     const std::optional<TlsFiles>& files, absl::string_view role);
 
-// The same for many channels, which share the thread that reads the files again. Thread-safe.
+// Makes the credentials of many channels. They share the thread that reads the files again.
+// Thread-safe.
 class ChannelIdentity {
  public:
+  // Reads the certificate, so it blocks on the disk. nullopt: plaintext.
   explicit ChannelIdentity(const std::optional<TlsFiles>& files);
-  // `index`: the server must be that task of the role; none: any.
+  // As MakeChannelCredentials. With `index`, the server must be that task of the role.
   std::shared_ptr<grpc::ChannelCredentials> For(absl::string_view role,
                                                 std::optional<int> index = std::nullopt) const;
 
@@ -61,11 +69,12 @@ class ChannelIdentity {
   std::string domain_;
 };
 
-// Whether "host:port" (or "unix:PATH") leads nowhere but to this machine: localhost, 127.0.0.0/8,
-// ::1 or a Unix socket. Names are not resolved.
+// Whether "host:port" or "unix:PATH" stays on this machine: localhost, 127.0.0.0/8, ::1 or a Unix
+// socket. Names are not resolved. Pure.
 bool IsLoopback(absl::string_view address);
-// Without certificates everything must stay on this machine. FailedPrecondition: names the
-// addresses that do not, and the flags that give certificates.
+// For a cluster without certificates, where all addresses must stay on this machine.
+// FailedPrecondition names the addresses that do not, and the flags for certificates. Empty
+// addresses are ignored. Pure.
 absl::Status CheckPlaintext(const std::vector<std::string>& addresses);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// Messages of the data streams as gRPC carries them.
+// The messages of the data streams, as gRPC's buffers.
 #ifndef DIVVY_RPC_DATA_BUFFERS_H_
 #define DIVVY_RPC_DATA_BUFFERS_H_
 
@@ -16,25 +16,28 @@
 
 namespace divvy {
 
-// The transfers that one end of a stream has to send, message by message. Slices borrow the
-// tensors' memory and hold the tensors until gRPC is done with them. Not thread-safe.
+// The transfers that one end of a stream still has to send, as a queue of messages. The slices of a
+// message borrow the memory of the tensors, and keep the tensors alive until gRPC has released
+// them. Not thread-safe.
 class OutgoingMessages {
  public:
-  // `sent` comes out with the last message; it is dropped with a transfer that is dropped.
+  // Appends a transfer. Next returns `sent` together with the transfer's last message. A dropped
+  // transfer drops its `sent`.
   void Add(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr) {
     transfers_.push_back({wire::MessageCutter(std::move(transfer)), std::move(sent)});
   }
-  // What has not been sent of the transfer is not sent any more.
+  // Drops the messages of this transfer that have not been sent. Unknown ids are ignored.
   void Drop(uint64_t request_id);
   void Clear() { transfers_.clear(); }
   bool empty() const { return transfers_.empty(); }
 
   struct Message {
     grpc::ByteBuffer bytes;
-    // Of its transfer; null: there is more of it, or nobody wants to know.
+    // Set in the last message of a transfer. Null: the transfer has more messages, or it has no
+    // `sent`.
     std::function<void()> sent;
   };
-  // REQUIRES: not empty().
+  // Takes the next message out of the queue. REQUIRES: not empty().
   Message Next();
 
  private:
@@ -45,22 +48,23 @@ class OutgoingMessages {
   std::deque<Transfer> transfers_;
 };
 
-// A message taken apart. The payload lies in `slices`, which share the memory of `whole`. gRPC 1.51
-// ends the process if the last reference to such memory is let go outside of gRPC while the memory
-// quota is used up, so the buffer itself, which gRPC frees, outlives the slices: it is the first
-// member, and a message is moved but never assigned.
+// A decoded message. The payload lies in `slices`, which share the memory of `whole`. gRPC 1.51
+// ends the process if the last reference to such memory is dropped outside of gRPC while the memory
+// quota is used up. So the buffer, which gRPC frees, must outlive the slices: it is the first
+// member, and a message may be moved but not assigned.
 struct IncomingMessage {
   std::unique_ptr<grpc::ByteBuffer> whole;
   v1::FrameHeader header;
   std::vector<grpc::Slice> slices;
   std::vector<absl::string_view> payload;
 };
-// Gives back the memory of all but the bytes themselves, which FromBuffer makes a message again;
-// for one that has to wait.
+// Frees the memory of everything but the raw bytes, for a message that has to wait. FromBuffer
+// makes a message of the bytes again.
 void LetGo(IncomingMessage& message);
-// Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): bytes that are no message.
+// Decodes a message. Leaves `buffer` empty. InvalidArgument (Reason::kInvalid): the bytes are not a
+// message.
 absl::StatusOr<IncomingMessage> FromBuffer(grpc::ByteBuffer& buffer);
-// Copies the message's payload to where it belongs. Errors as PayloadFiller::Take.
+// Copies the payload to its destination. Errors as for PayloadFiller::Take.
 absl::Status TakePayload(const IncomingMessage& message, wire::PayloadFiller& filler);
 
 }  // namespace divvy

@@ -7,7 +7,7 @@
 namespace divvy {
 
 DataCall::DataCall(const Host& host)
-    : presence_(host.calls),
+    : active_(host.calls),
       host_(host),
       stream_(&context_),
       accepted_{this, &DataCall::OnAccepted},
@@ -91,7 +91,7 @@ void DataCall::OnRead(bool ok) {
   const absl::Status taken =
       message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
   if (!taken.ok()) return End(taken);
-  if (receiver_->HasGoneOn()) watch_->Heard();
+  if (receiver_->HasProceeded()) watch_->Heard();
 }
 
 void DataCall::Send(wire::OutgoingTransfer transfer, std::function<void()> sent) {

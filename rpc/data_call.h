@@ -11,49 +11,50 @@
 #include "base/executor.h"
 #include "base/outbox.h"
 #include "grpcpp/generic/async_generic_service.h"
+#include "rpc/active_calls.h"
 #include "rpc/data_buffers.h"
 #include "rpc/silence_watch.h"
-#include "rpc/visitors.h"
 
 namespace divvy {
 
-// What the messages of a stream mean. Its methods are effects of the call (DataCall::Do), so never
-// two at a time.
+// Interprets the messages of a stream. Its methods run as effects of the call (DataCall::Do), so
+// never two at the same time. They must not block.
 class MessageReceiver {
  public:
   virtual ~MessageReceiver() = default;
-  // An error ends the stream with it.
+  // Handles a message. An error ends the stream with that status.
   virtual absl::Status OnMessage(IncomingMessage message) = 0;
-  // Whether another message may be read now. Asked again after every effect.
+  // Whether another message may be read now. Called again after every effect.
   virtual bool WantsMessage() const = 0;
-  // Whether the peer has begun something that it must go on with.
+  // Whether the peer has begun a transfer and must send more of it.
   virtual bool OwesPayload() const = 0;
-  // Whether the peer has gone on with it: asked after every message. True: it has the whole time of
-  // a silence for the next.
-  virtual bool HasGoneOn() = 0;
-  // The stream is over: the last call.
+  // Whether the peer has sent enough of it since this last returned true. Called after every
+  // message. If true, the peer has the whole time of a silence again.
+  virtual bool HasProceeded() = 0;
+  // The stream is over. No other method is called afterwards.
   virtual void OnOver() = 0;
 };
 
-// Waits for a call, then reads and writes its messages. Everything that happens to it is an effect
-// of an outbox: one at a time, in order, on whichever thread brought it, so that nothing here needs
-// a lock and an answer is sent by the thread that made it. Lives as long as an operation of gRPC is
-// under way.
+// Waits for a call, then reads and writes its messages. Everything that happens to a call is an
+// effect of an outbox. Effects run one at a time, in order, on the thread that brought them. So
+// nothing here needs a lock, and the thread that made an answer also sends it. The object lives as
+// long as an operation of gRPC is in flight.
 class DataCall : public std::enable_shared_from_this<DataCall> {
  public:
+  // What the calls of one completion queue share.
   struct Host {
     grpc::AsyncGenericService& service;
-    // Not shut down before its calls have left: they end by operations on it.
+    // Shut down only after its calls have left, because calls end by operations on it.
     grpc::ServerCompletionQueue& queue;
-    Visitors& calls;
+    ActiveCalls& calls;
     Executor& executor;
     absl::Duration silence;
-    // The call has been taken: another may come.
+    // Called when a call has been accepted, so that the next one can be.
     std::function<void()> accept_next;
-    // Or how the call ends at once.
+    // Makes the receiver of an accepted call. An error ends the call at once.
     std::function<absl::StatusOr<std::unique_ptr<MessageReceiver>>(DataCall& call)> make_receiver;
   };
-  // A tag: what an operation ends with.
+  // The tag of an operation: the method to call when the operation ends.
   struct Event {
     DataCall* call;
     void (DataCall::*happened)(bool ok);
@@ -61,28 +62,28 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
 
   // Waits for the next call of the server. REQUIRES: the host lives until its calls have left.
   static void Accept(const Host& host);
-  // A tag came out of the completion queue.
+  // Call it for each tag that comes out of the completion queue, with its `ok`.
   static void Happened(void* tag, bool ok);
 
   const grpc::GenericServerContext& context() const { return context_; }
 
-  // Runs `effect` after those before it; soon, or within this call. REQUIRES: the caller holds the
-  // call (a weak handle, locked), or is an effect itself.
+  // Runs `effect` after the earlier ones, either within this call or soon afterwards. Thread-safe.
+  // REQUIRES: the caller holds the call (a locked weak pointer), or is itself an effect.
   void Do(std::function<void()> effect);
-  // The same after a while; not at all if the call has gone by then.
+  // Runs `effect` after `delay`, or not at all if the call no longer exists by then.
   void DoAfter(absl::Duration delay, std::function<void()> effect);
-  // For effects, as End is: sends after what is being sent; `sent` is an effect: the transfer is
-  // with gRPC as a whole. It is dropped where the stream ends before.
+  // Queues a transfer behind those that are being sent. `sent` runs as an effect once gRPC has the
+  // whole transfer; it is dropped if the stream ends before. REQUIRES: called from an effect.
   void Send(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr);
-  // Ends the stream after the message that is being written.
+  // Ends the stream after the message that is being written. REQUIRES: called from an effect.
   void End(const absl::Status& status);
 
  private:
-  // Counts the call as long as anything of it is there.
-  struct Presence {
-    explicit Presence(Visitors& calls) : calls(calls) { calls.Enter(); }
-    ~Presence() { calls.Leave(); }
-    Visitors& calls;
+  // Counts the call as long as any part of it exists.
+  struct ActiveCall {
+    explicit ActiveCall(ActiveCalls& calls) : calls(calls) { calls.Enter(); }
+    ~ActiveCall() { calls.Leave(); }
+    ActiveCalls& calls;
   };
 
   explicit DataCall(const Host& host);
@@ -96,7 +97,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void WriteOn();
   void FinishNow();
 
-  const Presence presence_;  // goes last
+  const ActiveCall active_;  // goes last
   const Host& host_;
   std::shared_ptr<DataCall> self_;  // while operations are under way
   grpc::GenericServerContext context_;
@@ -104,7 +105,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   const Event accepted_, read_, written_, finished_, gone_;
   Outbox outbox_;
 
-  // Touched by effects alone.
+  // Used only by effects.
   int operations_ = 0;
   bool reading_ = false, writing_ = false, over_ = false, is_gone_ = false;
   std::function<void()> sent_;  // after the message that is being written

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "protocol/error.h"
 #include "rpc/data_buffers.h"
 #include "rpc/silence_watch.h"
 #include "rpc/status.h"

@@ -1,4 +1,4 @@
-// The data streams at their callers: Pull and Commit of a ParameterClient.
+// The client side of the data streams: Pull and Commit of a ParameterClient.
 #ifndef DIVVY_RPC_DATA_CLIENT_H_
 #define DIVVY_RPC_DATA_CLIENT_H_
 
@@ -9,42 +9,44 @@
 #include "absl/time/time.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "cluster/clients.h"
 #include "grpcpp/channel.h"
+#include "protocol/clients.h"
 #include "rpc/open_calls.h"
 
 namespace divvy {
 
 struct DataClientOptions {
-  // Of the task that is called, for the texts of failures.
+  // The address of the called task, for error texts.
   std::string address = "the parameter server";
-  // something is owed, nothing moves and the server does not say that it waits: the stream is
-  // broken
+  // The stream breaks if something is owed, nothing moves for this long, and the server does not
+  // say that the request waits.
   absl::Duration silence = absl::Seconds(10);
-  // transfers under way on a stream; others wait for their turn
+  // Transfers in flight on one stream. Others wait for their turn.
   int outstanding = 2;
-  // Where its streams count as open calls: CancelAndWait there, and the executor may go. Null: it
-  // has its own, and its destructor does that.
+  // Counts the client's streams as open calls. After CancelAndWait of it the executor may be
+  // destroyed. Null: the client makes its own, and its destructor calls CancelAndWait.
   std::shared_ptr<OpenCalls> open;
 };
 
 class DataStream;
 class Exchange;
 
-// One stream of each kind, opened by the first request, and again by the first request after one
-// that broke. A broken stream answers every request that it has not answered: Unavailable, or with
-// the typed refusal it was ended for (NOT_AUTHORIZED ...). Whether the request was carried out is
-// then not known: the cores send it again. An answer that does not fit its request breaks the
-// stream.
-// The tensors of a request are lent until it is answered, and until gRPC has let go of them: nobody
-// writes to them any more. Thread-safe; no method blocks. `done` is called exactly once, as a task
-// of the executor. Give the last handle away and what is under way is cancelled.
+// Keeps one stream for pulls and one for commits. The first request of a kind opens its stream, and
+// the first request after a break opens it again.
+//
+// A stream that breaks answers all its open requests with Unavailable, or with the typed refusal
+// that ended it (NOT_AUTHORIZED ...). It is then not known whether the server carried the request
+// out, so the cores send it again. An answer that does not fit its request breaks the stream.
+//
+// The tensors of a request are lent until it is answered and gRPC has released them: nobody may
+// write to them until then. Thread-safe; no method blocks. `done` is called exactly once, as a task
+// of the executor. Destroying the last handle cancels the requests in flight.
 class DataClient {
  public:
-  // REQUIRES: `executor` outlives the last answer (DataClientOptions::open).
+  // Opens nothing yet. REQUIRES: `executor` outlives the last answer (DataClientOptions::open).
   static std::shared_ptr<DataClient> Create(std::shared_ptr<grpc::Channel> channel,
                                             Executor& executor, DataClientOptions options);
-  ~DataClient();
+  ~DataClient();  // blocks if DataClientOptions::open was null
 
   void Call(PullRequest request, ResultCallback<PullReply> done);
   void Call(CommitRequest request, ResultCallback<CommitReply> done);
@@ -52,7 +54,7 @@ class DataClient {
  private:
   DataClient(std::shared_ptr<grpc::Channel> channel, Executor& executor, DataClientOptions options);
   enum class Kind : uint8_t { kPulls, kCommits };
-  // On the stream of its kind, or on a new one where that is broken or was never opened.
+  // Submits to the stream of this kind, or to a new one if it is broken or not yet open.
   void Submit(Kind kind, std::unique_ptr<Exchange> exchange);
 
   const std::shared_ptr<grpc::Channel> channel_;

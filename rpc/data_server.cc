@@ -8,10 +8,10 @@
 #include "absl/strings/strip.h"
 #include "base/process.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
+#include "rpc/active_calls.h"
 #include "rpc/authorization.h"
 #include "rpc/data_call.h"
-#include "rpc/visitors.h"
 #include "wire/messages.h"
 
 namespace divvy {
@@ -24,7 +24,7 @@ struct DataEnvironment {
   DataHandler& handler;
   const DataServerOptions options;
   // Who enters finds the handler there until it leaves.
-  Visitors answers;
+  ActiveCalls answers;
 };
 
 namespace {
@@ -116,7 +116,7 @@ class Receiver : public MessageReceiver {
     return arriving_ != nullptr ? arriving_->granted : outstanding_ < kOutstanding;
   }
   bool OwesPayload() const override { return arriving_ != nullptr && arriving_->granted; }
-  bool HasGoneOn() override {
+  bool HasProceeded() override {
     const auto wanted = static_cast<int64_t>(environment_->options.least_rate *
                                              absl::ToDoubleSeconds(environment_->options.silence));
     if (OwesPayload() && since_ < wanted) return false;
@@ -297,7 +297,7 @@ class Receiver : public MessageReceiver {
   std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
-  int64_t since_ = 0;                // bytes of payload since HasGoneOn was true
+  int64_t since_ = 0;                // bytes of payload since HasProceeded was true
   bool says_that_it_waits_ = false;  // or will look soon whether something waits
 };
 
@@ -348,7 +348,7 @@ class DataServer::Queue {
   }
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  Visitors calls_;
+  ActiveCalls calls_;
   const DataCall::Host host_;
 };
 

@@ -13,68 +13,74 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/executor.h"
-#include "cluster/clients.h"
 #include "grpcpp/generic/async_generic_service.h"
+#include "protocol/clients.h"
 #include "rpc/server.h"
 
 namespace divvy {
 
-// What memory is for; each has a queue of its own.
+// What memory is used for. Each purpose has its own queue of claims.
 enum class DataMemory : uint8_t {
   kRequest,  // payload that arrives
-  kReply,    // payload that is made and sent
+  kReply,    // payload that is produced and sent
 };
 
-// Memory that a transfer needs.
+// The memory that a transfer needs.
 struct DataClaim {
   DataMemory of = DataMemory::kRequest;
+  // The payload, in bytes.
   int64_t bytes = 0;
-  // Of the header, where it names many shards; no claim is refused for it.
+  // The memory of a header that names many shards, in bytes. No claim is refused because of it.
   int64_t overhead = 0;
-  // The task of the peer's certificate, or without certificates its session: who holds memory for
-  // long shall hold up itself alone.
+  // The task in the peer's certificate, or the session if there are no certificates. Claims are
+  // accounted by owner, so that a peer that holds memory for long delays only itself.
   std::string owner;
 };
 
 enum class DataMethod : uint8_t { kPull, kCommit };
 
-// Whom the streams serve. Thread-safe, no method blocks; `done` and `granted` are called once, or
-// dropped where the task ends.
+// The object that the streams call. Thread-safe; no method blocks. `done` and `granted` are called
+// once, or dropped when the task ends.
 class DataHandler : public Calls<PullRequest, CommitRequest> {
  public:
-  // Whether a request with this fence may come at all. Asked before anything is reserved for it; an
-  // error is the answer. `worker`: the index in the caller's certificate, where it is a worker's.
+  // Whether a request with this fence is acceptable. Called before anything is reserved for the
+  // request. An error is sent as the answer. `worker` is the index in the caller's certificate if
+  // that is a worker's.
   virtual absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) = 0;
-  // What the reply will take, to be reserved before Pull is called. 0: nothing, or it will be
-  // refused.
+  // The size of the reply in bytes, which is reserved before Pull is called. 0: the reply needs no
+  // memory, or the request will be refused.
   virtual int64_t ReplyBytes(const PullRequest& request) = 0;
-  // Memory for a payload, granted first come, first served; an error: it never will be. Returns
-  // what Release is given: once, granted or not; what waits then is not granted any more.
+  // Reserves memory for a payload, first come, first served. Calls `granted` with OK when there is
+  // memory, or with an error if there never will be. Returns a ticket for Release.
   virtual uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) = 0;
+  // Gives the memory back. Called once for each ticket, whether or not the memory was granted. A
+  // claim that is released while it waits is never granted.
   virtual void Release(DataMemory of, uint64_t ticket) = 0;
 };
 
 struct DataServerOptions {
-  // Each with a completion queue of its own; 0: one for each two cores, the others apply what has
-  // arrived.
+  // Threads, each with its own completion queue. 0: one for every two cores, since the other cores
+  // apply what has arrived.
   int threads = 0;
-  // A peer that owes payload, or does not take what is sent to it, for so long: its stream is
-  // broken. A peer that waits is told so four times as often: its own patience must not be much
-  // shorter.
+  // A stream breaks if its peer owes payload, or does not read what is sent to it, for this long. A
+  // peer whose request waits is told so four times in this time, so the peer's own limit must not
+  // be much shorter.
   absl::Duration silence = absl::Seconds(10);
-  // bytes of payload a second: who sends less has sent nothing
+  // Bytes of payload a second. A peer that owes payload and sends less counts as having sent
+  // nothing.
   int64_t least_rate = 64 << 10;
 };
 
 struct DataEnvironment;
 
-// A stream takes its transfers one after another and answers them in any order. It reads no further
-// while two of them are not answered, or while the payload of one has no memory yet: HTTP/2 then
-// holds the sender, who is told that it waits, and memory is bounded by what is reserved. A pull is
-// handed on when there is memory for its reply, which is given back when the reply is sent.
+// The server side of the data streams. A stream receives its transfers one after another and
+// answers them in any order. It stops reading while two transfers are unanswered, or while the
+// payload of one has no memory yet. HTTP/2 flow control then stops the sender, the sender is told
+// that its request waits, and memory is bounded by what is reserved. A pull is passed to the
+// handler when there is memory for its reply. That memory is released when the reply has been sent.
 //
-//   not admitted, too large, or makes no sense             the reply says so (INVALID ...), what
-//                                                          comes of its payload is dropped, the
+//   not admitted, too large, or makes no sense             the reply says so (INVALID ...), the
+//                                                          rest of its payload is dropped, the
 //                                                          stream goes on
 //   session 0, of another role than the chief              the same, with NOT_AUTHORIZED
 //   bytes that are no message, one that does not follow,
@@ -82,11 +88,13 @@ struct DataEnvironment;
 //   another method                                         UNIMPLEMENTED
 //   a certificate that may not                             NOT_AUTHORIZED
 //
-// A stream that breaks gives the reservation of what was arriving back; what had arrived is carried
-// out, its answer dropped. Thread-safe. As GenericServiceHook, nothing blocks but Shutdown.
+// When a stream breaks, the reservation of an incomplete transfer is released. Complete transfers
+// are still carried out, and their answers are dropped. Thread-safe. As GenericServiceHook
+// requires, only Shutdown blocks.
 class DataServer : public GenericServiceHook {
  public:
-  // REQUIRES: `handler` lives until Shutdown has returned; not longer.
+  // REQUIRES: `handler` lives until Shutdown has returned. The handler is not used after that, even
+  // by late answers.
   explicit DataServer(DataHandler& handler, DataServerOptions options = {});
   ~DataServer() override;  // Shutdown()
 

@@ -1,6 +1,6 @@
 #include "rpc/dialer.h"
 
-#include "cluster/role.h"
+#include "protocol/role.h"
 #include "rpc/channel.h"
 #include "rpc/coordinator_client.h"
 #include "rpc/parameter_client.h"
@@ -47,7 +47,9 @@ std::shared_ptr<WorkerClient> RpcDialer::WorkerAt(const std::string& address, in
 
 std::shared_ptr<CoordinatorClient> RpcDialer::Coordinator(const std::string& address) {
   return MakeCoordinatorClient({executor_, open_, address},
-                               MakeChannel(address, identity_.For(RoleName(Role::kChief))));
+                               [address, credentials = identity_.For(RoleName(Role::kChief))] {
+                                 return MakeChannel(address, credentials);
+                               });
 }
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The clients behind the seams of cluster/clients.h, over gRPC.
+// Makes the clients of protocol/clients.h, over gRPC.
 #ifndef DIVVY_RPC_DIALER_H_
 #define DIVVY_RPC_DIALER_H_
 
@@ -7,31 +7,34 @@
 #include <string>
 
 #include "base/executor.h"
-#include "cluster/clients.h"
 #include "grpcpp/security/credentials.h"
+#include "protocol/clients.h"
 #include "rpc/credentials.h"
 #include "rpc/open_calls.h"
 
 namespace divvy {
 
-// Makes clients whose answers come as tasks of one Executor. Every unary call has its deadline
-// (unary_call.h); streams break when nothing comes that is owed (silence_watch.h, data_client.h).
-// Nobody is believed who has not the certificate of the role that is dialled, and of its index
-// where that is given.
+// Makes clients whose answers come as tasks of one Executor. Every unary call has a deadline
+// (unary_call.h). A stream breaks when data that is owed does not come in time (silence_watch.h,
+// data_client.h). With TLS, a client accepts a server only if its certificate names the role that
+// is dialed, and also the index where one is given. Without TLS nothing is checked.
 //
-// Thread-safe; opens nothing: a wrong address shows in the first call. Its clients may outlive it,
-// and answer Cancelled then.
+// Thread-safe. Making a client opens no connection, so a wrong address shows in the first call. The
+// clients may outlive the dialer; their calls then return Cancelled.
 class RpcDialer : public Dialer {
  public:
-  // REQUIRES: `executor` outlives this and the clients' last calls; `tls` has passed CheckTlsFiles.
+  // No `tls`: plaintext. REQUIRES: `executor` outlives this object and the clients' last calls;
+  // `tls` has passed CheckTlsFiles.
   RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls);
   ~RpcDialer() override;  // Close()
-  // Cancels what is under way, data streams among it, and blocks until the last call has given its
-  // answer to the executor.
+  // Cancels all calls in flight, including data streams, and blocks until the last call has posted
+  // its answer to the executor. Later calls of the clients return Cancelled.
   void Close();
 
+  // Of any task of the role at `address` ("host:port" or "unix:/PATH").
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;
   std::shared_ptr<WorkerClient> Worker(const std::string& address) override;
+  // The server must be this task of the role.
   std::shared_ptr<ParameterClient> ParameterServerAt(const std::string& address,
                                                      int index) override;
   std::shared_ptr<WorkerClient> WorkerAt(const std::string& address, int index) override;

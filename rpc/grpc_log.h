@@ -1,4 +1,4 @@
-// gRPC's own log, and protobuf's, in ours.
+// Routes the logs of gRPC and protobuf into ours.
 #ifndef DIVVY_RPC_GRPC_LOG_H_
 #define DIVVY_RPC_GRPC_LOG_H_
 
@@ -6,15 +6,20 @@
 
 namespace divvy {
 
-// From now on what gRPC calls an error goes through base/log.h, as a warning of ours: what matters
-// of it comes back to us as a status. A refused TLS connection is told in our words
-// (failure_text.h); the same line comes once a minute at most. gRPC's INFO is left out. What
-// protobuf warns of goes the same way: it would stand on standard error, in another format, as
-// often as a peer likes. Thread-safe; more than once is fine.
+// From now on, errors that gRPC logs appear as warnings in our log (base/log.h). They are warnings
+// because everything important also returns as a status. A refused TLS connection is described in
+// our own words (failure_text.h). Equal lines are logged at most once a minute. gRPC's INFO lines
+// are dropped. Warnings and errors of protobuf take the same path: otherwise protobuf would print
+// them on standard error, in another format, as often as a peer causes them. Thread-safe; further
+// calls do nothing.
 void RouteGrpcLog();
 
-// While one lives, the errors that gRPC reports on this thread are kept here instead of logged:
-// some of its functions fail without saying why. One at a time in a thread; not thread-safe.
+// While an object of this class lives, it collects the errors that gRPC reports on this thread, and
+// they are not logged. Some functions of gRPC fail without returning a reason. REQUIRES: at most
+// one object at a time in a thread, destroyed on the thread that made it. Not thread-safe.
+//
+//   GrpcErrors errors;
+//   if (builder.BuildAndStart() == nullptr) return FailedPreconditionError(errors.text());
 class GrpcErrors {
  public:
   GrpcErrors();

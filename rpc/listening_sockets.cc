@@ -51,7 +51,7 @@ int PortOf(const Descriptor& socket) {
                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
-// `dual`: an IPv6 socket takes connections of IPv4, too. None: errno says why.
+// `dual`: an IPv6 socket also accepts IPv4 connections. An empty result: errno says why.
 Descriptor ListenOn(const addrinfo& address, bool dual) {
   Descriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool good =
@@ -62,7 +62,7 @@ Descriptor ListenOn(const addrinfo& address, bool dual) {
   return good ? std::move(fd) : Descriptor();
 }
 
-// `numbers`: 0, or what getaddrinfo failed with.
+// The addresses of `host`. `error`: 0, or the error of getaddrinfo.
 Addresses Resolve(const std::string& host, int family, int& error) {
   addrinfo hints{};
   hints.ai_family = family;

@@ -1,4 +1,4 @@
-// The calls that a client has made and that have not ended.
+// The calls of a client that have begun and not ended.
 #ifndef DIVVY_RPC_OPEN_CALLS_H_
 #define DIVVY_RPC_OPEN_CALLS_H_
 
@@ -11,12 +11,12 @@
 
 namespace divvy {
 
-// So that what the answers use (the Executor) can be taken down after the last of them.
-// Thread-safe.
+// Counts the calls in flight, so that the objects that their answers use (the Executor) can be
+// destroyed after the last answer. Thread-safe.
 //
-// A call ends on a thread of gRPC's own, and there the last handle of a channel must never be let
-// go: gRPC would join that very thread, and abort. So the end of a call takes everything that holds
-// its channel (its context does) and gives it away together with its answer:
+// A call ends on one of gRPC's own threads. The last reference to a channel must never be dropped
+// there: gRPC would join that very thread, and abort. The context of a call holds its channel. So
+// the end of a call takes the context out, and posts it to the Executor together with the answer:
 //
 //   executor.Post([held = open->Take(context), ...] { answer });
 //   open->End();
@@ -24,7 +24,7 @@ class OpenCalls {
  public:
   ~OpenCalls() { CancelAndWait(); }
 
-  // Before the call is made. False: no more calls are begun.
+  // Call it before the call is made. False: closed, so the call must not be made.
   bool Begin(std::shared_ptr<grpc::ClientContext> context) {
     MutexLock lock(mu_);
     if (closed_) return false;
@@ -33,7 +33,7 @@ class OpenCalls {
     calls_.emplace(key, std::move(context));
     return true;
   }
-  // What Begin was given.
+  // Returns the context that Begin was given. REQUIRES: called once for each Begin that was true.
   std::shared_ptr<grpc::ClientContext> Take(const grpc::ClientContext& context) {
     MutexLock lock(mu_);
     const auto call = calls_.find(&context);
@@ -41,20 +41,21 @@ class OpenCalls {
     calls_.erase(call);
     return held;
   }
-  // The last thing that the end of a call does: what it used may be gone afterwards.
+  // Call it last, at the end of the call: objects that the call used may be destroyed afterwards.
   void End() {
     MutexLock lock(mu_);
     if (--open_ == 0) ended_.NotifyAll();
   }
-  // Whether CancelAndWait has begun: a call that ends as cancelled was so by us.
+  // Whether CancelAndWait has begun. If so, a call that ended as cancelled was cancelled by this
+  // client rather than by the server.
   bool closed() {
     MutexLock lock(mu_);
     return closed_;
   }
-  // Cancels every call and blocks until all have ended, which cancelled calls do at once. REQUIRES:
-  // not called from the end of a call.
+  // Cancels every call and blocks until all have ended, which cancelled calls do at once. Later
+  // calls of Begin return false. REQUIRES: not called from the end of a call.
   void CancelAndWait() {
-    // Without the lock: the end of a call may come within.
+    // Without the lock: TryCancel may run the end of a call.
     for (const auto& [key, context] : Close()) context->TryCancel();
     MutexLock lock(mu_);
     ended_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return open_ == 0; });
@@ -73,7 +74,7 @@ class OpenCalls {
   CondVar ended_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
   int open_ DIVVY_GUARDED_BY(mu_) = 0;  // begun and not ended
-  Calls calls_ DIVVY_GUARDED_BY(mu_);   // of those, the ones that are not taken
+  Calls calls_ DIVVY_GUARDED_BY(mu_);   // begun and not taken
 };
 
 }  // namespace divvy

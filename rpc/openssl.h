@@ -1,4 +1,4 @@
-// OpenSSL's objects as values that free themselves. For credentials.cc and certificates.cc.
+// OpenSSL's objects as values that free themselves, for credentials.cc and certificates.cc.
 #ifndef DIVVY_RPC_OPENSSL_H_
 #define DIVVY_RPC_OPENSSL_H_
 
@@ -14,6 +14,7 @@
 
 namespace divvy::openssl {
 
+// A deleter for std::unique_ptr that calls kFree.
 template <auto kFree>
 struct Freer {
   template <typename T>
@@ -21,7 +22,7 @@ struct Freer {
     kFree(object);
   }
 };
-// Of certificates that are owned elsewhere.
+// Frees the stack, not the certificates in it, which are owned elsewhere.
 inline void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }
 
 using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
@@ -32,7 +33,8 @@ using Stack = std::unique_ptr<STACK_OF(X509), Freer<FreeStack>>;
 using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE_free>>;
 using StoreContext = std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
 
-// All certificates up to the end, or to something that is none. `bio` may be null.
+// Reads certificates until the end, or until something that is not a certificate. `bio` may be
+// null; then the result is empty.
 inline std::vector<Certificate> ReadCertificates(BIO* bio) {
   std::vector<Certificate> certificates;
   while (bio != nullptr) {
@@ -43,7 +45,7 @@ inline std::vector<Certificate> ReadCertificates(BIO* bio) {
   return certificates;
 }
 
-// Null: there is none, or it needs a password, which nobody is asked for.
+// Reads a private key. Null: there is no key, or the key needs a password. It never asks for one.
 inline Key ReadKey(BIO* bio) {
   const auto no_password = [](char*, int, int, void*) { return -1; };
   return Key(bio == nullptr ? nullptr

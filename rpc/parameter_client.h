@@ -1,18 +1,20 @@
-// A parameter server, over gRPC.
+// The client of a parameter server, over gRPC.
 #ifndef DIVVY_RPC_PARAMETER_CLIENT_H_
 #define DIVVY_RPC_PARAMETER_CLIENT_H_
 
 #include <memory>
 
-#include "cluster/clients.h"
 #include "grpcpp/channel.h"
+#include "protocol/clients.h"
 #include "rpc/unary_call.h"
 
 namespace divvy {
 
-// As cluster/clients.h says: control calls on `control`, Pull and Commit on `data` (data_client.h),
-// a connection of its own, so that a Sync does not stand behind a gradient. Thread-safe; may go
-// while its control calls are open.
+// Implements ParameterClient of protocol/clients.h. Control calls use `control`; Pull and Commit
+// use `data` (data_client.h). The two are separate connections, so that a Sync does not wait behind
+// a gradient. Thread-safe; no call blocks, and each answer comes as a task of the environment's
+// Executor. The client may be destroyed while control calls are open: they still answer. Destroying
+// it cancels the pulls and commits in flight.
 std::shared_ptr<ParameterClient> MakeParameterClient(CallEnvironment environment,
                                                      const std::shared_ptr<grpc::Channel>& control,
                                                      const std::shared_ptr<grpc::Channel>& data);

@@ -1,4 +1,4 @@
-// Whether a task serves, for probes that have no certificate (a kubelet's, a load balancer's).
+// Tells probes without certificates (of a kubelet or a load balancer) whether a task serves.
 #ifndef DIVVY_RPC_PROBE_SERVER_H_
 #define DIVVY_RPC_PROBE_SERVER_H_
 
@@ -17,28 +17,30 @@
 
 namespace divvy {
 
-// What a probe that has sent `request` so far is answered; none: its request is not whole yet.
+// The answer to a probe that has sent `request` so far. nullopt: the request is not complete yet.
 // Pure.
 std::optional<std::string> AnswerToProbe(absl::string_view request, bool serving);
 
-// Answers HTTP/1.1: GET or HEAD of any path is 200 "serving" or 503 "not serving", another method
-// 405; then it closes. It has nothing else to give, so it may be open to everybody: whoever floods
-// it takes a thread's time and 64 connections of 4 KiB, never the task's memory; a probe that sends
-// its request at once is answered all the same. One thread. Thread-safe.
+// A small HTTP/1.1 server. GET or HEAD of any path returns 200 "serving" or 503 "not serving";
+// another method returns 405. Then the connection is closed. The server gives no other information,
+// so it may be open to everybody. A flood of connections costs the time of one thread and 64
+// connections of 4 KiB each, never the task's memory. A probe that sends its request at once is
+// answered even then. Uses one thread. Thread-safe.
 class ProbeServer {
  public:
-  // "host:port"; without a host: 127.0.0.1. Errors as ListeningSockets::Open.
+  // "host:port"; ":port" means 127.0.0.1. Errors as ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<ProbeServer>> Start(const std::string& address);
-  // Closes everything; blocks until the thread has ended.
+  // Closes all connections and blocks until the thread has ended.
   ~ProbeServer();
 
   int port() const { return sockets_.port(); }
-  void SetServing(bool serving) { serving_ = serving; }  // at first it is not
+  // Sets the answer. A new server is not serving.
+  void SetServing(bool serving) { serving_ = serving; }
 
  private:
   struct Caller {
     Descriptor connection;
-    absl::Duration until;  // its request must be there
+    absl::Duration until;  // the time by which the request must be complete
     std::string request;
   };
   explicit ProbeServer(ListeningSockets sockets);
@@ -47,9 +49,9 @@ class ProbeServer {
   bool Serve(Caller& caller) const;  // false: the connection is over
 
   const ListeningSockets sockets_;
-  const Descriptor stop_;  // readable: it is time
+  const Descriptor stop_;  // readable once the thread must end
   std::atomic<bool> serving_{false};
-  std::deque<Caller> callers_;  // the oldest first; the thread's own
+  std::deque<Caller> callers_;  // oldest first; used only by the thread
   ThreadPoolExecutor executor_{1};
 };
 

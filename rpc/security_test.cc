@@ -15,13 +15,13 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/file_system.h"
-#include "base/late.h"
 #include "base/mutex.h"
+#include "base/once_set.h"
 #include "base/testing/captured_log.h"
-#include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/divvy.grpc.pb.h"
+#include "protocol/error.h"
 #include "rpc/authorization.h"
 #include "rpc/certificates.h"
 #include "rpc/channel.h"
@@ -229,7 +229,7 @@ class Service : public v1::Coordinator::CallbackService {
   }
 
  private:
-  Late<FakeCoordinator> core_;
+  OnceSet<FakeCoordinator> core_;
 };
 
 RegisterRequest ARequest() {
@@ -277,11 +277,13 @@ class TlsTest : public testing::Test {
   static absl::Status Register(CoordinatorClient& client) {
     return Answered<RegisterReply>([&](auto done) { client.Call(ARequest(), std::move(done)); });
   }
+  // One connection for all calls of the client, so that tests see what happens to an open one.
   std::shared_ptr<CoordinatorClient> Connect(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       absl::Duration silent_wait = kSilentWait) {
-    return MakeCoordinatorClient({executor_, open_, address()}, MakeChannel(address(), credentials),
-                                 silent_wait);
+    return MakeCoordinatorClient(
+        {executor_, open_, address()},
+        [channel = MakeChannel(address(), credentials)] { return channel; }, silent_wait);
   }
   // Over a new connection.
   absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials,

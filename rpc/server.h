@@ -1,4 +1,4 @@
-// The one way a task serves.
+// The gRPC server of a task.
 #ifndef DIVVY_RPC_SERVER_H_
 #define DIVVY_RPC_SERVER_H_
 
@@ -22,68 +22,80 @@
 
 namespace divvy {
 
-// InvalidArgument, naming `what`: no "host:port" to listen on, with a port of 0 (any that is free)
-// to 65535, nor "unix:/PATH". Pure.
+// Checks an address to listen on: "host:port" with a port from 0 (any free port) to 65535, or
+// "unix:/PATH". InvalidArgument otherwise; the text names `what`. Pure.
 absl::Status CheckListenAddress(absl::string_view what, absl::string_view address);
 
 struct ServerOptions {
-  // "host:port"; port 0: a free one. Or "unix:/PATH"
+  // "host:port", where port 0 means any free port, or "unix:/PATH".
   std::string address;
   // None: plaintext, on loopback only.
   std::optional<TlsFiles> tls;
-  // For probes that have no certificate (probe_server.h); empty: none. Any interface.
+  // "host:port" for probes that have no certificate (probe_server.h). Empty: no probes are served.
+  // Any interface is allowed, also without TLS.
   std::string health_address;
-  // What gRPC may hold of messages under way: the only bound there is, since it counts a message's
-  // size too late. At least four times max_message_bytes.
+  // The memory that gRPC may use for messages in flight. This is the only bound, because gRPC
+  // counts a message's size too late. At least four times max_message_bytes.
   int64_t memory_bytes = int64_t{1} << 30;
-  int64_t max_message_bytes = kMaxControlMessageBytes;  // those of the data streams are smaller
-  int max_metadata_bytes = 8 << 10;                     // of a call's headers
-  int max_concurrent_streams = 128;                     // calls at a time on one connection
-  int max_connections = 4096;  // at a time; further ones are closed at once
+  // The largest message of a call, 1 byte to 256 MiB. Messages of data streams are smaller.
+  int64_t max_message_bytes = kMaxControlMessageBytes;
+  // The size limit of a call's headers.
+  int max_metadata_bytes = 8 << 10;
+  // Concurrent calls on one connection.
+  int max_concurrent_streams = 128;
+  // Concurrent connections; further ones are closed at once.
+  int max_connections = 4096;
 
-  // FailedPrecondition with every problem at once, naming flags; reads the certificates.
+  // FailedPrecondition with every problem at once, naming the flags to change. Reads the
+  // certificate files, so it blocks on the disk.
   absl::Status Validate() const;
 };
 
-// A service that is not generated: the raw streams of the data plane. Its methods are called in
-// this order, each once.
+// A service without generated code: the raw streams of the data plane. A server calls the methods
+// in this order, each at most once. It calls none of them if it cannot open its address.
 class GenericServiceHook {
  public:
   virtual ~GenericServiceHook() = default;
-  // Before the server starts: completion queues, the generic service.
+  // Called before the server starts. Adds completion queues and the generic service.
   virtual void Register(grpc::ServerBuilder& builder) = 0;
-  // After it has; left out where it could not start.
+  // Called after the server has started; not called if it could not start.
   virtual void Start() = 0;
-  // The server has been shut down, or could not start: no call comes any more. Shuts down and
-  // drains the completion queues; blocks until that is done. While the server shuts down they must
-  // still be polled: the server waits for the calls on them.
+  // Called when the server has been shut down or could not start: no more calls arrive. Shuts down
+  // and drains the completion queues, and blocks until that is done. The queues must still be
+  // polled while the server shuts down, because the server waits for the calls on them.
   virtual void Shutdown() = 0;
 };
 
-// A listening gRPC server: the services given, grpc.health.v1.Health, limits against peers that ask
-// for too much, and gRPC's own log in ours. One port is one server: a second process on the same
-// port is refused, which gRPC's own default (SO_REUSEPORT) would let in. It goes on after the
-// process was out of file descriptors (acceptor.h). Thread-safe.
+// A listening gRPC server. It serves the given services and grpc.health.v1.Health, limits what
+// peers may use, and routes gRPC's log into ours. A port belongs to one server: a second process
+// that listens on it is refused, which gRPC's own default (SO_REUSEPORT) would allow. The server
+// keeps working after the process ran out of file descriptors (acceptor.h). Thread-safe.
+//
+//   ServerOptions options;
+//   options.address = "127.0.0.1:0";
+//   ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Start(options, {&service}, nullptr));
+//   server->SetServing(true);
 class Server {
  public:
-  // FailedPrecondition: the options, or an address that cannot be listened on, with the cause.
-  // `hook` may be null. REQUIRES: services and hook outlive the server.
+  // Starts to listen; blocks while names are looked up and files are read. FailedPrecondition with
+  // the cause: the options are not valid, or the server cannot listen on an address. Retrying does
+  // not help. `hook` may be null. REQUIRES: services and hook outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services,
                                                        GenericServiceHook* hook);
-  ~Server();  // Shutdown(no time)
+  ~Server();  // Shutdown(absl::ZeroDuration())
 
-  // 0: it listens on a Unix socket
+  // The port that it listens on, also where options.address has port 0. 0: a Unix socket.
   int port() const { return main_.port; }
-  // 0: no health address
+  // The port for probes. 0: there is no health address.
   int health_port() const { return health_ == nullptr ? 0 : health_->port(); }
-  // What probes are told, and the health service says of the whole task ("") and of every service
-  // named so far; not serving at first.
+  // Sets what probes see, and what the health service reports for the whole task ("") and for every
+  // service named so far. A new server is not serving.
   void SetServing(bool serving);
-  // What the health service says of one service, "divvy.v1.ParameterServer".
+  // Sets what the health service reports for one service, e.g. "divvy.v1.ParameterServer".
   void SetServing(const std::string& service, bool serving);
-  // Not serving from here on; calls under way may take `grace`, then they are cancelled. Blocks
-  // until none is left; a second call does nothing.
+  // Reports "not serving" and takes no more connections. Calls in flight have `grace` to finish,
+  // then they are cancelled. Blocks until none is left. A second call returns at once.
   void Shutdown(absl::Duration grace);
 
  private:

@@ -11,23 +11,25 @@
 
 namespace divvy {
 
-// A Steps stream on which nothing comes for so long is broken (docs/protocol.md): its coordinator
-// says something every second.
+// A Steps stream is broken if nothing arrives on it for this long (docs/protocol.md). The
+// coordinator sends something every second.
 constexpr absl::Duration kStreamSilence = absl::Seconds(10);
 
-// Says once when nothing has been heard for a while. Thread-safe; needs no clock: it counts ticks
-// of an eighth of the limit, so it may say so that much late.
+// Reports once that nothing has been heard for a while. Thread-safe; no method blocks. It needs no
+// clock: it counts ticks of an eighth of the limit, so the report may come that much late.
 class SilenceWatch : public std::enable_shared_from_this<SilenceWatch> {
  public:
-  // `on_silence` is called as a task of the executor, without a lock. Time in which `owed` is false
-  // does not count; null: all time counts. REQUIRES: `executor` outlives the watch's last tick, as
-  // a ThreadPoolExecutor does, which drops its timers when it ends.
+  // Calls `on_silence` as a task of the executor, without holding a lock. Time in which `owed`
+  // returns false does not count; if `owed` is null, all time counts. The caller must keep the
+  // result: destroying it stops the watch. REQUIRES: `executor` outlives the last tick of the
+  // watch. A ThreadPoolExecutor does, because it drops its timers when it ends.
   static std::shared_ptr<SilenceWatch> Start(Executor& executor, absl::Duration limit,
                                              std::function<void()> on_silence,
                                              std::function<bool()> owed = nullptr);
 
+  // Something has arrived: the limit starts anew.
   void Heard();
-  // on_silence is not called from here on, and what it holds is let go.
+  // Starts no further call of on_silence, and destroys the function.
   void Stop();
 
  private:

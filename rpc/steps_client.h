@@ -5,18 +5,23 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "cluster/clients.h"
 #include "proto/divvy.grpc.pb.h"
+#include "protocol/clients.h"
 #include "rpc/silence_watch.h"
 #include "rpc/unary_call.h"
 
 namespace divvy {
 
-// As WorkerClient::OpenSteps. Frames go out in the order of Send, one at a time; the numbering is
-// the cores' (cluster/resumable_stream.h). The stream breaks, once, when the way does, when nothing
-// has come for `silence`, and at a frame that cannot be decoded (logged: its sender is faulty).
-// Letting the connection go closes it. OnBroken says nothing of why: the next call to the worker
-// does.
+// Implements WorkerClient::OpenSteps. Does not block. Frames are written in the order of Send, one
+// at a time. The cores number the frames and resume a broken stream (protocol/resumable_stream.h).
+//
+// The stream breaks once, for one of these reasons:
+// - The connection fails.
+// - Nothing has come for `silence`.
+// - A frame arrives that cannot be decoded. The frame is logged, since its sender is faulty.
+// - The environment is closed. The listener then gets OnBroken, which does not say why; the next
+//   call to the worker returns the error. Close, or destroying the connection, ends the stream
+//   without OnBroken. The listener's methods run as tasks of the Executor, in order.
 std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
     const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
     std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);

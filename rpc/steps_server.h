@@ -7,34 +7,39 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/executor.h"
-#include "base/late.h"
-#include "cluster/clients.h"
-#include "cluster/error.h"
+#include "base/once_set.h"
 #include "grpcpp/server_context.h"
 #include "proto/divvy.grpc.pb.h"
+#include "protocol/clients.h"
+#include "protocol/error.h"
 #include "rpc/authorization.h"
 #include "rpc/silence_watch.h"
 
 namespace divvy {
 
-// Serves one connection: `acceptor` is told of it, here and now, and is given what comes by tasks
-// of the executor, in order. The stream ends with INVALID at a frame that cannot be decoded, and
-// with Cancelled when nothing has come for `silence`; OnBroken is told in every case but Close. The
-// reactor owns itself until gRPC is done with it. REQUIRES: `executor` outlives the server.
+// Serves one connection. Calls acceptor->Accept before it returns. The listener that Accept returns
+// gets the frames as tasks of the executor, in order. The stream ends
+// - with INVALID at a frame that makes no sense;
+// - with Cancelled when nothing has come for `silence`, when the peer ends the stream, or at bytes
+//   that are no frame at all. The listener gets OnBroken in each of these cases, but not after its
+//   own Close. The reactor owns itself until gRPC is done with it. Does not block. REQUIRES:
+//   `executor` outlives the server.
 grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* ServeSteps(
     Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor,
     absl::Duration silence = kStreamSilence);
-// One that is refused at once.
+// A stream that ends at once with `why`; no acceptor sees it. The reactor owns itself.
 grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* RefuseSteps(
     const absl::Status& why);
 
-// The whole of a service's method: refused where the peer's role may not call it, or (NOT_READY)
-// while there is no core; else served.
+// The whole body of the service's method Steps. Refuses with NOT_AUTHORIZED if the peer's role may
+// not call Worker.Steps, and with NOT_READY while there is no core. Otherwise serves the stream.
+// Does not block.
 //
 //   return HandleSteps(*context, executor_, core_);
 template <typename Core>
 grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* HandleSteps(
-    const grpc::CallbackServerContext& context, Executor& executor, const Late<Core>& late_core) {
+    const grpc::CallbackServerContext& context, Executor& executor,
+    const OnceSet<Core>& late_core) {
   if (const absl::Status allowed = Authorize(*context.auth_context(), "Worker.Steps");
       !allowed.ok())
     return RefuseSteps(allowed);

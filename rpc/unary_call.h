@@ -1,4 +1,4 @@
-// One unary call at its client: encode, send with a deadline, decode, answer on the Executor.
+// The client side of one unary call: encode, send with a deadline, decode, answer on the Executor.
 #ifndef DIVVY_RPC_UNARY_CALL_H_
 #define DIVVY_RPC_UNARY_CALL_H_
 
@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/executor.h"
-#include "cluster/clients.h"
-#include "cluster/error.h"
 #include "grpcpp/client_context.h"
+#include "protocol/clients.h"
+#include "protocol/error.h"
 #include "rpc/message_limit.h"
 #include "rpc/open_calls.h"
 #include "rpc/status.h"
@@ -25,14 +25,15 @@ namespace divvy {
 // Deadlines of the unary calls (docs/protocol.md).
 constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
-// Any later Sync acknowledges an earlier one too.
+// Short, since any later Sync acknowledges the earlier ones too.
 constexpr absl::Duration kSyncDeadline = absl::Seconds(1);
-// clears what may be much; while a checkpoint is read, it answers how far it is
+// Load may first have to free much memory. While a checkpoint is read, Load returns its progress.
 constexpr absl::Duration kLoadDeadline = absl::Seconds(30);
-// computes the first values
+// CreateShards computes the initial values.
 constexpr absl::Duration kCreateDeadline = absl::Minutes(2);
 
-// InvalidArgument (Reason::kInvalid): the request is larger than a message may be.
+// InvalidArgument (Reason::kInvalid) if the encoded request is larger than kMaxControlMessageBytes.
+// The text names `address` and says how to make the request smaller. Pure.
 template <typename ProtoRequest>
 absl::Status CheckSize(const ProtoRequest& request, const std::string& address) {
   const size_t bytes = request.ByteSizeLong();
@@ -45,16 +46,18 @@ absl::Status CheckSize(const ProtoRequest& request, const std::string& address) 
                                 "parameter servers"));
 }
 
-// What the calls of a client need. They hold what they use of it, so that the client may go while
-// they are open.
+// What the calls of a client share. A call holds copies of what it uses, so the client may be
+// destroyed while calls are open.
 struct CallEnvironment {
-  Executor& executor;  // outlives the last call: OpenCalls waits for it
+  // Runs the answers. Must outlive the last call: OpenCalls::CancelAndWait waits for it.
+  Executor& executor;
+  // Counts the calls in flight, and cancels them.
   std::shared_ptr<OpenCalls> open;
-  // Of the task that is called, for the texts of failures.
+  // The address of the called task, for error texts.
   std::string address;
 };
 
-// The method of a stub that a request goes through, and how long it may take.
+// The stub method that sends a request, and its deadline.
 template <typename Async, typename ProtoRequest, typename ProtoReply>
 struct UnaryWay {
   using Method = void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
@@ -68,13 +71,17 @@ UnaryWay(void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
                          std::function<void(grpc::Status)>),
          absl::Duration) -> UnaryWay<Async, ProtoRequest, ProtoReply>;
 
-// Calls stub.async()->*method with `request`, and `done` with the domain's reply as a task of the
-// Executor: once, never from within. Holds `stub` until then. Cancelled where the environment is
-// closed; InvalidArgument (Reason::kInvalid) for a request that is too large, and is not sent, and
-// for a reply that makes no sense; else FromGrpc's errors.
+// Calls stub.async()->*method with `request`. Then `done` runs once with the reply, as a task of
+// the Executor, never from within this call. Holds `stub` until then. Thread-safe; does not block.
+// Errors:
+// - Cancelled: the environment is closed.
+// - InvalidArgument (Reason::kInvalid): the request is too large and was not sent, or the reply
+//   makes no sense.
+// - Otherwise the errors of FromGrpc (status.h).
 //
-//   CallUnary(environment, stub, &v1::Coordinator::StubInterface::async_interface::Register,
-//   request, kCallDeadline, std::move(done));
+//   CallUnary(environment, stub,
+//             &v1::Coordinator::StubInterface::async_interface::Register, request,
+//             kCallDeadline, std::move(done));
 template <typename Stub, typename Async, typename ProtoRequest, typename ProtoReply,
           typename Request, typename Reply>
 void CallUnary(const CallEnvironment& environment, const std::shared_ptr<Stub>& stub,

@@ -1,4 +1,4 @@
-// One unary call at its server: decode, call the core, encode, map the status once.
+// The server side of one unary call: decode, call the core, encode, map the status once.
 #ifndef DIVVY_RPC_UNARY_HANDLER_H_
 #define DIVVY_RPC_UNARY_HANDLER_H_
 
@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "base/late.h"
-#include "cluster/clients.h"
-#include "cluster/error.h"
+#include "base/once_set.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "protocol/clients.h"
+#include "protocol/error.h"
 #include "rpc/authorization.h"
 #include "rpc/status.h"
 #include "wire/messages.h"
@@ -19,9 +19,9 @@
 namespace divvy {
 namespace internal {
 
-// Finishes a call exactly once: with what Finish is told, or, when the last handle goes without it
-// (the core was dropped with the call still open), with Unavailable. A gRPC server cannot shut down
-// before each of its calls is finished.
+// Finishes a call exactly once. If the last handle is destroyed before Finish (the core was
+// destroyed with the call open), the call ends with Unavailable. A gRPC server cannot shut down
+// before each of its calls is finished. REQUIRES: Finish is called at most once.
 class UnaryFinisher {
  public:
   explicit UnaryFinisher(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
@@ -40,21 +40,24 @@ class UnaryFinisher {
 
 }  // namespace internal
 
-// The checks every unary call passes before its request is looked at: the peer's role may make it,
-// and it has a deadline (INVALID without: a call that nobody waits for would hold memory for ever).
-// `method`: "Worker.Attach". NOT_AUTHORIZED, INVALID. Thread-safe; does not block.
+// The checks that every unary call passes before its request is read:
+// - The peer's role may make the call; otherwise NOT_AUTHORIZED.
+// - The call has a deadline; otherwise INVALID, because a call without one could hold memory
+//   forever. `method` is e.g. "Worker.Attach". Thread-safe; does not block.
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
-// Answers `context`'s call by core->Call(request, done). NOT_READY while there is no core;
-// INVALID: the request makes no sense (wire/); Unavailable: the core has gone without an answer.
-// The request is what wire/ makes of `proto_request`. Called on gRPC's threads: the core must not
-// block. REQUIRES:
-// proto_reply lives until the call is finished, as gRPC's replies do.
+// Answers the call of `context` with core->Call(request, done), where request is wire::FromProto of
+// `proto_request`. Runs on gRPC's threads, so the core must not block. Errors that the caller gets:
+// - NOT_AUTHORIZED, INVALID: as CheckUnaryCall and AuthorizeRequest say.
+// - INVALID: the request makes no sense (wire/).
+// - NOT_READY: there is no core yet; the caller retries.
+// - Unavailable: the core was destroyed without an answer. REQUIRES: `proto_reply` lives until the
+//   call is finished, as gRPC's replies do.
 //
 //   return HandleUnary("ParameterServer.Sync", context, core_, *request, *reply);
 template <typename Core, typename ProtoRequest, typename ProtoReply>
 grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServerContext* context,
-                                      const Late<Core>& late_core,
+                                      const OnceSet<Core>& late_core,
                                       const ProtoRequest& proto_request, ProtoReply& proto_reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto finisher = std::make_shared<internal::UnaryFinisher>(reactor);

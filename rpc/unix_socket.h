@@ -9,26 +9,29 @@
 
 namespace divvy {
 
-// A server at PATH holds a lock (flock) on the file PATH + this for as long as it listens. The file
-// stays when the server is gone.
+// The name of the lock file is the path of the socket plus this suffix. A server holds a lock
+// (flock) on that file while it listens. The file remains when the server has ended.
 inline constexpr char kSocketLockSuffix[] = ".lock";
 
-// connections that wait to be taken; the kernel may allow fewer (net.core.somaxconn)
+// Connections that may wait to be accepted. The kernel may allow fewer (net.core.somaxconn).
 inline constexpr int kListenBacklog = 1024;
 
-// Closing the socket before the lock leaves no moment at which two servers listen.
+// A listening socket and its lock. Members are destroyed in reverse order, so the socket closes
+// before the lock is released, and two servers never listen at the same time. Move-only.
 struct UnixSocket {
-  // The kernel lets go of it when the process ends, however it ends.
+  // Held exclusively. The kernel releases it when the process ends, for whatever reason.
   Descriptor lock;
-  // listens, does not block, is closed by exec
+  // Listening, non-blocking, and closed by exec.
   Descriptor socket;
 };
 
-// Listens at `path`. Of processes that call this at the same moment, exactly one succeeds. A socket
-// that a dead process left is replaced at once. The socket and its lock have the mode 0600.
-// FailedPrecondition, naming the path and what to do: another process listens there; what stands
-// there is no socket; the lock is no plain file; the path is too long; the directory does not let
-// us. Nothing is removed but a dead socket. Thread-safe. Does not wait.
+// Listens at `path`. If several processes call this at the same time, exactly one succeeds. A
+// socket that a dead process left behind is replaced at once. The socket and its lock file have the
+// mode 0600. Nothing but a dead socket is ever removed. Thread-safe; does not wait.
+//
+// FailedPrecondition names the path and what to do: another process listens there; something other
+// than a socket is at the path; the lock file is not a regular file; the path is too long; or the
+// directory does not permit it.
 absl::StatusOr<UnixSocket> ListenOnUnixSocket(const std::string& path);
 
 }  // namespace divvy

@@ -1,16 +1,18 @@
-// A worker, over gRPC.
+// The client of a worker, over gRPC.
 #ifndef DIVVY_RPC_WORKER_CLIENT_H_
 #define DIVVY_RPC_WORKER_CLIENT_H_
 
 #include <memory>
 
-#include "cluster/clients.h"
 #include "grpcpp/channel.h"
+#include "protocol/clients.h"
 #include "rpc/unary_call.h"
 
 namespace divvy {
 
-// As cluster/clients.h says. Thread-safe; may go while its calls are open.
+// Implements WorkerClient of protocol/clients.h. Thread-safe; no call blocks, and each answer comes
+// as a task of the environment's Executor. The client may be destroyed while its calls are open:
+// they still answer.
 std::shared_ptr<WorkerClient> MakeWorkerClient(CallEnvironment environment,
                                                const std::shared_ptr<grpc::Channel>& channel);
 

@@ -1,4 +1,4 @@
-// What a replica brings to a meeting of all replicas (strategy/rendezvous.h).
+// A replica's part in a collective of all replicas (strategy/rendezvous.h).
 #ifndef DIVVY_STRATEGY_ARRIVAL_H_
 #define DIVVY_STRATEGY_ARRIVAL_H_
 
@@ -14,23 +14,24 @@ namespace divvy::internal {
 
 class Rendezvous;
 
-// Given the payloads of all replicas in order, fills in what each takes home. Runs on the thread
-// of the replica that arrives last.
+// Computes each replica's result from the payloads of all replicas, in replica order, and stores it
+// in the payload. Runs on the thread of the replica that arrives last.
 using CompleteMeeting = std::function<absl::Status(absl::Span<void* const> payloads)>;
 
-// What one replica brings, and what it wants in return.
+// One replica's arguments and result.
 struct Arrival {
-  // "AllReduce SUM": what all must agree on
+  // The collective, such as "AllReduce SUM". All replicas must give the same.
   std::string call;
-  // Of *payload: what all must agree on, too.
+  // The type of *payload. All replicas must give the same.
   const std::type_info* type = nullptr;
-  // lives until Meet returns; touched by `complete` alone meanwhile
+  // Must live until Meet returns. Only `complete` uses it meanwhile.
   void* payload = nullptr;
-  // replica 0's is the one that runs
+  // Only replica 0's is called.
   CompleteMeeting complete;
-  // Why this replica has nothing to bring; `complete` then does not run.
+  // Not OK: this replica has no value, for this reason. `complete` is then not called, and every
+  // replica gets the error.
   absl::Status error;
-  // How long this replica waits for the others.
+  // The longest time that this replica waits for the others.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 

@@ -1,5 +1,5 @@
-// Reductions across replicas, and replicas that meet, on real threads: 1, 2 and 4 of them. Built
-// twice: for replicas on the CPU, and on GPUs that the host plays.
+// Reductions and collectives across 1, 2 and 4 replicas, on real threads. Built twice: for replicas
+// on the CPU, and for replicas on GPUs that the host simulates.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -38,7 +38,7 @@ namespace {
 #ifdef DIVVY_REPLICAS_ON_GPUS
 constexpr Device::Kind kKind = Device::Kind::kGpu;
 
-// For all tests, and as long as the process lives.
+// Shared by all tests; lives as long as the process.
 class HostDevices : public ::testing::Environment {
  public:
   static cuda::HostMath& Math() {
@@ -64,7 +64,7 @@ class ReplicaStrategy : public TestStrategy {
   explicit ReplicaStrategy(int replicas, uint64_t job = 1) : TestStrategy(replicas, job, kKind) {}
 };
 
-// Something that one replica has done.
+// An action of one replica.
 class Done {
  public:
   void Set() {
@@ -83,7 +83,7 @@ class Done {
   bool done_ = false;
 };
 
-// A value of a replica, where the replica computes.
+// A replica's value, on the replica's device.
 template <typename T>
 T Of(int replica, const T& value) {
   if (kKind == Device::Kind::kCpu || std::is_arithmetic_v<T>) return value;
@@ -246,8 +246,7 @@ TEST(ReduceTest, WithAnAxisANestIsReducedLeafByLeaf) {
   EXPECT_TRUE(BitwiseEqual(*mean, Nest{{"a", 2.0f}, {"b", 5.0f}})) << mean.status();
 }
 
-// Element by element, as one would do it by hand: every element of every replica is added to where
-// it belongs.
+// The reference implementation: adds every element of every replica to its place in the result.
 struct Model {
   std::map<std::vector<int64_t>, double> sums;
   int64_t count = 0;  // of elements in one sum
@@ -630,7 +629,7 @@ TEST(RunOnceTest, AnExecutorThatHasStoppedEndsItWithAnError) {
 
 // ---- replicas that disagree or leave ------------------------------------------------------------
 
-// What each of two replicas got, and what Run gave.
+// The results of two replicas, and of Run.
 struct Outcome {
   std::vector<absl::Status> replicas{2};
   absl::Status run;
@@ -750,8 +749,8 @@ TEST(LeavingTest, WhoWaitedInVainMayComeAgainAndGetsTheSameAnswer) {
   EXPECT_EQ(outcome.run, absl::OkStatus());
 }
 
-// What a replica brings may be an error. It comes all the same: else its next call would meet the
-// others' this one.
+// A replica whose value is an error takes part all the same. Otherwise its next call would meet the
+// others' current one.
 TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgain) {
   const absl::Status reason = absl::DataLossError("no batch");
   CommunicationOptions nonsense;
@@ -811,8 +810,8 @@ TEST(LeavingTest, OneOfFourThatLeavesLaterFailsTheOthersThen) {
   EXPECT_EQ(rounds, 12);
 }
 
-// Replicas play scripts of moves, mostly equal ones, and go on whatever they are told; what each is
-// told follows from the scripts alone.
+// Replicas run scripts of moves, which are mostly equal, and continue after errors. The scripts
+// alone determine each replica's results.
 enum class Play { kSum, kMean, kGather, kMerge, kBringError };
 struct Script {
   std::vector<Play> plays;
@@ -845,8 +844,8 @@ absl::Status PlayOne(Play play, ReplicaContext& replica) {
   return absl::OkStatus();
 }
 
-// The codes that a replica may be told at its move `n`: more than one only where it depends on who
-// ends first. Who ends first ends it for all.
+// The codes that a replica may get at its move `n`. There are several only if they depend on which
+// replica ends first, since that one ends the meeting for all.
 std::set<absl::StatusCode> Told(const std::vector<Script>& scripts, size_t n) {
   for (const Script& script : scripts) n = std::min(n, script.plays.size());
   std::set<absl::StatusCode> of_leavers;
@@ -890,7 +889,7 @@ TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
 
 // ---- AllReduce and AllGather of whatever travels ------------------------------------------------
 
-// What replica 0 gets of `call`, which every replica makes; all must get the same.
+// Replica 0's result of `call`. Every replica makes the call, and all must get the same.
 template <typename T>
 absl::StatusOr<Nest> OnEach(
     const std::vector<T>& values,
@@ -1053,7 +1052,7 @@ TEST(CommunicationOptionsTest, WhoHasWaitedForItsTimeoutIsToldWhoHasNotCome) {
   EXPECT_EQ(statuses[2], statuses[1]);
 }
 
-// Else the late replica's first value would be added to the other's second.
+// Otherwise the late replica's first value would be added to the other's second.
 TEST(CommunicationOptionsTest, WhoComesLateIsToldSoAndTheNextCallsMeet) {
   ReplicaStrategy strategy(2);
   Done told;
@@ -1075,8 +1074,8 @@ TEST(CommunicationOptionsTest, WhoComesLateIsToldSoAndTheNextCallsMeet) {
 }
 
 #ifdef DIVVY_REPLICAS_ON_GPUS
-// The sums of GPUs have the CPU's bits, however they are packed; each replica finds them on its
-// own.
+// Sums on GPUs have the same bits as on the CPU, however tensors are packed. Each replica finds its
+// result on its own GPU.
 TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -1139,7 +1138,7 @@ TEST(DeviceSumsTest, ALibraryForItIsAskedFirstUnlessTheOrderMatters) {
   }
 }
 
-// What the devices are told by `call`.
+// The commands that `call` sends to the devices.
 std::vector<std::string> LogOf(const std::function<absl::Status()>& call) {
   cuda::HostMath& math = HostDevices::Math();
   math.keep_log = true;
@@ -1206,8 +1205,8 @@ TEST(DeviceSumsTest, IdsOnAGpuAreReadFromThere) {
             (std::vector<float>{0, 1, 0, 2}));
 }
 
-// Two tables' gradients of each of three replicas, whose rows' bits show in which order they are
-// added and divided.
+// The gradients of two tables from each of three replicas. The bits of their rows show the order of
+// additions and divisions.
 std::vector<Nest> RowsOfTwoTables() {
   std::vector<Nest> values;
   for (int i = 0; i < 3; ++i) {
@@ -1279,8 +1278,8 @@ TEST(RowsOnGpusTest, OfReplicasThatHaveNoneOrLieElsewhereAreJoinedAllTheSame) {
   EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(ReduceOp::kMean, there, kNoAxis), expected));
 }
 
-// Only what is left of the rows when those with one id are summed leaves a GPU: three rows of 4
-// bytes, where the replicas have six.
+// Rows with the same id are summed before they leave a GPU: three rows of 4 bytes leave it,
+// although the replicas have six.
 TEST(RowsOnGpusTest, OfSeveralReplicasAreSummedByIdBeforeTheyAreStaged) {
   ReplicaStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable({"table", {4, 1}, Zeros(), Sgd{1.0}}).ok());
@@ -1501,7 +1500,7 @@ TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
   }
 }
 
-// The use that lists of Vars have: the mean and variance of a batch that is spread over the
+// A typical use of lists of Vars: the mean and variance of a batch that is spread over the
 // replicas.
 TEST(GradientOfCollectivesTest, OfAListOfVarsIsThatOfEach) {
   ReplicaStrategy strategy(2);

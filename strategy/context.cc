@@ -30,7 +30,7 @@ std::vector<Frame>& Frames() {
   return frames;
 }
 
-// The strategy that the context belongs to.
+// The strategy to which the context belongs.
 const Strategy* StrategyOf(const Context& context) {
   return context.strategy != nullptr ? context.strategy : &DefaultStrategy();
 }
@@ -55,7 +55,7 @@ ContextEntry::ContextEntry(Context context) {
   Frames().push_back({id_, std::move(context)});
 }
 
-// Scopes that were moved may end in another order than they began.
+// Scopes that were moved may end in any order, so the innermost one need not be the first to end.
 ContextEntry::~ContextEntry() {
   std::vector<Frame>& frames = Frames();
   const auto mine = std::find_if(frames.rbegin(), frames.rend(),

@@ -1,5 +1,5 @@
-// Which strategy and which replica the calling thread works for: a stack of the thread, as in
-// TensorFlow.
+// The strategy and the replica that the calling thread works for. As in TensorFlow, each thread has
+// a stack of contexts.
 #ifndef DIVVY_STRATEGY_CONTEXT_H_
 #define DIVVY_STRATEGY_CONTEXT_H_
 
@@ -15,36 +15,43 @@ namespace divvy {
 class ReplicaContext;
 class Strategy;
 
-// tf.distribute.in_cross_replica_context(): in a scope, a step or a merge function, where values of
-// all replicas are at hand. Outside every scope there is a default replica, so false. Of the
-// calling thread.
+// tf.distribute.in_cross_replica_context() for the calling thread. True in a scope, a step function
+// or a merge function, where the values of all replicas are available. False in a replica function,
+// and outside every scope, where there is a default replica. Does not block.
 bool InCrossReplicaContext();
 
 namespace internal {
 
-// The states of semantics of tf.distribute: which one a thread is in decides which calls are legal.
+// The contexts of tf.distribute. The context of a thread determines which calls are allowed.
 enum class ContextKind : uint8_t {
-  // outside everything: the default strategy's one replica
+  // Outside every scope: the default strategy's only replica.
   kDefault,
-  kScope,    // strategy.Scope(), and a step function
-  kReplica,  // the function given to Run
-  kMerge,    // the function given to MergeCall
+  // In strategy.Scope(), or in a step function.
+  kScope,
+  // In the function that was passed to Run.
+  kReplica,
+  // In the function that was passed to MergeCall.
+  kMerge,
 };
 
 struct Context {
   ContextKind kind = ContextKind::kDefault;
-  Strategy* strategy = nullptr;       // null: the default one
-  ReplicaContext* replica = nullptr;  // kReplica only
-  absl::Status error =
-      absl::OkStatus();  // this scope must not have been entered: what every call inside it returns
-  std::optional<Colocation> colocation = std::nullopt;  // of variables created here
+  // Null: the default strategy.
+  Strategy* strategy = nullptr;
+  // Only with kReplica.
+  ReplicaContext* replica = nullptr;
+  // Not OK: this scope may not be entered here, and every call inside it returns this error.
+  absl::Status error = absl::OkStatus();
+  // The placement of variables that are created here.
+  std::optional<Colocation> colocation = std::nullopt;
 };
 
-// The innermost context of this thread. Valid until the thread enters or leaves one.
+// The innermost context of this thread. The reference is valid until the thread enters or leaves a
+// context.
 const Context& CurrentContext();
 
-// Makes `context` the innermost one while it lives. Movable. REQUIRES: ends on the thread it began
-// on.
+// Makes `context` the innermost one of the thread while this object lives. Movable. REQUIRES:
+// destroyed on the thread that made it.
 class ContextEntry {
  public:
   explicit ContextEntry(Context context);
@@ -56,14 +63,14 @@ class ContextEntry {
   uint64_t id_;  // 0: moved away
 };
 
-// FailedPrecondition unless values of all replicas of `strategy` may be handled here: outside
-// everything, or in its own scope or merge function. `call` is what was called, `instead` what to
-// do within a replica.
+// FailedPrecondition unless the values of all replicas of `strategy` may be used here: outside
+// every scope, or in the strategy's own scope or merge function. For the message, `call` is the
+// call that was made, and `instead` is what to use in a replica function.
 absl::Status CheckCrossReplica(const Strategy& strategy, absl::string_view call,
                                absl::string_view instead);
 
-// FailedPrecondition unless `replica` is the one this thread works for. `instead` is what to do in
-// cross-replica context.
+// FailedPrecondition unless this thread works for `replica`. For the message, `instead` is what to
+// use in cross-replica context.
 absl::Status CheckReplica(const ReplicaContext& replica, absl::string_view call,
                           absl::string_view instead);
 

@@ -1,4 +1,5 @@
-// Which thread may call what: TensorFlow's state machine of scopes, replicas and merge functions.
+// The calls that are allowed in each context: TensorFlow's state machine of scopes, replicas and
+// merge functions.
 #include "strategy/context.h"
 
 #include <functional>
@@ -45,8 +46,8 @@ const State kStates[] = {
     {'!', "in a scope that must not be entered"},
 };
 
-// What the calls are made on. The replica is that of the Run, or one made by hand, which only state
-// 'h' has entered.
+// The objects of the calls. The replica is Run's, or one that was made by hand and is entered in
+// state 'h' only.
 struct Cast {
   Strategy& strategy;
   const Variable& variable;  // "there"
@@ -134,21 +135,21 @@ absl::Status CallIn(char state, Strategy& strategy, Strategy& other, const Probe
 
 struct Entry {
   std::string name;
-  // The letters of the states in which it is.
+  // The letters of the states in which the call is legal.
   std::string legal;
-  // What its error says to call instead, where the state is one of `advised`.
+  // The replacement that the error names, if the state is one of `advised`.
   std::string advice;
   std::string advised;
   std::function<absl::Status(const Cast&)> call;
 };
 
-// Handles what all replicas have, or makes what all of them see. Indifferent between scope and no
-// scope, as TensorFlow's default context is.
+// Uses the values of all replicas, or makes what all of them see. It is the same inside and outside
+// a scope, as in TensorFlow's default context.
 Entry Cross(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdm", std::move(advice), "rhy", std::move(call)};
 }
-// Belongs to one replica. The collectives of a context made by hand have nobody to meet where there
-// are several replicas.
+// Belongs to one replica. A context made by hand cannot take part in collectives if there are
+// several replicas.
 Entry OfReplica(std::string name, std::string advice,
                 std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "rh", std::move(advice), "ocsdmxy", std::move(call)};
@@ -157,7 +158,7 @@ Entry OfReplica(std::string name, std::string advice,
 Entry Anywhere(std::string name, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdrmhxy!", "", "", std::move(call)};
 }
-// Reaches the parameter servers on behalf of whatever is current; in a scope that must not be,
+// Reaches the parameter servers for the current context. In a scope that may not be entered,
 // nothing does.
 Entry Reaching(std::string name, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdrmhxy", "", "", std::move(call)};
@@ -214,12 +215,13 @@ std::vector<Entry> CrossReplicaEntries() {
        [](const Cast& c) { return c.strategy.extended().ColocateVarsWith(c.variable).status(); }},
       {"DistributeDataset", "d", "DataSource function", "ocsrmhy",
        [](const Cast& c) {
-         return c.strategy.DistributeDataset(Dataset::FromTensors(Nest(Two())).Batch(2)).status();
+         return c.strategy.DistributeDataset(Dataset::FromTensorSlices(Nest(Two())).Batch(2))
+             .status();
        }},
       {"DistributeDatasetsFromFunction", "d", "DataSource function", "ocsrmhy",
        [](const Cast& c) {
          const auto batches = [](const InputContext&) -> absl::StatusOr<Dataset> {
-           return Dataset::FromTensors(Nest(Two())).Batch(1);
+           return Dataset::FromTensorSlices(Nest(Two())).Batch(1);
          };
          return c.strategy.DistributeDatasetsFromFunction(batches).status();
        }},
@@ -263,7 +265,7 @@ std::vector<Entry> ReplicaEntries() {
   };
 }
 
-// A context made by hand reads without meeting anybody.
+// A context made by hand reads without a collective.
 std::vector<Entry> ReadingEntries() {
   const auto read = [](const Cast& c) {
     ReadRequest request;
@@ -391,7 +393,7 @@ std::vector<Entry> IndifferentEntries() {
   };
 }
 
-// The table: makes one call in one state, and compares.
+// Makes one call in one state and compares the result with the table.
 void Check(const Entry& entry, const State& state, int replicas) {
   SCOPED_TRACE(testing::Message() << entry.name << " " << state.name << ", " << replicas
                                   << " replicas");
@@ -540,7 +542,7 @@ TEST(ContextTest, ColocationIsRefusedWithAForeignVariableAndWithAShardThatIsNotT
   const absl::StatusOr<Variable> mine = strategy->CreateVariable(kThere),
                                  foreign = other->CreateVariable(kThere);
   ASSERT_TRUE(mine.ok() && foreign.ok());
-  // That the strategy is not current is found before anything about the variable.
+  // The check that the strategy is current comes before all checks of the variable.
   EXPECT_EQ(strategy->extended().ColocateVarsWith(*foreign).status().code(),
             absl::StatusCode::kFailedPrecondition);
   auto scope = strategy->Scope();

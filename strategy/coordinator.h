@@ -1,4 +1,4 @@
-// The coordinator, as a program sees it: TensorFlow's ClusterCoordinator.
+// The coordinator as a program sees it: TensorFlow's ClusterCoordinator.
 #ifndef DIVVY_STRATEGY_COORDINATOR_H_
 #define DIVVY_STRATEGY_COORDINATOR_H_
 
@@ -29,19 +29,21 @@
 
 namespace divvy {
 
-// Looks at a loop of steps while it runs: called on the thread that waits in RunEpoch or RunUntil,
-// each report interval (--report_every, 5 s), with what was merged since the last call (empty: no
-// step finished). False: the loop makes no more steps and returns what was merged when those in
-// flight have ended; it is asked again until then. The steps go on while it is called.
+// Watches a loop of steps. RunEpoch and RunUntil call it on the thread that waits in them, once per
+// report interval (--report_every, 5 s). `recent` holds the metrics merged since the last call; it
+// is empty if no step finished in between. The steps keep running during the call.
+//
+// Return true to continue. Return false to end the loop early: it then schedules no more steps,
+// waits for those in flight, and returns what was merged. Until then the observer is still called.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
-// What has become of a scheduled step.
+// The state of a scheduled step. The last three states are final.
 //   kNotReady   it waits, runs, or is run again
 //   kReady      it has finished, and its effects are applied on every parameter server it touched
-//   kFailed     its function returned an error, or it was given up; nothing of it is applied
-//   kCancelled  another step's error ended the batch of work before it had finished; nothing of it
-//   is applied
-// The last three are final.
+//   kFailed     its function returned an error, or the coordinator gave it up; none of its effects
+//               are applied
+//   kCancelled  another step's error cancelled it before it had finished; none of its effects are
+//               applied
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
 
 class Coordinator;
@@ -51,34 +53,36 @@ namespace internal {
 class TrainerSupport;
 TrainerSupport& SupportOf(Coordinator& coordinator);
 
-// A scheduled step's result, before its type is known. Implemented by coordinator/core;
-// thread-safe.
+// The result of a scheduled step, untyped. RemoteValue adds the type. coordinator/core implements
+// it. Thread-safe.
 class RemoteResult {
  public:
   virtual ~RemoteResult() = default;
   virtual RemoteState state() const = 0;
-  virtual absl::StatusOr<Nest> Fetch(absl::Duration timeout) const = 0;  // as RemoteValue::Fetch
+  // Blocks for at most `timeout`. Errors: RemoteValue::Fetch's.
+  virtual absl::StatusOr<Nest> Fetch(absl::Duration timeout) const = 0;
 };
 
-// A loop of steps over a dataset, as RunEpoch and RunUntil ask for it.
+// The arguments of RunEpoch and RunUntil, encoded.
 struct StepLoop {
   std::string step;
   StepKind kind = StepKind::kTraining;
   BoundDataSource data;
-  // Those after the iterator.
+  // The step's arguments after the iterator.
   Nest::List args;
-  // RunUntil: passes begin anew until so many training steps are committed. None: one pass
+  // RunUntil: repeat passes over the data until this many training steps are committed. None: one
+  // pass.
   std::optional<int64_t> last_step;
-  // None: nobody looks.
+  // Empty: no observer.
   LoopObserver observer = {};
 };
 
 }  // namespace internal
 
-// The result of a scheduled step: TensorFlow's RemoteValue. The coordinator holds it as soon as it
-// exists, so it is there whatever becomes of the worker. A handle: copies are the same result;
-// dropping them cancels nothing. Thread-safe. Not an argument of Schedule (it does not compile):
-// fetch first.
+// The result of a scheduled step: TensorFlow's RemoteValue. The coordinator stores the result when
+// the step finishes, so it stays available if the worker is lost later. A handle: copies refer to
+// the same result, and dropping them cancels nothing. Thread-safe. It cannot be an argument of
+// Schedule (that does not compile): fetch the value first.
 template <typename T>
 class RemoteValue {
  public:
@@ -86,13 +90,16 @@ class RemoteValue {
   explicit RemoteValue(std::shared_ptr<const internal::RemoteResult> result)
       : result_(std::move(result)) {}
   State state() const { return result_->state(); }  // does not block
-  // Blocks until the step has ended, for at most `timeout`, and gives what it returned; as often as
-  // it is called. Another step's error is not this one's, and is not raised here (Schedule, Join,
-  // Done and Run* do that). DeadlineExceeded: not ready within `timeout`; call again. Cancelled:
-  // another step's error ended the batch of work; schedule the step again if it is still wanted.
-  // OutOfRange with IsEndOfData: the step has met the end of its data. Unavailable with a reason:
-  // the job has ended. Else the error that the step's function returned, whatever its code, with
-  // the step, its number and its worker in front.
+  // Blocks until the step has ended, but at most for `timeout`, and returns what the step returned.
+  // May be called repeatedly. An error of another step is not raised here; Schedule, Join, Done and
+  // Run* raise it.
+  //   DeadlineExceeded  not ready within `timeout`; call again
+  //   Cancelled         another step's error cancelled this one; schedule it again if it is still
+  //                     wanted
+  //   OutOfRange        with IsEndOfData: the step reached the end of its data
+  //   Unavailable       with a Reason: the job has ended
+  //   others            the error that the step's function returned, with its own code; the message
+  //                     begins with the step's name, its number and its worker
   absl::StatusOr<T> Fetch(absl::Duration timeout = absl::InfiniteDuration()) const {
     DIVVY_ASSIGN_OR_RETURN(Nest value, result_->Fetch(timeout));
     return NestCodec<T>::Decode(value);
@@ -102,7 +109,8 @@ class RemoteValue {
   std::shared_ptr<const internal::RemoteResult> result_;
 };
 
-// Of a step that returns a Status: there is nothing to fetch but whether it has succeeded.
+// The result of a step that returns a Status: it has no value, and Fetch only says whether the step
+// succeeded. Otherwise as above.
 template <>
 class RemoteValue<void> {
  public:
@@ -118,66 +126,80 @@ class RemoteValue<void> {
   std::shared_ptr<const internal::RemoteResult> result_;
 };
 
-// A data source bound to the workers: each opens it for itself. TensorFlow's per-worker dataset. A
-// value; thread-safe.
+// A data source that each worker opens for itself: TensorFlow's per-worker dataset. A value type;
+// thread-safe.
 //
 //   ASSIGN_OR_RETURN(PerWorkerDataset dataset,
-//   coordinator.CreatePerWorkerDataset(kClicks("day-7/part-*"))); const Iterator clicks =
-//   dataset.MakeIterator(); for (int i = 0; i < 1000; ++i)
-//   RETURN_IF_ERROR(coordinator.Schedule(kTrain, clicks).status());
+//                    coordinator.CreatePerWorkerDataset(kClicks("day-7/part-*")));
+//   const Iterator clicks = dataset.MakeIterator();
+//   for (int i = 0; i < 1000; ++i)
+//     RETURN_IF_ERROR(coordinator.Schedule(kTrain, clicks).status());
 class PerWorkerDataset {
  public:
   // For implementers of Coordinator. REQUIRES: `make` is thread-safe and does not block.
   explicit PerWorkerDataset(std::function<Iterator()> make) : make_(std::move(make)) {}
-  // A pass of its own, from the beginning: two iterators do not share a position. Does not block:
-  // the workers open it when they are told to, and again when they come back. It keeps its place
-  // when a step fails and the queue is cancelled. Errors of the source (a missing file) appear in
-  // the steps that use it; one that no step uses does no harm. Under kLease a worker that comes
-  // back goes on where the pass is, else from the beginning of its data.
+  // Begins a new pass over the data; two iterators do not share a position. Does not block: each
+  // worker opens the source when the coordinator tells it to, and again when it reconnects. The
+  // iterator keeps its position when a step fails and the queue is cancelled. Errors of the source,
+  // such as a missing file, are returned by the steps that read it; a broken source that no step
+  // reads does no harm. Under kLease a worker that reconnects resumes at the position of the pass.
+  // Under the other policies it starts again at the beginning of its data.
   Iterator MakeIterator() const { return make_(); }
 
  private:
   std::function<Iterator()> make_;
 };
 
-// The one coordinator of a job, with the strategy of its variables. Implemented by
-// coordinator/core: the templates here only encode and decode. Thread-safe; blocking calls say so;
-// none of those may be made from a task of the cluster's Executor.
+// The coordinator of a job; there is exactly one. It owns the strategy through which variables are
+// created. coordinator/core implements it; the templates here only encode arguments and decode
+// results. Thread-safe. Calls that block say so. Never make a blocking call from a task of the
+// cluster's Executor.
 //
-// Steps start in the order scheduled, each on a worker that has room, and finish in any order. A
-// step whose worker is lost is run again by another, first of all that wait; its effects count
-// once. With no worker at all they wait: the live line says for whom.
+// Order. Steps start in the order in which they were scheduled, each on a worker that has room, and
+// finish in any order. If a worker is lost, its steps return to the head of the queue and other
+// workers run them again; their effects count once. If there are no workers, steps wait, and the
+// live line names the workers that are missing.
 //
-// Errors. The first error of a step is kept; later ones are told by their own RemoteValue alone.
-// The workers go on until the program asks: the next Schedule, Join, Done or Run* (or one that
-// waits already) cancels what is queued, waits for what runs (which may still succeed) and returns
-// that error. Then nothing runs, the coordinator is usable again, and the error is not raised
-// twice. The end of a step's data is no error here. Unavailable that names a parameter server is
-// the end of the job: every later call returns it; end the program, which may be started again.
-// Cancelled: the process was asked to end (--drain_timeout); return from the program. Once it is
-// gone, variables and RemoteValues that were not ready answer FailedPrecondition.
+// Errors. The coordinator keeps the first error of a step; an error of a later step is reported by
+// its own RemoteValue only. The workers continue until a call of Schedule, Join, Done or Run* finds
+// the error; a call that is already blocked finds it at once. That call cancels the queued steps,
+// waits for the running ones (which may still succeed) and returns the error. After this nothing
+// runs, the coordinator can be used again, and the error is not raised a second time. The end of a
+// step's data is not an error here.
+//
+//   Unavailable  where it names a parameter server, the job has ended and every later call returns
+//                this error; end the program, which may be started again
+//   Cancelled    the process was asked to end (--drain_timeout); return from the program
+//
+// After the coordinator is destroyed, calls on variables return FailedPrecondition. So does Fetch
+// of a RemoteValue that was not ready.
 //
 //   absl::Status Train(Coordinator& coordinator) {
 //     RETURN_IF_ERROR(coordinator.strategy().CreateVariable(kWeights).status());
 //     RETURN_IF_ERROR(coordinator.RestoreLatest().status());
-//     while (coordinator.epoch() < 10) RETURN_IF_ERROR(coordinator.RunEpoch(kTrain,
-//     kClicks("day-7/part-*")).status()); return coordinator.RunEpoch(kEvaluate,
-//     kClicks("day-8/part-*")).status();
+//     while (coordinator.epoch() < 10)
+//       RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kClicks("day-7/part-*")).status());
+//     return coordinator.RunEpoch(kEvaluate, kClicks("day-8/part-*")).status();
 //   }
 class Coordinator {
  public:
   virtual ~Coordinator() = default;
+  // The strategy of the job's variables. It lives as long as the coordinator. Does not block.
   virtual Strategy& strategy() = 0;
 
-  // Queues a step and returns a handle on its result. The arguments are encoded now (NestCodec) and
-  // travel with it: give what is small, and keep values in variables. They convert to the step's
-  // types where every value is kept (int to int64_t, text to std::string); one that might be cut
-  // does not compile (1.9, true or a size_t for an int64_t). An Iterator is the executing
-  // worker's own. Blocks only while the queue is full (262,144 steps wait; those that run do not
-  // count), never for a Join of another thread.
-  // NotFound: a step that is not registered in this process. InvalidArgument: arguments larger than
-  // a message may be. Else the error of an earlier step: then this one was not queued; schedule it
-  // again if it is still wanted.
+  // Queues a step and returns a handle to its result. The arguments are encoded now (NestCodec) and
+  // sent with the step, so pass small values and keep large ones in variables. An argument may be
+  // converted to the step's type only where every value survives the conversion (int to int64_t,
+  // text to std::string). A conversion that could lose a value does not compile (1.9, true or a
+  // size_t for an int64_t). An Iterator argument refers to the iterator of the worker that executes
+  // the step.
+  //
+  // Blocks only while the queue is full: 262,144 steps wait, not counting those that run. It never
+  // waits for another thread's Join.
+  //
+  // NotFound: the step is not registered in this process. InvalidArgument: the arguments exceed the
+  // size limit of a message. Any other error is that of an earlier step, and this step was not
+  // queued; schedule it again if it is still wanted.
   template <typename R, typename... Args>
   absl::StatusOr<RemoteValue<R>> Schedule(const Step<R(Args...)>& step,
                                           const internal::Parameter<Args>&... args) {
@@ -187,18 +209,21 @@ class Coordinator {
                      Nest(Nest::List{NestCodec<std::decay_t<Args>>::Encode(args)...})));
     return RemoteValue<R>(std::move(result));
   }
-  // Schedule for a loop of the program's own that goes on exactly where it was: step `number` of
-  // `series` counts once in the life of the job, however often the program runs again from its
-  // beginning. Which numbers have finished is in every checkpoint, and in what RestoreLatest
-  // adopts. Nullopt: it has finished before, and nothing is queued. One that failed or was
-  // cancelled may be scheduled again.
+  // Schedule, for a program that has its own loop and must resume it exactly. Step `number` of
+  // `series` counts once in the life of the job, even if the program is started again and repeats
+  // its loop from the beginning. Every checkpoint contains the numbers that have finished; so does
+  // the state that RestoreLatest adopts from the parameter servers. Returns nullopt if that step
+  // has already finished; nothing is queued then. A step that failed or was cancelled may be
+  // scheduled again.
   //
-  //   for (int64_t i = 0; i < 1000; ++i) RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i,
-  //   kTrain, ChunkOf(i)).status()); RETURN_IF_ERROR(coordinator.Join());
+  //   for (int64_t i = 0; i < 1000; ++i)
+  //     RETURN_IF_ERROR(coordinator.ScheduleOnce("chunks", i, kTrain, ChunkOf(i)).status());
+  //   RETURN_IF_ERROR(coordinator.Join());
   //
-  // As Schedule. FailedPrecondition: the number is queued or runs. InvalidArgument: a read-only
-  // step, no name, or a number that is not in [0, 2^53). A step that writes to no variable leaves
-  // no trace where a coordinator is killed within a second after it, and is run again.
+  // Blocks and fails as Schedule does. Also: FailedPrecondition if that number is queued or
+  // running; InvalidArgument for a read-only step, an empty series name, or a number outside [0,
+  // 2^53). A step that writes to no variable leaves no trace if the coordinator is killed within a
+  // second after it; that step is run again.
   template <typename R, typename... Args>
   absl::StatusOr<std::optional<RemoteValue<R>>> ScheduleOnce(
       absl::string_view series, int64_t number, const Step<R(Args...)>& step,
@@ -210,36 +235,41 @@ class Coordinator {
     if (result == nullptr) return std::optional<RemoteValue<R>>();
     return std::optional<RemoteValue<R>>(RemoteValue<R>(std::move(result)));
   }
-  // Blocks until nothing is queued and nothing runs, those scheduled meanwhile by other threads
-  // included: then all are committed. At once where nothing was scheduled. DeadlineExceeded: not
-  // within `timeout`; nothing is cancelled, call again. Else the first error of a step.
+  // Blocks until no step is queued or running, including steps that other threads schedule
+  // meanwhile. Then all steps are committed. Returns at once if nothing was scheduled.
+  // DeadlineExceeded: steps remain after `timeout`; nothing is cancelled, so call again. Any other
+  // error is the first error of a step.
   virtual absl::Status Join(absl::Duration timeout = absl::InfiniteDuration()) = 0;
-  // Whether nothing is queued and nothing runs. Blocks only where it returns an error, until what
-  // runs has ended.
+  // Whether no step is queued or running. Returns without blocking, unless a step has failed: then
+  // it blocks until the running steps have ended, and returns that error.
   virtual absl::StatusOr<bool> Done() = 0;
 
-  // The loops most programs want: keep every worker busy, merge and report the metrics, draw
-  // progress; return what was merged. Block. RunEpoch is one pass over the data, RunUntil goes on,
-  // pass after pass, until `last_step` training steps are committed (at once, with no metrics,
-  // where they are already); it begins where the last RunUntil over the same data stopped, if none
-  // over other data came between (a RunEpoch may). The end of one worker's data is no error here.
+  // The loops that most programs need. They keep every worker busy, merge and report the metrics,
+  // draw progress, and return the merged metrics. Both block.
+  //
+  // RunEpoch makes one pass over the data. RunUntil makes pass after pass until `last_step`
+  // training steps are committed; it returns at once, with no metrics, if they already are.
+  // RunUntil resumes where the last RunUntil over the same data stopped, unless a RunUntil over
+  // other data ran in between (a RunEpoch may). The end of one worker's data is not an error here.
+  //
   // NotFound: a step or a source that is not registered in this process. InvalidArgument: arguments
-  // larger than a message may be, steps that give two kinds of metric one name, or (RunUntil) data
-  // without an element. Else the first error of a step.
+  // that exceed the size limit of a message; steps that use one name for two kinds of metric; or,
+  // from RunUntil, data without an element. Any other error is the first error of a step.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
     return RunEpoch(LoopObserver(), step, data, args...);
   }
-  // InvalidArgument: a read-only step, which has no number to reach.
+  // As described above. Also InvalidArgument: a read-only step, since read-only steps have no
+  // numbers.
   template <typename... Args>
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
     return RunUntil(LoopObserver(), last_step, step, data, args...);
   }
-  // The same with somebody who looks on. A RunEpoch that was ended early does not count as an
+  // The same loops with an observer. A RunEpoch that its observer ended early does not count as an
   // epoch.
   template <typename... Args>
   absl::StatusOr<Metrics> RunEpoch(LoopObserver observer,
@@ -268,84 +298,105 @@ class Coordinator {
                      last_step,
                      std::move(observer)});
   }
-  // RunEpochs of training steps completed. Count from this, never from 0: a program may run more
-  // than once in its job's life.
+  // Completed RunEpoch calls of training steps. Start a loop at this number, not at 0: a program
+  // may run more than once in the life of its job. Does not block.
   virtual int64_t epoch() const = 0;
-  // Training steps committed. Those that still run are not among them.
+  // Training steps committed; running steps do not count. Does not block.
   virtual int64_t step() const = 0;
 
-  // To be called after the variables are created, and before they are read, written or used by a
-  // step. (One that is created later begins with its value in what was restored, too, where that
-  // has it: a program may create what program_state() names.) Goes on with what the parameter
-  // servers hold, where a coordinator that was killed left a whole state there and --state_dir was
-  // kept; else with the newest checkpoint of --checkpoint_dir that is whole, whatever its number of
-  // parameter servers and their cuts. Returns the training steps in it: epoch() and step() count
-  // from there. 0: there was neither. Variables that it does not have begin with their initial
-  // values; nothing is restored unasked. Blocks.
-  // FailedPrecondition: a variable is of another dtype or shape there (named; nothing has been
-  // restored), or none of those created is there at all, which is another model's checkpoint; or
-  // one has been used. What is there and was not created, and the other way round, stands in the
-  // log. DataLoss: there are checkpoints, and all are damaged.
+  // Resumes the job from the newest saved state. Call it after creating the variables and before
+  // reading or writing one or running a step that uses one. Nothing is restored unless the program
+  // calls this. Blocks.
+  //
+  // The state comes from the parameter servers if an earlier coordinator was killed, left a
+  // complete state there, and --state_dir was kept. Otherwise it comes from the newest intact
+  // checkpoint in --checkpoint_dir, whatever number of parameter servers and shards that checkpoint
+  // was made with. Returns the number of training steps in the state, or 0 if there is none;
+  // epoch() and step() count from there.
+  //
+  // Variables that the state lacks begin with their initial values. A variable that is created
+  // after this call also takes its value from the restored state, if it is there; so a program may
+  // create variables that program_state() names.
+  //
+  // FailedPrecondition: the state has a variable with another dtype or shape (the message names it,
+  // and nothing is restored); or it has none of the created variables, so it belongs to another
+  // model; or a variable has already been used. The log lists variables that are only in the state
+  // and variables that are only in the program. DataLoss: there are checkpoints, but all of them
+  // are damaged.
   virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
-  // Bytes of the program's own that every checkpoint from now on holds, and --state_dir before
-  // another step begins: that takes some 0.2 ms, so give them once for each round or epoch. After
-  // RestoreLatest: those that were given last, before the state that it went on with.
+  // Sets bytes of the program's own, which every later checkpoint contains. They are also written
+  // to --state_dir before another step begins. That write takes about 0.2 ms, so call this once per
+  // round or epoch, not per step. program_state() returns the bytes that were set last. After
+  // RestoreLatest these are the bytes that belong to the restored state.
   virtual void SetProgramState(std::string bytes) = 0;
   virtual std::string program_state() const = 0;
-  // Training steps that a checkpoint covers: what survives the loss of every process.
+  // Training steps that a checkpoint covers. These steps survive the loss of every process.
   virtual int64_t durable_steps() const = 0;
-  // Makes a checkpoint: one cut over all servers, at some moment between call and return; training
-  // goes on. Returns its name, under which it stands in --checkpoint_dir. Blocks. (One is also made
-  // every --checkpoint_every, and at the end of the program.) FailedPrecondition: no
-  // --checkpoint_dir. ResourceExhausted: a disk is full or broken; older checkpoints stand.
-  virtual absl::StatusOr<std::string> SaveCheckpoint() = 0;
-  // Makes a checkpoint, and of it, for other programs, the variables and the slots of their
-  // optimizers, without what Divvy keeps for itself. In a job without --checkpoint_dir it reads the
-  // variables instead: without slots, which a word in the log says, and while steps run each block
-  // of rows is of another moment (Join first). `path` is on this
-  // process' machine; directories are made. "NAME.safetensors": for PyTorch, NumPy, JAX; where it
-  // were larger than 5 GiB, NAME-00001-of-0000N.safetensors and the rest, with
-  // NAME.safetensors.index.json. Else a directory: a bundle for TensorFlow
-  // (tf.train.load_checkpoint(path) finds it). A program that runs again may export again: a file
-  // is replaced as a whole, and a directory's newest bundle is the one that is found. Blocks;
-  // training goes on.
+  // Makes a checkpoint: one consistent cut over all parameter servers, at some moment between call
+  // and return. Training continues meanwhile. Returns the checkpoint's name in --checkpoint_dir.
+  // The coordinator also makes checkpoints by itself, every --checkpoint_every and at the end of
+  // the program. Blocks for at most `timeout`, after it has written the first values of variables
+  // that were just created. DeadlineExceeded: the checkpoint is not complete yet. It is still being
+  // made, and a call before it is complete waits for it instead of making another.
+  // FailedPrecondition: no --checkpoint_dir. ResourceExhausted: a disk is full or broken; older
+  // checkpoints remain.
+  virtual absl::StatusOr<std::string> SaveCheckpoint(
+      absl::Duration timeout = absl::InfiniteDuration()) = 0;
+  // Writes the variables and their optimizer slots for use by other programs, without Divvy's own
+  // bookkeeping. Blocks; training continues.
+  //
+  // The values come from a checkpoint that this call makes. A job without --checkpoint_dir reads
+  // the variables directly instead. Then slots are left out, which the log says, and if steps are
+  // running, each block of rows is from a different moment (Join first).
+  //
+  // `path` is on this process' machine; missing directories are created. Its form selects the
+  // format:
+  //   NAME.safetensors   for PyTorch, NumPy and JAX. Above 5 GiB the data is split into
+  //                      NAME-00001-of-0000N.safetensors and so on, with an index in
+  //                      NAME.safetensors.index.json
+  //   otherwise          a directory with a TensorFlow bundle, which
+  //                      tf.train.load_checkpoint(path) finds
+  //
+  // A program that runs again may export to the same path again: a file is replaced as a whole, and
+  // readers of a directory find its newest bundle. A tensor whose dtype the format lacks
+  // (safetensors: complex128) is left out, which the log says.
+  //
   //   FailedPrecondition  an evaluator's coordinator, which makes no checkpoint
-  //   InvalidArgument     no path, or a variable whose name the format cannot have
+  //   InvalidArgument     no path, or a variable's name is not allowed in the format
   //   AlreadyExists       `path` is the --checkpoint_dir itself
   //   ResourceExhausted   a disk is full or broken
-  //   DataLoss            the checkpoint was damaged as soon as it was written
-  //   others              the file system's, with the file's name. What stood under the name
-  //                       stands, and export again when the cause is mended
-  // A tensor that the format lacks the type of (safetensors: complex128) is left out, with a word
-  // in the log.
+  //   DataLoss            the checkpoint was damaged right after it was written
+  //   others              the file system's, with the file's name. What existed under the name
+  //                       remains; export again when the cause is fixed
   virtual absl::Status Export(absl::string_view path, const ExportOptions& options) = 0;
   absl::Status Export(absl::string_view path) { return Export(path, ExportOptions()); }
 
-  // Does not block: nothing is opened yet. NotFound: a source that is not registered in this
-  // process. InvalidArgument: arguments larger than a message may be. Errors of the source appear
-  // in the steps that use it.
+  // Binds a data source to the workers. Does not block, since nothing is opened yet. NotFound: the
+  // source is not registered in this process. InvalidArgument: the arguments exceed the size limit
+  // of a message. Errors of the source itself are returned by the steps that read it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(
       const BoundDataSource& source) = 0;
-  // A factor of every optimizer's learning rate, for the steps that start from now on; 1 at the
-  // beginning of each life of the program. A step that is run again keeps the one it had. Does not
-  // block. Not finite: the one before stays, and the next call raises InvalidArgument, as for a
-  // step that failed.
+  // Multiplies every optimizer's learning rate by `scale`, for steps that start from now on. The
+  // factor is 1 whenever the program starts. A step that is run again keeps its earlier factor.
+  // Does not block. A value that is not finite is ignored: the old factor remains, and the next
+  // call raises InvalidArgument as it would for a failed step.
   virtual void SetLearningRateScale(double scale) = 0;
-  // A line for the sub-run `run`, at this step: figures that no step returned (a test by hand).
-  // Does not block. InvalidArgument: no name, or one that no run of TensorBoard can have.
+  // Adds figures that no step returned, such as the program's own evaluation, to the log and to
+  // TensorBoard's sub-run `run` at `step`. Does not block. InvalidArgument: `run` is empty or not
+  // allowed as a TensorBoard run name.
   virtual absl::Status Report(absl::string_view run, int64_t step, const Metrics& metrics) = 0;
 
  protected:
-  // `args` is a list. As Schedule. Handles of iterators among `args` must stay open until the step
-  // has ended.
+  // The untyped Schedule. `args` is a list. Handles of iterators in `args` must stay open until the
+  // step has ended.
   virtual absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(
       absl::string_view name, StepKind kind, Nest args) = 0;
-  // Null: the number has finished before.
+  // The untyped ScheduleOnce. Null: that step has already finished.
   virtual absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStepOnce(
       absl::string_view series, int64_t number, absl::string_view name, StepKind kind,
       Nest args) = 0;
-  // The step is given the iterator, then the loop's args, and returns Metrics (NestCodec). As
-  // RunEpoch and RunUntil.
+  // The untyped RunEpoch and RunUntil. The step receives the iterator, then the loop's args, and
+  // returns Metrics (NestCodec).
   virtual absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) = 0;
   // For Trainer and its callbacks: strategy/trainer_support.h.
   virtual internal::TrainerSupport& trainer_support() = 0;
@@ -353,19 +404,19 @@ class Coordinator {
 };
 
 namespace internal {
-// What is left of a call's time.
+// The time until `end` on the real clock's Elapsed(); never negative.
 inline absl::Duration Left(absl::Duration end) {
   return std::max(absl::ZeroDuration(), end - Clock::Real().Elapsed());
 }
 }  // namespace internal
 
-// What FetchAll gives: the values, or for steps that return nothing a Status.
+// The result of FetchAll: the values, or a Status for steps that return no value.
 template <typename T>
 using AllFetched =
     std::conditional_t<std::is_void_v<T>, absl::Status, absl::StatusOr<std::vector<T>>>;
 
-// The values, in order; the first error ends it. Blocks for at most `timeout`, all of them
-// together. Errors: RemoteValue::Fetch.
+// Fetches all values, in order, and stops at the first error. Blocks for at most `timeout` in
+// total. Errors: RemoteValue::Fetch's.
 template <typename T>
 AllFetched<T> FetchAll(absl::Span<const RemoteValue<T>> values,
                        absl::Duration timeout = absl::InfiniteDuration()) {

@@ -11,7 +11,7 @@
 namespace divvy::internal {
 namespace {
 
-// Below it a copy between GPUs takes as long as its start does.
+// A smaller copy between GPUs takes no less time, because starting it dominates.
 constexpr int64_t kBytesPerPack = 4 << 20;
 
 std::vector<int> GpusOf(absl::Span<const Tensor> values) {
@@ -50,7 +50,7 @@ size_t DeviceSums::Add(std::vector<Tensor> values) {
   return values_.size() - 1;
 }
 
-// In the order in which they came, a pack of each dtype and of each set of GPUs at a time.
+// Packs tensors in the order of Add, with one open pack for each dtype and set of GPUs.
 std::vector<DeviceSums::Pack> DeviceSums::MakePacks() const {
   std::vector<Pack> packs;
   std::map<std::pair<DType, std::vector<int>>, size_t> open;
@@ -98,7 +98,8 @@ absl::Status DeviceSums::Fill(Pack& pack) const {
 
 absl::StatusOr<Tensor> DeviceSums::SumOf(const Pack& pack, Device device) const {
   ASSIGN_OR_RETURN(const Backend* backend, BackendFor(device));
-  std::vector<Tensor> terms;  // all on their way before the first is waited for
+  // All copies are started before the first one is waited for.
+  std::vector<Tensor> terms;
   for (const Tensor& term : pack.terms) {
     ASSIGN_OR_RETURN(Tensor there, term.To(device));
     terms.push_back(std::move(there));
@@ -112,10 +113,11 @@ absl::StatusOr<Tensor> DeviceSums::SumOf(const Pack& pack, Device device) const 
   return op_ == ReduceOp::kMean && terms.size() > 1 ? Quotient(sum, terms.size()) : sum;
 }
 
-// The `turn`-th pack, on the GPU whose turn it is.
+// Sums the `turn`-th pack, on the GPU whose turn it is.
 absl::Status DeviceSums::SumPack(size_t turn, Pack& pack) const {
   ASSIGN_OR_RETURN(pack.sum, SumOf(pack, pack.terms[turn % pack.terms.size()].device()));
-  pack.sum.MarkWritten();  // it may travel while others are summed
+  // The sum may be copied while others are computed.
+  pack.sum.MarkWritten();
   return absl::OkStatus();
 }
 

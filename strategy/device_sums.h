@@ -1,4 +1,4 @@
-// Sums of what the GPUs of one worker hold, taken there.
+// Sums of tensors on the GPUs of one worker, computed on the GPUs.
 #ifndef DIVVY_STRATEGY_DEVICE_SUMS_H_
 #define DIVVY_STRATEGY_DEVICE_SUMS_H_
 
@@ -15,37 +15,41 @@ namespace divvy::internal {
 
 class Collectives;
 
-// Tensors are collected first and summed together: small ones of a dtype that lie on the same GPUs
-// are packed, once, and travel in one piece. Each pack is summed on one of the GPUs, which take
-// turns, one replica's after the other's: so its results have the bits that the CPU would give, and
-// the same in each run. But what OnEachGpu gives is summed by the library that the GPUs' maker has
-// for it (Collectives) where the machine has one, each replica has a GPU of its own and
-// CommunicationOptions do not ask for kRing: in an order that it chooses, so the bits may be
-// others. Not thread-safe.
+// Collects tensors and then sums them together. Small tensors of one dtype that are on the same
+// GPUs are packed and travel as one piece.
+//
+// Each pack is summed on one GPU, in replica order; the GPUs take turns. So the result has the same
+// bits as on the CPU, and the same bits in each run. OnEachGpu may differ: it uses the GPU vendor's
+// library (Collectives) if the machine has it, each replica has its own GPU, and
+// CommunicationOptions do not ask for kRing. That library chooses its own order of additions, so
+// the bits may differ. Not thread-safe.
 class DeviceSums {
  public:
-  // Where it lies. Does not wait. REQUIRES: CanSum(sum).
+  // sum / divisor, on the device of `sum`. Does not wait for the GPU. REQUIRES: CanSum(sum).
   static absl::StatusOr<Tensor> Quotient(const Tensor& sum, size_t divisor);
 
   explicit DeviceSums(ReduceOp op, const CommunicationOptions& options = {});
 
-  // Whether it would be summed on a GPU if the other replicas' are: it lies on one, and its dtype
-  // is one that GPUs compute with.
+  // Whether `value` can be summed on a GPU: it is on one, has a floating-point dtype and is not
+  // empty. The other replicas' values must be on GPUs as well.
   static bool CanSum(const Tensor& value);
-  // One of each replica. Returns their number. REQUIRES: CanSum of each; of one dtype and shape.
+  // Adds one tensor of each replica, in replica order. Returns the number of this sum. REQUIRES:
+  // CanSum of each; the same dtype and shape.
   size_t Add(std::vector<Tensor> values);
   size_t size() const { return values_.size(); }
 
-  // The sums or means, by number. Waits for them. Errors: those of ToHost.
+  // The sums or means on the CPU, by number. Waits for the GPUs. Errors: those of ToHost.
   absl::StatusOr<std::vector<Tensor>> OnCpu() &&;
-  // For each replica, those by number, where its own values lie. Does not wait.
+  // For each replica, the sums or means by number, on the device of its own values. Does not wait
+  // for the GPUs.
   absl::StatusOr<std::vector<std::vector<Tensor>>> OnEachGpu() &&;
 
  private:
   struct Pack {
     std::vector<size_t> numbers;
     int64_t elements = 0;
-    // By replica, [elements], where the replica's values lie; only while they are summed.
+    // One for each replica, [elements], on the device of its values. Set only while they are
+    // summed.
     std::vector<Tensor> terms;
     // [elements]
     Tensor sum;
@@ -55,13 +59,14 @@ class DeviceSums {
   absl::StatusOr<Tensor> Packed(const Pack& pack, size_t replica) const;
   absl::Status SumPack(size_t turn, Pack& pack) const;
   absl::StatusOr<Tensor> SumOf(const Pack& pack, Device device) const;
-  // Empty: no library does it.
+  // Sums with the vendor's library. Empty: no library is used.
   absl::StatusOr<std::vector<Tensor>> AllReduced(const Pack& pack) const;
   absl::Status Unpack(const Pack& pack, const Tensor& sum, std::vector<Tensor>& by_number) const;
 
   const ReduceOp op_;
   const int64_t bytes_per_pack_;
-  const Collectives* const collectives_;     // null: none is wanted
+  // Null: no library is used.
+  const Collectives* const collectives_;
   std::vector<std::vector<Tensor>> values_;  // by number, then by replica
 };
 

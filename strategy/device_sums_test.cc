@@ -1,5 +1,5 @@
-// Sums across replicas that share one GPU: on one that the host plays, and on one of the library.
-// Several GPUs: collectives_test.cc.
+// Sums across replicas that share one GPU: one that the host simulates, and one of the library. For
+// several GPUs see collectives_test.cc.
 #include "strategy/device_sums.h"
 
 #include <string>
@@ -47,7 +47,7 @@ CommunicationOptions SmallPacks() {
   return options;
 }
 
-// Of four types, many small ones and some that are larger than a pack.
+// Tensors of four types: many small ones, and some that are larger than a pack.
 struct Drawn {
   DeviceSums sums{ReduceOp::kSum, SmallPacks()};
   std::vector<std::vector<double>> expected;

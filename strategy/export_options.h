@@ -4,9 +4,10 @@
 
 namespace divvy {
 
+// By name in C++20, else field by field.
 struct ExportOptions {
-  // Of optimizers, too, for another program that trains on. Without them it is what predicts: of an
-  // Adam's tensors a third.
+  // Also export the optimizers' slots, which another program needs to continue training. Without
+  // slots the export has what prediction needs: for Adam, a third of the tensors.
   bool slots = true;
 };
 

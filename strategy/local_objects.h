@@ -12,8 +12,9 @@
 
 namespace divvy {
 
-// What WorkerContext::Local and ReplicaContext::Local keep. Thread-safe, but the objects are the
-// caller's business. An object lives as long as this map: nothing is ever taken out.
+// The objects of WorkerContext::Local and ReplicaContext::Local. The map is thread-safe; the
+// objects are as thread-safe as their types. Objects are never removed: each lives as long as this
+// map.
 class LocalObjects {
  public:
   LocalObjects();
@@ -21,9 +22,9 @@ class LocalObjects {
   LocalObjects(const LocalObjects&) = delete;
   LocalObjects& operator=(const LocalObjects&) = delete;
 
-  // The object of type T under `key`, made by `make` at first use. REQUIRES: `make` does not return
-  // null and does not call this map; it may run twice when two threads ask at once, and then one
-  // result is dropped.
+  // The object of type T under `key`; `make` creates it at first use. REQUIRES: `make` does not
+  // return null and does not call this map. If two threads ask at once, `make` may run twice; one
+  // result is then dropped.
   template <typename T>
   T& Get(absl::string_view key, const std::function<std::unique_ptr<T>()>& make) {
     const Key full(std::string(key), typeid(T));

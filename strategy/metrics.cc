@@ -52,8 +52,8 @@ Metric MeanOf(const Numbers& numbers) {
   return Metric::Mean(total, static_cast<double>(numbers.values.size()));
 }
 
-absl::Status Unfit(absl::string_view metric, const Shape& a, const Shape& b,
-                   absl::string_view wanted) {
+absl::Status InvalidOperands(absl::string_view metric, const Shape& a, const Shape& b,
+                             absl::string_view wanted) {
   return absl::InvalidArgumentError(
       absl::StrCat(metric, ": shapes ", a.ToString(), " and ", b.ToString(), "; wanted ", wanted));
 }
@@ -90,8 +90,8 @@ absl::StatusOr<Metric> ClassAccuracy(const Numbers& logits, const Numbers& label
   const int64_t batch = logits.shape.dim(0), classes = logits.shape.dim(1);
   const bool probabilities = labels.shape == logits.shape;
   if (!probabilities && !(IsColumn(labels.shape) && labels.shape.dim(0) == batch)) {
-    return Unfit("Accuracy", logits.shape, labels.shape,
-                 "logits [batch, classes], labels [batch] or [batch, classes]");
+    return InvalidOperands("Accuracy", logits.shape, labels.shape,
+                           "logits [batch, classes], labels [batch] or [batch, classes]");
   }
   RETURN_IF_ERROR(probabilities ? CheckInUnit("Accuracy", labels)
                                 : CheckClassNumbers(labels, classes));
@@ -105,13 +105,13 @@ absl::StatusOr<Metric> ClassAccuracy(const Numbers& logits, const Numbers& label
   return Metric::Mean(right, batch);
 }
 
-// Logits and the labels of yes and no.
+// Logits and labels of a binary classification.
 absl::StatusOr<std::pair<Numbers, Numbers>> Columns(absl::string_view metric, const Var& a,
                                                     const Var& b) {
   ASSIGN_OR_RETURN(Numbers x, NumbersOf(a));
   ASSIGN_OR_RETURN(Numbers y, NumbersOf(b));
   if (!IsColumn(x.shape) || !IsColumn(y.shape) || x.shape.dim(0) != y.shape.dim(0))
-    return Unfit(metric, x.shape, y.shape, "[batch] or [batch, 1] both");
+    return InvalidOperands(metric, x.shape, y.shape, "[batch] or [batch, 1] both");
   RETURN_IF_ERROR(CheckInUnit(metric, y));
   return std::make_pair(std::move(x), std::move(y));
 }
@@ -121,8 +121,8 @@ int Bucket(double logit) {
   return std::clamp(static_cast<int>(probability * kBuckets), 0, kBuckets - 1);
 }
 
-// Trapezoids under the curve: every pair of a positive and a negative counts 1 where the positive
-// lies in a higher bucket, 1/2 in the same one.
+// The area under the curve by trapezoids: each pair of a positive and a negative counts 1 if the
+// positive is in a higher bucket, and 1/2 if both are in the same one.
 double AreaUnderCurve(absl::Span<const double> negatives, absl::Span<const double> positives) {
   double below = 0, pairs = 0, all_positives = 0;
   for (int i = 0; i < kBuckets; ++i) {
@@ -234,7 +234,7 @@ absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels) {
   ASSIGN_OR_RETURN(Numbers x, NumbersOf(predictions));
   ASSIGN_OR_RETURN(Numbers y, NumbersOf(labels));
   if (x.values.size() != y.values.size())
-    return Unfit("Rmse", x.shape, y.shape, "as many predictions as labels");
+    return InvalidOperands("Rmse", x.shape, y.shape, "as many predictions as labels");
   double squares = 0;
   for (size_t i = 0; i < x.values.size(); ++i)
     squares += (x.values[i] - y.values[i]) * (x.values[i] - y.values[i]);
@@ -264,8 +264,8 @@ absl::StatusOr<Metric> RecallAt(int k, const Var& scores) {
 
 namespace {
 
-// Of the buckets of a step's Auc nearly all are empty: the others travel, as rows of the whole,
-// which a sum over replicas adds up as well.
+// Nearly all buckets of a step's Auc are empty. The others travel as IndexedSlices of the whole,
+// which a sum over replicas also adds correctly.
 IndexedSlices NotEmpty(absl::Span<const double> sums) {
   std::vector<int64_t> ids;
   std::vector<double> rows;

@@ -15,26 +15,26 @@
 
 namespace divvy {
 
-// A statistic that may be merged in any order: over replicas, steps, workers. A step that returns
-// Metrics is reported without further code: the live line, the logs and TensorBoard
-// (--tensorboard_dir) show their means over the last report interval. Merged once for each step,
-// however often it was tried. A value type. What is kept are sums, so Strategy::Reduce(kSum) of
-// Metrics merges them, too; values are never averaged.
+// A statistic that can be merged in any order: over replicas, steps and workers. A step that
+// returns Metrics is reported without further code: the live line, the logs and TensorBoard
+// (--tensorboard_dir) show the means over the last report interval. Each step counts once, however
+// often it was tried. A Metric stores sums, so Strategy::Reduce(kSum) merges Metrics correctly;
+// finished values are never averaged. A value type.
 //
-//   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics, worker.strategy().Run(TrainReplica,
-//   batch));
-//   // of a step that returns StatusOr<Metrics>
+//   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics,
+//                    worker.strategy().Run(TrainReplica, batch));
+//   // at the end of a step that returns StatusOr<Metrics>
 //   return worker.strategy().Reduce(ReduceOp::kSum, metrics, kNoAxis);
 class Metric {
  public:
-  // total / count: of what a step has counted itself. Two of them merge to (total + total) / (count
-  // + count). Nothing is checked.
+  // total / count, for values that a step has counted itself. Two of them merge to (total + total)
+  // / (count + count). The arguments are not checked.
   static Metric Mean(double total, double count);
-  // 0 where there is nothing to tell (no elements; an Auc of one class), as Keras has it
+  // The statistic; 0 if it is undefined (no elements, or an Auc of one class), as in Keras.
   double value() const;
-  // Of examples or elements, or as given to Mean.
+  // The number of examples or elements, or the count that was given to Mean.
   double count() const;
-  // InvalidArgument: another kind; nothing is changed
+  // Adds `other` to this metric. InvalidArgument: another kind of metric; nothing is changed.
   absl::Status Merge(const Metric& other);
 
  private:
@@ -50,40 +50,48 @@ class Metric {
   // kMean: total, count. kRmse: squares, count. kAuc: negatives, then positives, by bucket
   std::vector<double> sums_;
 };
-// By name, as the live line shows them.
+// Metrics by name; the live line shows these names.
 using Metrics = std::map<std::string, Metric>;
 
-// Adds `from` to `into`; names that `into` lacks are taken over. InvalidArgument: another kind
-// under the same name; `into` is unchanged.
+// Merges `from` into `into`. Names that `into` lacks are copied. InvalidArgument: a name has
+// different kinds of metric; `into` is unchanged.
 absl::Status Merge(const Metrics& from, Metrics& into);
 
-// For the end of a replica function: the metrics, or the first error by name, with the metric's
-// name in front of its words.
+// Returns all metrics, or the first error in name order, with the metric's name before its message.
+// Meant for the end of a replica function:
 //
 //   return Collect({{"loss", MeanOf(losses)}, {"accuracy", Accuracy(logits, labels)}});
 absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metric>>& metrics);
 
-// Each takes the values to the CPU: it may fetch what is pending, waits for a GPU, and blocks
-// meanwhile. Values of any dtype that tensors hold, counted in double. Logits, not probabilities.
-// Empty batches count nothing. InvalidArgument: shapes that do not fit; or the reason of a failed
-// Var.
+// The functions below copy the values to the CPU. That may fetch pending values and wait for a GPU,
+// so they block. Values may have any dtype that tensors have; the sums are float64. Pass logits,
+// not probabilities. Empty batches count nothing. InvalidArgument: shapes that do not match. A
+// failed Var returns its own error.
 absl::StatusOr<Metric> MeanOf(const Var& values);     // over all elements
 absl::StatusOr<Metric> MeanOf(const Tensor& values);  // the same, of a tensor, wherever it lies
-// Keras' CategoricalAccuracy, SparseCategoricalAccuracy and BinaryAccuracy: logits [batch, classes]
-// with two classes or more, labels [batch] or [batch, 1] of class numbers or [batch, classes] of
-// probabilities: the greatest (the first of equals) counts. Or both [batch] or [batch, 1]: yes
-// above logit 0, labels above 0.5. InvalidArgument, too: a class number that is none, or a label or
-// probability outside [0, 1], with its example.
+// Keras' CategoricalAccuracy, SparseCategoricalAccuracy and BinaryAccuracy. The shapes select the
+// form:
+// - Classes: logits [batch, classes] with two or more classes. Labels are class numbers [batch] or
+//   [batch, 1], or probabilities [batch, classes]. The greatest value is the chosen class; of equal
+//   ones, the first.
+// - Binary: logits and labels are both [batch] or [batch, 1]. A logit above 0 and a label above 0.5
+//   mean yes.
+//
+// Also InvalidArgument, with the example's number: a class number out of range, or a label or
+// probability outside [0, 1].
 absl::StatusOr<Metric> Accuracy(const Var& logits, const Var& labels);
-// Keras' AUC: the area under the ROC curve, both [batch] or [batch, 1]; labels above 0.5 are
-// positive. 4096 buckets of the probability (Keras: 200 thresholds), ties within one count half.
-// InvalidArgument, too: a logit that is NaN, a label outside [0, 1].
+// Keras' AUC: the area under the ROC curve. Logits and labels are both [batch] or [batch, 1];
+// labels above 0.5 are positive. It uses 4096 buckets of the probability (Keras: 200 thresholds);
+// ties within a bucket count half. Also InvalidArgument: a logit that is NaN, or a label outside
+// [0, 1].
 absl::StatusOr<Metric> Auc(const Var& logits, const Var& labels);
-// Keras' RootMeanSquaredError: over all elements, of any shapes with the same number of them.
+// Keras' RootMeanSquaredError over all elements. The shapes may differ if the number of elements is
+// the same.
 absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
-// For retrieval within a batch (two towers: scores = queries x candidates^T). [batch, candidates],
-// candidates >= batch; the right one of row i is candidate i. It is found if fewer than k score
-// higher; NaN counts as higher. InvalidArgument: k < 1.
+// The recall at k for retrieval within a batch (two towers: scores = queries x candidates^T).
+// `scores` is [batch, candidates], with candidates >= batch; the correct candidate of row i is
+// candidate i. It counts as found if fewer than k candidates score higher; NaN counts as higher.
+// Also InvalidArgument: k < 1.
 absl::StatusOr<Metric> RecallAt(int k, const Var& scores);
 
 template <>

@@ -13,35 +13,36 @@
 
 namespace divvy {
 
-// How values of several replicas become one. kMean divides by the number of replicas; with an axis,
-// by the number of elements. The mean of several integers is InvalidArgument: cast first.
+// How the values of several replicas are combined. kMean divides by the number of replicas; with an
+// axis, by the number of elements. The mean of several integers is InvalidArgument: cast first.
 enum class ReduceOp : uint8_t { kSum, kMean };
-// "SUM", "mean": any case. InvalidArgument: another text (TensorFlow takes what is no text at all
-// for SUM).
+// Parses "SUM" or "mean", in any case. InvalidArgument: another text. (TensorFlow treats a value
+// that is not a string as SUM.)
 absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
-absl::string_view ReduceOpName(ReduceOp op);  // "SUM"
+// "SUM" or "MEAN".
+absl::string_view ReduceOpName(ReduceOp op);
 
-// How the replicas of one worker meet (tf.distribute.experimental.CommunicationOptions). On GPUs
-// kAuto and kNccl give what all replicas take home to NCCL where the machine has it, which adds in
-// an order of its own; kRing, and everything else, adds in the order of the replicas.
+// How the replicas of one worker combine values (tf.distribute.experimental.CommunicationOptions).
+// On GPUs, kAuto and kNccl let NCCL compute what all replicas get, if the machine has it; NCCL
+// chooses its own order of additions. kRing, and every other case, adds in replica order.
 struct CommunicationOptions {
-  // Small tensors on GPUs travel together, so many bytes at most; 0: a number that suits them.
-  // Negative: InvalidArgument from the collective.
+  // The largest number of bytes in which small tensors on GPUs are packed to travel together. 0: a
+  // suitable default. Negative: InvalidArgument from the collective.
   int64_t bytes_per_pack = 0;
-  // When a replica has waited so long for the others, the call fails on all of them with
-  // DeadlineExceeded, which names it and those that have not come: on those that wait at once, on
-  // those that come late when they come. Their next calls meet again.
+  // How long a replica waits for the others. Then the call fails on all of them with
+  // DeadlineExceeded, which names that replica and the missing ones. Replicas that wait get the
+  // error at once; late replicas get it when they arrive. Their next calls match up again.
   absl::Duration timeout = absl::InfiniteDuration();
   enum class Implementation { kAuto, kRing, kNccl } implementation = Implementation::kAuto;
 };
-// "AUTO", "ring", "Nccl": any case. InvalidArgument: another text.
+// Parses "AUTO", "RING" or "NCCL", in any case. InvalidArgument: another text.
 absl::StatusOr<CommunicationOptions::Implementation> ParseCommunicationImplementation(
     absl::string_view name);
-// `later`, with the fields of `earlier` where `later` has the default.
+// Returns `later`, but with `earlier`'s fields where `later` has the defaults.
 CommunicationOptions MergeOptions(const CommunicationOptions& earlier,
                                   const CommunicationOptions& later);
 
-// Which replica a value is made for (DistributeValuesFromFunction). A plain record: nothing is
+// The replica for which DistributeValuesFromFunction makes a value. A plain record: nothing is
 // checked.
 struct ValueContext {
   int replica_id_in_sync_group = 0;
@@ -49,16 +50,16 @@ struct ValueContext {
 };
 
 // One value for each replica of a worker, in replica order: tf.distribute's PerReplica and
-// DistributedValues. What Run gives, and what it takes apart again. A value type, as safe as T; T
-// is any copyable type, and never leaves the process. A PerReplica of another strategy's number of
-// replicas is InvalidArgument where it is used.
+// DistributedValues. Run returns it, and Run splits it among the replicas if it is an argument. A
+// value type, as thread-safe as T. T is any copyable type; the values never leave the process. A
+// PerReplica from a strategy with another number of replicas is InvalidArgument where it is used.
 template <typename T>
 class PerReplica {
  public:
   using value_type = T;
   explicit PerReplica(std::vector<T> values) : values_(std::move(values)) {}  // REQUIRES: not empty
   int size() const { return static_cast<int>(values_.size()); }
-  // REQUIRES: in [0, size())
+  // REQUIRES: replica_id is in [0, size()).
   typename std::vector<T>::const_reference operator[](int replica_id) const {
     return values_[replica_id];
   }

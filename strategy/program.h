@@ -1,4 +1,4 @@
-// A program: what runs on the coordinator, and on an evaluator.
+// The program's entry points: the functions that run on the coordinator and on an evaluator.
 #ifndef DIVVY_STRATEGY_PROGRAM_H_
 #define DIVVY_STRATEGY_PROGRAM_H_
 
@@ -11,32 +11,34 @@
 
 namespace divvy {
 
-// Runs on the coordinator; when it returns, what is still queued is joined, and the cluster is told
-// that the job is done.
+// The program's main function; it runs on the coordinator. When it returns, the coordinator joins
+// the steps that are still queued and tells the cluster that the job is done.
 //
-// What it returns ends the process (ExitCodeOf in cluster/error.h; docs/operations.md has the
-// table):
+// Its result determines the exit code of the process (ExitCodeOf in protocol/error.h; the table is
+// in docs/operations.md):
 //   OK            0: the job is complete
-//   Unavailable   138, unless a step function made it: this process alone ends, workers and
-//                 parameter servers wait for the next start, which goes on
-//   else          by its code, and every task ends with it: DataLoss 65, NotFound 66; where no step
-//                 function made it also Internal 70, ResourceExhausted 74, PermissionDenied 77. All
-//                 others, and what it throws, 1
+//   Unavailable   138, unless a step function returned it. Only this process ends; workers and
+//                 parameter servers wait for the next start, which resumes the job
+//   others        every task of the job ends. The exit code follows the error's Reason, if it has
+//                 one, else its code: DataLoss 65, NotFound 66; unless a step function returned it,
+//                 also Internal 70, ResourceExhausted 74, PermissionDenied and Unauthenticated 77.
+//                 All other errors and exceptions: 1
 //
-// So it may run more than once in a job's life: let it begin with RestoreLatest (a Trainer does)
-// and count from Coordinator::step() or epoch(), never from 0.
+// The function may therefore run more than once in the life of a job. It should begin with
+// RestoreLatest (a Trainer does this) and count from Coordinator::step() or epoch(), never from 0.
 using TrainFunction = absl::Status(Coordinator& coordinator);
-// Runs on the evaluator task, a process that is not connected to the cluster; ends with the job
-// (train/evaluator.h).
+// The function of the evaluator task, a process that is not connected to the cluster. It ends with
+// the job (train/evaluator.h).
 class Evaluator;
 using EvaluateFunction = absl::Status(Evaluator& evaluator);
 
-// The symbol's name holds the API's number (bump it with each change of a public header): a library
-// built against another one fails in dlopen (RTLD_NOW), before any of its code runs.
+// The API version, as part of a symbol's name. Increase it with each change of a public header. A
+// library that was built against another version then fails in dlopen (RTLD_NOW), before any of its
+// code runs.
 extern "C" const char divvy_program_api_1;
 
-// One in a program, at namespace scope: registers itself and does nothing else. DIVVY_PROGRAM
-// declares it; `api` is left alone.
+// Registers the program, and does nothing else. A program defines exactly one, at namespace scope,
+// with DIVVY_PROGRAM. Leave `api` at its default: it links the API version.
 struct Program {
   explicit Program(TrainFunction* train,
                    StrategyOptions options = runner::ParameterServerStrategy(),
@@ -46,21 +48,24 @@ struct Program {
           const char& api = divvy_program_api_1);
 };
 
-// What FindProgram has found.
+// The result of FindProgram.
 struct RegisteredProgram {
   TrainFunction* train = nullptr;
-  EvaluateFunction* evaluate = nullptr;  // null: it has none
+  // Null: the program has no Evaluate.
+  EvaluateFunction* evaluate = nullptr;
   StrategyOptions options;
 };
 
-// The one program of this process; valid forever. Thread-safe. FailedPrecondition: there is none,
-// or more than one. InvalidArgument: its options cannot be used (StrategyOptions::problem).
+// The program of this process. The pointer is valid forever. Thread-safe; does not block.
+// FailedPrecondition: there is no program, or more than one. InvalidArgument: its options cannot be
+// used (StrategyOptions::problem).
 absl::StatusOr<const RegisteredProgram*> FindProgram();
 
 }  // namespace divvy
 
-// DIVVY_PROGRAM(Train), DIVVY_PROGRAM(Train, Evaluate), either with options behind: the program of
-// this binary or library. Once, at namespace scope, in the file that has Train.
+// Defines the program of this binary or library: DIVVY_PROGRAM(Train) or DIVVY_PROGRAM(Train,
+// Evaluate), each optionally followed by StrategyOptions. Use it once, at namespace scope, in the
+// file that defines Train.
 //
 //   absl::Status Train(Coordinator& coordinator) { ... }
 //   DIVVY_PROGRAM(Train, runner::ParameterServerStrategy(/*min_shard_bytes=*/1 << 20));

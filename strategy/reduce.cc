@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/element.h"
+#include "kernels/elements.h"
 #include "ops/backends.h"
 #include "strategy/device_sums.h"
 
@@ -19,39 +21,6 @@ namespace divvy::internal {
 namespace {
 
 // ---- elements -----------------------------------------------------------------------------------
-
-// How elements of T are added: halves as float, integers as TensorFlow does, wrapping around.
-template <typename T>
-struct Adding {
-  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
-  static Sum Load(T value) { return static_cast<Sum>(value); }
-  static T Store(Sum sum) { return static_cast<T>(sum); }
-};
-template <typename Narrow>
-struct AddingNarrow {
-  using Sum = float;
-  static Sum Load(Narrow value) { return value.ToFloat(); }
-  static Narrow Store(Sum sum) { return Narrow::FromFloat(sum); }
-};
-template <>
-struct Adding<Half> : AddingNarrow<Half> {};
-template <>
-struct Adding<BFloat16> : AddingNarrow<BFloat16> {};
-
-template <typename T>
-void AddTo(T* sum, const T* values, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    sum[i] = Adding<T>::Store(Adding<T>::Load(sum[i]) + Adding<T>::Load(values[i]));
-}
-
-template <typename T>
-void DivideBy(T* values, int64_t n, double divisor) {
-  if constexpr (!std::is_integral_v<T>) {
-    using Sum = typename Adding<T>::Sum;
-    for (int64_t i = 0; i < n; ++i)
-      values[i] = Adding<T>::Store(static_cast<Sum>(Adding<T>::Load(values[i]) / divisor));
-  }
-}
 
 template <typename Visit>
 absl::Status Dispatch(DType dtype, Visit visit) {
@@ -70,7 +39,7 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
 
 bool IsSlices(const Nest& value) { return value.kind() == Nest::Kind::kIndexedSlices; }
 
-// Those to the CPU all at once: copies run beside each other.
+// Moves `values` to `device`. Copies to the CPU run in parallel.
 absl::StatusOr<std::vector<Tensor>> AllOn(Device device, absl::Span<const Tensor> values) {
   if (device == Device{}) return ToHost(values);
   std::vector<Tensor> there;
@@ -94,7 +63,7 @@ absl::StatusOr<Nest> MapTensors(const Nest& value,
   });
 }
 
-// Those tensors of all of them that `moves` says.
+// Returns `values` with the tensors for which `moves` is true on `device`.
 absl::StatusOr<std::vector<Nest>> Moved(
     absl::Span<const Nest> values, Device device,
     const std::function<bool(const Tensor& tensor, Part part)>& moves) {
@@ -148,7 +117,7 @@ absl::Status CheckAlike(absl::Span<const Tensor> values) {
   return absl::OkStatus();
 }
 
-// Which axes go, one flag for each.
+// One flag for each axis: whether it is reduced.
 absl::StatusOr<std::vector<bool>> Reduced(const Shape& shape, const Axes& axes) {
   std::vector<bool> reduced(shape.rank(), false);
   for (int axis : axes.values()) {
@@ -166,9 +135,16 @@ absl::StatusOr<std::vector<bool>> Reduced(const Shape& shape, const Axes& axes) 
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// The sum of one tensor over its reduced axes. Each element's place in the result follows from
-// strides that are 0 along what is reduced. Floating sums are taken in double, so that long axes
-// keep their digits.
+// sum += values, for one row of n elements.
+template <typename T>
+void AddRow(T* sum, const T* values, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    sum[i] = Element<T>::Store(Element<T>::Load(sum[i]) + Element<T>::Load(values[i]));
+}
+
+// The sum of one tensor over its reduced axes. Strides that are 0 along the reduced axes give each
+// element's place in the result. Floating sums are computed in double, so that long axes keep their
+// precision.
 template <typename T>
 void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int64_t out_size) {
   using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
@@ -177,7 +153,7 @@ void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int
   const T* in = value.data_as<T>();
   int64_t to = 0;
   for (int64_t i = 0; i < value.shape().num_elements(); ++i) {
-    sums[to] += static_cast<Sum>(Adding<T>::Load(in[i]));
+    sums[to] += static_cast<Sum>(Element<T>::Load(in[i]));
     for (int axis = value.shape().rank() - 1; axis >= 0; --axis) {
       to += strides[axis];
       if (++index[axis] < value.shape().dim(axis)) break;
@@ -186,7 +162,7 @@ void SumInto(const Tensor& value, absl::Span<const int64_t> strides, T* out, int
     }
   }
   for (int64_t i = 0; i < out_size; ++i)
-    out[i] = Adding<T>::Store(static_cast<typename Adding<T>::Sum>(sums[i]));
+    out[i] = Element<T>::Store(static_cast<typename Element<T>::Computed>(sums[i]));
 }
 
 absl::StatusOr<Tensor> SumOverAxes(const Tensor& value, const std::vector<bool>& reduced) {
@@ -210,20 +186,14 @@ absl::StatusOr<Tensor> SumOverAxes(const Tensor& value, const std::vector<bool>&
   return sum;
 }
 
-// The elementwise sum of tensors that are alike, divided by `divisor`.
+// The elementwise sum of tensors of one dtype and shape, divided by `divisor`.
 absl::StatusOr<Tensor> AddAll(absl::Span<const Tensor> values, double divisor) {
   RETURN_IF_ERROR(CheckAlike(values));
   ASSIGN_OR_RETURN(Tensor sum, CopyOf(values[0]));
-  RETURN_IF_ERROR(Dispatch(sum.dtype(), [&](auto t) {
-    using T = decltype(t);
-    T* out = sum.fresh_data<T>();
-    const int64_t n = sum.shape().num_elements();
-    if constexpr (!std::is_same_v<T, bool>) {
-      for (const Tensor& value : values.subspan(1)) AddTo<T>(out, value.data_as<T>(), n);
-      if (divisor != 1) DivideBy<T>(out, n, divisor);
-    }
-    return absl::OkStatus();
-  }));
+  const int64_t n = sum.shape().num_elements();
+  for (const Tensor& value : values.subspan(1))
+    ApplyElements(WriteOp::kAdd, sum.dtype(), sum.fresh_data<char>(), value.data(), n);
+  if (divisor != 1) DivideElements(sum.dtype(), sum.fresh_data<char>(), n, divisor);
   return sum;
 }
 
@@ -246,9 +216,9 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> given
 
 // ---- sparse -------------------------------------------------------------------------------------
 
-// Where rows are put one after another: on the GPU whose turn it is, if all that there are lie on
-// GPUs.
-Device WhereRowsMeet(absl::Span<const Tensor> rows, size_t turn) {
+// The device on which rows are concatenated: the GPU whose turn it is if all rows are on GPUs, else
+// the CPU.
+Device GatherDevice(absl::Span<const Tensor> rows, size_t turn) {
   std::vector<Device> devices;
   for (const Tensor& mine : rows) {
     if (mine.size_bytes() == 0) continue;  // needs no copy
@@ -275,14 +245,15 @@ absl::StatusOr<IndexedSlices> ReduceSlices(ReduceOp op, absl::Span<const Indexed
   IndexedSlices all;
   all.num_rows = values[0].num_rows;
   ASSIGN_OR_RETURN(all.ids, GatherTensors(ids, 0));
-  ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0, WhereRowsMeet(rows, turn)));
+  ASSIGN_OR_RETURN(all.rows, GatherTensors(rows, 0, GatherDevice(rows, turn)));
   RETURN_IF_ERROR(CheckReducible(op, all.rows.dtype()));
   if (op == ReduceOp::kMean) {
     ASSIGN_OR_RETURN(all.rows, DeviceSums::CanSum(all.rows)
                                    ? DeviceSums::Quotient(all.rows, values.size())
                                    : AddAll({all.rows}, values.size()));
   }
-  all.rows.MarkWritten();  // they may travel while others are put together
+  // The rows may be copied while others are concatenated.
+  all.rows.MarkWritten();
   return all;
 }
 
@@ -315,7 +286,7 @@ absl::StatusOr<Nest> ReduceSparseLeaves(ReduceOp op, absl::Span<const Nest> valu
 
 // ---- structures ---------------------------------------------------------------------------------
 
-// Nests of one structure become one, leaf by leaf.
+// Combines nests of one structure into one, leaf by leaf.
 struct Joining {
   Mixed mixed;
   std::function<absl::StatusOr<Nest>(absl::Span<const Nest> leaves)> leaf;
@@ -389,7 +360,7 @@ absl::StatusOr<Nest> JoinAt(const Joining& how, absl::Span<const Nest> values,
 
 // ---- leaves -------------------------------------------------------------------------------------
 
-// The `turn`-th leaf.
+// Reduces the `turn`-th leaf.
 absl::StatusOr<Nest> ReduceLeaf(ReduceOp op, absl::Span<const Nest> values, const Axes& axes,
                                 size_t turn) {
   const bool all_sparse = std::all_of(values.begin(), values.end(), IsSlices);
@@ -421,7 +392,7 @@ absl::StatusOr<Nest> GatherLeaf(absl::Span<const Nest> values, int axis, int rep
 
 // ---- leaves on GPUs -----------------------------------------------------------------------------
 
-// Where a leaf lies that may be moved.
+// The device of a leaf, if it has tensors; otherwise the CPU.
 Device DeviceOf(const Nest& leaf) {
   if (const absl::StatusOr<Tensor> tensor = leaf.tensor(); tensor.ok()) return tensor->device();
   if (const absl::StatusOr<IndexedSlices> slices = leaf.indexed_slices(); slices.ok())
@@ -439,8 +410,8 @@ absl::StatusOr<std::vector<Device>> DevicesOfLeaves(const Nest& value) {
   return devices;
 }
 
-// The replicas' values joined, except that leaves which are summed on GPUs are still replica 0's:
-// `number` says where their sums will be found.
+// The replicas' values, joined. Leaves that are summed on GPUs still have replica 0's value;
+// `number` identifies their sums.
 struct HalfReduced {
   Nest joined;
   std::vector<std::optional<size_t>> number;  // by leaf
@@ -453,7 +424,7 @@ struct Reducing {
   RowsMeet rows;
 };
 
-// What is reduced on the CPU, of all replicas, is brought there in one wait.
+// Copies what is reduced on the CPU there, for all replicas in one wait.
 absl::StatusOr<std::vector<Nest>> BroughtToReduce(const Reducing& how,
                                                   absl::Span<const Nest> values) {
   return Moved(values, Device{}, [&](const Tensor& tensor, Part part) {
@@ -484,8 +455,8 @@ absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<cons
   return half;
 }
 
-// With the sums in their places; what the CPU has reduced is moved to where `devices` says, if it
-// says.
+// Returns the joined value with the sums in their places. Leaves that the CPU has reduced are moved
+// to `devices`, unless that is empty.
 absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor> sums,
                                absl::Span<const Device> devices) {
   size_t next = 0;
@@ -498,7 +469,7 @@ absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor>
 
 // ---- along one axis -----------------------------------------------------------------------------
 
-// A tensor seen along one axis: `outer` times `dim` times `inner_bytes`.
+// A tensor viewed along one axis, as `outer` times `dim` times `inner_bytes`.
 struct AxisView {
   int axis = 0;
   int64_t outer = 1;
@@ -576,7 +547,8 @@ absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, 
   for (size_t replica = 0; replica < values.size(); ++replica) {
     RETURN_IF_ERROR(values[replica].status());
     ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOfLeaves(values[replica]));
-    if (replica > 0 && devices == before) {  // as on the CPU
+    // The same devices, so the same result; on the CPU this is always so.
+    if (replica > 0 && devices == before) {
       gathered.push_back(gathered.back());
       continue;
     }
@@ -643,7 +615,7 @@ absl::StatusOr<Tensor> ToDense(const IndexedSlices& given) {
       return CheckReducible(ReduceOp::kSum, DType::kBool);
     } else {
       for (size_t i = 0; i < ids.size(); ++i)
-        AddTo<T>(dense.fresh_data<T>() + ids[i] * width, rows.data_as<T>() + i * width, width);
+        AddRow(dense.fresh_data<T>() + ids[i] * width, rows.data_as<T>() + i * width, width);
       return absl::OkStatus();
     }
   }));

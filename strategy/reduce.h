@@ -1,21 +1,22 @@
-// Arithmetic across replicas. Pure functions. What a replica gets lies where its own value lay;
-// what all replicas get together (Reduce, Gather) on the CPU.
+// Arithmetic across replicas. Pure functions. A result for one replica is on that replica's device.
+// A result for all replicas together (Reduce, Gather) is on the CPU.
 //
-// Where replicas are on GPUs:
-//   dense floating values  are summed there (device_sums.h), with the CPU's bits, but for what
-//   AllReduce gives to NCCL, whose order of additions is its own. rows of IndexedSlices  are put
-//   one after another on one of the GPUs where they are handed on from there: by AllReduce and
-//   ApplyGradients. AllGather              joins each replica's result on its own GPU, and its
-//   gradient is summed as by AllReduce: nothing goes by the CPU. Gather                 brings all
-//   parts in one wait, each GPU's beside the others', and joins them on the CPU, where they are
-//   wanted. Joined on one
-//                          GPU they would take one wait too, after one more copy.
-//   all else               is reduced on the CPU, where it is brought in one wait for all leaves
-//                          together. Integers are counts as a rule, not worth kernels
-//                          of their own. Over axes the CPU sums in double from the first element to
-//                          the last, which no GPU does: the bits would be others; and what is
-//                          summed is a batch's losses as a rule, for which one wait is the price
-//                          wherever it is done.
+// Replicas on GPUs:
+//   dense floating values  are summed on the GPUs (device_sums.h), with the same bits as on the
+//                          CPU. The exception is AllReduce with NCCL, which has its own order of
+//                          additions.
+//   IndexedSlices          AllReduce and ApplyGradients concatenate the rows on one of the GPUs,
+//                          from which they are passed on.
+//   AllGather              joins each replica's result on its own GPU. Its gradient is summed as by
+//                          AllReduce. Nothing passes through the CPU.
+//   Gather                 copies all parts to the CPU in one wait, in parallel for all GPUs, and
+//                          joins them there, since the result belongs on the CPU. Joining on a GPU
+//                          would take one wait too, and one more copy.
+//   everything else        is reduced on the CPU, and copied there in one wait for all leaves.
+//                          Integers are usually counts, which do not justify kernels of their own.
+//                          Reductions over axes sum in double from the first element to the last,
+//                          which no GPU does, so a GPU would give other bits. They usually sum the
+//                          losses of a batch, which costs one wait on either device.
 #ifndef DIVVY_STRATEGY_REDUCE_H_
 #define DIVVY_STRATEGY_REDUCE_H_
 
@@ -31,49 +32,51 @@
 
 namespace divvy::internal {
 
-// What becomes of a leaf that is dense on one replica and IndexedSlices on another (TensorFlow:
-// reduce makes it dense, all_reduce refuses).
+// How a leaf is treated that is dense on one replica and IndexedSlices on another. (TensorFlow:
+// reduce makes it dense, all_reduce refuses it.)
 enum class Mixed : uint8_t { kMakeDense, kRefuse };
 
-// Where rows of IndexedSlices that lie on GPUs are put one after another, and stay. kOnGpus, which
-// take turns: for who takes them from there, as a store's Write does (BringToCpu), which sums those
-// with one id before they travel.
+// Where rows of IndexedSlices from GPUs are concatenated, and stay. kOnGpus: on one of the GPUs,
+// which take turns. It is for callers that pass the rows on from there, such as a store's Write
+// (CopyToCpu), which sums rows with the same id before sending them.
 enum class RowsMeet : uint8_t { kOnCpu, kOnGpus };
 
-// Leaf by leaf, one nest for each replica (source: tf.distribute's reduce and all_reduce).
-//   kNoAxis      elementwise, shapes agree. IndexedSlices: ids and rows one after another in
-//                replica order, duplicates kept; kMean divides the rows.
+// Reduces leaf by leaf; `values` has one nest for each replica. Source of the rules:
+// tf.distribute's reduce and all_reduce.
+//   kNoAxis      elementwise; shapes must agree. IndexedSlices: ids and rows are concatenated in
+//                replica order, duplicates are kept, and kMean divides the rows.
 //   with axes    over the axes of each replica's value, then over the replicas. kMean divides by
-//                the number of all elements, so partial batches weigh right (it is no mean of
-//                means); NaN where there are none. IndexedSlices are made dense first.
-// Texts must agree and stay as they are. InvalidArgument, naming the two replicas where they
-// disagree: structure, dtype or shape; an axis outside [-rank, rank) or named twice; bool; kMean of
-// integers ("cast first": TensorFlow would give float64). REQUIRES: at least one value.
+//                the number of all elements, so partial batches are weighted correctly (it is not a
+//                mean of means); NaN if there are none. IndexedSlices are made dense first.
+// Texts must agree and are returned unchanged. InvalidArgument, naming the two replicas that
+// disagree: structure, dtype or shape. InvalidArgument, too: an axis outside [-rank, rank) or given
+// twice; bool; kMean of integers ("cast first": TensorFlow would return float64). REQUIRES: at
+// least one value.
 absl::StatusOr<Nest> ReduceNests(ReduceOp op, absl::Span<const Nest> values, const Axes& axes,
                                  Mixed mixed = Mixed::kMakeDense, RowsMeet rows = RowsMeet::kOnCpu);
 
-// For each replica, ReduceNests of all with kNoAxis and Mixed::kRefuse.
+// The result for each replica: ReduceNests of all values with kNoAxis and Mixed::kRefuse.
 absl::StatusOr<std::vector<Nest>> AllReduceNests(ReduceOp op, absl::Span<const Nest> values,
                                                  const CommunicationOptions& options = {});
 
-// The values one after another along `axis`, on `device`. InvalidArgument: rank 0, an axis outside
-// [-rank, rank), or another dtype, rank or other dimension.
+// Concatenates the values along `axis`, on `device`. InvalidArgument: rank 0, an axis outside
+// [-rank, rank), or values that differ in dtype, rank or another dimension.
 absl::StatusOr<Tensor> GatherTensors(absl::Span<const Tensor> values, int axis, Device device = {});
 
-// For each replica, leaf by leaf: GatherTensors of their tensors. InvalidArgument, naming the path:
-// structures that differ, a leaf that is no tensor. Unimplemented: IndexedSlices, as in TensorFlow;
-// gather their ids and rows.
+// The result for each replica: GatherTensors of all values, leaf by leaf. InvalidArgument, with the
+// path: structures that differ, or a leaf that is not a tensor. Unimplemented: IndexedSlices, as in
+// TensorFlow; gather their ids and rows instead.
 absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, int axis);
 
-// Elements [begin, end) of `axis`, where the value lies: what GatherTensors' derivative needs.
+// Elements [begin, end) of `axis`, on the value's device. The derivative of GatherTensors uses it.
 // InvalidArgument: as GatherTensors, or not 0 <= begin <= end <= dim(axis).
 absl::StatusOr<Tensor> SliceAxis(const Tensor& value, int axis, int64_t begin, int64_t end);
 
-// [num_rows, ...], rows with the same id added up.
+// The dense tensor [num_rows, ...]. Rows with the same id are added.
 absl::StatusOr<Tensor> ToDense(const IndexedSlices& slices);
 
-// Every tensor in it moved; ids of IndexedSlices to the CPU only, where lookups and parameter
-// servers read them.
+// Moves every tensor in `value` to `device`; ids of IndexedSlices to the CPU, where lookups and
+// parameter servers read them. Errors: those of Tensor::To.
 absl::StatusOr<Nest> MoveTo(const Nest& value, Device device);
 
 }  // namespace divvy::internal

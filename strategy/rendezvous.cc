@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "data/guarded.h"
+#include "base/guarded.h"
 
 namespace divvy::internal {
 namespace {
@@ -22,12 +22,13 @@ absl::Status Rendezvous::Meet(int replica, Arrival arrival) {
   {
     MutexLock lock(mu_);
     round = NextOf(replica);
-    // Given up before this replica came.
+    // The meeting was given up before this replica arrived.
     if (round->done) return arrival.error.ok() ? round->outcome : arrival.error;
     round->arrivals[replica] = std::move(arrival);
     if (++round->arrived < num_replicas_) return Await(*round, replica);
   }
-  absl::Status outcome = CarryOut(*round);  // nobody else touches the round: all others wait
+  // All other replicas wait, so only this thread uses the round.
+  absl::Status outcome = RunRound(*round);
   MutexLock lock(mu_);
   return End(*round, std::move(outcome));
 }
@@ -54,10 +55,10 @@ absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
 absl::Status Rendezvous::Await(Round& round, int replica) {
   const auto is_over = [&]() DIVVY_REQUIRES(mu_) { return round.done || !left_.empty(); };
   const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
-  // It is being carried out.
+  // The meeting is being carried out.
   if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);
   if (round.done) return round.outcome;
-  return End(round, left_.empty() ? GivenUp(round, replica) : Deserted(round, replica));
+  return End(round, left_.empty() ? GivenUp(round, replica) : ReplicaHasLeft(round, replica));
 }
 
 void Rendezvous::Leave(int replica, absl::Status status) {
@@ -77,8 +78,8 @@ absl::Status Rendezvous::WaitForAll() {
   return first_error_;
 }
 
-// The first that left is the cause: others may have left because they waited for it in vain.
-absl::Status Rendezvous::Deserted(const Round& round, int replica) const {
+// The first replica that left is the cause. Others may have left because they waited for it.
+absl::Status Rendezvous::ReplicaHasLeft(const Round& round, int replica) const {
   const Left& first = left_.front();
   if (!first.status.ok()) return first.status;
   return absl::FailedPreconditionError(absl::StrCat(
@@ -112,7 +113,7 @@ absl::Status Rendezvous::Disagreement(const Round& round) const {
   return absl::OkStatus();
 }
 
-absl::Status Rendezvous::CarryOut(Round& round) const {
+absl::Status Rendezvous::RunRound(Round& round) const {
   for (const std::optional<Arrival>& arrival : round.arrivals) {
     if (!arrival->error.ok()) return arrival->error;
   }

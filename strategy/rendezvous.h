@@ -1,12 +1,14 @@
-// Where the replicas of one Run meet.
+// The meeting point of the replicas of one Run. Each collective is one meeting.
 //
-// Meetings are numbered: the n-th of each replica is the n-th of all others, whatever became of
-// those before. A replica that arrives waits until all have arrived; the last one carries the
-// meeting out while the others wait. Never hangs on a replica that has gone: who waits for it gets
-// an error (TensorFlow hangs). A meeting that one replica has given up after its timeout is over
-// for all: whoever waits in it or comes to it later is told so, and does not meet the others' next
-// one. A replica that cannot take part (its value is an error) comes all the same and says why, so
-// that its error is everybody's.
+// Meetings are numbered: a replica's n-th meeting is the n-th of all others, even if earlier ones
+// failed. A replica that arrives waits until all have arrived. The last one carries the meeting out
+// while the others wait.
+//
+// A meeting never waits for a replica that has ended: the replicas that wait for it get an error
+// (TensorFlow hangs). If one replica gives up after its timeout, the meeting is over for all:
+// replicas that wait in it, or arrive later, get the error and do not join the others' next
+// meeting. A replica that cannot take part because its value is an error arrives with that error,
+// which all replicas then get.
 #ifndef DIVVY_STRATEGY_RENDEZVOUS_H_
 #define DIVVY_STRATEGY_RENDEZVOUS_H_
 
@@ -33,22 +35,26 @@ class Rendezvous {
   using Complete = CompleteMeeting;
   using Arrival = internal::Arrival;
 
-  // Blocks until the others have arrived and the meeting was carried out. Returns what `complete`
-  // returned. All errors are told to all alike: an arrival's error; InvalidArgument: the replicas
-  // do not agree, two are named; FailedPrecondition: another replica has returned, it will never
-  // come; that one's error: it has failed; DeadlineExceeded: one replica has waited for its
-  // timeout, and others had not come: names it, its call and them. After an error the replica may
-  // meet again, in its next meeting.
+  // Blocks until all others have arrived and the meeting has been carried out. Returns the result
+  // of `complete`. All replicas get the same error:
+  //   InvalidArgument     the replicas' calls differ; the message names two of them
+  //   FailedPrecondition  another replica has returned and will never arrive
+  //   DeadlineExceeded    one replica has waited for its timeout; the message names it, its call
+  //                       and the missing replicas
+  //   others              the error of an arrival, or that with which another replica failed
+  // After an error the replica may continue with its next meeting.
   absl::Status Meet(int replica, Arrival arrival);
 
-  // The replica has ended with `status` and will meet nobody any more. Once for each replica.
+  // Reports that the replica has ended with `status` and will make no more calls. Call it once for
+  // each replica.
   void Leave(int replica, absl::Status status);
 
-  // Blocks until all replicas have left; returns the first error in time.
+  // Blocks until all replicas have left. Returns the error that came first in time.
   absl::Status WaitForAll();
 
  private:
-  // A meeting. Once it is done nobody touches its arrivals: their payloads end with Meet.
+  // A meeting. After it is done, its arrivals must not be used: their payloads are valid only until
+  // Meet returns.
   struct Round {
     explicit Round(int num_replicas) : arrivals(num_replicas) {}
     std::vector<std::optional<Arrival>> arrivals;
@@ -66,19 +72,19 @@ class Rendezvous {
   void ForgetPassed() DIVVY_REQUIRES(mu_);
   absl::Status End(Round& round, absl::Status outcome) DIVVY_REQUIRES(mu_);
   absl::Status Await(Round& round, int replica) DIVVY_REQUIRES(mu_);
-  absl::Status Deserted(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
+  absl::Status ReplicaHasLeft(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status GivenUp(const Round& round, int replica) const DIVVY_REQUIRES(mu_);
   absl::Status Disagreement(const Round& round) const;
-  absl::Status CarryOut(Round& round) const;
+  absl::Status RunRound(Round& round) const;
 
   const int num_replicas_;
   Mutex mu_;
   CondVar changed_;
-  // How many meetings each has come to; kLeft: it comes to none any more.
+  // The number of meetings in which each replica has arrived; kLeft if it has ended.
   std::vector<int64_t> met_ DIVVY_GUARDED_BY(mu_);
-  // By number, those to which a replica may come yet.
+  // By number: the meetings in which a replica may still arrive.
   std::map<int64_t, std::shared_ptr<Round>> rounds_ DIVVY_GUARDED_BY(mu_);
-  // In the order of time.
+  // In order of time.
   std::vector<Left> left_ DIVVY_GUARDED_BY(mu_);
   absl::Status first_error_ DIVVY_GUARDED_BY(mu_);
 };

@@ -1,4 +1,5 @@
-// Meetings by number. Most need no second thread: who does not wait gives its meeting up at once.
+// Numbered meetings. Most tests need no second thread: a replica with a timeout of zero gives its
+// meeting up at once.
 #include "strategy/rendezvous.h"
 
 #include <future>
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kAtOnce = absl::ZeroDuration();
 
-// Brings a number, and takes the sum of all home.
+// Brings a number; the result is the sum of all.
 absl::Status Sum(Rendezvous& rendezvous, int replica, int& number,
                  absl::Duration timeout = absl::InfiniteDuration()) {
   const auto complete = [](absl::Span<void* const> payloads) {
@@ -71,8 +72,8 @@ TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNex
   EXPECT_EQ(second, 30);
 }
 
-// It waits without a limit of its own, and would wait for ever. The other's limit lets it come
-// first, as a rule; the outcome is the same if it does not.
+// This replica has no timeout and would wait forever. The other's timeout usually lets this one
+// arrive first; the outcome is the same if it does not.
 TEST(RendezvousTest, WhoWaitsInAMeetingThatAnotherGivesUpIsToldWithIt) {
   Rendezvous rendezvous(3);
   int first = 1, second = 2;

@@ -93,8 +93,8 @@ absl::StatusOr<PerReplica<T>> Each(absl::StatusOr<std::vector<T>> values) {
 
 }  // namespace
 
-// What is wrong with this replica's value or options comes along to the meeting: the other
-// replicas' calls still meet the right ones of this one.
+// An error of this replica's value or options is brought to the meeting. So this replica's later
+// calls still match the other replicas' calls.
 absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value,
                                                    const CommunicationOptions& options) {
   if (options.bytes_per_pack < 0) {
@@ -146,7 +146,7 @@ absl::StatusOr<Backward> OneGradient(const absl::StatusOr<Nest>& gradient) {
   return Backward{std::move(tensor)};
 }
 
-// Where each replica's part of a gathered tensor begins; at the end, where all of them end.
+// The offset of each replica's part in a gathered tensor, then the total length.
 std::vector<int64_t> PartOffsets(const PerReplica<Tensor>& parts, int axis) {
   std::vector<int64_t> offsets = {0};
   for (const Tensor& part : parts.values())
@@ -175,14 +175,14 @@ struct Gathered {
 
 }  // namespace
 
-// Numbered, since replicas that differentiate other collectives would otherwise meet in each
-// other's without a word.
+// The name has a number. Otherwise replicas that differentiate different collectives would combine
+// gradients that do not belong together, without an error.
 std::string ReplicaContext::GradientOf(absl::string_view call) {
   return absl::StrCat("the gradient of ", call, " (differentiable collective ",
                       ++num_differentiable_, ")");
 }
 
-// What AllReduce gave for `value`, with its derivative.
+// AllReduce's result for `value`, recorded with its derivative.
 Var ReplicaContext::Recorded(ReduceOp op, const CommunicationOptions& options,
                              const absl::StatusOr<Nest>& reduced, const Var& value) {
   const std::string gradient_call = GradientOf(absl::StrCat("AllReduce ", ReduceOpName(op)));

@@ -29,15 +29,15 @@ namespace divvy {
 
 namespace internal {
 
-// What MergeCall gives a replica: T of StatusOr<PerReplica<T>> or StatusOr<T>; monostate for
-// Status.
+// The type of MergeCall's result in a replica: T if the function returns StatusOr<PerReplica<T>> or
+// StatusOr<T>, monostate if it returns Status.
 template <typename F, typename... Args>
 using MergeReturnT =
     typename Fallible<std::invoke_result_t<F&, Strategy&, PerReplica<std::decay_t<Args>>...>>::type;
 template <typename F, typename... Args>
 using MergeResultT = typename ComponentOf<MergeReturnT<F, Args...>>::type;
 
-// The I-th elements, replica by replica.
+// The I-th element of every replica's tuple, in replica order.
 template <size_t I, typename Tuple>
 auto ElementOfEach(const PerReplica<Tuple>& tuples) {
   std::vector<std::tuple_element_t<I, Tuple>> elements;
@@ -47,8 +47,8 @@ auto ElementOfEach(const PerReplica<Tuple>& tuples) {
 
 }  // namespace internal
 
-// A replica context made by hand is the thread's current one while this lives. Movable; ends on the
-// thread it began on.
+// While this lives, a replica context that was made by hand is the current one of the thread.
+// Movable. Must be destroyed on the thread that made it.
 class [[nodiscard]] Entered {
  private:
   friend class ReplicaContext;
@@ -56,8 +56,8 @@ class [[nodiscard]] Entered {
   internal::ContextEntry entry_;
 };
 
-// What a replica function is given: who the replica is, how it meets the others, what it reads from
-// and gives its gradients to.
+// The argument of a replica function. It identifies the replica, lets it communicate with the other
+// replicas, reads variables and takes gradients.
 //
 //   absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
 //     GradientTape tape(replica);
@@ -66,61 +66,71 @@ class [[nodiscard]] Entered {
 //     return Collect({{"loss", MeanOf(losses)}});
 //   }
 //
-// Used on its replica's thread only, while its function runs. Calls made anywhere else (in a merge
-// function, after Run) are FailedPrecondition and name the call to use.
+// Not thread-safe: use it on its replica's thread only, while its function runs. A call made
+// anywhere else, such as in a merge function or after Run, returns FailedPrecondition and names the
+// call to use instead.
 class ReplicaContext : public VariableReader {
  public:
-  // By hand only in tests; Run makes them.
+  // Strategy::Run makes these; only tests make them by hand.
   ReplicaContext(Strategy& strategy, int replica_id_in_sync_group);
   ReplicaContext(const ReplicaContext&) = delete;
   ReplicaContext& operator=(const ReplicaContext&) = delete;
 
-  // get_replica_context(): outside everything the default one. FailedPrecondition in cross-replica
-  // context.
+  // TensorFlow's get_replica_context(). Outside every context it is the default strategy's replica.
+  // FailedPrecondition in cross-replica context. Does not block.
   static absl::StatusOr<ReplicaContext*> Current();
-  // __enter__ and __exit__: current while the value lives. InvalidArgument: id not in [0, R).
-  // FailedPrecondition: another strategy's context is current.
+  // TensorFlow's __enter__ and __exit__: the context is current until the returned value is
+  // destroyed. InvalidArgument: the id is not in [0, num_replicas_in_sync()). FailedPrecondition:
+  // another strategy's context is current.
   absl::StatusOr<Entered> Enter();
 
   int replica_id_in_sync_group() const { return id_; }
   int num_replicas_in_sync() const { return strategy_.num_replicas_in_sync(); }
   Strategy& strategy() const { return strategy_; }
-  // Where this replica computes.
+  // The device on which this replica computes.
   Device device() const override;
-  // TensorFlow's form: {"/job:worker/replica:0/task:1/device:GPU:0"}
+  // The same in TensorFlow's form: {"/job:worker/replica:0/task:1/device:GPU:0"}.
   std::vector<std::string> devices() const;
-  // number of the step; the same on every attempt
+  // The step's number; the same on every attempt.
   int64_t step() const { return strategy_.parts().step; }
-  // From (job, step, replica): the same on every attempt.
+  // Derived from the job, the step and the replica; the same on every attempt.
   uint64_t seed() const override;
 
-  // Collectives. All replicas must make the same calls in the same order; they block until all have
-  // come. Another kind, op, structure, dtype or shape: InvalidArgument for all, naming both
-  // replicas. A replica that returns or fails without coming: FailedPrecondition or its error for
-  // those who wait. One that comes with an error (a failed Nest, Var or Gradients) gives it to all,
-  // and their next calls meet again.
-  // One replica: the identity. A context made by hand has nobody to meet: FailedPrecondition if
-  // there are several replicas.
+  // Collectives. All replicas must make the same calls in the same order. A call blocks until every
+  // replica has made it. With one replica the result is the replica's own value.
+  //
+  //   InvalidArgument     the replicas' calls differ in kind, op, structure, dtype or shape; every
+  //                       replica gets this error, which names two of them
+  //   FailedPrecondition  another replica returned without making the call; or the context was made
+  //                       by hand and there are several replicas
+  //   DeadlineExceeded    CommunicationOptions::timeout has passed
+  //   others              the error with which another replica failed, or its argument's own error
+  //                       (a failed Nest, Var or Gradients), which every replica gets
+  //
+  // After such an error the replicas' next calls match up again.
 
-  // T: a Nest, or travels as one (a tensor, IndexedSlices, vectors and maps of them). Rules:
-  // internal::ReduceNests, but IndexedSlices meet only their like. One meeting for all of its
-  // leaves. InvalidArgument: negative bytes_per_pack.
+  // Combines the replicas' values; every replica gets the result. T is a Nest or has a NestCodec: a
+  // tensor, IndexedSlices, vectors and maps of them. Rules: internal::ReduceNests, except that
+  // IndexedSlices are not combined with dense values. All leaves of a value are combined in one
+  // collective. Also InvalidArgument: negative bytes_per_pack.
   template <typename T>
   absl::StatusOr<T> AllReduce(ReduceOp op, const T& value,
                               const CommunicationOptions& options = {}) {
     DIVVY_ASSIGN_OR_RETURN(Nest reduced, AllReduceNest(op, NestCodec<T>::Encode(value), options));
     return NestCodec<T>::Decode(reduced);
   }
-  // Differentiable: the gradient of an all-reduce is the all-reduce of the gradient, with the same
-  // op. All replicas must differentiate alike: the gradient of one replica's n-th differentiable
-  // collective meets that of the others' n-th, or it is InvalidArgument. A failed Var fails it on
-  // all replicas.
+  // Differentiable: the gradient of an all-reduce is the all-reduce of the gradients, with the same
+  // op. All replicas must differentiate the same collectives in the same order: the gradient of
+  // each replica's n-th differentiable collective is combined with that of the others' n-th, and a
+  // mismatch is InvalidArgument. A failed Var fails the call on all replicas. An error makes the
+  // returned Var a failed one.
   Var AllReduce(ReduceOp op, const Var& value, const CommunicationOptions& options = {});
-  // One meeting for all of them; each has a gradient of its own.
+  // One collective for all values; each value has its own gradient.
   std::vector<Var> AllReduce(ReduceOp op, const std::vector<Var>& values,
                              const CommunicationOptions& options = {});
-  // T: as AllReduce. Leaf by leaf, concatenated in replica order; only `axis` may differ in length.
-  // Errors: internal::GatherNests.
+  // Concatenates the replicas' values along `axis`, leaf by leaf, in replica order; every replica
+  // gets the result. Only `axis` may differ in length. T: as AllReduce. Errors:
+  // internal::AllGatherNests's.
   template <typename T>
   absl::StatusOr<T> AllGather(const T& value, int axis) {
     DIVVY_ASSIGN_OR_RETURN(Nest gathered, AllGatherNest(NestCodec<T>::Encode(value), axis));
@@ -130,10 +140,11 @@ class ReplicaContext : public VariableReader {
   // AllReduce of a Var.
   Var AllGather(const Var& value, int axis);
 
-  // fn(Strategy&, PerReplica<Args>...) runs once, in cross-replica context, on one of the replicas'
-  // threads while all wait; it is replica 0's fn, and those of the others must be of its type. A
-  // PerReplica result is unpacked, any other goes to each replica. InvalidArgument: one of another
-  // size.
+  // Runs fn(Strategy&, PerReplica<Args>...) once, in cross-replica context, on one of the replicas'
+  // threads, while all replicas wait. Replica 0's fn runs; the other replicas' fn must have the
+  // same type. If fn returns a PerReplica, each replica gets its own component; otherwise all get
+  // the same result. A collective; also InvalidArgument: a PerReplica result with another number of
+  // replicas.
   template <typename F, typename... Args>
   absl::StatusOr<internal::MergeResultT<F, Args...>> MergeCall(F&& fn, const Args&... args) {
     using Tuple = std::tuple<std::decay_t<Args>...>;
@@ -145,31 +156,35 @@ class ReplicaContext : public VariableReader {
         });
   }
 
-  // Without a tape, with any other library. One call, one round trip; what several replicas read
-  // whole is fetched once for their worker. On device(). Blocks. Errors: VariableStore::Read's.
+  // Reads variables without a tape, for use with any other library. One call is one round trip to
+  // the parameter servers. If several replicas of a worker read the whole of one variable, it is
+  // fetched once. The values are on device(). Blocks. Errors: VariableStore::ReadOn's.
   absl::Status Read(absl::Span<ReadRequest> requests) override;
-  // The whole values in order, as Read. FailedPrecondition, too: a spec of another dtype or shape
-  // than the variable's; names both.
+  // Reads whole variables, in order, as Read does. Also FailedPrecondition: a spec whose dtype or
+  // shape differs from the variable's; the message names both.
   absl::StatusOr<std::vector<Tensor>> ReadAll(absl::Span<const VariableSpec> variables);
 
-  // Combines the gradients of the worker's replicas (kMean unless told otherwise; TensorFlow: kSum)
-  // and stages them for the step's commit, where each variable's own optimizer applies them on its
-  // ps. Rows of IndexedSlices are concatenated. Once per step and variable: FailedPrecondition the
-  // second time. Takes the StatusOr, so that ApplyGradients(tape.Gradient(loss)) is one line: its
-  // error is that of all replicas. No gradients at all: nothing is staged. InvalidArgument: a
-  // variable that names no optimizer, or is not float32; a gradient of another shape.
-  // FailedPrecondition, too: a read-only step. A collective, which every replica must call; it
-  // blocks until all have.
+  // Combines the gradients of the worker's replicas and stages them for the step's commit. The
+  // default is kMean (TensorFlow's is kSum). At the commit each variable's own optimizer applies
+  // its gradient on the parameter server. Rows of IndexedSlices are concatenated. A collective:
+  // every replica must call it, and it blocks until all have.
+  //
+  // The parameter is a StatusOr so that ApplyGradients(tape.Gradient(loss)) fits on one line; an
+  // error in it becomes the error of all replicas. If there are no gradients, nothing is staged.
+  //
+  // InvalidArgument: a variable without an optimizer or of a dtype other than float32, or a
+  // gradient whose shape differs from the variable's. FailedPrecondition: a second gradient for a
+  // variable in one step, or a read-only step.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, ReduceOp op = ReduceOp::kMean);
-  // With this optimizer instead of the variables' own (replica 0's counts). Slots that it needs are
-  // made when it is first used, before the step commits. InvalidArgument, too: what Validate says
-  // of the optimizer.
+  // Uses `optimizer` instead of the variables' own. If the replicas pass different ones, replica
+  // 0's is used. The optimizer's slots are created at its first use, before the step commits. Also
+  // InvalidArgument: the errors of the optimizer's Validate.
   absl::Status ApplyGradients(absl::StatusOr<Gradients> gradients, const Optimizer& optimizer,
                               ReduceOp op = ReduceOp::kMean);
 
-  // An object kept between steps by this replica, made at first use (a LibTorch module, a scratch
-  // buffer). Gone when the worker is: never put state of the model in it. Another T under the same
-  // key is another object.
+  // An object that this replica keeps between steps, such as a LibTorch module or a scratch buffer.
+  // `make` creates it at first use. It is lost with the worker, so never keep the model's state in
+  // it. The same key with another T is another object.
   template <typename T>
   T& Local(absl::string_view key, std::function<std::unique_ptr<T>()> make) {
     return strategy_.parts().locals->Get<T>(absl::StrCat("replica ", id_, "/", key), make);
@@ -187,8 +202,8 @@ class ReplicaContext : public VariableReader {
     std::optional<Out> out;
   };
 
-  // One collective: `complete` maps what all replicas bring to what each takes home. A replica that
-  // brings an error fails all. `Tag` tells collectives of equal types apart.
+  // One collective. `complete` maps the values that all replicas bring to the result of each. A
+  // replica that brings an error fails all. `Tag` distinguishes collectives whose types are equal.
   template <typename In, typename Out, typename Tag = void>
   absl::StatusOr<Out> Meet(
       std::string call, absl::string_view instead, absl::StatusOr<In> in,

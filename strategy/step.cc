@@ -1,29 +1,26 @@
 #include "strategy/step.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "absl/strings/str_join.h"
-#include "base/linker_hint.h"
+#include "base/guarded.h"
 #include "base/mutex.h"
-#include "cluster/error.h"
-#include "data/guarded.h"
+#include "base/named_registry.h"
+#include "protocol/error.h"
 #include "tensor/device_memory.h"
 
 namespace divvy {
 namespace {
 
 struct Registry {
+  internal::NamedRegistry<RegisteredStep> steps{"step"};
   Mutex mu;
-  // nodes stay where they are: pointers into it are given out
-  std::map<std::string, RegisteredStep, std::less<>> steps DIVVY_GUARDED_BY(mu);
-  std::set<std::string> doubles DIVVY_GUARDED_BY(mu);
   bool sealed DIVVY_GUARDED_BY(mu) = false;
   std::set<std::string, std::less<>> late DIVVY_GUARDED_BY(mu);
 };
 
-// Never destroyed, so that no order of initialisation or destruction matters.
+// Never destroyed, so the order of initialisation and destruction does not matter.
 Registry& TheRegistry() {
   static Registry* const registry = new Registry();
   return *registry;
@@ -39,10 +36,12 @@ bool IsLate(absl::string_view name) {
 
 void StepRegistry::Add(RegisteredStep step) {
   Registry& registry = TheRegistry();
-  MutexLock lock(registry.mu);
   const std::string name = step.name;
-  if (registry.sealed) registry.late.insert(name);
-  if (!registry.steps.emplace(name, std::move(step)).second) registry.doubles.insert(name);
+  {
+    MutexLock lock(registry.mu);
+    if (registry.sealed) registry.late.insert(name);
+  }
+  registry.steps.Add(name, std::move(step));
 }
 
 void StepRegistry::Seal() {
@@ -52,17 +51,12 @@ void StepRegistry::Seal() {
 }
 
 const RegisteredStep* StepRegistry::Find(absl::string_view name) {
-  Registry& registry = TheRegistry();
-  MutexLock lock(registry.mu);
-  const auto it = registry.steps.find(std::string(name));
-  return it == registry.steps.end() ? nullptr : &it->second;
+  return TheRegistry().steps.Find(name);
 }
 
 std::vector<const RegisteredStep*> StepRegistry::All() {
-  Registry& registry = TheRegistry();
-  MutexLock lock(registry.mu);
   std::vector<const RegisteredStep*> all;
-  for (const auto& [name, step] : registry.steps) all.push_back(&step);
+  for (const std::string& name : TheRegistry().steps.names()) all.push_back(Find(name));
   return all;
 }
 
@@ -73,25 +67,13 @@ absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) 
                      "\" was made after main had begun, so no other process has it: define it "
                      "const at namespace scope"));
   }
-  if (const RegisteredStep* step = Find(name)) return step;
-  const std::vector<const RegisteredStep*> all = All();
-  const auto append = [](std::string* out, const RegisteredStep* step) {
-    absl::StrAppend(out, "\"", step->name, "\"");
-  };
-  return absl::NotFoundError(absl::StrCat("this program has no step \"", name, "\"",
-                                          all.empty() ? "" : "; it has ",
-                                          absl::StrJoin(all, ", ", append), "; ", kLinkerHint));
+  return TheRegistry().steps.Get(name);
 }
 
 absl::Status StepRegistry::Validate() {
-  Registry& registry = TheRegistry();
-  MutexLock lock(registry.mu);
-  std::vector<std::string> problems;
-  if (registry.steps.count("") > 0) problems.push_back("a Step has an empty name");
-  for (const std::string& name : registry.doubles)
-    problems.push_back(absl::StrCat("two Steps are named \"", name, "\""));
-  if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  const std::vector<std::string> problems = TheRegistry().steps.problems();
+  return problems.empty() ? absl::OkStatus()
+                          : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
 absl::StatusOr<PerReplica<Nest>> WorkerContext::Next(const Iterator& iterator) {
@@ -123,7 +105,7 @@ absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& enviro
 
 namespace {
 
-// What becomes of the parts of a batch.
+// How MapBatch converts the parts of a batch.
 struct BatchMap {
   std::function<absl::StatusOr<Nest>(const SparseIds& sparse)> sparse;
   std::function<absl::StatusOr<Nest>(const Nest& leaf)> leaf;
@@ -176,7 +158,8 @@ absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) {
   return MapBatch({NoLists, NoRows}, batch);
 }
 
-// Small leaves travel together, so they are collected first, and then put back in the same order.
+// Collects all leaves first, so that small ones travel together, and then puts them back in the
+// same order.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
   if (device == Device{}) return batch;
   const auto keep = [](const SparseIds& sparse) { return Nest(sparse); };

@@ -1,4 +1,4 @@
-// Step functions: what runs on the workers, known by name in every process.
+// Step functions: the code that workers run. Every process knows a step function by its name.
 #ifndef DIVVY_STRATEGY_STEP_H_
 #define DIVVY_STRATEGY_STEP_H_
 
@@ -18,22 +18,22 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "cluster/end_of_data.h"
+#include "protocol/end_of_data.h"
 #include "strategy/per_replica.h"
 #include "strategy/strategy.h"
 #include "tensor/nest.h"
 
 namespace divvy {
 
-// A position in a dataset on every worker; an argument of Schedule and of step functions. A handle,
-// thread-safe: copies are the same iterator. When the last handle on the coordinator is gone, the
-// workers close it; steps that name it and still wait or run keep it until they end. Made by
-// PerWorkerDataset, read by WorkerContext::Next.
+// A position in a dataset, one on every worker. Pass it to Schedule and to step functions.
+// PerWorkerDataset makes it; WorkerContext::Next reads from it. A handle: copies refer to the same
+// iterator. Thread-safe. The workers close the iterator when the coordinator drops its last handle,
+// but only after the steps that use it have ended, including steps that still wait.
 class Iterator {
  public:
   explicit Iterator(PerWorkerHandle handle)
       : handle_(std::make_shared<const PerWorkerHandle>(handle)) {}
-  // For the coordinator: the pointer's deleter closes the iterator.
+  // For the coordinator. The pointer's deleter closes the iterator.
   explicit Iterator(std::shared_ptr<const PerWorkerHandle> handle) : handle_(std::move(handle)) {}
   uint64_t id() const { return handle_->id; }
   PerWorkerHandle handle() const { return *handle_; }
@@ -51,26 +51,28 @@ struct NestCodec<Iterator> {
   }
 };
 
-// What a worker lends to one running attempt of a step. Implemented by worker/core, by a fake in
-// tests; outlives the attempt. Thread-safe.
+// What a worker provides to one attempt of a step. worker/core implements it, and tests use a fake.
+// It outlives the attempt. Thread-safe.
 class StepEnvironment {
  public:
   virtual ~StepEnvironment() = default;
-  // One made for this attempt: its parts hold the step's transaction, number and seed, and the
-  // worker's LocalObjects.
+  // The strategy made for this attempt. Its parts hold the step's transaction, number and seed, and
+  // the worker's LocalObjects.
   virtual Strategy& strategy() = 0;
   virtual int worker_index() const = 0;
-  // The next elements of the iterator that `handle` names on this worker, one for each replica and
-  // where it computes (BatchOn; InputOptions::fetch_to_device false: on the CPU), with
-  // EmptyBatchLike where too few are left; nullopt: none is left. May block while data is read.
-  // Aborted with Reason::kInputAborted: the iterator is gone, the step is run again.
+  // Returns the next elements of the iterator `handle` on this worker, one for each replica;
+  // nullopt at the end. Each element is on its replica's device (BatchOn), or on the CPU if
+  // InputOptions::fetch_to_device is false. Replicas for which no element is left get
+  // EmptyBatchLike. May block while data is read. Aborted with Reason::kInputAborted: the iterator
+  // is gone, and the step is run again.
   virtual absl::StatusOr<std::optional<PerReplica<Nest>>> Next(PerWorkerHandle handle) = 0;
+  // As WorkerContext::cancelled.
   virtual bool cancelled() const = 0;
 };
 
-// The API of a step function, on its worker, in cross-replica context: the step handles values of
-// all replicas of the worker, and calls Run for what each does. Used on the step's thread, while
-// the step runs.
+// The API of a step function, on its worker. The function runs in cross-replica context: it handles
+// the values of all replicas of the worker, and calls Run for the work of each replica. Use it on
+// the step's thread only, while the step runs.
 class WorkerContext {
  public:
   explicit WorkerContext(StepEnvironment& environment) : environment_(environment) {}
@@ -79,25 +81,31 @@ class WorkerContext {
 
   Strategy& strategy() { return environment_.strategy(); }
   int worker_index() const { return environment_.worker_index(); }
-  // number of the step; the same on every attempt
+  // The step's number; the same on every attempt.
   int64_t step() const { return environment_.strategy().parts().step; }
-  // From (job, step); the same on every attempt.
+  // Derived from the job and the step; the same on every attempt.
   uint64_t seed() const { return environment_.strategy().parts().seed; }
 
-  // An element for each replica, in replica order: where too few are left, the last replicas get
-  // batches with 0 rows (EmptyBatchLike). Blocks while data are read. Of leased data once in a
-  // step: its elements are the step's, the same on every attempt. OutOfRange, for which IsEndOfData
-  // holds: none is left; return it, RunEpoch expects it. FailedPrecondition: in a replica function,
-  // where each replica would take a step's elements; or a second time in a step. DataLoss, NotFound
-  // and others: the data source's own, with file and line. Aborted: the iterator was lost with its
-  // worker's session; return it, the step is run again.
+  // Returns one element for each replica, in replica order. If too few are left, the last replicas
+  // get batches with 0 rows (EmptyBatchLike). Blocks while data is read. A step may call it only
+  // once for leased data: the elements then belong to the step and are the same on every attempt.
+  //
+  //   OutOfRange          IsEndOfData holds: no element is left. Return the error; RunEpoch expects
+  //                       it
+  //   FailedPrecondition  called in a replica function, where each replica would take a whole
+  //                       step's elements; or called twice in a step on leased data
+  //   Aborted             the iterator was lost with its worker's session. Return the error; the
+  //                       step is run again
+  //   others              the data source's, such as DataLoss or NotFound, with file and line
   absl::StatusOr<PerReplica<Nest>> Next(const Iterator& iterator);
-  // The same, with nullopt at the end: for a step that has something to do then.
+  // The same, but returns nullopt at the end, for a step that has work to do there.
   absl::StatusOr<std::optional<PerReplica<Nest>>> NextOrEnd(const Iterator& iterator);
 
-  // What most steps do, in one call: the next elements of `batches` (Next), `fn(ReplicaContext&,
-  // const Nest& batch, args...)` on each replica (Strategy::Run), and the sum of what the replicas
-  // give (Strategy::Reduce; of Metrics: merged). So a step needs no second function:
+  // What most steps do, in one call:
+  // 1. takes the next elements of `batches` (Next);
+  // 2. runs `fn(ReplicaContext&, const Nest& batch, args...)` on each replica (Strategy::Run);
+  // 3. returns the sum of the replicas' results (Strategy::Reduce; Metrics are merged).
+  // A step then needs no separate replica function:
   //
   //     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
   //       return worker.RunAndMerge(batches, [](ReplicaContext& replica, const Nest& batch)
@@ -108,8 +116,8 @@ class WorkerContext {
   //       });
   //     }
   //
-  // `fn` returns a StatusOr of what travels as a Nest. Blocks; errors: those of the three, the end
-  // of the data first (IsEndOfData).
+  // `fn` returns a StatusOr of a type that has a NestCodec. Blocks. Errors: those of Next
+  // (including IsEndOfData), Run and Reduce.
   template <typename F, typename... Args>
   absl::StatusOr<ReplicaResult<F, PerReplica<Nest>, Args...>> RunAndMerge(const Iterator& batches,
                                                                           F&& fn,
@@ -123,71 +131,72 @@ class WorkerContext {
     return strategy().Reduce(ReduceOp::kSum, results, kNoAxis);
   }
 
-  // An object kept between steps by this worker, made at first use. Gone when the worker is: never
-  // put state of the model in it. Another T under the same key is another object.
+  // An object that this worker keeps between steps. `make` creates it at first use. It is lost with
+  // the worker, so never keep the model's state in it. The same key with another T is another
+  // object. Two steps never use an object at the same time.
   template <typename T>
   T& Local(absl::string_view key, std::function<std::unique_ptr<T>()> make) {
     return environment_.strategy().parts().locals->Get<T>(absl::StrCat("worker/", key), make);
   }
 
-  // For long steps: whether the result no longer matters (another step's error, a deadline, a
-  // session that has ended). Return Cancelled soon: until the function has returned no other step
-  // of the session runs. Never false again.
+  // For long steps: true when the step's result is no longer needed, because of another step's
+  // error, a deadline or the end of the session. Once true, it stays true. Return Cancelled soon:
+  // no other step of the session runs until the function has returned. Does not block.
   bool cancelled() const { return environment_.cancelled(); }
 
  private:
   StepEnvironment& environment_;
 };
 
-// kTraining: has the next step number, and counts in Coordinator::step(). kReadOnly: takes no step
-// number, writes are FailedPrecondition; for evaluation. It sees the variables as they are, beside
-// training steps that run.
+// kTraining: the step takes the next step number and counts in Coordinator::step(). kReadOnly: for
+// evaluation; the step takes no step number, and its writes are FailedPrecondition. A read-only
+// step sees the variables as they are, while training steps may run beside it.
 enum class StepKind : uint8_t { kTraining, kReadOnly };
 
-// What is known of a step function in this process. Made by Step's constructor.
+// A step function that is registered in this process. Step's constructor makes it.
 struct RegisteredStep {
   std::string name;
   StepKind kind = StepKind::kTraining;
-  // besides the WorkerContext
+  // Not counting the WorkerContext.
   int num_args = 0;
-  // Of its types; equal in processes built from the same source by the same compiler. To compare,
-  // not to read.
+  // Identifies the function's types. It is equal in processes that the same compiler built from the
+  // same source. Compare it only; its text has no meaning.
   std::string signature;
-  // args: a list
+  // Decodes `args`, a list, calls the function and encodes its result.
   std::function<absl::StatusOr<Nest>(WorkerContext&, const Nest& args)> body;
 };
 
-// The steps of this process. Thread-safe. Filled before `main` by the constructors of Step; lives
-// forever.
+// The steps of this process. Thread-safe. The constructors of Step fill it before `main`. It is
+// never destroyed.
 class StepRegistry {
  public:
-  // Never fails: a double name is kept for Validate.
+  // Never fails: Validate reports a duplicate name.
   static void Add(RegisteredStep step);
-  // Null: no such step. Valid forever.
+  // Null: no such step. The pointer is valid forever.
   static const RegisteredStep* Find(absl::string_view name);
-  // NotFound: lists the steps there are. FailedPrecondition: it was added after Seal.
+  // NotFound: no such step; the message lists the known ones. FailedPrecondition: the step was
+  // added after Seal.
   static absl::StatusOr<const RegisteredStep*> Get(absl::string_view name);
-  // In name order; of a double name the first.
+  // In name order. For a duplicate name, the first.
   static std::vector<const RegisteredStep*> All();
-  // No more steps from here on, says `main`: those that are added later are known here and nowhere
-  // else, and Get refuses them (FailedPrecondition).
+  // `main` calls this when registration is over. A step that is added later is known in this
+  // process only, so Get refuses it (FailedPrecondition).
   static void Seal();
-  // To be asked at start. InvalidArgument: every name that is empty or was given to two functions,
-  // all at once.
+  // Call it at start. InvalidArgument: lists every name that is empty or registered twice.
   static absl::Status Validate();
 };
 
-// Runs one attempt on the calling thread, in the scope of environment.strategy(). Blocks as the
-// function does. A function that throws is Unknown with what().
+// Runs one attempt on the calling thread, in the scope of environment.strategy(). Blocks as long as
+// the function does. Errors: the function's own; Unknown with what() if it throws.
 absl::StatusOr<Nest> RunStep(const RegisteredStep& step, StepEnvironment& environment,
                              const Nest& args);
 
-// What too few elements are filled up with: `batch` with no examples (every tensor with 0 rows,
-// row_splits of sparse ids {0}). InvalidArgument: a tensor of rank 0, which has no rows: batch the
-// dataset first.
+// Returns `batch` with no examples: every tensor has 0 rows, and row_splits of sparse ids are {0}.
+// Replicas get it when too few elements are left. InvalidArgument: a tensor of rank 0, which has no
+// rows; batch the dataset first.
 absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch);
 
-// `batch` as a replica on `device` computes with it: its tensors lie there, its sparse ids on the
+// Returns `batch` as a replica on `device` needs it: its tensors on `device`, its sparse ids on the
 // CPU, where lookups read them. Errors: those of Tensor::To.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device);
 
@@ -201,7 +210,7 @@ RegisteredStep MakeRegisteredStep(
           typeid(R(std::decay_t<Args>...)).name(), std::move(body)};
 }
 
-// `call(args...)` with the arguments decoded.
+// Decodes `args` and returns call(decoded...). Errors: those of decoding and of `call`.
 template <typename... Args, typename Call>
 absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
   if constexpr (sizeof...(Args) == 0) {
@@ -215,26 +224,30 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 
 }  // namespace internal
 
-// A step function, known by name in every process. Define it `const` at namespace scope, once:
-//     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) { ... }
-//     const Step kTrain("train", TrainStep);
-// Its arguments and its result travel as NestCodec has it; a function that gives nothing returns a
-// Status.
+// A step function, known by its name in every process. Define it `const` at namespace scope, once:
 //
-//     absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
-//       return worker.RunAndMerge(batches, TrainReplica);
-//     }
+//   absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
+//     return worker.RunAndMerge(batches, TrainReplica);
+//   }
+//   const Step kTrain("train", TrainStep);
 //
-// The types of the function are the types of Schedule: a wrong argument does not compile, nor a
-// number that would be cut. A STEP IS
-// A TRANSACTION: what it stages is applied once if it returns OK, not at all if it fails. It may
-// run more than once, elsewhere: let it depend on its arguments, its data, variables and seed()
-// alone, and keep no state outside Variables. Globals set by Train exist on the coordinator alone.
-// Two functions under one name are refused at start; a worker that does not know a step it is given
-// says so by the step's error.
+// Arguments and result are encoded by NestCodec. A function without a result returns a Status.
+// Schedule takes the function's argument types: an argument of the wrong type does not compile, nor
+// does a number that could be truncated.
+//
+// A STEP IS A TRANSACTION. Its staged writes are applied exactly once if it returns OK, and not at
+// all if it fails. The function may run more than once, and on another worker. So let it depend
+// only on its arguments, its data, variables and seed(), and keep no state outside Variables.
+// Globals that Train sets exist in the coordinator's process only.
+//
+// Constructing a Step never fails. Two functions with one name are refused at start. A worker that
+// does not know a step fails that step, and the error says so. If a Step is in a static library,
+// link the library with alwayslink (--whole-archive); otherwise the linker may drop the
+// registration.
 template <typename Signature>
 class Step;
 
+// Of a function that returns absl::StatusOr<R>.
 template <typename R, typename... Args>
 class Step<R(Args...)> {
  public:
@@ -259,6 +272,7 @@ class Step<R(Args...)> {
   StepKind kind_;
 };
 
+// Of a function that returns absl::Status.
 template <typename... Args>
 class Step<void(Args...)> {
  public:

@@ -1,4 +1,4 @@
-// Steps, what they return, and how a coordinator is given them.
+// Steps, their results, and how they are passed to a coordinator.
 #include "strategy/step.h"
 
 #include <cmath>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "cluster/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/ops.h"
+#include "protocol/error.h"
 #include "strategy/coordinator.h"
 #include "strategy/metrics.h"
 #include "strategy/program.h"
@@ -308,7 +308,7 @@ TEST(StepTest, IsRefusedWhereAnotherStrategyIsCurrent) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// What each replica makes of its batch; the second argument is everybody's.
+// Each replica's function; the second argument is the same for all.
 absl::StatusOr<Metrics> CountRows(ReplicaContext& replica, const Nest& batch, int64_t weight) {
   ASSIGN_OR_RETURN(const Tensor x, batch["x"].tensor());
   if (x.shape().rows() == 3) return absl::DataLossError("three rows");
@@ -403,7 +403,7 @@ class ImmediateCoordinator : public Coordinator {
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
-  absl::StatusOr<std::string> SaveCheckpoint() override {
+  absl::StatusOr<std::string> SaveCheckpoint(absl::Duration) override {
     return absl::FailedPreconditionError("no checkpoints here");
   }
   absl::Status Export(absl::string_view, const ExportOptions&) override {
@@ -436,7 +436,7 @@ class ImmediateCoordinator : public Coordinator {
   }
 
  private:
-  // Nobody trains here.
+  // This test does not train.
   class NoSupport : public internal::TrainerSupport {
    public:
     absl::StatusOr<int64_t> RestoreUnlessBegun() override { return 0; }
@@ -464,7 +464,7 @@ TEST(CoordinatorTest, ScheduleEncodesAndFetchDecodes) {
   EXPECT_EQ(FetchAll<void>({*thrown}).code(), absl::StatusCode::kUnknown);
 }
 
-// Is ready after `after`, and remembers how long somebody was willing to wait.
+// Becomes ready after `after`, and records the timeouts with which it was asked.
 class LateResult : public internal::RemoteResult {
  public:
   explicit LateResult(absl::Duration after) : after_(after) {}
@@ -543,7 +543,8 @@ template <typename StepType, typename... Args>
 std::false_type Schedules(long);
 
 using AddType = Step<int64_t(int64_t, std::string)>;
-// tests/api/refused_test.py has the compiler refuse those that would change, and its words.
+// tests/api/refused_test.py checks that the compiler refuses conversions that would change a value,
+// and checks its messages.
 TEST(ArgumentTest, KeepsItsValueOrIsRefused) {
   using internal::KeepsItsValue;
   static_assert(KeepsItsValue<int64_t, int>::value);

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/guarded.h"
 #include "base/status_macros.h"
-#include "data/guarded.h"
 #include "strategy/rendezvous.h"
 #include "strategy/replica_context.h"
 #include "strategy/variable_store.h"
@@ -18,8 +18,8 @@ using internal::CurrentContext;
 
 namespace {
 
-// One replica's part of a Run. It leaves the rendezvous when it has run, or when it is dropped
-// unrun (its executor has stopped): nobody waits for it then.
+// One replica's part of a Run. It leaves the rendezvous when it has run, or when a stopped executor
+// drops it without running it. So the other replicas never wait for it.
 class ReplicaTask {
  public:
   ReplicaTask(internal::Rendezvous& rendezvous, int id, std::function<absl::Status()> body)
@@ -34,7 +34,8 @@ class ReplicaTask {
   void Run() {
     absl::Status status = internal::Guarded<absl::Status>(absl::StrCat("replica ", id_), body_);
     body_ = nullptr;
-    rendezvous_.Leave(id_, std::move(status));  // the last touch: Run's caller may return now
+    // The last access to this Run's objects: Strategy::Run may return after it.
+    rendezvous_.Leave(id_, std::move(status));
   }
 
  private:
@@ -64,7 +65,7 @@ Strategy& Strategy::Current() {
 }
 
 StrategyScope Strategy::Scope() {
-  // The default strategy's scope changes nothing: its replica is current before and after.
+  // The default strategy's scope changes nothing: its replica is the current one anyway.
   const bool is_default = this == &internal::DefaultStrategy();
   Context context{is_default ? ContextKind::kDefault : ContextKind::kScope,
                   is_default ? nullptr : this};

@@ -1,4 +1,5 @@
-// TensorFlow's tf.distribute.Strategy: the replicas of one worker, and the variables they share.
+// TensorFlow's tf.distribute.Strategy: the replicas of one worker, and the variables that all
+// workers share.
 #ifndef DIVVY_STRATEGY_STRATEGY_H_
 #define DIVVY_STRATEGY_STRATEGY_H_
 
@@ -32,23 +33,23 @@ namespace divvy {
 class Executor;
 class VariableStore;
 
-// What a Strategy is made of. worker/core makes one for each attempt of a step, the coordinator one
-// for the job.
+// The parts of a Strategy. worker/core makes a strategy for each attempt of a step; the coordinator
+// makes one for the job.
 struct StrategyParts {
-  // null: no variables (the default strategy)
+  // Null: no variables, as in the default strategy.
   std::shared_ptr<VariableStore> store;
-  // lends the replicas' threads. REQUIRES: not null with more than one replica; outlives the
-  // strategy
+  // Provides the replicas' threads. REQUIRES: not null with more than one replica; outlives the
+  // strategy.
   Executor* executor = nullptr;
-  // null: none
+  // Null: no resolver.
   std::shared_ptr<const ClusterResolver> resolver;
-  // Where each replica computes; those on the CPU are all CPU:0. REQUIRES: not empty.
+  // The device of each replica; replicas on the CPU are all on CPU:0. REQUIRES: not empty.
   std::vector<Device> replica_devices = {Device{}};
-  // number of the step; the same on every attempt
+  // The step's number; the same on every attempt.
   int64_t step = 0;
-  // From (job, step); the same on every attempt.
+  // Derived from the job and the step; the same on every attempt.
   uint64_t seed = 0;
-  // Of the worker; null: the strategy's own.
+  // The worker's objects. Null: the strategy makes its own.
   std::shared_ptr<LocalObjects> locals;
 };
 
@@ -67,7 +68,7 @@ struct ComponentOf<PerReplica<T>> {
   static int Size(const PerReplica<T>& value) { return value.size(); }
 };
 
-// StatusOr<T> -> T, Status -> monostate. Another result does not compile.
+// StatusOr<T> -> T, Status -> monostate. Any other result type does not compile.
 template <typename T>
 struct Fallible;
 template <typename T>
@@ -107,20 +108,22 @@ std::vector<Nest> EncodeAll(const PerReplica<T>& values) {
 
 }  // namespace internal
 
-// What Run gives for each replica: R of a function that returns StatusOr<R>; monostate for Status.
+// The type of Run's result for each replica: R if the function returns StatusOr<R>, monostate if it
+// returns Status.
 template <typename F, typename... Args>
 using ReplicaResult = internal::ReplicaResultT<F, Args...>;
 
-// Makes a strategy current on this thread while it lives: `with strategy.scope():`. Variables are
-// created in it; reading and writing them, scheduling and reducing do not ask for it. Movable; ends
-// on the thread it began on. Give it a name: one that is dropped has ended already.
+// Makes a strategy current on this thread while the scope lives, as Python's `with
+// strategy.scope():`. Creating a variable with divvy::CreateVariable needs a scope; reading and
+// writing variables, scheduling and reducing do not. Movable. Must be destroyed on the thread that
+// made it. Keep it in a named variable: a temporary ends at once.
 //
 //   auto scope = coordinator.strategy().Scope();
 //   RETURN_IF_ERROR(CreateVariable(kWeights).status());
 class [[nodiscard]] StrategyScope {
  public:
-  // FailedPrecondition: the scope must not be entered here. Every call made inside it fails with
-  // this.
+  // FailedPrecondition: the scope may not be entered here. Every call that is made inside it then
+  // returns this error.
   absl::Status status() const { return status_; }
 
  private:
@@ -134,32 +137,34 @@ class [[nodiscard]] StrategyScope {
 
 class Strategy;
 
-// What tf.distribute calls strategy.extended: what programs seldom need. Thread-safe; lives in its
-// Strategy.
+// What tf.distribute calls strategy.extended: functions that programs seldom need. Thread-safe. It
+// lives as long as its Strategy.
 class StrategyExtended {
  public:
-  // Neither blocks.
-  // Of this worker, one for each replica, in replica order.
+  // The devices of this worker's replicas, in replica order. Does not block.
   std::vector<Device> worker_devices() const;
-  // "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a resolver
+  // The parameter servers, each as "/job:ps/replica:0/task:<index>/device:CPU:0"; empty without a
+  // resolver. Does not block.
   std::vector<std::string> parameter_devices() const;
-  // Strategy::Reduce without an axis, and the result on `destination`. Errors: Reduce's, and
-  // Tensor::To's for a device that is not there.
+  // Strategy::Reduce without an axis, with the result on `destination`. Errors: those of Reduce,
+  // and those of Tensor::To for a device that does not exist.
   template <typename T>
   absl::StatusOr<T> ReduceTo(ReduceOp op, const PerReplica<T>& value, Device destination);
-  // One after another; the first error ends it.
+  // ReduceTo for each pair, in order; stops at the first error.
   template <typename T>
   absl::StatusOr<std::vector<T>> BatchReduceTo(
       ReduceOp op, absl::Span<const std::pair<PerReplica<T>, Device>> values);
-  // Variables created while the scope lives lie on the parameter server of `variable`, or of that
-  // shard of it; they are never cut, and do not count in the round of placement. Ends as
-  // Strategy::Scope. FailedPrecondition (checked first): this strategy is not the current one here.
-  // InvalidArgument: a variable of another strategy; several shards and none named; no such shard.
+  // While the scope lives, places new variables on the parameter server of `variable`, or of its
+  // shard `shard`. Such variables are never cut into shards, and the round-robin of placement does
+  // not count them. The scope ends as Strategy::Scope does. FailedPrecondition (checked first):
+  // this strategy is not the current one on this thread. InvalidArgument: a variable of another
+  // strategy; a variable with several shards and no `shard`; or a shard that does not exist.
   absl::StatusOr<StrategyScope> ColocateVarsWith(const Variable& variable,
                                                  std::optional<int> shard = {});
-  // tf's extended.update(var, fn) with the functions a ps has: no code travels. A tensor is
-  // assigned (kUpdate), added or subtracted whole, IndexedSlices are scattered. InvalidArgument:
-  // another op on a tensor, or another kind of value.
+  // tf's extended.update(var, fn), limited to the functions that a parameter server has, since code
+  // does not travel. A tensor is assigned (kUpdate), added or subtracted as a whole; IndexedSlices
+  // are scattered. Blocks as Variable's writes do. InvalidArgument: another op on a tensor, or
+  // another kind of value. Otherwise the errors of Variable's writes.
   absl::Status Update(const Variable& variable, Variable::Scatter op, const Nest& value);
 
  private:
@@ -168,14 +173,15 @@ class StrategyExtended {
   Strategy& strategy_;
 };
 
-// TensorFlow's Strategy: the replicas of one worker, which run the same function on their own part
-// of a batch, and the variables that all workers share. A step function has that of its worker
-// (worker.strategy()), the program that of the coordinator; both reach the same variables.
+// TensorFlow's Strategy: the replicas of one worker, which run the same function on their own parts
+// of a batch, and the variables that all workers share. A step function uses its worker's strategy
+// (worker.strategy()); the program uses the coordinator's. Both reach the same variables.
 //
-// Thread-safe. What a thread may call follows from where it is: outside everything and in a scope,
-// a step or a merge function, values of all replicas are at hand (Run, Reduce, Gather); in a
-// replica function only its own (ReplicaContext). Calls made from the wrong context are
-// FailedPrecondition and name the call to use: they are mistakes in the program, so mend it.
+// Thread-safe. The context of the calling thread decides which calls are allowed. In a replica
+// function only the values of that replica are available (ReplicaContext). Everywhere else - in a
+// scope, a step function or a merge function, and outside all of them - the values of all replicas
+// are (Run, Reduce, Gather). A call from the wrong context is a mistake in the program: it returns
+// FailedPrecondition and names the call to use instead.
 class Strategy {
  public:
   explicit Strategy(StrategyParts parts);
@@ -183,43 +189,52 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  // get_strategy(): that of this thread's innermost context, else the default no-op strategy: one
-  // replica on the CPU, no variables.
+  // TensorFlow's get_strategy(): the strategy of this thread's innermost context. Outside every
+  // context it is the default strategy, which has one replica on the CPU and no variables. Does not
+  // block.
   static Strategy& Current();
 
-  // GPUs of one worker, or 1: not workers x GPUs
+  // The number of replicas of ONE worker: its GPUs, or 1. It does not count the other workers.
   int num_replicas_in_sync() const { return static_cast<int>(parts_.replica_devices.size()); }
-  // null for the default strategy
+  // Null for the default strategy.
   const ClusterResolver* cluster_resolver() const { return parts_.resolver.get(); }
   StrategyExtended& extended() { return extended_; }
 
-  // Makes this strategy current on this thread while the scope lives. An illegal entry (from a
-  // replica, another strategy's scope) gives a scope whose status() is the error, and every call
-  // made inside it fails with that error.
+  // Makes this strategy current on this thread while the scope lives. It may not be entered in a
+  // replica function or inside another strategy's scope. Then the scope's status() is the error,
+  // and every call made inside the scope fails with it.
   StrategyScope Scope();
 
-  // = divvy::CreateVariable inside Scope(). On the coordinator alone; blocks until every shard
-  // holds its initial value. Cut by the spec's partitioner, else by the strategy's; its shards go
-  // round the parameter servers (or, kBalanced, to the lightest). AlreadyExists: the name is taken.
-  // InvalidArgument: a spec or a partitioner's answer that makes no sense; names the variable and
-  // the fix. ResourceExhausted: no memory on a parameter server (--memory_limit_bytes).
-  // FailedPrecondition: in a step or a data source, or the default strategy. Nothing is left of a
-  // variable that was refused: the name is free, and the turn of the parameter servers has not
-  // advanced; but where FromRows fails after its first 16 MiB, or the parameter servers are lost
-  // meanwhile, a part is there.
+  // Creates a variable, as divvy::CreateVariable does inside Scope(). Only the coordinator may.
+  // Blocks until every shard holds its initial value. The spec's partitioner cuts the variable into
+  // shards; without one, the strategy's does. The shards go to the parameter servers in turn or,
+  // with kBalanced, each to the one with the fewest bytes of variables.
+  //
+  //   AlreadyExists       the name is taken
+  //   InvalidArgument     the spec or the partitioner's result is not valid; the message names the
+  //                       variable and the fix
+  //   ResourceExhausted   a parameter server lacks memory (--memory_limit_bytes)
+  //   FailedPrecondition  called in a step or a data source, or on the default strategy
+  //
+  // After an error the name is free again, and the next variable is placed as if this one had never
+  // been tried. There are two exceptions, in which a part of the variable remains: FromRows fails
+  // after its first 16 MiB, or parameter servers are lost during the call.
   absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
-  // A variable that exists, in any context. Does not block. NotFound: lists the names nearest to
-  // it.
+  // Finds an existing variable. Allowed in every context. Does not block. NotFound: the message
+  // lists the most similar names.
   absl::StatusOr<Variable> FindVariable(absl::string_view name) const;
 
-  // Runs fn(ReplicaContext&, component of each argument...) once for each replica, replica 0 on
-  // this thread, each other on one of its own; blocks until all have ended. A failing replica fails
-  // those that wait for it in MergeCall or AllReduce; the first error is returned. A PerReplica
-  // argument gives each its component, others are passed as they are. fn is called by several
-  // threads at once, so what it captures must bear that. It returns StatusOr<R> or Status; what it
-  // throws is Unknown with its words. With one replica it runs on this thread, and the result is a
-  // PerReplica of one. InvalidArgument: a PerReplica of another number of replicas.
-  // FailedPrecondition: inside a replica, where a plain call does it.
+  // Runs fn(ReplicaContext&, args...) once for each replica: replica 0 on this thread, every other
+  // replica on a thread of its own. Blocks until all have ended, and returns their results in
+  // replica order. With one replica everything runs on this thread.
+  //
+  // A PerReplica argument is split: each replica gets its own component. Every other argument is
+  // passed unchanged. Several threads call fn at once, so what it captures must be thread-safe. fn
+  // returns StatusOr<R> or Status; an exception that it throws becomes Unknown with its what().
+  //
+  // Returns the first error of a replica. A replica that fails also fails the replicas that wait
+  // for it in MergeCall or AllReduce. InvalidArgument: a PerReplica with another number of
+  // replicas. FailedPrecondition: called in a replica function; call fn directly there.
   template <typename F, typename... Args>
   absl::StatusOr<PerReplica<ReplicaResult<F, Args...>>> Run(F&& fn, const Args&... args) {
     using Result = ReplicaResult<F, Args...>;
@@ -232,12 +247,15 @@ class Strategy {
     return internal::AllOf(std::move(results));
   }
 
-  // axis: kNoAxis reduces over replicas only. With an axis, kMean divides by the number of
-  // elements, so partial batches weigh right. T travels as a Nest (NestCodec); what several
-  // replicas make lies on the CPU, one replica's value without an axis is given back as it is.
-  // Rules and errors: internal::ReduceNests; InvalidArgument, too: values of another number of
-  // replicas.
-  // FailedPrecondition: inside a replica, or in another strategy's scope.
+  // Combines the replicas' values into one. kNoAxis reduces over replicas only. With an axis, it
+  // reduces over the replicas and that axis, and kMean divides by the number of elements, so
+  // partial batches are weighted correctly. T needs a NestCodec. The result of several replicas is
+  // on the CPU. The value of a single replica without an axis is returned unchanged. May wait for a
+  // GPU.
+  //
+  // Rules and errors: internal::ReduceNests. Also InvalidArgument: the number of values is not the
+  // number of replicas. FailedPrecondition: called in a replica function (use replica.AllReduce) or
+  // in another strategy's scope.
   //
   //   // [batch] of each replica -> [batch]
   //   ASSIGN_OR_RETURN(const Tensor sum, strategy.Reduce(ReduceOp::kSum, losses, kNoAxis));
@@ -251,29 +269,35 @@ class Strategy {
                            internal::ReduceNests(op, internal::EncodeAll(value), axes));
     return NestCodec<T>::Decode(reduced);
   }
-  // Not distributed: as it is, kSum too; with axes, as one copy per replica (as TensorFlow's
-  // parameter server strategy).
+  // For a value that is not distributed. Without axes it is returned unchanged, for kSum too. With
+  // axes it is reduced as if each replica had a copy, as TensorFlow's parameter server strategy
+  // does.
   absl::StatusOr<Nest> Reduce(ReduceOp op, const Nest& value, const Axes& axes);
 
-  // Concatenated in replica order: [.., n_i, ..] -> [.., sum of n_i, ..]; only `axis` may differ in
-  // length, negative counts from the end. InvalidArgument, naming two replicas: rank 0, an axis
-  // that is not there, or another dtype, rank or dimension.
+  // Concatenates the replicas' tensors in replica order: [.., n_i, ..] -> [.., sum of n_i, ..], on
+  // the CPU. Only `axis` may differ in length; a negative axis counts from the end. May wait for a
+  // GPU. InvalidArgument, naming two replicas: rank 0, an axis that does not exist, or tensors that
+  // differ in dtype, rank or another dimension. FailedPrecondition: as Reduce.
   absl::StatusOr<Tensor> Gather(const PerReplica<Tensor>& value, int axis);
-  absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);  // not distributed: as it is
+  // A value that is not distributed is returned unchanged.
+  absl::StatusOr<Tensor> Gather(const Tensor& value, int axis);
 
-  // The values in replica order: what comes out of distributed code. Anywhere; never fails.
+  // The replicas' values in replica order, to take them out of distributed code. Allowed in every
+  // context; never fails.
   template <typename T>
   std::vector<T> LocalResults(const PerReplica<T>& value) {
     return value.values();
   }
   template <typename T>
-  std::vector<T> LocalResults(const T& value) {  // a plain value or variable: a vector of one
+  // A plain value or a variable gives a vector of one.
+  std::vector<T> LocalResults(const T& value) {
     return {value};
   }
 
-  // value_fn(ValueContext) for each replica, in order, on this thread: any copyable type. For
-  // values that differ by replica from the start (seeds, parts of a range); data come from
-  // worker.Next. FailedPrecondition: inside a replica, or in another strategy's scope.
+  // Calls value_fn(ValueContext) for each replica, in order, on this thread, and returns the
+  // results. They may be of any copyable type. Use it for values that differ by replica from the
+  // start, such as seeds or parts of a range; data come from worker.Next. FailedPrecondition:
+  // called in a replica function or in another strategy's scope.
   template <typename F>
   absl::StatusOr<PerReplica<std::invoke_result_t<F&, ValueContext>>> DistributeValuesFromFunction(
       F&& value_fn) {
@@ -285,9 +309,9 @@ class Strategy {
     return PerReplica(std::move(values));
   }
 
-  // Only inside a DataSource function, which runs in this strategy's scope on its worker; elsewhere
-  // FailedPrecondition that says so. As the functions of the same names (data/distribute.h), which
-  // say more.
+  // As the functions of the same names in data/distribute.h, which describes them. Call them only
+  // inside a DataSource function, which runs in this strategy's scope on its worker. Elsewhere they
+  // return FailedPrecondition.
   absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches,
                                             const InputOptions& options = {}) {
     DIVVY_RETURN_IF_ERROR(
@@ -303,7 +327,8 @@ class Strategy {
 
   // For implementers.
   const StrategyParts& parts() const { return parts_; }
-  // FailedPrecondition: the default strategy, or a strategy without variables.
+  // The store behind the variables; `call` names the caller in the error. FailedPrecondition: the
+  // default strategy, or a strategy without variables.
   absl::StatusOr<std::shared_ptr<VariableStore>> store(absl::string_view call) const;
 
  private:
@@ -317,8 +342,9 @@ class Strategy {
   StrategyExtended extended_;
 };
 
-// In the scope that this thread is in. FailedPrecondition outside a scope: "enter strategy.Scope()
-// first".
+// Creates a variable with the strategy whose scope this thread is in. Blocks and fails as
+// Strategy::CreateVariable. Also FailedPrecondition: outside every scope; enter strategy.Scope()
+// first.
 absl::StatusOr<Variable> CreateVariable(const VariableSpec& spec);
 
 namespace internal {

@@ -11,29 +11,28 @@
 
 namespace divvy {
 
-// What a job fixes for all its variables. Given when it starts (DIVVY_PROGRAM, Connect,
-// StartEmbedded), and the same for its life. Workers are asynchronous: a step reads whatever is
+// Settings for all variables of a job. They are given at its start (DIVVY_PROGRAM, Connect,
+// StartEmbedded) and do not change. Workers are asynchronous: a step reads the values that are
 // there. A plain value.
-//   kRoundRobin  shard after shard goes to the next parameter server, in order of creation,
-//   whatever its size (as TensorFlow) kBalanced    each shard goes to the parameter server that
-//   holds the fewest bytes of variables
-// A partitioner that makes no sense is told by the first variable that it is asked about, not at
-// the start.
+//   kRoundRobin  each shard goes to the next parameter server, in order of creation and whatever
+//                its size, as in TensorFlow
+//   kBalanced    each shard goes to the parameter server with the fewest bytes of variables
+// An invalid partitioner is reported by the first variable that uses it, not at the start.
 struct StrategyOptions {
-  // Asked on the coordinator for each variable whose spec has none of its own, with the number of
-  // parameter servers by then: a job may be resized. It must not block. Empty: variables are not
-  // cut.
+  // Returns the partitioner of a variable whose spec has none. The coordinator calls it for each
+  // such variable, with the current number of parameter servers (a job may be resized). It must not
+  // block. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
-  // Why these options cannot be used: what starting with them returns.
+  // Not OK: these options cannot be used, and starting the job with them returns this error.
   absl::Status problem = {};
 };
 
 namespace runner {
 
-// tensorflow_gnn's runner.ParameterServerStrategy: variables are cut by MinSizePartitioner with as
-// many shards as parameter servers at most. None: its default size (256 KiB). Below 1: starting is
-// InvalidArgument; 0 is not "default".
+// tensorflow_gnn's runner.ParameterServerStrategy. MinSizePartitioner cuts the variables into at
+// most as many shards as there are parameter servers. None: the partitioner's default size (256
+// KiB). Below 1: starting the job is InvalidArgument; in particular, 0 does not mean the default.
 StrategyOptions ParameterServerStrategy(std::optional<int64_t> min_shard_bytes = {});
 
 }  // namespace runner

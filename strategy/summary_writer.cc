@@ -35,7 +35,7 @@ absl::Status CheckSummaryRun(absl::string_view run) {
 
 namespace {
 
-// | and line ends would break the table.
+// A "|" or a line end would break the table.
 std::string Cell(absl::string_view text) {
   std::string cell;
   for (const char c : text) {
@@ -94,9 +94,9 @@ absl::Status SummaryWriter::Write(absl::string_view name, Event event) {
   return written;
 }
 
-// The name is TensorFlow's: events.out.tfevents.<seconds>.<host>.<process>.<number>.v2. A run's
-// files are read in the order of their names, so the number has as many digits as files of one
-// second and process can need.
+// The name has TensorFlow's form: events.out.tfevents.<seconds>.<host>.<process>.<number>.v2.
+// TensorBoard reads a run's files in name order, so the number has enough digits for all files of
+// one second and process.
 absl::Status SummaryWriter::Open(Run& run, int64_t step) {
   RETURN_IF_ERROR(files_.CreateDirectory(run.directory));
   const double now = SecondsOf(clock_.WallTime());
@@ -107,8 +107,8 @@ absl::Status SummaryWriter::Open(Run& run, int64_t step) {
     file = files_.OpenForWrite(absl::StrFormat("%s.%03d.v2", stem, number), WriteMode::kCreateNew);
   }
   RETURN_IF_ERROR(file.status());
-  // TensorBoard takes a run's first for the beginning, each later one for a restart: so all files
-  // have it
+  // TensorBoard treats the first of these events in a run as its beginning and each later one as a
+  // restart, so every file has one.
   Event start;
   start.wall_time = now;
   start.step = step;

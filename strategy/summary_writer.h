@@ -16,48 +16,53 @@ class Clock;
 class FileSystem;
 struct Event;
 
-// Whether TensorBoard can show a run of that name; InvalidArgument: what names are made of.
+// Checks that TensorBoard can show a run of this name. InvalidArgument: it cannot; the message says
+// what names consist of.
 absl::Status CheckSummaryRun(absl::string_view run);
 
-// The runs of a log directory: `tensorboard --logdir DIRECTORY` shows each sub-directory that holds
-// an event file as a run of its name. One process writes a run.
+// Writes the runs of a log directory. `tensorboard --logdir DIRECTORY` shows each sub-directory
+// that holds an event file as a run with the sub-directory's name. A run must be written by one
+// process only.
 //
 //   SummaryWriter summaries("/logs/experiment-7");
 //   // /logs/experiment-7/train/events.out.tfevents...
 //   RETURN_IF_ERROR(summaries.Scalars("train", coordinator.step(), {{"loss", loss}}));
 //
-// A run's directory and file are made with its first point. Where the run has files already, that
-// point's step is where it goes on: TensorBoard leaves out what the others have of this step and
-// later ones, so a job that went back to a checkpoint draws no line twice.
+// The first point of a run creates its directory and file. If the run already has files, it resumes
+// at the first point's step: TensorBoard hides what the older files have of that step and later
+// ones. So a job that returned to a checkpoint draws no line twice.
 //
-// A point is in the file, for whoever reads it, when its call has returned; a process that dies
-// within one leaves the points before whole. What a machine's crash must not lose: Sync.
+// When a call returns, readers of the file see its point. A process that dies during a call leaves
+// all earlier points intact. Call Sync for points that must survive a crash of the machine.
 //
-// Not thread-safe. Blocks for as long as writing takes.
+// Not thread-safe. Calls block while they write.
 //
-// Errors are the file system's (ResourceExhausted: the disk is full; PermissionDenied; ...), with
-// the file's name. A run whose file failed begins another with its next point, so the caller may go
-// on: what is lost is the point of that call, and what had not been synced.
+// Errors are the file system's, with the file's name (ResourceExhausted: the disk is full;
+// PermissionDenied; ...). The caller may continue after an error: the run's next point begins a new
+// file. What is lost is the point of the failed call and what had not been synced.
 class SummaryWriter {
  public:
   explicit SummaryWriter(std::string directory);
-  // REQUIRES: both outlive it
+  // REQUIRES: `files` and `clock` outlive the writer.
   SummaryWriter(std::string directory, FileSystem& files, const Clock& clock);
   SummaryWriter(SummaryWriter&&) = delete;
-  ~SummaryWriter();  // ends the files; does not sync
+  // Closes the files; does not sync.
+  ~SummaryWriter();
 
-  // A point in the series of each name, kept as float32, as tf.summary.scalar does; NaN and
-  // infinity are points, too. No scalars: nothing is written. `run`: parts of [A-Za-z0-9_.-]+
-  // joined by '/', none of them "." or ".."; empty: the directory itself. InvalidArgument: another
-  // name. Steps need not follow each other; the point's time is the clock's.
+  // Adds a point to the series of each name. Values are stored as float32, as tf.summary.scalar
+  // does; NaN and infinity are valid. Nothing is written if `scalars` is empty. `run` consists of
+  // parts of [A-Za-z0-9_.-]+ joined by '/', none of them "." or ".."; an empty run is the directory
+  // itself. InvalidArgument: another form. Steps need not be consecutive. The point's time is the
+  // clock's.
   absl::Status Scalars(absl::string_view run, int64_t step,
                        const std::map<std::string, double>& scalars);
-  // tf.summary.text: Markdown, under the name `tag`. Errors as Scalars.
+  // Adds a text, as tf.summary.text does: Markdown, under the name `tag`. Errors: as Scalars.
   absl::Status Text(absl::string_view run, int64_t step, absl::string_view tag,
                     absl::string_view markdown);
-  // A Markdown table with a line for each text and its name, for Text. Pure.
+  // Returns a Markdown table of names and texts, one line each, for Text. Pure.
   static std::string Table(const std::map<std::string, std::string>& texts);
-  // Returns when all points are on the disk. The first error; the other runs are synced.
+  // Returns when all points are on the disk. Returns the first error, after trying to sync every
+  // run.
   absl::Status Sync();
 
  private:

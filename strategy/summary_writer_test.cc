@@ -36,8 +36,8 @@ class SummaryWriterTest : public ::testing::Test {
     return files;
   }
 
-  // "step 3: loss 0.5" for each event of a directory behind its files' versions and the start of
-  // its first file.
+  // "step 3: loss 0.5" for each event of a directory, without the files' versions and the start
+  // event of its first file.
   std::vector<std::string> EventsOf(const std::string& directory) {
     std::vector<std::string> texts;
     for (const std::string& name : FilesOf(directory)) {

@@ -1,4 +1,4 @@
-// What a Trainer and its callbacks ask of a coordinator beside the calls of a program.
+// The part of a coordinator that only a Trainer and its callbacks use.
 #ifndef DIVVY_STRATEGY_TRAINER_SUPPORT_H_
 #define DIVVY_STRATEGY_TRAINER_SUPPORT_H_
 
@@ -13,25 +13,28 @@ class Coordinator;
 
 namespace internal {
 
-// Implemented by each coordinator, and reached by SupportOf. Thread-safe.
+// Each coordinator implements it; SupportOf returns it. Thread-safe.
 class TrainerSupport {
  public:
   virtual ~TrainerSupport() = default;
-  // RestoreLatest, unless the program has asked itself, and so counts itself, or has begun already.
-  // What was restored so is told by the two calls below: how much of the next `at_most` RunEpochs
-  // of training steps, or of the next `at_most` training steps, is behind the program. Each is told
-  // once, so that a program of Trainers that runs again from its beginning leaves out what it has
-  // done. Returns the steps restored. Blocks; errors: RestoreLatest's.
+  // Calls RestoreLatest, unless the program has called it (and so counts itself) or has already
+  // begun to use the variables. Returns the number of steps restored. Blocks; errors:
+  // RestoreLatest's.
+  //
+  // The Take functions then return how much of the program's next work the restored state contains:
+  // how many of the next `at_most` RunEpochs of training steps, or of the next `at_most` training
+  // steps. They return each epoch and step once. So a restarted program with several Trainers skips
+  // what it has done already.
   virtual absl::StatusOr<int64_t> RestoreUnlessBegun() = 0;
   virtual int64_t TakeRestoredEpochs(int64_t at_most) = 0;
   virtual int64_t TakeRestoredSteps(int64_t at_most) = 0;
-  // The program means to run so many epochs more: for the progress line alone.
+  // Announces that the program will run this many more epochs. Only the progress line uses it.
   virtual void SetGoal(int64_t epochs) = 0;
-  // Where event files of this job are written already (--tensorboard_dir); empty: nowhere.
+  // The directory to which this job already writes event files (--tensorboard_dir). Empty: none.
   virtual std::string event_directory() const = 0;
 };
 
-// Of this coordinator; lives as long as it does.
+// The support of `coordinator`; it lives as long as the coordinator.
 TrainerSupport& SupportOf(Coordinator& coordinator);
 
 }  // namespace internal

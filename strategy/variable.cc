@@ -34,7 +34,7 @@ absl::StatusOr<Tensor> Int64Ids(const Tensor& given) {
   return Tensor::Copy<int64_t>(ids.shape(), wide);
 }
 
-// A value that was read, where the replica computes that reads it.
+// Moves a value that was read to the device of the replica that reads it.
 absl::StatusOr<Tensor> OnThisReplica(absl::StatusOr<Tensor> value) {
   const ReplicaContext* const replica = internal::CurrentContext().replica;
   if (!value.ok() || replica == nullptr) return value;
@@ -49,8 +49,9 @@ absl::Span<const int64_t> Variable::shard_offsets() const { return info_->shard_
 
 std::vector<int> Variable::shard_servers() const { return info_->shard_servers; }
 
-// A step's store where a step runs, also for a handle that came from elsewhere: not for one of
-// another job, whose variable of the same name is another one.
+// The store to use on this thread. In a step it is the step's, also for a handle from elsewhere in
+// the job. A handle of another job is refused, because its variable of the same name is a different
+// one.
 absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
   const internal::Context& context = internal::CurrentContext();
   RETURN_IF_ERROR(context.error);
@@ -95,7 +96,7 @@ absl::StatusOr<Tensor> Variable::At(absl::Span<const IndexItem> index) const {
   if (!plan.ok())
     return absl::Status(plan.status().code(),
                         absl::StrCat("At of \"", spec().name, "\": ", plan.status().message()));
-  // They are distinct and in range.
+  // The rows are distinct and in range.
   const auto all_rows = [this](const std::vector<int64_t>& rows) {
     return static_cast<int64_t>(rows.size()) == spec().shape.dim(0) &&
            std::is_sorted(rows.begin(), rows.end());

@@ -12,85 +12,94 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "cluster/variable_spec.h"
+#include "kernels/write_op.h"
 #include "strategy/variable_index.h"
 #include "tensor/tensor.h"
+#include "variables/variable_spec.h"
 
 namespace divvy {
 
 class VariableStore;
 struct VariableInfo;
 
-// A handle, cheap to copy; thread-safe. It owns nothing of the variable, which lives as long as its
-// job. After its coordinator has gone reads and writes are FailedPrecondition.
+// A handle to a variable. Cheap to copy; thread-safe. The variable belongs to the job and lives as
+// long as the job, not as long as its handles. Reads and writes after the coordinator is destroyed
+// are FailedPrecondition.
 //
-//   // a VariableSpec is its name
+//   // a VariableSpec converts to its name
 //   ASSIGN_OR_RETURN(const Variable kernel, worker.strategy().FindVariable(kKernel));
 //   ASSIGN_OR_RETURN(const Tensor rows, kernel.Slice(0, 10));
-//   RETURN_IF_ERROR(kernel.ScatterRows(Variable::Scatter::kAdd, {ids, updates,
-//   /*num_rows=*/1000}));
+//   RETURN_IF_ERROR(kernel.ScatterRows(Variable::Scatter::kAdd,
+//                                      {ids, updates, /*num_rows=*/1000}));
 //
-// What a call means depends on where it is made:
-//   coordinator, or scope            at once, all shards; returns when applied
-//   step function (cross-replica)    staged: part of the step's one commit; reads see the step's
-//                                    own assigns
-//   replica function                 assigns of several replicas meet and are first combined by the
-//                                    spec's aggregation (kNone: InvalidArgument); scatters count
-//                                    each, in the order the replicas come (so kUpdate of one row by
-//                                    two replicas keeps either)
-// A handle that came from elsewhere in the job works on the step's behalf inside a step; where the
+// The meaning of a call depends on where it is made:
+//   coordinator, or scope   applied at once to all shards; the call returns when that is done
+//   step function           staged as part of the step's one commit; the step's own reads see its
+//                           assigns
+//   replica function        assigns are collectives: the spec's aggregation combines the replicas'
+//                           values (kNone: InvalidArgument). Scatters are not combined: each
+//                           counts, in the order in which the replicas make them, so if two
+//                           replicas kUpdate one row, either value may remain
+//
+// A handle from elsewhere in the job may be used in a step, and then acts for that step. If the
 // strategy of another job is current (its scope, or one of its steps), every call is
-// FailedPrecondition that names both. Shapes are checked whole before anything is sent. All calls
-// may block. A ps that is away is waited for, up to --ps_timeout, then Unavailable.
+// FailedPrecondition and names both.
 //
-// What is read lies where the replica computes that reads it (in a replica function), else on the
-// CPU; what is written may lie on any device. A read is no snapshot: beside steps that commit
-// meanwhile some blocks of rows may have what a commit writes, and others not yet. Errors of all
-// calls: as each method of VariableStore (strategy/variable_store.h) has them; InvalidArgument
-// names the variable and both shapes.
+// Shapes are checked completely before anything is sent. All calls may block. If a parameter server
+// is unreachable, a call waits for up to --ps_timeout and then returns Unavailable.
+//
+// In a replica function, values are read to the replica's device; elsewhere to the CPU. Values to
+// write may be on any device. A read is not a snapshot: if steps commit meanwhile, some blocks of
+// rows may already include a commit and others not.
+//
+// Errors of all calls: those of the corresponding method of VariableStore
+// (strategy/variable_store.h). InvalidArgument names the variable and both shapes.
 class Variable {
  public:
   // For Strategy and its implementers. REQUIRES: neither is null.
   Variable(std::shared_ptr<VariableStore> store, std::shared_ptr<const VariableInfo> info)
       : store_(std::move(store)), info_(std::move(info)) {}
 
+  // The variable's description, without initializer and partitioner. Does not block.
   const VariableSpec& spec() const;
-  // [num_shards + 1] first rows
+  // The first row of each shard, and the end: [num_shards + 1].
   absl::Span<const int64_t> shard_offsets() const;
-  // [num_shards] the parameter server that holds each, as it was when the handle was made: a job
-  // that is resized places them anew, and FindVariable tells.
+  // The parameter server of each shard, [num_shards], at the time when the handle was made.
+  // Resizing the job moves shards; FindVariable returns a handle with the new servers.
   std::vector<int> shard_servers() const;
   operator absl::string_view() const { return spec().name; }
 
-  // The whole variable, in its shape: all of it travels, whatever its size.
+  // Reads the whole variable, in its shape. All of it travels, whatever its size.
   absl::StatusOr<Tensor> Read() const;
-  // Rows start, start + step, ... before stop, by Python's rules in full (TensorFlow's containers
-  // differ where start lies outside and |step| > 1). Only these rows travel. InvalidArgument: step
-  // 0, or rank 0.
+  // Reads rows start, start + step, ... up to but without stop, by all of Python's rules.
+  // (TensorFlow's containers differ if start is out of range and |step| > 1.) Only these rows
+  // travel. InvalidArgument: step 0, or a variable of rank 0.
   absl::StatusOr<Tensor> Slice(std::optional<int64_t> start, std::optional<int64_t> stop,
                                int64_t step = 1) const;
-  // v[2:6, ..., -1] is At({IndexSlice{2, 6}, Ellipsis{}, -1}), by NumPy's rules (TensorFlow's
-  // containers apply to each shard what follows a leading new axis). Only the rows that it touches
-  // travel. OutOfRange: an integer outside its axis. InvalidArgument: a step of 0, more items than
-  // axes, or two ellipses.
+  // Reads a part by NumPy's index rules: v[2:6, ..., -1] is At({IndexSlice{2, 6}, Ellipsis{}, -1}).
+  // (TensorFlow's containers apply to each shard what follows a leading new axis.) Only the rows
+  // that the part touches travel. OutOfRange: an integer outside its axis. InvalidArgument: a step
+  // of 0, more items than axes, or two ellipses.
   absl::StatusOr<Tensor> At(absl::Span<const IndexItem> index) const;
-  // tf's sparse_read, but in the order asked: ids.shape + row shape. `ids` is int64 or int32, of
-  // any shape. InvalidArgument: an id outside the variable, other ids, or a variable of rank 0.
+  // Reads the rows `ids`, as TensorFlow's sparse_read but in the order of the ids. The result has
+  // shape ids.shape + row shape. `ids` is int64 or int32, of any shape. InvalidArgument: an id
+  // outside the variable, ids of another dtype, or a variable of rank 0.
   absl::StatusOr<Tensor> Rows(const Tensor& ids) const;
 
-  // A value of the variable's dtype and shape. In a Run over several replicas a collective: each of
-  // them must call it. InvalidArgument: another dtype or shape (nothing is broadcast), or AssignAdd
-  // and AssignSub of bool.
+  // Set the variable to `value`, add it, or subtract it. In a Run over several replicas these are
+  // collectives: every replica must make the call. InvalidArgument: `value` has another dtype or
+  // shape (nothing is broadcast), or AssignAdd and AssignSub of bool.
   absl::Status Assign(const Tensor& value) const;
   absl::Status AssignAdd(const Tensor& value) const;
   absl::Status AssignSub(const Tensor& value) const;
 
-  // tf.Variable's scatter_update, scatter_add, ... kUpdate keeps the last of several rows for one
-  // id, the others apply each. Integers wrap around and give 0 where they are divided by 0; kMin
-  // and kMax leave the variable's element where either is NaN.
+  // tf.Variable's scatter_update, scatter_add, ... If several rows have the same id, kUpdate keeps
+  // the last one and the other ops apply each. Integers wrap around, and dividing them by 0 gives
+  // 0. kMin and kMax leave an element unchanged if either value is NaN.
   enum class Scatter { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
-  // Ids int64 or int32. InvalidArgument: another dtype or row shape, an id outside, a num_rows that
-  // is not the variable's, or arithmetic on bool.
+  // Applies `op` to the given rows. Ids are int64 or int32. InvalidArgument: another dtype or row
+  // shape, an id outside the variable, a num_rows that differs from the variable's, or arithmetic
+  // on bool.
   absl::Status ScatterRows(Scatter op, const IndexedSlices& rows) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace divvy::internal {
 namespace {
 
-// How many axes of the tensor the items name.
+// The number of the tensor's axes that the items use.
 int AxesNamed(absl::Span<const IndexItem> index) {
   return static_cast<int>(std::count_if(index.begin(), index.end(), [](const IndexItem& item) {
     return std::holds_alternative<int64_t>(item) || std::holds_alternative<IndexSlice>(item);
@@ -29,7 +29,7 @@ absl::Status CheckIndex(absl::Span<const IndexItem> index, const Shape& shape) {
                                                  " axes of a tensor of shape ", shape.ToString()));
 }
 
-// Adds what each item takes, axis by axis.
+// Adds each item's selection, axis by axis.
 class Planner {
  public:
   Planner(const Shape& shape, int axes_unnamed) : shape_(shape), axes_unnamed_(axes_unnamed) {}
@@ -65,13 +65,13 @@ class Planner {
   int axis() const { return static_cast<int>(positions_.size()); }
 
   const Shape& shape_;
-  // That no item has named, and no ellipsis has taken yet.
+  // Axes that neither an item nor an ellipsis has used yet.
   int axes_unnamed_;
   std::vector<std::vector<int64_t>> positions_;
   std::vector<int64_t> dims_;
 };
 
-// Where, within a row, the elements lie that the plan takes of it.
+// The offsets within a row of the elements that the plan selects.
 std::vector<int64_t> OffsetsInRow(const IndexPlan& plan, const Shape& rows) {
   std::vector<int64_t> offsets = {0};
   for (int axis = 1; axis < rows.rank(); ++axis) {
@@ -92,13 +92,13 @@ std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64
                                int64_t step, int64_t size) {
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](int64_t at) {
-    // Before the sequence: -1 either way, and clamped up where step > 0.
+    // A position before the sequence is -1 for either direction; it is raised to 0 where step > 0.
     if (at < 0) at = at < -size ? -1 : at + size;
     return std::clamp(at, lowest, highest);
   };
   const int64_t first = start ? clamp(*start) : (step > 0 ? lowest : highest);
   const int64_t end = stop ? clamp(*stop) : (step > 0 ? highest : lowest);
-  // A longer step names the first row alone, too, and cannot overflow.
+  // Limit the step: a longer one would also select the first row only, but could overflow.
   step = std::clamp(step, -size - 1, size + 1);
   std::vector<int64_t> rows;
   for (int64_t row = first; step > 0 ? row < end : row > end; row += step) rows.push_back(row);

@@ -8,8 +8,8 @@
 namespace divvy {
 namespace {
 
-// All at once, so that the first are copied from a GPU while it computes the last.
-absl::Status BringToCpu(const std::vector<Tensor*>& places) {
+// Copies all in one call, so that a GPU copies the first ones while it computes the last.
+absl::Status CopyToCpu(const std::vector<Tensor*>& places) {
   std::vector<Tensor> tensors;
   for (const Tensor* place : places) tensors.push_back(*place);
   ASSIGN_OR_RETURN(tensors, ToHost(tensors));
@@ -17,8 +17,8 @@ absl::Status BringToCpu(const std::vector<Tensor*>& places) {
   return absl::OkStatus();
 }
 
-// Rows of a gradient with one id are summed before they leave a GPU; on the CPU they are summed
-// where they are sent.
+// Sums a gradient's rows with the same id before they leave a GPU. On the CPU, the sender sums
+// them.
 absl::Status SumRows(StagedWrite& write) {
   const bool is_on_gpu = write.value.device().kind == Device::Kind::kGpu;
   if (write.op != WriteOp::kGradient || !write.ids || !is_on_gpu ||
@@ -45,23 +45,23 @@ absl::Status BringTo(Device device, absl::Span<ReadRequest> requests) {
   return absl::OkStatus();
 }
 
-// What is whole is copied while the GPU sums the rows.
-absl::Status BringToCpu(std::vector<StagedWrite>& writes) {
+// The sums are started first, so that dense values are copied while the GPU computes them.
+absl::Status CopyToCpu(std::vector<StagedWrite>& writes) {
   std::vector<Tensor*> places;
   for (StagedWrite& write : writes) {
     places.push_back(&write.value);
     if (write.ids) places.push_back(&*write.ids);
   }
   for (StagedWrite& write : writes) RETURN_IF_ERROR(SumRows(write));
-  return BringToCpu(places);
+  return CopyToCpu(places);
 }
 
-absl::Status BringToCpu(std::vector<VariableRead>& reads) {
+absl::Status CopyToCpu(std::vector<VariableRead>& reads) {
   std::vector<Tensor*> places;
   for (VariableRead& read : reads) {
     if (read.ids) places.push_back(&*read.ids);
   }
-  return BringToCpu(places);
+  return CopyToCpu(places);
 }
 
 }  // namespace divvy

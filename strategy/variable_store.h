@@ -1,4 +1,5 @@
-// What variables are reached through: the one seam between strategy/ and the parameter servers.
+// The interface through which variables are read and written: the only seam between strategy/ and
+// the parameter servers.
 //
 // worker/core implements it as a step's transaction, coordinator/core as direct calls,
 // strategy/testing as a map.
@@ -13,78 +14,86 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "cluster/ids.h"
-#include "cluster/transfer_plan.h"
-#include "cluster/variable_spec.h"
 #include "ops/gradient_tape.h"
 #include "partitioners/placement.h"
+#include "protocol/ids.h"
+#include "variables/transfer_plan.h"
+#include "variables/variable_spec.h"
 
 namespace divvy {
 
-// A variable that exists. In a step, and after creation, `spec` has neither initializer nor
-// partitioner: they have done their work.
+// An existing variable. In a step, and after creation, `spec` has neither initializer nor
+// partitioner, since both are used at creation only.
 struct VariableInfo {
   VariableSpec spec;
-  std::vector<int64_t> shard_offsets;  // [num_shards + 1] first rows; {0, 1} for rank 0
-  std::vector<int> shard_servers;      // [num_shards] the parameter server of each
+  // [num_shards + 1] the first row of each shard, and the end; {0, 1} for rank 0.
+  std::vector<int64_t> shard_offsets;
+  // [num_shards] the parameter server of each shard.
+  std::vector<int> shard_servers;
 };
 
-// Thread-safe: the replicas of a step call it at the same time. Kept alive by the Strategy and by
-// every Variable found through it; calls made after the step has ended are FailedPrecondition.
+// Thread-safe: the replicas of a step call it concurrently. The Strategy and every Variable found
+// through it keep the store alive. Calls after the step has ended are FailedPrecondition.
 //
-// Errors that every method may give: Cancelled (the step was cancelled or its worker's session
-// ended: return soon), Unavailable (a direct call, and a parameter server was away for longer than
-// --ps_timeout; a step waits instead).
+// Every method may return these errors:
+//   Cancelled    the step was cancelled, or its worker's session has ended; return soon
+//   Unavailable  direct calls only: a parameter server was unreachable for longer than
+//                --ps_timeout. A step waits instead
 class VariableStore {
  public:
   virtual ~VariableStore() = default;
 
-  // Whose variables these are: what a variable's handle was found through and what is current where
-  // it is used must be of one job.
+  // The job of these variables. A handle may be used only where the current strategy is of the same
+  // job.
   virtual JobId job() const = 0;
 
-  // Does not block. NotFound: lists the names nearest to `name`.
+  // Finds a variable. Does not block. NotFound: the message lists the names that are most similar
+  // to `name`.
   virtual absl::StatusOr<VariableInfo> Find(absl::string_view name) const = 0;
 
-  // Makes the variable; blocks until every shard holds its initial value. AlreadyExists: the name
-  // is taken in this life of the program. A program that was restarted gets the variable it had.
-  // FailedPrecondition: it had another spec, or this is a step. ResourceExhausted: no memory on a
-  // parameter server. `with`: lies there, in one shard, whatever partitioner there is. NotFound: no
-  // such variable. InvalidArgument: no such shard.
+  // Creates a variable. Blocks until every shard holds its initial value. With `with`, the variable
+  // is placed there in one shard, whatever its partitioner. A restarted program that creates a
+  // variable again gets the existing one.
+  //   AlreadyExists       this run of the program has already created the name
+  //   FailedPrecondition  the existing variable has another spec; or the call is made in a step
+  //   ResourceExhausted   a parameter server lacks memory
+  //   NotFound            `with` names a variable that does not exist
+  //   InvalidArgument     `with` names a shard that does not exist
   virtual absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
                                               const std::optional<Colocation>& with) = 0;
 
-  // Fills in `value` (on the CPU) and `num_rows` of each request: one message to each parameter
-  // server for all of them. May block. Whole values have the variable's shape, rows ids.shape + row
-  // shape in the order asked. In a step a variable read whole has one value, however often and by
-  // how many replicas it is read, except that the step's own staged assigns, adds and scatters are
-  // seen.
-  // NotFound: no such variable. InvalidArgument: an id outside the variable, ids that are no int64.
-  // FailedPrecondition: the step has staged a gradient for it, whose effect only its parameter
-  // server knows: read before ApplyGradients.
+  // Fills in `value` (on the CPU) and `num_rows` of each request, with one message to each
+  // parameter server for all requests. May block. A whole value has the variable's shape. Rows have
+  // shape ids.shape + row shape, in the order of the ids. In a step, a variable that is read whole
+  // has one value for all reads of all replicas, plus the step's own staged assigns, adds and
+  // scatters.
+  //
+  // NotFound: no such variable. InvalidArgument: an id outside the variable, or ids that are not
+  // int64. FailedPrecondition: the step has staged a gradient for the variable. Only the parameter
+  // server can compute its effect, so read before ApplyGradients.
   virtual absl::Status Read(absl::Span<ReadRequest> requests) = 0;
 
-  // As Read, with the values on `device`, where a replica computes. Errors, too: those of
-  // Tensor::To.
+  // As Read, with the values on `device`, where a replica computes. Also the errors of Tensor::To.
   virtual absl::Status ReadOn(Device device, absl::Span<ReadRequest> requests);
 
-  // All of the writes, in this order, or none: everything that could be refused is refused before
-  // the first one counts. In a step they are staged and become part of its one commit; a direct
-  // call has applied them when it returns, and may block.
-  // NotFound: no such variable. InvalidArgument: dtype or shape, an id outside the variable, a
-  // gradient for a variable that names no optimizer while the write gives none. FailedPrecondition:
-  // a read-only step, or a second gradient for one variable in one step.
+  // Makes all of the writes, in this order, or none: everything that can be refused is refused
+  // before the first one takes effect. In a step they are staged and become part of its one commit.
+  // A direct call has applied them when it returns, and may block.
+  //
+  // NotFound: no such variable. InvalidArgument: another dtype or shape; an id outside the
+  // variable; or a gradient without an optimizer, in the write or in the variable.
+  // FailedPrecondition: a read-only step, or a second gradient for one variable in one step.
   virtual absl::Status Write(std::vector<StagedWrite> writes) = 0;
 };
 
-// What a store is given may lie on a GPU, where a replica computed it; what it sends lies on the
-// CPU. Of a gradient's rows on a GPU those with one id are summed there, so that fewer travel: its
-// ids then rise. For implementers. Both wait for the GPU. Errors: those of SumDuplicates
-// (ops/gradients.h) and of Tensor::To, which tell what the GPU has found wrong with its data.
-absl::Status BringToCpu(std::vector<StagedWrite>& writes);
-absl::Status BringToCpu(std::vector<VariableRead>& reads);
+// For implementers of VariableStore. Copies tensors from GPUs to the CPU, from which they are sent.
+// If a gradient's rows are on a GPU, rows with the same id are summed there first, so that fewer
+// travel; the ids are then in ascending order. Blocks until the GPU is done. Errors: those of
+// SumDuplicates (ops/gradients.h) and of Tensor::To, which report bad data that the GPU has found.
+absl::Status CopyToCpu(std::vector<StagedWrite>& writes);
+absl::Status CopyToCpu(std::vector<VariableRead>& reads);
 
-// The values that were read, to where a replica computes. For implementers. Errors: those of
+// For implementers of VariableStore. Moves the values that were read to `device`. Errors: those of
 // Tensor::To.
 absl::Status BringTo(Device device, absl::Span<ReadRequest> requests);
 

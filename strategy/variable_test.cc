@@ -283,7 +283,7 @@ TEST(VariableTest, AHandleOfAnotherJobIsRefusedWhereAStrategyIsCurrentAndBothAre
 
 // ---- several replicas ---------------------------------------------------------------------------
 
-// What "v" = 0 is after replica 0 has added 1 and replica 1 has added 3.
+// The value of "v", which was 0, after replica 0 has added 1 and replica 1 has added 3.
 absl::StatusOr<std::vector<float>> AddOneAndThree(VariableAggregation aggregation) {
   TestStrategy strategy(2);
   const Variable v = Make(strategy, Floats({0}), aggregation);
@@ -374,14 +374,14 @@ TEST(ApplyGradientsTest, ConcatenatesIndexedSlices) {
   EXPECT_EQ(Values(strategy.store().Value("table")), (std::vector<float>{-1, 0, -7, 0}));
 }
 
-TEST(BringToCpuTest, SumsTheRowsOfOneIdOfAGradientBeforeTheyLeaveAGpu) {
+TEST(CopyToCpuTest, SumsTheRowsOfOneIdOfAGradientBeforeTheyLeaveAGpu) {
   const Tensor rows = There(Floats({3, 1}, {1, 2, 5}));
   ASSERT_EQ(rows.device().kind, Device::Kind::kGpu);
   std::vector<StagedWrite> writes;
   for (const WriteOp op : {WriteOp::kGradient, WriteOp::kScatterMul})
     writes.push_back({"table", op, rows, Ids({2, 0, 2}), std::nullopt});
   writes.push_back({"weights", WriteOp::kGradient, There(Floats({7})), std::nullopt, std::nullopt});
-  ASSERT_EQ(BringToCpu(writes), absl::OkStatus());
+  ASSERT_EQ(CopyToCpu(writes), absl::OkStatus());
   EXPECT_TRUE(BitwiseEqual(*writes[0].ids, Ids({0, 2})));
   EXPECT_THAT(Values(writes[0].value), ElementsAre(2, 6));
   EXPECT_TRUE(BitwiseEqual(*writes[1].ids, Ids({2, 0, 2})));
@@ -398,7 +398,7 @@ TEST(ApplyGradientsTest, CountsOncePerStepAndVariable) {
   EXPECT_TRUE(strategy->Run(apply).ok());
   const absl::Status second = strategy->Run(apply).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-  // Only its ps knows the effect.
+  // Only the variable's parameter server can compute the effect.
   EXPECT_EQ(strategy->FindVariable("weights")->Read().status().code(),
             absl::StatusCode::kFailedPrecondition);
   strategy.store().BeginStep(1);

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/edit_distance.h"
 #include "base/file_system.h"
 #include "base/status_macros.h"
-#include "cluster/edit_distance.h"
 #include "formats/tensor_bundle.h"
 
 namespace divvy {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kObjectGraphEnding[] = "/.ATTRIBUTES/VARIABLE_VALUE";
 
-// What the text file "checkpoint" of a directory calls the newest: model_checkpoint_path:
+// The newest checkpoint according to the directory's text file "checkpoint": model_checkpoint_path:
 // "ckpt-3-17".
 absl::StatusOr<std::string> NewestIn(FileSystem& files, const std::string& directory) {
   const std::string name = absl::StrCat(directory, "/checkpoint");
@@ -77,7 +77,7 @@ absl::StatusOr<WarmStart> WarmStart::Open(const std::string& path,
   return WarmStart(std::move(reader), std::move(names));
 }
 
-// The longest that the variable's name begins with; null: none.
+// The rule with the longest prefix of the variable's name. Null: none matches.
 const std::pair<const std::string, std::string>* WarmStart::Rule(absl::string_view variable) const {
   const std::pair<const std::string, std::string>* longest = nullptr;
   for (const auto& rule : names_) {

@@ -1,5 +1,4 @@
-// Initial values out of checkpoints: TensorFlow's own files (tests/golden), and small ones in
-// memory.
+// Initial values from checkpoints: TensorFlow's own files (tests/golden), and small ones in memory.
 #include "strategy/warm_start.h"
 
 #include <map>
@@ -22,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr char kSingle[] = "tests/golden/bundle/single", kMerged[] = "tests/golden/bundle/merged";
 
-// Rows [first, first + count) of what the variable begins with.
+// Rows [first, first + count) of the variable's initial value.
 absl::StatusOr<Tensor> InitialValue(const WarmStart& start, const VariableSpec& variable,
                                     int64_t first, int64_t count) {
   ASSIGN_OR_RETURN(const VariableSpec spec, start.Apply(variable));

@@ -1,4 +1,4 @@
-// What every task tells people about itself, and what a coordinator does for them.
+// The gRPC service Admin: the status of every task, and operator requests to a coordinator.
 #ifndef DIVVY_TASK_ADMIN_SERVICE_H_
 #define DIVVY_TASK_ADMIN_SERVICE_H_
 
@@ -6,28 +6,34 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/clients.h"
-#include "cluster/ids.h"
 #include "proto/divvy.grpc.pb.h"
+#include "protocol/clients.h"
+#include "protocol/ids.h"
 
 namespace divvy {
 
-// What an operator may ask of a coordinator. REQUIRES: the functions are thread-safe and do not
-// block; each answers once, or lets its callback go.
+// The operator requests of a coordinator. REQUIRES: the functions are thread-safe and do not block.
+// Each calls its callback once, or destroys it; the caller then gets Unavailable.
 struct OperatorCalls {
-  // Of the coordinator: a request that means another life does nothing.
+  // The incarnation of this coordinator. A request for another incarnation has no effect.
   Incarnation incarnation;
+  // Makes a checkpoint now.
   std::function<void(ResultCallback<v1::RequestCheckpointReply>)> save;
+  // Ends the chief as SIGTERM does.
   std::function<void(ResultCallback<v1::DrainReply>)> drain;
+  // Changes the number of parameter servers to `num_ps`.
   std::function<void(int num_ps, ResultCallback<v1::ResizeReply>)> resize;
 };
 
-// The service Admin. GetStatus answers what `status` returns, at once. The others are a
-// coordinator's: refused with INVALID where there are no OperatorCalls, and with WRONG_INCARNATION
-// where they mean another life.
+// The service Admin. GetStatus returns at once what `status` returns. The other methods are for a
+// coordinator. They are refused with INVALID if there are no OperatorCalls, and with
+// WRONG_INCARNATION if the request names another incarnation: the operator then asks for the status
+// and repeats the request. Every method first checks the caller (CheckUnaryCall). Thread-safe; no
+// method blocks.
 class AdminService : public v1::Admin::CallbackService {
  public:
-  // REQUIRES: `status` is thread-safe and does not block.
+  // No `calls`: the task is not a coordinator. REQUIRES: `status` is thread-safe and does not
+  // block.
   explicit AdminService(std::function<v1::TaskStatus()> status,
                         std::optional<OperatorCalls> calls = std::nullopt)
       : status_(std::move(status)), calls_(std::move(calls)) {}

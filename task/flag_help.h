@@ -1,5 +1,5 @@
-// --help, for binaries whose flags are defined in libraries: Abseil's own lists only those of the
-// file that has main.
+// --help for binaries whose flags are defined in libraries: Abseil's own --help lists only the
+// flags of the file with main.
 #ifndef DIVVY_TASK_FLAG_HELP_H_
 #define DIVVY_TASK_FLAG_HELP_H_
 
@@ -11,22 +11,22 @@
 
 namespace divvy {
 
-// To be asked before absl::ParseCommandLine, which ends the process where it finds --help.
-// Everything here is pure but for the flags that are registered.
+// Call these before absl::ParseCommandLine, which ends the process when it finds --help. The
+// functions are pure, except that they look at the registered flags. Thread-safe.
 
-// Whether the words ask for help: --help, -help or -h ahead of a "--".
+// Whether the command line asks for help: --help, -help or -h before a "--".
 bool HelpIsAsked(int argc, const char* const* argv);
-// The names of the flags that the words give, ahead of a "--"; a name with "no" before it only
-// where there is a flag of the rest alone.
+// The names of the flags on the command line, before a "--". For "--noNAME" the result is NAME if
+// there is a flag NAME and no flag noNAME.
 std::vector<std::string> FlagsGiven(int argc, const char* const* argv);
-// Whether Abseil defines it (flagfile, version, ...): every binary has those.
+// Whether Abseil defines this flag (flagfile, version, ...). Every binary has those.
 bool IsAbseilFlag(absl::string_view name);
 
-// The names of all flags of this binary that Abseil does not define, in order.
+// The names of all flags of this binary that Abseil does not define, sorted.
 std::vector<std::string> FlagsOfThisBinary();
 
-// Under a heading, each of these flags with its default and what it means, in lines of at most 100
-// columns. Names that are no flag of this binary are left out; where all are, the text is empty.
+// A heading, then each of these flags with its default and its meaning, in lines of at most 100
+// columns. Unknown names are left out. The text is empty if no name is known.
 std::string FlagHelp(absl::string_view heading, absl::Span<const std::string> names);
 
 }  // namespace divvy

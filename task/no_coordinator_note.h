@@ -1,4 +1,4 @@
-// A task that was not told where its coordinator is does not wait in silence.
+// Warns about a task that does not know where its coordinator is.
 #ifndef DIVVY_TASK_NO_COORDINATOR_NOTE_H_
 #define DIVVY_TASK_NO_COORDINATOR_NOTE_H_
 
@@ -9,10 +9,11 @@
 
 namespace divvy {
 
-// Warns now and each minute, for as long as `waits` says so when it is asked: `task` ("worker 1")
-// cannot register, since nobody has told it where the coordinator is, and so waits until the
-// coordinator dials it. When `waits` has said no it may say yes again. Asked as a task of
-// `executor`, which outlives what `waits` uses.
+// Logs a warning now and every minute while `waits` returns true: `task` (e.g. "worker 1") cannot
+// register, since its configuration does not name the coordinator, so it waits until the
+// coordinator dials it. `waits` may change between true and false at any time. It runs as a task of
+// `executor` for as long as the executor runs. Does not block. REQUIRES: the objects that `waits`
+// uses live until `executor` has stopped.
 void WarnOfNoCoordinator(Executor& executor, std::string task, std::function<bool()> waits);
 
 }  // namespace divvy

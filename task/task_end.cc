@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/terminal.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 

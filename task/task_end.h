@@ -1,4 +1,4 @@
-// How a task's process ends.
+// The end of a task's process.
 #ifndef DIVVY_TASK_TASK_END_H_
 #define DIVVY_TASK_TASK_END_H_
 
@@ -12,15 +12,17 @@
 
 namespace divvy {
 
-// Blocks until the process is to end, and returns its exit code. A signal calls `drain`, which is
-// to lead to a Request; that is waited for at most `drain_timeout`, and a second signal kills. Says
-// in the log what happened. `task`: "worker 1". Once it has returned the process ends within 3 s,
-// even if a destructor waits for a step function that never returns.
+// Blocks until the process must end, and returns its exit code. A signal calls `drain`, which must
+// lead to a Termination::Request. AwaitEnd waits for that request at most `drain_timeout`, and a
+// second signal kills the process. Logs what happened; `task` is e.g. "worker 1". After AwaitEnd
+// has returned, the process ends within 3 s even if a destructor waits for a step function that
+// never returns.
 int AwaitEnd(Termination& termination, absl::string_view task, const std::function<void()>& drain,
              absl::Duration drain_timeout);
 
-// Says on standard error why a task cannot start, and returns the exit code: 78 for configuration
-// (TF_CONFIG, flags, certificates, an address), else as a job that ended so.
+// Prints on standard error why a task cannot start, and returns the exit code: 78 (EX_CONFIG) for
+// the configuration (TF_CONFIG, flags, certificates, an address), otherwise the code of a job that
+// ended with `why` (ExitCodeOf in protocol/error.h).
 int RefuseToStart(const absl::Status& why);
 
 }  // namespace divvy

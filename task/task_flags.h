@@ -11,37 +11,42 @@
 
 namespace divvy {
 
-// To be called by main, after the flags were parsed. Everything below blocks no longer than reading
-// --cluster_file takes.
+// Call these from main, after the flags were parsed. None blocks longer than it takes to read
+// --cluster_file.
 
-// What TF_CONFIG, CLUSTER_SPEC, --cluster_file and the flags say of the cluster.
+// What TF_CONFIG, CLUSTER_SPEC, --cluster_file and the flags say about the cluster. An error says
+// that --cluster_file cannot be read.
 absl::StatusOr<ClusterConfigSources> ClusterSourcesFromFlags();
-// Who this task is, from all of them. nullopt: nothing says anything of a cluster. InvalidArgument:
-// every problem at once.
+// Which task this process is, from all of these sources. nullopt: nothing describes a cluster.
+// InvalidArgument: every problem of the cluster at once. Otherwise the error of reading
+// --cluster_file.
 absl::StatusOr<std::optional<TaskOptions>> TaskOptionsFromFlags();
-// The same of a cluster that is not described by TF_CONFIG and flags; other flags count. REQUIRES:
-// `cluster` was checked (cluster_config.h).
+// The same for a cluster that TF_CONFIG and the flags do not describe; the other flags of the task
+// apply. REQUIRES: `cluster` was checked (cluster_config.h).
 absl::StatusOr<TaskOptions> TaskOptionsOf(ClusterConfig cluster);
-// --tls_cert, --tls_key, --tls_ca; nullopt: none of them. InvalidArgument: some but not all.
+// --tls_cert, --tls_key and --tls_ca. nullopt: none is given. InvalidArgument: only some are given.
 absl::StatusOr<std::optional<TlsFiles>> TlsFilesFromFlags();
+// --drain_timeout.
 absl::Duration DrainTimeoutFromFlags();
-// The value of a flag that names a directory; nullopt: it was not given. Given and empty, as in
-// --checkpoint_dir=, it says that there is to be none.
+// The value of a flag that names a directory. nullopt: the flag was not given. An empty name, as in
+// --checkpoint_dir=, means that there is no directory.
 struct DirectoryFlag {
   std::optional<std::string> name;
 };
+// For Abseil's flags; every text is valid.
 bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string* error);
 std::string AbslUnparseFlag(const DirectoryFlag& flag);
 
-// The value of a flag, or if it was not given that of a variable of the environment: who starts
-// many tasks gives those to all of them.
+// The value of the flag, or the environment variable's value if the flag was not given. A launcher
+// of many tasks sets the variable for all of them. Empty: neither is set.
 std::string OrFromEnvironment(const DirectoryFlag& flag, const char* variable);
 // --checkpoint_dir, or DIVVY_CHECKPOINT_DIR. Empty: the job keeps no checkpoints.
 std::string CheckpointDirFromFlags();
-// Whether it is DIVVY_CHECKPOINT_DIR, and DIVVY_TEMPORARY says that the directory goes when the job
-// is complete: then nobody wants a last checkpoint.
+// Whether the checkpoint directory is deleted when the job is complete, so that a last checkpoint
+// is useless: --checkpoint_dir is not given and DIVVY_TEMPORARY is set.
 bool CheckpointDirIsTemporary();
-// Sets up the log as --log_format says. `task`: "worker 1". InvalidArgument: an unknown format.
+// Sets up the log of the process as --log_format says. `task` (e.g. "worker 1") appears in each
+// line. InvalidArgument: an unknown format.
 absl::Status SetLogFromFlags(const std::string& task);
 
 }  // namespace divvy

@@ -1,5 +1,5 @@
-// What every task of a cluster has in common: who it is, where it listens, and a server that says
-// so.
+// What every task of a cluster has in common: its identity, its address, and a server that reports
+// its status.
 #ifndef DIVVY_TASK_TASK_SERVER_H_
 #define DIVVY_TASK_TASK_SERVER_H_
 
@@ -12,63 +12,73 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/cluster_config.h"
-#include "cluster/role.h"
 #include "proto/divvy.pb.h"
+#include "protocol/role.h"
 #include "rpc/credentials.h"
 #include "rpc/server.h"
 #include "task/admin_service.h"
 
 namespace divvy {
 
-// A plain value; task_flags.h makes one from flags and environment.
+// The identity and the network options of a task. A plain value; task_flags.h makes one from flags
+// and environment.
 struct TaskOptions {
   ClusterConfig cluster;
-  // An evaluator talks to nobody.
+  // An evaluator has no connections.
   Role role = Role::kWorker;
   int index = 0;
-  // Where to listen; port 0: a free one. "": as BindAddress says.
+  // The address to listen on; port 0 means any free port. Empty: BindAddress decides.
   std::string bind_address;
-  // ServerOptions::health_address
+  // See ServerOptions::health_address.
   std::string health_address;
-  // None: everything on loopback.
+  // None: plaintext, and all addresses must be on loopback.
   std::optional<TlsFiles> tls;
-  // ServerOptions::memory_bytes
+  // See ServerOptions::memory_bytes.
   int64_t rpc_memory_bytes = int64_t{1} << 30;
-  // ServerOptions::max_connections; 0: as MostConnections says
+  // See ServerOptions::max_connections. 0: MostConnections decides.
   int max_connections = 0;
 
   std::string name() const;  // "worker 1"
 };
 
-// How many connections a task takes that was not told: 256, and four for each task of the cluster;
-// 4,096 where the cluster does not list the workers.
+// The default limit of a task's connections: 256, plus four for each task of the cluster; 4,096 if
+// the cluster does not list the workers. Pure.
 int MostConnections(const ClusterConfig& cluster);
 
-// Where a task listens that was not told: at its own address in the cluster if that is on loopback,
-// else at its port on every address of the machine (the name that others know it by need not be one
-// of this machine's). "127.0.0.1:0" where the cluster does not hold the task.
+// The address that a task listens on: options.bind_address if it is set. Otherwise the task's own
+// address in the cluster if that is on this machine (loopback or a Unix socket). Otherwise its port
+// on every address of the machine, since the name that other tasks use need not be an address of
+// this machine. "127.0.0.1:0" if the cluster does not list the task. Pure.
 std::string BindAddress(const TaskOptions& options);
 
-// To be asked before anything else of a task is made. InvalidArgument or FailedPrecondition: an
-// address that cannot be listened on, or one that the coordinator could not dial (a task that the
-// cluster does not list registers where it listens), plaintext where an address of the cluster is
-// not on loopback, or certificates that cannot be used or are those of another task.
+// Checks the network options; call it before any other part of a task is made. Reads the
+// certificate files. InvalidArgument or FailedPrecondition:
+// - The task cannot listen on an address.
+// - The coordinator could not dial the task. A task that the cluster does not list registers the
+//   address that it listens on.
+// - There are no certificates, and an address of the cluster is not on loopback.
+// - The certificates cannot be used, or belong to another task.
 absl::Status CheckSecurity(const TaskOptions& options);
 
-// The server of a task, with the admin service. Thread-safe.
+// The gRPC server of a task, with the service Admin. The destructor shuts it down. Thread-safe.
 class TaskServer {
  public:
-  // Listens, and raises the limit of open files, which the log tells. REQUIRES: CheckSecurity is
-  // OK; services and hook outlive it; `status` and `calls` as AdminService.
+  // Starts to listen. First raises the process's limit of open files and logs it; no more than
+  // three quarters of that limit become connections. Errors as Server::Start. REQUIRES:
+  // CheckSecurity returned OK; services and hook outlive the server; `status` and `calls` are as
+  // AdminService requires.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(
       const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
       std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls = std::nullopt);
 
-  // Where others reach this task: its address in the cluster, or the one it listens on.
+  // The address at which others reach this task: its address in the cluster, else the one it
+  // listens on.
   const std::string& address() const { return address_; }
-  int health_port() const { return server_->health_port(); }  // 0: no health address
-  // What the task says of itself, in one line: for the log.
+  // 0: there is no health address.
+  int health_port() const { return server_->health_port(); }
+  // The status of the task in one line, for the log.
   std::string StatusText() const { return admin_.status().ShortDebugString(); }
+  // See Server::SetServing and Server::Shutdown; Shutdown blocks.
   void SetServing(bool serving) { server_->SetServing(serving); }
   void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
 

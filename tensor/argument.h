@@ -1,4 +1,5 @@
-// An argument of a function that runs in another process: what is given is what arrives.
+// Parameters of a function that runs in another process. An argument must arrive with the value
+// that the caller gave.
 #ifndef DIVVY_TENSOR_ARGUMENT_H_
 #define DIVVY_TENSOR_ARGUMENT_H_
 
@@ -28,16 +29,18 @@ constexpr bool NumberKeepsItsValue() {
   }
 }
 
-// Whether every value of `From` is the same value as a `To`: int as int64_t or double, but not
-// double, bool or size_t as int64_t, nor a pointer as bool. Elements of an optional, a pair or a
-// tuple are looked at one by one. A type that is no number is whatever it converts to.
+// Whether every value of `From` keeps its value when it is converted to `To`. True for int to
+// int64_t or double; false for double, bool or size_t to int64_t, and for a pointer to bool. The
+// elements of an optional, a pair or a tuple are checked one by one. If `To` is not a number, any
+// conversion is accepted.
 template <typename To, typename From>
 struct KeepsItsValue {
   static constexpr bool Check() {
     if constexpr (!std::is_arithmetic_v<To>) {
       return true;
     } else if constexpr (std::is_enum_v<From> && std::is_integral_v<To>) {
-      // What an enumerator may be is not known: compilers take unsigned for {kRed, kGreen}.
+      // The range of an enumeration is unknown: compilers use unsigned for {kRed, kGreen}. So only
+      // the size is compared.
       return !std::is_same_v<To, bool> && sizeof(To) >= sizeof(From);
     } else if constexpr (std::is_enum_v<From>) {
       return NumberKeepsItsValue<To, std::underlying_type_t<From>>();
@@ -73,9 +76,9 @@ struct KeepsItsValue<std::tuple<To...>, std::pair<From...>>
   "another type (a number that is cut or rounded, a bool, a pointer as a bool): give a value "  \
   "of the parameter's own type, as in int64_t{2}, 2.0f or static_cast<int64_t>(n)"
 
-// A number on its way to a parameter of type T, or a T that holds numbers: takes what converts to T
-// and keeps its value. What does not convert at all is no match; what would change is an error that
-// says so.
+// An argument for a parameter of type T, where T is a number or contains numbers. It accepts a
+// value that converts to T and keeps its value. A value that does not convert at all is no match in
+// overload resolution. A value that might change is a compile error that explains the problem.
 template <typename T>
 class Argument {
  public:
@@ -84,7 +87,7 @@ class Argument {
   Argument(const From& value) : value_(Converted(value)) {
     static_assert(KeepsItsValue<T, std::decay_t<From>>::value, DIVVY_ARGUMENT_MAY_CHANGE);
   }
-  // Of {a, b}: the elements of a pair or a tuple.
+  // From {a, b}: the elements of a pair or a tuple.
   template <typename First, typename... Rest,
             typename = std::enable_if_t<(sizeof...(Rest) > 0) &&
                                         std::is_constructible_v<T, const First&, const Rest&...>>>
@@ -107,8 +110,8 @@ class Argument {
   T value_{};
 };
 
-// How a function declares the parameter that travels as a T: only numbers can be cut by a
-// conversion.
+// The type with which a function declares a parameter that travels as a T. It is Argument<T> only
+// where T is a number or contains numbers, since only numbers can change in a conversion.
 template <typename T>
 struct ParameterFor {
   using type = std::conditional_t<std::is_arithmetic_v<T>, Argument<T>, T>;

@@ -11,8 +11,8 @@
 namespace divvy {
 namespace {
 
-// Values from here on travel alone, and so each is found as soon as it is copied. Smaller ones
-// share one copy (ToDevice).
+// Values of at least this size are copied one by one, so each is found as soon as it is copied.
+// Smaller ones share one copy (ToDevice).
 constexpr int64_t kAloneBytes = 64 << 10;
 
 // Which values travel together.
@@ -51,7 +51,7 @@ class CopyJob {
     changed_.NotifyAll();
   }
 
-  // Waits for this copy alone, not for those behind it.
+  // Waits only for this copy, not for later ones.
   std::optional<Tensor> Find(size_t index) {
     MutexLock lock(mu_);
     if (state_ == State::kPromised) state_ = State::kOver;
@@ -86,7 +86,7 @@ class CopyJob {
   bool MakePart(const std::vector<Tensor>& values, const std::vector<size_t>& part) {
     std::vector<Tensor> here;
     for (const size_t i : part) here.push_back(values[i]);
-    // freed without the lock, and before the end is told, where nobody wants it any more
+    // Freed without the lock, and before the end is announced, so that nobody needs it any more.
     absl::StatusOr<std::vector<Tensor>> made = Copied(here);
     MutexLock lock(mu_);
     if (is_dropped_ || !made.ok()) return false;
@@ -108,10 +108,10 @@ class CopyJob {
   CondVar changed_;
   State state_ DIVVY_GUARDED_BY(mu_) = State::kPromised;
   bool is_dropped_ DIVVY_GUARDED_BY(mu_) = false;
-  std::map<size_t, Tensor> copies_ DIVVY_GUARDED_BY(mu_);  // those that are there
+  std::map<size_t, Tensor> copies_ DIVVY_GUARDED_BY(mu_);  // the copies that have been made
 };
 
-// At a value: where its copies are.
+// The note of a value: the jobs that have its copies.
 class CopiesNote : public TensorNote {
  public:
   struct Copy {
@@ -135,7 +135,7 @@ class CopiesNote : public TensorNote {
   const std::vector<Copy> copies_;
 };
 
-// All jobs whose values live. Never destroyed, so that no order of destruction matters.
+// All jobs whose values still live. Never destroyed, so the order of destruction does not matter.
 class Jobs {
  public:
   static Jobs& Get() {
@@ -180,8 +180,8 @@ Work& WorkFor(Device device, std::vector<Work>& all) {
 }  // namespace
 
 std::function<void()> PromiseCopies(const std::vector<CopyWanted>& wanted) {
-  // A copy of integers holds the memory that it came from (Tensor::To), which would hold the copy
-  // here: neither would ever be freed.
+  // A copy of integers holds the memory that it came from (Tensor::To). If that memory held the
+  // copy here, neither would ever be freed.
   std::vector<Work> all;
   for (const auto& [value, devices] : wanted) {
     if (value.size_bytes() == 0 || IsInteger(value.dtype())) continue;
@@ -208,9 +208,9 @@ std::optional<Tensor> FindCopyAhead(const Tensor& value, Device device) {
 bool DropCopiesAhead(Device device) {
   bool any = false;
   const std::vector<std::shared_ptr<CopyJob>> jobs = Jobs::Get().On(device);
-  // All of them before any is waited for.
+  // Drops all of them before it waits for any.
   for (const std::shared_ptr<CopyJob>& job : jobs) any |= job->Drop();
-  // This thread is making copies, and must not wait for itself.
+  // This thread is making the copies, and must not wait for itself.
   if (TravelScope::Now() == Travel::kIfRoom) return any;
   for (const std::shared_ptr<CopyJob>& job : jobs) job->AwaitEnd();
   return any;

@@ -1,4 +1,4 @@
-// Values that are copied to a GPU before anybody asks for them there.
+// Prefetched copies: values that are copied to a GPU before a computation asks for them there.
 #ifndef DIVVY_TENSOR_COPIES_AHEAD_H_
 #define DIVVY_TENSOR_COPIES_AHEAD_H_
 
@@ -10,31 +10,34 @@
 
 namespace divvy {
 
-// A value of the CPU, and the GPUs on which a copy of it will be wanted.
+// A value on the CPU, and the GPUs on which a copy of it will be needed.
 struct CopyWanted {
   Tensor value;
   std::vector<Device> devices;
 };
 
-// Promises the copies, and returns the task that makes them. The task may block, and runs once or
-// never. A copy that cannot be made is no error: nobody finds it then. Copies take only memory that
-// is free. Where there is none for one of them, the task makes no more on that GPU, and those that
-// it has made stay. The copies live as long as the values: whoever lets go of the last handle of
-// the values frees the copies on the GPUs. After a cancel that may be late: a worker without a step
-// holds the values of one step, and their copies on each GPU, until its next step. Integers and
-// values without bytes are left out. REQUIRES: the values lie on the CPU, and nobody writes to
-// them.
+// Registers the copies, and returns the task that makes them. The task may block; run it once or
+// never. A copy that cannot be made is not an error: FindCopyAhead then does not find it.
+//
+// Copies take only free memory. If there is none for a copy, the task makes no more copies on that
+// GPU, and keeps those that it has made. The copies live as long as the values: destroying the last
+// handle of the values frees the copies on the GPUs. After a cancel this may be late: an idle
+// worker holds the values of one step, and their copies on each GPU, until its next step.
+//
+// Integers and values without bytes are skipped. REQUIRES: the values are on the CPU, and nobody
+// writes to them.
 std::function<void()> PromiseCopies(const std::vector<CopyWanted>& wanted);
 
-// The copy of `value` on `device`. Waits for a copy that is being made; one that is only promised
-// is not made any more, since its caller is as quick. nullopt: there is none. Thread-safe.
+// The copy of `value` on `device`, or nullopt if there is none. Blocks while that copy is being
+// made. A copy that is registered but not yet begun is cancelled, since the caller can make it just
+// as fast. Thread-safe.
 std::optional<Tensor> FindCopyAhead(const Tensor& value, Device device);
 
-// Lets go of all copies on `device`, and of those that are on their way there: the device has no
-// memory left, or has failed. Nobody finds them any more. Those that a step has found stay the
-// step's. Waits for the one copy that another thread may be making: when it returns, none of the
-// memory is theirs. Returns whether there were any that held memory. Copies that are promised later
-// are not its concern. Thread-safe.
+// Drops all copies on `device`, including those on their way there, because the device has run out
+// of memory or has failed. FindCopyAhead no longer finds them. Copies that a step has already found
+// remain with the step. Blocks while another thread is making a copy, so that no copy holds memory
+// of the device when this returns. Returns whether any copy held memory. Copies that are registered
+// later are not affected. Thread-safe.
 bool DropCopiesAhead(Device device);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The memory of devices other than the CPU, for tensors.
+// The interface to the memory of GPUs, for tensors.
 #ifndef DIVVY_TENSOR_DEVICE_MEMORY_H_
 #define DIVVY_TENSOR_DEVICE_MEMORY_H_
 
@@ -12,103 +12,109 @@
 
 namespace divvy {
 
-// A point in what a device has been told to compute: all of it before.
+// A point in the sequence of operations that were issued to a device. It stands for all operations
+// before it.
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
 };
 
-// A value on its way from a device to the CPU.
+// A copy of a value from a device to the CPU.
 struct Download {
   Device from_device;
   const void* from = nullptr;
-  void* to = nullptr;  // the CPU's
+  void* to = nullptr;  // in memory of the CPU
   int64_t bytes = 0;
-  // When the last computation that writes to `from` was told; null: now.
+  // The point after the last computation that writes `from`. Null: everything issued so far counts.
   std::shared_ptr<const DeviceMark> written = nullptr;
 };
 
-// What was found wrong on a device so far: by whom it was looked for does not matter.
+// The failures found on a device so far, by any thread.
 struct DeviceFailures {
   int64_t count = 0;
   absl::Status last;
-  // Unavailable, with why: this process cannot use the device any more
+  // Unavailable, with the reason: this process can never use the device again. OK otherwise.
   absl::Status lost;
 };
 
-// How the values of the CPU travel that a thread brings to GPUs.
+// When a thread's copies from the CPU to GPUs take place.
 enum class Travel : uint8_t {
   kNow,
-  // Integers may wait until the GPU first uses them. Of a batch often only lookups on the CPU read
-  // them.
+  // Copies of integers may wait until the GPU first uses them. Often only lookups on the CPU read
+  // the integers of a batch.
   kIntegersWhenUsed,
-  // Now, but only into memory that is free: nothing is given up for them. ResourceExhausted: none
-  // is free.
+  // At once, but only into free memory; nothing else is evicted. ResourceExhausted: no memory is
+  // free.
   kIfRoom,
 };
 
-// While it lives, values that this thread brings to GPUs travel in this manner. Outside any: kNow.
-// Scopes nest.
+// While it lives, copies that this thread makes to GPUs take place as `travel` says. Outside any
+// scope it is kNow. Scopes nest.
 class TravelScope {
  public:
   explicit TravelScope(Travel travel);
   ~TravelScope();
   TravelScope(const TravelScope&) = delete;
   TravelScope& operator=(const TravelScope&) = delete;
-  // The calling thread's.
+  // The setting of the calling thread.
   static Travel Now();
 
  private:
   const Travel before_;
 };
 
-// Thread-safe. A device computes what it is told in the order of the calls, later; copies run
-// beside it. What is computed with memory that a call returned waits for that copy by itself.
-// REQUIRES (all): bytes > 0.
+// The memory of all GPUs. Thread-safe. Operations on a device are asynchronous and run in the order
+// of the calls; copies run concurrently with computations. A computation that uses memory returned
+// by a call below waits for that copy. REQUIRES (all): bytes > 0.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  // ResourceExhausted: none is left. NotFound: there is no such device.
+  // New memory on the device. ResourceExhausted: none is left. NotFound: there is no such device.
   virtual absl::StatusOr<void*> Allocate(Device device, int64_t bytes) = 0;
-  // After all that the device has been told to do with it.
+  // Frees the memory after all operations that were issued to the device before this call.
   virtual void Free(Device device, void* data) = 0;
 
-  // New memory of the device with these bytes, later. `owner` owns `from`, which is not written to
-  // while it is held: perhaps for longer than the call. Errors as Allocate.
+  // New memory on the device, into which these bytes are copied asynchronously. `owner` owns `from`
+  // and is held until the copy is done, which may be after the call. `from` must not be written to
+  // while it is held. Errors as Allocate.
   virtual absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes,
                                        std::shared_ptr<const void> owner) = 0;
-  // As Upload, but the bytes may travel later: when the memory is first computed with or copied
-  // from. Where that never happens they do not travel at all.
+  // As Upload, but the copy may wait until the memory is first computed with or copied from. If
+  // that never happens the bytes are not copied at all.
   virtual absl::StatusOr<void*> UploadWhenUsed(Device device, const void* from, int64_t bytes,
                                                std::shared_ptr<const void> owner) {
     return Upload(device, from, bytes, std::move(owner));
   }
-  // New memory of `device` with the bytes of another's, later. Errors as Allocate.
+  // New memory on `device`, into which the bytes of another device's value are copied
+  // asynchronously. Errors as Allocate.
   virtual absl::StatusOr<void*> CopyAcross(Device device, const Download& from) = 0;
-  // Waits for the computations that each value's mark stands for and for the copies, not for what
-  // the devices were told since. An error: of a copy, or what a computation before it has found
-  // wrong with its data (InvalidArgument), or the device's (Internal); nothing may then be said of
-  // the values. Unavailable: the device is lost to this process, and every later call says so,
-  // Allocate and Upload as well: only another process may find it well.
+  // Copies the values to the CPU. Blocks until the computations before each value's mark and the
+  // copies are done; does not wait for operations issued later. After an error the values are
+  // unspecified.
+  //
+  // InvalidArgument: an earlier computation found bad data. ResourceExhausted: an earlier
+  // computation found too little memory for its own work. Internal: a copy or a computation failed.
+  // Unavailable: this process has lost the device. Every later call then returns this error,
+  // Allocate and Upload as well. Restart the process; another process may find the device usable.
   virtual absl::Status Bring(absl::Span<const Download> values) = 0;
   virtual std::shared_ptr<const DeviceMark> Mark(Device device) = 0;
-  // Waits for all that the device was told. What goes wrong is told to one who waits, and the
-  // device forgets it; so whoever must know whether all of a piece of work was done well compares
-  // the counts before and after it.
+  // Waits for all operations that were issued to the device, and returns the failures so far. A
+  // device reports a failure once, to the thread that waits, and then forgets it. So to know
+  // whether a whole piece of work succeeded, compare the counts before and after it.
   virtual DeviceFailures FindFailures(Device device) = 0;
 
-  // Memory of the CPU that is copied from and to devices without a detour. Null: no more is to be
-  // had; take other memory.
+  // Host memory that is copied to and from devices without a staging buffer (pinned). Null: no more
+  // is available; use other memory.
   virtual void* AllocateHost(int64_t bytes) = 0;
   virtual void FreeHost(void* data) = 0;
 };
 
-// Of all GPUs; lives as long as the process. Null: there are none, as at the start. Not while
-// tensors are on one, or in memory of AllocateHost.
+// Sets the memory of all GPUs; null means that there are none, as initially. `memory` lives as long
+// as the process. Do not call it while tensors are on a GPU or in memory of AllocateHost.
 void SetGpuMemory(DeviceMemory* memory);
-// Unimplemented: none has been set.
+// The memory that was set. Unimplemented: none has been set.
 absl::StatusOr<DeviceMemory*> GpuMemory();
-// Null: none has been set.
+// The memory that was set, or null.
 DeviceMemory* GpuMemoryIfAny();
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// Element types of tensors.
+// The element types of tensors.
 #ifndef DIVVY_TENSOR_DTYPE_H_
 #define DIVVY_TENSOR_DTYPE_H_
 
@@ -9,7 +9,8 @@
 
 namespace divvy {
 
-// Tensors hold all but the last three, which only partitioners know (for their sizes).
+// Tensors hold all of these but the last three. Partitioners know the last three too, since they
+// compute sizes from a dtype.
 enum class DType : uint8_t {
   kBool,
   kInt8,
@@ -25,22 +26,23 @@ enum class DType : uint8_t {
   kString
 };
 
-// All functions here are pure and thread-safe. REQUIRES: a DType that has a name above (what came
-// from outside has been checked where it was read).
+// All functions here are pure and thread-safe. REQUIRES: the DType is one of the enumerators above.
+// Code that reads a dtype from outside checks this.
 
-// "float32", "bool", ...: the names of tf.DType. Valid forever.
+// The name of tf.DType: "float32", "bool", ... The view is valid forever.
 absl::string_view DTypeName(DType dtype);
-// The inverse, letter by letter. Nullopt: no type of these is called so.
+// The inverse of DTypeName; case matters. nullopt: no type has this name.
 std::optional<DType> ParseDType(absl::string_view name);
 
-// Bytes of one element (bool: 1); 0 for kString, whose elements have no fixed size.
+// The number of bytes of one element. A bool has 1. 0 for kString, whose elements have no fixed
+// size.
 int64_t DTypeSize(DType dtype);
-bool IsFloating(DType dtype);  // the four real floating types
-bool IsInteger(DType dtype);   // int8 to int64; not bool
+bool IsFloating(DType dtype);  // float16, bfloat16, float32, float64
+bool IsInteger(DType dtype);   // int8, uint8, int32, int64; not bool
 
-// IEEE half and bfloat16 as storage: convert to float to compute. FromFloat rounds to nearest, ties
-// to even; what is too large becomes infinity (a half: from 65520 on), what is too small a denormal
-// number or 0, NaN stays NaN. ToFloat is exact.
+// IEEE half and bfloat16 are storage formats: convert them to float to compute. FromFloat rounds to
+// nearest, ties to even. A value that is too large becomes infinity (for a half: from 65520 on). A
+// value that is too small becomes a denormal number or 0. A NaN stays a NaN. ToFloat is exact.
 struct Half {
   uint16_t bits = 0;
   static Half FromFloat(float value);
@@ -52,8 +54,8 @@ struct BFloat16 {
   float ToFloat() const;
 };
 
-// The DType of a C++ type: bool, int8_t, uint8_t, int32_t, int64_t, Half, BFloat16, float, double.
-// No other type compiles: DTypeOf<float>::value.
+// The DType of a C++ type: bool, int8_t, uint8_t, int32_t, int64_t, Half, BFloat16, float or
+// double. Use it as DTypeOf<float>::value. Another type does not compile.
 template <typename T>
 struct DTypeOf;
 template <>
@@ -93,11 +95,13 @@ struct DTypeOf<double> {
   static constexpr DType value = DType::kFloat64;
 };
 
-// Calls `visit(T{})` with the C++ type of `dtype`; returns `otherwise` for a type tensors do not
-// hold. `visit` returns what converts to the type of `otherwise`, which is made whether it is
-// needed or not: keep a message there short.
-//   DispatchDType(dtype, [&](auto t) { using T = decltype(t); ...; return OkStatus(); },
-//   InvalidArgumentError(...));
+// Calls `visit(T{})` with the C++ type T of `dtype`. Returns `otherwise` for a type that tensors do
+// not hold. The result of `visit` must convert to the type of `otherwise`. `otherwise` is evaluated
+// on every call, so keep its message short.
+//
+//   DispatchDType(
+//       dtype, [&](auto t) { using T = decltype(t); ...; return OkStatus(); },
+//       InvalidArgumentError(...));
 template <typename Visit, typename Result>
 Result DispatchDType(DType dtype, Visit&& visit, Result otherwise) {
   switch (dtype) {

@@ -250,7 +250,7 @@ namespace internal {
 absl::Status WantElements(const Nest& nest, size_t elements) {
   RETURN_IF_ERROR(nest.status());
   if (nest.list() != nullptr && nest.size() == elements) return absl::OkStatus();
-  // Who takes a list of any length wants as many as there are.
+  // A caller that accepts a list of any length passes the list's own size.
   const bool any = nest.size() == elements;
   return absl::InvalidArgumentError(absl::StrCat(
       "wanted a list", any ? "" : absl::StrCat(" of ", elements), ", not ", nest.ToString()));

@@ -1,4 +1,4 @@
-// Structured values, and how C++ types become them.
+// Structured values (trees of tensors), and the conversion of C++ types to and from them.
 #ifndef DIVVY_TENSOR_NEST_H_
 #define DIVVY_TENSOR_NEST_H_
 
@@ -23,31 +23,34 @@
 
 namespace divvy {
 
-// Something made once on every worker (an iterator): the number it has there. Travels in a Nest;
-// means nothing to a program.
+// Names an object that was created once on every worker (an iterator): `id` is its number there. It
+// travels inside a Nest and means nothing to a program.
 struct PerWorkerHandle {
   uint64_t id = 0;
 };
 
-// A tree of lists and dicts (keys sorted, as in tf.nest) whose leaves are tensors, indexed slices,
-// strings or per-worker handles: the one type that crosses process boundaries, and what a dataset
-// yields. Immutable, cheap to copy, thread-safe. A wrong path gives a *failed* Nest that remembers
-// the reason; so batch["imgae"] is an error with the keys that exist, never a crash.
+// A tree of lists and dicts. Its leaves are tensors, indexed slices, strings or per-worker handles;
+// the keys of a dict are sorted, as in tf.nest. A Nest is the one type that crosses process
+// boundaries, and the type of a dataset's elements. Immutable, cheap to copy, thread-safe.
+//
+// A wrong path gives a *failed* Nest, which remembers the reason. So batch["imgae"] never crashes:
+// it gives an error that lists the existing keys, and one check at the end of the path suffices.
 //
 //   Nest batch = {{"image", images}, {"history", SparseIds{ids, row_splits}}};
-//   // the one check, at the end of the path
-//   ASSIGN_OR_RETURN(Tensor image, batch["image"].tensor());
-//   batch["history"]["ids"].tensor();                              // SparseIds are a dict
+//   ASSIGN_OR_RETURN(Tensor image, batch["image"].tensor());  // the one check
+//   batch["history"]["ids"].tensor();                         // SparseIds are a dict
 //
-// Failed is only what was asked for, not what holds it: status() of a list is OK whatever its
-// elements are; MapLeaves, Flatten and PackAs give the first reason that they meet. A Nest that was
-// moved from may be assigned to or destroyed, no more. How deep one may be to travel:
-// wire/values.h.
+// A failed element does not make its container fail: status() of a list is OK whatever its elements
+// are. MapLeaves, Flatten and PackAs return the first error that they meet. After a move a Nest may
+// only be assigned to or destroyed. wire/values.h limits the depth of a Nest that travels.
 class Nest {
  public:
+  // The contents of a list and of a dict.
   using List = std::vector<Nest>;
   using Dict = std::map<std::string, Nest>;
 
+  // Leaves and containers. Nothing is checked. A Tensor leaf shares the tensor's buffer. SparseIds
+  // become a dict with the keys "ids", "row_splits" and, if there are any, "weights".
   Nest();  // the empty list
   Nest(Tensor tensor);
   Nest(IndexedSlices slices);
@@ -58,50 +61,56 @@ class Nest {
   Nest(List list);
   Nest(Dict dict);
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  // A number as a tensor of one element; NestCodec<T> below says of which dtype.
   Nest(T scalar);
-  // Of a key that stands twice the first.
+  // A dict. If a key occurs twice, the first entry counts.
   Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);
-  // REQUIRES: not OK
+  // A failed Nest with this reason. REQUIRES: `reason` is not OK
   static Nest Failed(absl::Status reason);
 
-  // The child. Failed: no such key (the message lists those that exist) or index, not a dict or
-  // list, or this one failed.
+  // The child with this key or index. The result is failed if there is no such key (the message
+  // lists the existing ones) or index, if this Nest is not a dict or list, or if this Nest is
+  // failed.
   Nest operator[](absl::string_view key) const;
   Nest operator[](const char* key) const { return (*this)[absl::string_view(key)]; }
   Nest operator[](size_t index) const;
   Nest operator[](int index) const;
 
-  // The leaf. InvalidArgument: another kind, with what it is; or the reason of the failure,
-  // whatever its code. indexed_slices() are given as they were put in; sparse_ids() have passed
-  // Validate (so they lie on the CPU), and other keys of their dict are passed over.
+  // The value of this leaf. InvalidArgument: this Nest is of another kind, which the message names.
+  // A failed Nest returns its own reason, with that reason's code. indexed_slices() returns the
+  // slices as they were put in, without a check.
   absl::StatusOr<Tensor> tensor() const;
   absl::StatusOr<IndexedSlices> indexed_slices() const;
-  // From a dict with "ids", "row_splits" and perhaps "weights".
+  // From a dict with "ids", "row_splits" and optionally "weights"; other keys are ignored. The
+  // result has passed Validate, so ids and row_splits are on the CPU. Errors as above, or those of
+  // Validate.
   absl::StatusOr<SparseIds> sparse_ids() const;
   absl::StatusOr<std::string> text() const;
   absl::StatusOr<PerWorkerHandle> handle() const;
   absl::Status status() const;  // OK unless failed
 
+  // The kind of this Nest. SparseIds are a kDict.
   enum class Kind { kFailed, kTensor, kIndexedSlices, kText, kHandle, kList, kDict };
   Kind kind() const;
-  size_t size() const;       // of a list or dict, else 0
-  const List* list() const;  // null if it is none; valid while this Nest lives
+  size_t size() const;       // number of elements of a list or dict, else 0
+  const List* list() const;  // null if it is not a list; valid while this Nest lives
   const Dict* dict() const;
 
-  // tf.nest.flatten: its tensors, depth first, keys in order. InvalidArgument: a leaf that is no
-  // tensor, or the failure.
+  // tf.nest.flatten: all tensors, depth first, the keys of a dict in order. InvalidArgument: a leaf
+  // is not a tensor. A failed Nest returns its reason.
   absl::StatusOr<std::vector<Tensor>> Flatten() const;
-  // tf.nest.pack_sequence_as, the inverse: this structure with these tensors, each in the place of
-  // a leaf, whatever kind that is. InvalidArgument: another number of leaves.
+  // tf.nest.pack_sequence_as, the inverse of Flatten: this structure with the given tensors as its
+  // leaves. A tensor replaces a leaf of any kind. InvalidArgument: the number of tensors is not the
+  // number of leaves.
   absl::StatusOr<Nest> PackAs(absl::Span<const Tensor> leaves) const;
   // tf.nest.map_structure: this structure with `fn` applied to each leaf, in the order of Flatten,
-  // on this thread; the first error ends it. `fn` is given leaves only, IndexedSlices as one, the
-  // parts of SparseIds each by itself.
+  // on the calling thread. The first error stops the traversal and is returned. An IndexedSlices is
+  // one leaf; the parts of a SparseIds are separate leaves.
   absl::StatusOr<Nest> MapLeaves(
       const std::function<absl::StatusOr<Nest>(const Nest& leaf)>& fn) const;
 
-  // About what it weighs in a message: the values of its leaves and its keys, and 32 bytes for each
-  // of them.
+  // An estimate of its size in a message: the bytes of its leaves and keys, plus 32 bytes for each
+  // leaf, list and dict.
   int64_t size_bytes() const;
 
   // For error messages: "{"image": uint8 [64, 28, 28], "label": int64 [64]}".
@@ -114,37 +123,44 @@ class Nest {
   std::shared_ptr<const Node> node_;
 };
 
-// The same structure and BitwiseEqual leaves.
+// Whether both have the same structure and their leaves are bitwise equal.
 bool BitwiseEqual(const Nest& a, const Nest& b);
 
-// How a C++ type travels. Given: arithmetic types, std::string, Tensor, IndexedSlices, SparseIds,
-// Nest, std::monostate, and vector, map<string, .>, optional, pair and tuple of them; Metrics and
-// Iterator beside their definitions. Specialise for a type of your own; Decode must refuse what
-// Encode cannot make.
+// Converts a C++ type to and from a Nest, so that it can travel. Provided for arithmetic types,
+// std::string, Tensor, IndexedSlices, SparseIds, Nest, std::monostate, and vector, map<string, .>,
+// optional, pair and tuple of these. Metrics and Iterator have theirs beside their definitions.
+// Specialise it for a type of your own; Decode must refuse every Nest that Encode cannot produce.
 //
-//   bool, int32_t, float, double    a tensor of one element, of that very dtype; other integers as
-//                                   int64
+//   bool, int32_t, float, double    a tensor of one element of that dtype
+//   other integers                  a tensor of one int64
 //   std::string                     a text
-//   vector, pair, tuple             a list: an element each, so many numbers are better a Tensor
+//   vector, pair, tuple             a list with one Nest for each element; use a Tensor for many
+//                                   numbers
 //   map<string, .>                  a dict
-//   optional                        a list of none or one
+//   optional                        a list of zero or one element
 //   monostate                       the empty list
 //
-// Decode gives InvalidArgument that says what was wanted and what there is, also for a number that
-// the type cannot hold; of a failed Nest its reason.
+// Decode returns InvalidArgument if the Nest has another form or the type cannot hold the number;
+// the message says what was wanted and what was found. A failed Nest returns its reason.
 //
 //   template <>
 //   struct divvy::NestCodec<Window> {
-//     static Nest Encode(const Window& window) { return {{"first", window.first}, {"last",
-//     window.last}}; } static absl::StatusOr<Window> Decode(const Nest& nest) {
+//     static Nest Encode(const Window& window) {
+//       return {{"first", window.first}, {"last", window.last}};
+//     }
+//     static absl::StatusOr<Window> Decode(const Nest& nest) {
 //       ASSIGN_OR_RETURN(const int64_t first, NestCodec<int64_t>::Decode(nest["first"]));
 //       ASSIGN_OR_RETURN(const int64_t last, NestCodec<int64_t>::Decode(nest["last"]));
 //       return Window{first, last};
 //     }
 //   };
+//
+// Each specialisation has these two functions:
+//
+//   static Nest Encode(const T& value);
+//   static absl::StatusOr<T> Decode(const Nest& nest);
 template <typename T, typename Enable = void>
-struct NestCodec;  // static Nest Encode(const T& value);   static absl::StatusOr<T> Decode(const
-                   // Nest& nest);
+struct NestCodec;
 
 template <>
 struct NestCodec<Nest> {
@@ -186,14 +202,14 @@ struct NestCodec<std::monostate> {
 };
 
 namespace internal {
-// The tensor type that an arithmetic type travels as: itself where tensors hold it, else the 64-bit
-// type of its kind.
+// The C++ type in which an arithmetic type travels: the type itself where it is bool, float, double
+// or int32_t, else the 64-bit type of its kind (double or int64_t).
 template <typename T>
 using WireArithmetic =
     std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> ||
                            std::is_same_v<T, double> || std::is_same_v<T, int32_t>,
                        T, std::conditional_t<std::is_floating_point_v<T>, double, int64_t>>;
-// InvalidArgument: not a list of so many
+// InvalidArgument: `nest` is not a list of `elements` elements.
 absl::Status WantElements(const Nest& nest, size_t elements);
 absl::Status OutOfRangeScalar(const Nest& nest);
 }  // namespace internal
@@ -247,7 +263,7 @@ struct NestCodec<std::map<std::string, T>> {
   }
 };
 template <typename T>
-struct NestCodec<std::optional<T>> {  // a list of none or one
+struct NestCodec<std::optional<T>> {  // a list of zero or one element
   static Nest Encode(const std::optional<T>& value) {
     return value ? Nest(Nest::List{NestCodec<T>::Encode(*value)}) : Nest();
   }

@@ -53,4 +53,10 @@ Shape Shape::WithRows(int64_t rows) const {
   return Shape(absl::MakeConstSpan(dims.data(), rank_));
 }
 
+Shape Shape::WithRowsOf(absl::Span<const int64_t> ids) const {
+  std::vector<int64_t> dims(ids.begin(), ids.end());
+  dims.insert(dims.end(), dims_.begin() + 1, dims_.begin() + rank_);
+  return Shape(absl::MakeConstSpan(dims));
+}
+
 }  // namespace divvy

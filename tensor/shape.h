@@ -1,4 +1,4 @@
-// The extents of a tensor.
+// The shape of a tensor: its extent along each axis.
 #ifndef DIVVY_TENSOR_SHAPE_H_
 #define DIVVY_TENSOR_SHAPE_H_
 
@@ -12,45 +12,51 @@
 
 namespace divvy {
 
-// Up to 8 dimensions; the element count is a checked product. -1 stands for "infer" or "varies"
-// where a function says so. A value type: a shape that cannot be (a dimension below -1, too many
-// dimensions, an element count past int64) is *invalid*: it has rank 0 and a status, and is refused
-// by whatever is given it. The product is that of all dimensions above 0: a 0 beside them does not
-// save a shape.
+// The dimensions of a tensor: up to 8. The number of elements is computed with overflow checks. A
+// dimension of -1 means "infer" or "varies", where a function says so. A plain value.
+//
+// A shape is *invalid* if it has a dimension below -1, too many dimensions, or too many elements
+// for an int64. An invalid shape has rank 0 and an error in status(), and every function that takes
+// a shape refuses it. The overflow check multiplies all dimensions above 0, so a dimension of 0
+// does not make a shape valid whose other dimensions overflow.
 //
 //   Shape images{64, 28, 28};     images.rows() == 64;   images.row_elements() == 784;
 //                                 images.dim(-1) == 28
-//   Shape(absl::MakeConstSpan(dims))    of dimensions known at run time; look at status() before it
-//                                       is used for arithmetic
+//   // Dimensions known at run time: check status() before computing with the shape.
+//   Shape shape(absl::MakeConstSpan(dims));
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
 
+  // Never fails: check status() of a shape whose dimensions come from outside the program.
   Shape() = default;  // rank 0: one element
   Shape(std::initializer_list<int64_t> dims)
       : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
   explicit Shape(absl::Span<const int64_t> dims);
 
-  // 0 of an invalid shape, too
+  // Also 0 for an invalid shape.
   int rank() const { return rank_; }
-  // REQUIRES: -rank() <= axis < rank()
+  // The extent of one axis; a negative axis counts from the end. REQUIRES: -rank() <= axis < rank()
   int64_t dim(int axis) const { return dims_[axis < 0 ? axis + rank_ : axis]; }
-  // Valid while this shape lives and is not assigned to.
+  // All extents. The span is valid while this shape lives and is not assigned to.
   absl::Span<const int64_t> dims() const { return absl::MakeConstSpan(dims_.data(), rank_); }
   int64_t num_elements() const { return num_elements_; }  // -1 if some dimension is -1
-  absl::Status status() const;                            // InvalidArgument: an invalid shape
+  absl::Status status() const;                            // InvalidArgument: the shape is invalid
   std::string ToString() const;                           // "[64, 10]", "[]", "[invalid]"
 
-  // along axis 0, -1 if that varies; a scalar is one row
+  // The extent of axis 0, or -1 if it varies. A scalar has one row.
   int64_t rows() const { return rank_ == 0 ? 1 : dims_[0]; }
-  // Elements of one row (a slice along axis 0); 1 for rank 0. REQUIRES: no dimension behind axis 0
-  // is -1.
+  // The number of elements of one row (a slice along axis 0); 1 for rank 0. REQUIRES: no dimension
+  // after axis 0 is -1.
   int64_t row_elements() const;
-  // The same shape with `rows` rows: invalid if it then has too many elements. REQUIRES: rank() >=
-  // 1.
+  // The same shape with `rows` rows. The result is invalid if it has too many elements. REQUIRES:
+  // rank() >= 1.
   Shape WithRows(int64_t rows) const;
+  // The shape of rows of this one that ids of shape `ids` name: `ids`, then the dimensions of a
+  // row. Invalid if it has too many dimensions or elements. REQUIRES: rank() >= 1.
+  Shape WithRowsOf(absl::Span<const int64_t> ids) const;
 
-  // -1 equals -1 alone; all invalid shapes are equal.
+  // A dimension of -1 equals only -1. All invalid shapes are equal.
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.valid_ == b.valid_ && a.dims() == b.dims();
   }

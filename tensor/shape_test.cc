@@ -248,6 +248,13 @@ TEST(ShapeTest, OtherRowsMayBeTooMany) {
   EXPECT_FALSE((Shape{1, kHuge}.WithRows(kHuge).status().ok()));
 }
 
+TEST(ShapeTest, RowsOfIdsHaveTheShapeOfTheIdsAndThenOfARow) {
+  EXPECT_EQ((Shape{100, 4, 5}.WithRowsOf({2, 3})), (Shape{2, 3, 4, 5}));
+  EXPECT_EQ((Shape{100}.WithRowsOf({7})), (Shape{7}));
+  EXPECT_EQ((Shape{100, 4}.WithRowsOf({})), (Shape{4}));
+  EXPECT_FALSE((Shape{1, 1, 1, 1, 1}.WithRowsOf({1, 1, 1, 1, 1}).status().ok()));
+}
+
 TEST(ShapeTest, EqualMeansDimensionByDimension) {
   EXPECT_EQ((Shape{2, 3}), Shape(std::vector<int64_t>{2, 3}));
   EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));

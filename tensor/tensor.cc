@@ -15,12 +15,12 @@ namespace divvy {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Of small tensors that travel together, as a GPU aligns its memory.
+// The alignment of small tensors that travel together; it is that of a GPU's memory.
 constexpr int64_t kPartAlignment = 256;
-// From here on memory of the CPU is worth the trouble of DeviceMemory's pool where there is one.
+// From this size on, memory of the CPU comes from the pool of DeviceMemory if there is one.
 constexpr int64_t kPooledBytes = 64 << 10;
 
-// Owned memory, and whose it is: null stands for the C library's.
+// Owned memory and its allocator; null stands for the C library.
 struct Block {
   void* data = nullptr;
   DeviceMemory* memory = nullptr;
@@ -44,7 +44,7 @@ struct Tensor::Buffer {
     }
   }
   bool borrowed() const { return static_cast<bool>(release); }
-  // Where what lies at `there` came from. Null: it has no origin.
+  // The address in the origin that corresponds to `there`. Null: there is no origin.
   const char* OriginOf(const void* there) const {
     return origin == nullptr || there == nullptr
                ? nullptr
@@ -56,11 +56,11 @@ struct Tensor::Buffer {
   const Device device;
   const std::function<void()> release;
   std::shared_ptr<const DeviceMark> written;  // by std::atomic_load and atomic_store
-  // On a GPU: where the value came from, for integers. Null: from elsewhere. Ids and labels of a
-  // batch are wanted on the CPU as well, by whoever looks rows up.
+  // On a GPU, for integers: the buffer that the value was copied from. Null: there is none. The CPU
+  // often needs the ids and labels of a batch too, for lookups; it then uses the origin.
   std::shared_ptr<Buffer> origin;
   const char* origin_data = nullptr;
-  // Of the values at note_data. By std::atomic_load and atomic_store.
+  // The note, and the address of its values. Accessed by std::atomic_load and std::atomic_store.
   std::shared_ptr<const std::pair<const void*, std::shared_ptr<const TensorNote>>> note;
 };
 
@@ -120,7 +120,7 @@ absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device de
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
-  // No memory, but a place on a GPU: what is computed from it is computed there.
+  // No memory, but still a device: what is computed from this tensor is computed on that GPU.
   if (bytes == 0) {
     if (device.kind == Device::Kind::kGpu)
       tensor.buffer_ = std::make_shared<Buffer>(Block(), device, [] {});
@@ -202,7 +202,7 @@ absl::StatusOr<absl::Span<const T>> Tensor::values() const {
 absl::Status Tensor::MakeUnique() {
   if (buffer_ == nullptr) return absl::OkStatus();
   if (buffer_.use_count() == 1 && !buffer_->borrowed()) {
-    std::atomic_store(&buffer_->note, {});  // of what is about to change
+    std::atomic_store(&buffer_->note, {});  // its values are about to change
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(Tensor copy, Uninitialized(dtype_, shape_));
@@ -227,7 +227,7 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   }
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
   const bool from_cpu = this->device().kind == Device::Kind::kCpu;
-  // Borrowed memory is its owner's again when it has been read.
+  // Borrowed memory returns to its owner once it has been read, so it cannot be an origin.
   const bool has_origin =
       (dtype_ == DType::kInt64 || dtype_ == DType::kInt32) && !buffer_->borrowed();
   absl::StatusOr<void*> data;
@@ -279,7 +279,7 @@ absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
   return here;
 }
 
-// A part of memory that arrived as a whole, with this tensor's values at `offset`.
+// The part at `offset` of a packed copy; it has this tensor's values.
 Tensor Tensor::PartOf(const Tensor& packed, int64_t offset) const {
   Tensor part;
   part.dtype_ = dtype_;

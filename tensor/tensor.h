@@ -1,4 +1,5 @@
-// Dense values, and the two sparse forms built from them. No arithmetic: that is ops/.
+// Dense tensors, and the two sparse forms that are built from them. There is no arithmetic here:
+// see ops/.
 #ifndef DIVVY_TENSOR_TENSOR_H_
 #define DIVVY_TENSOR_TENSOR_H_
 
@@ -16,8 +17,9 @@
 
 namespace divvy {
 
-// Where values lie and are computed: "CPU:0", "GPU:3". A plain value: whether the machine has it is
-// found out by what is asked to use it. Host memory is CPU:0.
+// A device that holds values and computes with them, such as "CPU:0" or "GPU:3". Host memory is
+// CPU:0. A plain value: nothing checks here that the machine has such a device. A function that
+// uses the device reports that.
 struct Device {
   enum class Kind : uint8_t { kCpu, kGpu };
   Kind kind = Kind::kCpu;
@@ -27,32 +29,34 @@ struct Device {
   friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-// See Tensor::SetNote.
+// Base class of a cached result that is attached to a tensor's values. See Tensor::SetNote.
 class TensorNote {
  public:
   virtual ~TensorNote() = default;
 };
 
-// Dense, row-major values on one device. A handle: copying shares the buffer, and a shared buffer
-// is never written. Thread safety: as for std::shared_ptr: copies of one tensor may be used by
-// several threads, one handle may not while it is changed. The buffer is freed when its last handle
-// goes, after the device is done with it.
+// Dense, row-major values on one device. A Tensor is a handle: copying it shares the buffer, and a
+// shared buffer is never written. The buffer is freed when its last handle is destroyed and the
+// device no longer uses it.
 //
-// T below is a type of DTypeOf (tensor/dtype.h), exactly that of the tensor: nothing is converted
-// (Cast in ops/ops.h does that). Of any other T the program does not link. Nothing here waits for a
-// device but To and ToHost.
+// Thread safety is that of std::shared_ptr: several threads may use different copies of one tensor.
+// A single handle must not be used while another thread changes it.
+//
+// T below is a C++ type with a DTypeOf (tensor/dtype.h). A program that uses another T does not
+// link. T must be exactly the tensor's type, because nothing is converted; to convert, use Cast of
+// ops/ops.h. Only To and ToHost wait for a device.
 //
 //   ASSIGN_OR_RETURN(Tensor weights, Tensor::Copy<float>({2, 2}, {1, 0, 0, 1}));
-//   // no other handle sees what is written there
+//   // Writes to `values` are invisible to every other handle.
 //   ASSIGN_OR_RETURN(absl::Span<float> values, weights.mutable_values<float>());
-//   // from wherever it lies
+//   // Works for a result on any device.
 //   ASSIGN_OR_RETURN(Tensor here, result.To(Device()));
 class Tensor {
  public:
   Tensor();  // float32, shape {0}
 
-  // On the CPU, of rank 0 and of rank 1. Where there is no memory the process ends: for sizes that
-  // come from outside there is Copy.
+  // On the CPU: a tensor of rank 0, and one of rank 1. The process ends when there is no memory.
+  // For sizes that come from outside the program use Copy, which returns an error instead.
   template <typename T>
   static Tensor Scalar(T value);
   template <typename T>
@@ -61,79 +65,91 @@ class Tensor {
   static Tensor Vector(std::initializer_list<T> values) {
     return Vector<T>(absl::MakeConstSpan(values.begin(), values.size()));
   }
-  // On the CPU; copies the values, row-major. InvalidArgument: shape and values differ in number,
-  // or an invalid shape. ResourceExhausted: no memory.
+  // On the CPU. Copies the values, which are in row-major order. InvalidArgument: the shape is
+  // invalid, or it does not have as many elements as there are values. ResourceExhausted: no
+  // memory.
   template <typename T>
   static absl::StatusOr<Tensor> Copy(Shape shape, absl::Span<const T> values);
-  // ResourceExhausted: no memory. InvalidArgument: an invalid or unknown (-1) shape, or a dtype
-  // tensors do not hold. Unimplemented: a GPU where none is in use (--gpus). NotFound: no such GPU.
-  // Contents are unspecified.
+  // A new tensor with unspecified contents. InvalidArgument: the shape is invalid or has an unknown
+  // dimension (-1), or tensors do not hold the dtype. ResourceExhausted: no memory. Unimplemented:
+  // `device` is a GPU and this process uses none (--gpus). NotFound: there is no such GPU.
   static absl::StatusOr<Tensor> Uninitialized(DType dtype, Shape shape, Device device = {});
-  // On the CPU. Errors as Uninitialized.
+  // A new tensor on the CPU whose elements are all 0. Errors as Uninitialized.
   static absl::StatusOr<Tensor> Zeros(DType dtype, Shape shape);
-  // Wraps memory of the caller, host or device, without a copy; `release` runs when the last handle
-  // goes, on the thread that lets it go. The caller must not write to it before. Without `release`
-  // the memory must outlive every handle. InvalidArgument, as Uninitialized: `release` is then not
-  // called, the memory is still the caller's. REQUIRES: `data` has as many bytes as shape and dtype
-  // say, row-major, aligned for the dtype; a bool is 0 or 1.
+  // Wraps memory of the caller, on the host or a device, without a copy. `release` runs when the
+  // last handle is destroyed, on the thread that destroys it. Until then the caller must not write
+  // to the memory. Without `release` the memory must outlive every handle.
+  //
+  // InvalidArgument: as Uninitialized. `release` is not called then, and the memory still belongs
+  // to the caller. REQUIRES: `data` points to as many bytes as shape and dtype need, row-major and
+  // aligned for the dtype; the byte of a bool is 0 or 1.
   static absl::StatusOr<Tensor> Borrow(DType dtype, Shape shape, const void* data, Device device,
                                        std::function<void()> release);
 
+  // These do not block, whatever the device. size_bytes() counts the elements of this tensor, not
+  // the buffer that it shares.
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   Device device() const;
   int64_t size_bytes() const { return shape_.num_elements() * DTypeSize(dtype_); }
 
-  // The one element, whatever the rank. InvalidArgument: not one element of type T, or not on the
-  // CPU (use To first).
+  // The only element of a tensor of any rank. InvalidArgument: the tensor has another dtype or
+  // another number of elements, or is not on the CPU (call To first).
   template <typename T>
   absl::StatusOr<T> scalar() const;
-  // All elements, row-major; valid while this handle lives and is neither assigned to nor asked for
-  // mutable_values. InvalidArgument: another dtype, or not on the CPU (use To first).
+  // All elements, in row-major order. The span is valid while this handle lives, until it is
+  // assigned to or mutable_values is called. InvalidArgument: the tensor has another dtype, or is
+  // not on the CPU (call To first).
   template <typename T>
   absl::StatusOr<absl::Span<const T>> values() const;
-  // Copies first if the buffer is shared or borrowed: no other handle ever sees the write. The span
-  // is good for writing until this handle is copied. Errors as values(); ResourceExhausted: no
-  // memory for the copy.
+  // All elements, for writing. A buffer that is shared or borrowed is copied first, so no other
+  // handle sees the writes. Do not write through the span after this handle has been copied. Errors
+  // as values(). ResourceExhausted: no memory for the copy.
   template <typename T>
   absl::StatusOr<absl::Span<T>> mutable_values();
-  // For other libraries and for code that has checked dtype(); valid as values() is. On its device;
-  // null where there are no bytes.
+  // The address of the first element on the tensor's device, for other libraries and for code that
+  // has checked dtype(). Valid as long as the span of values(). Null if the tensor has no bytes.
   const void* data() const { return data_; }
   template <typename T>
   const T* data_as() const {
     return static_cast<const T*>(data_);
   }  // REQUIRES: dtype() is T's, on the CPU
-  // The buffer of a tensor that nobody else holds. REQUIRES: made by Uninitialized or Zeros in this
-  // scope, not yet copied.
+  // The buffer, for writing the first values of a new tensor. REQUIRES: the tensor was made by
+  // Uninitialized or Zeros in this scope and has not been copied.
   template <typename T>
   T* fresh_data() {
     return static_cast<T*>(const_cast<void*>(data_));
   }
 
-  // The same values on `device`; this very handle where they are there already. Asynchronous to a
-  // GPU and between GPUs: what is computed there waits for them by itself, and a buffer of the CPU
-  // is held until it has been read. To the CPU it waits, as ToHost. Unimplemented, NotFound,
-  // ResourceExhausted: as Uninitialized. InvalidArgument, Internal: what the GPU found wrong
-  // before.
+  // The same values on `device`. Returns this same handle if they are already there. A copy to a
+  // GPU or between GPUs is asynchronous: computations on the target wait for it, and the source
+  // buffer on the CPU is kept until it has been read. A copy to the CPU blocks, as ToHost does.
+  //
+  // Unimplemented, NotFound, ResourceExhausted: as Uninitialized. Any copy, above all one to the
+  // CPU, may also return the error of an earlier computation on the GPU. InvalidArgument: it found
+  // bad data, such as an id out of range. ResourceExhausted: it found too little memory for its own
+  // work; use smaller batches. Internal: it failed. Unavailable: this process has lost the GPU for
+  // good and must be restarted.
   absl::StatusOr<Tensor> To(Device device) const;
-  // On a GPU, all that is to be written to the buffer has been told to it: ToHost then waits for
-  // this only, and not for what the GPU is told from here on. Without it ToHost is as right, and
-  // later. Nothing on the CPU.
+  // Declares that every computation that writes this buffer has been issued to the GPU. ToHost then
+  // waits only for these computations, and not for work that is issued later. ToHost is also
+  // correct without this call, but may wait longer. Does nothing on the CPU.
   void MarkWritten() const;
-  // Shares the buffer; one dimension may be -1, and stands for what the others leave.
-  // InvalidArgument: another number of elements, two dimensions of -1, or one beside a 0, which
-  // leaves nothing to tell it by.
+  // The same elements in another shape; shares the buffer. One dimension may be -1 and is inferred
+  // from the others. InvalidArgument: the number of elements differs, or two dimensions are -1, or
+  // one is -1 beside a 0, so that it cannot be inferred.
   absl::StatusOr<Tensor> Reshape(Shape shape) const;
-  // Rows [begin, end) of axis 0; shares the buffer. InvalidArgument: rank 0, or not 0 <= begin <=
-  // end <= rows.
+  // Rows [begin, end) along axis 0; shares the buffer. InvalidArgument: the rank is 0, or 0 <=
+  // begin <= end <= rows does not hold.
   absl::StatusOr<Tensor> Rows(int64_t begin, int64_t end) const;
 
-  // "float32 [64, 10]".
+  // Dtype and shape, such as "float32 [64, 10]". The values are not shown.
   std::string ToString() const;
 
-  // What somebody has worked out of these values, for whoever holds a handle of the same values of
-  // the same buffer. Null: nothing. The values do not change as long as it counts. Thread-safe.
+  // Attaches a result that was computed from these values, so that every handle of the same values
+  // in the same buffer can find it. Replaces the former note of the buffer. note() is null if there
+  // is none. Writing through mutable_values removes the note. Has no effect on a tensor without a
+  // buffer. Thread-safe.
   void SetNote(std::shared_ptr<const TensorNote> note) const;
   std::shared_ptr<const TensorNote> note() const;
 
@@ -152,32 +168,34 @@ class Tensor {
   DType dtype_ = DType::kFloat32;
 };
 
-// All of them on the CPU, in their order; those that are there already are the same handles. Copies
-// from GPUs run at once, beside what these compute, each as soon as its tensor is written
-// (MarkWritten); returns when all are there. Errors as To.
+// The tensors on the CPU, in the same order. A tensor that is already there keeps its handle.
+// Copies from GPUs run concurrently with the GPUs' computations; each starts when its tensor has
+// been written (MarkWritten). Blocks until all have arrived. Errors as To.
 absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors);
-// All of them on `device`, in their order, as To. To a GPU the small ones of the CPU travel
-// together: one copy and one piece of memory, which is freed with the last of them.
+// The tensors on `device`, in the same order; otherwise as To. Tensors of the CPU that are smaller
+// than 64 KiB travel to a GPU together: in one copy and into one allocation, which is freed with
+// the last of them.
 absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, Device device);
 
-// The same dtype, shape and bytes: a NaN equals the same NaN, and 0 is not -0. False if either is
-// not on the CPU.
+// Whether dtype, shape and bytes are the same. So a NaN equals a NaN of the same bits, and 0 does
+// not equal -0. False if either tensor is not on the CPU.
 bool BitwiseEqual(const Tensor& a, const Tensor& b);
 
-// Rows of a larger tensor: what a lookup's gradient is (tf.IndexedSlices). Ids may repeat, in any
-// order; each in [0, num_rows). A plain record: nothing is checked before Validate.
+// Some rows of a larger tensor, such as the gradient of a lookup (tf.IndexedSlices). Ids may repeat
+// and come in any order; each is in [0, num_rows). A plain record: nothing is checked before
+// Validate is called.
 struct IndexedSlices {
   Tensor ids;            // int64, [n]
   Tensor rows;           // [n, ...]
-  int64_t num_rows = 0;  // of the dense tensor
+  int64_t num_rows = 0;  // rows of the dense tensor
 };
 
-// InvalidArgument: shapes or dtypes that do not fit, num_rows < 0, an id outside [0, num_rows), or
-// ids that are not on the CPU. The rows may lie anywhere.
+// InvalidArgument: shapes or dtypes do not fit together, num_rows < 0, an id is outside [0,
+// num_rows), or the ids are not on the CPU. The rows may be on any device.
 absl::Status Validate(const IndexedSlices& slices);
 
-// A batch of id lists (CSR, as tf.RaggedTensor has it): list i is ids[row_splits[i] ..
-// row_splits[i+1]). As a Nest: a dict with these three keys.
+// A batch of lists of ids, in the form of tf.RaggedTensor (CSR): list i is ids[row_splits[i]] to
+// ids[row_splits[i + 1] - 1]. As a Nest it is a dict with these three keys.
 //
 //   {{3, 1}, {}, {7}}  is  ids {3, 1, 7}, row_splits {0, 2, 2, 3}
 struct SparseIds {
@@ -186,11 +204,11 @@ struct SparseIds {
   std::optional<Tensor> weights;  // float32, [n]
 };
 
-// InvalidArgument: shapes or dtypes that do not fit, row_splits that do not rise from 0 to n, or
-// ids or row_splits that are not on the CPU. The ids' values are not looked at: which of them a
-// table has is the lookup's business.
+// InvalidArgument: shapes or dtypes do not fit together, row_splits do not rise from 0 to n, or ids
+// or row_splits are not on the CPU. The values of the ids are not checked here; the lookup checks
+// them against its table.
 absl::Status Validate(const SparseIds& ids);
-// The splits alone, of n things. Errors as above.
+// Checks row_splits alone, for lists that hold n elements in total. Errors as Validate(SparseIds).
 absl::Status ValidateRowSplits(const Tensor& row_splits, int64_t n);
 
 }  // namespace divvy

@@ -23,9 +23,10 @@ constexpr absl::string_view kRising[] = {"accuracy", "acc",  "auc",  "precision"
                                          "f1",       "ndcg", "map",  "mrr",       "hits",
                                          "iou",      "dice", "bleu", "cosine",    "r2"};
 
-// What the words of a metric's name say of it. kAuto: nothing, or both.
+// The direction that the words of a metric's name imply. kAuto: none, or both.
 Mode ModeOf(absl::string_view metric) {
-  const absl::string_view name = metric.substr(metric.rfind('/') + 1);  // npos + 1 is 0
+  // npos + 1 is 0.
+  const absl::string_view name = metric.substr(metric.rfind('/') + 1);
   bool falls = false, rises = false;
   for (const absl::string_view word : absl::StrSplit(name, absl::ByAnyChar("_-@. "))) {
     falls |= absl::c_linear_search(kFalling, word);
@@ -93,7 +94,7 @@ absl::Status EarlyStopping::OnEpochEnd(TrainingRun& run) {
   ++epochs_;
   if (improves) {
     waited_ = 0;
-  } else if (++waited_ >= patience_ && epochs_ > 1) {  // one epoch is nothing to compare with
+  } else if (++waited_ >= patience_ && epochs_ > 1) {  // one epoch has nothing to compare with
     run.Stop(absl::StrCat(best_.metric(), " has not improved in ", waited_,
                           waited_ == 1 ? " epoch" : " epochs",
                           best_.best() ? absl::StrCat("; its best was ", *best_.best()) : ""));

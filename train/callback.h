@@ -1,4 +1,4 @@
-// Looking on while a Trainer trains, and ending it early.
+// Callbacks: they observe a Trainer and can end the training early.
 #ifndef DIVVY_TRAIN_CALLBACK_H_
 #define DIVVY_TRAIN_CALLBACK_H_
 
@@ -16,26 +16,28 @@
 
 namespace divvy {
 
-// A training under way, as callbacks see it. Used on the thread of Fit only, during the call.
+// The running training, as callbacks see it. Use it on the thread of Fit only, during the
+// callback's call.
 class TrainingRun {
  public:
-  // Epochs that this Trainer has completed, all its Fits together: 0 during the first, 1 at its
+  // Epochs that this Trainer has completed, over all its Fits: 0 during the first epoch, 1 at its
   // end.
   int epoch() const { return epoch_; }
+  // Training steps that the job has committed (Coordinator::step).
   int64_t step() const { return coordinator_.step(); }
-  // In OnReport the means over the last report interval, in OnEpochEnd those of the whole epoch
-  // ("loss", "accuracy", ...); and of the last validation as "validation/loss" ... Empty before the
-  // first step.
+  // Metrics by name ("loss", "accuracy", ...). In OnReport they are means over the last report
+  // interval, in OnEpochEnd over the whole epoch. The results of the last validation are included
+  // as "validation/loss" and so on. Empty before the first step.
   const std::map<std::string, double>& metrics() const { return metrics_; }
-  // What Fit was called with and on how large a cluster, for people: "model", "optimizer", "data",
-  // "epochs", "workers", ... and a text for each.
+  // The arguments of Fit and the size of the cluster, as text for people: "model", "optimizer",
+  // "data", "epochs", "workers", ...
   const std::map<std::string, std::string>& configuration() const { return configuration_; }
-  // Ends Fit, which returns OK, when the callbacks that are being called have returned. In the
-  // middle of an epoch, the steps in flight are still finished, and nothing is validated. `reason`:
-  // for the log; the last one counts.
+  // Ends Fit, with OK, after the callbacks that are being called have returned. If an epoch is
+  // running, the steps in flight finish first, and no validation follows. `reason` is logged; if
+  // this is called several times, the last reason counts. Does not block.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
-  // For SetLearningRateScale and Report, say. Its blocking calls (RunEpoch, Join, ...) are not for
-  // callbacks.
+  // For calls such as SetLearningRateScale and Report. Callbacks must not make its blocking calls
+  // (RunEpoch, Join, ...).
   Coordinator& coordinator() { return coordinator_; }
 
  private:
@@ -51,10 +53,10 @@ class TrainingRun {
   std::optional<std::string> stop_reason_;
 };
 
-// Called on the thread of Fit, one after another in the order of FitOptions; an error ends Fit with
-// it: the callbacks behind it are not called. They may block, and Fit waits: while steps run
-// (OnReport) these go on. Nothing is called for epochs that the job had behind it when the program
-// began.
+// A callback of Trainer::Fit. Fit calls its callbacks on its own thread, one after another in the
+// order of FitOptions. An error of a callback ends Fit with that error, and the remaining callbacks
+// are not called. A callback may block: Fit waits for it, but in OnReport the steps keep running.
+// Epochs that were completed before the program started do not call callbacks.
 //
 //   class Halve : public Callback {
 //     absl::Status OnEpochEnd(TrainingRun& run) override {
@@ -65,39 +67,41 @@ class TrainingRun {
 class Callback {
  public:
   virtual ~Callback() = default;
-  // Before the first step of each Fit: forget what was seen.
+  // Called before the first step of each Fit. Reset the callback's state here.
   virtual absl::Status OnFitBegin(TrainingRun&) { return absl::OkStatus(); }
-  // Every --report_every, while the steps of an epoch run.
+  // Called every --report_every while the steps of an epoch run.
   virtual absl::Status OnReport(TrainingRun&) { return absl::OkStatus(); }
-  // After validation; not of an epoch that was stopped in its middle.
+  // Called at the end of an epoch, after validation; not for an epoch that was stopped early.
   virtual absl::Status OnEpochEnd(TrainingRun&) { return absl::OkStatus(); }
 };
 
-// Which way a metric improves.
+// The direction in which a metric improves.
 enum class MetricMode {
-  // By the words of its name's last part ("validation/top5_accuracy": top5, accuracy) among those
-  // that are known: it falls with loss, error, rmse, mse, mae, mape, msle, perplexity, nll,
-  // entropy,
-  // divergence or hinge, and rises with accuracy, acc, auc, precision, recall, f1, ndcg, map, mrr,
-  // hits, iou, dice, bleu, cosine or r2.
+  // Decided by the words in the last part of the metric's name ("validation/top5_accuracy" has the
+  // words top5 and accuracy). Lower is better: loss, error, rmse, mse, mae, mape, msle, perplexity,
+  // nll, entropy, divergence and hinge. Higher is better: accuracy, acc, auc, precision, recall,
+  // f1, ndcg, map, mrr, hits, iou, dice, bleu, cosine and r2.
   kAuto,
-  kMin,  // it is the better the smaller it is
+  // Lower is better.
+  kMin,
+  // Higher is better.
   kMax,
 };
 
 namespace internal {
 
-// The best value of a metric so far, for callbacks that watch one. Used on the thread of Fit.
+// The best value of a metric so far, for callbacks that watch a metric. Use it on the thread of Fit
+// only.
 class BestMetric {
  public:
-  // `callback`: begins the errors.
+  // Error messages begin with `callback`.
   BestMetric(std::string callback, std::string metric, double min_delta, MetricMode mode);
-  // Forgets what was seen. InvalidArgument, all at once: `problems` of the callback's own, a
-  // min_delta that is below 0 or no number, and a name that kAuto does not know.
+  // Forgets the best value. InvalidArgument, with all problems at once: the callback's own
+  // `problems`, a min_delta that is negative or NaN, and a name that kAuto does not know.
   absl::Status Begin(std::vector<std::string> problems);
-  // Looks at the metric of an epoch that has ended: whether it is beyond the best by more than
-  // min_delta; then it is the best. NaN never is. InvalidArgument: there is no such metric; lists
-  // those that are.
+  // Returns whether the metric of the epoch that has just ended is better than the best by more
+  // than min_delta. If so, it becomes the best. NaN is never better. InvalidArgument: no such
+  // metric; the message lists the existing ones.
   absl::StatusOr<bool> Improves(const TrainingRun& run);
   const std::string& metric() const { return metric_; }
   const std::optional<double>& best() const { return best_; }
@@ -113,18 +117,18 @@ class BestMetric {
 
 }  // namespace internal
 
-// Ends Fit when a metric has not improved for `patience` epochs in a row: when it has not fallen or
-// risen (Mode) by more than `min_delta` beyond the best seen. NaN is no improvement. Patience 0 is
-// as good as 1; the first epoch of a Fit never ends it. As Keras' EarlyStopping, without restoring
-// the best weights. For one Fit at a time.
+// Ends Fit when a metric has not improved for `patience` epochs in a row. An improvement is a
+// change by more than `min_delta` in the direction of Mode, compared with the best value so far;
+// NaN is none. Patience 0 is the same as 1. The first epoch of a Fit never ends it. As Keras'
+// EarlyStopping, but without restoring the best weights. Use one object in one Fit at a time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {
  public:
   using Mode = MetricMode;
-  // Fit gives InvalidArgument, before it trains: a name that kAuto does not know, patience < 0, or
-  // min_delta < 0 or no number; and a metric that is not there at the end of an epoch (the message
-  // lists those that are).
+  // Fit returns InvalidArgument before it trains if kAuto does not know the name, if patience is
+  // negative, or if min_delta is negative or NaN. At the end of an epoch it returns InvalidArgument
+  // if the metric does not exist; the message lists the existing ones.
   EarlyStopping(std::string metric, int patience, double min_delta = 0, Mode mode = Mode::kAuto);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;

@@ -40,11 +40,11 @@ absl::Status LearningRateByEpoch::Set(TrainingRun& run) const {
 absl::Status LearningRateByEpoch::OnFitBegin(TrainingRun& run) { return Set(run); }
 absl::Status LearningRateByEpoch::OnEpochEnd(TrainingRun& run) { return Set(run); }
 
-ReduceOnPlateau::ReduceOnPlateau(std::string metric, const PlateauOptions& options)
-    : best_("ReduceOnPlateau", std::move(metric), options.min_delta, options.mode),
+ReduceLrOnPlateau::ReduceLrOnPlateau(std::string metric, const PlateauOptions& options)
+    : best_("ReduceLrOnPlateau", std::move(metric), options.min_delta, options.mode),
       options_(options) {}
 
-absl::Status ReduceOnPlateau::OnFitBegin(TrainingRun& run) {
+absl::Status ReduceLrOnPlateau::OnFitBegin(TrainingRun& run) {
   std::vector<std::string> problems;
   if (!(options_.factor > 0 && options_.factor < 1))
     problems.push_back(absl::StrCat("factor is ", options_.factor, ", must be between 0 and 1"));
@@ -59,7 +59,7 @@ absl::Status ReduceOnPlateau::OnFitBegin(TrainingRun& run) {
   return absl::OkStatus();
 }
 
-absl::Status ReduceOnPlateau::OnEpochEnd(TrainingRun& run) {
+absl::Status ReduceLrOnPlateau::OnEpochEnd(TrainingRun& run) {
   ASSIGN_OR_RETURN(const bool improves, best_.Improves(run));
   waited_ = improves ? 0 : waited_ + 1;
   if (waited_ < options_.patience || scale_ <= options_.min_scale) return absl::OkStatus();
@@ -73,19 +73,19 @@ absl::Status ReduceOnPlateau::OnEpochEnd(TrainingRun& run) {
 
 // ---- a training that has failed
 
-StopOnNan::StopOnNan(std::string metric) : metric_(std::move(metric)) {}
+TerminateOnNan::TerminateOnNan(std::string metric) : metric_(std::move(metric)) {}
 
-absl::Status StopOnNan::OnReport(TrainingRun& run) {
+absl::Status TerminateOnNan::OnReport(TrainingRun& run) {
   const auto found = run.metrics().find(metric_);
   if (found != run.metrics().end() && !std::isfinite(found->second))
     run.Stop(absl::StrCat(metric_, " is ", found->second, " at step ", run.step()));
   return absl::OkStatus();
 }
 
-absl::Status StopOnNan::OnEpochEnd(TrainingRun& run) {
+absl::Status TerminateOnNan::OnEpochEnd(TrainingRun& run) {
   if (run.metrics().count(metric_) > 0) return OnReport(run);
   return absl::InvalidArgumentError(absl::StrCat(
-      "StopOnNan: there is no metric \"", metric_, "\", there are: ",
+      "TerminateOnNan: there is no metric \"", metric_, "\", there are: ",
       absl::StrJoin(run.metrics(), ", ",
                     [](std::string* out, const auto& metric) { out->append(metric.first); })));
 }
@@ -106,7 +106,7 @@ SaveBest::SaveBest(std::string path, std::string metric, MetricMode mode,
 absl::Status SaveBest::OnFitBegin(TrainingRun& run) {
   const std::optional<double> before = best_.best();
   RETURN_IF_ERROR(best_.Begin({}));
-  // A second Fit of the same training: the file has the best of the first.
+  // In a second Fit of the same training, the file has the best value of the first.
   if (before) best_.set_best(*before);
   if (before || run.epoch() == 0) return absl::OkStatus();
   const absl::StatusOr<std::string> text = files_.ReadFile(FigureFile());
@@ -143,11 +143,11 @@ std::string Field(double value) { return absl::StrFormat("%.9g", value); }
 
 }  // namespace
 
-CsvLog::CsvLog(std::string path) : CsvLog(std::move(path), FileSystem::Real()) {}
-CsvLog::CsvLog(std::string path, FileSystem& files) : path_(std::move(path)), files_(files) {}
+CsvLogger::CsvLogger(std::string path) : CsvLogger(std::move(path), FileSystem::Real()) {}
+CsvLogger::CsvLogger(std::string path, FileSystem& files) : path_(std::move(path)), files_(files) {}
 
-// The lines of the first `epochs` epochs.
-absl::Status CsvLog::Load(int epochs) {
+// Loads the lines of the first `epochs` epochs.
+absl::Status CsvLogger::Load(int epochs) {
   rows_.clear();
   const absl::StatusOr<std::string> text = files_.ReadFile(path_);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
@@ -157,7 +157,7 @@ absl::Status CsvLog::Load(int epochs) {
   const std::vector<std::string> columns = absl::StrSplit(lines[0], ',');
   const auto foreign = [&](size_t line) {
     return absl::InvalidArgumentError(
-        absl::StrCat("CsvLog: ", path_, ", line ", line + 1,
+        absl::StrCat("CsvLogger: ", path_, ", line ", line + 1,
                      " is none of a log of epochs: give another name, or move the file away"));
   };
   if (columns.size() < 2 || columns[0] != kEpoch || columns[1] != kStep) return foreign(0);
@@ -172,7 +172,7 @@ absl::Status CsvLog::Load(int epochs) {
   return absl::OkStatus();
 }
 
-std::string CsvLog::Text() const {
+std::string CsvLogger::Text() const {
   std::set<std::string> names;
   for (const auto& [epoch, row] : rows_) {
     for (const auto& [name, field] : row) names.insert(name);
@@ -193,23 +193,24 @@ std::string CsvLog::Text() const {
   return text;
 }
 
-absl::Status CsvLog::OnFitBegin(TrainingRun& run) {
+absl::Status CsvLogger::OnFitBegin(TrainingRun& run) {
   RETURN_IF_ERROR(Load(run.epoch()));
   RETURN_IF_ERROR(files_.CreateDirectory(DirectoryOf(path_)));
   return files_.ReplaceFile(path_, Text());
 }
 
-absl::Status CsvLog::OnEpochEnd(TrainingRun& run) {
+absl::Status CsvLogger::OnEpochEnd(TrainingRun& run) {
   Row& row = rows_[run.epoch()];
   for (const auto& [name, value] : run.metrics()) {
-    // A name that would be two columns, or one of ours, is in the log in another form.
+    // Rename metrics whose names would break a line into more columns, or equal one of the log's
+    // own.
     std::string column = absl::StrReplaceAll(name, {{",", "_"}, {"\n", "_"}});
     if (column == kEpoch || column == kStep) column += "_";
     row[column] = Field(value);
   }
   row[std::string(kStep)] = absl::StrCat(run.step());
   const absl::Status written = files_.ReplaceFile(path_, Text());
-  if (!written.ok()) DIVVY_LOG(WARNING) << "CsvLog: lines are missing: " << written;
+  if (!written.ok()) DIVVY_LOG(WARNING) << "CsvLogger: lines are missing: " << written;
   return absl::OkStatus();
 }
 

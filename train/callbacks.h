@@ -1,4 +1,4 @@
-// Callbacks for Trainer::Fit: the learning rate, the best model, a training that has failed, a log.
+// Callbacks for Trainer::Fit: learning rate, best model, failed training, log.
 #ifndef DIVVY_TRAIN_CALLBACKS_H_
 #define DIVVY_TRAIN_CALLBACKS_H_
 
@@ -16,15 +16,15 @@ namespace divvy {
 class FileSystem;
 
 // Sets the factor of every optimizer's learning rate for each epoch, as Keras'
-// LearningRateScheduler. `scale` is given the epochs that this Trainer has completed, those before
-// a restart included, so a program that runs again goes on with the right factor. For a rate that
-// depends on the step, give the optimizer a schedule (CosineDecay).
+// LearningRateScheduler. The argument of `scale` is the number of epochs that this Trainer has
+// completed, including those before a restart. So a restarted program continues with the correct
+// factor. For a rate that depends on the step, give the optimizer a schedule (CosineDecay).
 //
 //   // halved every ten epochs
 //   std::make_shared<LearningRateByEpoch>([](int epoch) { return std::pow(0.5, epoch / 10); })
 //
-// Not beside ReduceOnPlateau: both set the same factor. Fit gives InvalidArgument: a factor that is
-// below 0 or no number.
+// Do not combine it with ReduceLrOnPlateau, which sets the same factor. Fit returns InvalidArgument
+// for a factor that is negative or not finite.
 class LearningRateByEpoch : public Callback {
  public:
   explicit LearningRateByEpoch(std::function<double(int epoch)> scale);
@@ -37,25 +37,28 @@ class LearningRateByEpoch : public Callback {
   const std::function<double(int epoch)> scale_;
 };
 
-// By name in C++20, else field by field.
+// The options of ReduceLrOnPlateau. By name in C++20, else field by field.
 struct PlateauOptions {
   double factor = 0.1;  // in (0, 1)
   int patience = 10;    // epochs without improvement, >= 1
+  // The factor is never reduced below this; in [0, 1].
   double min_scale = 0;
-  double min_delta = 1e-4;  // what is less is no improvement
+  // A smaller change is not an improvement.
+  double min_delta = 1e-4;
   MetricMode mode = MetricMode::kAuto;
 };
 
 // Multiplies the factor of every optimizer's learning rate by options.factor when a metric has not
-// improved for options.patience epochs in a row, and again after as many more, down to
-// options.min_scale. As Keras' ReduceLROnPlateau without a cooldown. Each Fit begins with factor 1,
-// and so does a program that runs again. Fit gives InvalidArgument: options out of their range, a
-// name that kAuto does not know, or a metric that is not there.
+// improved for options.patience epochs in a row. It repeats this after each further
+// options.patience epochs without improvement, down to options.min_scale. As Keras'
+// ReduceLROnPlateau without a cooldown. Each Fit begins with factor 1, also in a restarted program.
+// Fit returns InvalidArgument: options out of range, a name that kAuto does not know, or a metric
+// that does not exist.
 //
-//   std::make_shared<ReduceOnPlateau>("validation/loss", PlateauOptions{/*factor=*/0.5, 3})
-class ReduceOnPlateau : public Callback {
+//   std::make_shared<ReduceLrOnPlateau>("validation/loss", PlateauOptions{/*factor=*/0.5, 3})
+class ReduceLrOnPlateau : public Callback {
  public:
-  explicit ReduceOnPlateau(std::string metric, const PlateauOptions& options = {});
+  explicit ReduceLrOnPlateau(std::string metric, const PlateauOptions& options = {});
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
@@ -66,14 +69,15 @@ class ReduceOnPlateau : public Callback {
   int waited_ = 0;  // epochs without improvement
 };
 
-// Ends Fit, which returns OK, when a metric is NaN or infinite: seen at each report interval and at
-// each epoch's end. As Keras' TerminateOnNaN. The metrics that Fit returns say so. The variables
-// are as they are: the checkpoint of the job's end holds them, too, so keep the good ones with
-// SaveBest, and remove that checkpoint before the program runs again. Fit gives InvalidArgument: an
-// epoch has no such metric.
-class StopOnNan : public Callback {
+// Ends Fit, with OK, when a metric is NaN or infinite. It checks at each report interval and at the
+// end of each epoch. As Keras' TerminateOnNaN. The metrics that Fit returns show the value.
+//
+// The variables are left as they are, and the checkpoint at the end of the job contains them. So
+// keep good variables with SaveBest, and remove that checkpoint before running the program again.
+// Fit returns InvalidArgument if an epoch has no such metric.
+class TerminateOnNan : public Callback {
  public:
-  explicit StopOnNan(std::string metric = "loss");
+  explicit TerminateOnNan(std::string metric = "loss");
   absl::Status OnReport(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
@@ -82,12 +86,14 @@ class StopOnNan : public Callback {
 };
 
 // Exports the variables (Coordinator::Export) at the end of each epoch in which a metric is the
-// best so far. Its figure stands in "<path>.best": a Trainer that goes on after epochs of an
-// earlier life goes on from that figure, a new one begins anew. A process that is killed between
-// the export and its figure leaves the figure of the model before. As Keras' ModelCheckpoint with
-// save_best_only. Fit waits for the export. Fit gives InvalidArgument: a name that kAuto does not
-// know, or a metric that is not there. Else the errors of Export and of the file system, which end
-// Fit.
+// best so far. As Keras' ModelCheckpoint with save_best_only. Fit waits for the export.
+//
+// The best value is stored in "<path>.best". A Trainer that resumes after epochs of an earlier run
+// continues with that value; a new one starts without a best value. If the process is killed
+// between the export and the write of the value, the file keeps the value of the previous model.
+//
+// Fit returns InvalidArgument for a name that kAuto does not know or a metric that does not exist.
+// Errors of Export and of the file system end Fit.
 //
 //   std::make_shared<SaveBest>("best.safetensors", "validation/accuracy")
 class SaveBest : public Callback {
@@ -109,25 +115,29 @@ class SaveBest : public Callback {
   internal::BestMetric best_;
 };
 
-// A line of text for each epoch: epoch, step, and the metrics in the order of their names, with a
-// line of names in front. As Keras' CSVLogger. The file is replaced as a whole, so it is never
-// torn. A Trainer that has epochs behind it (a job that goes on, or a second Fit) keeps their
-// lines; else the lines of an earlier log are gone. Directories are made. Fit gives, at its
-// beginning, the file system's error where nothing can be written, and InvalidArgument: the file is
-// there and is no such log. Later errors are logged and training goes on.
+// Writes a CSV line for each epoch: epoch, step, and the metrics in name order, below a header line
+// with the names. As Keras' CSVLogger.
+//
+// The file is replaced as a whole, so it is never incomplete. A Trainer that has completed epochs
+// (a resumed job, or a second Fit) keeps their lines; otherwise the lines of an earlier log are
+// removed. Missing directories are created.
+//
+// At its beginning Fit returns the file system's error if the file cannot be written, and
+// InvalidArgument if the file exists but is not such a log. Later errors are only logged, and
+// training continues.
 //
 //   epoch,step,loss,validation/loss
 //   1,250,0.693,0.541
-class CsvLog : public Callback {
+class CsvLogger : public Callback {
  public:
-  explicit CsvLog(std::string path);
+  explicit CsvLogger(std::string path);
   // REQUIRES: `files` outlives it.
-  CsvLog(std::string path, FileSystem& files);
+  CsvLogger(std::string path, FileSystem& files);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
  private:
-  // Of one epoch: its columns' texts.
+  // One epoch: the text of each column.
   using Row = std::map<std::string, std::string>;
   absl::Status Load(int epochs);
   std::string Text() const;

@@ -1,4 +1,4 @@
-// A training in words: what a person looks for beside its curves.
+// The configuration of a training as text, to be read beside its curves.
 #ifndef DIVVY_TRAIN_CONFIGURATION_H_
 #define DIVVY_TRAIN_CONFIGURATION_H_
 
@@ -13,12 +13,12 @@
 
 namespace divvy {
 
-// "Adam: learning_rate 0.001 at step 0, beta1 0.9, beta2 0.999, epsilon 1e-07". Numbers that are 0
-// and options that are off are left out.
+// Describes an optimizer: "Adam: learning_rate 0.001 at step 0, beta1 0.9, beta2 0.999, epsilon
+// 1e-07". Numbers that are 0 and options that are off are left out.
 std::string DescribeOptimizer(const Optimizer& optimizer);
 
-// What Fit was called with, and on how large a cluster: "model", "optimizer", "data", "epochs",
-// "parameter servers", ... What was not given is not there.
+// Describes the arguments of Fit and the size of the cluster: "model", "optimizer", "data",
+// "epochs", "parameter servers", ... Options that were not given are left out.
 std::map<std::string, std::string> DescribeFit(const Strategy& strategy, const Model& model,
                                                const Optimizer& optimizer,
                                                const BoundDataSource& data,

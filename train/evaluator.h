@@ -1,4 +1,4 @@
-// The evaluator task: scores the checkpoints of a job while it trains.
+// The evaluator task: it evaluates a job's checkpoints while the job trains.
 #ifndef DIVVY_TRAIN_EVALUATOR_H_
 #define DIVVY_TRAIN_EVALUATOR_H_
 
@@ -11,34 +11,37 @@
 
 namespace divvy {
 
-// What a program's Evaluate is given, in the process whose task is `evaluator`: TensorFlow's
-// side-car evaluator. That process is not connected to the cluster and nobody waits for it: it
-// watches --checkpoint_dir, and restores what it finds there into variables of its own.
+// The argument of a program's Evaluate function, in the process whose task is `evaluator`:
+// TensorFlow's side-car evaluator. That process is not connected to the cluster, and no task waits
+// for it. It watches --checkpoint_dir and restores each checkpoint into variables of its own.
 //
-//   absl::Status Evaluate(Evaluator& evaluator) { return evaluator.Watch(kDigitsModel,
-//   kDigits(/*training=*/false)); } DIVVY_PROGRAM(Train, Evaluate);
+//   absl::Status Evaluate(Evaluator& evaluator) {
+//     return evaluator.Watch(kDigitsModel, kDigits(/*training=*/false));
+//   }
+//   DIVVY_PROGRAM(Train, Evaluate);
 //
-// Which checkpoints: the newest that is there at the beginning, then each new one, oldest first;
-// the final one of the job always. One that is removed before its turn (--keep) is passed over, and
-// so is a damaged one, unless it is the final one.
+// It evaluates the checkpoint that is the newest at the start, then each new one, oldest first, and
+// always the job's final one. A checkpoint that is removed before its turn (--keep) is skipped. So
+// is a damaged one, unless it is the final one.
 //
-// Scores go, by Coordinator::Report, to the log and to event files below the run "evaluator" of
+// Coordinator::Report writes the scores to the log and to event files in the run "evaluator" of
 // --tensorboard_dir, at the checkpoint's training step.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
 
-  // One pass of the model's evaluation step over the data for each checkpoint: what Trainer's
-  // validation would have said at that step. Blocks until the job is over and its final checkpoint
-  // is scored. NotFound: the checkpoint has not got a variable of the model. InvalidArgument: no
-  // examples. Else as below.
+  // Runs one pass of the model's evaluation step over the data for each checkpoint. The result is
+  // what Trainer's validation would have given at that step. Blocks until the job has ended and its
+  // final checkpoint is evaluated. NotFound: the checkpoint lacks a variable of the model.
+  // InvalidArgument: the data has no examples. Otherwise as the other Watch.
   absl::Status Watch(const Model& model, const BoundDataSource& data);
 
-  // Calls `score` for each checkpoint, with the coordinator of a cluster in this process (--ps,
-  // --workers) that holds the checkpoint's variables, without the optimizers' slots:
-  // restored.step() is the training step. What `score` writes into them is nobody's. Blocks as
-  // above. The first error of `score` ends it. DataLoss: the job is over, and its final checkpoint
-  // is damaged. Else the disk's error.
+  // Calls `score` for each checkpoint. `restored` is the coordinator of a cluster in this process
+  // (--ps, --workers) that holds the checkpoint's variables, without the optimizers' slots;
+  // restored.step() is the training step. Values that `score` writes to the variables are
+  // discarded. Blocks until the job has ended and its final checkpoint is evaluated. The first
+  // error of `score` ends the call. DataLoss: the job has ended, and its final checkpoint is
+  // damaged. Otherwise the file system's error.
   virtual absl::Status Watch(std::function<absl::Status(Coordinator& restored)> score) = 0;
 };
 

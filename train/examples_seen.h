@@ -1,4 +1,4 @@
-// Whether a pass over data saw any.
+// Checks that a pass over data saw any examples.
 #ifndef DIVVY_TRAIN_EXAMPLES_SEEN_H_
 #define DIVVY_TRAIN_EXAMPLES_SEEN_H_
 
@@ -8,8 +8,9 @@
 
 namespace divvy {
 
-// A pass that saw nothing is a mistake in the data, not a result of 0: InvalidArgument, which names
-// the source and where to look. `metrics`: what a model's step returned for the pass.
+// InvalidArgument if a pass over `data` saw no examples: that is a mistake in the data, not a
+// result of 0. The message names the source and where to look. `metrics`: the metrics that the
+// model's step returned for the pass.
 absl::Status CheckExamplesSeen(const Metrics& metrics, const BoundDataSource& data);
 
 }  // namespace divvy

@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// activation(x + bias), in one pass where the derivative does not need the sum.
+// activation(x + bias), in one pass if the derivative does not need the sum.
 Var Activate(const Var& x, const Var& bias, Activation activation) {
   switch (activation) {
     case Activation::kRelu: return internal::AddThen(internal::UnaryOp::kRelu, x, bias);
@@ -20,8 +20,9 @@ Var Activate(const Var& x, const Var& bias, Activation activation) {
   return x + bias;
 }
 
-// An error that arose in a layer says in which. One of its input or of its variables arose
-// elsewhere: a variable is fetched with all others that were asked for, and fails with them.
+// Adds the layer's name to an error that arose in the layer. Errors of its operands arose elsewhere
+// and are returned unchanged. That includes variables: all requested variables are fetched
+// together, and fail together.
 Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result) {
   const absl::Status status = result.status();
   if (status.ok()) return result;
@@ -35,7 +36,7 @@ Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result)
 std::string KernelName(const std::string& layer) { return layer + "/kernel"; }
 std::string BiasName(const std::string& layer) { return layer + "/bias"; }
 
-// The bias has the kernel's last extent.
+// The bias is as long as the kernel's last dimension.
 void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerOptions& options,
                       Layer& layer) {
   layer.variables.push_back({KernelName(name), kernel, options.kernel, options.optimizer});

@@ -4,8 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/linker_hint.h"
-#include "base/mutex.h"
+#include "base/named_registry.h"
 #include "base/status_macros.h"
 #include "strategy/replica_context.h"
 
@@ -19,34 +18,20 @@ struct Model::Definition {
   std::vector<Layer::Penalty> penalties;
 };
 
-// The models of this process, which the steps find by name. Never destroyed, so that no order of
-// initialisation or destruction matters.
+// The models of this process; the steps find them by name. A duplicate is reported because its
+// steps are duplicates too.
 struct Model::Registry {
-  static Registry& Get() {
-    static Registry* const registry = new Registry();
-    return *registry;
+  using Models = internal::NamedRegistry<std::shared_ptr<const Definition>>;
+  // Never destroyed, so the order of initialisation and destruction does not matter.
+  static Models& Get() {
+    static Models* const models = new Models("model");
+    return *models;
   }
-  // Of a double name the first counts; the double is reported as that of its steps is.
-  void Add(std::shared_ptr<const Definition> definition) {
-    MutexLock lock(mu);
-    models.emplace(definition->name, std::move(definition));
-  }
-  absl::StatusOr<std::shared_ptr<const Definition>> Find(const std::string& name) {
-    MutexLock lock(mu);
-    const auto found = models.find(name);
-    if (found == models.end())
-      return absl::NotFoundError(
-          absl::StrCat("this program has no model \"", name, "\"; ", kLinkerHint));
-    return found->second;
-  }
-
-  Mutex mu;
-  std::map<std::string, std::shared_ptr<const Definition>> models DIVVY_GUARDED_BY(mu);
 };
 
 namespace {
 
-// The loss that is reported: the mean of the losses, and the penalty once, as in Keras.
+// The reported loss: the mean of the losses plus the penalty once, as in Keras.
 absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean,
                               const std::optional<Var>& penalty) {
   if (!penalty || !mean.ok()) return mean;
@@ -54,7 +39,7 @@ absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean,
   return Metric::Mean((mean->value() + added.value()) * mean->count(), mean->count());
 }
 
-// The metrics that `forward` gave, and the loss. `mean`: of the losses.
+// The metrics of `forward`, and the loss. `mean`: the mean of the losses.
 absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output,
                                        const absl::StatusOr<Metric>& mean,
                                        const std::optional<Var>& penalty) {
@@ -63,7 +48,7 @@ absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output,
   return Collect(metrics);
 }
 
-// What the layers' penalties come to; none: there are none.
+// The sum of the layers' penalties. None: no layer has one.
 absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& penalties,
                                              GradientTape& tape, DType dtype) {
   std::optional<Var> sum;
@@ -79,7 +64,7 @@ absl::StatusOr<std::optional<Var>> PenaltyOf(const std::vector<Layer::Penalty>& 
   return sum;
 }
 
-// A variable that does not exist is mostly that of a layer that the Model was not given.
+// A missing variable usually belongs to a layer that is not in the Model's list.
 absl::Status Explained(const std::string& model, const absl::Status& status) {
   if (!absl::IsNotFound(status) || !absl::StrContains(status.message(), "no variable"))
     return status;
@@ -96,7 +81,7 @@ absl::Status CheckLosses(const std::string& model, const Var& losses) {
                    "; return one for each example, [batch], not reduced"));
 }
 
-// The outputs of a batch, brought to the CPU.
+// The outputs of a batch, on the CPU.
 absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& output) {
   if (output.outputs.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -124,14 +109,15 @@ absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& outp
   return Nest(std::move(outputs));
 }
 
-// The factor that makes the sum over all replicas' losses a mean.
+// The factor that turns the sum over all replicas' losses into a mean.
 absl::StatusOr<double> OverExamples(ReplicaContext& replica, const Var& losses) {
   ASSIGN_OR_RETURN(const int64_t examples,
                    replica.AllReduce(ReduceOp::kSum, losses.shape().num_elements()));
   return examples == 0 ? 0 : 1 / static_cast<double>(examples);
 }
 
-// Clips the sum of all replicas' gradients: each scales its own part by what the sum calls for.
+// Clips by the norm of the sum of all replicas' gradients. Each replica scales its own part by the
+// same factor.
 absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradients) {
   if (replica.num_replicas_in_sync() == 1) return gradients.ClipByGlobalNorm(norm);
   ASSIGN_OR_RETURN(Gradients sum, replica.AllReduce(ReduceOp::kSum, gradients));
@@ -140,8 +126,8 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
 }
 
-// The replicas' shares of a penalty are 1 together, and 0 in a step without examples, which changes
-// nothing.
+// The replicas' shares of a penalty add up to 1. In a step without examples they are 0, so such a
+// step changes nothing.
 absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
                                       const std::optional<Var>& penalty, double factor) {
   if (!penalty) return tape.GradientOfSum(losses, factor);
@@ -149,8 +135,8 @@ absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
   return tape.Gradient(ReduceSum(losses) * factor + *penalty * share);
 }
 
-// The losses to the CPU, and with them, so that a GPU is waited for once, the gradients that are
-// whole: they are about to be sent anyway.
+// Copies the losses to the CPU together with the dense gradients, which are about to be sent
+// anyway, so that the GPU is waited for only once.
 absl::Status BringTogether(Tensor& losses, Gradients& gradients) {
   std::vector<Tensor> tensors = {losses};
   std::vector<std::string> names;
@@ -181,10 +167,15 @@ Model::Model(std::string name, std::vector<Layer> layers, Forward* forward)
       definition->read_whole.push_back(variable.name);
   }
   definition_ = std::move(definition);
-  Registry::Get().Add(definition_);
+  Registry::Get().Add(definition_->name, definition_);
 }
 
 const std::string& Model::name() const { return definition_->name; }
+
+absl::Status Model::status() const {
+  for (const Layer& layer : definition_->layers) RETURN_IF_ERROR(layer.problem);
+  return absl::OkStatus();
+}
 
 std::vector<VariableSpec> Model::variables() const {
   std::vector<VariableSpec> all;
@@ -195,14 +186,16 @@ std::vector<VariableSpec> Model::variables() const {
 
 absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batches,
                                             std::string model, std::optional<double> clip_norm) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition>* const found,
+                   Registry::Get().Get(model));
+  const Definition& definition = **found;
   const auto train = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica);
-    tape.Prefetch(definition->read_whole);
-    const ModelOutput output = definition->forward(tape, batch);
+    tape.Prefetch(definition.read_whole);
+    const ModelOutput output = definition.forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     ASSIGN_OR_RETURN(const std::optional<Var> penalty,
-                     PenaltyOf(definition->penalties, tape, output.losses.dtype()));
+                     PenaltyOf(definition.penalties, tape, output.losses.dtype()));
     ASSIGN_OR_RETURN(const double factor, OverExamples(replica, output.losses));
     ASSIGN_OR_RETURN(Gradients gradients, GradientsOf(tape, output.losses, penalty, factor));
     if (clip_norm) RETURN_IF_ERROR(ClipTogether(replica, *clip_norm, gradients));
@@ -218,14 +211,16 @@ absl::StatusOr<Metrics> Model::RunTrainStep(WorkerContext& worker, Iterator batc
 
 absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator batches,
                                                std::string model) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition>* const found,
+                   Registry::Get().Get(model));
+  const Definition& definition = **found;
   const auto evaluate = [&](ReplicaContext& replica, const Nest& batch) -> absl::StatusOr<Metrics> {
     GradientTape tape(replica, GradientTape::Mode::kInference);
-    tape.Prefetch(definition->read_whole);
-    const ModelOutput output = definition->forward(tape, batch);
+    tape.Prefetch(definition.read_whole);
+    const ModelOutput output = definition.forward(tape, batch);
     RETURN_IF_ERROR(CheckLosses(model, output.losses));
     ASSIGN_OR_RETURN(const std::optional<Var> penalty,
-                     PenaltyOf(definition->penalties, tape, output.losses.dtype()));
+                     PenaltyOf(definition.penalties, tape, output.losses.dtype()));
     return CollectMetrics(output, MeanOf(output.losses), penalty);
   };
   ASSIGN_OR_RETURN(const PerReplica<Nest> batch, worker.Next(batches));
@@ -235,11 +230,13 @@ absl::StatusOr<Metrics> Model::RunEvaluateStep(WorkerContext& worker, Iterator b
 
 absl::StatusOr<Nest> Model::RunPredictStep(WorkerContext& worker, Iterator batches,
                                            std::string model) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition> definition, Registry::Get().Find(model));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Definition>* const found,
+                   Registry::Get().Get(model));
+  const Definition& definition = **found;
   const auto predict = [&](ReplicaContext& replica, const Nest& element) -> absl::StatusOr<Nest> {
     GradientTape tape(replica, GradientTape::Mode::kInference);
-    tape.Prefetch(definition->read_whole);
-    const ModelOutput output = definition->forward(tape, element["batch"]);
+    tape.Prefetch(definition.read_whole);
+    const ModelOutput output = definition.forward(tape, element["batch"]);
     ASSIGN_OR_RETURN(Nest outputs, OutputsOf(model, output));
     ASSIGN_OR_RETURN(Tensor at, element["at"].tensor());
     ASSIGN_OR_RETURN(at, at.To(Device{}));

@@ -1,11 +1,10 @@
-// Prediction in the order of the data.
+// Prediction in the order of the data:
 //
-//   1. the source is wrapped: its element at position p becomes {"at": [p], "batch": the element}
-//   2. read-only steps over it are scheduled, some for each worker; of leased data each position
-//      goes to one step, whatever dies
-//   3. what they give is handed on by position; what came early waits. Positions are leased in
-//      chunks, so what waits is bounded by a chunk or two for each
-//   worker
+// 1. The source is wrapped: its element at position p becomes {"at": [p], "batch": the element}.
+// 2. Read-only steps over it are scheduled, several for each worker. The data is leased, so each
+//    position goes to one step, whatever tasks are lost.
+// 3. The results are passed on in order of position; results that are early wait. Positions are
+//    leased in chunks, so a chunk or two for each worker is the most that waits.
 #include "train/predictions.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -119,7 +118,8 @@ class OrderedPredictions {
   }
 
  private:
-  // With nothing in flight one more always: it may bring what the others wait for.
+  // If nothing is in flight, schedules one step in any case: it may bring the result that the
+  // others wait for.
   absl::Status Schedule() {
     while (!ended_ && in_flight_.size() < most_in_flight_ &&
            (in_flight_.empty() || early_.size() < most_early_)) {
@@ -136,7 +136,8 @@ class OrderedPredictions {
     for (const Nest& of_replica : *given.list()) {
       ASSIGN_OR_RETURN(const Tensor at, of_replica["at"].tensor());
       ASSIGN_OR_RETURN(const absl::Span<const int64_t> position, at.values<int64_t>());
-      if (position.empty()) continue;  // a replica for which no element was left
+      // This replica got no element.
+      if (position.empty()) continue;
       ASSIGN_OR_RETURN(early_[position[0]], DecodeOutputs(of_replica["outputs"]));
     }
     return absl::OkStatus();
@@ -165,7 +166,7 @@ class OrderedPredictions {
   bool ended_ = false;                       // a step has found no element
 };
 
-// The rows of one output of all parts.
+// Concatenates one output's rows of all parts.
 absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outputs>& parts) {
   const Tensor& first = parts.front().at(name);
   int64_t rows = 0;
@@ -195,22 +196,38 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
 
 }  // namespace
 
-absl::Status PredictInOrder(Coordinator& coordinator, const Model& model,
-                            const BoundDataSource& data, const TakeOutputs& take) {
+absl::Status Predict(Coordinator& coordinator, const Model& model, const BoundDataSource& data,
+                     const TakeOutputs& take) {
   RETURN_IF_ERROR(CheckLeased(data));
   ASSIGN_OR_RETURN(const PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kNumbered(
                                                        std::string(data.name()), data.args())));
   const absl::Status status =
       OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
-  // What still runs ends, and its error, which is this one or another, is not raised at the
-  // program's next call.
+  // Waits for the steps that still run, and discards their error, so that the program's next call
+  // does not raise it.
   if (!status.ok()) coordinator.Join().IgnoreError();
   return status;
 }
 
-absl::StatusOr<Outputs> JoinOutputs(const std::vector<Outputs>& parts) {
+absl::StatusOr<Outputs> Predict(Coordinator& coordinator, const Model& model,
+                                const BoundDataSource& data) {
+  std::vector<Outputs> parts;
+  RETURN_IF_ERROR(Predict(coordinator, model, data, [&parts](int64_t, const Outputs& outputs) {
+    parts.push_back(outputs);
+    return absl::OkStatus();
+  }));
+  return internal::JoinOutputs(parts);
+}
+
+absl::StatusOr<Outputs> internal::JoinOutputs(const std::vector<Outputs>& parts) {
   Outputs joined;
   if (parts.empty()) return joined;
+  for (const Outputs& part : parts) {
+    if (part.size() == parts.front().size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the first batch has ", parts.front().size(),
+                                                   " outputs, and another has ", part.size(),
+                                                   ": predict batch by batch instead"));
+  }
   for (const auto& [name, first] : parts.front()) {
     ASSIGN_OR_RETURN(joined[name], JoinRows(name, parts));
   }

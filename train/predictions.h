@@ -1,4 +1,4 @@
-// What a model makes of data, in the data's order.
+// Predictions of a model, in the order of the data.
 #ifndef DIVVY_TRAIN_PREDICTIONS_H_
 #define DIVVY_TRAIN_PREDICTIONS_H_
 
@@ -17,18 +17,37 @@
 
 namespace divvy {
 
-// Of one batch: [rows, ...] each, on the CPU, by the names of ModelOutput::outputs.
+// The outputs of one batch by the names of ModelOutput::outputs; each is [rows, ...], on the CPU.
 using Outputs = std::map<std::string, Tensor>;
-// `first`: how many rows came before this batch.
+// Receives the outputs of a batch. `first`: the number of rows in all earlier batches. An error
+// ends the prediction.
 using TakeOutputs = std::function<absl::Status(int64_t first, const Outputs& outputs)>;
 
-// Trainer::Predict, for a model whose variables exist.
-absl::Status PredictInOrder(Coordinator& coordinator, const Model& model,
-                            const BoundDataSource& data, const TakeOutputs& take);
+// Runs the model over data with the variables that the coordinator has: Keras' model.predict. Use
+// it where a Trainer would be in the way, which creates and restores the variables itself: in an
+// Evaluator's score, or in a program that has created them. Trainer::Predict says the rest: order,
+// memory and errors. Also NotFound: a variable of the model does not exist. Both block, and change
+// no variable.
+//
+//   absl::Status Evaluate(Evaluator& evaluator) {
+//     return evaluator.Watch([](Coordinator& restored) -> absl::Status {
+//       ASSIGN_OR_RETURN(const Outputs outputs, Predict(restored, kModel, kUnlabelled()));
+//       return Write(restored.step(), outputs.at("probability"));
+//     });
+//   }
+absl::Status Predict(Coordinator& coordinator, const Model& model, const BoundDataSource& data,
+                     const TakeOutputs& take);
+// Returns all outputs, with the rows of all batches concatenated, for results that fit into memory.
+// Empty if the data has no element. Also InvalidArgument: batches whose outputs differ in names, in
+// dtypes or in the shape of a row.
+absl::StatusOr<Outputs> Predict(Coordinator& coordinator, const Model& model,
+                                const BoundDataSource& data);
 
-// The rows of all parts, one after another. Nothing of no parts. InvalidArgument: parts that differ
-// in names, dtypes or in the shape of a row.
+namespace internal {
+// Concatenates the rows of all parts. Empty if there are no parts. InvalidArgument: parts that
+// differ in names, in dtypes or in the shape of a row.
 absl::StatusOr<Outputs> JoinOutputs(const std::vector<Outputs>& parts);
+}  // namespace internal
 
 }  // namespace divvy
 

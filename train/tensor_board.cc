@@ -14,7 +14,7 @@ namespace {
 constexpr char kTrain[] = "train";
 constexpr char kValidation[] = "validation";
 
-// The metrics of a run, under their own names.
+// The values of a run's metrics by name.
 std::map<std::string, double> MetricsOf(const TrainingRun& run, bool validation) {
   std::map<std::string, double> metrics;
   for (const auto& [name, value] : run.metrics()) {

@@ -11,21 +11,21 @@
 
 namespace divvy {
 
-// Writes event files that `tensorboard --logdir DIRECTORY` shows; steps are training steps. In the
-// run "train": the means of each report interval, and the text "configuration"; at an epoch's end
-// those of the epoch if it ended before its first report. In the run "validation": each
-// validation's metrics, under the same names, so that TensorBoard draws both in one picture.
+// Writes event files that `tensorboard --logdir DIRECTORY` shows. Steps are training steps. The run
+// "train" has the means of each report interval and the text "configuration"; an epoch that ended
+// before its first report adds its own means. The run "validation" has the metrics of each
+// validation under the same names, so TensorBoard draws both in one chart.
 //
 //   options.callbacks = {std::make_shared<TensorBoard>("/logs/experiment-7")};
 //
-// Fit gives, at its beginning, the file system's error where nothing can be written, and
-// FailedPrecondition where --tensorboard_dir names the same directory: the chief then draws these
-// points there by itself, and each would stand there twice. Later errors are logged and training
-// goes on: it is worth more than its curves.
+// At its beginning Fit returns the file system's error if the directory cannot be written. It
+// returns FailedPrecondition if --tensorboard_dir names the same directory: the coordinator already
+// writes these points there, and each would appear twice. Later errors are only logged, and
+// training continues.
 class TensorBoard : public Callback {
  public:
   explicit TensorBoard(std::string directory);
-  // REQUIRES: both outlive it
+  // REQUIRES: `files` and `clock` outlive it.
   TensorBoard(std::string directory, FileSystem& files, const Clock& clock);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnReport(TrainingRun& run) override;

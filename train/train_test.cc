@@ -18,6 +18,7 @@
 #include "train/callbacks.h"
 #include "train/configuration.h"
 #include "train/model.h"
+#include "train/sequential.h"
 #include "train/tensor_board.h"
 #include "train/trainer.h"
 
@@ -147,6 +148,73 @@ TEST(ConvTest, NamesItsVariablesAsKerasDoesAndSaysWhereAnErrorArose) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("layer conv: Conv2D"));
 }
 
+TEST(SequentialTest, WidthsFollowFromTheInput) {
+  const Sequential network(
+      "net", {28, 28, 1},
+      {Sequential::Conv(32, 3), Sequential::MaxPool(2), Sequential::Conv(8, 5, /*stride=*/2),
+       Sequential::Flatten(), Sequential::Dropout(0.5f), Sequential::Dense(10)});
+  ASSERT_TRUE(network.status().ok()) << network.status();
+  EXPECT_EQ(network.output(), (Shape{10}));
+  std::vector<std::string> variables;
+  for (const VariableSpec& variable : network.variables)
+    variables.push_back(variable.name + " " + variable.shape.ToString());
+  EXPECT_THAT(variables, ElementsAre("net/0/kernel [3, 3, 1, 32]", "net/0/bias [32]",
+                                     "net/2/kernel [5, 5, 32, 8]", "net/2/bias [8]",
+                                     "net/5/kernel [392, 10]", "net/5/bias [10]"));
+}
+
+TEST(SequentialTest, AppliesItsStagesInOrderAndReadsInOneRoundTrip) {
+  MapReader reader({{"net/2/kernel", Floats({2, 1}, {1, 10})},
+                    {"net/2/bias", Floats({1}, {0.5f})},
+                    {"net/4/kernel", Floats({1, 1}, {2})},
+                    {"net/4/bias", Floats({1}, {0})}});
+  GradientTape tape(reader);
+  LayerOptions options;
+  options.l2 = 0.25;
+  const Sequential network("net", {2, 4, 1},
+                           {Sequential::MaxPool(2), Sequential::Flatten(),
+                            Sequential::Dense(1, Activation::kNone, options),
+                            Sequential::Apply([](const Var& x) { return -x; }),
+                            Sequential::Dense(1, Activation::kRelu)});
+  // Two examples. The largest of each window: (1, 2) and (-1, -3).
+  const Var y = network(tape, Floats({2, 2, 4, 1}, {1, 0, 2, 0, 0, 0, 0, 0,  //
+                                                    -1, -5, -9, -3, -7, -8, -4, -6}));
+  EXPECT_THAT(FloatsOf(y.Value()), ElementsAre(0, 2 * (31 - 0.5f)));
+  EXPECT_EQ(1u, reader.calls().size());
+  ASSERT_EQ(network.penalties.size(), 1u);
+  EXPECT_EQ(network.penalties[0].variable, "net/2/kernel");
+}
+
+TEST(SequentialTest, AStageThatDoesNotFitIsNamedWithItsInput) {
+  MapReader reader(std::map<std::string, Tensor>{});
+  const auto message = [&](const Shape& input, std::vector<Sequential::Stage> stages) {
+    const Sequential network("net", input, std::move(stages));
+    EXPECT_FALSE(network.status().ok());
+    EXPECT_TRUE(network.variables.empty());
+    GradientTape tape(reader);
+    EXPECT_EQ(network(tape, Floats({1, 1}, {1})).status(), network.status());
+    return std::string(network.status().message());
+  };
+  EXPECT_EQ(
+      message({28, 28, 1}, {Sequential::MaxPool(2), Sequential::Dense(10)}),
+      "layer net: stage 1: wants an input of shape [inputs] (put Sequential::Flatten() before "
+      "a Dense), and gets [14, 14, 1]");
+  EXPECT_EQ(message({4}, {Sequential::Conv(1, 3)}),
+            "layer net: stage 0: wants an input of shape [height, width, channels], and gets [4]");
+  EXPECT_EQ(message({2, 2, 1}, {Sequential::MaxPool(3)}),
+            "layer net: stage 0: a window of 3 and a stride of 3 do not fit an input of shape "
+            "[2, 2, 1]");
+  EXPECT_EQ(message({4}, {Sequential::Dense(0)}),
+            "layer net: stage 0: outputs is 0, wanted at least 1");
+  EXPECT_EQ(message({-1}, {Sequential::Dense(1)}),
+            "layer net: the input's shape [-1] is not fully known: give each dimension of one "
+            "example");
+  const Sequential fits("net", {4}, {Sequential::Dense(1)});
+  GradientTape tape(reader);
+  EXPECT_EQ(fits(tape, Floats({2, 3}, {1, 2, 3, 4, 5, 6})).status().message(),
+            "layer net: wants examples of shape [4], and gets a batch of shape [2, 3]");
+}
+
 TEST(EmbeddingTest, LooksUpRowsAndBags) {
   const Embedding table("items", 3, 2, Sgd{0.1});
   EXPECT_EQ((Shape{3, 2}), table.variables.at(0).shape);
@@ -192,7 +260,7 @@ Nest Batch(std::vector<float> x, std::vector<int64_t> group, std::vector<float> 
 }
 Nest ThreeExamples() { return Batch({1, 2, 3, 4, -1, 1}, {0, 2, 2}, {1, -1, 2}); }
 
-// Steps are given what stands in a list.
+// Serves steps from a list of batches.
 class ListEnvironment : public StepEnvironment {
  public:
   ListEnvironment(Strategy& strategy, std::deque<PerReplica<Nest>> batches)
@@ -248,7 +316,7 @@ class StepTest : public ::testing::Test {
   int64_t reads_ = 0;
 };
 
-// By hand: predictions -0.5, -0.5, -1, errors -1.5, 0.5, -3, d loss = 2/3 of them.
+// Computed by hand: predictions -0.5, -0.5, -1, errors -1.5, 0.5, -3, d loss = 2/3 of them.
 TEST_F(StepTest, TrainsOnTheMeanOfTheLosses) {
   Make(1);
   const auto metrics = Train({ThreeExamples()});
@@ -391,7 +459,8 @@ TEST_F(StepTest, RefusesLossesThatAreReducedAndSaysHow) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduced"), HasSubstr("[batch]")));
 }
 
-// A layer that forward uses and that the Model was not given: nobody has created its variables.
+// A layer that forward uses but that is missing from the Model's list, so its variables are never
+// created.
 const Dense kForgotten("forgotten", 1, 1);
 ModelOutput UsesForgotten(GradientTape& tape, const Nest& batch) {
   return {Reshape(kForgotten(tape, kLinear(tape, batch["x"])), {-1})};
@@ -460,8 +529,8 @@ TEST(ModelTest, TwoOfOneNameAreRefusedAtStart) {
 
 // ---- the trainer --------------------------------------------------------------------------------
 
-// Runs steps one after another on this thread, over batches by the name of the data source. Its
-// report interval is one step.
+// Runs steps one after another on this thread, over the batches that belong to the data source's
+// name. The report interval is one step.
 class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
  public:
   Strategy& strategy() override { return *strategy_; }
@@ -485,7 +554,7 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
-  absl::StatusOr<std::string> SaveCheckpoint() override {
+  absl::StatusOr<std::string> SaveCheckpoint(absl::Duration) override {
     return absl::FailedPreconditionError("no checkpoints here");
   }
   absl::Status Export(absl::string_view path, const ExportOptions&) override {
@@ -694,7 +763,7 @@ TEST_F(TrainerTest, ANullCallbackIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("a callback is null"));
 }
 
-// Writes down what it is called for, and stops or fails where it is told to.
+// Records its calls, and stops or fails where it is told to.
 struct Recorder : Callback {
   absl::Status OnFitBegin(TrainingRun& run) override { return Saw("begin", run); }
   absl::Status OnReport(TrainingRun& run) override { return Saw("report", run); }
@@ -808,7 +877,7 @@ TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
               AllOf(HasSubstr("patience is -1"), HasSubstr("min_delta is nan")));
 }
 
-// How many epochs a Fit trains whose validations give these values, one after another.
+// How many epochs a Fit trains if its validations return these values, one after another.
 class EarlyStoppingTest : public TrainerTest {
  protected:
   int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience,
@@ -881,7 +950,7 @@ TEST_F(EarlyStoppingTest, NaNIsNoImprovement) {
 
 class CallbacksTest : public TrainerTest {
  protected:
-  // A Fit whose validations give these values of "loss", one after another.
+  // A Fit whose validations return these values of "loss", one after another.
   absl::Status Fit(std::shared_ptr<Callback> callback, const std::vector<double>& values) {
     coordinator_.script_.clear();
     for (const double value : values)
@@ -892,7 +961,7 @@ class CallbacksTest : public TrainerTest {
     options.callbacks = {std::move(callback)};
     return trainer_.Fit(kData, options).status();
   }
-  // Of a Trainer of its own, as in a program that has begun again with so much behind it.
+  // With a new Trainer, as in a restarted program that has completed so much already.
   absl::Status FitAfterRestart(std::shared_ptr<Callback> callback, int epochs, double value) {
     InlineCoordinator restarted;
     restarted.data_ = coordinator_.data_;
@@ -932,23 +1001,23 @@ TEST_F(CallbacksTest, ReduceOnPlateauScalesTheRateDownWhileNothingImproves) {
   options.factor = 0.5;
   options.patience = 2;
   options.min_scale = 0.2;
-  ASSERT_TRUE(Fit(std::make_shared<ReduceOnPlateau>("validation/loss", options),
+  ASSERT_TRUE(Fit(std::make_shared<ReduceLrOnPlateau>("validation/loss", options),
                   {4, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2})
                   .ok());
   EXPECT_THAT(coordinator_.scales_, ElementsAre(1, 0.5, 0.25, 0.2));
   options.factor = 2;
   options.patience = 0;
   const absl::Status refused =
-      Fit(std::make_shared<ReduceOnPlateau>("validation/loss", options), {1});
+      Fit(std::make_shared<ReduceLrOnPlateau>("validation/loss", options), {1});
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("factor is 2"), HasSubstr("patience is 0")));
 }
 
 TEST_F(CallbacksTest, StopOnNanEndsTheFitAtTheFirstValueThatIsNoNumber) {
   const int64_t before = coordinator_.epoch();
-  EXPECT_TRUE(Fit(std::make_shared<StopOnNan>("validation/loss"), {1, INFINITY, 1, 1}).ok());
+  EXPECT_TRUE(Fit(std::make_shared<TerminateOnNan>("validation/loss"), {1, INFINITY, 1, 1}).ok());
   EXPECT_EQ(coordinator_.epoch() - before, 2);
-  const absl::Status unknown = Fit(std::make_shared<StopOnNan>("lss"), {1});
+  const absl::Status unknown = Fit(std::make_shared<TerminateOnNan>("lss"), {1});
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("there are: loss"));
 }
@@ -958,7 +1027,7 @@ TEST_F(CallbacksTest, StopOnNanEndsAnEpochInItsMiddle) {
   // Its loss overflows within a few steps.
   Trainer wild(coordinator_, kRegression, Sgd{1e12});
   FitOptions options;
-  options.callbacks = {std::make_shared<StopOnNan>()};
+  options.callbacks = {std::make_shared<TerminateOnNan>()};
   const auto values = wild.Fit(kData, options);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_FALSE(std::isfinite(values->at("loss")));
@@ -1023,7 +1092,7 @@ TEST_F(CallbacksTest, SaveBestEndsTheFitWhereNothingCanBeExported) {
 TEST_F(CallbacksTest, CsvLogHasALineForEachEpoch) {
   ASSERT_TRUE(files_.CreateDirectory("/logs").ok());
   ASSERT_TRUE(files_.ReplaceFile("/logs/run.csv", "epoch,step,loss\n1,2,0.5\n").ok());
-  const auto log = std::make_shared<CsvLog>("/logs/run.csv", files_);
+  const auto log = std::make_shared<CsvLogger>("/logs/run.csv", files_);
   ASSERT_TRUE(Fit(log, {3, 0.1}).ok());
   std::vector<std::string> lines =
       absl::StrSplit(files_.ReadFile("/logs/run.csv").value(), '\n', absl::SkipEmpty());
@@ -1040,7 +1109,7 @@ TEST_F(CallbacksTest, CsvLogHasALineForEachEpoch) {
 TEST_F(CallbacksTest, CsvLogKeepsTheLinesThatAJobHasBehindItAndNoOthers) {
   ASSERT_TRUE(
       files_.ReplaceFile("/run.csv", "epoch,step,loss\n1,2,0.5\n2,4,0.25\n3,6,0.125\n").ok());
-  ASSERT_TRUE(FitAfterRestart(std::make_shared<CsvLog>("/run.csv", files_), 2, 1).ok());
+  ASSERT_TRUE(FitAfterRestart(std::make_shared<CsvLogger>("/run.csv", files_), 2, 1).ok());
   const std::vector<std::string> lines =
       absl::StrSplit(files_.ReadFile("/run.csv").value(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 4u);
@@ -1048,10 +1117,11 @@ TEST_F(CallbacksTest, CsvLogKeepsTheLinesThatAJobHasBehindItAndNoOthers) {
   EXPECT_EQ(lines[2], "2,4,0.25,,");
   EXPECT_THAT(lines[3], StartsWith("3,6,"));
   ASSERT_TRUE(files_.ReplaceFile("/run.csv", "milk\nbread\n").ok());
-  const absl::Status refused = FitAfterRestart(std::make_shared<CsvLog>("/run.csv", files_), 2, 1);
+  const absl::Status refused =
+      FitAfterRestart(std::make_shared<CsvLogger>("/run.csv", files_), 2, 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nothing of it is lost";
-  EXPECT_FALSE(Fit(std::make_shared<CsvLog>("/run.csv", files_), {1}).ok());
+  EXPECT_FALSE(Fit(std::make_shared<CsvLogger>("/run.csv", files_), {1}).ok());
   EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nor at a beginning";
 }
 

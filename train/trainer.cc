@@ -42,7 +42,7 @@ void Append(absl::string_view prefix, const Metrics& metrics,
 
 using Event = absl::Status (Callback::*)(TrainingRun&);
 
-// All of them, also where one has stopped the run: each sees the epoch's end.
+// Calls all callbacks, even if one of them stops the run, so each sees the end of the epoch.
 absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
   for (const std::shared_ptr<Callback>& callback : options.callbacks)
     RETURN_IF_ERROR(((*callback).*event)(run));
@@ -56,6 +56,7 @@ Trainer::Trainer(Coordinator& coordinator, const Model& model, Optimizer optimiz
 
 // Creates the variables and restores them, once.
 absl::Status Trainer::Prepare() {
+  RETURN_IF_ERROR(model_.status());
   std::vector<VariableSpec> variables = model_.variables();
   for (; num_created_ < variables.size(); ++num_created_) {
     VariableSpec& spec = variables[num_created_];
@@ -131,7 +132,7 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
   RETURN_IF_ERROR(ValidateEpoch(options, run));
   run.epoch_ = ++epochs_;
-  // All of it was trained before the checkpoint: nobody has a figure of it.
+  // The whole epoch was trained before the checkpoint, so there are no metrics of it.
   if (trained.empty()) return absl::OkStatus();
   return Tell(options, &Callback::OnEpochEnd, run);
 }
@@ -151,7 +152,7 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   for (int epoch = behind.epochs; epoch < options.epochs && !run.stopped(); ++epoch) {
     RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), run));
   }
-  // Nothing was trained: how good it is all the same.
+  // Nothing was trained, so only report how good the model is.
   if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));
   if (run.stopped())
     DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
@@ -168,16 +169,12 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataS
 
 absl::Status Trainer::Predict(const BoundDataSource& data, const TakeOutputs& take) {
   RETURN_IF_ERROR(Prepare());
-  return PredictInOrder(coordinator_, model_, data, take);
+  return divvy::Predict(coordinator_, model_, data, take);
 }
 
 absl::StatusOr<Outputs> Trainer::Predict(const BoundDataSource& data) {
-  std::vector<Outputs> parts;
-  RETURN_IF_ERROR(Predict(data, [&parts](int64_t, const Outputs& outputs) {
-    parts.push_back(outputs);
-    return absl::OkStatus();
-  }));
-  return JoinOutputs(parts);
+  RETURN_IF_ERROR(Prepare());
+  return divvy::Predict(coordinator_, model_, data);
 }
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The training loop most programs want.
+// The training loop that most programs need.
 #ifndef DIVVY_TRAIN_TRAINER_H_
 #define DIVVY_TRAIN_TRAINER_H_
 
@@ -22,23 +22,26 @@
 
 namespace divvy {
 
-// How Fit goes about it. By name in C++20, else field by field. Options that make no sense are
-// InvalidArgument from Fit, all at once.
+// The options of Fit. By name in C++20, else field by field. Fit reports all invalid options at
+// once, as InvalidArgument.
 struct FitOptions {
   int epochs = 1;  // >= 1
-  // None: each record once (the source is leased), partial batches included. Given, >= 1: the next
-  // epoch goes on where this one stopped, pass after pass.
+  // None: an epoch visits each record once (the source is leased), partial batches included. A
+  // number, >= 1: an epoch has this many steps, and the next epoch continues in the data where this
+  // one stopped, pass after pass.
   std::optional<int64_t> steps_per_epoch = {};
-  std::optional<BoundDataSource> validation = {};  // after each epoch, on the workers
+  // Validate on this data after each epoch, on the workers.
+  std::optional<BoundDataSource> validation = {};
+  // Called in this order (train/callback.h).
   std::vector<std::shared_ptr<Callback>> callbacks = {};
-  // > 0: gradients of a worker's whole step, all replicas and variables together, are scaled down
-  // to this norm where theirs is above it (tf.clip_by_global_norm). One that is not finite is then
-  // the step's error: InvalidArgument that names a variable.
+  // > 0: limits the norm of a step's gradients, over all replicas of the worker and all variables
+  // together; larger gradients are scaled down to it (tf.clip_by_global_norm). A gradient that is
+  // not finite then fails the step with InvalidArgument, which names a variable.
   std::optional<double> clip_norm = {};
 };
 
-// Creates a model's variables, goes on with the newest checkpoint, trains, validates, reports,
-// predicts. Runs on the coordinator; one thread.
+// Trains a model: creates its variables, resumes from the newest checkpoint, trains, validates,
+// reports and predicts. Use it on the coordinator. Not thread-safe.
 //
 //   Trainer trainer(coordinator, kDigitsModel, Adam{2e-3});
 //   FitOptions options;
@@ -47,52 +50,62 @@ struct FitOptions {
 //   return trainer.Fit(kDigits(/*training=*/true), options).status();
 class Trainer {
  public:
-  // `optimizer` is for variables that name none. Keeps a copy of the model, which is a handle.
-  // REQUIRES: the coordinator outlives it.
+  // `optimizer` is used by variables that name none. The Trainer keeps a copy of the model, which
+  // is a handle. REQUIRES: the coordinator outlives the Trainer.
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
-  // Trains for options.epochs, called again for as many more; blocks. The variables are created by
-  // the first call of Fit or Evaluate, which then goes on with the newest checkpoint
-  // (Coordinator::RestoreLatest): epochs that it holds, and of the one in the middle of which it
-  // was made the elements that were read, are not trained again, nor validated. A program whose
-  // Trainers restore so calls them as if it began, and counts in epochs over the data or in
-  // steps_per_epoch, not in both; one that has called RestoreLatest itself counts itself, and Fit
-  // trains all it is asked for. Returns the metrics of the last epoch: "loss" and the model's own,
-  // those of the validation as "validation/loss" ... A callback may end it early: then of the epoch
-  // so far. Metrics count each step once, however often it was tried. Validation counts each record
-  // once, whatever the number of workers and replicas, where its source is leased (the default).
-  // InvalidArgument: options that make no sense, all at once, or a source without a single example.
-  // AlreadyExists: another has created a variable of the model. Errors of RestoreLatest. Otherwise
-  // the first error of a step, as RunEpoch's, or of a callback.
+  // Trains for options.epochs; another call trains for as many more. Blocks. Returns the metrics of
+  // the last epoch: "loss" and the model's own, and those of the validation as "validation/loss"
+  // and so on. If a callback ended the epoch early, they cover the epoch so far.
+  //
+  // Resuming. The first call of Fit or Evaluate creates the variables and restores the newest
+  // checkpoint (Coordinator::RestoreLatest). Fit then skips what the checkpoint contains: complete
+  // epochs with their validation, and the elements that a partial epoch has read. If the checkpoint
+  // contains all epochs, Fit only validates. To resume in this way, a restarted program must make
+  // the same calls as before, and measure epochs either in passes over the data or in
+  // steps_per_epoch, not both. A program that has called RestoreLatest itself must count itself:
+  // Fit then trains for all epochs that it is asked for.
+  //
+  // Counting. Metrics count each step once, however often it was tried. Validation counts each
+  // record once, with any number of workers and replicas, if its source is leased (the default).
+  //
+  //   InvalidArgument  invalid options, all at once; or a source without a single example
+  //   AlreadyExists    a variable of the model was created elsewhere
+  //   others           errors of RestoreLatest, the first error of a step (as RunEpoch), or a
+  //                    callback's error
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
                                                     const FitOptions& options = {});
-  // The variables whose names fit begin with their values in a checkpoint. An error of
-  // WarmStart::Apply is Fit's. REQUIRES: no call of Fit or Evaluate yet.
+  // Makes variables whose names match begin with their values in a checkpoint. Errors of
+  // WarmStart::Apply are returned by Fit. REQUIRES: Fit and Evaluate have not been called yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
-  // One pass over the data with the variables as they are; changes nothing. Errors as Fit.
+  // Makes one pass over the data with the current variables, and returns the metrics. Changes no
+  // variable. Blocks. Creates and restores the variables as Fit does. Errors: as Fit.
   absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
 
-  // Runs the model over data that need no labels and gives ModelOutput::outputs: batch by batch to
-  // `take`, on this thread, each element of the data once and in the order of the data (shuffle
-  // nothing), whatever the number of workers and whatever dies. Blocks. Changes nothing; creates
-  // and restores the variables as Fit does. Memory: what steps give is held until it is its turn,
-  // some 128 batches for each replica of each worker at most. A program that runs again predicts
-  // again from the front. REQUIRES: nothing else is scheduled meanwhile. InvalidArgument: a source
-  // that is not leased, or a model without outputs. Else the first error of a step, or of `take`,
-  // which ends it.
+  // Runs the model over data, which needs no labels, and passes ModelOutput::outputs to `take`,
+  // batch by batch, on this thread. `take` gets each element once, in the order of the data (so do
+  // not shuffle), with any number of workers and whatever tasks are lost. Blocks. Changes no
+  // variable; creates and restores the variables as Fit does.
   //
-  //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) { return
-  //   file.Append(first, outputs.at("probability")); });
+  // Memory: results wait until it is their turn, at most some 128 batches for each replica of each
+  // worker. A restarted program predicts from the beginning again. REQUIRES: nothing else is
+  // scheduled meanwhile. InvalidArgument: a source that is not leased, or a model without outputs.
+  // Otherwise the first error of a step, or of `take`, which ends the call.
+  //
+  //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) {
+  //     return file.Append(first, outputs.at("probability"));
+  //   });
   absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);
-  // All of them, the rows of all batches one after another: for what fits into memory. Nothing of
-  // data without an element.
+  // Returns all outputs, with the rows of all batches concatenated, for results that fit into
+  // memory. Empty if the data has no element.
   absl::StatusOr<Outputs> Predict(const BoundDataSource& data);
 
  private:
-  // What of a Fit was done before the job went on from a checkpoint.
+  // The part of a Fit that a restored checkpoint already contains.
   struct Behind {
     int epochs = 0;
-    int64_t steps = 0;  // of the epoch after them, where they are counted
+    // Of the epoch after them, if epochs are measured in steps.
+    int64_t steps = 0;
   };
   absl::Status Prepare();
   Behind TakeWhatIsBehind(const FitOptions& options);
@@ -107,12 +120,12 @@ class Trainer {
   const Model model_;
   Optimizer optimizer_;
   std::optional<WarmStart> warm_start_;
-  // completed
+  // Completed epochs.
   int epochs_ = 0;
-  // Of the model's variables; a call that failed half way goes on from here.
+  // How many of the model's variables exist. A call that failed half way continues from here.
   size_t num_created_ = 0;
   bool restored_ = false;
-  // The next epoch may be the rest of one that a checkpoint holds.
+  // The next epoch may be the rest of an epoch that a checkpoint contains in part.
   bool in_an_epoch_ = false;
 };
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "cluster/messages.h"
 #include "proto/divvy.pb.h"
+#include "protocol/messages.h"
 
 namespace divvy::wire {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/match.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 #include "wire/text.h"
 
 namespace divvy::wire {

@@ -17,14 +17,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "cluster/job_state.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
-#include "cluster/variable_spec.h"
 #include "initializers/initializer.h"
 #include "optimizers/optimizer.h"
 #include "proto/divvy.pb.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
+#include "variables/layout.h"
+#include "variables/variable_spec.h"
 #include "wire/codec.h"
 
 namespace divvy::wire {
@@ -103,7 +103,7 @@ absl::Status CheckOffsets(const VariableLayout& variable);
 
 template <typename Visitor>
 void Fields(Visitor& visit,
-            Fence& fence) {  // zeros are the prelude's to refuse, each with its own reason
+            Fence& fence) {  // zeros are the request check's to refuse, each with its own reason
   visit(F(job_id), fence.job);
   visit(F(epoch), fence.epoch);
   visit(F(coordinator_incarnation), fence.coordinator);

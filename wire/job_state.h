@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cluster/job_state.h"
 #include "proto/divvy.pb.h"
+#include "protocol/job_state.h"
 
 namespace divvy::wire {
 

@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
 #include "initializers/initializer.h"
+#include "kernels/write_op.h"
 #include "proto/divvy.pb.h"
+#include "protocol/messages.h"
+#include "variables/layout.h"
 
 namespace divvy::wire {
 

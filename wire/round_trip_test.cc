@@ -1,7 +1,15 @@
 // Every kind of message: what is sent is what arrives, and whatever arrives is refused or makes
 // sense.
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "base/random.h"
@@ -58,6 +66,72 @@ void RoundTripAll(Kinds<Ts...>) {
 template <typename... Ts>
 void MutateAll(Kinds<Ts...>) {
   (ExpectMutationsAreHarmless<Ts>(), ...);
+}
+
+// Whether some generated value has, for each member, another than a new one has: in T and in all
+// that it is made of. The generator fills what wire/fields.h describes, and Same compares all that
+// there is, so a member that the description forgets is found here; one that gets lost on its way
+// is found by RoundTripAll.
+class EveryMember {
+ public:
+  template <typename T>
+  static void IsFilledIn(const T*) {
+    if constexpr (kIsPlain<T> && !std::is_empty_v<T>) {
+      using Members = decltype(MembersOf(std::declval<const T&>()));
+      IsFilledIn<T, Members>(std::make_index_sequence<std::tuple_size_v<Members>>());
+    }
+  }
+  template <typename T>
+  static void IsFilledIn(const std::vector<T>*) {
+    IsFilledIn(static_cast<const T*>(nullptr));
+  }
+  template <typename T>
+  static void IsFilledIn(const std::optional<T>*) {
+    IsFilledIn(static_cast<const T*>(nullptr));
+  }
+  template <typename A, typename B>
+  static void IsFilledIn(const std::pair<A, B>*) {
+    IsFilledIn(static_cast<const A*>(nullptr));
+    IsFilledIn(static_cast<const B*>(nullptr));
+  }
+  template <typename... Ts>
+  static void IsFilledIn(const std::variant<Ts...>*) {
+    (IsFilledIn(static_cast<const Ts*>(nullptr)), ...);
+  }
+  // Made as a whole: not all of their members travel.
+  static void IsFilledIn(const Initializer*) {}
+  static void IsFilledIn(const VariableLayout*) {}
+  static void IsFilledIn(const PullPart*) {}
+  // Any status.
+  static void IsFilledIn(const AnyStatus*) {}
+
+ private:
+  template <typename T, typename Members, size_t... I>
+  static void IsFilledIn(std::index_sequence<I...>) {
+    const T none{};
+    bool filled[sizeof...(I)] = {};
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      const T value = Generator(seed).Make<T>();
+      ((filled[I] |= !Same::Of(std::get<I>(MembersOf(value)), std::get<I>(MembersOf(none)))), ...);
+    }
+    for (size_t i = 0; i < sizeof...(I); ++i) {
+      EXPECT_TRUE(filled[i]) << "nothing fills member " << i << " (from 0) of " << typeid(T).name()
+                             << ": is it described in wire/fields.h?";
+    }
+    (IsFilledIn(static_cast<const std::decay_t<std::tuple_element_t<I, Members>>*>(nullptr)), ...);
+  }
+};
+template <typename... Ts>
+void ExpectEveryMemberIsFilled(Kinds<Ts...>) {
+  (EveryMember::IsFilledIn(static_cast<const Ts*>(nullptr)), ...);
+}
+
+TEST(DescriptionTest, NoMemberOfAMessageIsForgotten) {
+  ExpectEveryMemberIsFilled(RequestKinds());
+  ExpectEveryMemberIsFilled(ReplyKinds());
+  ExpectEveryMemberIsFilled(StepsKinds());
+  ExpectEveryMemberIsFilled(ValueKinds());
+  ExpectEveryMemberIsFilled(Kinds<PullRequest, CommitRequest>());
 }
 
 TEST(RoundTripTest, ARequestArrivesAsItWasSent) { RoundTripAll(RequestKinds()); }

@@ -57,18 +57,6 @@ bool IsEmpty(const ErrorDetail& detail) {
          detail.retry_after == absl::ZeroDuration();
 }
 
-// A status of any code with `detail`: MakeError alone takes the code from the reason, and a user's
-// error has whatever code the user chose.
-absl::Status WithDetail(absl::StatusCode code, absl::string_view message,
-                        const ErrorDetail& detail) {
-  absl::Status status(code, message);
-  MakeError(detail, "detail")
-      .ForEachPayload([&status](absl::string_view url, const absl::Cord& payload) {
-        status.SetPayload(url, payload);
-      });
-  return status;
-}
-
 absl::Status Undecodable(absl::string_view why, absl::string_view message) {
   return absl::InternalError(
       Escaped(absl::StrCat("an error came that cannot be read (", why, "): ", message)));
@@ -141,7 +129,7 @@ absl::Status FromProto(const v1::Status& status) {
   if (!kReasons.ToDomain(encoded.reason()).ok()) encoded.clear_reason();
   const absl::StatusOr<ErrorDetail> detail = FromProto(encoded);
   if (!detail.ok()) return Undecodable(detail.status().message(), message);
-  return WithDetail(code, message, *detail);
+  return MakeError(code, *detail, message);
 }
 
 std::string StatusDetails(const absl::Status& status) {

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "cluster/error.h"
 #include "proto/divvy.pb.h"
+#include "protocol/error.h"
 
 namespace divvy::wire {
 

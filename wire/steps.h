@@ -3,9 +3,9 @@
 #define DIVVY_WIRE_STEPS_H_
 
 #include "absl/status/statusor.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
 #include "proto/divvy.pb.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
 
 namespace divvy::wire {
 

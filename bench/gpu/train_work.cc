@@ -30,7 +30,7 @@ absl::StatusOr<Dataset> Batches(const Leaves& examples, int64_t batch, int64_t s
     ASSIGN_OR_RETURN(Tensor cut, tensor.Reshape(Shape(dims)));
     batches.emplace(name, std::move(cut));
   }
-  return Dataset::FromTensors(std::move(batches)).Repeat().Take(steps);
+  return Dataset::FromTensorSlices(std::move(batches)).Repeat().Take(steps);
 }
 
 // ---- mnist_mlp's model over made-up images ------------------------------------------------------

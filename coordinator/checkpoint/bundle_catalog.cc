@@ -15,21 +15,21 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/version.h"
-#include "cluster/error.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "coordinator/core/store.h"
 #include "formats/tensor_bundle.h"
+#include "protocol/error.h"
 #include "wire/job_state.h"
 
 namespace divvy {
 namespace {
 
-// int64 []: of kJobTensor, and of what its layout's hash is of
+// int64 []: the version of kJobTensor and of the input of its layout's hash.
 constexpr char kFormatTensor[] = "_divvy/format";
-// bump it where a reader of before would take it for something else
+// Raise it when an older reader would misread the new form.
 constexpr int64_t kFormat = 1;
-// Whose the directory is, from its first commit on: "job 1f2e3d".
+// The owner of the directory, from its first commit on: "job 1f2e3d".
 constexpr char kJobFile[] = "job";
 
 // The file of a bundle: "ckpt-3-17.index" -> its id and "index".
@@ -54,8 +54,8 @@ BundleSlice ToBundle(const SavedSlice& slice, int file) {
       file,         slice.offset, slice.size_bytes, slice.masked_crc};
 }
 
-// WriteBundleIndex finds what is there and does not fit; this, what is not there, and whose it was
-// to write.
+// WriteBundleIndex finds slices that exist and do not fit. This finds slices that are missing, and
+// names the ps that had to write them.
 absl::Status CheckComplete(const Layout& layout,
                            const std::vector<std::vector<SavedSlice>>& parts) {
   std::set<std::pair<size_t, std::string>> saved;
@@ -82,7 +82,8 @@ absl::string_view BytesOf(const int64_t& number) {
   return absl::string_view(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-// Its bytes are whole, or another version could not be told from damage.
+// The error for a checkpoint of another version. REQUIRES: its bytes are verified; otherwise
+// another version could not be told from damage.
 absl::Status OfAnotherVersion(const std::string& prefix, absl::string_view why) {
   return MakeError(Reason::kVersionMismatch,
                    absl::StrCat(prefix, " was written by another version of Divvy, this is ",
@@ -131,12 +132,12 @@ class BundleCatalog : public CheckpointCatalog {
   FileSystem& files_;
   const std::string directory_;
   Mutex mu_;
-  // Whose catalog this is; none: nobody has said so yet.
+  // The job that this catalog belongs to. None: not known yet.
   std::optional<JobId> own_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Two jobs that began in one empty directory would remove and rename each other's files: the first
-// to commit writes its number there.
+// Two jobs that begin in the same empty directory would remove and rename each other's files. So
+// the first one to commit writes its id there.
 absl::Status BundleCatalog::CheckOwner(Claim claim) {
   std::string own;
   {
@@ -148,7 +149,7 @@ absl::Status BundleCatalog::CheckOwner(Claim claim) {
   if (owner.ok() && *owner == own) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints,
                    ListCheckpoints(files_, directory_));
-  // A job that has nothing there may have died before its first.
+  // A job without a checkpoint there may have died before its first one.
   const bool is_free = !owner.ok() || checkpoints.empty();
   if (is_free)
     return claim == Claim::kMake ? files_.ReplaceFile(PathOf(kJobFile), own) : absl::OkStatus();
@@ -203,7 +204,7 @@ absl::Status BundleCatalog::Commit(const JobState& state,
   }
   RETURN_IF_ERROR(written);
   const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint.name());
-  // A hint: the checkpoint is there all the same.
+  // Only a hint: the checkpoint exists without it.
   if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();
   return absl::OkStatus();
 }
@@ -248,9 +249,9 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const auto& [checkpoint, of_it] = *it;
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
-    // One that nobody can load takes no good one's place.
+    // A checkpoint that nobody can load does not displace a good one.
     kept += committed && wanted && CanBe(checkpoint.epoch);
-    // later ones may be being written
+    // Later ones may be under way.
     if (wanted || !(checkpoint < below)) continue;
     RETURN_IF_ERROR(Remove(checkpoint, of_it));
     removed.push_back(checkpoint);
@@ -258,9 +259,9 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
   return absl::OkStatus();
 }
 
-// With the job's id, which no two jobs share: a program that begins anew counts its checkpoints
-// anew, and may export into the same directory. And none that goes on from that directory takes it
-// for one of its checkpoints.
+// The name contains the job's id, which no two jobs share. A program that begins anew counts its
+// checkpoints from the start, and may export into the same directory. And no program that continues
+// from that directory takes the export for one of its checkpoints.
 absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint,
                                                         const std::string& directory) {
   ASSIGN_OR_RETURN(const JobState state, ReadJobState(files_, directory_, checkpoint));
@@ -291,8 +292,8 @@ absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& p
   return is_bundle ? OfDisk(NameNewest(files_, path, name)) : absl::OkStatus();
 }
 
-// The index first, and for good: data without an index is nothing, an index without data is a
-// damaged checkpoint.
+// The index is removed first, and durably. Data without an index is ignored, but an index without
+// data is a damaged checkpoint.
 absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it) {
   for (const BundleFile& file : of_it) {
     if (!IsIndex(file)) continue;
@@ -323,7 +324,7 @@ absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files,
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory,
                                       CheckpointId checkpoint) {
   const std::string prefix = absl::StrCat(directory, "/", checkpoint.name());
-  // The job goes on in an epoch above it, which must be one that can be.
+  // The job continues in an epoch above this one, and that epoch must be possible.
   if (!CanBe(checkpoint.epoch))
     return absl::DataLossError(absl::StrCat(prefix, " is of epoch ", checkpoint.epoch.value(),
                                             ", which no coordinator can have begun: remove it"));

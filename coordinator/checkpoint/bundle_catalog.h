@@ -1,4 +1,4 @@
-// The checkpoints of a job, as tensor bundles in one directory (docs/formats/checkpoint.md).
+// The checkpoints of a job, stored as tensor bundles in one directory (docs/formats/checkpoint.md).
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_BUNDLE_CATALOG_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_BUNDLE_CATALOG_H_
 
@@ -11,17 +11,19 @@
 
 namespace divvy {
 
-// The checkpoints that are committed in `directory`, newest first. NotFound: there is no such
-// directory.
+// The ids of the committed checkpoints in `directory`, newest first. Blocks. NotFound: the
+// directory does not exist. An empty directory gives an empty list.
 absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files,
                                                           const std::string& directory);
 
-// What a checkpoint says of its job. NotFound; DataLoss: damaged, or no checkpoint of Divvy's;
-// kVersionMismatch: whole, and written by another version of Divvy that says it otherwise.
+// Reads what a checkpoint says about its job. Blocks. NotFound: the checkpoint does not exist.
+// DataLoss: it is damaged, or not written by Divvy. kVersionMismatch: it is whole, and another
+// version of Divvy wrote its job state in another form.
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory,
                                       CheckpointId checkpoint);
 
-// Makes the directory, if it is missing. Errors name it. REQUIRES: `files` outlives the catalog.
+// Opens the catalog of `directory`, and makes the directory if it is missing. Blocks. Errors name
+// the directory. REQUIRES: `files` outlives the catalog.
 absl::StatusOr<std::unique_ptr<CheckpointCatalog>> OpenBundleCatalog(FileSystem& files,
                                                                      const std::string& directory);
 

@@ -1,5 +1,4 @@
-// What a directory of checkpoints is to the coordinator of a job: damage, devices that fail, other
-// versions, other jobs.
+// How a coordinator's catalog treats damage, failing devices, other versions and other jobs.
 #include "coordinator/checkpoint/bundle_catalog.h"
 
 #include <memory>
@@ -9,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/testing/in_memory_file_system.h"
-#include "cluster/error.h"
 #include "formats/tensor_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -37,7 +36,7 @@ class BundleCatalogTest : public ::testing::Test {
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }
-  // A checkpoint of no servers, whose job's state is these bytes.
+  // A checkpoint without servers, with these bytes as its job state.
   void WriteOther(const std::string& name, const std::string& job, int64_t format) {
     auto file = *BundleDataWriter::Create(files_, absl::StrCat("/ckpt/", name), 0, 1);
     std::vector<BundleSlice> slices;

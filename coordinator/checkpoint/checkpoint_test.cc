@@ -1,11 +1,10 @@
-// Checkpoints by their names, on their way to other formats and back, and as a job exports them.
+// Finding checkpoints by name, exporting and importing them, and exporting from a running job.
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/testing/in_memory_file_system.h"
-#include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/exchange.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
@@ -14,6 +13,7 @@
 #include "formats/tensor_bundle.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -71,7 +71,7 @@ TEST_F(OpenCheckpointTest, ANewestOneThatIsNoFileIsPassedOverToo) {
   EXPECT_FALSE(OpenCheckpoint(files_, "/ckpt/ckpt-1-2").ok()) << "it was asked for by name";
 }
 
-// A file server that is away for a moment must not make an old checkpoint of the newest.
+// A file server that is away for a moment must not make an older checkpoint look like the newest.
 TEST_F(OpenCheckpointTest, AnErrorThatMayPassIsNoReasonToTakeAnOlderOne) {
   Write("/ckpt/ckpt-1-1", 5);
   Write("/ckpt/ckpt-1-2", 7);
@@ -255,7 +255,7 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
 
 class JobExportTest : public CheckpointFilesTest {
  protected:
-  // The checkpoints of a job, of which it has made one: the variable "table" with these bytes.
+  // The checkpoints of a job that has made one: the variable "table" with these bytes.
   std::unique_ptr<CheckpointCatalog> Job(const std::string& directory, uint64_t job,
                                          CheckpointId checkpoint, const std::string& table) {
     auto catalog = *OpenBundleCatalog(files_, directory);

@@ -13,15 +13,15 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
 #include "coordinator/checkpoint/open_checkpoint.h"
 #include "formats/tensor_bundle.h"
+#include "protocol/error.h"
 #include "wire/job_state.h"
 
 namespace divvy {
 namespace {
 
-// Tensors, wherever they stand.
+// A source of tensors, independent of where they are stored.
 struct Source {
   std::vector<SafetensorsSpec> tensors;
   std::vector<std::string> left_out;
@@ -30,8 +30,7 @@ struct Source {
   std::function<absl::Status(const std::string& name, int64_t begin, int64_t end,
                              absl::Span<char> out)>
       read;
-  // Rows at which it is best cut, so that no byte is read twice; rising, the last is the number of
-  // rows.
+  // Rows at which a cut reads no byte twice. Rising; the last one is the number of rows.
   std::function<std::vector<int64_t>(const SafetensorsSpec& tensor)> cuts;
 };
 
@@ -51,8 +50,8 @@ absl::Status ForEachPiece(const Source& source, const SafetensorsSpec& tensor, c
   return absl::OkStatus();
 }
 
-// Where a part of a bundle's tensor begins or ends: a part is verified as a whole, so what is cut
-// elsewhere is read twice.
+// The rows where a part of a bundle's tensor begins or ends. A part is verified as a whole, so a
+// part that is cut elsewhere is read twice.
 std::vector<int64_t> CutsOf(const BundleTensor& tensor) {
   std::set<int64_t> cuts = {tensor.shape.rows()};
   for (const BundlePart& part : tensor.parts) {
@@ -61,7 +60,7 @@ std::vector<int64_t> CutsOf(const BundleTensor& tensor) {
   return std::vector<int64_t>(cuts.begin(), cuts.end());
 }
 
-// In slices that a bundle of ours has.
+// Writes the tensor in slices of the size that Divvy's bundles have.
 std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
   std::vector<int64_t> cuts;
   const int64_t rows = tensor.shape.rows(), step = MaxRowsOfBundleSlice(tensor.dtype, tensor.shape);
@@ -70,7 +69,7 @@ std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
   return cuts;
 }
 
-// Says of a tensor's name whether it is a variable's.
+// Whether a tensor of this name is a variable.
 absl::StatusOr<std::function<bool(const std::string&)>> VariablesOf(const BundleReader& reader) {
   if (reader.index().Find(kJobTensor) == nullptr) {
     return [](const std::string& name) {
@@ -134,7 +133,7 @@ Source SourceOfLive(const LiveVariables& live) {
   return source;
 }
 
-// The .safetensors file, or those that an index names.
+// The .safetensors file, or the files that an index names.
 absl::StatusOr<std::vector<std::string>> FilesOf(FileSystem& files, const std::string& path) {
   if (!absl::EndsWith(path, ".json")) return std::vector<std::string>{path};
   ASSIGN_OR_RETURN(const std::string json, files.ReadFile(path));
@@ -171,7 +170,7 @@ absl::StatusOr<Source> SourceOfSafetensors(FileSystem& files, const std::string&
   return source;
 }
 
-// All tensors, then the index.
+// Writes all tensors, then the index.
 absl::Status FillBundle(FileSystem& files, const std::string& prefix, const Source& source,
                         BundleDataWriter& file) {
   std::vector<BundleSlice> slices;
@@ -196,7 +195,7 @@ absl::Status FillBundle(FileSystem& files, const std::string& prefix, const Sour
   return WriteBundleIndex(files, prefix, 1, slices);
 }
 
-// Leaves nothing if it fails.
+// Leaves no file behind if it fails.
 absl::Status WriteBundle(FileSystem& files, const std::string& prefix, const Source& source) {
   ASSIGN_OR_RETURN(const std::unique_ptr<BundleDataWriter> file,
                    BundleDataWriter::Create(files, prefix, 0, 1));
@@ -218,7 +217,7 @@ absl::StatusOr<Exchanged> ToBundle(FileSystem& files, const Source& source,
                    source.tensors.size()};
 }
 
-// Safetensors lacks complex128 and names that are no UTF-8: what has one stays behind.
+// Safetensors has neither complex128 nor names that are not UTF-8. Such tensors are left out.
 absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source,
                                         const ExchangeOptions& options) {
   const auto kept = std::stable_partition(
@@ -247,8 +246,8 @@ absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source,
   return exchanged;
 }
 
-// What `write` makes of the source. A device that fails (DataLoss) while all that was read was good
-// is the one that is written to.
+// The result of `write` for the source. If everything that was read was good, a DataLoss comes from
+// the device that is written to.
 template <typename Write>
 absl::StatusOr<Exchanged> Written(Source source, const Write& write) {
   absl::Status read;

@@ -1,4 +1,5 @@
-// Checkpoints to and from what other programs read.
+// Exports checkpoints to the formats of other programs, and imports them. All functions but OfDisk
+// block.
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_EXCHANGE_H_
 
@@ -14,52 +15,62 @@
 
 namespace divvy {
 
+// What an export or import has written.
 struct Exchanged {
-  // files, or the prefix of the bundle
+  // Files, or the prefix of the bundle.
   std::vector<std::string> written;
-  // tensors that could not come along, and why: "t/string: Divvy has no tensors of string"
+  // Tensors that could not be converted, with the reason: "t/string: Divvy has no tensors of
+  // string".
   std::vector<std::string> left_out;
+  // The number of tensors written.
   size_t tensors = 0;
 };
 
-constexpr int64_t kMaxShardBytes = int64_t{5} << 30;  // PyTorch's world cuts its models so
+// 5 GiB, the size at which PyTorch's tools split their models.
+constexpr int64_t kMaxShardBytes = int64_t{5} << 30;
 
 enum class ExchangeFormat { kSafetensors, kBundle };
 
+// The options of ExportCheckpoint.
 struct ExchangeOptions {
-  // A directory of checkpoints or a prefix (coordinator/checkpoint/open_checkpoint.h).
+  // A checkpoint directory or a prefix (coordinator/checkpoint/open_checkpoint.h).
   std::string from;
-  // safetensors: NAME.safetensors, or a directory for model.safetensors. A bundle: its prefix.
-  // Directories are made
+  // For safetensors: NAME.safetensors, or a directory that gets model.safetensors. For a bundle:
+  // its prefix. Missing directories are made.
   std::string to;
   ExchangeFormat format = ExchangeFormat::kSafetensors;
-  int64_t max_shard_bytes = kMaxShardBytes;  // of one file of tensors; safetensors only
-  Existing existing = Existing::kKept;       // safetensors only: a bundle's name is used once
-  bool slots = true;                         // of optimizers, too
+  // Of one file of tensors; safetensors only.
+  int64_t max_shard_bytes = kMaxShardBytes;
+  // For safetensors only: a bundle never replaces an existing one.
+  Existing existing = Existing::kKept;
+  // Whether optimizers' slots are exported, too.
+  bool slots = true;
 };
 
-// What is said of a failed write: DataLoss, a device that failed, is no word about the data that
-// was to be written.
+// The error of a write to a device. A DataLoss becomes Reason::kDisk: the device failed, and the
+// error says nothing about the data that was to be written. Every other status is unchanged. Pure.
 absl::Status OfDisk(const absl::Status& written);
 
-// Writes a checkpoint's variables and slots, without what Divvy keeps for itself ("_divvy/...").
-// Every checksum is verified on the way. Memory: the largest slice. Errors: as of OpenCheckpoint,
-// WriteShardedSafetensors and WriteBundleIndex; AlreadyExists: something of that name is there, and
-// kept. Reason::kDisk (cluster/error.h): the device that is written to failed; DataLoss is the
-// checkpoint's that is read.
-// Without slots: of Divvy's checkpoints what its job's state calls a variable; of others what
-// TensorFlow does not name as a slot (".OPTIMIZER_SLOT").
+// Exports a checkpoint's variables and slots, without Divvy's own tensors ("_divvy/..."). Verifies
+// every checksum. Memory: the largest slice. Without slots, a checkpoint of Divvy exports the
+// tensors that its job state calls variables; any other one exports the tensors that TensorFlow
+// does not name as slots (".OPTIMIZER_SLOT").
+//
+// Errors: those of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex. AlreadyExists: the
+// target exists and is kept. Reason::kDisk (protocol/error.h): the target's device failed.
+// DataLoss: the checkpoint is damaged.
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExchangeOptions& options);
 
-// The variables of a running job, to `path`: "NAME.safetensors", replaced as a whole, or a
-// directory, of which a bundle of another name than those before becomes the newest. Memory: 64 MiB
-// and one variable's row. Errors: as above, and those of `variables.read`.
+// Exports the variables of a running job to `path`. "NAME.safetensors" is replaced atomically. For
+// a directory, adds a bundle with a new name, which becomes the newest there. Memory: 64 MiB and
+// one variable's row. Errors: as ExportCheckpoint, and those of `variables.read`.
 absl::Status ExportVariables(FileSystem& files, const LiveVariables& variables,
                              const std::string& path);
 
-// Makes a bundle, of the prefix `to`, of another program's: a bundle (directory or prefix), a
-// .safetensors file, or a model.safetensors.index.json with the files that it names.
-// InvalidArgument: two of these files have a tensor of one name. Others: as above.
+// Makes a bundle with prefix `to` from another program's checkpoint. `from`: a bundle (directory or
+// prefix), a .safetensors file, or a model.safetensors.index.json with the files that it names.
+// InvalidArgument: two of these files have a tensor of the same name. Other errors: as
+// ExportCheckpoint.
 absl::StatusOr<Exchanged> ImportCheckpoint(FileSystem& files, const std::string& from,
                                            const std::string& to);
 

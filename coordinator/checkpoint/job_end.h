@@ -1,5 +1,5 @@
-// How an evaluator, which nobody talks to, learns that its job is over: from a file beside the
-// checkpoints (docs/formats/checkpoint.md).
+// Tells an evaluator that its job is over. No task sends messages to an evaluator, so it reads a
+// file beside the checkpoints (docs/formats/checkpoint.md).
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_JOB_END_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_JOB_END_H_
 
@@ -12,19 +12,19 @@
 
 namespace divvy {
 
-// The file is there from the end of a job, when its last checkpoint has been committed, until a
-// coordinator takes the job up again. So who reads it, and then lists the checkpoints, has seen the
-// final one. All of these block, and their errors name the file.
+// The file exists from the end of a job until a coordinator takes the job up again. It is written
+// after the last checkpoint has been committed. So a task that reads the file first and then lists
+// the checkpoints sees the final one. All functions here block, and their errors name the file.
 
-// The job has ended for good, with this exit code.
+// Records that the job has ended for good, with this exit code.
 absl::Status WriteJobEnd(FileSystem& files, const std::string& directory, int exit_code);
-// The job goes on. OK if it had not ended.
+// Records that the job goes on. OK if it had not ended.
 absl::Status RemoveJobEnd(FileSystem& files, const std::string& directory);
-// One of the two above, by whether there is an exit code. What fails costs an evaluator its end and
-// nobody anything else: it is logged.
+// Calls WriteJobEnd if there is an exit code, otherwise RemoveJobEnd. An error is only logged: its
+// one effect is that an evaluator does not learn of the end.
 void TellEvaluator(FileSystem& files, const std::string& directory, std::optional<int> exit_code);
-// The exit code that the job ended with; nullopt: it has not. DataLoss: the file says something
-// else.
+// The exit code that the job ended with. Nullopt: it has not ended. DataLoss: the file has other
+// content.
 absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::string& directory);
 
 }  // namespace divvy

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -31,8 +31,8 @@ std::string PrefixOf(const std::string& path) {
   return std::string(absl::StripSuffix(path, kIndexEnd));
 }
 
-// The name that NameNewest, or TensorFlow, wrote last; "" without one. TensorFlow may have written
-// a path.
+// The name that NameNewest or TensorFlow wrote last; "" if there is none. TensorFlow may have
+// written a path.
 std::string NamedNewest(FileSystem& files, const std::string& directory) {
   const std::string text = files.ReadFile(absl::StrCat(directory, "/", kNewestFile)).value_or("");
   absl::string_view rest = text;

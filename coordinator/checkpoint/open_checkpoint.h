@@ -1,9 +1,9 @@
-// Checkpoints by their names, of Divvy or of another program (formats/tensor_bundle.h).
+// Finds and opens checkpoints by name, of Divvy or of another program (formats/tensor_bundle.h).
 //
-// A checkpoint is named by its prefix ("/ckpt/ckpt-3-17", with ".index" or without) or, where a
-// directory is given, is the newest whole one in it. The newest of Divvy's own,
-// "ckpt-EPOCH-SERIAL", is that of the highest epoch, then serial; others stand behind these: the
-// one that TensorFlow's file "checkpoint" names, then by name.
+// A checkpoint is named by its prefix ("/ckpt/ckpt-3-17", with or without ".index"), or by a
+// directory, which means the newest whole checkpoint in it. Among Divvy's own, "ckpt-EPOCH-SERIAL",
+// the newest has the highest epoch, and then the highest serial. All others count as older than
+// these: first the one that TensorFlow's file "checkpoint" names, then the rest by name.
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 
@@ -16,45 +16,46 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/file_system.h"
-#include "cluster/ids.h"
 #include "formats/tensor_bundle.h"
+#include "protocol/ids.h"
 
 namespace divvy {
 
-// uint8 [n]: a serialized JobState
+// uint8 [n]: a serialized JobState.
 constexpr char kJobTensor[] = "_divvy/job";
-// int64 []: for people
+// int64 []: the number of training steps, for people.
 constexpr char kFinishedStepsTensor[] = "_divvy/finished_steps";
 
-// "ckpt-3-17" -> the id; nullopt: another file's name.
+// "ckpt-3-17" -> the id. Nullopt: the name is not of this form. Pure.
 std::optional<CheckpointId> CheckpointOf(absl::string_view name);
 
-// Makes `name` the one that TensorFlow finds in `directory` (tf.train.latest_checkpoint). Blocks.
-// Errors: FileSystem::ReplaceFile.
+// Makes `name` the checkpoint that TensorFlow finds in `directory` (tf.train.latest_checkpoint).
+// Blocks. Errors: those of FileSystem::ReplaceFile.
 absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::string_view name);
 
-// The prefixes of the checkpoints in `directory`, newest first. NotFound also where there is none.
+// The prefixes of the checkpoints in `directory`, newest first. Blocks. NotFound: the directory
+// does not exist or has no checkpoint.
 absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files,
                                                             const std::string& directory);
 
-// The same of `path`, which names a directory or one checkpoint: then its prefix, whether there is
-// one or not.
+// The same for `path`. If `path` is not a directory it names one checkpoint, and the result is its
+// prefix, whether it exists or not.
 absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const std::string& path);
 
-// Whether a checkpoint that was read with this error can never be read, by nobody: it is damaged,
-// or one of its files is a directory, a pipe or a link. Of a directory, an older one is then taken.
-// Any other error (a disk or a network that fails now, missing rights) hides a checkpoint that may
-// be whole. Pure.
+// Whether this read error means that nobody can ever read the checkpoint: it is damaged, or one of
+// its files is a directory, a pipe or a link. From a directory, an older checkpoint is then used.
+// Any other error (a failing disk or network, missing rights) may hide a whole checkpoint. Pure.
 bool IsUnreadable(const absl::Status& status);
 
-// The checkpoint that `path` names; of a directory, the newest that is not unreadable, with an
-// error in the log for each that is passed over. NotFound: no such directory or checkpoint.
-// DataLoss: it is damaged, which file and where. Others: BundleReader's. Where all of a directory
-// are unreadable: the newest's error.
+// Opens the checkpoint that `path` names. For a directory, opens the newest one that is not
+// unreadable, and logs an error for each one that it skips. Blocks. NotFound: the directory or
+// checkpoint does not exist. DataLoss: the checkpoint is damaged; the message names the file and
+// the place. If all of a directory are unreadable: the newest one's error. Other errors: those of
+// BundleReader.
 absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files,
                                                              const std::string& path);
 
-// What kFinishedStepsTensor of a checkpoint holds, -1 if it has none.
+// The value of kFinishedStepsTensor; -1 if the checkpoint has none.
 absl::StatusOr<int64_t> FinishedStepsOf(const BundleReader& checkpoint);
 
 }  // namespace divvy

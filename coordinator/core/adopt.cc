@@ -1,16 +1,17 @@
-// Going on with what the servers hold (adoption.h), and what the store is told for it.
+// Continues with what the servers hold (adoption.h), and writes to the store what an adoption
+// needs.
 //
-//   1. CHOOSING   all servers are attached, hold one state, and the store knows the rest: the
-//      program may have it
-//   2. LOADING    the program has asked: every server keeps what it has. One that restarts
-//      meanwhile has lost its part: all begins again, without it
-//   3. RUNNING    a checkpoint is made at once. Until it is committed a lost server ends the job:
-//      what the former coordinator had logged is gone with it
+// 1. CHOOSING: all servers are attached and hold one state, and the store has the rest. The program
+//    may choose this state.
+// 2. LOADING: the program has chosen it. Every server keeps what it has. A server that restarts
+//    meanwhile has lost its part, and the choice begins again without the adoption.
+// 3. RUNNING: a checkpoint is made at once. Until it is committed, a lost server ends the job,
+//    because the redo log was lost with the former coordinator.
 //
-// The store is told nothing between a rewind and the end of its replay: it then still speaks of the
-// state that has been lost, which nobody can adopt. What it is told beside the layout is durable
-// before the next entry is given an id: so what the servers hold is never of a later moment than
-// what the store says of it.
+// Between a rewind and the end of its replay, nothing is written to the store. It then still
+// describes the lost state, which cannot be adopted. Everything besides the layout is durable in
+// the store before the next entry gets an id. So the servers' state is never later than the store's
+// description of it.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,7 @@ namespace divvy {
 
 // ---- 1 ----
 
-void CoordinatorCore::LookAtServers() {
+void CoordinatorCore::NoteHeldByServers() {
   std::vector<PsAttachReply> replies;
   for (const Ps& ps : servers_) replies.push_back(ps.attach_reply);
   origin_.NoteHeld(replies);
@@ -30,12 +31,12 @@ void CoordinatorCore::LookAtServers() {
 
 // ---- 2 ----
 
-// The ordinals from here on are durable before a server forgets, with its new horizon, which were
-// given before it.
-void CoordinatorCore::TellStoreThenKeep() {
+// A server's new horizon makes it forget which ordinals were given. So the next ordinals are
+// durable before it does.
+void CoordinatorCore::StoreAdoption() {
   StoreChange change;
   change.state = stored_.RowNow(*origin_.held()->layout);
-  // Of that layout; what the program declares beside it is in no server yet.
+  // kAll is true of that layout. No server has the variables that the program declares besides.
   change.state->held = StateRow::Held::kAll;
   PutThen(std::move(change),
           [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
@@ -46,12 +47,12 @@ void CoordinatorCore::TellStoreThenKeep() {
           });
 }
 
-// A server has restarted after others may have begun to serve what they hold: a new epoch, in which
-// all of them say again what they have.
+// A server has restarted after others may have begun to serve what they hold. A new epoch begins,
+// in which all servers report again what they have.
 void CoordinatorCore::TakeBackAdoption() {
   origin_.TakeBack();
   stored_.Forget();
-  TakeUp(JobState());
+  RestoreState(JobState());
   JobState nothing;
   nothing.layout = Layout::Empty();
   if (const absl::Status declared = layout_plan_.Relayout(nothing, NewIds()); !declared.ok())
@@ -75,7 +76,7 @@ void CoordinatorCore::FinishAdopting() {
 
 // ---- what the store is told ----
 
-// After every ps has carried the change out, before anybody may use it.
+// Called after every ps has carried out the change and before the variable may be used.
 void CoordinatorCore::StoreLayout(const VariableLayout& variable,
                                   std::shared_ptr<const Layout> next) {
   if (next == layout_plan_.layout() || !stored_.is_told()) return layout_changes_.OnStored(next);
@@ -92,7 +93,7 @@ void CoordinatorCore::StoreState() {
           [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
             core.stored_.NotePut();
             core.NoteStored(mark);
-            // What has changed meanwhile, however the job goes on.
+            // Store what has changed meanwhile, in whatever way the job goes on.
             core.StoreState();
           });
 }

@@ -52,7 +52,7 @@ absl::Status CheckPlaced(const Layout& layout, int num_ps) {
   return absl::OkStatus();
 }
 
-// Epochs are counted anew where a store is lost, and a server of before may hold a state of the
+// A lost store makes epochs start from 1 again. So a server from before may hold a state with the
 // same number.
 absl::Status CheckProcess(size_t index, Incarnation process,
                           const std::vector<Incarnation>& known) {
@@ -80,8 +80,8 @@ absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage,
                     ps, " was told of a layout change that had not been carried out everywhere"));
 }
 
-// The last word of the former coordinator that any of them has heard: ids are given in order, and
-// those below the next one only close.
+// The newest horizon of the former coordinator that any server has received. Ids are given in
+// order, and those below the next one only become closed.
 const Horizon& NewestHorizon(const std::vector<PsAttachReply>& replies) {
   const auto rank = [](const Horizon& horizon) {
     return std::make_tuple(horizon.next, -static_cast<int64_t>(horizon.open.size()));
@@ -101,7 +101,7 @@ struct Applied {
   bool IsWhole() const { return participants.size() == 1 && *participants.begin() == servers; }
 };
 
-// By id: what the newest horizon does not close.
+// By id: the entries that the newest horizon does not close.
 std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>& replies,
                                                const Horizon& newest) {
   std::map<EntryId, Applied> found;
@@ -118,8 +118,8 @@ std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>&
   return found;
 }
 
-// Ids that were given, as far as anybody knows, and of which nothing is left: their ordinals are
-// not given again.
+// Ids that are known to have been given and of which no server has anything. Their ordinals are not
+// given again.
 int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied) {
   int64_t lost = 0;
   for (const EntryId id : newest.open) lost += applied.count(id) == 0;
@@ -129,8 +129,8 @@ int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied
          beyond;
 }
 
-// Positions of the lease are not to be read again. What lies between it and those that had been
-// given before was given to steps that are nowhere.
+// Marks the positions of the lease as read. Positions between these and those given earlier belong
+// to steps that no longer exist.
 void TakeOut(const InputLease& lease, PassProgress& pass) {
   const int64_t first = lease.first, last = lease.first + lease.count;
   if (first > pass.next) pass.unread.emplace(pass.next, first - pass.next);
@@ -145,13 +145,13 @@ void TakeOut(const InputLease& lease, PassProgress& pass) {
   pass.next = std::max(pass.next, last);
 }
 
-// Where the passes that the store names stand, with all that the servers hold.
+// The progress of the passes that the store names, including everything that the servers hold.
 void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& applied,
                    std::vector<DataPass>& passes) {
   for (DataPass& pass : passes) {
     for (const PassProgress& progress : newest.passes) {
       if (progress.iterator != pass.iterator) continue;
-      // The store was told before the next entry had an id.
+      // The store had this before the next entry got an id.
       const bool in_loop = pass.in_loop;
       static_cast<PassProgress&>(pass) = progress;
       pass.in_loop = in_loop;

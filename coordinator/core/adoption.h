@@ -1,22 +1,23 @@
-// Whether a coordinator that is started again may go on with what the parameter servers hold, so
-// that nothing that has finished is lost and nothing is read from a disk; and what that is.
+// Decides whether a restarted coordinator may continue with the state that the parameter servers
+// still hold in memory, and computes that state. An adoption loses no finished step and reads no
+// checkpoint.
 //
-// Each server was attached in the new epoch, so it has said the last word on all older ones:
-// nothing of them is applied any more. Then the servers together hold a state of the job if
+// Each server has attached in the new epoch. A server that has attached applies nothing of an older
+// epoch any more, so its answer is final. The servers together hold a state of the job if all of
+// these are true:
 //
-//   - each of them is FROZEN with the lineage that the store has: none has restarted, and all that
-//   the store tells of that lineage is of this very state;
-//   - no layout change was under way: the store's rows are written when every server has carried a
-//     change out, so one that knows a later layout than the
-//     store was told of one that nobody has confirmed;
-//   - the store knows all that is in no server: no variable waits for its first values. Which
-//     passes over leased data are under way is in the store; how far each has got is in the
-//     servers: the newest horizon has it as the steps that it closes have left it, and each entry
-//     that it does not close has the
-//     positions that the step has read;
-//   - no entry is half applied. The newest horizon among the replies knows best what is closed, for
-//     closing only grows. An id that it does not close is whole if n servers have applied it and
-//     each of them says that it was for n; else it is half applied, and no run will complete it.
+// - Every server is FROZEN and has the lineage that is in the store. So no server has restarted,
+//   and everything that the store says about this lineage describes this state.
+// - No layout change was under way. The store gets a variable's row only after every server has
+//   made its shards. A server that knows a later layout than the store has therefore made shards of
+//   a change that was never confirmed.
+// - The store knows everything that no server holds, and no variable waits for its first values.
+//   The store has the passes over leased data that are under way. The servers have the position of
+//   each pass: the newest horizon has the positions that its closed steps have read, and each entry
+//   that is still open has the positions that its own step has read.
+// - No entry is half applied. Closing only grows, so the newest horizon among the replies decides
+//   which entries are closed. An open id is whole if n servers have applied it and each of them
+//   reports n participants. Otherwise it is half applied, and no run will complete it.
 #ifndef DIVVY_COORDINATOR_CORE_ADOPTION_H_
 #define DIVVY_COORDINATOR_CORE_ADOPTION_H_
 
@@ -27,30 +28,38 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/ids.h"
-#include "cluster/job_state.h"
-#include "cluster/messages.h"
 #include "coordinator/core/store.h"
+#include "protocol/ids.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// What all servers together hold, by `replies` of ps 0, 1, ... to the Attach of the new epoch, and
-// by the store. Its finished_steps are all that are whole, whether or not the former coordinator
-// had heard of them; its next_ordinal is above every ordinal that a step in it may have had, as far
-// as steps have not failed since the store was written. FailedPrecondition, to be read by a person:
-// why it cannot be adopted.
+// The state that all servers together hold. `replies` are the answers of ps 0, 1, ... to the Attach
+// of the new epoch; `stored` is the store's content. Pure.
+//
+// In the result, finished_steps counts every whole step, even one that the former coordinator had
+// not heard of. next_ordinal is above every ordinal that one of these steps may have, unless steps
+// have failed since the store was written.
+//
+// FailedPrecondition: the state cannot be adopted. The message tells an operator why. The caller
+// goes on from the newest checkpoint, or begins anew.
 absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& replies,
                                          const StoredJob& stored);
 
-// What a StateRow depends on beside the layout: where this has changed, the store is told before
-// the next entry is given an id.
+// Everything that a StateRow depends on besides the layout. When it changes, the store must be
+// updated before the next entry gets an id.
 struct StoredMark {
   StateRow::Held held = StateRow::Held::kAll;
   int64_t epochs = 0;
-  uint64_t program_states = 0;  // how often SetProgramState was called
-  int64_t lost_ordinals = 0;    // of steps that failed or were cancelled
-  int64_t passes = 0;           // begun, of all sources
-  int64_t pass_changes = 0;     // how often a training pass has begun, been taken up or dropped
+  // How often SetProgramState was called.
+  uint64_t program_states = 0;
+  // Ordinals of steps that failed or were cancelled.
+  int64_t lost_ordinals = 0;
+  // Passes begun, over all sources.
+  int64_t passes = 0;
+  // How often a training pass has begun, has been resumed or was dropped.
+  int64_t pass_changes = 0;
   friend bool operator==(const StoredMark& a, const StoredMark& b) {
     return a.held == b.held && a.epochs == b.epochs && a.program_states == b.program_states &&
            a.lost_ordinals == b.lost_ordinals && a.passes == b.passes &&

@@ -23,8 +23,8 @@ VariableRow Row(uint32_t id, const std::string& name, std::vector<int> ps) {
   return row;
 }
 
-// Two servers of lineage 3, one variable on both, 100 steps of which 2 were still open when the
-// newest horizon was told.
+// Two servers of lineage 3 with one variable on both. 100 steps have begun, and 2 of them were open
+// when the newest horizon was sent.
 class AdoptionTest : public ::testing::Test {
  protected:
   AdoptionTest() {
@@ -77,8 +77,8 @@ TEST_F(AdoptionTest, WhatAllServersHoldIsAdoptedWithTheStepsOfTheNewestHorizon) 
   EXPECT_EQ(held->layout->Find("table")->ps, (std::vector<int>{0, 1}));
 }
 
-// A state directory was lost, the job begun again under its name, and a server of before comes
-// back: it counts the same epochs.
+// A state directory was lost and the job began again under its name. A server from before comes
+// back, and it has the same epoch numbers.
 TEST_F(AdoptionTest, AStateOfTheSameNumberThatOtherServersHoldIsNotAdopted) {
   stored_.state->state.servers = {Incarnation(10), Incarnation(11)};
   replies_[0].incarnation = Incarnation(10), replies_[1].incarnation = Incarnation(11);
@@ -159,8 +159,8 @@ TEST_F(AdoptionTest, AStoreOfAnOlderVersionAdoptsNothing) {
   EXPECT_THAT(WhyNot(), HasSubstr("the store says nothing"));
 }
 
-// The pass that the store names, as it was when that was written: 8 positions had been given, of
-// which 4 to 7 to steps that were open.
+// The pass as the store has it. When it was written, 8 positions had been given, and positions 4 to
+// 7 belonged to open steps.
 DataPass PassOfStore() {
   DataPass pass;
   pass.iterator = ResourceId(5);

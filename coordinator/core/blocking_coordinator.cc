@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/completion.h"
 #include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -14,33 +15,8 @@
 namespace divvy {
 namespace {
 
-// A value that a completion brings and a thread waits for.
-template <typename T>
-class Completion {
- public:
-  // The first counts.
-  void Set(T value) {
-    MutexLock lock(mu_);
-    if (value_) return;
-    value_ = std::move(value);
-    arrived_.NotifyAll();
-  }
-  // Nullopt: not within `timeout`. The value stays.
-  std::optional<T> Wait(absl::Duration timeout = absl::InfiniteDuration()) {
-    MutexLock lock(mu_);
-    arrived_.WaitFor(mu_, timeout, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
-    return value_;
-  }
-  std::optional<T> Peek() { return Wait(absl::ZeroDuration()); }
-
- private:
-  Mutex mu_;
-  CondVar arrived_;
-  std::optional<T> value_ DIVVY_GUARDED_BY(mu_);
-};
-
-// What a core calls with the answer. A core that has been abandoned drops it: that is an answer
-// too, so nobody waits for ever.
+// The completion for the core. An abandoned core destroys it without a call. That counts as an
+// answer too, so no thread waits for ever.
 template <typename T>
 std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
   const std::shared_ptr<Completion<T>> answered(
@@ -52,7 +28,7 @@ std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
   return [answered](T value) { answered->Set(std::move(value)); };
 }
 
-// Calls `start` with a completion, and waits for what it is given.
+// Calls `start` with a completion, and returns the value that it gets.
 template <typename T, typename Start>
 T WaitFor(Start start) {
   auto completion = std::make_shared<Completion<T>>();
@@ -81,7 +57,7 @@ class ScheduledResult : public internal::RemoteResult {
       std::make_shared<Completion<absl::StatusOr<Nest>>>();
 };
 
-// What the steps of a loop gave. Thread-safe.
+// The merged metrics of a loop's steps. Thread-safe.
 class LoopMetrics {
  public:
   void Add(const absl::StatusOr<Metrics>& metrics) {
@@ -117,11 +93,11 @@ constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
 
 // ---- variables ----
 
-// The value of an initializer that a ps cannot evaluate: made here, to be sent block by block. What
-// cannot be made by rows is made once, as a whole.
+// The value of an initializer that a ps cannot evaluate. It is computed here and sent block by
+// block. A value that cannot be computed by rows is computed once, as a whole.
 class DirectVariableStore::InitialValue {
  public:
-  // With its first block, or the whole, made.
+  // Computes the first block, or the whole value.
   static absl::StatusOr<InitialValue> Begin(const VariableSpec& spec, uint64_t job_seed) {
     InitialValue value(spec, job_seed);
     ASSIGN_OR_RETURN(value.made_, value.Make(0, value.by_rows_ ? value.block_ : value.rows_));
@@ -130,7 +106,7 @@ class DirectVariableStore::InitialValue {
 
   const std::string& variable() const { return spec_.name; }
 
-  // The writes that bring it, in order; the first error ends it.
+  // Calls `write` for each block, in order; the first error ends it.
   absl::Status ForEachBlock(const std::function<absl::Status(StagedWrite)>& write) {
     for (int64_t first = 0; first < rows_; first += block_) {
       const int64_t count = std::min(block_, rows_ - first);
@@ -193,7 +169,7 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
         [&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
     return Find(spec.name);
   }
-  // What cannot be made is found before anything is created.
+  // A value that cannot be computed is found before anything is created.
   ASSIGN_OR_RETURN(InitialValue value, InitialValue::Begin(spec, core_->job_seed()));
   VariableSpec created = spec;
   created.initializer = Zeros();
@@ -218,33 +194,34 @@ absl::Status DirectVariableStore::Fill(InitialValue& value) {
   });
 }
 
-absl::Status DirectVariableStore::BringInitialValues() {
-  // One thread brings them, the others wait for it: nobody may use a variable before.
+absl::Status DirectVariableStore::WriteInitialValues() {
+  // One thread writes the values and the others wait for it, because nobody may use a variable
+  // before.
   for (;;) {
     std::shared_ptr<InitialValue> value;
     {
       MutexLock lock(mu_);
-      brought_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return !bringing_; });
+      written_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return !writing_; });
       if (waiting_.empty()) return absl::OkStatus();
       value = waiting_.front();
-      bringing_ = true;
+      writing_ = true;
     }
     const absl::Status status =
         core_->WasRestored(value->variable()) ? absl::OkStatus() : Fill(*value);
     if (status.ok()) core_->ExpectValues(-1);
     MutexLock lock(mu_);
     if (status.ok()) waiting_.erase(waiting_.begin());
-    bringing_ = false;
-    brought_.NotifyAll();
+    writing_ = false;
+    written_.NotifyAll();
     RETURN_IF_ERROR(status);
   }
 }
 
 absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
-  RETURN_IF_ERROR(BringInitialValues());
+  RETURN_IF_ERROR(WriteInitialValues());
   std::vector<VariableRead> reads;
   for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
-  RETURN_IF_ERROR(BringToCpu(reads));
+  RETURN_IF_ERROR(CopyToCpu(reads));
   auto values =
       WaitFor<absl::StatusOr<std::vector<Tensor>>>([&](ResultCallback<std::vector<Tensor>> done) {
         core_->Read(std::move(reads), std::move(done));
@@ -259,8 +236,8 @@ absl::Status DirectVariableStore::Read(absl::Span<ReadRequest> requests) {
 }
 
 absl::Status DirectVariableStore::Write(std::vector<StagedWrite> writes) {
-  RETURN_IF_ERROR(BringInitialValues());
-  RETURN_IF_ERROR(BringToCpu(writes));
+  RETURN_IF_ERROR(WriteInitialValues());
+  RETURN_IF_ERROR(CopyToCpu(writes));
   return WaitFor<absl::Status>(
       [&](StatusCallback done) { core_->Write(std::move(writes), std::move(done)); });
 }
@@ -312,7 +289,7 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
     absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once) {
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
-  RETURN_IF_ERROR(store_->BringInitialValues());
+  RETURN_IF_ERROR(store_->WriteInitialValues());
   ASSIGN_OR_RETURN(args, internal::MoveTo(args, Device{}));
   StepRequest request{std::string(name), std::move(args), kind == StepKind::kReadOnly,
                       std::move(once)};
@@ -323,14 +300,15 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
-// One whose caller ran out of time, and that has not been answered since. Null: there is none.
+// A Join whose caller's timeout has passed and that has not been answered since. Null: there is
+// none.
 std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::TakeGivenUpJoin() {
   MutexLock lock(mu_);
   while (!given_up_joins_.empty()) {
     std::shared_ptr<JoinWait> join = std::move(given_up_joins_.back());
     given_up_joins_.pop_back();
     MutexLock join_lock(join->mu);
-    // The steps of then are done; an error is in late_error_.
+    // The steps of that time are done; their error is in late_error_.
     if (join->status) continue;
     join->given_up = false;
     return join;
@@ -355,7 +333,7 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() 
   return join;
 }
 
-// Nullopt: not within `timeout`, and the join has been given up.
+// Nullopt: not answered within `timeout`. The join is then marked as given up.
 std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join,
                                                              absl::Duration timeout) {
   MutexLock lock(join.mu);
@@ -370,8 +348,8 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
   std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
   if (join == nullptr) join = BeginJoin();
   const std::optional<absl::Status> status = WaitForJoin(*join, timeout);
-  // The error of a step goes to the oldest Join: to one that has given up, if there is one, and
-  // from there to us.
+  // The oldest Join gets the error of a step. If that one has been given up, late_error_ passes the
+  // error on to this call.
   if (status) return status->ok() ? TakeLateError() : *status;
   MutexLock lock(mu_);
   given_up_joins_.push_back(std::move(join));
@@ -404,7 +382,7 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
   RETURN_IF_ERROR(TakeLateError());
   RETURN_IF_ERROR(StepRegistry::Get(loop.step).status());
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(loop.data.name()));
-  RETURN_IF_ERROR(store_->BringInitialValues());
+  RETURN_IF_ERROR(store_->WriteInitialValues());
   RunRequest request;
   request.step = {loop.step, Nest(loop.args), loop.kind == StepKind::kReadOnly};
   request.source = std::string(loop.data.name());
@@ -434,7 +412,7 @@ absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
   const auto steps = WaitFor<absl::StatusOr<int64_t>>(
       [&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
   RETURN_IF_ERROR(steps.status());
-  RETURN_IF_ERROR(store_->BringInitialValues());
+  RETURN_IF_ERROR(store_->WriteInitialValues());
   MutexLock lock(mu_);
   asked_to_restore_ = true;
   return steps;
@@ -445,7 +423,7 @@ absl::StatusOr<int64_t> BlockingCoordinator::RestoreUnlessBegun() {
     MutexLock lock(mu_);
     if (asked_to_restore_) return 0;
   }
-  if (core_->HasBegunAnew()) return 0;
+  if (core_->HasStartedFresh()) return 0;
   RETURN_IF_ERROR(RestoreLatest().status());
   const CoordinatorCore::Restored restored = core_->restored();
   MutexLock lock(mu_);
@@ -474,14 +452,30 @@ int64_t BlockingCoordinator::TakeRestoredSteps(int64_t at_most) {
   return TakeFrom(restored_steps_, at_most);
 }
 
-absl::StatusOr<CheckpointId> BlockingCoordinator::Save() {
-  RETURN_IF_ERROR(store_->BringInitialValues());
-  return WaitFor<absl::StatusOr<CheckpointId>>(
-      [&](ResultCallback<CheckpointId> done) { core_->SaveCheckpoint(std::move(done)); });
+std::shared_ptr<BlockingCoordinator::SaveWait> BlockingCoordinator::TakeGivenUpSave() {
+  MutexLock lock(mu_);
+  const std::shared_ptr<SaveWait> save = std::exchange(given_up_save_, nullptr);
+  return save != nullptr && !save->Peek() ? save : nullptr;
 }
 
-absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint() {
-  ASSIGN_OR_RETURN(const CheckpointId saved, Save());
+absl::StatusOr<CheckpointId> BlockingCoordinator::Save(absl::Duration timeout) {
+  RETURN_IF_ERROR(store_->WriteInitialValues());
+  std::shared_ptr<SaveWait> save = TakeGivenUpSave();
+  if (save == nullptr) {
+    save = std::make_shared<SaveWait>();
+    core_->SaveCheckpoint(AnswerTo(save));
+  }
+  const std::optional<absl::StatusOr<CheckpointId>> saved = save->Wait(timeout);
+  if (saved) return *saved;
+  MutexLock lock(mu_);
+  given_up_save_ = std::move(save);
+  return absl::DeadlineExceededError(
+      absl::StrCat("the checkpoint is not complete after ", absl::FormatDuration(timeout),
+                   "; it is still being made: call SaveCheckpoint again to wait for it"));
+}
+
+absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint(absl::Duration timeout) {
+  ASSIGN_OR_RETURN(const CheckpointId saved, Save(timeout));
   return saved.name();
 }
 
@@ -491,13 +485,13 @@ absl::Status BlockingCoordinator::Export(absl::string_view path, const ExportOpt
         "Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
   if (core_->checkpoints() == nullptr && export_variables_ != nullptr)
     return ExportByReading(std::string(path), options);
-  ASSIGN_OR_RETURN(const CheckpointId saved, Save());
+  ASSIGN_OR_RETURN(const CheckpointId saved, Save(absl::InfiniteDuration()));
   return core_->checkpoints()->Export(saved, std::string(path), options);
 }
 
 absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
                                                   const ExportOptions& options) {
-  RETURN_IF_ERROR(store_->BringInitialValues());
+  RETURN_IF_ERROR(store_->WriteInitialValues());
   const std::shared_ptr<const Layout> layout = core_->layout();
   LiveVariables live{core_->job(), core_->step(), {}, {}};
   bool has_slots = false;
@@ -541,7 +535,7 @@ void BlockingCoordinator::SetGoal(int64_t epochs) {
 absl::Status BlockingCoordinator::Finish(absl::Status result) {
   if (result.ok()) result = Join(absl::InfiniteDuration());
   const int exit_code = ExitCodeOf(result);
-  // workers and ps are told nothing: they wait for the next coordinator
+  // Workers and ps get no message; they wait for the next coordinator.
   if (exit_code >= exit_codes::kTryAgain) return result;
   const absl::Status ended = WaitFor<absl::Status>(
       [&](StatusCallback done) { core_->EndJob(exit_code, std::move(done)); });

@@ -1,4 +1,5 @@
-// The Coordinator of the API over the core: adds waiting, and nothing else.
+// Implements the Coordinator of the API on top of the core. It adds blocking waits and nothing
+// else: each call starts an operation of the core and waits for its completion.
 #ifndef DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
 #define DIVVY_COORDINATOR_CORE_BLOCKING_COORDINATOR_H_
 
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/completion.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "cluster/cluster_resolver.h"
@@ -20,48 +22,69 @@
 
 namespace divvy {
 
-// Variables as the program reaches them: each call waits for the core's answer. Thread-safe. Lives
-// as long as a Strategy or a Variable holds it; once the core has been abandoned every call is
-// FailedPrecondition.
+// The program's access to variables outside steps. Each call blocks until the core answers; a read
+// or write waits for a ps that is away.
+//
+// Thread-safe. May outlive the core: a Strategy or a Variable keeps it alive. After
+// CoordinatorCore::Abandon every call returns FailedPrecondition.
 class DirectVariableStore : public VariableStore {
  public:
   explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
   JobId job() const override { return core_->job(); }
+  // Does not block. The error for an unknown name lists what the layout can say about it.
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
+  // Returns when the variable exists and has its first values. Values that a ps cannot compute
+  // itself are computed here and written in blocks of some 16 MiB. While the job has not chosen its
+  // state (CoordinatorCore::Choosing), the variable is only declared, and its values are written by
+  // WriteInitialValues. Errors: those of Validate(spec) and of CoordinatorCore::CreateVariable
+  // and Write.
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
                                       const std::optional<Colocation>& with) override;
+  // These two call WriteInitialValues first. They accept tensors of any device and bring them
+  // to the CPU. Errors: those of CoordinatorCore::Read and Write.
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
-  // Brings the first values of variables that were declared while nobody knew whether they would be
-  // restored, and were not. To be called before any use of a variable, and after a restore.
-  absl::Status BringInitialValues();
+  // Writes the first values of variables that were declared before the job had chosen its state,
+  // unless a restore has brought them. Call it before any use of a variable, and after a restore.
+  // One thread writes at a time; other callers wait for it. After an error the values that are
+  // still missing are tried again by the next call.
+  absl::Status WriteInitialValues();
 
  private:
   class InitialValue;
+  // Writes all blocks of the value.
   absl::Status Fill(InitialValue& value);
 
   const std::shared_ptr<CoordinatorCore> core_;
   Mutex mu_;
-  CondVar brought_;
-  bool bringing_ DIVVY_GUARDED_BY(mu_) = false;  // a thread is
+  CondVar written_;
+  // Whether a thread is in WriteInitialValues.
+  bool writing_ DIVVY_GUARDED_BY(mu_) = false;
+  // Values that are still to be written, in the order of declaration.
   std::vector<std::shared_ptr<InitialValue>> waiting_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Thread-safe. The calls block as strategy/coordinator.h says; none may be made from a task of the
-// core's Executor.
+// The coordinator that a program calls. strategy/coordinator.h documents the overridden calls, when
+// they block and what they return.
+//
+// Thread-safe. No blocking call may be made from a task of the core's Executor: it would wait for a
+// thread that it occupies.
 class BlockingCoordinator : public Coordinator, public internal::TrainerSupport {
  public:
-  // `replicas` of each worker, for the strategy's figures. `sink` may be null. `report_every`: how
-  // often a LoopObserver is called. REQUIRES: `executor` and `sink` outlive this.
-  // `export_variables`: Export in a job without checkpoints; none: it is refused.
+  // `replicas`: replicas of each worker, for the strategy's figures. `sink`: receives progress; may
+  // be null. `report_every`: how often a LoopObserver is called. `export_variables`: implements
+  // Export in a job without checkpoints; if it is empty, such an Export is refused. REQUIRES:
+  // `executor` and `sink` outlive this.
   BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor,
                       std::shared_ptr<const ClusterResolver> resolver, int replicas,
                       ProgressSink* sink, absl::Duration report_every = absl::Seconds(5),
                       ExportVariablesFunction export_variables = nullptr);
 
-  // Blocks until the cluster takes steps. The error: what ended the job before it could.
+  // Blocks until the cluster can run steps, or the program has to choose its state (RestoreLatest).
+  // The error is the one that ended the job before that.
   absl::Status WaitUntilReady();
+  // Does not block.
   CoordinatorSnapshot Snapshot() const { return core_->Snapshot(); }
 
   Strategy& strategy() override { return *strategy_; }
@@ -76,7 +99,8 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   void SetProgramState(std::string bytes) override { core_->SetProgramState(std::move(bytes)); }
   std::string program_state() const override { return core_->program_state(); }
   int64_t durable_steps() const override { return core_->durable_steps(); }
-  absl::StatusOr<std::string> SaveCheckpoint() override;
+  absl::StatusOr<std::string> SaveCheckpoint(
+      absl::Duration timeout = absl::InfiniteDuration()) override;
   using Coordinator::Export;
   absl::Status Export(absl::string_view path, const ExportOptions& options) override;
   absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override;
@@ -87,10 +111,12 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
     return sink_ == nullptr ? "" : sink_->event_directory();
   }
 
-  // Ends the job, as after Train returned `result`: joins what is queued (if it is OK), tells every
-  // task. Returns what the job ended with: ExitCodeOf it is the process' code. An error that
-  // another start may mend (from 128 on) ends this process alone: nothing is stored, workers and ps
-  // wait.
+  // Ends the job after Train has returned `result`. If `result` is OK, first waits for all queued
+  // steps. Then stores the end and tells every task to exit. Returns the status that the job ended
+  // with; ExitCodeOf(status) is the exit code for this process. Blocks.
+  //
+  // An error that a restart may fix (exit code 128 or above) ends only this process: nothing is
+  // stored, and workers and ps wait for the next coordinator.
   absl::Status Finish(absl::Status result);
 
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> ScheduleStep(absl::string_view name,
@@ -103,36 +129,49 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   internal::TrainerSupport& trainer_support() override { return *this; }
 
  private:
-  // A Join of the core, and who waits for it.
+  // One Join of the core, shared with the caller that waits for it.
   struct JoinWait {
     Mutex mu;
     CondVar arrived;
     std::optional<absl::Status> status DIVVY_GUARDED_BY(mu);
-    bool given_up DIVVY_GUARDED_BY(mu) = false;  // nobody waits for it now
+    // The caller's timeout has passed, and no caller waits for it now.
+    bool given_up DIVVY_GUARDED_BY(mu) = false;
   };
+  // Queues a step, and blocks while max_queued_steps steps wait.
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> Queue(
       absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once);
+  // A join that no caller waits for and that has no answer yet. Null: there is none.
   std::shared_ptr<JoinWait> TakeGivenUpJoin();
+  // Calls the core's Join.
   std::shared_ptr<JoinWait> BeginJoin();
+  // Nullopt: no answer within `timeout`; the join is then given up.
   static std::optional<absl::Status> WaitForJoin(JoinWait& join, absl::Duration timeout);
-  absl::StatusOr<CheckpointId> Save();
+  using SaveWait = Completion<absl::StatusOr<CheckpointId>>;
+  // A checkpoint that no caller waits for and that is not complete. Null: there is none.
+  std::shared_ptr<SaveWait> TakeGivenUpSave();
+  // Makes a checkpoint and waits for it, or for the one that an earlier call has given up.
+  absl::StatusOr<CheckpointId> Save(absl::Duration timeout);
+  // Exports without a checkpoint, by reading the variables. Slots are not exported.
   absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
-  // An error that a Join raised after its caller had stopped waiting: the next call returns it.
+  // Returns, once, the error that a Join received after its caller had stopped waiting.
   absl::Status TakeLateError();
 
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
   const absl::Duration report_every_;
   const ExportVariablesFunction export_variables_;
-  std::atomic<uint64_t> last_run_{0};  // tokens of loops
+  // The last loop token given to the core.
+  std::atomic<uint64_t> last_run_{0};
   std::shared_ptr<DirectVariableStore> store_;
   std::shared_ptr<Strategy> strategy_;
   Mutex mu_;
   absl::Status late_error_ DIVVY_GUARDED_BY(mu_);
-  // taken by the next Join: a program may poll for days
+  // Joins whose callers timed out. The next Join reuses one, so a program that polls Join for days
+  // does not add one per call.
   std::vector<std::shared_ptr<JoinWait>> given_up_joins_ DIVVY_GUARDED_BY(mu_);
+  std::shared_ptr<SaveWait> given_up_save_ DIVVY_GUARDED_BY(mu_);
   bool asked_to_restore_ DIVVY_GUARDED_BY(mu_) = false;
-  // That nobody has taken.
+  // What a restore has brought and no Take call has returned yet.
   int64_t restored_epochs_ DIVVY_GUARDED_BY(mu_) = 0, restored_steps_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

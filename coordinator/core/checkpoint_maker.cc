@@ -6,12 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
 
-// After checkpoints that nobody waits for: a hold that fails costs all workers its time.
+// The longest pause while no call waits for a checkpoint. Each failed hold costs all workers its
+// time.
 constexpr absl::Duration kLongestPause = absl::Minutes(1);
 
 }  // namespace
@@ -29,7 +30,7 @@ bool CheckpointMaker::IsDue() const {
          clock_.Elapsed() >= next_;
 }
 
-// After a checkpoint that was given up.
+// The pause after an abandoned checkpoint.
 absl::Duration CheckpointMaker::Pause() const {
   const bool awaited = !wanted_.empty() || final_wanted_ || host_.AwaitsCheckpoint();
   return awaited ? kTryAgain : std::min(kTryAgain * (1 << std::min(given_up_, 6)), kLongestPause);
@@ -102,7 +103,7 @@ bool CheckpointMaker::Awaits(int ps, CheckpointId id, bool waited) const {
 void CheckpointMaker::OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply) {
   if (!reply.ok()) return GiveUp(reply.status());
   if (run_->stage == Stage::kMarking) return OnMarked(ps);
-  reply->done ? OnWritten(ps, *reply) : host_.LookAgain(ps, run_->id);
+  reply->done ? OnWritten(ps, *reply) : host_.PollAgain(ps, run_->id);
 }
 
 // ---- 5 ----
@@ -118,12 +119,12 @@ void CheckpointMaker::OnMarked(int ps) {
   Collect(id);  // no ps writes to a file of an older one any more
   longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - run_->held_since);
   workers_.SendToAll(Release{id.serial});
-  // Behind which a drain may end, and the checkpoint with it.
-  host_.WorkGoesOn();
+  // A drain may end in this call, and the checkpoint with it.
+  host_.OnWorkContinues();
   host_.SendSnapshots(id);
 }
 
-// Removes checkpoints that are too old, and the files of those that were given up, below `below`.
+// Removes checkpoints that are too old, and the files of abandoned ones below `below`.
 void CheckpointMaker::Collect(CheckpointId below) {
   if (std::exchange(collecting_, true)) return;
   host_.Collect(newest_.value_or(CheckpointId()), below);
@@ -137,7 +138,7 @@ void CheckpointMaker::OnCollected(const std::vector<CheckpointId>& removed) {
 void CheckpointMaker::ForgetRows(std::vector<CheckpointId> ids) {
   StoreChange change;
   change.deleted_checkpoints = std::move(ids);
-  // A row too many does no harm: the directory is right.
+  // A surplus row does no harm, because the directory decides.
   store_.Put(change, [](const absl::Status&) {});
 }
 
@@ -155,7 +156,7 @@ void CheckpointMaker::OnWritten(int ps, const SnapshotReply& reply) {
 
 void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed) {
   committing_ = false;
-  // It was dropped: a rewind, or the job has failed. It is a cut all the same.
+  // The attempt was dropped by a rewind, or the job has failed. The checkpoint is whole anyway.
   if (!IsAt(id, Stage::kCommitting)) return;
   if (absl::IsAborted(committed))
     return host_.FailJob(absl::UnavailableError(
@@ -193,8 +194,8 @@ void CheckpointMaker::WorkersChanged() {
   if (holding()) GiveUp(absl::OkStatus());
 }
 
-// OK: no fault of its own, and it is tried again after Pause(). Else a disk's: whoever waits for
-// one is told, and the next is due after the usual time.
+// `why` is OK: no disk failed, and another attempt follows after Pause(). Otherwise a disk failed:
+// waiting calls get the error, and the next attempt comes by the schedule.
 void CheckpointMaker::GiveUp(const absl::Status& why) {
   const bool was_holding = holding();
   const CheckpointId id = run_->id;
@@ -215,11 +216,12 @@ void CheckpointMaker::GiveUp(const absl::Status& why) {
       outbox_.Add([done = std::move(done), why] { done(why); });
     last_saved_ |= host_.IsDraining();
     host_.OnDiskFailure(why);
-    // Nothing is lost yet: the servers hold the values, and a disk may be emptied meanwhile.
+    // Nothing is lost yet: the servers hold the values, and space may be freed on the disk
+    // meanwhile.
     if (final_wanted_ && clock_.Elapsed() - final_since_ > options_.checkpoint_stall_timeout)
       return host_.FailJob(why);
   }
-  host_.WorkGoesOn();
+  host_.OnWorkContinues();
 }
 
 void CheckpointMaker::CheckTime(absl::Duration now) {

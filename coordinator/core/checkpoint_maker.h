@@ -1,18 +1,21 @@
-// Makes checkpoints: one cut over all servers while training goes on.
+// Makes checkpoints: one consistent cut over all servers, while training goes on.
 //
-//   1. NAMING      no worker is being fenced, no step is half applied. The serial is made durable
-//      before it is used
-//   2. HOLDING     every worker is told to begin no commit. The coordinator's own writes and layout
-//      changes wait. Computing goes on
-//   3. all held: every entry is now applied everywhere or nowhere. That is the cut
-//   4. MARKING     every ps marks what it holds. From then on commits do no harm
-//   5. WRITING     all have marked: the workers are released. The ps write their parts behind the
-//      commits
-//   6. COMMITTING  all have written: the catalog makes the checkpoint whole by one rename
+// 1. NAMING: begins when no worker is being fenced and no step is half applied. The checkpoint's
+//    serial is made durable before it is used.
+// 2. HOLDING: every worker is told to begin no commit. The coordinator's own writes and layout
+//    changes wait. Computation goes on.
+// 3. All workers are held. Every entry is now applied on all of its servers or on none. This is the
+//    cut.
+// 4. MARKING: every ps marks the state that it holds. A commit after the mark does not change the
+//    checkpoint.
+// 5. WRITING: all ps have marked, and the workers are released. The ps write their parts while they
+//    apply commits.
+// 6. COMMITTING: all ps have written. The catalog makes the checkpoint whole with one rename.
 //
-// Until 5, a lost or new worker, or 5 s, gives the checkpoint up. Until 6, a lost ps or a disk's
-// error does.
-// It is tried again under another serial.
+// An attempt is abandoned for one of three reasons. (a) Before step 5, a worker is lost or joins,
+// or 5 s pass: another attempt follows after a pause. (b) A rewind, because a ps was lost: calls
+// that wait get the next checkpoint. (c) A disk reports an error: calls that wait get the error,
+// and the next attempt comes by the schedule. Each attempt has a serial of its own.
 #ifndef DIVVY_COORDINATOR_CORE_CHECKPOINT_MAKER_H_
 #define DIVVY_COORDINATOR_CORE_CHECKPOINT_MAKER_H_
 
@@ -28,71 +31,79 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/outbox.h"
-#include "cluster/clients.h"
-#include "cluster/job_state.h"
-#include "cluster/messages.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/worker_set.h"
+#include "protocol/clients.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// Decides when a checkpoint is made, makes it, and answers those that asked for it. Not
-// thread-safe: the coordinator's lock guards it.
+// Decides when a checkpoint is due, makes it, and answers the calls that asked for it. Never
+// blocks. Not thread-safe: the coordinator's lock guards it.
 class CheckpointMaker {
  public:
   using SaveCallback = ResultCallback<CheckpointId>;
 
-  // Commits of the workers wait for so long at most.
+  // The longest time that commits of the workers are held.
   static constexpr absl::Duration kLongestHold = WorkerSet::kLongestHold;
-  // The pause after a hold that was given up. Where nobody waits for the checkpoint it doubles each
-  // time.
+  // The pause after an abandoned hold. While no call waits for the checkpoint, it doubles with each
+  // abandoned hold, up to one minute.
   static constexpr absl::Duration kTryAgain = WorkerSet::kTryHoldAgain;
 
   // The job at the moment of the cut.
   struct Cut {
     JobState state;
     int num_ps = 0;
-    bool is_final = false;       // of a job that ends
-    bool is_last = false;        // of a process that ends, with nothing in flight
-    bool is_for_resize = false;  // a resize waited for it
-    EntryId next_id;             // a higher one later means that something has happened since
+    // The last one of a job that ends.
+    bool is_final = false;
+    // The last one of a process that ends, with nothing in flight.
+    bool is_last = false;
+    // A resize waits for it.
+    bool is_for_resize = false;
+    // The next entry id at the cut. A higher one later means that something has happened since.
+    EntryId next_id;
   };
 
-  // What the maker asks and tells the coordinator that owns it.
+  // What the maker needs from the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
-    // Whether every entry is, or can be made to be, applied everywhere or nowhere, and all servers
-    // answer.
+    // Whether all servers answer, and every entry is applied everywhere or nowhere or can be
+    // brought to that state.
     virtual bool MayCut() const = 0;
-    // Whether a write of the program is under way: the cut waits for it.
+    // Whether a write of the program is under way. The cut waits for it.
     virtual bool HasOpenWrites() const = 0;
-    // Whether a checkpoint is needed now for another reason than the schedule.
+    // Whether a checkpoint is needed now for a reason other than the schedule, such as a half-full
+    // redo log.
     virtual bool NeedsCheckpoint() const = 0;
-    // Whether something waits for the next checkpoint, so that it is tried again soon.
+    // Whether an operation waits for the next checkpoint. If so, an abandoned attempt is repeated
+    // soon.
     virtual bool AwaitsCheckpoint() const = 0;
     virtual bool IsRunning() const = 0;
     virtual bool IsDraining() const = 0;
-    // Takes a new name and stores it. Calls OnNamed when it is durable.
+    // Takes a new checkpoint id and stores it. Calls OnNamed when the id is durable.
     virtual CheckpointId Name() = 0;
+    // The state of the job at this moment.
     virtual Cut CutNow(CheckpointId id) = 0;
-    // Asks every ps, with RequestFor, and gives its answer to OnSnapshot; LookAgain asks one of
-    // them later.
+    // Sends RequestFor(ps, id) to every ps and passes each answer to OnSnapshot. PollAgain does the
+    // same for one ps after a pause.
     virtual void SendSnapshots(CheckpointId id) = 0;
-    virtual void LookAgain(int ps, CheckpointId id) = 0;
-    // Both work where they may block, and then call OnCommitted and OnCollected.
+    virtual void PollAgain(int ps, CheckpointId id) = 0;
+    // Both run on a thread that may block. They then call OnCommitted and OnCollected.
     virtual void Commit(const JobState& state, std::vector<std::vector<SavedSlice>> parts) = 0;
     virtual void Collect(CheckpointId base, CheckpointId below) = 0;
-    // Commits and layout changes go on.
-    virtual void WorkGoesOn() = 0;
-    // The checkpoint is on the disk: servers that are lost go back to it. Comes before all that
-    // OnSaved causes.
+    // The hold is over: commits and layout changes may continue.
+    virtual void OnWorkContinues() = 0;
+    // The checkpoint is on the disk. From now on a rewind returns to it. Called before OnSaved and
+    // all its effects.
     virtual void MoveBase(const JobState& state) = 0;
-    // Makes the change durable. A store that fails ends the job.
+    // Makes the change durable. If the store fails, the job fails.
     virtual void Persist(StoreChange change) = 0;
+    // The checkpoint of this cut is committed.
     virtual void OnSaved(const Cut& cut) = 0;
-    // A disk failed the checkpoint.
+    // The attempt failed because of a disk.
     virtual void OnDiskFailure(const absl::Status& why) = 0;
     virtual void FailJob(absl::Status error) = 0;
   };
@@ -110,55 +121,69 @@ class CheckpointMaker {
   }
 
   // ---- who wants one ----
+  // Asks for a checkpoint whose cut is taken after this call. `done` gets its id once it is
+  // committed, or the error.
   void Want(SaveCallback done) { wanted_.push_back(std::move(done)); }
-  // The job ends, and does so after one more checkpoint if `wanted`.
+  // The job ends. With `wanted`, it ends only after one more checkpoint.
   void WantFinal(bool wanted);
   bool final_is_wanted() const { return final_wanted_; }
   bool is_asked_for() const { return !wanted_.empty(); }
-  // Whether the last one of a process that was asked to end has been made, or could not be.
+  // Whether a process that was asked to end has made its last checkpoint, or has failed to.
   bool last_is_saved() const { return last_saved_; }
-  // The next scheduled one is due a whole interval from now.
+  // Restarts the schedule: the next checkpoint is due one interval from now.
   void StartSchedule() { next_ = clock_.Elapsed() + options_.checkpoint_every; }
 
   // ---- events ----
-  // Begins one if it is due and possible.
+  // Begins a checkpoint if one is due and possible.
   void MaybeBegin();
+  // Called at each tick: abandons a hold that has lasted too long, and begins a checkpoint that is
+  // due.
   void CheckTime(absl::Duration now);
+  // The id is durable: holds the workers.
   void OnNamed(CheckpointId id);
+  // The worker answers hold `number`: it begins no commit.
   void OnHeld(int worker, uint64_t number);
-  // Cuts if nothing is waited for any more: to be called when a write of the program has ended,
-  // too.
+  // Takes the cut if nothing is waited for any more. Call it also when a write of the program has
+  // ended.
   void MaybeCut();
-  // What to ask this ps of checkpoint `id`, but for the fence. Nullopt: nothing any more.
+  // The request to this ps for checkpoint `id`, without the fence. Nullopt: this ps has nothing
+  // more to do for it.
   std::optional<SnapshotRequest> RequestFor(int ps, CheckpointId id) const;
-  // Whether the answer to such a request, that waited for the part to be written or not, is still
-  // of use.
+  // Whether an answer to such a request still counts. `waited`: the request waited for the part to
+  // be written.
   bool Awaits(int ps, CheckpointId id, bool waited) const;
-  // An answer of use, or an error of the disk or of the request.
+  // REQUIRES: Awaits. `reply`: the ps' answer, or an error of its disk or of the request.
   void OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply);
+  // The catalog has committed checkpoint `id`, or could not.
   void OnCommitted(CheckpointId id, const absl::Status& committed);
+  // The catalog has removed these checkpoints.
   void OnCollected(const std::vector<CheckpointId>& removed);
-  // A worker has come or gone that is not held.
+  // A worker that is not held has joined, or one was lost.
   void WorkersChanged();
-  // The job goes back to the newest checkpoint. Whoever waits for the one under way waits for the
-  // next one.
+  // The job rewinds to the newest checkpoint, and the attempt under way is dropped. Calls that
+  // waited for it wait for the next one.
   void Drop();
-  // The job has failed: moves the completions that wait to `calls`.
+  // The job has failed. Moves all waiting completions to `calls`; the caller runs them without the
+  // lock.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----
-  // Whether workers are held for a cut: nothing that would change a ps is sent to it.
+  // Whether workers are held for a cut. While they are, nothing that would change a ps is sent to
+  // it.
   bool holding() const {
     return run_ && (run_->stage == Stage::kHolding || run_->stage == Stage::kMarking);
   }
   bool before_release() const { return run_ && run_->stage < Stage::kWriting; }
   bool after_release() const { return run_ && run_->stage >= Stage::kWriting; }
+  // The checkpoint that is being made.
   std::optional<CheckpointId> current() const {
     return run_ ? std::optional<CheckpointId>(run_->id) : std::nullopt;
   }
+  // The longest hold so far.
   absl::Duration longest_hold() const { return longest_hold_; }
 
-  // The newest one that was committed, or restored from, and the steps in it.
+  // The newest checkpoint that was committed or restored from, and the number of training steps in
+  // it.
   void SetNewest(std::optional<CheckpointId> id, int64_t steps) {
     newest_ = id, durable_steps_ = steps;
   }
@@ -168,16 +193,18 @@ class CheckpointMaker {
  private:
   enum class Stage : uint8_t { kNaming, kHolding, kMarking, kWriting, kCommitting };
 
-  // The checkpoint that is being made.
+  // The attempt under way.
   struct Run {
     Stage stage = Stage::kNaming;
     CheckpointId id;
-    std::set<int> waiting;  // kHolding: workers; kMarking, kWriting: ps
+    // In kHolding: the workers, in kMarking and kWriting: the ps that have not answered.
+    std::set<int> waiting;
     absl::Duration held_since;
     Cut cut;
     std::vector<std::vector<SavedSlice>> parts;  // by ps
     uint64_t bytes = 0;
-    std::vector<SaveCallback> saves;  // that were asked for before the cut
+    // The calls that asked for a checkpoint before the cut.
+    std::vector<SaveCallback> saves;
   };
 
   bool IsDue() const;
@@ -207,11 +234,11 @@ class CheckpointMaker {
   absl::Duration final_since_;
   absl::Duration next_, longest_hold_;
   absl::Duration given_up_at_ = -absl::InfiniteDuration();
-  // In a row, for no fault of a disk.
+  // Attempts in a row that were abandoned for a reason other than a disk.
   int given_up_ = 0;
-  // old checkpoints are being removed
+  // Old checkpoints are being removed.
   bool collecting_ = false;
-  // The catalog is at work, though the checkpoint may have been dropped.
+  // The catalog is committing. The attempt itself may already have been dropped.
   bool committing_ = false;
   std::optional<CheckpointId> newest_;
   int64_t durable_steps_ = 0;

@@ -12,7 +12,7 @@
 namespace divvy {
 namespace {
 
-// A catalog that nobody asks: the host commits.
+// A catalog that is never called, because the host commits.
 class NoCatalog : public CheckpointCatalog {
  public:
   absl::StatusOr<std::optional<JobState>> Newest(std::optional<CheckpointId>) override {
@@ -48,12 +48,12 @@ class FakeHost : public CheckpointMaker::Host {
     return cut;
   }
   void SendSnapshots(CheckpointId) override { ++rounds; }
-  void LookAgain(int, CheckpointId) override { ++looks; }
+  void PollAgain(int, CheckpointId) override { ++looks; }
   void Commit(const JobState& state, std::vector<std::vector<SavedSlice>>) override {
     committing = state.checkpoint;
   }
   void Collect(CheckpointId base, CheckpointId) override { collected_bases.push_back(base); }
-  void WorkGoesOn() override { ++resumed; }
+  void OnWorkContinues() override { ++resumed; }
   void MoveBase(const JobState& state) override { base = state.checkpoint; }
   void Persist(StoreChange) override {}
   void OnSaved(const CheckpointMaker::Cut&) override { ++saved; }

@@ -1,5 +1,4 @@
-// The checkpoints that are made (checkpoint_maker.h has the steps), and the state that an epoch
-// begins with.
+// Checkpoints (checkpoint_maker.h has the steps), and the state that an epoch begins with.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +58,7 @@ bool CoordinatorCore::Choosing() const {
   return phase_.Is(Phase::kChoosing);
 }
 
-bool CoordinatorCore::HasBegunAnew() const {
+bool CoordinatorCore::HasStartedFresh() const {
   MutexLock lock(mu_);
   return origin_.is_chosen() && !origin_.restored();
 }
@@ -88,12 +87,13 @@ int64_t CoordinatorCore::durable_steps() const {
 
 // ---- what the maker asks and tells ----
 
-// A process that was asked to end saves what is there, if it can, before it goes.
+// A process that was asked to end saves its state first, if it can.
 bool CoordinatorCore::WantsLastCheckpoint() const {
   if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) ||
       checkpoint_maker_.last_is_saved())
     return false;
-  // Else nobody will complete it any more.
+  // Missing first values and half-applied steps rule out a cut, and nobody will complete them any
+  // more.
   return !stored_.awaits_values() && !steps_.IsHalfApplied();
 }
 
@@ -152,7 +152,7 @@ void CoordinatorCore::SendSnapshots(CheckpointId id) {
   for (Ps& ps : servers_) SendSnapshot(ps, id);
 }
 
-void CoordinatorCore::LookAgain(int ps, CheckpointId id) {
+void CoordinatorCore::PollAgain(int ps, CheckpointId id) {
   LaterAt(servers_[ps], kLooksAgain, &CoordinatorCore::SendSnapshot, id);
 }
 
@@ -201,15 +201,16 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
   });
 }
 
-void CoordinatorCore::WorkGoesOn() { layout_changes_.StartNext(); }
+void CoordinatorCore::OnWorkContinues() { layout_changes_.StartNext(); }
 
 void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
-  // Else another checkpoint is due.
-  if (cut.is_for_resize && NothingSince(cut) && ResizeIsQuiet()) return ChangeServers(cut.state);
+  // Otherwise another checkpoint is due.
+  if (cut.is_for_resize && IsUnchangedSince(cut) && ResizeIsQuiet())
+    return ChangeServers(cut.state);
   if (phase_.Is(Phase::kEnding)) FinishEnding();
 }
 
-// While a resize waits for its checkpoint nothing is trained.
+// While a resize waits for its checkpoint, no training step runs.
 void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
   if (ResizeIsQuiet()) resizing_.Refuse(servers_.size(), why);
 }
@@ -259,7 +260,7 @@ void CoordinatorCore::ChooseCheckpoint() {
                                  : layout_plan_.Relayout(*origin_.found(), NewIds());
   if (!fits.ok()) {
     origin_.SetAdopting(false);
-    // Of an older checkpoint, after the newest was found to be damaged.
+    // This is an older checkpoint; the newest was found to be damaged.
     if (origin_.is_chosen()) return FailJob(fits);
     for (auto& done : origin_.TakeWaiters())
       outbox_.Add([done = std::move(done), fits] { done(fits); });
@@ -276,26 +277,27 @@ void CoordinatorCore::ChooseCheckpoint() {
     outbox_.Add([severity, text = std::move(text)] { Log({severity, __FILE__, __LINE__, text}); });
   }
   origin_.Restore();
-  TakeUp(*origin_.Restorable());
+  RestoreState(*origin_.Restorable());
   BeginLoading();
 }
 
-// All that is the program's, or the coordinator's alone.
-void CoordinatorCore::TakeUp(const JobState& state) {
+// Restores everything that belongs to the program or to the coordinator alone.
+void CoordinatorCore::RestoreState(const JobState& state) {
   const std::optional<JobState>& found = origin_.found();
   const bool is_restored = found && origin_.restored();
   checkpoint_maker_.SetNewest(
       is_restored ? std::optional<CheckpointId>(found->checkpoint) : std::nullopt,
       is_restored ? found->finished_steps : 0);
-  steps_.TakeUp({state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
-  passes_.TakeUp(state.passes, state.data);
-  stored_.TakeUp(state.program_state);
+  steps_.RestoreState(
+      {state.finished_steps, state.finished_reads, state.next_ordinal, state.epochs});
+  passes_.RestoreState(state.passes, state.data);
+  stored_.RestoreState(state.program_state);
 }
 
 // ---- loading a checkpoint ----
 
-// What is loaded is whole; what the program has declared beside it is made now, before anybody uses
-// it.
+// The loaded variables are complete. Variables that the program has declared besides are made now,
+// before any use.
 void CoordinatorCore::MakeDeclared() {
   LayoutChanges::Shards shards = layout_plan_.to_make();
   AppendShards(recovery_.log().Shards(), shards);
@@ -309,8 +311,8 @@ void CoordinatorCore::MakeDeclared() {
   });
 }
 
-// A ps cannot load what the catalog took for good. True: an older checkpoint is looked for. Without
-// a catalog there was none to load, and the ps says so falsely.
+// A ps cannot load a checkpoint that the catalog considers good. True: an older checkpoint is
+// tried. Without a catalog there was no checkpoint to load, so the ps' error is wrong.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
   if (ReasonOf(error) != Reason::kCheckpointCorrupt || !origin_.restored() ||
       recovery_.rewind() != nullptr || options_.checkpoints == nullptr)

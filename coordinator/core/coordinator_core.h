@@ -1,43 +1,43 @@
-// The coordinator without a network: which steps exist, who runs them, and when they have happened
-// once and for all.
+// The coordinator without a network. It knows which steps exist, which worker runs each of them,
+// and when a step has finished exactly once.
 //
-// An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16): each method takes an event,
-// changes state under one lock, never waits, and answers through completions that run after the
-// lock is gone, in the order decided. Blocking calls for programs: blocking_coordinator.h.
+// An event-driven state machine (protocol sections 3, 4, 7-9, 14, 16). Each method takes an event
+// and changes state under one lock. No method waits. Answers are completions that run after the
+// lock is released, in the order in which they were decided. blocking_coordinator.h has the
+// blocking calls for programs.
 //
-// A parameter server is lost when another process answers, or registers, in its place; or a half
-// applied step is one that no run can complete:
-//   Durability::kReplay       all servers go back to the newest checkpoint, and what was done since
-//                             is run again (replay.cc). Values that were delivered stay, and the
-//                             program notices a pause
-//   Durability::kCheckpoint   the job ends with Unavailable (Reason::kPsLost); the next start goes
-//                             on from the newest checkpoint
-// A server that is merely silent is waited for, up to ps_timeout. What else ends a job, and every
-// later call with it: kStaleEpoch and kSecondCoordinator (another coordinator has the job),
-// kWrongJob (a task belongs to another). ExitCodeOf (cluster/error.h) says what a process ends with
-// for each.
+// A parameter server is lost when another process answers or registers in its place. A step that is
+// half applied and that no run can complete has the same effect:
+//   Durability::kReplay       all servers return to the newest checkpoint, and everything since
+//                             then is run again (replay.cc). Values already delivered stay valid;
+//                             the program only notices a pause
+//   Durability::kCheckpoint   the job ends with Unavailable (Reason::kPsLost); the next start
+//                             continues from the newest checkpoint
+// A server that only does not answer is waited for, up to ps_timeout. These errors also end the
+// job, and every later call returns them: kStaleEpoch and kSecondCoordinator (another coordinator
+// has the job), kWrongJob (a task belongs to another job). ExitCodeOf (protocol/error.h) gives the
+// exit code for each.
 //
-// The parts: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch),
-// workers.cc (sessions, Steps streams, fences), steps.cc (the calls that concern steps, what may go
-// on after an event), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
-// checkpoints.cc (checkpoints, and the state that an epoch begins with), adopt.cc (going on with
-// what the servers hold), replay.cc (back to the last cut, and forward again), resize.cc (another
-// number of servers).
+// The files: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch),
+// workers.cc (sessions, Steps streams, fences), steps.cc (the calls about steps, and what may
+// continue after an event), variables.cc (layout changes), direct_writes.cc, direct_reads.cc,
+// checkpoints.cc (checkpoints, and the state that an epoch begins with), adopt.cc (continuing with
+// the servers' state), replay.cc (rewind to the last cut and replay), resize.cc (another number of
+// servers).
 //
-// Machines with a state of their own, which the core calls. A machine calls the core only by its
-// small Host:
-//   ServerSet        calls nobody
-//   StateOrigin      calls nobody
-//   WorkerSet        calls nobody
-//   LayoutPlan       calls nobody
+// The core calls these machines, each of which has its own state. A machine reaches the core only
+// through its small Host interface:
+//   ServerSet        calls nothing
+//   StateOrigin      calls nothing
+//   WorkerSet        calls nothing
+//   LayoutPlan       calls nothing
 //   Passes           calls WorkerSet
 //   LayoutChanges    calls LayoutPlan, WorkerSet, its Host
 //   StepQueue        calls Passes, WorkerSet, RedoLog, its Host
 //   WriteQueue       calls StepQueue, WorkerSet, its Host
 //   Recovery         calls StepQueue, WriteQueue, Passes, WorkerSet, EntryIds, its Host
 //   StoredState      calls StepQueue, Passes, ServerSet
-//   CheckpointMaker  calls WorkerSet, the Store (to forget checkpoints: no answer is waited for),
-//   its Host
+//   CheckpointMaker  calls WorkerSet, its Host, and the Store (to delete rows, without waiting)
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_CORE_H_
 
@@ -55,10 +55,6 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/outbox.h"
-#include "cluster/clients.h"
-#include "cluster/job_state.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
 #include "coordinator/core/checkpoint_maker.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
@@ -78,18 +74,25 @@
 #include "coordinator/core/stored_state.h"
 #include "coordinator/core/worker_set.h"
 #include "coordinator/core/write_queue.h"
+#include "protocol/clients.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
 
 namespace divvy {
 
-// Thread-safe; no method waits but Start. Completions are called once, on whichever thread comes to
-// it (perhaps within the call) and never under the lock: they must not block. After Abandon they
-// are dropped. Errors that every call of the program may get: what ended the job (kPsLost,
-// kStaleEpoch, kSecondCoordinator, ...), and Cancelled (kJobOver) once it drains.
+// The core of a job's coordinator. Thread-safe. Only Start may block. A completion is called once,
+// on any thread (perhaps within the call), and never under the lock. It must not block. Completions
+// that are pending at Abandon are dropped.
+//
+// Every call of the program may return the error that ended the job (kPsLost, kStaleEpoch,
+// kSecondCoordinator, ...), and Cancelled (kJobOver) once the process drains.
 //
 //   ASSIGN_OR_RETURN(auto core, CoordinatorCore::Start(options, executor, clock, dialer, store));
 //   core->CreateVariable(spec, std::nullopt, [](absl::Status created) { ... });
-//   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... }, [](absl::Status done) { ...
-//   }); core->EndJob(0, [](absl::Status ended) { ... });
+//   core->Run({{"train"}, "clicks", Nest()}, [](Nest value) { ... },
+//             [](absl::Status done) { ... });
+//   core->EndJob(0, [](absl::Status ended) { ... });
 class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                         private CheckpointMaker::Host,
                         private LayoutChanges::Host,
@@ -97,179 +100,215 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                         private WriteQueue::Host,
                         private Recovery::Host {
  public:
-  // Loads the job's row, takes the next epoch and begins to dial. InvalidArgument: bad options.
-  // Reason::kJobOver: the job of this store has ended; ExitCodeOf the status is what it ended with.
-  // kWrongJob: the catalog's checkpoints are another job's. Or the store's error, or that of
-  // CheckpointCatalog::Newest. May block (the store, the catalog).
-  // REQUIRES: the references outlive the core and all its tasks.
+  // Loads the job's row, takes the next epoch and begins to dial the tasks. Does not wait for them.
+  // May block on the store and the catalog.
+  //
+  // Errors: InvalidArgument: bad options. Reason::kJobOver: the job of this store has ended;
+  // ExitCodeOf(status) is the exit code it ended with. kWrongJob: the store or the catalog's
+  // checkpoints belong to another job. DataLoss: the store is damaged, or its epoch is impossible;
+  // the message names the remedy. Other errors are those of Store::Load and
+  // CheckpointCatalog::Newest. REQUIRES: the references outlive the core and all its tasks.
   static absl::StatusOr<std::shared_ptr<CoordinatorCore>> Start(CoordinatorOptions options,
                                                                 Executor& executor, Clock& clock,
                                                                 Dialer& dialer, Store& store);
 
   // ---- from the cluster ----
-  // Where a task is. Answers `over` from the end of the job on. Refusals, each with its fix:
-  // VERSION_MISMATCH; CLUSTER_MISMATCH (its TF_CONFIG contradicts ours, or there is no such ps
-  // index); DUPLICATE_TASK: the process that has this job and index has answered since, so it
-  // lives. NOT_READY, ask again: that is not known yet, or this coordinator is about to end. A task
-  // whose former process is dead is taken over at once.
+  // A task announces its address. From the end of the job on, the answer has `over` set. A refusal
+  // names its fix:
+  //
+  // - VERSION_MISMATCH: the task runs another version of the protocol.
+  // - CLUSTER_MISMATCH: the task's TF_CONFIG contradicts the coordinator's, this ps index does not
+  //   exist, a worker has another program or number of replicas, or a ps has no checkpoint
+  //   directory and the job keeps checkpoints.
+  // - DUPLICATE_TASK: another process has this job and index, and it has answered since, so it
+  //   lives.
+  // - NOT_READY: register again later. The reason may pass: it is not known yet whether the former
+  //   process lives, a resize may still make room for the ps, or this coordinator is about to end.
+  // - INVALID: the request lacks a role, an index, an address or an incarnation.
+  //
+  // A task whose former process is dead takes its place at once.
   void Call(RegisterRequest request, ResultCallback<RegisterReply> done);
 
   // ---- from the program: thread-safe, any number at once; `done` is called once ----
 
-  // When the cluster is ready for steps, or the error that ended the job.
+  // `done` gets OK when the cluster can run steps, or when a state can be restored and the program
+  // has to choose (RestoreLatest). Otherwise it gets the error that ended the job.
   void WhenRunning(StatusCallback done);
-  // Makes the checkpoint that follows: one cut over all servers; steps go on. `done` has its name
-  // when it is on the disk, or why it could not be made (the older ones stand). FailedPrecondition:
-  // there is no catalog.
-  // An operator decides nothing for the program: asked before the job runs, the checkpoint is made
-  // when it does.
+  // Makes a checkpoint whose cut is taken after this call, over all servers; steps go on. `done`
+  // gets its id once it is on the disk. After an error the older checkpoints are unchanged.
+  // FailedPrecondition: there is no catalog.
+  //
+  // A program that saves before it has restored chooses to begin anew. An operator's call chooses
+  // nothing: before the job runs, its checkpoint waits until the job does.
   enum class Asker : uint8_t { kProgram, kOperator };
   void SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker = Asker::kProgram);
-  // After the variables are created, and before any other use of them: goes on with what the
-  // servers hold, where that is a whole state and the store was kept (adoption.h): then nothing
-  // that has finished is lost, and nothing is loaded. Else with the newest checkpoint that is
-  // whole, whatever its number of ps. The steps that are in it; 0: there is neither. Variables that
-  // it has not got get their initial values. FailedPrecondition: one is of another dtype or shape,
-  // or was used.
+  // Chooses the state that the job continues with. Call it after the variables are created and
+  // before any other use of them. First choice: what the servers hold, if that is a whole state and
+  // the store was kept (adoption.h); then no finished step is lost and nothing is loaded. Second
+  // choice: the newest whole checkpoint, made with any number of ps. `done` gets the number of
+  // training steps in the state, and 0 if there is none. A variable that the state does not have
+  // gets its initial values. A second call, once the job runs, gets the number of steps finished so
+  // far.
+  //
+  // FailedPrecondition: a variable has another dtype or shape than in the state, the state has
+  // variables and none of the program's, or the job has begun without the state because a variable
+  // was used before.
   void RestoreLatest(ResultCallback<int64_t> done);
-  // Whether nobody knows yet if the variables are restored: they are declared, and have no values.
+  // Whether the program has not yet decided if the variables are restored. In this phase variables
+  // are declared and have no values.
   bool Choosing() const;
-  // A variable is about to be created whose first values are written later, by the program: until
-  // as many have been brought no checkpoint is cut, for it would hold what nobody asked for. Each
-  // call with +1 is followed by one with -1.
+  // Announces a variable whose first values the program writes later. Call with +1 before the
+  // variable is created and with -1 after its values are written. No checkpoint is cut in between,
+  // because it would contain zeros in place of these values.
   void ExpectValues(int change);
-  // Whether the state of the job is decided, and no checkpoint is in it: RestoreLatest comes too
-  // late, or has nothing to restore.
-  bool HasBegunAnew() const;
+  // Whether the state is decided and the job has begun anew, with neither a checkpoint nor the
+  // servers' state. RestoreLatest is then too late, or has nothing to restore.
+  bool HasStartedFresh() const;
   struct Restored {
-    // Of the checkpoint, or of what the servers held, that this life of the program went on from.
+    // Counted in the checkpoint, or in the servers' state, that this life of the program continued
+    // from.
     int64_t epochs = 0, steps = 0;
   };
   Restored restored() const;
-  // Whether the variable's values came with that.
+  // Whether the variable's values came with the restored state.
   bool WasRestored(const std::string& variable) const;
-  // Saved in each checkpoint from now on, and in the store before another step begins (some 0.2 ms:
-  // for each round or epoch, not for each step); what it is after RestoreLatest was saved with it.
+  // Bytes that are saved in each checkpoint from now on, and in the store before another step
+  // begins. The store costs some 0.2 ms, so call this for each round or epoch and not for each
+  // step. After RestoreLatest, program_state() is what was saved with the restored state.
   void SetProgramState(std::string bytes);
   std::string program_state() const;
-  // covered by a checkpoint
+  // Training steps covered by a checkpoint.
   int64_t durable_steps() const;
-  // null: none are kept
+  // Null: the job keeps no checkpoints.
   CheckpointCatalog* checkpoints() const { return options_.checkpoints; }
-  // Makes the variable with the slots of its optimizer. AlreadyExists: the name is taken.
-  // InvalidArgument: spec or partitioner. ResourceExhausted: a ps has no memory for it; nothing is
-  // left behind. `with`: where it lies, in one shard; NotFound, InvalidArgument: there is no such
-  // variable, or shard. REQUIRES: EvaluatedPerRow(spec.initializer).
+  // Creates the variable with the slots of its optimizer. `with`: places it, as one shard, beside a
+  // shard of another variable. REQUIRES: EvaluatedPerRow(spec.initializer).
+  //
+  // AlreadyExists: the name is taken. InvalidArgument: the spec or the partitioner is invalid.
+  // NotFound, InvalidArgument: `with` names a variable or shard that does not exist.
+  // ResourceExhausted: a ps has no memory for it; no shard is left behind.
   void CreateVariable(VariableSpec spec, std::optional<Colocation> with, StatusCallback done);
+  // The current layout: an immutable snapshot.
   std::shared_ptr<const Layout> layout() const;
-  // The values as they stand, of all requests in one message to each ps; waits for a ps that is
+  // Reads current values, with one message to each ps for all requests. Waits for a ps that is
   // away. NotFound, InvalidArgument: bad requests.
   void Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done);
-  // Applied when `done` is called: after all that the program has seen finished, before every step
-  // dispatched later. Once, on every ps it touches.
+  // Applies the writes exactly once on every ps that they touch, and then calls `done`. They come
+  // after every step that the program has seen finished, and before every step that is dispatched
+  // later.
   void Write(std::vector<StagedWrite> writes, StatusCallback done);
 
-  // InvalidArgument: the arguments of `what` ("step train") are larger than max_args_bytes.
-  // Schedule and Run refuse them so.
+  // InvalidArgument: the arguments are larger than max_args_bytes. `what` names their owner in the
+  // message ("step train"). Schedule and Run refuse them in the same way. Does not block.
   absl::Status CheckArgs(const Nest& args, absl::string_view what) const;
 
-  // `accepted` when the step is queued: at once, unless max_queued_steps wait, or with the error of
-  // an earlier step (then it is not queued). `result` when it has finished (its value), failed, or
+  // Queues a step. `accepted` is called when the step is queued: at once, unless max_queued_steps
+  // steps wait. If an earlier step has failed, `accepted` gets that step's error, and the new step
+  // is not queued. `result` is called when the step has finished (with its value), has failed, or
   // was cancelled (Reason::kBatchCancelled).
-  // With `once`, `accepted` may be AlreadyExists: that number of the series has finished, in this
-  // life of the job's program or in one that its state comes from. FailedPrecondition: it is queued
-  // or runs. InvalidArgument: a read-only step, or no number from 0 to 2^53. Then it is not queued,
-  // and `result` is not called.
+  //
+  // With `once`, `accepted` may get one of these errors, and then the step is not queued and
+  // `result` is not called. AlreadyExists: this number of the series has finished, in this life of
+  // the job's program or in one that its state comes from. FailedPrecondition: the number is queued
+  // or running. InvalidArgument: the step is read-only, or the number is not from 0 to 2^53.
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
-  // When nothing is queued and nothing in flight, or the error of a step.
+  // Calls `done` with OK when no step is queued or in flight, or with the error of a step.
   void Join(StatusCallback done);
-  // Whether nothing is queued or in flight; or the error of a step, after its batch has been
-  // cancelled.
+  // Calls `done` with whether no step is queued or in flight, or with the error of a step after its
+  // batch has been cancelled.
   void Done(ResultCallback<bool> done);
-  // Runs the loop. `value` is called for each finished step, in the order of finishing, the last
-  // before `done`. `done`: OK when it is over; InvalidArgument, as CheckArgs, or where a loop with
-  // last_step finds no element in its data; else the first error of a step, after its batch has
-  // been cancelled.
+  // Runs a loop of steps. `value` is called for each finished step, in the order of finishing, and
+  // for the last time before `done`. `done` gets OK when the loop is over. InvalidArgument: as
+  // CheckArgs, or a loop with last_step finds no element in its data. Otherwise `done` gets the
+  // first error of a step, after its batch has been cancelled.
   void Run(RunRequest request, std::function<void(Nest)> value, StatusCallback done);
-  // The loop makes no more steps: it is done when those in flight have ended, and does not count as
-  // an epoch. One that is over already stays so.
+  // The loop with this token makes no more steps. It is done when its steps in flight have ended,
+  // and it does not count as an epoch. A loop that is over is not affected.
   void StopRun(uint64_t token);
 
-  // An iterator over the data, from its beginning, on every worker; a worker that comes back makes
-  // it again. REQUIRES: CheckArgs(args) is OK.
+  // Makes an iterator over the data, from its beginning, on every worker. A worker that rejoins
+  // makes it again. REQUIRES: CheckArgs(args) is OK.
   ResourceId MakeIterator(std::string source, Nest args, bool leased);
-  // Steps that are queued or running keep it until they end.
+  // Steps that are queued or running keep the iterator until they end.
   void DropIterator(ResourceId iterator);
 
   uint64_t job_seed() const { return options_.job_seed; }
   JobId job() const;
-  int64_t epoch() const;  // RunEpochs of training steps completed
-  int64_t step() const;   // training steps finished
-  // Of steps that are first dispatched from now on. Not finite: the one before stays, and
-  // InvalidArgument is raised as a step's error is.
+  // Epochs of training (RunEpoch) that are complete.
+  int64_t epoch() const;
+  // Training steps finished.
+  int64_t step() const;
+  // The factor on the learning rate for steps that are first dispatched from now on. A value that
+  // is not finite leaves the factor unchanged and raises InvalidArgument in the same way as a
+  // step's error.
   void SetLearningRateScale(double scale);
 
-  // Ends the job: all parameter servers confirm that they are what they were, the store says how it
-  // ended, workers and ps are told to exit with `exit_code`. REQUIRES: joined. The program makes no
-  // further calls.
+  // Ends the job. First every ps confirms that it is still the same process, then the end is
+  // stored, and then workers and ps are told to exit with `exit_code`. `done` gets OK after that.
+  // REQUIRES: joined, and the program makes no further calls.
   void EndJob(int exit_code, StatusCallback done);
 
-  // Goes on with so many parameter servers: steps in flight end, a checkpoint is made, and all load
-  // it, cut and placed anew. Those that join are ps N, N+1, ... and are waited for until they have
-  // registered; of too many the last are told to end with 0. `done` when steps run again. The job's
-  // flags keep the number of its start: a coordinator that is started again is told by its own.
-  // FailedPrecondition: no catalog, another resize is under way, or the job is about to end.
-  // InvalidArgument: no number of servers, or one that the partitioner cannot cut a variable for.
-  // Unavailable: who was to join has not come within ps_timeout. The disk's error, of the
-  // checkpoint. After an error the number is as it was, and the job goes on.
+  // Continues the job with `num_ps` parameter servers. Steps in flight end, a checkpoint is made,
+  // and all servers load it, cut and placed for the new number. New servers are ps N, N+1, ...; the
+  // change waits until they have registered. Of surplus servers, those with the highest indices are
+  // told to exit with 0. `done` is called when steps run again. The job's flags keep the number of
+  // its start: after a restart the coordinator takes the number from its own flags.
+  //
+  // FailedPrecondition: there is no catalog, another resize is under way, or the job is about to
+  // end. InvalidArgument: the number is not allowed, or the partitioner cannot cut a variable for
+  // it. Unavailable: a server that was to join has not registered within ps_timeout. Other errors
+  // are the disk's, from the checkpoint. After each of these errors the number is unchanged and the
+  // job goes on.
   void Resize(int num_ps, StatusCallback done);
 
-  // The process was asked to end (SIGTERM): dispatches nothing more and waits for what is in
-  // flight. Then every call of the program that waits, and every later one, gets Cancelled
-  // (Reason::kJobOver), and `done` is called: the process may exit (143). Workers and ps are told
-  // nothing: they wait for the next coordinator. A job that is being ended is ended first.
+  // The process was asked to end (SIGTERM). Dispatches nothing more and waits for the steps in
+  // flight. Then every pending and later call of the program gets Cancelled (Reason::kJobOver), and
+  // `done` is called: the process may exit (143). Workers and ps get no message; they wait for the
+  // next coordinator. If EndJob was called before, the job's end is completed first.
   void Drain(std::function<void()> done);
-  // The process that this is in cannot go on with the job: from now on every call of the program
-  // has this error. For an embedded cluster, whose workers' GPUs are lost until the process is
-  // started again. Nothing after the job's end.
+  // This process cannot continue the job. From now on every call of the program returns `why`. For
+  // an embedded cluster: if its workers lose their GPUs, only a restart of the process brings them
+  // back. Has no effect after the job's end.
   void Fail(absl::Status why);
 
+  // A copy of the current state, for status pages. Does not block.
   CoordinatorSnapshot Snapshot() const;
-  // How many entries each structure holds that grows and shrinks as the job runs, by its name: for
-  // tests and benchmarks that look for what only grows.
+  // The number of entries of each structure that grows and shrinks while the job runs, by name.
+  // Tests and benchmarks use it to find structures that only grow.
   std::map<std::string, int64_t> Sizes() const;
-  // The greatest staleness of a step that has finished since this was last asked, by one asker.
+  // The greatest staleness of a step that has finished since the last call. For one caller only.
   uint64_t TakeMaxStaleness();
-  // Forgets all completions and timers: no call is answered any more. For a process about to end,
-  // and for the simulation's kill.
+  // Drops all completions and timers: no call is answered any more. For a process that is about to
+  // end, and for the simulation's kill.
   void Abandon();
 
-  // For the simulation: ids in flight or queued with an id (what may still be applied), and those
-  // finished with their participants.
+  // For the simulation.
   struct Inspection {
+    // Ids that may still be applied: in flight, or queued with an id.
     std::vector<EntryId> open;
-    // steps and direct writes, with the ps they committed to; after a rewind: of those since the
-    // base
+    // Finished steps and direct writes, with the ps that they committed to. After a rewind: only
+    // those since the base.
     std::map<EntryId, std::vector<int>> finished;
     std::map<ResourceId, std::vector<std::pair<int64_t, int64_t>>> finished_positions;
     bool idle = false;
-    // The life of each ps that this coordinator counts on.
+    // The incarnation of each ps that this coordinator knows.
     std::vector<Incarnation> ps;
-    // The most of any Steps stream.
+    // The largest number of unacknowledged messages on any Steps stream.
     int unacknowledged = 0;
-    // What has finished is not all there again: so many steps are still to be run again.
+    // Set during a rewind: the number of finished steps that are still to be run again.
     std::optional<int64_t> steps_to_replay;
-    // Of the servers' state, once this coordinator has run on it.
+    // The lineage of the servers' state, once this coordinator has run steps on it.
     Epoch lineage;
   };
   Inspection Inspect() const;
-  void KeepHistory() { keep_history_ = true; }  // before any step: Inspect tells what finished
+  // Makes Inspect report finished entries. Call it before any step.
+  void KeepHistory() { keep_history_ = true; }
 
  private:
   using Phase = CoordinatorSnapshot::Phase;
   class StepsListener;
 
-  // coordinator_records.h
+  // The records are described in coordinator_records.h.
   using Claim = coordinator_records::Claim;
   using Ps = coordinator_records::Ps;
   using Worker = coordinator_records::Worker;
@@ -280,9 +319,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using DirectRead = coordinator_records::DirectRead;
   using WorkerStream = coordinator_records::WorkerStream;
 
-  // Each event, a call or an answer, is handled while one of these lives. Holds the lock. At its
-  // end what the event makes possible is done (Pump), then the lock is released, and the outbox
-  // drained.
+  // One event, a call or an answer, is handled while an object of this class lives. It holds the
+  // lock. Its destructor does what the event has made possible (Pump), releases the lock, and then
+  // drains the outbox.
   class DIVVY_SCOPED_CAPABILITY Event {
    public:
     explicit Event(CoordinatorCore& core) DIVVY_ACQUIRE(core.mu_) : core_(core) {
@@ -304,60 +343,86 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                   Store& store, JobRow row, std::optional<JobState> found, StoredJob stored);
 
   // ---- lifecycle.cc ----
-  void BeginEpoch() DIVVY_REQUIRES(mu_);  // makes stored_.row() durable, then dials
+  // Makes stored_.row() durable, then dials.
+  void BeginEpoch() DIVVY_REQUIRES(mu_);
+  // Begins another epoch, above this one and above `above`.
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
+  // Decides whether a task that registers may join, and takes it in. The error is the refusal.
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  // Whether a ps with an index above all servers may wait for a resize.
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  // Checks a Register request without changing anything but the workers' votes on replicas.
   absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  // Checks that a worker that has attached fits the job. May give up workers that do not fit.
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply)
       DIVVY_REQUIRES(mu_);
+  // Leaves kAttaching when all servers have attached and enough workers are known.
   void MaybeLoad() DIVVY_REQUIRES(mu_);
   bool BeforeRunning() const DIVVY_REQUIRES(mu_) {
     return phase_.Is(Phase::kAttaching) || phase_.Is(Phase::kChoosing) ||
            phase_.Is(Phase::kLoading);
   }
-  void LookForCheckpoints() DIVVY_REQUIRES(mu_);
+  // Asks the catalog again for the newest checkpoint. OnNewest gets the answer.
+  void SearchCheckpoints() DIVVY_REQUIRES(mu_);
   void OnNewest(const absl::StatusOr<std::optional<JobState>>& newest) DIVVY_REQUIRES(mu_);
   void BeginChoosing() DIVVY_REQUIRES(mu_);
   void BeginLoading() DIVVY_REQUIRES(mu_);
   void FinishLoading() DIVVY_REQUIRES(mu_);
   void StartRunning() DIVVY_REQUIRES(mu_);
-  void LetWaitersGo() DIVVY_REQUIRES(mu_);
+  // Answers calls of WhenRunning and begins reads and layout changes that waited.
+  void ReleaseWaiters() DIVVY_REQUIRES(mu_);
+  // Runs once a second: all timeouts are checked here.
   void Tick();
+  // Logs what each task does if no step has finished for options_.watchdog.
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
-  std::string WhatEverybodyDoes() const DIVVY_REQUIRES(mu_);
+  std::string DescribeTasks() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) override DIVVY_REQUIRES(mu_);
+  // Takes every completion that waits. The result calls each of them with `error`.
   std::vector<Task> TakeWaiters(const absl::Status& error) DIVVY_REQUIRES(mu_);
+  // Continues the end of the job: the last Sync, the final checkpoint, then StoreEnd.
   void FinishEnding() DIVVY_REQUIRES(mu_);
   void StoreEnd() DIVVY_REQUIRES(mu_);
+  // The error of every call once the process has drained.
   static absl::Status Drained();
+  // Completes a drain when nothing is in flight and the store is complete.
   void DrainIfQuiet() DIVVY_REQUIRES(mu_);
   void TellDrained() DIVVY_REQUIRES(mu_);
   void OnEndStored(int exit_code) DIVVY_REQUIRES(mu_);
+  // Sends Shutdown to all workers, and to all ps once the workers have answered.
   void ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) DIVVY_REQUIRES(mu_);
   void OnShutDown() DIVVY_REQUIRES(mu_);
+  // The fence of a call to the process `target`.
   Fence FenceFor(Incarnation target, SessionId session = kCoordinatorSession) const
       DIVVY_REQUIRES(mu_);
+  // What the job waits for, the longest wait first.
   std::vector<CoordinatorSnapshot::Wait> Waits() const DIVVY_REQUIRES(mu_);
 
   // ---- parameter_servers.cc ----
+  // Calls Attach in this epoch. OnPsAttached gets the answer.
   void AttachPs(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
+  // A ps registers. OK: its address is in use now. The error is the refusal.
   absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  // Asks whether the known process still lives, because another one has registered in its place.
   void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& reply, Incarnation asked)
       DIVVY_REQUIRES(mu_);
   void ProbePsAgain(Ps& ps) DIVVY_REQUIRES(mu_);
+  // The known process is gone: its successor takes its place, or the server is lost.
   void PsGone(Ps& ps) DIVVY_REQUIRES(mu_);
+  // Tells the ps to load its part of the state, or to begin empty. OnPsLoaded gets the answer.
   void LoadPs(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply, uint64_t layout_hash)
       DIVVY_REQUIRES(mu_);
-  // Takes note of a failed call to a ps. True: it may be tried again, after the returned wait.
+  // Records a failed call to a ps. Returns the pause before the next try; nullopt: the call must
+  // not be tried again.
   std::optional<absl::Duration> OnPsFailure(Ps& ps, const absl::Status& error) DIVVY_REQUIRES(mu_);
+  // The server and its state are lost: rewinds the job, or ends it.
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
-  // Calls `ps` once the lock is gone, and `on_reply` with the answer and `args`, under the lock.
-  // `on_reply` is not called if by then the core is gone or abandoned, or `ps` is not the Same.
+  // Calls `ps` after the lock is released, and then calls `on_reply` with the answer and `args`
+  // under the lock. `on_reply` is not called if the core is gone or abandoned by then, or if `ps`
+  // is no longer the Same.
   template <typename Request, typename... Params, typename... Args>
   void CallPs(const Ps& ps, Request request,
               void (CoordinatorCore::*on_reply)(Ps&, const absl::StatusOr<ReplyTo<Request>>&,
@@ -385,64 +450,86 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                         (core.*then)(core.servers_[index], args...);
                     });
   }
-  // A call to `ps` has failed. Makes it again by `again`, after a pause, unless the error ends the
-  // job or shows that the server is another one.
+  // Handles a failed call to `ps`: calls `again` after a pause, unless the error ends the job or
+  // shows that the server is another process.
   template <typename... Params, typename... Args>
   void RetryPs(Ps& ps, const absl::Status& error, void (CoordinatorCore::*again)(Ps&, Params...),
                Args... args) DIVVY_REQUIRES(mu_) {
     if (const auto wait = OnPsFailure(ps, error)) LaterAt(ps, *wait, again, args...);
   }
+  // What to do after the loss of a server, for the error message.
   std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
+  // Ends the job if the ps has been silent for ps_timeout.
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
-  // sends the new state to every ps; returns the number that acknowledges it
+  // Sends the new state to every ps. Returns the Sync number whose acknowledgement covers it.
   uint64_t WantSync() DIVVY_REQUIRES(mu_);
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_) { return servers_.Acked() >= seq; }
+  // Which entries are closed, for the next Sync.
   Horizon MakeHorizon() const DIVVY_REQUIRES(mu_);
 
   // ---- workers.cc ----
+  // A worker registers. OK: it is known, and is attached. The error is the refusal.
   absl::Status AdmitWorker(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
+  // Another process registers as a worker with a session. OK: the process with the session is gone.
   absl::Status ContestWorker(Worker& worker, const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   void PingWorker(Worker& worker) DIVVY_REQUIRES(mu_);
+  // The worker with this index and address; adds it if it is new.
   Worker& KnownWorker(int index, const std::string& address) DIVVY_REQUIRES(mu_);
   void AttachWorker(Worker& worker) DIVVY_REQUIRES(mu_);
   void AttachWorkerLater(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnWorkerAttached(int index, uint64_t attempt, SessionId session,
                         absl::StatusOr<WorkerAttachReply> reply);
+  // Whether the refusal means that the worker serves another job or another coordinator.
   bool ServesAnother(const absl::Status& refusal) const DIVVY_REQUIRES(mu_);
-  // true: that was the end of the job
+  // True: the refusal has ended the job.
   bool OnAttachRefused(Worker& worker, const absl::Status& refusal) DIVVY_REQUIRES(mu_);
-  void GiveWay(const absl::Status& refusal) DIVVY_REQUIRES(mu_);
+  // No worker serves this coordinator: ends the job in this process.
+  void YieldToOther(const absl::Status& refusal) DIVVY_REQUIRES(mu_);
+  // Opens the worker's Steps stream, or opens it again after a break.
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
   void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
+  // A completion for the creation of slots: an error refuses the worker's step.
   StatusCallback RefusalOfSlots(int worker, EntryId id);
+  // Makes workers ready whose session every ps knows. True: there is a new one.
   bool AdmitJoined() DIVVY_REQUIRES(mu_);
+  // The worker is lost: ends its session and fences it.
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
+  // Checks the worker's timeouts: its silence, its broken stream and the deadline of its step.
   void CheckWorker(Worker& worker, absl::Duration now) DIVVY_REQUIRES(mu_);
+  // How much of `passed` counts towards the deadline of the worker's step.
   absl::Duration Counted(const Pong& pong, absl::Duration passed) const DIVVY_REQUIRES(mu_);
+  // Every ps has acknowledged the fence: the steps of the lost worker are judged.
   void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
 
   // ---- steps.cc ----
+  // Does everything that an event has made possible. Only Event calls it.
   void Pump() DIVVY_REQUIRES(mu_);
-  void FinishWhatIsBegun() DIVVY_REQUIRES(mu_);
-  void GoOn() DIVVY_REQUIRES(mu_);
+  // Pump's part while the process drains.
+  void FinishStartedSteps() DIVVY_REQUIRES(mu_);
+  // Pump's part while the job runs.
+  void Continue() DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
+  // Whether an entry may get an id now. kFirstValues: for a write of first values, which may pass
+  // some of the obstacles.
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   // StepQueue::Host
   bool MayBeginStep() override DIVVY_REQUIRES(mu_);
-  EntryId GiveId() override DIVVY_REQUIRES(mu_);  // for WriteQueue, too
+  // Also for WriteQueue::Host.
+  EntryId GiveId() override DIVVY_REQUIRES(mu_);
   void OnLogGrown() override DIVVY_REQUIRES(mu_) { recovery_.GiveUpFullLog(); }
   void OnFinished(const Step& step, const Report& report) override DIVVY_REQUIRES(mu_);
   bool FailUnlessRewindable(const std::string& why) override DIVVY_REQUIRES(mu_);
   void DispatchLater(absl::Duration wait) override DIVVY_REQUIRES(mu_);
   void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
+  // Whether no step waits or runs, and no rewind is under way.
   bool Idle() const DIVVY_REQUIRES(mu_);
-  // If a step's error is stored (or the job has failed): sees to it that `raise` gets it, and
-  // returns true. `again` repeats the call, should another raise it.
-  bool RaisesInstead(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
+  // If a step's error is stored, or the job has failed: makes sure that `raise` gets it, and
+  // returns true. `again` repeats the call if another call raises the error first.
+  bool EndsWithError(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----
   VariableId NewVariableId() DIVVY_REQUIRES(mu_) {
@@ -466,10 +553,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
       DIVVY_REQUIRES(mu_);
 
   // ---- direct_writes.cc ----
+  // False: the call has been answered, or begins again when its obstacle is gone.
   bool MayPlanWrite(const std::vector<StagedWrite>& writes, const StatusCallback& done)
       DIVVY_REQUIRES(mu_);
+  // Calls Write again, in a blocking task of the executor.
   void WriteLater(std::vector<StagedWrite> writes, StatusCallback done);
   void QueueWrite(WriteQueue::CommitPlan plan, StatusCallback done) DIVVY_REQUIRES(mu_);
+  // Creates the slots that gradients in the writes need. False: all of them exist.
   bool CreateMissingSlots(const std::vector<StagedWrite>& writes, const StatusCallback& done)
       DIVVY_REQUIRES(mu_);
   // WriteQueue::Host
@@ -482,6 +572,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                  std::shared_ptr<DirectWrite> write) DIVVY_REQUIRES(mu_);
 
   // ---- direct_reads.cc ----
+  // Cuts the read into requests for the current layout.
   void PlanRead(DirectRead& read) DIVVY_REQUIRES(mu_);
   void SendReads() DIVVY_REQUIRES(mu_);
   void SendRead(Ps& ps, std::shared_ptr<DirectRead> read) DIVVY_REQUIRES(mu_);
@@ -489,6 +580,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
       DIVVY_REQUIRES(mu_);
 
   // ---- checkpoints.cc ----
+  // Whether a process that was asked to end still has a checkpoint to make.
   bool WantsLastCheckpoint() const DIVVY_REQUIRES(mu_);
   void SendSnapshot(Ps& ps, CheckpointId id) DIVVY_REQUIRES(mu_);
   void OnSnapshot(Ps& ps, const absl::StatusOr<SnapshotReply>& reply, CheckpointId id, bool waited)
@@ -504,30 +596,41 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   CheckpointId Name() override DIVVY_REQUIRES(mu_);
   CheckpointMaker::Cut CutNow(CheckpointId id) override DIVVY_REQUIRES(mu_);
   void SendSnapshots(CheckpointId id) override DIVVY_REQUIRES(mu_);
-  void LookAgain(int ps, CheckpointId id) override DIVVY_REQUIRES(mu_);
+  void PollAgain(int ps, CheckpointId id) override DIVVY_REQUIRES(mu_);
   void Commit(const JobState& state, std::vector<std::vector<SavedSlice>> parts) override
       DIVVY_REQUIRES(mu_);
   void Collect(CheckpointId base, CheckpointId below) override DIVVY_REQUIRES(mu_);
-  void WorkGoesOn() override DIVVY_REQUIRES(mu_);
+  void OnWorkContinues() override DIVVY_REQUIRES(mu_);
   void Persist(StoreChange change) override DIVVY_REQUIRES(mu_) {
     PutThen(std::move(change), [](CoordinatorCore&) {});
   }
   void OnSaved(const CheckpointMaker::Cut& cut) override DIVVY_REQUIRES(mu_);
   void OnDiskFailure(const absl::Status& why) override DIVVY_REQUIRES(mu_);
+  // The program uses the job without a restore: in kChoosing, it begins anew.
   void ChooseEmpty() DIVVY_REQUIRES(mu_);
+  // The program restores: continues with the servers' state or the newest checkpoint.
   void ChooseCheckpoint() DIVVY_REQUIRES(mu_);
-  void TakeUp(const JobState& state) DIVVY_REQUIRES(mu_);
+  // Restores everything in `state` that belongs to the program or to the coordinator alone.
+  void RestoreState(const JobState& state) DIVVY_REQUIRES(mu_);
+  // Makes the shards that are not loaded: those of declared variables, and those in the redo log.
   void MakeDeclared() DIVVY_REQUIRES(mu_);
+  // A ps cannot load the checkpoint. True: an older one is tried.
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
 
   // ---- adopt.cc ----
-  void LookAtServers() DIVVY_REQUIRES(mu_);
-  void TellStoreThenKeep() DIVVY_REQUIRES(mu_);
+  // Computes whether the servers' state can be adopted.
+  void NoteHeldByServers() DIVVY_REQUIRES(mu_);
+  // Adopts the servers' state: first makes the state row with the next ordinals durable, then tells
+  // the servers to keep what they hold.
+  void StoreAdoption() DIVVY_REQUIRES(mu_);
+  // A server has restarted during the adoption: the choice is made again.
   void TakeBackAdoption() DIVVY_REQUIRES(mu_);
   void FinishAdopting() DIVVY_REQUIRES(mu_);
-  void StoreState() override DIVVY_REQUIRES(mu_);  // tells the store what has changed
+  // Writes what has changed to the store.
+  void StoreState() override DIVVY_REQUIRES(mu_);
 
   // ---- replay.cc ----
+  // Whether the loss of a server leads to a rewind; otherwise it ends the job.
   bool Replays() const DIVVY_REQUIRES(mu_) {
     return recovery_.log().kept() && !origin_.is_unsaved();
   }
@@ -535,9 +638,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
     return phase_.Is(Phase::kRunning) || phase_.Is(Phase::kReplaying);
   }
   void Rewind(std::string why) override DIVVY_REQUIRES(mu_);
-  void GoBack(std::string why) DIVVY_REQUIRES(mu_);
+  // Begins a new epoch in which all servers load the base.
+  void StartRewind(std::string why) DIVVY_REQUIRES(mu_);
+  // Ends the sessions of all workers.
   void DropSessions() DIVVY_REQUIRES(mu_);
+  // Removes from Inspect's history the entries that the base covers.
   void ForgetCoveredHistory() DIVVY_REQUIRES(mu_);
+  // The base cannot be loaded: the job fails.
   void FailBase(const absl::Status& error) DIVVY_REQUIRES(mu_);
   void BeginReplay() DIVVY_REQUIRES(mu_);
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
@@ -551,17 +658,23 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void MoveBase(const JobState& committed) override DIVVY_REQUIRES(mu_);
 
   // ---- resize.cc ----
+  // OK: a resize may begin. The errors are those of Resize.
   absl::Status MayResize(int num_ps) const DIVVY_REQUIRES(mu_);
+  // Whether operations that change the servers' state wait for a resize.
   bool ResizeWaits() const DIVVY_REQUIRES(mu_);
+  // Whether a resize waits for nothing but its checkpoint.
   bool ResizeIsQuiet() const DIVVY_REQUIRES(mu_);
-  bool NothingSince(const CheckpointMaker::Cut& cut) const DIVVY_REQUIRES(mu_);
+  // Whether the servers hold exactly the state of the cut.
+  bool IsUnchangedSince(const CheckpointMaker::Cut& cut) const DIVVY_REQUIRES(mu_);
+  // The checkpoint of a resize is committed: switches to the new servers.
   void ChangeServers(const JobState& saved) DIVVY_REQUIRES(mu_);
 
-  // A task for later that does nothing once the core is gone or abandoned; runs with the lock held
-  // and is followed by the outbox.
+  // A task that runs `body` with the lock held and drains the outbox afterwards. It does nothing if
+  // the core is gone or abandoned by then.
   Task Guarded(std::function<void(CoordinatorCore&)> body);
-  // Makes the change durable, then runs `then` as Guarded does. A store that fails ends the job.
+  // Makes the change durable, then runs `then` as Guarded does. If the store fails, the job fails.
   void PutThen(StoreChange change, std::function<void(CoordinatorCore&)> then) DIVVY_REQUIRES(mu_);
+  // Runs `body` as Guarded does, after `delay`.
   void Later(absl::Duration delay, std::function<void(CoordinatorCore&)> body) DIVVY_REQUIRES(mu_);
 
   const CoordinatorOptions options_;
@@ -580,26 +693,28 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   ServerSet servers_ DIVVY_GUARDED_BY(mu_);
   WorkerSet workers_ DIVVY_GUARDED_BY(mu_);
   LimitedLog said_of_peers_ DIVVY_GUARDED_BY(mu_);
-  Passes passes_ DIVVY_GUARDED_BY(mu_);  // calls workers_
+  // Calls workers_.
+  Passes passes_ DIVVY_GUARDED_BY(mu_);
   LayoutPlan layout_plan_ DIVVY_GUARDED_BY(mu_);
-  // calls layout_plan_ and workers_, and this as its Host
+  // Calls layout_plan_, workers_, and this as its Host.
   LayoutChanges layout_changes_ DIVVY_GUARDED_BY(mu_);
-  // calls steps_, writes_, passes_, workers_, ids_, and this as its Host
+  // Calls steps_, writes_, passes_, workers_, ids_, and this as its Host.
   Recovery recovery_ DIVVY_GUARDED_BY(mu_);
-  // calls passes_, workers_ and the redo log, and this as its Host
+  // Calls passes_, workers_, the redo log, and this as its Host.
   StepQueue steps_ DIVVY_GUARDED_BY(mu_);
-  // calls steps_ and workers_, and this as its Host
+  // Calls steps_, workers_, and this as its Host.
   WriteQueue writes_ DIVVY_GUARDED_BY(mu_);
-  // calls workers_, and this as its Host
+  // Calls workers_, store_, and this as its Host.
   CheckpointMaker checkpoint_maker_ DIVVY_GUARDED_BY(mu_);
 
   EntryIds ids_ DIVVY_GUARDED_BY(mu_);
   std::set<std::shared_ptr<DirectRead>> open_reads_ DIVVY_GUARDED_BY(mu_);
 
-  // Not null: the process was asked to end.
+  // Has a value once the process was asked to end.
   std::optional<std::vector<std::function<void()>>> when_drained_ DIVVY_GUARDED_BY(mu_);
 
-  StoredState stored_ DIVVY_GUARDED_BY(mu_);  // calls steps_, passes_ and servers_
+  // Calls steps_, passes_ and servers_.
+  StoredState stored_ DIVVY_GUARDED_BY(mu_);
   StateOrigin origin_ DIVVY_GUARDED_BY(mu_);
   Resizing resizing_ DIVVY_GUARDED_BY(mu_);
 

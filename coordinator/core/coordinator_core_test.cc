@@ -1,5 +1,5 @@
-// The coordinator alone, in virtual time, against parameter servers and workers that do as they are
-// told. What needs the real ones is in tests/sim.
+// The coordinator alone, in virtual time, with fake parameter servers and workers. Tests that need
+// real ones are in tests/sim.
 #include "coordinator/core/coordinator_core.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "base/testing/sim_executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/testing/request_name.h"
 
 namespace divvy {
 namespace {
@@ -33,7 +34,7 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 // Answers everything with OK, a millisecond later, unless told otherwise.
-class FakePs : public ParameterClient {
+class FakePs : public Sends<FakePs, ParameterClient> {
   Executor& executor_;
   std::vector<std::string>& log_;
   const int index_;
@@ -41,7 +42,11 @@ class FakePs : public ParameterClient {
  public:
   FakePs(Executor& executor, std::vector<std::string>& log, int index)
       : executor_(executor), log_(log), index_(index) {}
-  void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
+  template <typename Request>
+  void Send(Request, ResultCallback<ReplyTo<Request>> done) {
+    Answer(std::string(RequestName<Request>()), std::move(done), ReplyTo<Request>());
+  }
+  void Send(PsAttachRequest request, ResultCallback<PsAttachReply> done) {
     PsAttachReply reply = holds;
     reply.incarnation = Incarnation(incarnation);
     reply.max_commit_bytes = max_commit_bytes;
@@ -58,7 +63,7 @@ class FakePs : public ParameterClient {
     if (refused.ok()) return Answer("Attach", std::move(done), reply);
     executor_.PostAfter(absl::Milliseconds(1), [done, refused] { done(refused); });
   }
-  void Call(LoadRequest request, ResultCallback<LoadReply> done) override {
+  void Send(LoadRequest request, ResultCallback<LoadReply> done) {
     loaded = std::move(request);
     if (loaded.from == LoadRequest::From::kCheckpoint && damaged == loaded.checkpoint) {
       const absl::Status refused = MakeError(Reason::kCheckpointCorrupt, "it is damaged");
@@ -68,12 +73,12 @@ class FakePs : public ParameterClient {
     Answer("Load", std::move(done),
            LoadReply{false, 0, loaded.layout_hash + (loads_other_layout ? 1 : 0)});
   }
-  void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done) override {
+  void Send(SnapshotRequest request, ResultCallback<SnapshotReply> done) {
     SnapshotReply reply;
     reply.done = request.wait;
     Answer(request.wait ? "Snapshot, written" : "Snapshot", std::move(done), reply);
   }
-  void Call(SyncRequest request, ResultCallback<SyncReply> done) override {
+  void Send(SyncRequest request, ResultCallback<SyncReply> done) {
     SyncReply reply;
     reply.seq = request.seq;
     reply.draining = draining;
@@ -85,22 +90,13 @@ class FakePs : public ParameterClient {
     horizon = request.horizon;
     Answer("", std::move(done), reply);
   }
-  void Call(CreateShardsRequest request, ResultCallback<LayoutReply> done) override {
+  void Send(CreateShardsRequest request, ResultCallback<LayoutReply> done) {
     created = std::move(request.shards);
     Answer("CreateShards", std::move(done), LayoutReply());
   }
-  void Call(DeleteShardsRequest request, ResultCallback<LayoutReply> done) override {
-    Answer("DeleteShards", std::move(done), LayoutReply());
-  }
-  void Call(PullRequest request, ResultCallback<PullReply> done) override {
-    Answer("Pull", std::move(done), PullReply());
-  }
-  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Send(CommitRequest request, ResultCallback<CommitReply> done) {
     commits.push_back(request.entry);
     Answer("Commit", std::move(done), CommitReply());
-  }
-  void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done) override {
-    Answer("Shutdown", std::move(done), ShutdownReply());
   }
 
   uint64_t incarnation = 100 + index_;
@@ -136,7 +132,7 @@ class FakePs : public ParameterClient {
   }
 };
 
-// Whose disk may be slow.
+// A catalog whose disk may be slow.
 class SlowStore : public MemoryStore {
  public:
   explicit SlowStore(Executor& executor) : MemoryStore(executor) {}
@@ -407,8 +403,7 @@ TEST_F(CoordinatorCoreTest, AServerThatHasLoadedAnotherLayoutEndsTheJob) {
               HasSubstr("ps 1 has loaded another layout of the variables"));
 }
 
-// Copying gigabytes takes seconds, and all that the coordinator says to anybody goes through its
-// outbox.
+// Copying gigabytes takes seconds, and every message of the coordinator goes through its outbox.
 TEST_F(CoordinatorCoreTest, WhatAReadBringsIsAssembledOutsideOfTheOutbox) {
   Start(2, 1);
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
@@ -606,7 +601,7 @@ TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLos
   EXPECT_NE(workers_[0]->session, session);
 }
 
-// A lying worker said it in each Pong, and kept its step for ever.
+// A lying worker said so in each Pong, and kept its step for ever.
 TEST_F(CoordinatorCoreTest, AStepWhoseWorkerWaitsForAServerThatServesHasTwiceItsDeadline) {
   CoordinatorOptions options;
   options.step_deadline = absl::Seconds(20);
@@ -713,7 +708,7 @@ TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirs
   EXPECT_THAT(log_, ElementsAre("ps 0 CreateShards", "ps 0 Commit"));
 }
 
-// Cutting a write of gigabytes takes seconds. The end of the creation of its slots comes by the
+// Cutting a write of gigabytes takes seconds. The completion of its slots' creation runs in the
 // outbox, which must not wait so long.
 TEST_F(CoordinatorCoreTest, AWriteThatHasWaitedForItsSlotsIsPlannedOnAThreadOfItsOwn) {
   Start(1, 1);
@@ -974,8 +969,8 @@ TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("is over without"))));
 }
 
-// Seed 5 of the simulation: the only worker there was came a moment after its data had been cut for
-// one worker, and was not that one.
+// Seed 5 of the simulation: its data had been cut for one worker, and the only worker joined a
+// moment later and was not that one.
 TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
   Boot(1, 0, {});
   world_.RunFor(absl::Milliseconds(500));
@@ -1463,7 +1458,7 @@ TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   EXPECT_EQ(core_->Snapshot().workers_up, 2);
 }
 
-// A worker that lied of it, and came first, had all others refused for good.
+// A worker that came first and lied about its replicas had all others refused for good.
 TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
   Boot(1, 3, {});
   workers_[0]->replicas = 9'000;
@@ -1739,7 +1734,7 @@ absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   return MakeError(detail, absl::StrCat("epoch ", epoch, " has begun"));
 }
 
-// The first that registers, of a job whose workers nobody has listed, is not all of them.
+// In a job whose workers are not listed, the first worker to register is not all of them.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
   for (int i = 0; i < 2; ++i) workers_.push_back(std::make_shared<FakeWorker>(world_, log_, i));
@@ -1945,7 +1940,7 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
   EXPECT_EQ(SharesOfData(), 2);
 }
 
-// It serves, so it is no phantom; and of 65,535 shares the others would have one each.
+// It serves, so it is no phantom. Of 65,535 shares the other workers would have one each.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
   Start(1, 2);
   // 16 + 4 * 5: each of the three has served
@@ -1969,8 +1964,8 @@ TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
   EXPECT_EQ(SharesOfData(), 1);
 }
 
-// Seed 47 of the simulation with a liar: it gave each step back at once, had room again, and was
-// given it again until its attempts were used up.
+// Seed 47 of the simulation with a lying worker: it returned each step at once, had room again, and
+// got the step again until its attempts were used up.
 TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
   Start(1, 2);
   for (int i = 0; i < 10; ++i) {
@@ -1986,7 +1981,7 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
   }
 }
 
-// Two indices at one address were two votes on what the data is.
+// Two indices at one address had two votes on what the data is.
 TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   Start(1, 1);
   absl::Status answer;
@@ -2176,7 +2171,7 @@ class CheckpointTest : public CoordinatorCoreTest {
   FakeCatalog catalog_;
 };
 
-// What the newest says of them was taken up, and then a server found it to be damaged.
+// The state of the newest checkpoint was restored before a server found it to be damaged.
 TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
   const auto schedule_once = [this](int64_t number) {
     StepRequest request{"step", Nest(), false};
@@ -2837,7 +2832,7 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   EXPECT_TRUE(WhyOver().ok());
 }
 
-// It is the word to forget what was read before, and so what was read in the replay.
+// The update tells workers to drop what they have read, including what they read during the replay.
 TEST_F(ReplayTest, WorkersAreToldTheLayoutOnceMoreBetweenTheLastStepThatIsRunAgainAndTheNext) {
   Start();
   FinishedTogether({"a", "b"});
@@ -3248,8 +3243,8 @@ TEST_F(ReplayTest, AServerThatEndsWheneverItLoadsEndsTheJobAfterAllRecoveries) {
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries"));
 }
 
-// Nothing has run yet, and nothing is lost; but a server whose memory is too small would be started
-// again without end.
+// Nothing has run yet, so nothing is lost. But a server with too little memory would be restarted
+// for ever.
 TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAllRecoveries) {
   CoordinatorOptions options;
   options.max_recoveries = 3;
@@ -3338,7 +3333,7 @@ TEST_F(ReplayTest, ALogThatTheArgsOfDataFillIsGivenUpAndTheLoopGoesOn) {
   }
 }
 
-// The log that is being run is needed to its end.
+// A log that is being replayed is needed to its end.
 TEST_F(ReplayTest, ALogThatAVariableFillsDuringAReplayIsGivenUpBehindIt) {
   CoordinatorOptions options;
   options.redo_log_bytes = 800;
@@ -3543,8 +3538,8 @@ TEST_F(AdoptTest, AServerThatRestartsBeforeAllHaveKeptTheirsTakesItBack) {
   EXPECT_EQ(core_->step(), 0);
 }
 
-// Else another life, which counts what has finished and what the store says was lost, would give an
-// ordinal that a finished step has.
+// Otherwise another life could give an ordinal that a finished step has. It counts the finished
+// steps and those that the store says were lost.
 TEST_F(AdoptTest, AStepThatFailedIsOpenToTheServersUntilTheStoreKnowsThatItsOrdinalIsLost) {
   Start(1, 1);
   Schedule("fails");

@@ -1,4 +1,4 @@
-// What a coordinator is told when it starts.
+// The options of a coordinator: what it is told at its start and never changes.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
 
@@ -11,92 +11,106 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "cluster/ids.h"
-#include "cluster/messages.h"
 #include "coordinator/core/checkpoint_catalog.h"
 #include "partitioners/placement.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 #include "strategy/strategy_options.h"
 
 namespace divvy {
 
-// What becomes of a job that has lost a parameter server.
+// What happens to a job that has lost a parameter server.
 enum class Durability : uint8_t {
-  // Nothing that has finished is lost: it goes back to the newest checkpoint, and all since is run
-  // again.
+  // The job returns to the newest checkpoint and runs everything since then again. No finished step
+  // is lost.
   kReplay,
-  // It ends, as TensorFlow's does: the next start goes on from the newest checkpoint.
+  // The job ends, as TensorFlow's does. The next start continues from the newest checkpoint.
   kCheckpoint,
 };
 
+// Plain data. The incarnation and the number of ps addresses have no usable default; all other
+// members have one.
 struct CoordinatorOptions {
-  // Of this process life; not 0.
+  // Identifies this life of the process; not 0. REQUIRES: no other life of it has the same.
   Incarnation incarnation;
-  // initial values, shuffles and dropout follow from it
+  // The seed from which initial values, shuffles and dropout follow.
   uint64_t job_seed = 1;
-  // Of a job that the store does not know yet; none: random.
+  // The id of a job that the store does not know yet; nullopt: a random one. If the store knows the
+  // job, a different id is refused (kWrongJob).
   std::optional<JobId> job;
-  // Of ps 0, 1, ... as many as there are; an empty one is learnt by Register.
+  // Addresses of ps 0, 1, ...; the size is the number of servers. An empty address is learnt when
+  // the ps registers.
   std::vector<std::string> ps_addresses;
-  // Of those known in advance; others are learnt by Register.
+  // Addresses of the workers that are known in advance, by index. Others are learnt when they
+  // register.
   std::map<int, std::string> worker_addresses;
-  // The job begins when so many are known.
+  // The job begins once so many workers are known.
   int min_workers = 1;
-  // A worker with another number is refused; 0: with another than those that are here.
+  // A worker with another number of replicas is refused. 0: a worker with another number than most
+  // workers is refused (WorkerSet::CheckReplicas).
   int replicas_per_worker = 0;
-  // What the coordinator's TF_CONFIG says: a task whose own contradicts it is refused; may be
-  // empty.
+  // The cluster in the coordinator's TF_CONFIG; may be empty. A task whose own TF_CONFIG
+  // contradicts it is refused.
   ClusterView cluster;
-  // The program's own, name -> value: every worker is given them before its first step.
+  // The program's own flags, name -> value. Every worker gets them before its first step.
   std::map<std::string, std::string> program_flags;
-  // What runs here: a worker that runs another program is refused; members that are empty are not
-  // compared.
+  // The program that runs in this process. A worker that runs another program is refused. Empty
+  // members are not compared.
   ProgramDescription program;
-  // steps that wait at a worker beside those it runs, so that dispatch costs nothing
+  // Steps that wait at a worker besides those that it runs, so that a worker never waits for
+  // dispatch.
   int queue_ahead = 2;
-  // Schedule waits beyond; 0 or less: it never does
+  // With so many steps queued, Schedule waits. 0 or less: it never waits.
   int64_t max_queued_steps = 262'144;
-  // step ids made durable at a time, before the first of them is given: a restart loses up to one
-  // and a half
+  // Step ids are made durable in blocks of this size before the first one is given. A restart skips
+  // up to one and a half blocks of ids.
   uint64_t id_block = uint64_t{1} << 20;
+  // Attempts of one step before it is given up.
   int max_step_attempts = 10;
-  // Of a step or a data source: they travel in one message of 16 MiB, what a worker takes by
-  // default.
+  // The largest arguments of a step or a data source. They travel in one message, and a worker's
+  // default limit for a message is 16 MiB.
   int64_t max_args_bytes = 15 << 20;
-  // Of the message that tells workers where all variables lie: a create that would pass it is
-  // refused.
+  // The largest message that tells workers where all variables lie. A variable that would exceed it
+  // is refused.
   int64_t max_layout_bytes = 15 << 20;
-  // Of one attempt; a wait for a ps counts half, and not at all while that ps is lost.
+  // The limit for one attempt of a step. Time in which the worker waits for a ps counts half; it
+  // does not count while that ps is lost.
   absl::Duration step_deadline = absl::Minutes(10);
-  // A ps that does not answer for so long fails the job.
+  // A ps that does not answer for so long ends the job.
   absl::Duration ps_timeout = absl::Minutes(10);
-  // A worker that says nothing for so long is lost.
+  // A worker that sends nothing for so long is lost.
   absl::Duration worker_silence = absl::Seconds(5);
-  // A broken Steps stream that is not back by then: lost.
+  // A worker whose broken Steps stream is not back within this time is lost.
   absl::Duration reconnect_limit = absl::Seconds(1);
-  // With no step finished for so long, though some are there: the log says what all do. 0: never.
+  // If steps exist and none finishes for so long, the log says what each task is doing. 0: never.
   absl::Duration watchdog;
-  // null: this job keeps none. Outlives the core and its tasks
+  // Null: the job keeps no checkpoints. REQUIRES: outlives the core and its tasks.
   CheckpointCatalog* checkpoints = nullptr;
-  // 0: only when asked, and at the end
+  // The interval of scheduled checkpoints. 0: only on request, and at the end.
   absl::Duration checkpoint_every;
-  // What the end of a job waits for its last checkpoint, where a disk is full or broken.
+  // How long the end of a job tries to write its last checkpoint while a disk is full or broken. A
+  // full redo log waits equally long.
   absl::Duration checkpoint_stall_timeout = absl::Minutes(10);
-  // One is made when the job is complete.
+  // Whether a checkpoint is made when the job is complete.
   bool final_checkpoint = true;
-  // The newest so many; at least 2.
+  // How many of the newest checkpoints are kept; at least 2.
   int keep_checkpoints = 3;
+  // What happens when a parameter server is lost.
   Durability durability = Durability::kReplay;
-  // kReplay: memory for what was done since the last checkpoint. Half full, one is made; full, no
-  // step begins until it is. Without a catalog the log begins with the job, and when it is full
-  // durability is kCheckpoint from there on
+  // kReplay: memory for the log of everything done since the last checkpoint. When it is half full,
+  // a checkpoint is made. When it is full, no step begins until a checkpoint is committed. Without
+  // a catalog the log begins with the job, and once it is full the durability is kCheckpoint from
+  // then on.
   int64_t redo_log_bytes = 256 << 20;
-  // kReplay: more of them within 10 minutes end the job with Internal
+  // kReplay: the allowed number of recoveries within 10 minutes. One more ends the job with
+  // Internal.
   int max_recoveries = 20;
-  // Empty: variables are not cut.
+  // Makes the partitioner for a number of servers. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
+  // How shards are placed on the servers.
   StrategyOptions::Placement placement = StrategyOptions::Placement::kRoundRobin;
 
-  // InvalidArgument with every problem at once.
+  // InvalidArgument that lists every problem. Pure.
   absl::Status Validate() const;
 };
 

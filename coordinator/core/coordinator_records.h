@@ -1,6 +1,6 @@
-// What a coordinator is asked to run, and what it keeps of each task, step, loop and change that it
-// has under way. Plain records: the rules are in the parts of CoordinatorCore that use them, all
-// under its lock.
+// The records that a coordinator keeps: the requests of the program, and the state of each task,
+// step, loop and write that is under way. Plain data, guarded by the coordinator's lock. The rules
+// are in the parts of CoordinatorCore that use them.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 
@@ -16,74 +16,85 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cluster/backoff.h"
-#include "cluster/clients.h"
-#include "cluster/job_state.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
-#include "cluster/transfer_plan.h"
 #include "coordinator/core/step_rules.h"
+#include "protocol/backoff.h"
+#include "protocol/clients.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy {
 
 using StatusCallback = std::function<void(absl::Status)>;
 
-// A step of a series counts once in the life of its job.
+// A numbered step of a series. It counts once in the life of its job, however often it is
+// scheduled.
 struct StepNumber {
   std::string series;
   int64_t number = 0;
 };
 
-// A closure: a registered step function and its arguments.
+// A closure: the name of a registered step function, and its arguments.
 struct StepRequest {
   std::string function;
-  Nest args;               // iterators are PerWorkerHandle leaves
-  bool read_only = false;  // has no ordinal, writes nothing
+  // Iterators are PerWorkerHandle leaves.
+  Nest args;
+  // A read-only step has no ordinal and writes nothing.
+  bool read_only = false;
   std::optional<StepNumber> once = {};
 };
 
-// A loop over a dataset: steps of `step` are made as workers have room, until the pass (or with
-// last_step set: that training step) is reached.
+// A loop over a dataset. The loop makes a step whenever a worker has room, until the pass ends.
+// With last_step, it goes on until that training step has finished.
 struct RunRequest {
-  StepRequest step;    // args without the iterator
-  std::string source;  // of the data
+  // The step that is made again and again; args without the iterator.
+  StepRequest step;
+  // The name of the data source.
+  std::string source;
   Nest source_args;
   bool leased = true;
-  // go on, pass after pass, until so many training steps are finished; begins where the last such
-  // loop over the same source stopped, if no other came between
+  // Continue, pass after pass, until so many training steps have finished. The loop resumes where
+  // the last such loop over the same source stopped, if no other loop came between.
   std::optional<int64_t> last_step;
-  // What StopRun calls it: the caller's choice.
+  // Names the loop for StopRun; chosen by the caller.
   uint64_t token = 0;
 };
 
 namespace coordinator_records {
 
-// Another process registers as a task that we know: whether the known one still lives is being
-// found out.
+// Another process registers as a task that is known already. The coordinator is finding out whether
+// the known process still lives.
 struct Claim {
   Incarnation by;
   std::string address;
   absl::Duration since;
-  bool answered = false;  // the known one has: it lives
+  // The known process has answered, so it lives.
+  bool answered = false;
 };
 
+// A parameter server.
 struct Ps {
   int index = 0;
   std::string address;
   std::shared_ptr<ParameterClient> client;
   Incarnation incarnation;
   int64_t max_commit_bytes = 0;  // 0: any
-  PsAttachReply attach_reply;    // to the last Attach
+  // The reply to the last Attach.
+  PsAttachReply attach_reply;
+  // Whether it has attached in this epoch, and whether it has its state.
   bool attached = false, ready = false;
-  // Of Attach: an answer to an older one, and its timer, are void.
+  // Counts calls of Attach, and epochs. Replies and timers of older values are void.
   uint64_t tries = 0;
   std::optional<Claim> claim;
+  // The last Sync that it has acknowledged.
   uint64_t acked_seq = 0;
   bool sync_outstanding = false, sync_wanted = false;
-  // Clock::Elapsed() of the first of the calls that failed since the last answer
+  // Clock::Elapsed() of the first call that has failed since the last answer.
   std::optional<absl::Duration> silent_since;
   std::string last_error;
   Backoff backoff{0};
+  // How log lines and errors name it.
   std::string Text() const {
     return "ps " + std::to_string(index) + (address.empty() ? "" : " (" + address + ")");
   }
@@ -91,6 +102,8 @@ struct Ps {
 
 using WorkerStream = ResumableStream<ToWorker, FromWorker>;
 struct Step;
+// A worker, by index; it stays known while it is away. kDialing: without a session. kJoining:
+// attached, and not every ps accepts its session yet. kReady: it gets steps.
 struct Worker {
   enum class State : uint8_t { kDialing, kJoining, kReady };
   int index = 0;
@@ -99,34 +112,40 @@ struct Worker {
   Incarnation incarnation;
   int replicas = 1, slots = 1;
   State state = State::kDialing;
-  bool attaching = false;       // a call of Attach is under way
-  uint64_t tries = 0;           // of Attach: an answer to an older one, and its timer, are void
-  std::string last_error;       // of the last Attach that failed
-  bool serves_another = false;  // so it says: another job, or another coordinator
-  bool has_served = false;      // it has attached in this life of ours
-  absl::Duration known_since;   // at this address, and allowed to attach
+  // A call of Attach is under way.
+  bool attaching = false;
+  // Counts calls of Attach. Replies and timers of older ones are void.
+  uint64_t tries = 0;
+  // Of the last Attach that failed.
+  std::string last_error;
+  // It says that it serves another job or another coordinator.
+  bool serves_another = false;
+  // It has attached in this life of the coordinator.
+  bool has_served = false;
+  // Since when it is known at this address and may attach.
+  absl::Duration known_since;
   std::optional<Claim> claim;
-  // Of this session.
+  // Counted in this session.
   uint64_t pings = 0, pongs = 0;
-  // `pings` before the claim: one more Pong than these was sent after it
+  // The value of `pings` before the claim. A Pong beyond this number was sent after the claim.
   uint64_t claim_pings = 0;
-  // drains: gets no more work
+  // The worker drains: it gets no more work.
   bool leaving = false;
-  // valid from kJoining on
+  // Valid from kJoining on.
   SessionId session;
-  // Every ps knows the session when it acknowledged this Sync.
+  // The Sync that introduces the session. Once every ps has acknowledged it, the worker is kReady.
   uint64_t join_seq = 0;
   std::unique_ptr<WorkerStream> stream;
   std::shared_ptr<StreamConnection<ToWorker>> connection;
-  // tells the listener of this connection from those of older ones
+  // Distinguishes the listener of this connection from those of older connections.
   uint64_t connection_number = 0;
   std::optional<absl::Duration> broken_since;
   absl::Duration last_heard;
-  // In order of dispatch.
+  // In the order of dispatch.
   std::vector<std::shared_ptr<Step>> in_flight;
-  // Of the first of them, as far as it counts towards its deadline.
+  // How long the first of them has run, as far as it counts towards its deadline.
   absl::Duration run_time;
-  // It was told to stop at its deadline.
+  // That step was told to stop at its deadline.
   bool cancelled_late = false;
   Pong pong;
   Backoff backoff{0};
@@ -138,29 +157,42 @@ struct Step {
   enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
   StepRequest request;
   std::vector<ResourceId> iterators;
-  std::set<int> returned_by = {};  // workers that could not run it: others come first
+  // Workers that could not run it. Other workers are tried first.
+  std::set<int> returned_by = {};
   ResultCallback<Nest> result;
-  std::shared_ptr<RunState> run;  // null: scheduled by the program
-  EntryId id;                     // 0 before the first dispatch
+  // The loop that made it. Null: the program scheduled it.
+  std::shared_ptr<RunState> run;
+  EntryId id;  // 0 before the first dispatch
   std::optional<int64_t> ordinal;
   uint32_t attempt = 0;
   std::vector<InputLease> leases;
   double learning_rate_scale = 1;
   State state = State::kQueued;
-  int worker = -1;             // of the attempt in flight
-  std::map<int, int> applied;  // StepFacts::applied
-  uint32_t forgiven = 0;       // attempts that a rewind has undone
-  uint64_t begun = 0;          // RedoLog::finishes() at the start of this attempt
-  bool replayed =
-      false;  // it had finished before a rewind: nobody waits for it, it counts no second time
-  uint64_t finished = 0;  // of a replayed one: its number in the log
-  int first_worker = -1;  // of a replayed one: that ran it then
-  bool overran = false;   // this attempt has been told to stop: it ran past step_deadline
-  absl::Status refusal;   // why the slots that it needs cannot be made
+  // The worker of the attempt in flight.
+  int worker = -1;
+  // StepFacts::applied.
+  std::map<int, int> applied;
+  // Attempts that a rewind has undone. They do not count towards max_step_attempts.
+  uint32_t forgiven = 0;
+  // RedoLog::finishes() at the start of this attempt.
+  uint64_t begun = 0;
+  // The step had finished before a rewind and is run again. Nobody waits for it, and it does not
+  // count a second time.
+  bool replayed = false;
+  // Of a replayed step: its number in the log.
+  uint64_t finished = 0;
+  // Of a replayed step: the worker that ran it the first time.
+  int first_worker = -1;
+  // This attempt has been told to stop because it ran past step_deadline.
+  bool overran = false;
+  // Why the slots that it needs cannot be made.
+  absl::Status refusal;
   std::set<Incarnation> devices_lost = {};  // StepFacts::devices_lost
-  absl::Duration not_before;  // Clock::Elapsed(): it is dispatched then at the earliest
+  // Clock::Elapsed() before which it is not dispatched.
+  absl::Duration not_before;
 };
 
+// A loop under way.
 struct RunState {
   RunRequest request;
   std::function<void(Nest)> value;
@@ -170,7 +202,8 @@ struct RunState {
   bool stopped = false;     // makes no more steps
 };
 
-// A worker is being shut out: its steps go on elsewhere when every ps has acknowledged it.
+// A worker that is being fenced (shut out). Its steps go on elsewhere once every ps has
+// acknowledged the Sync that no longer has its session.
 struct FenceWait {
   int worker = 0;
   uint64_t seq = 0;
@@ -178,8 +211,10 @@ struct FenceWait {
   std::vector<std::shared_ptr<Step>> steps;
 };
 
+// A write by the program, outside any step.
 struct DirectWrite {
   EntryId id;
+  // By ps; only commits that are not answered yet.
   std::map<int, CommitRequest> commits;  // by ps; those not yet answered
   std::vector<int> participants;
   StatusCallback done;
@@ -194,15 +229,15 @@ struct DirectRead {
   ResultCallback<std::vector<Tensor>> done;
 };
 
-// A call that waits to raise the error of a step, until its batch has been cancelled.
-struct Raiser {
+// A call that waits to raise a step's error, until the batch of the step has been cancelled.
+struct ErrorWaiter {
   StatusCallback raise;
   std::function<void()> again;
-  // That ends with the error: its pass is kept in every cut until it has been told.
+  // The loop that ends with the error. Its pass stays in every cut until the program has the error.
   std::shared_ptr<RunState> run;
 };
 
-// A Schedule beyond max_queued_steps.
+// A Schedule that waits because max_queued_steps steps are queued.
 struct WaitingSchedule {
   StepRequest request;
   ResultCallback<Nest> result;

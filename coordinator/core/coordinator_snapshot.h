@@ -1,4 +1,4 @@
-// What a coordinator says of itself.
+// The state of a coordinator at one moment, as status pages and the live line show it.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_SNAPSHOT_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_SNAPSHOT_H_
 
@@ -8,28 +8,29 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cluster/ids.h"
+#include "protocol/ids.h"
 
 namespace divvy {
 
-// What a coordinator is doing, for the live line and status pages.
+// A copy, plain data: it does not change with the coordinator. CoordinatorCore::Snapshot makes it.
 struct CoordinatorSnapshot {
   enum class Phase : uint8_t {
-    // Until every ps has answered in this epoch, and min_workers are known.
+    // Waits until every ps has answered in this epoch and min_workers workers are known.
     kAttaching,
-    // There is something to restore: until the program restores it, or begins without.
+    // There is a state to restore. Waits until the program restores it or begins anew.
     kChoosing,
-    // The servers are told what to begin with.
+    // The servers load the state that the job continues with, or keep what they hold.
     kLoading,
-    // A server was lost: what had finished since the last checkpoint is run again.
+    // A server was lost. Everything finished since the last checkpoint is run again.
     kReplaying,
-    // steps run
+    // Steps run.
     kRunning,
-    // EndJob: the last word of every server is asked for, the tasks are told to exit
+    // EndJob was called. Every server has to confirm a last time, and then the tasks are told to
+    // exit.
     kEnding,
-    // It is durable how the job ended, and every task has been told, or did not answer.
+    // The job's end is durable, and every task was told or did not answer.
     kOver,
-    // Every call is answered with what ended the job.
+    // Every call returns the error that ended the job.
     kFailed,
   };
   Phase phase = Phase::kAttaching;
@@ -38,30 +39,45 @@ struct CoordinatorSnapshot {
   int64_t finished_steps = 0;  // training steps
   int64_t finished_reads = 0;  // read-only steps
   int64_t queued = 0, in_flight = 0;
-  // How often one was given up, for whatever reason but its own leave.
+  // How often a worker was given up for any reason except its own leave.
   int64_t lost_workers = 0;
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
-  struct Progress {  // of the running RunRequest
+  // Progress of the loop that runs (RunRequest).
+  struct Progress {
     bool read_only = false;
-    int64_t pass = 0;              // RunEpochs of training steps completed before it
-    int64_t done = 0;              // steps of this pass finished
-    std::optional<int64_t> total;  // of this pass, where known
+    // Epochs of training steps that were complete before it.
+    int64_t pass = 0;
+    // Finished steps of this pass; with last_step, finished training steps of the job.
+    int64_t done = 0;
+    // The expected final value of `done`. Nullopt: not known.
+    std::optional<int64_t> total;
   };
   std::optional<Progress> progress;
+  // Something that the job waits for.
   struct Wait {
     std::string text;  // "ps 1 (10.0.0.9:2222): connection refused"
+    // How long it has waited.
     absl::Duration since;
   };
-  std::vector<Wait> waits;                      // longest first
-  bool draining = false;                        // Drain was called
-  int64_t durable_steps = 0;                    // covered by a checkpoint
-  std::optional<CheckpointId> last_checkpoint;  // committed, or restored from
-  std::optional<CheckpointId> checkpoint;       // that is being made
-  std::optional<CheckpointId> newest_found;     // when this life of the coordinator began
-  std::optional<int64_t> adopted_steps;  // this life of the coordinator went on with what the
-                                         // servers held: steps in it
-  absl::Duration longest_hold;           // of commits, while a checkpoint was cut
-  int64_t recoveries = 0;                // how often the job went back to its last checkpoint
+  // The longest first.
+  std::vector<Wait> waits;
+  // Drain was called.
+  bool draining = false;
+  // Training steps covered by a checkpoint.
+  int64_t durable_steps = 0;
+  // The last one that was committed or restored from.
+  std::optional<CheckpointId> last_checkpoint;
+  // The one that is being made.
+  std::optional<CheckpointId> checkpoint;
+  // The newest one when this life of the coordinator began.
+  std::optional<CheckpointId> newest_found;
+  // Set if this life of the coordinator continued with what the servers held: the number of
+  // training steps in that state.
+  std::optional<int64_t> adopted_steps;
+  // The longest time that commits were held while a checkpoint was cut.
+  absl::Duration longest_hold;  // of commits, while a checkpoint was cut
+  // How often the job has returned to its last checkpoint.
+  int64_t recoveries = 0;
   int64_t redo_log_entries = 0, redo_log_bytes = 0;
 };
 

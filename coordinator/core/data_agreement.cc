@@ -8,8 +8,9 @@
 namespace divvy {
 namespace {
 
-// Of the sum of absolute values. The last bit of a float is 1e-7 of it; a million values of other
-// records are some 1e-3 apart, fewer are more.
+// The tolerance, relative to the sum of absolute values. The last bit of a float is 1e-7 of it.
+// Sums over a million values of different records differ by some 1e-3, and sums over fewer values
+// by more.
 constexpr double kTolerance = 1e-5;
 
 }  // namespace

@@ -24,7 +24,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads,
   PlanRead(*read);
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
-  // It is sent when all is there.
+  // It is sent when all servers are there.
   if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay)))
     return;
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(servers_[ps], read);
@@ -37,8 +37,8 @@ void CoordinatorCore::PlanRead(DirectRead& read) {
   for (const auto& [ps, parts] : read.plan.parts()) read.requests[ps].parts = parts;
 }
 
-// All servers have loaded: what some had answered before is of a state that is gone, and the
-// variables may lie elsewhere.
+// All servers have loaded another state. Earlier answers are of a state that is gone, and the
+// variables may lie elsewhere now.
 void CoordinatorCore::SendReads() {
   for (auto next = open_reads_.begin(); next != open_reads_.end();) {
     const std::shared_ptr<DirectRead> read = *next++;
@@ -72,8 +72,8 @@ void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply,
   read->replies[ps.index] = *reply;
   if (!read->requests.empty()) return;
   open_reads_.erase(read);
-  // Assembling a large value takes seconds. The outbox must not wait for it: it carries all that
-  // the coordinator says to anybody.
+  // Assembling a large value takes seconds. The outbox must not wait for it, because every message
+  // of the coordinator goes through the outbox.
   outbox_.Add([&executor = executor_, read] {
     executor.PostBlocking("read", [read] { read->done(read->plan.Assemble(read->replies)); });
   });

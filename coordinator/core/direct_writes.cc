@@ -1,13 +1,13 @@
-// The program's own writes: its calls, and what a write costs the servers (write_queue.h has where
-// they stand among steps).
+// The program's own writes: the calls, and the commits to the servers (write_queue.h has their
+// order among steps).
 #include <utility>
 
 #include "coordinator/core/coordinator_core.h"
 
 namespace divvy {
 
-// A large write is cut into commits without the lock: workers are answered meanwhile. It is cut
-// anew where the layout has changed by then.
+// A large write is cut into commits without the lock, so that workers are answered meanwhile. If
+// the layout has changed by then, it is cut again.
 void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done) {
   WriteQueue::CommitPlan plan;
   std::shared_ptr<const Layout> planned_by;
@@ -25,7 +25,7 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
   }
 }
 
-// False: it is answered, or begins anew when what it waits for is there.
+// False: the call has been answered, or begins again when its obstacle is gone.
 bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes,
                                    const StatusCallback& done) {
   if (abandoned_) return false;
@@ -56,8 +56,8 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
   writes_.Add(std::move(plan), std::move(done));
 }
 
-// As for a step: the slots that a gradient needs are created first, then the write begins anew.
-// False: they are all there.
+// As for a step, the slots that a gradient needs are created first, and then the write begins
+// again. False: all of them exist.
 bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
                                          const StatusCallback& done) {
   const auto missing = MissingSlots(*layout_plan_.layout(), writes);
@@ -70,7 +70,7 @@ bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
   return true;
 }
 
-// For who is called by the outbox, which must not wait for a plan.
+// For callers that run in the outbox, which must not wait for a plan.
 void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback done) {
   executor_.PostBlocking("write", [self = shared_from_this(), writes = std::move(writes),
                                    done = std::move(done)] { self->Write(writes, done); });

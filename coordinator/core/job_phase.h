@@ -1,4 +1,4 @@
-// The phases of a job, each with the data that only this phase has.
+// The phases of a job. Each phase has the data that only this phase needs.
 #ifndef DIVVY_COORDINATOR_CORE_JOB_PHASE_H_
 #define DIVVY_COORDINATOR_CORE_JOB_PHASE_H_
 
@@ -20,27 +20,30 @@ namespace job_phase {
 struct Attaching {
   // The servers load another checkpoint than in the epoch before.
   bool reload = false;
-  // For checkpoints.
+  // The catalog is being asked for checkpoints.
   bool looking = false;
-  // Nothing is sent in an epoch before it is.
+  // Nothing is sent in an epoch before the epoch is durable.
   bool epoch_durable = true;
 };
 struct Choosing {};
 struct Loading {};
 struct Replaying {};
 struct Running {};
-// What the tasks are told once the end of the job is durable.
+// The Shutdown calls that tell tasks to exit, once the end of the job is durable. Workers are told
+// first.
 struct Shutdowns {
-  bool ps_are_told = false;  // the workers are told first
-  int waiting = 0;           // calls of Shutdown that are under way
+  // Whether the ps are told too.
+  bool ps_are_told = false;
+  // Calls of Shutdown that are under way.
+  int waiting = 0;
 };
 struct Ending {
   int exit_code = 0;
   std::function<void(absl::Status)> done;
-  // Of the Sync that every ps has to acknowledge before the end is stored. 0: all have, or nobody
-  // is asked, because the program has used nothing.
+  // The Sync that every ps has to acknowledge before the end is stored. 0: every ps has, or no ps
+  // is asked because the program has used nothing.
   uint64_t seq = 0;
-  // The end is durable: a task that registers is told.
+  // The end is durable. A task that registers is told so.
   bool stored = false;
   Shutdowns shutdowns = {};
 };
@@ -49,15 +52,16 @@ struct Over {
 };
 struct Failed {
   absl::Status error;
-  // The job's end is durable all the same: it was being stored, or was stored, before.
+  // Set if the job's end is durable in spite of the failure, because it was stored or being stored
+  // before.
   std::optional<int> exit_code;
   Shutdowns shutdowns = {};
 };
 
 }  // namespace job_phase
 
-// In the order of CoordinatorSnapshot::Phase, which says what each of them is. Plain data; guarded
-// by the coordinator's lock.
+// The phase that the job is in, with its data. The alternatives stand in the order of
+// CoordinatorSnapshot::Phase, which describes them. Plain data; guarded by the coordinator's lock.
 class JobPhase {
  public:
   using Name = CoordinatorSnapshot::Phase;
@@ -72,17 +76,18 @@ class JobPhase {
   using Over = job_phase::Over;
   using Failed = job_phase::Failed;
 
+  // Enters another phase. The data of the current phase is dropped.
   template <typename State>
   void Enter(State state) {
     state_ = std::move(state);
   }
-  // Enters Attaching, unless it is the phase already.
+  // Enters Attaching. Does nothing if that is the phase already.
   void Reattach() {
     if (Get<Attaching>() == nullptr) state_ = Attaching();
   }
   Name name() const { return static_cast<Name>(state_.index()); }
   bool Is(Name name) const { return this->name() == name; }
-  // The data of the phase. Null: the job is in another phase.
+  // The data of phase `State`. Null: the job is in another phase.
   template <typename State>
   State* Get() {
     return std::get_if<State>(&state_);
@@ -92,12 +97,12 @@ class JobPhase {
     return std::get_if<State>(&state_);
   }
 
-  // What ended the job. OK: it has not failed.
+  // The error that ended the job. OK: the job has not failed.
   absl::Status error() const {
     return Get<Failed>() != nullptr ? Get<Failed>()->error : absl::OkStatus();
   }
-  // The exit code that the store has for the job's end. Nullopt: the end is not durable yet, or the
-  // job goes on.
+  // The exit code that the store has for the job. Nullopt: the end is not durable yet, or the job
+  // goes on.
   std::optional<int> exit_code() const {
     if (const auto* over = Get<Over>()) return over->exit_code;
     if (const auto* failed = Get<Failed>()) return failed->exit_code;
@@ -105,19 +110,19 @@ class JobPhase {
     return ending != nullptr && ending->stored ? std::optional<int>(ending->exit_code)
                                                : std::nullopt;
   }
-  // Whether the job ends and nothing can undo it: the end is being stored, or is durable. A server
-  // that is lost from here on takes nothing with it.
+  // Whether the job's end cannot be undone: it is being stored, or is durable. From here on the
+  // loss of a server costs nothing.
   bool IsEndCertain() const {
     const auto* ending = Get<Ending>();
     return ending != nullptr && ending->seq == 0;
   }
-  // Null: the job is in a phase in which no task is told the end.
+  // Null: in this phase no task is told to exit.
   Shutdowns* shutdowns() {
     if (auto* ending = Get<Ending>()) return &ending->shutdowns;
     auto* failed = Get<Failed>();
     return failed != nullptr ? &failed->shutdowns : nullptr;
   }
-  // Whether no call of the program is served any more.
+  // Whether every call of the program is refused.
   bool IsFinal() const { return Is(Name::kFailed) || Is(Name::kOver); }
 
  private:

@@ -12,7 +12,7 @@ namespace divvy {
 void LayoutChanges::NumberStored(const VariableSpec& spec, const std::optional<Colocation>& with,
                                  VariableId id) {
   const auto waiting = unnumbered_.extract(id);
-  // Else the job has failed meanwhile.
+  // Otherwise the job has failed meanwhile.
   if (!waiting.empty())
     Add({NewVariable{spec, with, id}, std::nullopt, std::move(waiting.mapped())});
 }
@@ -62,7 +62,7 @@ void LayoutChanges::CancelMakeAll() {
 
 // ---- one after the other ----
 
-// A loop: thousands of jobs in a row may have nothing to change.
+// A loop and no recursion, because thousands of jobs in a row may have nothing to change.
 void LayoutChanges::StartNext() {
   while (!jobs_.empty() && !work_ && host_.MayChangeLayout()) Start();
 }
@@ -86,7 +86,7 @@ void LayoutChanges::Start() {
   Send();
 }
 
-// There is nothing to do, or the change cannot be.
+// The change needs nothing, or is not possible.
 void LayoutChanges::Refuse(absl::Status why) {
   Work nothing;
   nothing.refusal = std::move(why);
@@ -119,8 +119,8 @@ std::optional<DeleteShardsRequest> LayoutChanges::DeleteRequestFor(int ps) const
   return request;
 }
 
-// All ps have answered. Where one refused, what the others made goes first: a delete that came late
-// could take away what a later job makes.
+// When all ps have answered and one of them refused, the shards that the others made are deleted
+// first. A late delete could remove shards of a later change.
 void LayoutChanges::OnCreated(int ps, absl::Status answer) {
   work_->refusal.Update(std::move(answer));
   work_->waiting.erase(ps);
@@ -144,7 +144,7 @@ void LayoutChanges::Finish() {
   StartNext();
 }
 
-// The first job is over, and whoever waits for it is answered.
+// The first job is over: applies it, and answers the calls that wait for it.
 void LayoutChanges::Settle(Work work) {
   Job job = std::move(jobs_.front());
   jobs_.pop_front();

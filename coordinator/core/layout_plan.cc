@@ -12,8 +12,8 @@
 namespace divvy {
 namespace {
 
-// Adds those slots of `optimizer` that `variable` has not got (another form of the optimizer may
-// have made some), and their shards to `shards`.
+// Adds the slots of `optimizer` that `variable` does not have yet (another form of the optimizer
+// may have made some), and adds their shards to `shards`.
 void AddSlots(const Optimizer& optimizer, VariableLayout& variable,
               std::map<int, std::vector<ShardSpec>>& shards) {
   for (const SlotSpec& slot : SlotsOf(optimizer)) {
@@ -28,7 +28,7 @@ void AddSlots(const Optimizer& optimizer, VariableLayout& variable,
   }
 }
 
-// Adds the slots that were saved to those that the variable has by now.
+// Adds the saved slots that the variable does not have yet.
 void AddSavedSlots(const VariableLayout& saved, VariableLayout& variable) {
   for (size_t i = 0; i < saved.slots.size(); ++i) {
     if (variable.SlotNumber(saved.slot_optimizers[i], saved.slots[i].name)) continue;
@@ -44,7 +44,7 @@ bool HasSlot(const VariableLayout& variable, const std::string& name) {
   return false;
 }
 
-// In one shard, beside that of another.
+// Places the variable as one shard, beside a shard of another variable.
 absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLayout& variable) {
   const VariableLayout* const other = layout.Find(with.variable);
   if (other == nullptr) return layout.UnknownVariable(with.variable);
@@ -58,14 +58,14 @@ absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLay
   return absl::OkStatus();
 }
 
-// What a number takes in a message.
+// The bytes of a number in a message.
 int64_t VarintBytes(uint64_t value) {
   int64_t bytes = 1;
   for (; value >= 128; value >>= 7) ++bytes;
   return bytes;
 }
 
-// About what a variable takes in the message that tells a worker the layout.
+// The approximate bytes of a variable in the layout message to a worker.
 int64_t BytesToSend(const VariableLayout& variable) {
   // shape, optimizer and the like
   int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());
@@ -91,8 +91,8 @@ absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_
                    ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
-// The variable that was there before, as the program now declares it. What it lacks is made when it
-// is needed.
+// The restored variable as the program now declares it. Slots that it lacks are made when they are
+// needed.
 VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared) {
   variable.spec.optimizer = declared.optimizer;
   variable.spec.aggregation = declared.aggregation;
@@ -129,7 +129,7 @@ absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout,
   return change;
 }
 
-// The program declares a variable that came with the state before it was declared.
+// The program declares a variable that the restored state already has.
 std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(
     const VariableSpec& spec, const Layout& layout) const {
   const VariableLayout* const restored = layout.Find(spec.name);
@@ -242,7 +242,7 @@ absl::Status LayoutPlan::PlaceAnew(const JobState& state, const NewId& new_id) {
 absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Declared>& declared,
                                   const NewId& new_id) {
   const int next_placement = std::exchange(next_placement_, 0);
-  absl::StatusOr<Relaid> relaid = LayOut(state, declared, new_id);
+  absl::StatusOr<NewLayout> relaid = LayOut(state, declared, new_id);
   if (!relaid.ok()) {
     next_placement_ = next_placement;
     return relaid.status();
@@ -254,25 +254,25 @@ absl::Status LayoutPlan::Relayout(const JobState& state, const std::vector<Decla
   return absl::OkStatus();
 }
 
-absl::StatusOr<LayoutPlan::Relaid> LayoutPlan::LayOut(const JobState& state,
-                                                      const std::vector<Declared>& declared,
-                                                      const NewId& new_id) {
-  Relaid relaid;
+absl::StatusOr<LayoutPlan::NewLayout> LayoutPlan::LayOut(const JobState& state,
+                                                         const std::vector<Declared>& declared,
+                                                         const NewId& new_id) {
+  NewLayout relaid;
   for (const Declared& each : declared)
     RETURN_IF_ERROR(AddTo(relaid, state, each.spec, each.with, each.id));
   for (const auto& [id, saved] : state.layout->variables()) {
     if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
-    // By a declaration that came before the checkpoint was found.
+    // By a declaration made before the checkpoint was found.
     const bool taken = relaid.layout->Find(id) != nullptr;
     const std::optional<Colocation> with = ColocationOf(saved.spec.name, *relaid.layout);
     RETURN_IF_ERROR(
-        AddTo(relaid, state, AsItWasCut(saved, *state.layout), with, taken ? new_id() : id));
+        AddTo(relaid, state, WithSavedCut(saved, *state.layout), with, taken ? new_id() : id));
     relaid.unclaimed.insert(saved.spec.name);
   }
   return relaid;
 }
 
-absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec,
+absl::Status LayoutPlan::AddTo(NewLayout& relaid, const JobState& state, const VariableSpec& spec,
                                const std::optional<Colocation>& with, VariableId id) {
   ASSIGN_OR_RETURN(Change change, PrepareIn(*relaid.layout, spec, with, id));
   VariableLayout variable = std::move(change.variable);
@@ -293,8 +293,8 @@ absl::Status LayoutPlan::AddTo(Relaid& relaid, const JobState& state, const Vari
   return absl::OkStatus();
 }
 
-// What the program asked for when it created the variable, as far as the other one has still so
-// many shards.
+// The colocation that the program asked for when it created the variable, if the other variable
+// still has that many shards.
 std::optional<Colocation> LayoutPlan::ColocationOf(const std::string& variable,
                                                    const Layout& layout) const {
   const auto found = colocated_.find(variable);
@@ -304,9 +304,10 @@ std::optional<Colocation> LayoutPlan::ColocationOf(const std::string& variable,
   return Colocation{found->second.variable, std::min(found->second.shard, other->num_shards() - 1)};
 }
 
-// A layout does not tell who wanted a variable cut so. Where the job's own partitioner would have,
-// it is asked again; else it keeps its number of shards.
-VariableSpec LayoutPlan::AsItWasCut(const VariableLayout& saved, const Layout& layout) const {
+// A layout does not record why a variable was cut. If the job's own partitioner would have cut it
+// in the same way, the partitioner is asked again. Otherwise the variable keeps its number of
+// shards.
+VariableSpec LayoutPlan::WithSavedCut(const VariableLayout& saved, const Layout& layout) const {
   int num_ps = 1;
   for (const auto& [id, variable] : layout.variables())
     num_ps = std::max(num_ps, 1 + *std::max_element(variable.ps.begin(), variable.ps.end()));

@@ -1,4 +1,4 @@
-// Which variables a job has, and where each of them lies on the parameter servers.
+// Plans which variables a job has and on which parameter server each shard lies.
 #ifndef DIVVY_COORDINATOR_CORE_LAYOUT_PLAN_H_
 #define DIVVY_COORDINATOR_CORE_LAYOUT_PLAN_H_
 
@@ -13,127 +13,146 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/job_state.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
 #include "coordinator/core/coordinator_options.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
-// The layout as it is, and what changes of it will be. Calls nobody. Not thread-safe: the
-// coordinator's lock guards it.
+// The current layout, and the plan of each change to it. A plan takes effect when the caller has
+// carried it out. Calls no other part and never blocks. Not thread-safe: the coordinator's lock
+// guards it.
 class LayoutPlan {
  public:
-  // One variable, as it is to be.
+  // A planned change: one variable as it will be.
   struct Change {
     VariableLayout variable;
     // By ps: to be made.
     std::map<int, std::vector<ShardSpec>> shards;
-    // shards of them: the next variable comes after these
+    // The number of shards in it that were placed in turn. The next variable is placed after them.
     int placed_in_turn = 0;
   };
-  // Gives the id of a new variable.
+  // Returns the id for a new variable.
   using NewId = std::function<VariableId()>;
 
   // REQUIRES: `options` outlives it.
   explicit LayoutPlan(const CoordinatorOptions& options) : options_(options) {}
 
+  // The layout in effect; never null.
   const std::shared_ptr<const Layout>& layout() const { return layout_; }
-  // The servers on which variables are placed from here on.
+  // From now on variables are placed on ps 0 to num_ps - 1.
   void SetNumPs(int num_ps) { num_ps_ = num_ps; }
 
   // ---- single changes ----
 
-  // A new variable, or one that the state of the job has and the program now declares.
-  // AlreadyExists, InvalidArgument, NotFound (of `with`), FailedPrecondition (it is another one in
-  // the state).
+  // Plans a new variable, or a variable that the job's state already has and that the program now
+  // declares. `with`: lies beside a shard of another variable.
+  //
+  // AlreadyExists: the name is taken. InvalidArgument: the spec, the partitioner or `with` is
+  // invalid. NotFound: `with` names an unknown variable. FailedPrecondition: the state has a
+  // different variable of this name.
   absl::StatusOr<Change> PrepareVariable(const VariableSpec& spec,
                                          const std::optional<Colocation>& with, VariableId id);
-  // The slots that `optimizer` needs for `variable`. Nullopt: they exist, or the variable does not.
+  // Plans the slots that `optimizer` needs for `variable`. Nullopt: all of them exist, or the
+  // variable does not.
   std::optional<Change> PrepareSlots(const std::string& variable, const Optimizer& optimizer) const;
-  // The layout with the change. ResourceExhausted: no message to a worker could carry it.
+  // The layout including the change. ResourceExhausted: it is larger than max_layout_bytes, so no
+  // message to a worker could carry it.
   absl::StatusOr<std::shared_ptr<const Layout>> With(const Change& change) const;
-  // The change has been carried out and `next` is the layout. `name`, `with`: of a variable that
-  // the program creates.
+  // The change has been carried out, and `next` becomes the layout. `name`, `with`: of the variable
+  // that the program creates; `name` is empty for slots.
   void Apply(const Change& change, std::shared_ptr<const Layout> next, const std::string& name,
              const std::optional<Colocation>& with);
 
   // ---- the state that an epoch begins with ----
 
-  // While nobody knows yet what the state will be, a variable is a declaration. Its shards are
-  // made, or loaded, when that is decided.
+  // Records a variable while the state of the job is not chosen. Its shards are made or loaded once
+  // it is. Errors: as PrepareVariable.
   absl::Status Declare(const VariableSpec& spec, const std::optional<Colocation>& with,
                        VariableId id);
   std::vector<std::string> DeclaredNames() const;
-  // What error messages say of the state that is restored: what it is, and what to do if the
-  // program wants another.
+  // For error messages about the restored state: what it is, and what to do if the program wants
+  // another.
   void SetOrigin(std::string text, std::string remedy) {
     origin_ = std::move(text), remedy_ = std::move(remedy);
   }
-  // Cuts and places the variables of the state, and those that are declared, for the servers that
-  // there are now. What the state holds is loaded, the rest is made. An error: all is as it was.
+  // Cuts and places the variables of the state and the declared variables for the current servers.
+  // Variables in the state are loaded, the others are made. After an error nothing has changed.
   absl::Status Relayout(const JobState& state, const NewId& new_id) {
     return Relayout(state, declared_, new_id);
   }
-  // The same for another number of servers, when the job runs and everything is in `state`.
+  // Does the same for another number of servers while the job runs; everything is in `state`.
   absl::Status PlaceAnew(const JobState& state, const NewId& new_id);
-  // The servers keep what they hold, as `held` says. What is declared beside it is made.
+  // The servers keep what they hold, which `held` describes. Declared variables that are not in it
+  // are made.
   absl::Status Adopt(std::shared_ptr<const Layout> held);
-  // There is nothing to load: all that is declared is made.
+  // There is nothing to load: all declared variables are made.
   void MakeAllDeclared();
-  // A checkpoint with this layout has been committed. From here on all of it is loaded.
+  // A checkpoint with this layout has been committed. From now on all of it is loaded.
   void LoadAll(const Layout& committed);
-  // What `ps` loads.
+  // The shards that `ps` loads from the checkpoint.
   std::vector<ShardSpec> ToLoad(int ps) const;
-  // What is made before the first step, by ps.
+  // The shards that are made before the first step, by ps.
   const std::map<int, std::vector<ShardSpec>>& to_make() const { return made_; }
 
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const;
 
  private:
-  // A variable of the program, while nobody knows yet whether it is made or loaded.
+  // A variable of the program, while it is not known whether it is made or loaded.
   struct Declared {
     VariableSpec spec;
     std::optional<Colocation> with;
     VariableId id;
     std::map<int, std::vector<ShardSpec>> shards;  // by ps
   };
-  // What a state's variables, and those declared beside it, become on the servers that there are.
-  struct Relaid {
+  // The variables of a state, and those declared besides, as they lie on the current servers.
+  struct NewLayout {
     std::shared_ptr<const Layout> layout = Layout::Empty();
     std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
     std::set<std::string> unclaimed;
   };
 
+  // PrepareVariable for any layout.
   absl::StatusOr<Change> PrepareIn(const Layout& layout, const VariableSpec& spec,
                                    const std::optional<Colocation>& with, VariableId id);
+  // The change for a variable of the restored state that the program now declares. Nullopt: the
+  // state does not have it.
   std::optional<absl::StatusOr<Change>> ClaimRestored(const VariableSpec& spec,
                                                       const Layout& layout) const;
+  // Cuts the variable with its partitioner and places its shards.
   absl::Status CutAndPlace(const VariableSpec& spec, const Layout& layout, Change& change);
+  // The ps of each shard, by the job's placement rule.
   std::vector<int> PlaceShards(const VariableLayout& variable, const Layout& layout) const;
+  // Lays out the state and `declared`, and makes the result the layout.
   absl::Status Relayout(const JobState& state, const std::vector<Declared>& declared,
                         const NewId& new_id);
-  absl::StatusOr<Relaid> LayOut(const JobState& state, const std::vector<Declared>& declared,
-                                const NewId& new_id);
-  absl::Status AddTo(Relaid& relaid, const JobState& state, const VariableSpec& spec,
+  // Computes the layout for the current servers, and changes nothing visible.
+  absl::StatusOr<NewLayout> LayOut(const JobState& state, const std::vector<Declared>& declared,
+                                   const NewId& new_id);
+  // Adds one variable to `relaid`.
+  absl::Status AddTo(NewLayout& relaid, const JobState& state, const VariableSpec& spec,
                      const std::optional<Colocation>& with, VariableId id);
+  // The colocation that the program asked for, if it is still possible.
   std::optional<Colocation> ColocationOf(const std::string& variable, const Layout& layout) const;
-  VariableSpec AsItWasCut(const VariableLayout& saved, const Layout& layout) const;
+  // The variable's spec with a partitioner that cuts it as it was cut before.
+  VariableSpec WithSavedCut(const VariableLayout& saved, const Layout& layout) const;
+  // FailedPrecondition: the declared variable has another dtype or shape than the saved one.
   absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved) const;
 
   const CoordinatorOptions& options_;
   int num_ps_ = 0;
   std::shared_ptr<const Layout> layout_ = Layout::Empty();
   int next_placement_ = 0;
-  // variables that the program wants beside others, by name
+  // Variables that the program places beside others, by name.
   std::map<std::string, Colocation> colocated_;
   std::vector<Declared> declared_;
-  // variables that came with the state and are not declared
+  // Variables of the state that the program has not declared.
   std::set<std::string> unclaimed_;
-  // By ps: read from the checkpoint.
+  // Shards that are read from the checkpoint, by ps.
   std::map<int, std::vector<ShardSpec>> loaded_;
-  // By ps: made before the first step.
+  // Shards that are made before the first step, by ps.
   std::map<int, std::vector<ShardSpec>> made_;
   std::string origin_, remedy_;
 };

@@ -35,9 +35,9 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range,
   return taken;
 }
 
-// The next positions that nobody has. Where the end is known or can be guessed, a quarter of what
-// is left at most, so that the last chunks are short; where not, a quarter of what has been given,
-// so that not much is tried beyond the end.
+// The next positions that are in no chunk. If the end is known or can be estimated, a chunk has at
+// most a quarter of the rest, so that the last chunks are short. Otherwise it has at most a quarter
+// of what was given before, so that few positions beyond the end are tried.
 LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
   const std::optional<int64_t> expected = end_ ? end_ : hint_;
   const int64_t quarter = (expected ? *expected - next_ : next_) / (4 * per_step);
@@ -47,7 +47,7 @@ LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
   return chunk;
 }
 
-// The latter half of the longest chunk, in whole steps.
+// Takes the second half of the longest chunk, in whole steps.
 LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
   const auto longest = std::max_element(
       chunks_.begin(), chunks_.end(),
@@ -61,7 +61,7 @@ LeaseBook::Range LeaseBook::Steal(int64_t per_step) {
 std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t per_step) {
   if (!returned_.empty()) {
     Range range{returned_.begin()->first, returned_.begin()->second};
-    // Else all that was returned is past the end.
+    // Otherwise all returned positions are past the end.
     if (const auto taken = TakeFrom(range, per_step)) {
       returned_.erase(returned_.begin());
       if (range.count > 0) returned_.emplace(range.first, range.count);

@@ -9,19 +9,20 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/prelude.h"
+#include "cluster/same_view.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "protocol/request_check.h"
 
 namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-// For which a ps waits for the resize that it is to join.
+// How long a ps with a new index may wait for the resize that it is to join.
 constexpr absl::Duration kEarly = absl::Minutes(1);
-// Of them.
+// The largest number of such indices.
 constexpr int kMaxEarly = 1'000;
-// Of which a person wonders what it does.
+// A step that runs longer is shown among the waits.
 constexpr absl::Duration kLongStep = absl::Seconds(20);
 
 std::string Seconds(absl::Duration duration) {
@@ -57,7 +58,7 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
 
 namespace {
 
-// Numbers that the checkpoint has used are not used again, also where the store that gave them is
+// Numbers that the checkpoint has used are not used again, even if the store that gave them is
 // lost.
 void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
@@ -74,7 +75,8 @@ absl::Status CheckJobOf(const JobState& found, JobId own) {
                                 absl::Hex(own.value()), ": give each job a directory of its own"));
 }
 
-// The newest checkpoint of this job; a store that has lost the job takes its number from there.
+// The newest checkpoint of this job. A store that has lost the job takes the job's id from the
+// checkpoint.
 absl::StatusOr<std::optional<JobState>> FindCheckpoint(const CoordinatorOptions& options,
                                                        JobRow& row) {
   if (options.checkpoints == nullptr) return std::optional<JobState>();
@@ -132,7 +134,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
       origin_(std::move(stored), std::move(found)),
       resizing_(options_.ps_timeout, outbox_) {
   if (options_.durability == Durability::kCheckpoint) recovery_.log().GiveUp();
-  // Before the first is given, BeginEpoch has stored it.
+  // BeginEpoch stores this before the first id is given.
   stored_.row().id_block_end += options_.id_block;
   passes_.BeginEpoch(stored_.row().epoch);
   servers_.Add(options_.ps_addresses);
@@ -140,7 +142,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Executor& executor,
 }
 
 void CoordinatorCore::BeginEpoch() {
-  // Epoch and id block are durable before anybody hears of them.
+  // The epoch and the id block are durable before any task hears of them.
   phase_.Get<JobPhase::Attaching>()->epoch_durable = false;
   HitFailpoint(Failpoint::kEpochBeforeStored);
   PutThen({stored_.row()},
@@ -156,8 +158,8 @@ void CoordinatorCore::BeginEpoch() {
           });
 }
 
-// Another epoch, above ours: somebody has obeyed a later one, and nothing has been done in ours
-// yet; or ours is over.
+// Begins another epoch, above this one. Either a task has obeyed a later epoch and nothing was done
+// in this one yet, or this epoch is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
   stored_.row().epoch = std::max(stored_.row().epoch, above).next();
   passes_.BeginEpoch(stored_.row().epoch);
@@ -201,17 +203,18 @@ void CoordinatorCore::MaybeLoad() {
   if (!phase_.Is(Phase::kAttaching)) return;
   if (static_cast<int>(workers_.all().size()) < options_.min_workers) return;
   if (!servers_.AllAttached()) return;
-  if (!origin_.is_chosen()) LookAtServers();
-  if (!origin_.is_chosen() && options_.checkpoints != nullptr) return LookForCheckpoints();
+  if (!origin_.is_chosen()) NoteHeldByServers();
+  if (!origin_.is_chosen() && options_.checkpoints != nullptr) return SearchCheckpoints();
   if (!origin_.is_chosen() && origin_.Restorable() != nullptr) return BeginChoosing();
   if (std::exchange(phase_.Get<JobPhase::Attaching>()->reload, false)) return ChooseCheckpoint();
   BeginLoading();
 }
 
-// Again, now that no server obeys a former coordinator: one that still lived may have made
-// checkpoints since this one began, and removed those of then. From here on it can end at most the
-// one that it was about to commit, and as two are always kept, what is found now stays.
-void CoordinatorCore::LookForCheckpoints() {
+// Looks again, now that no server obeys a former coordinator. A former one that still lived may
+// have made checkpoints since this coordinator began, and removed the older ones. From here on it
+// can complete at most the checkpoint that it was about to commit. Two checkpoints are always kept,
+// so the one found now stays.
+void CoordinatorCore::SearchCheckpoints() {
   if (std::exchange(phase_.Get<JobPhase::Attaching>()->looking, true)) return;
   outbox_.Add([self = shared_from_this()] {
     self->executor_.PostBlocking("checkpoint", [self] {
@@ -235,14 +238,14 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   origin_.SetFound(*newest);
   if (origin_.Restorable() == nullptr) return BeginLoading();
   const std::optional<JobState>& found = origin_.found();
-  // Of a life whose store is lost.
+  // The checkpoint is of a life whose store is lost.
   if (found && found->checkpoint.epoch >= stored_.row().epoch)
     return RestartEpoch(found->checkpoint.epoch);
   if (found) NumbersBeyond(*found, stored_.row());
   BeginChoosing();
 }
 
-// There is a state to go on with, and the program has not said yet whether it does.
+// There is a state to continue with, and the program has not decided yet.
 void CoordinatorCore::BeginChoosing() {
   phase_.Enter(JobPhase::Choosing());
   for (StatusCallback& done : std::exchange(when_running_, {}))
@@ -267,13 +270,13 @@ void CoordinatorCore::BeginLoading() {
                                "--checkpoint_every)")] { DIVVY_LOG(WARNING) << text; });
     }
   }
-  if (origin_.is_adopting()) return TellStoreThenKeep();
+  if (origin_.is_adopting()) return StoreAdoption();
   for (Ps& ps : servers_) LoadPs(ps);
 }
 
 void CoordinatorCore::FinishLoading() {
   if (!phase_.Is(Phase::kLoading)) return;
-  // What the servers hold is whole, and of this lineage, when all has been run again.
+  // In a rewind, the servers' state is whole and of this lineage only after the replay.
   if (recovery_.rewind() != nullptr) return StartRunning();
   if (!origin_.is_adopting()) stored_.row().lineage = stored_.row().epoch;
   PutThen(stored_.Whole(*layout_plan_.layout()),
@@ -285,7 +288,7 @@ void CoordinatorCore::FinishLoading() {
 
 void CoordinatorCore::StartRunning() {
   if (!phase_.Is(Phase::kLoading) || layout_changes_.is_changing()) return;
-  // One restarted while the lineage was stored: it is loaded first.
+  // A server that restarted while the lineage was stored is loaded first.
   if (!servers_.AllReady()) return;
   if (recovery_.rewind() != nullptr) return BeginReplay();
   phase_.Enter(JobPhase::Running());
@@ -299,10 +302,10 @@ void CoordinatorCore::StartRunning() {
   }
   for (auto& done : origin_.TakeWaiters())
     outbox_.Add([done = std::move(done), steps = steps_.totals().finished_steps] { done(steps); });
-  LetWaitersGo();
+  ReleaseWaiters();
 }
 
-void CoordinatorCore::LetWaitersGo() {
+void CoordinatorCore::ReleaseWaiters() {
   for (StatusCallback& done : std::exchange(when_running_, {}))
     outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   SendReads();
@@ -328,7 +331,8 @@ void CoordinatorCore::Call(RegisterRequest request, ResultCallback<RegisterReply
       RegisterReply{stored_.row().job, stored_.row().epoch, phase_.exit_code()};
   if (!reply->over) {
     if (absl::Status refused = Admit(request); !refused.ok()) {
-      // The task ends. Without this line, the coordinator's log would not say why it has not come.
+      // The refused task ends. Without this line, the coordinator's log would not say why the task
+      // is missing.
       if (ReasonOf(refused) == Reason::kClusterMismatch)
         said_of_peers_.Warning(absl::StrCat("refused: ", refused.message()));
       reply = std::move(refused);
@@ -346,8 +350,8 @@ absl::Status CoordinatorCore::Admit(const RegisterRequest& request) {
   return request.role == Role::kPs ? AdmitPs(request) : AdmitWorker(request);
 }
 
-// A ps above those that there are may have been started a little before the operator asked for it:
-// where the job can be resized, it is let wait.
+// A ps with an index above all servers may have been started shortly before the operator asks for a
+// resize. If the job can be resized, the ps may wait.
 bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
   const int count = servers_.size();
   const bool may_join = request.role == Role::kPs && request.index >= count &&
@@ -361,7 +365,7 @@ bool CoordinatorCore::ComesBeforeItsResize(const RegisterRequest& request) {
 }
 
 absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
-  PreludeState own;
+  ReceiverState own;
   own.role = Role::kChief;
   own.epoch = stored_.row().epoch;
   RETURN_IF_ERROR(CheckProtocol(request.protocol, own));
@@ -386,7 +390,7 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
                                      request.index, request.address));
     RETURN_IF_ERROR(
         CheckSameView(options_.cluster, request.cluster, absl::StrCat("worker ", request.index)));
-    // last: whoever does not belong here has no say
+    // This check is last, so that a task that does not belong here has no vote.
     return workers_.CheckReplicas(request.index, request.address, request.replicas);
   }
   if (request.without_checkpoints && options_.checkpoints != nullptr) {
@@ -417,12 +421,12 @@ void CoordinatorCore::WatchProgress(absl::Duration now) {
   const absl::Duration stalled = now - steps_.last_progress();
   if (stalled < options_.watchdog) return;
   outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(stalled), " (--watchdog): ",
-                                   WhatEverybodyDoes())] { DIVVY_LOG(WARNING) << text; });
+                                   DescribeTasks())] { DIVVY_LOG(WARNING) << text; });
   steps_.NoteProgress(now);  // says so again after as long
 }
 
-// One line for a person who asks why nothing goes on.
-std::string CoordinatorCore::WhatEverybodyDoes() const {
+// One line that tells a person what the job waits for.
+std::string CoordinatorCore::DescribeTasks() const {
   std::vector<std::string> parts = {
       absl::StrCat(steps_.num_queued(), " steps queued, ", steps_.in_flight(), " in flight")};
   for (const auto& [index, worker] : workers_.all()) {
@@ -478,7 +482,7 @@ void CoordinatorCore::Drain(std::function<void()> done) {
   resizing_.Cancel(Drained());
   when_drained_->push_back(std::move(done));
   if (phase_.IsFinal()) return TellDrained();
-  // Nothing is in flight, and the servers have nothing that is worth saving.
+  // Nothing is in flight, and the servers have no state worth saving.
   if (recovery_.rewind() != nullptr) return FailJob(Drained());
   DrainIfQuiet();
 }
@@ -494,7 +498,7 @@ void CoordinatorCore::DrainIfQuiet() {
       steps_.in_flight() > 0 || !writes_.open().empty())
     return;
   StoreState();
-  // The next life may prefer what the servers hold.
+  // The next life may adopt what the servers hold, so the store must be complete.
   if (phase_.Is(Phase::kRunning) && stored_.is_told() && !stored_.IsStored()) return;
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
@@ -509,7 +513,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   Event event(*this);
   if (const absl::Status failed = phase_.error(); !failed.ok())
     return outbox_.Add([done, failed] { done(failed); });
-  // The program has used nothing: what there is stays as it is.
+  // The program has used nothing, so the state stays as it is.
   if (phase_.Is(Phase::kChoosing)) {
     phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
     return StoreEnd();
@@ -526,7 +530,7 @@ void CoordinatorCore::EndJob(int exit_code, StatusCallback done) {
   phase_.Enter(JobPhase::Ending{exit_code, std::move(done)});
   checkpoint_maker_.WantFinal(options_.checkpoints != nullptr && options_.final_checkpoint &&
                               exit_code == 0);
-  // A ps lost unseen since the last step finished is found here.
+  // This finds a ps that was lost since the last step finished.
   phase_.Get<JobPhase::Ending>()->seq = WantSync();
   if (!RuleHolds(Rule::kSyncBeforeComplete)) FinishEnding();
 }
@@ -551,14 +555,14 @@ void CoordinatorCore::StoreEnd() {
 }
 
 void CoordinatorCore::OnEndStored(int exit_code) {
-  // The job is over all the same, and its tasks are told.
+  // Even if the job has failed, its end is durable, and its tasks are told.
   if (auto* const failed = phase_.Get<JobPhase::Failed>()) failed->exit_code = exit_code;
   if (auto* const ending = phase_.Get<JobPhase::Ending>()) ending->stored = true;
   if (auto* const shutdowns = phase_.shutdowns()) ShutDownTasks(*shutdowns, exit_code);
 }
 
-// Workers first: a ps that goes early would look lost to them. Each call ends by its deadline, and
-// a task that it does not reach learns the end by Register.
+// Workers are told first, because they would take a ps that exits early for lost. Each call ends by
+// its deadline. A task that it does not reach learns of the end when it registers.
 void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) {
   const auto shut_down = [&](const auto& client, const Fence& fence) DIVVY_REQUIRES(mu_) {
     ++shutdowns.waiting;
@@ -594,13 +598,13 @@ void CoordinatorCore::OnShutDown() {
 }
 
 void CoordinatorCore::Abandon() {
-  // What waits holds completions, some of which hold this core: it goes, but not under the lock.
+  // The waiting completions may hold this core. They are destroyed after the lock is released.
   std::vector<Task> waiters;
   std::optional<std::vector<std::function<void()>>> drained;
   std::vector<std::shared_ptr<Step>> in_flight;
   MutexLock lock(mu_);
   abandoned_ = true;
-  // A handle of the program may outlive what the connections stand on.
+  // A handle of the program may outlive the objects that the connections use.
   workers_.Close();
   for (auto& [index, worker] : workers_.all()) {
     for (auto& step : std::exchange(worker.in_flight, {})) in_flight.push_back(std::move(step));
@@ -609,7 +613,7 @@ void CoordinatorCore::Abandon() {
   drained.swap(when_drained_);
 }
 
-// The calls that tell everybody who waits of `error`. Nobody waits any more.
+// Takes all waiting completions. The result calls each of them with `error`.
 std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   std::vector<Task> calls;
   const auto take = [&](auto& waiters, auto tell) {

@@ -1,8 +1,8 @@
-// What the coordinator logs because a peer said something: each text once a minute, at most 100
-// texts a minute. The coordinator has three of these, each with its own 100: for what tasks say as
-// they register, for what workers say of steps, and for what workers say of data. So one kind
-// cannot keep another from being logged. The coordinator's other log lines tell what it has
-// decided, or come once in its life.
+// Limits what the coordinator logs because a peer said something: each text at most once a minute,
+// and at most 100 texts a minute. The coordinator has three of these logs, each with its own limit:
+// for what tasks say when they register, for what workers say about steps, and for what workers say
+// about data. So one kind cannot suppress another. Other log lines of the coordinator are about its
+// own decisions, or appear once in its life.
 #ifndef DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_
 #define DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_
 
@@ -16,12 +16,14 @@
 
 namespace divvy {
 
-// Logs by the outbox, once the coordinator's lock is gone. Does not block.
+// Logs through the outbox, after the coordinator's lock is released. Does not block. Not
+// thread-safe: the coordinator's lock guards it.
 class LimitedLog {
  public:
   // REQUIRES: the references outlive it.
   LimitedLog(const Clock& clock, Outbox& outbox) : limit_(clock), outbox_(outbox) {}
 
+  // Logs `text`, or drops it when the limit is reached.
   void Info(std::string text) {
     if (!limit_.Admit(text)) return;
     outbox_.Add([text = std::move(text)] { DIVVY_LOG(INFO) << text; });

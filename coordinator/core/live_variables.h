@@ -1,4 +1,4 @@
-// The variables of a running job, for those that write them elsewhere.
+// Access to the variables of a running job, for code that exports them.
 #ifndef DIVVY_COORDINATOR_CORE_LIVE_VARIABLES_H_
 #define DIVVY_COORDINATOR_CORE_LIVE_VARIABLES_H_
 
@@ -9,22 +9,27 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/ids.h"
-#include "cluster/variable_spec.h"
+#include "protocol/ids.h"
 #include "tensor/tensor.h"
+#include "variables/variable_spec.h"
 
 namespace divvy {
 
+// A view of one job: it stays valid as long as the job's coordinator does. Steps may go on while
+// the values are read, so different reads may see different steps.
 struct LiveVariables {
   JobId job;
+  // Training steps finished when the view was made.
   int64_t finished_steps = 0;
   std::vector<VariableSpec> variables;
   // Rows [begin, end) of a variable; a scalar has one. Blocks.
   std::function<absl::StatusOr<Tensor>(const VariableSpec& variable, int64_t begin, int64_t end)>
+      // Reads rows [begin, end) of a variable; a scalar has one row. Blocks. Errors: those of
+      // CoordinatorCore::Read.
       read;
 };
 
-// Writes them to `path`, as Coordinator::Export says. Blocks.
+// Writes the variables to `path`, as Coordinator::Export says. Blocks.
 using ExportVariablesFunction =
     std::function<absl::Status(const LiveVariables& variables, const std::string& path)>;
 

@@ -1,4 +1,4 @@
-// Whether a checkpoint is one of the program's own model, as far as names tell.
+// Checks by names whether a checkpoint belongs to the program's model.
 #ifndef DIVVY_COORDINATOR_CORE_MODEL_MATCH_H_
 #define DIVVY_COORDINATOR_CORE_MODEL_MATCH_H_
 
@@ -10,27 +10,27 @@
 
 namespace divvy {
 
-// How the variables that a program has declared and those of the state that it goes on from
-// compare.
+// Compares the variables that a program has declared with those of the state that it continues
+// from.
 struct ModelMatch {
-  // declared, and not in the state: they begin with their initial values
+  // Declared, and not in the state. They begin with their initial values.
   std::vector<std::string> not_found;
-  // In the state, and not declared: they stay as they are, until the program creates them or for
-  // ever.
+  // In the state, and not declared. They stay unchanged until the program creates them.
   std::vector<std::string> unclaimed;
+  // Whether at least one declared variable is in the state.
   bool any_found = false;
 };
 
-// Pure.
+// Compares the names. Pure.
 ModelMatch MatchModel(const std::vector<std::string>& declared,
                       const std::vector<std::string>& saved);
 
-// FailedPrecondition: both have variables, and none in common, so `where` ("ckpt-3-17") is another
-// model's. A program that declares nothing before it restores is taken at its word.
+// FailedPrecondition: both sides have variables and none in common, so `where` ("ckpt-3-17")
+// belongs to another model. OK for a program that declares nothing before it restores. Pure.
 absl::Status CheckSameModel(const ModelMatch& match, absl::string_view where);
 
-// One line for the log, each list cut after a few names; "": all that is there was declared, and
-// the other way round.
+// One line for the log; each list is cut after a few names. Empty: the declared variables and the
+// state's are the same. Pure.
 std::string DescribeMatch(const ModelMatch& match, absl::string_view where);
 
 }  // namespace divvy

@@ -1,22 +1,22 @@
-// Which numbers of a series of steps have finished.
+// The numbers of a series of steps that have finished.
 #ifndef DIVVY_COORDINATOR_CORE_NUMBER_SET_H_
 #define DIVVY_COORDINATOR_CORE_NUMBER_SET_H_
 
 #include <cstdint>
 #include <map>
 
-#include "cluster/horizon.h"
+#include "protocol/horizon.h"
 
 namespace divvy {
 
-// A set of numbers from 0 on, held as intervals: small where most of them come in rising order.
-// Pure; not thread-safe.
+// A set of numbers from 0 on, stored as intervals. It is small if most numbers arrive in rising
+// order. Pure; not thread-safe.
 class NumberSet {
  public:
   NumberSet() = default;
-  // Those that `pass` tells as read.
+  // The numbers that `pass` has as read positions.
   explicit NumberSet(const PassProgress& pass);
-  // Writes them as the positions of a pass that have been read.
+  // Writes the numbers as the read positions of a pass.
   void Save(PassProgress& pass) const;
 
   // REQUIRES: number >= 0.
@@ -24,7 +24,7 @@ class NumberSet {
   bool Contains(int64_t number) const;
 
  private:
-  // first -> one after the last; no two of them touch
+  // First number -> the number after the last. No two ranges touch.
   std::map<int64_t, int64_t> ranges_;
 };
 

@@ -1,19 +1,19 @@
-// The watch on parameter servers: who they are, how they are attached, loaded and told what is
-// true, and what their silence means.
+// The watch on parameter servers: their identity, how they are attached, loaded and synchronised,
+// and what their silence means.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
-#include "cluster/prelude.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "protocol/request_check.h"
 
 namespace divvy {
 namespace {
 
-// longer than a ps takes to find that nobody speaks to it
+// Longer than a ps takes to notice that no coordinator calls it.
 constexpr absl::Duration kLeftAlone = absl::Seconds(10);
 
 absl::Status OtherLayout(int ps, uint64_t loaded, uint64_t wanted) {
@@ -37,9 +37,9 @@ void CoordinatorCore::AttachPs(Ps& ps) {
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
   if (ps.attached || !phase_.Is(Phase::kAttaching)) return;
   const Reason reason = ReasonOf(reply.status());
-  // The same epoch of another coordinator is one of a life whose store is lost, or of one that
-  // attaches beside us: the higher epoch will tell. After the first epoch there is no doubt: the
-  // other has taken over.
+  // Another coordinator has the same epoch if it is a life whose store is lost, or if it attaches
+  // at the same time. Then the higher epoch will decide. After the first epoch there is no doubt:
+  // the other coordinator has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
     if (!IsPlausible(said, stored_.row().epoch) && RuleHolds(Rule::kEpochsArePlausible))
@@ -49,7 +49,7 @@ void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& 
   if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
   if (reply->without_checkpoints && options_.checkpoints != nullptr) {
-    // Left alone: it hears nothing more, so it registers, and is told.
+    // This ps gets no more calls. So it registers again, and the answer tells it why.
     servers_.NoteSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
     return LaterAt(ps, kLeftAlone, &CoordinatorCore::AttachPs);
   }
@@ -72,7 +72,7 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   if (origin_.is_adopting()) {
     request.from = LoadRequest::From::kKeep;
     request.expected_lineage = stored_.row().lineage;
-    // As it has it: not every change touched every ps.
+    // The version that this ps has, because not every change touched every ps.
     request.layout_version = ps.attach_reply.layout_version;
     request.layout_hash = ps.attach_reply.layout_hash;
   } else if (checkpoint_maker_.newest()) {
@@ -112,7 +112,8 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   if (resizing_.Admit(request.index, request.address)) return absl::OkStatus();
   Ps& ps = servers_[request.index];
   if (!ps.attached) {
-    // An address from TF_CONFIG where nobody answers gives way to one where somebody says he is.
+    // An address from TF_CONFIG that does not answer is replaced by the address that a process
+    // registers with.
     if (ps.client == nullptr || (ps.silent_since && ps.address != request.address))
       servers_.Dial(ps, request.address);
     AttachPs(ps);
@@ -127,7 +128,7 @@ absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   return MayRunAlready(request, ps.address);
 }
 
-// Asks the process we know, by what changes nothing: an Attach of the epoch it is in.
+// Asks the known process with a call that changes nothing: an Attach of the epoch that it is in.
 void CoordinatorCore::ProbePs(Ps& ps) {
   CallPs(ps, PsAttachRequest{FenceFor(ps.incarnation)}, &CoordinatorCore::OnProbed, ps.incarnation);
 }
@@ -141,14 +142,14 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
   if (ps.incarnation != asked || !ps.claim) return;
   const absl::Status& answer = reply.status();
   const Reason reason = ReasonOf(answer);
-  // Nobody listens where it was, and the newcomer now does. From another address, one failed
-  // connection proves nothing.
+  // No process listens at the known address, and the new process now does. If the new one has
+  // another address, one failed connection proves nothing.
   const bool refused =
       absl::IsUnavailable(answer) && reason == Reason::kNone && ps.claim->address == ps.address;
   if (reason == Reason::kWrongIncarnation || refused ||
       clock_.Elapsed() - ps.claim->since > options_.worker_silence)
     return PsGone(ps);
-  // What is starting, or ending, does not say which life of the task it is.
+  // A process that is starting or ending does not say which life of the task it is.
   const bool lives = answer.ok() || (reason != Reason::kNone && reason != Reason::kNotReady);
   if (lives) {
     ps.claim->answered = true;
@@ -157,11 +158,12 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
   }
 }
 
-// The process we knew is no more. While nothing stands on it, its successor takes its place.
+// The known process is gone. While no server has state of this epoch, its successor takes its
+// place.
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
-  // A server that ends whenever it loads, since its memory is too small, must not be restarted
-  // without end.
+  // A server that crashes at every load because its memory is too small must not be restarted for
+  // ever.
   if ((recovery_.rewind() != nullptr || phase_.Is(Phase::kLoading)) &&
       RuleHolds(Rule::kLossWhileLoadingCounts)) {
     if (const absl::Status may = recovery_.CountRewind(
@@ -177,8 +179,8 @@ void CoordinatorCore::PsGone(Ps& ps) {
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
   if (origin_.is_adopting()) return TakeBackAdoption();
-  // The one that is gone may have been told to load. If it lives on, its state must not be taken
-  // for that of its successor: the two differ in their epoch.
+  // The lost process may have been told to load. If it still lives, its state must not be taken for
+  // that of its successor. The epoch distinguishes the two.
   was_loading ? RestartEpoch(stored_.row().epoch) : AttachPs(ps);
 }
 
@@ -191,7 +193,8 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
     PsGone(ps);
     return std::nullopt;
   }
-  // Which no parameter server decides: the program would take it for the end of its own job.
+  // No parameter server may decide this: the program would take the error for the end of its own
+  // job.
   if (reason == Reason::kJobOver) {
     FailJob(absl::InternalError(
         absl::StrCat(ps.Text(), " answered that the job is over, and it is not: ", error.message(),

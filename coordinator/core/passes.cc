@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/breakable.h"
 #include "base/random.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMostNumber = int64_t{1} << 53;  // the wire's, of a position
 constexpr size_t kMaxKnownSizes = 256;
 
-// Positions at or beyond the end are nobody's.
+// Positions at or beyond the end belong to nobody.
 void DropBeyondEnd(PassProgress& pass) {
   if (!pass.end) return;
   pass.unread.erase(pass.unread.lower_bound(*pass.end), pass.unread.end());
@@ -71,7 +71,7 @@ void Passes::Drop(ResourceId id) {
     return;
   }
   RememberSize(*iterator);
-  // No step that reads by it is open.
+  // No step that reads from it is open.
   if (iterator->trains) ended_.emplace_back(++changes_, ProgressOf(id, *iterator, {}));
   if (!iterator->make.leased && EndedEverywhere(id)) WarnOfUnreadParts(iterator->make);
   iterators_.erase(id);
@@ -88,8 +88,8 @@ void Passes::RememberSize(const Iterator& iterator) {
   if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
 }
 
-// A pass does not wait for workers that are away: some may never come. Nobody else reads their
-// parts.
+// A pass does not wait for workers that are away, because some may never come. Nobody else reads
+// their parts.
 void Passes::WarnOfUnreadParts(const MakeResource& make) {
   constexpr size_t kMostNames = 5;
   std::vector<std::string> away;
@@ -199,7 +199,7 @@ int64_t Passes::FinishedIn(ResourceId id) const {
 
 // ---- dispatch ----
 
-// A worker that is away decides nothing: it may be about to join, or never come.
+// A worker that is away does not count: it may be about to join, or never come.
 bool Passes::EndedEverywhere(ResourceId id) const {
   bool ended = false;
   for (const auto& [index, worker] : workers_.all()) {
@@ -227,13 +227,13 @@ bool Passes::MayRead(const Worker& worker, ResourceId id) const {
   if (iterator == nullptr) return true;
   const Reading reading = ReadingOf(worker.index, id);
   if (!reading.opened) return false;
-  if (reading.excluded) return iterator->left_out.count(worker.index) == 0 && NobodyElseReads(id);
+  if (reading.excluded) return iterator->left_out.count(worker.index) == 0 && IsSoleReader(id);
   return !reading.ended || EndedEverywhere(id);
 }
 
-// Whether all workers are excluded but for those that have been away for long. Then a step meets
-// the error there, and the program is told.
-bool Passes::NobodyElseReads(ResourceId id) const {
+// Whether all workers are excluded, apart from those that have been away for long. A step then gets
+// the error of the data, and the program has it.
+bool Passes::IsSoleReader(ResourceId id) const {
   return std::all_of(workers_.all().begin(), workers_.all().end(), [&](const auto& entry) {
     const Worker& worker = entry.second;
     return worker.state != Worker::State::kDialing ? ReadingOf(worker.index, id).excluded
@@ -294,8 +294,9 @@ bool Passes::NoteEnds(const Worker& worker, Step& step, const Report& report) {
   return early;
 }
 
-// One iterator had nothing more for a step that held `lease`. What a step that goes on has not read
-// is for others, or beyond the end. It is the step's own no more, in the redo log neither.
+// An iterator had no more elements for a step that held `lease`. If the step finished anyway, the
+// positions that it has not read go to other steps, or lie beyond the end. They do not belong to
+// the step any more, nor to its entry in the redo log.
 bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Report& report) {
   const auto ended =
       std::find_if(report.ended.begin(), report.ended.end(),
@@ -315,8 +316,8 @@ bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Re
   return false;
 }
 
-// A worker whose data ends before that of most workers is left out. Where the data of most that are
-// here does, its size was wrong. False: this is the end.
+// A worker whose data ends before that of most workers is left out. If the data of most present
+// workers ends there, the known size was wrong. False: this is the end of the data.
 bool Passes::NoteEarlyEnd(int worker, Iterator& iterator, int64_t position) {
   if (!iterator.elements || position >= *iterator.elements || !RuleHolds(Rule::kOneWorkerEndsNoJob))
     return false;
@@ -352,7 +353,7 @@ absl::Status Passes::ClaimNumber(const StepRequest& request) {
   Series& series = found->second;
   if (is_new) {
     series.id = ResourceId(next_resource_++);
-    // The store knows of it before the first of its steps has an id.
+    // The store has the pass before the first of its steps gets an id.
     ++changes_;
   }
   if (series.finished.Contains(number))
@@ -417,16 +418,16 @@ absl::Status Passes::NoteOpened(const Worker& worker, const ResourceReady& ready
   return LeaveOutOdd(iterator);
 }
 
-// A worker that opens the data before the others might say that it is empty, and no loop over it
-// would begin.
+// Waits for most workers. Otherwise the first worker could report that the data is empty, and no
+// loop over it would begin.
 bool Passes::MostHaveOpened(ResourceId id) const {
   return workers_.MostHere([&](const Worker& worker) {
     return ReadingOf(worker.index, id).opened;
   }) || !RuleHolds(Rule::kSizeIsOfMost);
 }
 
-// What most workers say of the size is worth more than an end that one of them came to, in this
-// life of the coordinator or in one before.
+// The size that most workers report counts more than an end that one of them has met, in this life
+// of the coordinator or in an earlier one.
 void Passes::NoteElements(Iterator& iterator, int64_t elements) {
   if (iterator.elements == elements) return;
   const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
@@ -440,8 +441,8 @@ void Passes::NoteElements(Iterator& iterator, int64_t elements) {
   iterator.book.SetSize(elements);
 }
 
-// Workers whose data is not that of most workers read none of the pass. Where it is one against
-// one, nobody can tell which of them is wrong.
+// Workers whose data differs from that of most workers read none of the pass. With one worker
+// against one, nobody can tell which of them is wrong.
 absl::Status Passes::LeaveOutOdd(Iterator& iterator) {
   absl::Status difference;
   const std::set<int> odd = iterator.agreement.odd();
@@ -478,10 +479,9 @@ void Passes::TakeBackIn(int worker, Iterator& iterator) {
     ReadingAt(worker, iterator.make.iterator).excluded = false;
 }
 
-// A worker that came after the data had been cut has no part of it until the next pass. One that
-// cannot open leased data leaves it to the others; where nobody can, a step meets the error. An
-// error of a
-// worker's own part is met by the next step there.
+// A worker that came after the data was cut has no part of it until the next pass. A worker that
+// cannot open leased data leaves it to the others; if no worker can, a step gets the error. An
+// error in a worker's own part is raised by the next step there.
 void Passes::NoteUnopened(int worker, const Iterator& iterator, const absl::Status& error) {
   const MakeResource& make = iterator.make;
   const bool is_late =
@@ -512,7 +512,7 @@ PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator,
   for (const InputLease& lease : open) {
     if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
   }
-  // Else the end is one worker's word, and may turn out to be wrong.
+  // Otherwise the end is the report of one worker, and may turn out to be wrong.
   if (iterator.elements) DropBeyondEnd(pass);
   return pass;
 }
@@ -561,10 +561,10 @@ void Passes::NoteStored(int64_t changes) {
   while (!ended_.empty() && ended_.front().first <= changes) ended_.pop_front();
 }
 
-// The program may have made iterators before it asked for the checkpoint. Nobody has read of them,
-// and no worker has heard of them yet: they begin where the state says.
-void Passes::TakeUp(const std::map<std::string, int64_t>& begun,
-                    const std::vector<DataPass>& passes) {
+// The program may have made iterators before it asked for the checkpoint. No step has read from
+// them, and no worker has them yet, so they begin where the state says.
+void Passes::RestoreState(const std::map<std::string, int64_t>& begun,
+                          const std::vector<DataPass>& passes) {
   for (const auto& [source, number] : begun) begun_[source] = std::max(begun_[source], number);
   TakeUpUnfinished(passes);
   for (auto& [id, iterator] : iterators_) {
@@ -573,11 +573,11 @@ void Passes::TakeUp(const std::map<std::string, int64_t>& begun,
   }
 }
 
-// Which of the passes that were under way a program may go on with. A loop goes on with its own
-// also when all is read: it counts as an epoch.
+// Chooses the unfinished passes that a program may resume. A loop resumes its own pass even if
+// everything has been read, because the pass then counts as an epoch.
 void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
   unfinished_.clear();
-  // Of a checkpoint that is not gone on from after all.
+  // These belong to a checkpoint that is not used after all.
   for (auto& [name, series] : series_) series.finished = NumberSet();
   for (const DataPass& pass : passes) {
     if (pass.is_series) {
@@ -592,7 +592,7 @@ void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
   }
 }
 
-// Where a pass stopped, or at the front of the next one over the data.
+// Begins where the pass stopped, or at the front of the next pass over the data.
 void Passes::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinished) {
   const std::string& source = iterator.make.source;
   iterator.make.seed = unfinished ? unfinished->seed
@@ -603,7 +603,7 @@ void Passes::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinish
   iterator.elements.reset();
 }
 
-// The pass over this data that the state holds unfinished; each once.
+// Takes the unfinished pass over this data from the state; each pass only once.
 std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const Nest& args,
                                                bool leased) {
   const auto found =

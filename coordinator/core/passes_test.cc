@@ -106,7 +106,7 @@ TEST_F(PassesTest, ThePassThatTheStateHoldsIsTakenUpOnce) {
   pass.in_loop = true;
   pass.finished = 5;
   pass.next = 12;
-  passes_.TakeUp({{"clicks", 2}}, {pass});
+  passes_.RestoreState({{"clicks", 2}}, {pass});
   EXPECT_EQ(passes_.FinishedIn(passes_.BeginLoop(LoopOver("clicks"))), 5);
   EXPECT_EQ(passes_.begun().at("clicks"), 2);
   EXPECT_EQ(passes_.FinishedIn(passes_.BeginLoop(LoopOver("clicks"))), 0);

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/log.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -67,9 +67,9 @@ void Recovery::Begin(std::string why, std::optional<JobPhase::Ending> ending) {
   write_ = EntryId();
 }
 
-// In which order, and over which data: passes may be over whose steps are run again, and their data
-// is opened once more. Writes that were under way have no number yet, because nobody has seen them
-// finished.
+// Determines the order, and the data that is read again: a pass may have ended whose steps are
+// replayed, so its data is opened once more. Writes that were under way have no number yet, because
+// nobody has seen them finished.
 void Recovery::Prepare() {
   std::vector<uint64_t> numbers;
   for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr;
@@ -89,7 +89,7 @@ void Recovery::Prepare() {
 
 int64_t Recovery::NumMissing() const {
   if (!rewind_) return 0;
-  // counted among the finished, and open now
+  // Counted as finished, and open now.
   const auto is_replayed = [](const auto& open) { return open.second->replayed; };
   return rewind_->steps_left +
          std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed);
@@ -104,7 +104,7 @@ bool Recovery::Replay() {
   return again_.empty() && deferred_.empty() && log_.Next(next_) == nullptr;
 }
 
-// Begins the next entry. False: something has to happen first.
+// Begins the next entry. False: it has to wait.
 bool Recovery::ReplayOne() {
   if (!again_.empty()) {
     if (!ReplayStep(again_.front())) return false;
@@ -129,7 +129,7 @@ bool Recovery::ReplayOne() {
 
 bool Recovery::ReplayEntry(const RedoLog::Entry& entry, bool may_begin) {
   const EntryId id = entry.id;
-  // If the program still waits for it, it is answered at last.
+  // If the program still waits for this write, it gets its answer now.
   if (entry.write != nullptr) {
     write_ = id;
     writes_.Replay(id, entry.write->parts);
@@ -137,7 +137,8 @@ bool Recovery::ReplayEntry(const RedoLog::Entry& entry, bool may_begin) {
     return false;
   }
   const std::shared_ptr<Step> step = StepAgain(entry);
-  // Nothing is in flight, so it was run again itself, after entries that had been dispatched later.
+  // Nothing is in flight, so the step itself was run again, after entries that had been dispatched
+  // later.
   if (!may_begin) {
     deferred_.push_back(step);
   } else if (!ReplayStep(step)) {
@@ -170,9 +171,9 @@ void Recovery::Advance(EntryId begun) {
   host_.OnReplayAdvanced();
 }
 
-// The worker that ran the step, as long as it is there: it reads its data forward, where each jump
-// would cost it what it has prefetched, and it runs one step after another. It is waited for while
-// it joins. Where others stand in for it they keep that order, too.
+// Prefers the worker that ran the step, as long as it is there. It reads its data forward, and each
+// jump would cost the data that it has prefetched; it also runs one step after another. While it
+// joins, the step waits for it. Other workers that take its place keep the same order.
 Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   const auto first = workers_.all().find(step.first_worker);
   if (first != workers_.all().end() && first->second.state == Worker::State::kJoining)
@@ -192,7 +193,7 @@ Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   return chosen;
 }
 
-// False: no worker has room for it, or one that may come has its data.
+// False: no worker has room for it, or a worker that may still come has its data.
 bool Recovery::ReplayStep(const std::shared_ptr<Step>& step) {
   const bool one_may_come =
       std::any_of(workers_.all().begin(), workers_.all().end(), [](const auto& entry) {
@@ -217,8 +218,8 @@ void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict,
   if (verdict != StepVerdict::kFinish) host_.OnReplayFailed(*step, error);
 }
 
-// A step that is still open, while no rewind is under way, has not begun to commit: it comes after
-// the write.
+// A step that is open while no rewind is under way has not begun to commit. So it comes after the
+// write.
 void Recovery::OnWritten(EntryId id) {
   const uint64_t number = log_.FinishWrite(id);
   if (!rewind_) return steps_.OnWritten();

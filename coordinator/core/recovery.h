@@ -1,23 +1,24 @@
-// Back to the last cut and forward again: what becomes of a job that has lost a parameter server,
-// or whose state holds half a step that no run can complete.
+// Recovery: a rewind to the last cut and a replay of everything since. It follows the loss of a
+// parameter server, or a half-applied step that no run can complete.
 //
-//   1. the next epoch: sessions and what they were doing are dropped, so is a checkpoint under way.
-//      Nothing of the old epoch is applied any more
-//   2. ATTACHING   all servers answer in the new epoch
-//   3. LOADING     all of them load the base: the newest committed checkpoint, or nothing. What was
-//      made since is made again
-//   4. REPLAYING   the redo log is run: an entry begins when all that had finished before it began
-//      have finished again (replay_order.h), so the program finds
-//                  what it saw; each write runs alone. What the program saw finished is not told
-//                  again
-//   5. RUNNING     steps that had not finished go first; what waited (reads, writes, Join) goes on
+// 1. The next epoch begins. All sessions and their work are dropped, and so is a checkpoint under
+//    way. No server applies anything of the old epoch any more.
+// 2. ATTACHING: all servers answer in the new epoch.
+// 3. LOADING: all servers load the base, which is the newest committed checkpoint or the empty
+//    state. Variables made since then are made again.
+// 4. REPLAYING: the redo log is run. An entry begins when every entry that had finished before it
+//    began has finished again (replay_order.h), so the program finds the state that it has seen.
+//    Each write runs alone. Results that the program already has are not delivered again.
+// 5. RUNNING: steps that had not finished go first. Then everything that waited (reads, writes,
+//    Join) goes on.
 //
-// All servers go back, not only the lost one: so there is one cut and one way to recover, and
-// nothing is assumed of step functions but that they depend on their args, inputs, variables and
-// seed() alone.
+// All servers rewind, not only the lost one. So there is one cut and one way to recover. The only
+// assumption about a step function is that its result depends on nothing but its args, inputs,
+// variables and seed().
 //
-// A loss from 4 on begins at 1 again. In 2 and 3 nothing stands on a server yet: its successor
-// takes its place. Each loss counts for --max_recoveries.
+// A loss in step 4 or later starts again at step 1. In steps 2 and 3 no server has new state yet,
+// so a restarted server just takes the place of the lost one. Each loss counts towards
+// --max_recoveries.
 #ifndef DIVVY_COORDINATOR_CORE_RECOVERY_H_
 #define DIVVY_COORDINATOR_CORE_RECOVERY_H_
 
@@ -33,7 +34,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/outbox.h"
-#include "cluster/messages.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/entry_ids.h"
@@ -44,11 +44,13 @@
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/worker_set.h"
 #include "coordinator/core/write_queue.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// Owns the redo log, counts rewinds, and runs the log again. Calls StepQueue, WriteQueue, Passes,
-// WorkerSet and EntryIds, and its Host. Not thread-safe: the coordinator's lock guards it.
+// Owns the redo log, counts rewinds, and replays the log. Calls StepQueue, WriteQueue, Passes,
+// WorkerSet, EntryIds and its Host. Never blocks. Not thread-safe: the coordinator's lock guards
+// it.
 class Recovery {
  public:
   using Worker = coordinator_records::Worker;
@@ -58,22 +60,24 @@ class Recovery {
   class Host {
    public:
     virtual ~Host() = default;
-    // All entries before next() have begun. The servers should be told now and then
-    // (EntryIds::NeedsSync).
+    // All entries before next() have begun. The host should send a Sync when EntryIds::NeedsSync
+    // says so.
     virtual void OnReplayAdvanced() = 0;
-    // A step that had finished cannot be run again: the job has failed.
+    // A step that had finished before cannot be run again. The job has to fail.
     virtual void OnReplayFailed(const Step& step, const absl::Status& error) = 0;
   };
 
-  // A rewind that is under way.
+  // A rewind under way.
   struct Rewind {
     std::string why;
     absl::Duration since;
-    std::optional<JobPhase::Ending> ending;  // the job was
-    // The iterators that only steps of the redo log use: the program has dropped them. Workers that
-    // join are told of them.
+    // Set if the job was ending when the rewind began.
+    std::optional<JobPhase::Ending> ending;
+    // Iterators that the program has dropped and that only steps of the redo log use. Workers that
+    // join get them too.
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators = {};
-    int64_t steps_left = 0;  // finished ones from next() on
+    // Finished steps that are still to be run again, from next() on.
+    int64_t steps_left = 0;
   };
 
   // REQUIRES: the references outlive it.
@@ -93,44 +97,48 @@ class Recovery {
 
   // ---- the redo log ----
 
-  // What came after the newest checkpoint.
+  // Everything since the newest checkpoint.
   RedoLog& log() { return log_; }
   const RedoLog& log() const { return log_; }
-  // Ends a log that is full where no checkpoint can ever make room. Not one that is being run: it
-  // is needed to its end.
+  // Ends a full log if no checkpoint can ever make room. A log that is being replayed is kept to
+  // its end.
   void GiveUpFullLog();
-  // An error: the log has been full for --checkpoint_stall_timeout, and no checkpoint that makes
-  // room has been written meanwhile. `waits`: the job runs, and no checkpoint is being written.
+  // An error of Reason::kDisk: the log has been full for --checkpoint_stall_timeout, and no
+  // checkpoint has made room in that time. `waits`: the job runs, and no checkpoint is being
+  // written. Otherwise the time starts again.
   absl::Status CheckLog(absl::Duration now, bool waits);
 
   // ---- back ----
 
-  // Counts a loss. An error: there were too many within 10 minutes, and the job fails.
+  // Counts a loss. An error: there were more than --max_recoveries within 10 minutes, and the job
+  // has to fail.
   absl::Status CountRewind(absl::string_view why);
   int64_t num_rewinds() const { return num_rewinds_; }
-  // A rewind is under way from here on. One that was already begins anew. `ending`: the job was.
+  // A rewind begins; one that was under way begins anew. `ending`: set if the job was ending.
   void Begin(std::string why, std::optional<JobPhase::Ending> ending);
-  // What is to be run again. REQUIRES: Begin, and nothing of the old epoch is under way.
+  // Determines what is to be run again. REQUIRES: Begin was called, and nothing of the old epoch is
+  // under way.
   void Prepare();
   // Null: no rewind is under way.
   const Rewind* rewind() const { return rewind_ ? &*rewind_ : nullptr; }
   Rewind* rewind() { return rewind_ ? &*rewind_ : nullptr; }
-  // Entries from here on are not begun.
+  // Entries from this id on have not begun again.
   EntryId next() const { return rewind_ ? next_ : ids_.next(); }
-  // How many of the steps that finished are not there again.
+  // How many finished steps have not been run again yet.
   int64_t NumMissing() const;
 
   // ---- forward ----
 
-  // Begins the entries that may begin. True: all that had finished is there again, and End is to be
-  // called. REQUIRES: the phase is REPLAYING.
+  // Begins every entry that may begin. True: everything that had finished has finished again, and
+  // the caller must call End. REQUIRES: the phase is REPLAYING.
   bool Replay();
-  // A step has been run again. REQUIRES: a rewind is under way.
+  // A step has been run again, with this verdict. REQUIRES: a rewind is under way.
   void Settle(const std::shared_ptr<Step>& step, StepVerdict verdict, const absl::Status& error);
   // All servers have applied the write.
   void OnWritten(EntryId id);
+  // Ends the rewind and returns its record.
   Rewind End() { return *std::exchange(rewind_, std::nullopt); }
-  // The job has failed.
+  // The job has failed: forgets the rewind.
   void FailAll() { rewind_.reset(); }
 
   std::map<std::string, int64_t> Sizes() const;
@@ -155,15 +163,19 @@ class Recovery {
 
   RedoLog log_;
   std::optional<absl::Duration> full_since_;
-  std::deque<absl::Duration> rewinds_;  // in the last 10 minutes
+  // Times of the rewinds in the last 10 minutes.
+  std::deque<absl::Duration> rewinds_;
   int64_t num_rewinds_ = 0;
   std::optional<Rewind> rewind_;
-  // Of the rewind under way.
+  // These members belong to the rewind under way.
   EntryId next_;
   ReplayOrder order_;
-  std::deque<std::shared_ptr<Step>> again_;     // replayed steps whose worker was lost
-  std::deque<std::shared_ptr<Step>> deferred_;  // that come after entries with higher ids
-  EntryId write_;                               // that is being replayed; 0: none
+  // Replayed steps whose worker was lost.
+  std::deque<std::shared_ptr<Step>> again_;
+  // Steps that come after entries with higher ids.
+  std::deque<std::shared_ptr<Step>> deferred_;
+  // The write that is being replayed; 0: none.
+  EntryId write_;
 };
 
 }  // namespace divvy

@@ -8,10 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "base/testing/captured_log.h"
-#include "cluster/error.h"
 #include "coordinator/core/testing/fake_step_host.h"
 #include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// Of the entry itself, its step, and their places in memory.
+// The bytes of the entry itself, its step, and their places in memory.
 constexpr int64_t kEntryBytes = 320;
 constexpr int64_t kShardBytes = 200;
 

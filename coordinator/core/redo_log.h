@@ -1,5 +1,5 @@
-// What has been done since the state that a rewind goes back to: run again, it makes the state that
-// was lost.
+// The log of everything done since the state that a rewind returns to. Running it again restores
+// the lost state.
 #ifndef DIVVY_COORDINATOR_CORE_REDO_LOG_H_
 #define DIVVY_COORDINATOR_CORE_REDO_LOG_H_
 
@@ -10,37 +10,40 @@
 #include <string>
 #include <vector>
 
-#include "cluster/horizon.h"
-#include "cluster/ids.h"
-#include "cluster/messages.h"
+#include "protocol/horizon.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 #include "tensor/nest.h"
 
 namespace divvy {
 
-// Every entry since the base, which is the newest committed checkpoint, or the empty state that the
-// job began with: training steps, direct writes, and the shards of variables and slots that were
-// made. Read-only steps are not in it; a step that failed or was cancelled leaves it. Entries come
-// in the order of their ids. They are run again in an order that keeps each "finished before began"
-// (replay_order.h): for that the log numbers them as they finish.
+// All entries since the base, which is the newest committed checkpoint or the empty state that the
+// job began with. Entries are training steps and direct writes; the log also has the shards of
+// variables and slots that were made. Read-only steps are not in it, and a step that fails or is
+// cancelled leaves it. Entries stand in the order of their ids. They are replayed in an order that
+// keeps each "finished before began" (replay_order.h). For this the log numbers the entries as they
+// finish.
 //
-// In memory, and bounded: at half of its bounds a checkpoint is wanted, full it takes no new entry
-// until one has been committed. An entry that comes when it is not full may carry it beyond by its
-// own size.
+// The log is in memory and bounded. At half of its bounds a checkpoint is wanted. When it is full
+// it takes no new entry until a checkpoint has been committed. One entry that arrives while there
+// is room may exceed the bound by its own size.
 //
 // Pure; not thread-safe.
 class RedoLog {
  public:
   static constexpr int64_t kMaxEntries = 4'000'000;
 
-  // A step as it is dispatched again: the same input gives the same writes.
+  // A step as it is dispatched again. The same input gives the same writes.
   struct Step {
     std::string function;
     Nest args;
     std::vector<InputLease> inputs;
-    std::vector<std::shared_ptr<const MakeResource>> iterators;  // that its args name
+    // The iterators that its args name.
+    std::vector<std::shared_ptr<const MakeResource>> iterators;
     int64_t ordinal = 0;
     double learning_rate_scale = 1;
-    int worker = -1;  // that ran it: it reads forward there
+    // The worker that ran it. A replay prefers that worker, because its data is read forward there.
+    int worker = -1;
   };
   struct Write {
     std::map<int, std::vector<CommitPart>> parts;  // by ps
@@ -48,9 +51,12 @@ class RedoLog {
   struct Entry {
     EntryId id;
     int64_t bytes = 0;
-    bool gone = false;                 // failed or cancelled
-    uint64_t begun = 0;                // finishes() when it began: those numbers come before it
-    uint64_t finished = 0;             // its own number; 0: it has not finished
+    // It failed or was cancelled.
+    bool gone = false;
+    // finishes() when it began. Entries with these numbers come before it.
+    uint64_t begun = 0;
+    // Its own number; 0: it has not finished.
+    uint64_t finished = 0;
     std::shared_ptr<const Step> step;  // null while the step is open
     std::shared_ptr<const Write> write;
   };
@@ -58,41 +64,45 @@ class RedoLog {
   // REQUIRES: max_bytes > 0.
   explicit RedoLog(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // What a step's entry is charged with.
+  // The bytes that a step's entry counts for.
   static int64_t BytesOf(const std::string& function, const Nest& args, size_t inputs);
 
-  // REQUIRES: each id is above those before it.
+  // Adds a step that begins. REQUIRES: each id is above all earlier ones.
   void OpenStep(EntryId id, int64_t bytes);
+  // Adds a direct write. REQUIRES: as OpenStep.
   void AddWrite(EntryId id, Write write);
-  // The open step has finished: from here on it is run again after a rewind. `begun`: what
-  // finishes() was when its last attempt began.
+  // The open step has finished: from now on a replay runs it. `begun`: the value of finishes() when
+  // its last attempt began.
   void FinishStep(EntryId id, Step step, uint64_t begun);
-  // The entry keeps so much more in memory: what it shares with later entries is charged to the
-  // first.
+  // The entry keeps `bytes` more in memory. Data shared with later entries is charged to the first
+  // one.
   void Charge(EntryId id, int64_t bytes);
-  // Every ps has applied the write. Its number, which it keeps if it is run again; 0: it is not in
-  // the log.
+  // Every ps has applied the write. Returns its number, which it keeps if it is replayed; 0: it is
+  // not in the log.
   uint64_t FinishWrite(EntryId id);
   // The number of the last entry that has finished.
   uint64_t finishes() const { return finishes_; }
-  // The step has failed or was cancelled: there is no trace of it. No such entry: nothing is done.
+  // The step has failed or was cancelled and leaves no trace. Does nothing if there is no such
+  // entry.
   void Forget(EntryId id);
-  // Shards were made, by ps; `version` of the layout that has them.
+  // These shards were made, by ps. `version`: the layout that has them first.
   void AddShards(uint64_t version, const std::map<int, std::vector<ShardSpec>>& shards);
 
-  // A checkpoint has been committed that contains all that its cut closes, and the layout of that
-  // version: it is the base. Returns the entries it covers; to free millions of them takes a while.
+  // A checkpoint becomes the base: it contains everything that `cut` closes, and the layout of
+  // `layout_version`. Returns the entries that it covers. Destroy them without the lock: freeing
+  // millions takes a while.
   std::deque<Entry> MoveBase(const Horizon& cut, uint64_t layout_version);
 
-  // The first entry from `id` on that is to be run again: a finished step, or a write. Null: none.
+  // The first entry from `id` on that is to be replayed: a finished step, or a write. Null: none.
   const Entry* Next(EntryId id) const;
   // All shards made since the base, by ps.
   std::map<int, std::vector<ShardSpec>> Shards() const;
   int64_t finished_steps() const { return finished_steps_; }
 
-  // Ends the log for good: it is empty and takes nothing any more, and what it held cannot be made
-  // again. Returns what it held.
+  // Ends the log for good: it stays empty, and a rewind is not possible any more. Returns what it
+  // held.
   std::deque<Entry> GiveUp();
+  // Whether the log is in use; false after GiveUp.
   bool kept() const { return kept_; }
 
   int64_t bytes() const { return bytes_; }
@@ -110,7 +120,8 @@ class RedoLog {
 
   const int64_t max_bytes_;
   bool kept_ = true;
-  std::deque<Entry> entries_;  // by id, rising
+  // By id, rising.
+  std::deque<Entry> entries_;
   std::deque<MadeShards> shards_;
   int64_t bytes_ = 0, finished_steps_ = 0;
   uint64_t finishes_ = 0;

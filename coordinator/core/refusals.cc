@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/linker_hint.h"
-#include "cluster/error.h"
 #include "coordinator/core/store.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -24,7 +24,7 @@ std::string TextOf(const WorkerReplicas& worker) {
 
 constexpr size_t kShownDifferences = 10;  // of one message
 
-// The types of a step's signature as C++ writes them.
+// The types of a step's signature in C++ notation.
 std::string Readable(const std::string& signature) {
   int error = 0;
   const std::unique_ptr<char, void (*)(void*)> text(
@@ -131,8 +131,8 @@ absl::Status WithoutCheckpoints(int ps, const std::string& address) {
                                 "--checkpoint_dir, a directory that all of them reach"));
 }
 
-// An epoch begins with each start of a coordinator and each rewind: a million of them between two
-// words of a task are not to be had.
+// Each start of a coordinator and each rewind begins an epoch. A million of them cannot happen
+// between two messages of a task.
 bool IsPlausible(Epoch said, Epoch own) {
   constexpr uint64_t kMostAtOnce = uint64_t{1} << 20;
   return CanBe(said) && (said <= own || said.value() - own.value() <= kMostAtOnce);

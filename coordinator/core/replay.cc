@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/log.h"
-#include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
+#include "protocol/error.h"
 
 namespace divvy {
 
@@ -16,7 +16,7 @@ void CoordinatorCore::Rewind(std::string why) {
   if (phase_.IsFinal() || phase_.IsEndCertain()) return;
   if (IsDraining()) return FailJob(Drained());  // what was in flight cannot be finished in time
   if (const absl::Status may = recovery_.CountRewind(why); !may.ok()) return FailJob(may);
-  GoBack(std::move(why));
+  StartRewind(std::move(why));
   outbox_.Add([text = absl::StrCat(recovery_.rewind()->why, ". All parameter servers go back to ",
                                    checkpoint_maker_.newest() ? checkpoint_maker_.newest()->name()
                                                               : "the beginning",
@@ -24,7 +24,7 @@ void CoordinatorCore::Rewind(std::string why) {
                                    " steps are run again")] { DIVVY_LOG(WARNING) << text; });
 }
 
-void CoordinatorCore::GoBack(std::string why) {
+void CoordinatorCore::StartRewind(std::string why) {
   std::optional<JobPhase::Ending> ending;
   if (auto* const under_way = phase_.Get<JobPhase::Ending>()) ending = std::move(*under_way);
   recovery_.Begin(std::move(why), std::move(ending));
@@ -41,8 +41,8 @@ void CoordinatorCore::GoBack(std::string why) {
   RestartEpoch(stored_.row().epoch);
 }
 
-// Each worker is given another session in the new epoch; what it was doing in this one can no
-// longer be applied.
+// Each worker gets another session in the new epoch. Its work of this epoch cannot be applied any
+// more.
 void CoordinatorCore::DropSessions() {
   workers_.DropFences();
   for (auto& [index, worker] : workers_.all()) {
@@ -54,7 +54,7 @@ void CoordinatorCore::DropSessions() {
   }
 }
 
-// Servers that load the base do not know by whom its values were made.
+// Servers that load the base do not know which entries made its values.
 void CoordinatorCore::ForgetCoveredHistory() {
   for (auto finished = history_.finished.begin(); finished != history_.finished.end();) {
     const RedoLog::Entry* const entry = recovery_.log().Next(finished->first);
@@ -63,19 +63,18 @@ void CoordinatorCore::ForgetCoveredHistory() {
   }
 }
 
-// The base cannot be read any more, and an older checkpoint is of no use: what was done between the
-// two is in no log.
+// The base cannot be read any more. An older checkpoint does not help, because no log has the work
+// between the two.
 void CoordinatorCore::FailBase(const absl::Status& error) {
-  const absl::Status lost = MakeError(Reason::kPsLost, "");
-  absl::Status told = absl::DataLossError(absl::StrCat(
-      error.message(), ". The job cannot go on from ", checkpoint_maker_.newest()->name(),
-      " after it lost a parameter server (", recovery_.rewind()->why,
-      "). Start the program again: it goes on from an older checkpoint, if it calls "
-      "RestoreLatest"));
-  lost.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) {
-    told.SetPayload(type, payload);
-  });
-  FailJob(std::move(told));
+  ErrorDetail detail;
+  detail.reason = Reason::kPsLost;
+  FailJob(MakeError(
+      absl::StatusCode::kDataLoss, detail,
+      absl::StrCat(error.message(), ". The job cannot go on from ",
+                   checkpoint_maker_.newest()->name(), " after it lost a parameter server (",
+                   recovery_.rewind()->why,
+                   "). Start the program again: it goes on from an older checkpoint, if it calls "
+                   "RestoreLatest")));
 }
 
 // ---- and forward ----
@@ -94,7 +93,7 @@ void CoordinatorCore::OnReplayAdvanced() {
   if (ids_.NeedsSync(recovery_.next())) WantSync();
 }
 
-// The checkpoint is good all the same: another start needs no replay.
+// The checkpoint is still good: the next start continues from it without a replay.
 void CoordinatorCore::OnReplayFailed(const Step& step, const absl::Status& error) {
   FailJob(MakeError(
       Reason::kPsLost,
@@ -116,16 +115,16 @@ void CoordinatorCore::FinishReplay() {
   outbox_.Add([text = absl::StrCat("all that had finished is there again, ",
                                    absl::FormatDuration(clock_.Elapsed() - rewind.since),
                                    " later")] { DIVVY_LOG(INFO) << text; });
-  // Of the version that they have: which means, forget all that you have read, for not all was
-  // there.
+  // An update with the version that the workers have. It makes them drop everything they have read,
+  // because the state was not complete then.
   workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});
   for (const auto& [id, make] : rewind.iterators) workers_.SendToAll(DropResource{id});
-  // variables that were created meanwhile may have filled it
+  // Variables that were created meanwhile may have filled it.
   recovery_.GiveUpFullLog();
   passes_.EndRewind();
   steps_.Resume();
   WantSync();
-  LetWaitersGo();
+  ReleaseWaiters();
   if (rewind.ending) {
     phase_.Enter(*std::move(rewind.ending));
     phase_.Get<JobPhase::Ending>()->seq = WantSync();
@@ -134,11 +133,11 @@ void CoordinatorCore::FinishReplay() {
 
 // ---- the log ----
 
-// A checkpoint has been committed: it is the base, and the log what came after its cut.
+// A checkpoint has been committed. It becomes the base, and the log keeps what came after its cut.
 void CoordinatorCore::MoveBase(const JobState& committed) {
   origin_.NoteSaved();
   layout_plan_.LoadAll(*committed.layout);
-  // freed without the lock
+  // Freed after the lock is released.
   outbox_.Add([covered = recovery_.log().MoveBase(committed.cut, committed.layout->version())] {});
 }
 

@@ -1,4 +1,5 @@
-// Which entry of the redo log may begin again, so that nothing a program saw finished is undone.
+// Decides which entry of the redo log may begin again, so that a replay undoes nothing that a
+// program has seen finished.
 #ifndef DIVVY_COORDINATOR_CORE_REPLAY_ORDER_H_
 #define DIVVY_COORDINATOR_CORE_REPLAY_ORDER_H_
 
@@ -8,11 +9,11 @@
 
 namespace divvy {
 
-// The log numbers its entries in the order in which they finished, and keeps of each the number of
-// the last one that had finished when it began (RedoLog::Entry::begun). An entry may begin again
-// when all entries up to that number have finished again: then a replay keeps every "finished
-// before began" of the first run. Entries that overlapped in the first run may come in any order,
-// as they may have then.
+// The log numbers its entries in the order in which they finished. For each entry it also keeps the
+// number of the last entry that had finished when this one began (RedoLog::Entry::begun). An entry
+// may begin again when all entries up to that number have finished again. A replay thus keeps every
+// "finished before began" of the first run. Entries that overlapped in the first run may run in any
+// order, as they could then.
 //
 // Pure; not thread-safe.
 //
@@ -22,21 +23,24 @@ namespace divvy {
 //   order.MayBegin(1);   // true
 class ReplayOrder {
  public:
-  // Nothing is to be run again.
+  // An empty order: nothing is to be replayed.
   ReplayOrder() = default;
-  // `numbers` of the entries that are to be run again, each once, in any order.
+  // `numbers`: those of the entries to be replayed, each once, in any order.
   explicit ReplayOrder(std::vector<uint64_t> numbers);
 
+  // Whether every entry with a number up to `begun` has finished again.
   bool MayBegin(uint64_t begun) const {
     return first_missing_ == numbers_.size() || numbers_[first_missing_] > begun;
   }
-  // The entry has finished again. A number that the order does not know: nothing is done.
+  // The entry has finished again. Does nothing for a number that the order does not have.
   void Finish(uint64_t number);
 
  private:
   std::vector<uint64_t> numbers_;  // sorted
-  std::vector<bool> finished_;     // beside numbers_
-  size_t first_missing_ = 0;       // all before it have finished again
+  // Parallel to numbers_.
+  std::vector<bool> finished_;
+  // All numbers before this index have finished again.
+  size_t first_missing_ = 0;
 };
 
 }  // namespace divvy

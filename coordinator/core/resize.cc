@@ -1,15 +1,14 @@
-// Another number of parameter servers, while the job goes on.
+// Changes the number of parameter servers while the job goes on.
 //
-//   1. GATHERING   those that are to join register; until all have, nothing changes
-//   2. QUIET       no step begins; those in flight end, and so do writes, reads and layout changes
-//   3. SAVING      a checkpoint: now it holds all there is, and the redo log is empty
-//   4. the servers that leave are told to end; a new epoch begins, in which the others, and those
-//      that join, load the checkpoint, each what is its by a new layout: a recovery with nothing to
-//      run again
+// 1. GATHERING: the servers that are to join register. Until all have, nothing changes.
+// 2. QUIET: no step begins. Steps in flight, writes, reads and layout changes end.
+// 3. SAVING: a checkpoint is made. It now holds the whole state, and the redo log is empty.
+// 4. The servers that leave are told to exit. A new epoch begins, in which the remaining and the
+//    new servers load the checkpoint, each its part of a new layout. This is a recovery with
+//    nothing to replay.
 //
-// A server that is lost meanwhile, an error of a step: each is what it always is, and the resize
-// goes on when it is over. A disk that fails the checkpoint ends it: the number stays, and steps
-// run again.
+// The loss of a server or the error of a step has its usual effect, and the resize continues after
+// it. If a disk fails the checkpoint, the resize ends: the number stays, and steps run again.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,8 +54,8 @@ absl::Status CoordinatorCore::MayResize(int num_ps) const {
   return absl::OkStatus();
 }
 
-// Whether what changes the servers' state has to wait. First values that a program brings are let
-// through: a cut waits for them.
+// Whether operations that change the servers' state have to wait. First values that the program
+// writes may pass, because a cut waits for them.
 bool CoordinatorCore::ResizeWaits() const {
   return resizing_.is_under_way() && resizing_.HaveAllJoined() && !stored_.awaits_values() &&
          phase_.Is(Phase::kRunning);
@@ -68,16 +67,16 @@ bool CoordinatorCore::ResizeIsQuiet() const {
          !layout_changes_.is_changing();
 }
 
-// Whether the servers hold exactly what the checkpoint does. First values that the program brings
-// are let through while it is written (ResizeWaits), and with them steps.
-bool CoordinatorCore::NothingSince(const CheckpointMaker::Cut& cut) const {
+// Whether the servers hold exactly the state in the checkpoint. While it is written, first values
+// that the program writes may pass (ResizeWaits), and steps with them.
+bool CoordinatorCore::IsUnchangedSince(const CheckpointMaker::Cut& cut) const {
   if (!RuleHolds(Rule::kResizeFromAWholeCut)) return true;
   return cut.next_id == ids_.next() &&
          cut.state.layout->version() == layout_plan_.layout()->version();
 }
 
-// The checkpoint that holds everything has been committed. One of its variables may not be cut for
-// that number: then all stays as it is.
+// The checkpoint of the whole state has been committed. If one of its variables cannot be cut for
+// the new number, nothing changes.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before = servers_.all();
   servers_.Resize(resizing_.goal(), resizing_.joining(), stored_.row().epoch.value() << 20);
@@ -91,7 +90,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
   for (size_t index = static_cast<size_t>(servers_.size()); index < before.size(); ++index) {
     outbox_.Add([client = before[index].client,
                  request = ShutdownRequest{FenceFor(before[index].incarnation), 0}] {
-      // One that does not hear it is refused when it registers.
+      // A server that the call does not reach is refused when it registers.
       client->Call(request, [](const absl::StatusOr<ShutdownReply>&) {});
     });
   }
@@ -102,7 +101,7 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
   when_running_.push_back(std::move(waiting.done));
   for (Task& again : waiting.deferred)
     when_running_.push_back([again = std::move(again)](const absl::Status&) { again(); });
-  GoBack(text);
+  StartRewind(text);
 }
 
 }  // namespace divvy

@@ -9,7 +9,7 @@
 namespace divvy {
 namespace {
 
-// What the operator does about a change that was refused.
+// The remedy for the operator when a change was refused.
 std::string RemedyFor(const std::map<int, std::string>& joined) {
   if (joined.empty()) return "Mend this, and ask again";
   const int first = joined.begin()->first, last = joined.rbegin()->first;

@@ -1,4 +1,4 @@
-// The parameter servers of a job, by index: how far each has come, and what all of them have
+// The parameter servers of a job, by index: the state of each, and what all of them have
 // acknowledged.
 #ifndef DIVVY_COORDINATOR_CORE_SERVER_SET_H_
 #define DIVVY_COORDINATOR_CORE_SERVER_SET_H_
@@ -12,14 +12,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "cluster/clients.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
+#include "protocol/clients.h"
 
 namespace divvy {
 
-// As many as the job counts on. Calls nobody but the dialer. Not thread-safe: the coordinator's
-// lock guards it.
+// Has as many servers as the job uses. Calls only the dialer. Never blocks. Not thread-safe: the
+// coordinator's lock guards it.
 class ServerSet {
  public:
   using Ps = coordinator_records::Ps;
@@ -28,12 +28,14 @@ class ServerSet {
   ServerSet(const CoordinatorOptions& options, const Clock& clock, Dialer& dialer)
       : options_(options), clock_(clock), dialer_(dialer) {}
 
-  // Servers 0, 1, ... at these addresses. One whose address is empty registers.
+  // Adds servers 0, 1, ... at these addresses. A server with an empty address is waited for until
+  // it registers.
   void Add(const std::vector<std::string>& addresses);
-  // So many from here on. The last go, or `joining` come, at their addresses. No answer to a server
-  // that had the index before is taken for one of theirs: they count their tries from `tries`.
+  // Changes the number of servers. The servers with the highest indices go, or the servers
+  // `joining` come, at their addresses. New servers count their tries from `tries`, so that no
+  // answer of a former server with the same index counts for them.
   void Resize(int num, const std::map<int, std::string>& joining, uint64_t tries);
-  // Takes back a Resize.
+  // Undoes a Resize.
   void Restore(std::vector<Ps> before) { servers_ = std::move(before); }
   const std::vector<Ps>& all() const { return servers_; }
 
@@ -41,37 +43,48 @@ class ServerSet {
   std::vector<Ps>::iterator end() { return servers_.end(); }
   std::vector<Ps>::const_iterator begin() const { return servers_.begin(); }
   std::vector<Ps>::const_iterator end() const { return servers_.end(); }
+  // REQUIRES: 0 <= index < size().
   Ps& operator[](int index) { return servers_[index]; }
   int size() const { return static_cast<int>(servers_.size()); }
 
   // ---- each ----
 
+  // The server is at `address` now. Its incarnation is not known yet.
   void Dial(Ps& ps, const std::string& address);
-  // Another epoch: nothing of the former one holds, and an answer to a call of it is void.
+  // A new epoch begins: the state of the former epoch is dropped, and answers to its calls are
+  // void.
   void ForgetEpoch();
-  // Whether a ps is still what it was when a call was made of it, in the same epoch.
+  // Whether `ps` is in the same epoch and has made the same number of tries as when a call was
+  // sent.
   bool Same(int ps, uint64_t tries) const { return ps < size() && servers_[ps].tries == tries; }
+  // The server has answered: it is not silent any more.
   void NoteAnswer(Ps& ps);
+  // A call has failed, for reason `why`. The first one since the last answer starts the time of
+  // silence.
   void NoteSilent(Ps& ps, absl::string_view why);
-  // Whether a ps has its state and answered the last call.
+  // Whether the ps has its state and has answered the last call.
   bool Serves(int ps) const { return servers_[ps].ready && !servers_[ps].silent_since; }
 
   // ---- all of them ----
 
+  // Whether every server has attached in this epoch.
   bool AllAttached() const;
+  // Whether every server has its state.
   bool AllReady() const;
+  // Whether a server has not answered its last call.
   bool AnySilent() const;
+  // Servers that have attached in this epoch and are not silent.
   int NumUp() const;
-  // The number of the next Sync. A Sync that is sent takes it.
+  // The number of the next Sync. TakeSync uses it for a Sync that is sent.
   uint64_t next_sync() const { return next_sync_; }
   uint64_t TakeSync() { return next_sync_++; }
-  // The last Sync that every ps has acknowledged.
+  // The last Sync that every ps has acknowledged. REQUIRES: there is a server.
   uint64_t Acked() const;
 
   // ---- those that are to join ----
 
-  // A ps has come whose index is above those of all servers. True: that index came for the first
-  // time less than `patience` ago, and may wait for a resize.
+  // A ps registers whose index is above all servers. True: the index came for the first time less
+  // than `patience` ago, so it may wait for a resize.
   bool MayComeEarly(int index, absl::Duration patience);
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const {
@@ -84,7 +97,8 @@ class ServerSet {
   Dialer& dialer_;
   std::vector<Ps> servers_;
   uint64_t next_sync_ = 1;
-  std::map<int, absl::Duration> early_;  // when each came first
+  // When each index came for the first time.
+  std::map<int, absl::Duration> early_;
 };
 
 }  // namespace divvy

@@ -1,28 +1,28 @@
-// The shards that a layout is made of, as the ps are told them.
+// Describes the shards of a layout in the form in which the ps get them.
 #ifndef DIVVY_COORDINATOR_CORE_SHARD_SPECS_H_
 #define DIVVY_COORDINATOR_CORE_SHARD_SPECS_H_
 
 #include <map>
 #include <vector>
 
-#include "cluster/layout.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
 // All are pure. REQUIRES: 0 <= slot <= variable.slots.size(), 0 <= part < variable.num_shards().
 
-// The shard of slot `slot` (0: the variable itself) that lies on part `part` of `variable`.
-// `initializer`: of its first values; it must be EvaluatedPerRow.
+// The shard of slot `slot` (0: the variable itself) on part `part` of `variable`. `initializer`
+// gives its first values; it must be EvaluatedPerRow.
 ShardSpec ShardSpecOf(const VariableLayout& variable, int slot, int part,
                       const Initializer& initializer);
 
-// All shards of a variable and its slots, by ps. `initializer`: of the variable itself; slots begin
-// with their own value.
+// All shards of a variable and its slots, by ps. `initializer` is for the variable itself; each
+// slot begins with its own constant.
 std::map<int, std::vector<ShardSpec>> ShardSpecsOf(const VariableLayout& variable,
                                                    const Initializer& initializer);
 
-// Adds `more` behind what `all` has for each ps.
+// Appends the shards in `more` to those in `all`, for each ps.
 void AppendShards(const std::map<int, std::vector<ShardSpec>>& more,
                   std::map<int, std::vector<ShardSpec>>& all);
 

@@ -1,5 +1,5 @@
-// How much the coordinator holds, for the soak benchmark: what grows with the time a job runs is a
-// fault.
+// The sizes of the coordinator's structures, for the soak benchmark. A structure that grows with
+// the running time of a job is a bug.
 #include <map>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Which state a job goes on from when its program starts: what the parameter servers hold
+// Which state a job continues from when its program starts: what the parameter servers hold
 // (adoption.h), the newest checkpoint, or nothing.
 #ifndef DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
 #define DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
@@ -11,40 +11,43 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/clients.h"
-#include "cluster/job_state.h"
-#include "cluster/messages.h"
 #include "coordinator/core/adoption.h"
 #include "coordinator/core/store.h"
+#include "protocol/clients.h"
+#include "protocol/job_state.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// What there is to go on from, and what was chosen. Calls nobody. Not thread-safe: the
-// coordinator's lock guards it.
+// The states to choose from, and the choice. Calls no other part and never blocks. Not thread-safe:
+// the coordinator's lock guards it.
 class StateOrigin {
  public:
   using RestoreCallback = ResultCallback<int64_t>;
 
-  // `stored`: as this life of the coordinator found the store. `found`: the newest checkpoint.
+  // `stored`: the store's content when this life of the coordinator began. `found`: the newest
+  // checkpoint at that time.
   StateOrigin(StoredJob stored, std::optional<JobState> found)
       : stored_(std::move(stored)), found_(std::move(found)) {}
 
   // ---- what there is ----
 
-  // All servers have said what they hold.
+  // All servers have reported what they hold.
   void NoteHeld(const std::vector<PsAttachReply>& replies) {
     held_ = WhatServersHold(replies, stored_);
   }
-  // The newest checkpoint, or an older one if that was damaged.
+  // Replaces the newest checkpoint: a later look has found another one, or the former one was
+  // damaged.
   void SetFound(std::optional<JobState> found) { found_ = std::move(found); }
   const std::optional<JobState>& found() const { return found_; }
-  // What may be adopted, or why it may not.
+  // The state that may be adopted, or the reason why none may.
   const absl::StatusOr<JobState>& held() const { return held_; }
-  // Whether the store tells of a state that servers held once.
+  // Whether the store describes a state that servers held.
   bool is_stored() const { return stored_.state.has_value(); }
-  // What RestoreLatest goes on with. Null: nothing is there.
+  // The state that RestoreLatest continues with: what the servers hold, or else the newest
+  // checkpoint. Null: there is none.
   const JobState* Restorable() const { return held_.ok() ? &*held_ : found_ ? &*found_ : nullptr; }
-  // The same, for a person.
+  // Names that state for a person.
   std::string Text() const {
     return held_.ok() ? "what the parameter servers hold"
            : found_   ? found_->checkpoint.name()
@@ -53,29 +56,32 @@ class StateOrigin {
 
   // ---- the choice ----
 
-  // Whether it is decided what the state is made from.
+  // Whether the state of the job is decided.
   bool is_chosen() const { return chosen_; }
+  // The state of the job is decided from here on.
   void SetChosen() { chosen_ = true; }
-  // The job goes on with Restorable().
+  // The job continues with Restorable(). REQUIRES: it is not null.
   void Restore() { restored_ = Restorable()->checkpoint; }
-  // Has a value once the job goes on with Restorable(): the checkpoint that it goes on from, or
-  // CheckpointId() where it adopts what the servers hold. Nullopt: nothing is chosen, or the job
-  // begins anew.
+  // Has a value once the job continues with Restorable(): the checkpoint, or CheckpointId() if the
+  // servers' state is adopted. Nullopt: nothing is chosen yet, or the job begins anew.
   const std::optional<CheckpointId>& restored() const { return restored_; }
-  // Whether the servers are told to keep what they hold.
+  // Whether the servers are being told to keep what they hold.
   bool is_adopting() const { return adopting_; }
   void SetAdopting(bool adopting) { adopting_ = adopting; }
-  // The servers serve what they hold: so many steps are in it. `unsaved`: a checkpoint is wanted.
+  // The servers serve what they held, with `steps` training steps in it. `unsaved`: a checkpoint of
+  // it is wanted.
   void NoteAdopted(int64_t steps, bool unsaved) {
     adopting_ = false;
     adopted_steps_ = steps;
     unsaved_ = unsaved;
   }
+  // The training steps in the adopted state. Nullopt: no state was adopted.
   std::optional<int64_t> adopted_steps() const { return adopted_steps_; }
-  // Whether the state was adopted, and no checkpoint has been committed since.
+  // Whether the state was adopted and no checkpoint has been committed since.
   bool is_unsaved() const { return unsaved_; }
+  // A checkpoint has been committed.
   void NoteSaved() { unsaved_ = false; }
-  // A server has restarted meanwhile: the choice is open again.
+  // A server has restarted before the adoption was complete: the choice is open again.
   void TakeBack() {
     adopting_ = chosen_ = false;
     restored_.reset();
@@ -83,6 +89,7 @@ class StateOrigin {
 
   // ---- calls of RestoreLatest that wait ----
 
+  // `done` waits for the choice. The caller answers it with TakeWaiters.
   void Await(RestoreCallback done) { waiters_.push_back(std::move(done)); }
   bool is_awaited() const { return !waiters_.empty(); }
   std::vector<RestoreCallback> TakeWaiters() { return std::exchange(waiters_, {}); }

@@ -10,7 +10,7 @@
 #include "base/breakable.h"
 #include "base/failpoint.h"
 #include "base/status_message.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -23,14 +23,14 @@ void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
       .IgnoreError();
 }
 
-// The same error, told with where it happened.
+// The same error, with the place where it happened.
 absl::Status At(const absl::Status& error, const std::string& where) {
   return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
 
-// What a worker may say of its step. Reasons that concern a task or the whole job are not a
-// worker's to give: a program that returns such an error would end as if its job had been taken
-// over, or were refused.
+// Limits what a worker may report about its step. A worker may not give a Reason that concerns a
+// task or the whole job. Otherwise a program that returns such an error would end as if its job had
+// been taken over or refused.
 absl::Status OfStep(const absl::Status& error) {
   if (!RuleHolds(Rule::kStepErrorsAreOfSteps)) return error;
   switch (ReasonOf(error)) {
@@ -63,9 +63,9 @@ absl::Status Cancelled(const std::string& function) {
 
 // ---- the program's calls ----
 
-bool StepQueue::RaisesInstead(StatusCallback raise, std::function<void()> again) {
+bool StepQueue::EndsWithError(StatusCallback raise, std::function<void()> again) {
   if (error_.ok()) return false;
-  raisers_.push_back({std::move(raise), std::move(again), nullptr});
+  error_waiters_.push_back({std::move(raise), std::move(again), nullptr});
   StartCancelling();
   return true;
 }
@@ -102,8 +102,8 @@ void StepQueue::SetLearningRateScale(double scale) {
 
 // ---- runs ----
 
-// Whether the run wants another step now. At the end of a pass that is not the last, begins the
-// next.
+// Whether the loop wants another step now. At the end of a pass that is not the last one, begins
+// the next pass.
 bool StepQueue::RunMakesMore(RunState& run) {
   if (run.stopped) return false;
   const std::optional<int64_t> last = run.request.last_step;
@@ -125,7 +125,7 @@ bool StepQueue::RunMakesMore(RunState& run) {
 }
 
 std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
-  // A run without data takes them all away.
+  // A loop without data removes all of them.
   for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {
     if (!RunMakesMore(*run)) continue;
     auto step = std::make_shared<Step>();
@@ -173,9 +173,8 @@ void StepQueue::AdmitSchedules() {
   }
 }
 
-// The ready worker with the most room for `step`, one that has returned it only where no other has
-// room: else a worker that can run nothing, and so has always room, uses up the attempts of all
-// steps. Null: there is none.
+// A worker that has returned the step comes last. Otherwise a worker that can run nothing, and so
+// always has room, would use up the attempts of all steps.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_.all()) {
@@ -192,8 +191,8 @@ StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   return best;
 }
 
-// A step that would be run again is cancelled also where an error waits for the call that raises
-// it: that call would cancel it first of all.
+// A step that would be run again is also cancelled while an error waits for a call to raise it,
+// because that call would first cancel the step.
 StepFacts StepQueue::FactsOf(const Step& step) const {
   return {step.attempt - step.forgiven,
           static_cast<uint32_t>(options_.max_step_attempts),
@@ -216,8 +215,8 @@ bool StepQueue::DispatchOne() {
   Worker* worker = PickWorker(*step);
   if (worker != nullptr && first) {
     passes_.NoteTraining(*step);
-    // Where a pass stands is in no server: the store knows that it is under way before its first
-    // positions are given.
+    // No server has the position of a pass. So the store has the pass before its first positions
+    // are given.
     host_.StoreState();
   }
   if (worker == nullptr || (first && !host_.MayBeginStep())) return false;
@@ -232,7 +231,7 @@ bool StepQueue::Open(const std::shared_ptr<Step>& step, Worker& worker) {
     passes_.Use(*step, 1);
   }
   if (!passes_.TakeLeases(*step, worker)) {
-    // gives back what it was to read of the others
+    // Returns the positions of its other iterators.
     Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     return false;
   }
@@ -293,7 +292,7 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   if (judgement.verdict == StepVerdict::kFinish) host_.OnFinished(*step, report);
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
     step->returned_by.insert(worker.index);
-    PutOff(*step);
+    Postpone(*step);
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value),
@@ -301,16 +300,17 @@ void StepQueue::OnReport(Worker& worker, Report report) {
             absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
 }
 
-// Each process counts once, whatever it says: one worker alone cannot have a step given up.
+// Each process counts once, whatever it reports. So one worker alone cannot cause a step to be
+// given up.
 void StepQueue::NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why) {
   if (!step.devices_lost.insert(worker.incarnation).second) return;
   said_.Warning(absl::StrCat("worker ", worker.index, " has lost a GPU in step ",
                              step.request.function, ", which is run again: ", why.message()));
 }
 
-// A step whose worker cannot run it now would use up its attempts in milliseconds. The first time
-// it is tried again at once.
-void StepQueue::PutOff(Step& step) {
+// Without a pause, a step that its worker cannot run now would use up its attempts in milliseconds.
+// The first retry is immediate.
+void StepQueue::Postpone(Step& step) {
   const uint32_t tries = step.attempt - step.forgiven;
   if (tries < 2) return;
   const absl::Duration wait =
@@ -353,7 +353,7 @@ void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict,
   }
 }
 
-// What the program is told of a step that is not run again.
+// The error that the program gets for a step that is not run again.
 absl::Status StepQueue::GaveUp(const Step& step, absl::Status error) const {
   const std::string gave_up = absl::StrCat("step ", step.request.function, " was given up after ",
                                            step.attempt, " attempts: ");
@@ -383,8 +383,9 @@ void StepQueue::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> re
   if (!result.ok()) passes_.SettleNumber(*step, /*finished=*/false);
   if (!result.ok() && !step->replayed && step->ordinal)
     lost_ids_.emplace_back(++lost_ordinals_, step->id);
-  // At the end of one dataset what the step was to read of the others is read by another step; a
-  // life that goes on from a cut made before the error of a loop is raised takes its pass up.
+  // At the end of one dataset, another step reads the positions that this step had of the others. A
+  // later life may continue from a cut made before the error of a loop is raised; it then resumes
+  // the loop's pass.
   const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
   if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed)
     passes_.ReturnLeases(*step);
@@ -402,12 +403,12 @@ void StepQueue::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> re
 void StepQueue::StoreError(absl::Status error) {
   if (!error_.ok()) return;
   error_ = std::move(error);
-  // Who waits for steps is woken by the first error: the oldest of them raises it.
+  // The first error wakes all calls that wait for steps. The oldest of them raises it.
   if (joins_.empty() && runs_.empty()) return;
-  for (Raiser& join : joins_) raisers_.push_back(std::move(join));
+  for (ErrorWaiter& join : joins_) error_waiters_.push_back(std::move(join));
   for (const auto& run : runs_) {
     run->stopped = true;
-    raisers_.push_back(
+    error_waiters_.push_back(
         {run->done, [run] { run->done(Cancelled(run->request.step.function)); }, run});
   }
   joins_.clear();
@@ -439,17 +440,17 @@ void StepQueue::StartCancelling() {
 }
 
 void StepQueue::MaybeRaise() {
-  if (!cancelling_ || in_flight_ > 0 || !queue_.empty() || raisers_.empty()) return;
+  if (!cancelling_ || in_flight_ > 0 || !queue_.empty() || error_waiters_.empty()) return;
   cancelling_ = false;
   const absl::Status error = std::exchange(error_, absl::OkStatus());
-  std::deque<Raiser> raisers;
-  raisers.swap(raisers_);
-  for (const Raiser& raiser : raisers) {
-    if (raiser.run != nullptr) passes_.FailLoop(raiser.run->iterator);
+  std::deque<ErrorWaiter> waiters;
+  waiters.swap(error_waiters_);
+  for (const ErrorWaiter& waiter : waiters) {
+    if (waiter.run != nullptr) passes_.FailLoop(waiter.run->iterator);
   }
-  outbox_.Add([raise = std::move(raisers.front().raise), error] { raise(error); });
-  raisers.pop_front();
-  for (Raiser& other : raisers) outbox_.Add([again = std::move(other.again)] { again(); });
+  outbox_.Add([raise = std::move(waiters.front().raise), error] { raise(error); });
+  waiters.pop_front();
+  for (ErrorWaiter& other : waiters) outbox_.Add([again = std::move(other.again)] { again(); });
 }
 
 void StepQueue::CompleteRuns() {
@@ -469,7 +470,7 @@ void StepQueue::CompleteRuns() {
 
 void StepQueue::CompleteJoins() {
   if (joins_.empty() || !is_idle()) return;
-  for (Raiser& join : joins_)
+  for (ErrorWaiter& join : joins_)
     outbox_.Add([done = std::move(join.raise)] { done(absl::OkStatus()); });
   joins_.clear();
 }
@@ -503,10 +504,10 @@ void StepQueue::NoteStored(int64_t lost_ordinals) {
 }
 
 void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
-  for (Raiser& join : joins_)
+  for (ErrorWaiter& join : joins_)
     calls.push_back([join = std::move(join), error] { join.raise(error); });
-  for (Raiser& raiser : raisers_)
-    calls.push_back([raiser = std::move(raiser), error] { raiser.raise(error); });
+  for (ErrorWaiter& waiter : error_waiters_)
+    calls.push_back([waiter = std::move(waiter), error] { waiter.raise(error); });
   for (WaitingSchedule& waiting : waiting_)
     calls.push_back([waiting = std::move(waiting), error] { waiting.accepted(error); });
   for (const auto& run : runs_)
@@ -519,14 +520,15 @@ void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
       if (done) done(error);
     });
   }
-  joins_.clear(), raisers_.clear(), waiting_.clear(), runs_.clear(), queue_.clear(), open_.clear();
+  joins_.clear(), error_waiters_.clear(), waiting_.clear(), runs_.clear(), queue_.clear(),
+      open_.clear();
   in_flight_ = 0;
 }
 
 // ---- replay ----
 
-// The new state has no trace of them, whatever some ps had applied. They wait until the log is run
-// through.
+// The restored state has no trace of open steps, even if some ps had applied them. They wait until
+// the replay is complete.
 void StepQueue::Rewind() {
   in_flight_ = 0;
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
@@ -607,7 +609,7 @@ std::map<std::string, int64_t> StepQueue::Sizes() const {
       {"numbers of lost ids", size(lost_ids_)},
       {"open steps", size(open_)},
       {"queued steps", size(queue_)},
-      {"raisers", size(raisers_)},
+      {"waiters", size(error_waiters_)},
       {"runs", size(runs_)},
       {"waiting schedules", size(waiting_)},
   };

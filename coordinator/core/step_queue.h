@@ -1,10 +1,10 @@
-// The steps of a job: those that wait, those that run, the loops that make them, and what their
-// errors do.
+// The steps of a job: queued steps, running steps, the loops that make them, and the effect of
+// their errors.
 //
-// A step is queued, dispatched to a worker, and reported or lost; step_rules.h judges it. One that
-// may be run again goes to the head of the queue. The first error of a step is kept until a call of
-// the program raises it, and before it is raised the steps of its batch are cancelled (semantics of
-// TensorFlow's ClusterCoordinator, docs/semantics_coverage.md).
+// A step is queued, dispatched to a worker, and then reported or lost; step_rules.h decides what
+// follows. A step that may run again goes to the head of the queue. The first error of a step is
+// kept until a call of the program raises it. Before it is raised, the steps of its batch are
+// cancelled (semantics of TensorFlow's ClusterCoordinator, docs/semantics_coverage.md).
 #ifndef DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 
@@ -24,7 +24,6 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/outbox.h"
-#include "cluster/messages.h"
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/limited_log.h"
@@ -32,11 +31,12 @@
 #include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
 #include "coordinator/core/worker_set.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// Calls Passes, WorkerSet and RedoLog, and its Host. Not thread-safe: the coordinator's lock guards
-// it.
+// Calls Passes, WorkerSet, RedoLog and its Host. Never blocks; answers go through the outbox. Not
+// thread-safe: the coordinator's lock guards it.
 class StepQueue {
  public:
   using Worker = coordinator_records::Worker;
@@ -44,34 +44,34 @@ class StepQueue {
   using RunState = coordinator_records::RunState;
   using OpenSteps = std::map<EntryId, std::shared_ptr<Step>>;
 
-  // What it asks and tells the coordinator that owns it.
+  // What it needs from the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
-    // Tells the store of passes that are under way: before the first positions of a pass are given.
+    // Stores which passes are under way. Called before the first positions of a pass are given.
     virtual void StoreState() = 0;
-    // Whether a step may be dispatched that never was before. If so, GiveId gives its id. If not,
-    // what it waits for may take note of that, and let it go first.
+    // Whether a step may be dispatched for the first time. If so, GiveId gives its id. If not, the
+    // obstacle may note that a step waits, and let the step go first next time.
     virtual bool MayBeginStep() = 0;
     virtual EntryId GiveId() = 0;
     // The redo log has grown.
     virtual void OnLogGrown() = 0;
-    // The report finishes the step.
+    // The step has finished with this report.
     virtual void OnFinished(const Step& step, const Report& report) = 0;
     // A step that had finished before a rewind has been run again.
     virtual void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
                                 const absl::Status& error) = 0;
-    // Fails the job because of `why` if the servers cannot go back to their last common state.
-    // False: it has failed.
+    // Fails the job because of `why` if the servers cannot return to their last common state.
+    // False: the job has failed.
     virtual bool FailUnlessRewindable(const std::string& why) = 0;
-    // Takes all servers back. Does nothing where the end of the job is certain: nobody reads the
-    // state any more.
+    // Rewinds all servers. Does nothing once the end of the job is certain, because nobody reads
+    // the state any more.
     virtual void Rewind(std::string why) = 0;
     // A step may be dispatched again after `wait`.
     virtual void DispatchLater(absl::Duration wait) = 0;
   };
 
-  // What the state of the job counts of steps.
+  // The counts of steps that are part of the job's state.
   struct Totals {
     int64_t finished_steps = 0;
     int64_t finished_reads = 0;
@@ -93,10 +93,10 @@ class StepQueue {
 
   // ---- the program's calls ----
 
-  // If a step's error is kept: `raise` gets it when the batch has been cancelled, and true is
-  // returned.
-  // `again` repeats the call, should another call raise the error.
-  bool RaisesInstead(StatusCallback raise, std::function<void()> again);
+  // If a step's error is kept: returns true, and `raise` gets the error once the batch has been
+  // cancelled. `again` repeats the call if another call raises the error first.
+  bool EndsWithError(StatusCallback raise, std::function<void()> again);
+  // As CoordinatorCore's calls of these names say.
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   void Join(StatusCallback done, std::function<void()> again) {
     joins_.push_back({std::move(done), std::move(again), nullptr});
@@ -105,83 +105,88 @@ class StepQueue {
   void StopRun(uint64_t token);
   void SetLearningRateScale(double scale);
   double learning_rate_scale() const { return learning_rate_scale_; }
-  // Keeps the first error until a call raises it.
+  // Keeps `error` until a call raises it. Does nothing if an error is kept already.
   void StoreError(absl::Status error);
 
   // ---- what may happen now; the coordinator calls these after each event ----
 
   // Raises the error that is kept, once the batch has been cancelled.
   void MaybeRaise();
-  // Queues steps that wait for room, and dispatches all that workers have room for.
+  // Queues steps that wait for room in the queue, and dispatches every step for which a worker has
+  // room.
   void DispatchAll();
-  // Answers loops that are over.
+  // Answers the loops that are over.
   void CompleteRuns();
-  // Answers those that wait for all steps, if there are none.
+  // Answers the calls that wait for all steps, if no step is left.
   void CompleteJoins();
 
   // ---- events ----
 
-  // Does nothing if the worker does not have this attempt of the step.
+  // A worker reports the end of an attempt. Does nothing if the worker does not have this attempt.
   void OnReport(Worker& worker, Report report);
-  // A worker was lost that had the step, and no server applies anything of that attempt any more.
+  // The step's worker was lost and is fenced: no server applies anything of that attempt any more.
   void OnFenced(const std::shared_ptr<Step>& step, int worker);
-  // The slots that the step needs cannot be made: the worker is told to drop it, and it has failed.
+  // The slots that the step needs cannot be made. The step fails with `why`, and the worker is told
+  // to drop it.
   void Refuse(int worker, EntryId id, const absl::Status& why);
-  // A write was applied. Steps that are open come after it: they have not begun to commit.
+  // A write was applied. Open steps come after it, because they have not begun to commit.
   void OnWritten();
-  // The store has the state of when so many steps were lost.
+  // The store has the state as of when so many steps were lost.
   void NoteStored(int64_t lost_ordinals);
-  // The job has failed: moves the completions that wait to `calls`, with all that they hold, and
+  // The job has failed: moves the waiting completions, with everything they hold, to `calls`, and
   // forgets all steps.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- replay (recovery.h) ----
 
-  // The servers go back: what open steps have done is undone. They wait for Resume. REQUIRES: no
+  // The servers rewind: what open steps have done is undone, and they wait for Resume. REQUIRES: no
   // worker has a session.
   void Rewind();
-  // A step that is run again is open now, or closed again.
+  // A replayed step is open now, or is closed again.
   void BeginReplayed(const std::shared_ptr<Step>& step) { open_.emplace(step->id, step); }
   void EndReplayed(Step& step);
-  // All that had finished has been run again: the open steps are dispatched first.
+  // The replay is complete: the open steps are dispatched first.
   void Resume();
-  // The ready worker with the most room for `step`, one that has returned it only where no other
-  // has room. Null: there is none.
+  // The ready worker with the most room for `step`. A worker that has returned the step is chosen
+  // only if no other has room. Null: no worker has room.
   Worker* PickWorker(const Step& step);
+  // Whether the worker may get one more step, which may wait there.
   bool HasRoom(const Worker& worker) const {
     return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead;
   }
+  // Sends the step to the worker as a new attempt.
   void Send(const std::shared_ptr<Step>& step, Worker& worker);
 
   // ---- state ----
 
-  // Those that have an id and are not closed.
+  // Steps that have an id and are not closed.
   const OpenSteps& open() const { return open_; }
-  // Steps in flight or being fenced.
+  // Steps at a worker, or waiting for their worker's fence.
   int64_t in_flight() const { return in_flight_; }
+  // Steps that wait, including those beyond max_queued_steps.
   int64_t num_queued() const { return static_cast<int64_t>(queue_.size() + waiting_.size()); }
   // Whether no step waits or runs.
   bool is_idle() const { return queue_.empty() && waiting_.empty() && in_flight_ == 0; }
   bool has_runs() const { return !runs_.empty(); }
-  // Whether a step waits to be queued, or a loop to make steps.
+  // Whether a step waits to be queued, or a loop makes steps.
   bool is_wanted() const { return !waiting_.empty() || !runs_.empty(); }
   const RunState* first_run() const { return runs_.empty() ? nullptr : runs_.front().get(); }
-  // Whether some step was applied by some of its servers when its worker was lost, and has not been
-  // run again.
+  // Whether a step was applied by some of its servers when its worker was lost, and has not been
+  // run again yet.
   bool IsHalfApplied() const;
-  // What all open steps read: no cut has it.
+  // The positions that open steps read. No cut has them.
   std::vector<InputLease> OpenLeases() const;
   const Totals& totals() const { return totals_; }
-  // How many ordinals were given to steps that are closed now.
+  // How many ordinals belong to steps that are closed.
   int64_t NumClosedOrdinals() const;
-  // Goes on from a state.
-  void TakeUp(const Totals& totals) { totals_ = totals; }
-  // Of steps that failed or were cancelled in this life.
+  // Continues from the counts of a state.
+  void RestoreState(const Totals& totals) { totals_ = totals; }
+  // Ordinals of steps that failed or were cancelled in this life of the coordinator.
   int64_t lost_ordinals() const { return lost_ordinals_; }
-  // Those of which the store has not been told: each with lost_ordinals() of then. To the servers
-  // they are open until it has.
+  // The ids of those steps that the store does not know of yet, each with lost_ordinals() at that
+  // time. Until it knows, the servers treat them as open.
   const std::deque<std::pair<int64_t, EntryId>>& lost_ids() const { return lost_ids_; }
-  // When a step was closed, or NoteProgress was called.
+  // When a step was last closed, or NoteProgress was called.
   absl::Duration last_progress() const { return last_progress_; }
   void NoteProgress(absl::Duration now) { last_progress_ = now; }
   // The greatest staleness of a step since the last call.
@@ -190,26 +195,41 @@ class StepQueue {
   std::map<std::string, int64_t> Sizes() const;
 
  private:
-  using Raiser = coordinator_records::Raiser;
+  using ErrorWaiter = coordinator_records::ErrorWaiter;
   using WaitingSchedule = coordinator_records::WaitingSchedule;
 
+  // Queues steps that wait for room in the queue.
   void AdmitSchedules();
+  // Dispatches the next step. False: there is none, no worker has room for it, or it may not begin
+  // now.
   bool DispatchOne();
-  // False: the step's data has ended, and it is closed.
+  // False: the step's data has ended, and the step is closed.
   bool Open(const std::shared_ptr<Step>& step, Worker& worker);
+  // The next step of a loop, not yet queued. Null: no loop wants one now.
   std::shared_ptr<Step> NextOfRuns();
+  // Whether the loop wants another step now. Begins its next pass at the end of one.
   bool RunMakesMore(RunState& run);
+  // What step_rules.h needs to know of the step.
   StepFacts FactsOf(const Step& step) const;
+  // Counts the worker's process if it has lost a GPU during the step.
   void NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why);
-  void PutOff(Step& step);
+  // Delays the next attempt of a step that its worker cannot run now.
+  void Postpone(Step& step);
+  // Carries out a judgement. A rewind that it needs comes last.
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value,
               absl::Status error);
   void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value,
                 absl::Status error);
+  // The error that the program gets for a step that is not run again.
   absl::Status GaveUp(const Step& step, absl::Status error) const;
+  // The step has finished with `value`: counts it and answers its caller or its loop.
   void Finish(const std::shared_ptr<Step>& step, Nest value);
+  // The step is over with this result; its iterators lose a user.
   void Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> result);
+  // Begins to cancel the batch: queued steps at once, steps in flight by a message. A step that
+  // some ps has applied is carried through.
   void StartCancelling();
+  // Both write the step's entry in the redo log.
   void LogOpen(const Step& step);
   void LogFinished(Step& step);
 
@@ -222,18 +242,19 @@ class StepQueue {
   Host& host_;
   LimitedLog said_;
 
-  std::deque<WaitingSchedule> waiting_;  // beyond max_queued_steps
+  // Calls beyond max_queued_steps.
+  std::deque<WaitingSchedule> waiting_;
   std::deque<std::shared_ptr<Step>> queue_;
   OpenSteps open_;
   int64_t in_flight_ = 0;
   std::deque<std::shared_ptr<RunState>> runs_;
-  std::vector<Raiser> joins_;
+  std::vector<ErrorWaiter> joins_;
   Totals totals_;
   double learning_rate_scale_ = 1;
-  // Of the first step that failed, until a call raises it.
+  // The error of the first step that failed, until a call raises it.
   absl::Status error_;
   bool cancelling_ = false;
-  std::deque<Raiser> raisers_;
+  std::deque<ErrorWaiter> error_waiters_;
   int64_t lost_ordinals_ = 0;
   std::deque<std::pair<int64_t, EntryId>> lost_ids_;
   uint64_t max_staleness_ = 0;

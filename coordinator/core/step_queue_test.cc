@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/error.h"
 #include "coordinator/core/testing/fake_step_host.h"
 #include "coordinator/core/testing/parts_test.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -39,7 +39,7 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
   std::shared_ptr<Outcome> Join() {
     auto outcome = std::make_shared<Outcome>();
     const StatusCallback done = [outcome](const absl::Status& status) { outcome->result = status; };
-    if (!steps_.RaisesInstead(done, [] {})) steps_.Join(done, [] {});
+    if (!steps_.EndsWithError(done, [] {})) steps_.Join(done, [] {});
     Pump();
     return outcome;
   }
@@ -65,8 +65,8 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     steps_.OnReport(worker, std::move(report));
     Pump();
   }
-  // The worker is lost, and every ps has acknowledged it. `applied`: by which ps, of how many that
-  // the step told.
+  // The worker is lost, and every ps has acknowledged that. `applied`: ps -> the number of
+  // participants that the step named.
   void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
     worker.state = Worker::State::kDialing;
     for (const auto& step : std::exchange(worker.in_flight, {})) {
@@ -237,7 +237,7 @@ TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
 TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   options_.max_queued_steps = 1;
   AddWorker(0);
-  // Some hold the coordinator: they must not go while its lock is held.
+  // Some completions hold the coordinator. They must not be destroyed while its lock is held.
   auto handle = std::make_shared<int>();
   const std::weak_ptr<int> held = handle;
   for (int i = 0; i < 5; ++i) {
@@ -248,7 +248,7 @@ TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   Pump();
   steps_.Join([](const absl::Status&) {}, [handle] {});
   steps_.StoreError(absl::DataLossError("a step"));
-  EXPECT_TRUE(steps_.RaisesInstead([](const absl::Status&) {}, [handle] {}));
+  EXPECT_TRUE(steps_.EndsWithError([](const absl::Status&) {}, [handle] {}));
   outbox_.Drain();
   const int64_t holders = handle.use_count();
   handle.reset();

@@ -5,8 +5,8 @@
 namespace divvy {
 namespace {
 
-// Whether all of the step comes from one run: every ps that applied the lost run's commit is among
-// the participants of this one, which is as wide.
+// Whether all writes of the step come from one run. That is so if every ps that applied the lost
+// run's commit is among the participants of this run, and this run has as many participants.
 bool SameParticipants(const std::map<int, int>& applied, const std::vector<int>& participants) {
   return std::all_of(applied.begin(), applied.end(), [&](const auto& entry) {
     return entry.second == static_cast<int>(participants.size()) &&
@@ -44,7 +44,7 @@ StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome,
     case StepOutcome::kEndOfData: return {StepVerdict::kEndOfData, dirty};
     case StepOutcome::kCancelled:
       if (dirty) return {StepVerdict::kRequeue};
-      // Without a batch that is cancelled, the attempt ran past its deadline.
+      // If no batch is being cancelled, the attempt ran past its deadline.
       [[fallthrough]];
     case StepOutcome::kSystem:
       return facts.cancelling && !dirty ? StepJudgement{StepVerdict::kCancel}

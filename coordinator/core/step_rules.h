@@ -1,4 +1,4 @@
-// What becomes of a step when an attempt ends: the table of protocol section 7, as pure functions.
+// The table of protocol section 7 as pure functions: what happens to a step when an attempt ends.
 #ifndef DIVVY_COORDINATOR_CORE_STEP_RULES_H_
 #define DIVVY_COORDINATOR_CORE_STEP_RULES_H_
 
@@ -6,61 +6,62 @@
 #include <map>
 #include <vector>
 
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
+// What happens to the step.
 enum class StepVerdict : uint8_t {
-  // applied at every participant, once: its value is ready
+  // Applied at every participant, once. Its value is ready.
   kFinish,
-  // The step's own error: no trace of it anywhere.
+  // The step's own error. It leaves no trace on any server.
   kFail,
-  // closed without an element: neither finished nor an error
+  // Closed because there was no element: neither finished nor an error.
   kEndOfData,
-  // closed without a trace: its batch is being cancelled
+  // Closed without a trace, because its batch is being cancelled.
   kCancel,
-  // To the head of the queue: run again under the same id.
+  // Goes to the head of the queue and runs again under the same id.
   kRequeue,
-  // Its attempts are used up.
+  // Fails, because its attempts are used up.
   kGiveUp,
 };
 
+// The verdict, and whether it needs a rewind.
 struct StepJudgement {
   StepVerdict verdict = StepVerdict::kFail;
-  // Some ps applied writes of the step that no run will complete as they are: the state must go
-  // back to one without them.
+  // Some ps have applied writes of the step that no run will complete as they are. The state must
+  // return to one without these writes.
   bool rewind = false;
   friend bool operator==(const StepJudgement& a, const StepJudgement& b) {
     return a.verdict == b.verdict && a.rewind == b.rewind;
   }
 };
 
-// What the coordinator knows of a step besides the report.
+// What the coordinator knows about a step besides the report.
 struct StepFacts {
   uint32_t attempt = 1, max_attempts = 10;
   // Its batch is being cancelled, or has an error and will be.
   bool cancelling = false;
-  // By a lost run: ps -> number of participants that run told. Not empty: the step is dirty.
+  // Commits of a lost attempt: ps -> the number of participants that the attempt named. Not empty:
+  // the step is dirty.
   std::map<int, int> applied;
-  // It had finished before a rewind: it cannot fail or be cancelled any more, but its attempts may
+  // It had finished before a rewind. It cannot fail or be cancelled any more, but its attempts may
   // be used up.
   bool replayed = false;
-  // worker processes that lost a GPU while they ran it
+  // The number of worker processes that lost a GPU while they ran it.
   size_t devices_lost = 0;
 };
 
-// A step during which so many worker processes lost a GPU is given up: it is the step that breaks
-// them, and it would break all of them.
+// A step during which so many worker processes lost a GPU is given up. The step itself breaks them,
+// and it would break all workers.
 constexpr size_t kMostDevicesLost = 3;
 
-// Both are pure.
-
-// An attempt reported. `participants`: the ps it committed to.
+// Judges an attempt that was reported. `participants`: the ps it committed to. Pure.
 StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome,
                           const std::vector<int>& participants);
 
-// An attempt was lost with its worker, which is fenced on every ps; `facts.applied` has what they
-// answered.
+// Judges an attempt whose worker was lost and is fenced on every ps. `facts.applied` has the
+// answers of the ps. Pure.
 StepJudgement JudgeLoss(const StepFacts& facts);
 
 }  // namespace divvy

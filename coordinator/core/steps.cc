@@ -1,5 +1,5 @@
-// The program's calls that concern steps, and what may go on after an event (step_queue.h has the
-// steps themselves).
+// The program's calls about steps, and what may continue after an event (step_queue.h has the steps
+// themselves).
 #include <algorithm>
 #include <utility>
 
@@ -10,12 +10,12 @@
 
 namespace divvy {
 
-bool CoordinatorCore::RaisesInstead(StatusCallback raise, std::function<void()> again) {
+bool CoordinatorCore::EndsWithError(StatusCallback raise, std::function<void()> again) {
   if (absl::Status failed = phase_.error(); !failed.ok()) {
     outbox_.Add([raise = std::move(raise), failed = std::move(failed)] { raise(failed); });
     return true;
   }
-  if (!steps_.RaisesInstead(std::move(raise), std::move(again))) return false;
+  if (!steps_.EndsWithError(std::move(raise), std::move(again))) return false;
   return true;
 }
 
@@ -36,7 +36,7 @@ void CoordinatorCore::Schedule(StepRequest request, ResultCallback<Nest> result,
   const auto again = [self = shared_from_this(), request, result, accepted] {
     self->Schedule(request, result, accepted);
   };
-  if (RaisesInstead(accepted, again)) return;
+  if (EndsWithError(accepted, again)) return;
   if (const absl::Status checked = CheckArgs(request.args, "step " + request.function);
       !checked.ok()) {
     return outbox_.Add([accepted = std::move(accepted), checked] { accepted(checked); });
@@ -49,8 +49,8 @@ void CoordinatorCore::Join(StatusCallback done) {
   Event event(*this);
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), done] { self->Join(done); };
-  if (RaisesInstead(done, again)) return;
-  // And nobody else will make it begin.
+  if (EndsWithError(done, again)) return;
+  // No other event would make it begin.
   const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();
   if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   steps_.Join(std::move(done), again);
@@ -59,7 +59,7 @@ void CoordinatorCore::Join(StatusCallback done) {
 void CoordinatorCore::Done(ResultCallback<bool> done) {
   Event event(*this);
   if (abandoned_) return;
-  if (RaisesInstead([done](absl::Status error) { done(error); },
+  if (EndsWithError([done](absl::Status error) { done(error); },
                     [self = shared_from_this(), done] { self->Done(done); }))
     return;
   outbox_.Add([done = std::move(done), idle = Idle()] { done(idle); });
@@ -69,7 +69,7 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value,
                           StatusCallback done) {
   Event event(*this);
   if (abandoned_) return;
-  if (RaisesInstead(done, [self = shared_from_this(), request, value, done] {
+  if (EndsWithError(done, [self = shared_from_this(), request, value, done] {
         self->Run(request, value, done);
       }))
     return;
@@ -77,7 +77,7 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value,
   checked.Update(CheckArgs(request.source_args, "data source " + request.source));
   if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
   ChooseEmpty();
-  // Before it takes a pass that another goes on with.
+  // Before it takes a pass that another loop continues.
   if (request.last_step && steps_.totals().finished_steps >= *request.last_step &&
       !BeforeRunning()) {
     return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
@@ -123,32 +123,32 @@ void CoordinatorCore::DropIterator(ResourceId iterator) {
 
 // ---- what goes on ----
 
-// What the servers need not say of passes and ordinals any more, for the store does.
+// The store has these passes and ordinals now, so the servers need not keep them.
 void CoordinatorCore::NoteStored(const StoredMark& mark) {
   passes_.NoteStored(mark.pass_changes);
   steps_.NoteStored(mark.lost_ordinals);
 }
 
-// An event has happened: what it makes possible is done now. Event alone calls this, so nothing
-// else needs to know what it enables.
+// Does everything that an event has made possible. Only Event calls this, so no other code needs to
+// know what it enables.
 void CoordinatorCore::Pump() {
   do {
     if (phase_.Is(Phase::kReplaying) && recovery_.Replay()) FinishReplay();
-    if (phase_.Is(Phase::kRunning)) IsDraining() ? FinishWhatIsBegun() : GoOn();
+    if (phase_.Is(Phase::kRunning)) IsDraining() ? FinishStartedSteps() : Continue();
   } while (
       AdmitJoined() ||
       writes_.MaybeEndHold());  // steps may have waited for a worker, a checkpoint for the hold
 }
 
-void CoordinatorCore::FinishWhatIsBegun() {
-  // The writes that wait are not begun any more, and the steps in flight are to finish.
+void CoordinatorCore::FinishStartedSteps() {
+  // During a drain, waiting writes do not begin any more, and the steps in flight finish.
   writes_.GiveUpHold();
   // A loop that is over counts as an epoch in the last checkpoint.
   steps_.CompleteRuns();
   DrainIfQuiet();
 }
 
-void CoordinatorCore::GoOn() {
+void CoordinatorCore::Continue() {
   steps_.MaybeRaise();
   StoreState();
   checkpoint_maker_.MaybeBegin();
@@ -161,8 +161,8 @@ void CoordinatorCore::GoOn() {
   StoreState();
 }
 
-// While values are being brought to a variable that is made, no checkpoint can be cut that makes
-// room in the log: the writes that bring them are let in.
+// While the first values of a new variable are being written, no checkpoint can be cut to make room
+// in the log. So the writes of these values may begin.
 bool CoordinatorCore::MayGiveId(IdFor what) const {
   const bool has_room = !recovery_.log().full() || what == IdFor::kFirstValues;
   return ids_.MayGive() && has_room && stored_.IsStored();
@@ -197,7 +197,7 @@ void CoordinatorCore::DispatchLater(absl::Duration wait) {
   Later(wait, [](CoordinatorCore&) {});  // an event that changes nothing
 }
 
-// What Inspect tells of a finished step.
+// Records a finished step for Inspect.
 void CoordinatorCore::OnFinished(const Step& step, const Report& report) {
   if (!keep_history_) return;
   history_.finished[step.id] = report.participants;

@@ -11,7 +11,7 @@ namespace {
 VariableId IdOf(const VariableRow& row) { return row.layout.id; }
 CheckpointId IdOf(const CheckpointRow& row) { return row.id; }
 
-// `rows`, which rise by id, with `put` and without `deleted`.
+// Puts and deletes rows. `rows` are in the order of their ids.
 template <typename Row, typename Id>
 void ApplyRows(const std::vector<Row>& put, const std::vector<Id>& deleted,
                std::vector<Row>& rows) {

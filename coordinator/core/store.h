@@ -1,4 +1,4 @@
-// What a coordinator must not forget.
+// The durable state of a coordinator: its rows, and the interface to the place where they are kept.
 #ifndef DIVVY_COORDINATOR_CORE_STORE_H_
 #define DIVVY_COORDINATOR_CORE_STORE_H_
 
@@ -13,86 +13,87 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "cluster/ids.h"
-#include "cluster/job_state.h"
-#include "cluster/layout.h"
 #include "initializers/initializer.h"
+#include "protocol/ids.h"
+#include "protocol/job_state.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
-// A count of 2^48 starts and rewinds is of no coordinator: such a number is an error of whoever
-// says it.
+// No coordinator can count 2^48 starts and rewinds. A larger epoch is an error of its sender, or a
+// damaged row.
 constexpr Epoch kGreatestEpoch{uint64_t{1} << 48};
-// Whether a coordinator may have begun it: the next one begins another above it. Pure.
+// Whether a coordinator may have begun this epoch and can still begin another above it. Pure.
 inline bool CanBe(Epoch epoch) { return epoch < kGreatestEpoch; }
 
-// The one row of a job. What is in it was durable before anybody was told.
+// The one row of the job. Its content is durable before any task hears of it.
 struct JobRow {
   enum class State : uint8_t { kNew, kRunning, kComplete, kFailed };
   JobId job;
   State state = State::kNew;
-  // The last one begun.
+  // The last epoch that was begun.
   Epoch epoch;
-  // In which the ps' state was last loaded or cleared.
+  // The epoch in which the state of the ps was last loaded or cleared.
   Epoch lineage;
-  // entry ids below are given or lost: a restart begins here
+  // Entry ids below this are given or lost. A restart begins with this id.
   uint64_t id_block_end = 1;
-  // likewise
+  // The same for variable ids.
   uint32_t next_variable_id = 1;
-  // likewise, of checkpoints
+  // The same for the serials of checkpoints.
   uint64_t next_serial = 1;
-  // kComplete and kFailed: what the job ended with
+  // In kComplete and kFailed: the exit code of the job.
   int32_t exit_code = 0;
 };
 
-// A variable that is part of the layout: written when every ps has made its shards, before the
-// program or a worker hears of it. kCreating and kDeleting are changes under way, which no
-// coordinator of this version leaves behind: an adoption with such a row is refused.
+// A variable of the layout. It is written when every ps has made its shards, before the program or
+// a worker hears of it. kCreating and kDeleting mark a change under way. No coordinator of this
+// version leaves such a row behind, and an adoption with such a row is refused.
 struct VariableRow {
   enum class State : uint8_t { kCreating, kLive, kDeleting };
   // With its placement and its optimizers' slots.
   VariableLayout layout;
-  // Of its first values. One that is not EvaluatedPerRow is kept as Zeros: its values are a direct
-  // write of their own.
+  // Makes its first values. An initializer that is not EvaluatedPerRow is stored as Zeros, because
+  // its values are a direct write of their own.
   Initializer initializer = Zeros();
   State state = State::kCreating;
 };
 
-// A checkpoint, written before its first file is. Where this and the checkpoint's directory differ,
-// the directory is right.
+// A checkpoint. The row is written before its first file. If the row and the checkpoint's directory
+// differ, the directory is right.
 struct CheckpointRow {
   enum class State : uint8_t { kWriting, kCommitted };
   CheckpointId id;
   State state = State::kWriting;
   int64_t finished_steps = 0;
-  uint64_t bytes = 0;  // of its files; 0 while it is being written
+  // The size of its files; 0 while it is being written.
+  uint64_t bytes = 0;
 };
 
-// What a coordinator knows of a running job, and no parameter server does. With the rows of the
-// variables it is all that a successor needs to go on with what the servers hold (adoption.h).
-// Written with each change of the layout, and before the first step begins after any other change
-// of it.
+// What a coordinator knows about a running job and no parameter server does. Together with the
+// variables' rows it is everything that a successor needs to continue with what the servers hold
+// (adoption.h). It is written with each change of the layout. After any other change of its content
+// it is written before the next step begins.
 struct StateRow {
   enum class Held : uint8_t {
-    // The servers, and this row, hold all there is.
+    // The servers and this row hold everything.
     kAll,
-    // Not written any more: a pass over leased data is under way, and nothing says where it stands.
+    // Not written any more. A pass over leased data is under way, and its position is not stored.
     kLeasedData,
-    // A variable exists whose first values are still being brought.
+    // A variable exists whose first values are still being written.
     kFirstValues
   };
   Held held = Held::kAll;
-  // `lineage` is that of the servers it speaks of; `layout` has a version and no variables: those
-  // are rows of their own. finished_steps and next_ordinal are of the moment of writing, open steps
-  // left out. The cut, and passes under way, are empty; `checkpoint` names none. REQUIRES: job and
-  // lineage are not 0.
+  // `lineage` is the lineage of the servers that the row describes. `layout` has a version and no
+  // variables, because variables have rows of their own. finished_steps and next_ordinal are those
+  // at the time of writing, without open steps. The cut and the passes under way are empty, and
+  // `checkpoint` names none. REQUIRES: job and lineage are not 0.
   JobState state;
 };
 
-// All that a store holds.
+// The whole content of a store.
 struct StoredJob {
   JobRow job;
-  // None: of a job whose servers have loaded nothing yet, or of an older version.
+  // Nullopt: the job's servers have loaded nothing yet, or an older version wrote the store.
   std::optional<StateRow> state;
   // By id, rising.
   std::vector<VariableRow> variables;
@@ -100,8 +101,8 @@ struct StoredJob {
   std::vector<CheckpointRow> checkpoints;
 };
 
-// Rows that change together: all of them, or none. A row put replaces the one of its id; deleting
-// one that is not there does nothing. REQUIRES: no id is both put and deleted, or put twice.
+// Rows that change together: all of them or none. A row that is put replaces the row of the same
+// id. Deleting a missing row does nothing. REQUIRES: no id is both put and deleted, or put twice.
 //
 //   store.Put({row}, done);                          // the job's row alone
 //   StoreChange change;
@@ -116,48 +117,51 @@ struct StoreChange {
   std::optional<StateRow> state = {};
 };
 
-// `job` as it is after `change`.
+// Changes `job` as `change` says. Pure.
 void Apply(const StoreChange& change, StoredJob& job);
 
-// Where the rows are kept. Thread-safe.
+// Keeps the rows. Thread-safe.
 //
-// Changes take effect in the order they are given. One whose `done` is OK is durable, with all
-// before it that were OK: any later Load finds it, whatever crashes. One that fails took no effect,
-// with one exception: if the device fails while a change is made durable, nobody can say whether it
-// was. Such a change, and every later one, fails with that error; the next Load on this state finds
-// the failed one whole or not at all, and none of the later ones.
+// Changes take effect in the order of the Put calls. A change whose `done` gets OK is durable,
+// together with every earlier change that got OK: any later Load finds it, whatever crashes. A
+// change that fails has no effect, with one exception. If the device fails while a change is being
+// made durable, nobody can know whether it was. This change and all later ones then fail with that
+// error. The next Load from this storage finds the failed change either whole or not at all, and
+// none of the later ones.
 class Store {
  public:
-  virtual ~Store() = default;  // as Close
+  // Does what Close does.
+  virtual ~Store() = default;
 
-  // All rows; a new job's (kNew, job id 0, nothing else) if there are none. May block: for a start,
-  // before the coordinator serves. DataLoss: what is kept cannot be trusted; names it and the
-  // remedy. No part of it is returned.
+  // Returns all rows. If there are none, returns a new job's (kNew, job id 0, nothing else). May
+  // block: call it before the coordinator serves. DataLoss: the content cannot be trusted; the
+  // message names the damage and the remedy, and no part of the content is returned.
   virtual absl::StatusOr<StoredJob> Load() = 0;
 
-  // Makes `change` durable, then calls `done`, not from within. Does not block.
-  //   ResourceExhausted   no space: later changes are tried, too; or the device has failed: they
-  //                       are not
-  //   DataLoss            what is kept turned out to be damaged: nothing more is written
-  //   FailedPrecondition  closed
+  // Makes `change` durable, then calls `done` from a task of the executor, not from within Put.
+  // Does not block. `done` gets OK or one of:
+  //   ResourceExhausted   no space: later changes are still tried. Or the device has failed: later
+  //                       changes fail, too
+  //   DataLoss            the content turned out to be damaged: nothing more is written
+  //   FailedPrecondition  the store is closed
   virtual void Put(StoreChange change, std::function<void(absl::Status)> done) = 0;
 
-  // Waits for the changes given to Put, then lets go of what is held, for another to open. Later
-  // calls fail with FailedPrecondition; a second Close does nothing. Blocks.
+  // Waits for the changes given to Put, then releases the storage so that another store can open
+  // it. Later calls fail with FailedPrecondition; a second Close does nothing. Blocks.
   virtual void Close() = 0;
 
-  // Whether all that is kept can be read and is what was written; errors as Load's. After DataLoss
-  // nothing more is written: every later Put fails with it. Blocks, and what is put meanwhile
-  // waits.
+  // Checks that the whole content can be read and is what was written. Errors as Load's. After
+  // DataLoss nothing more is written, and every later Put fails with it. Blocks; changes put
+  // meanwhile wait.
   virtual absl::Status Scrub() = 0;
 };
 
-// Keeps the rows for the life of the object: for embedded mode, and where no state directory is
-// given. A coordinator that comes after another on the same MemoryStore finds its job again. Not
-// closed by Close: there is nothing to let go of.
+// Keeps the rows for the life of the object: for embedded mode, and for a job without a state
+// directory. A second coordinator on the same MemoryStore finds the job of the first. Close does
+// nothing, because there is nothing to release.
 class MemoryStore : public Store {
  public:
-  // Holds `job` at first. REQUIRES: `executor` outlives every `done`.
+  // Begins with `job`. REQUIRES: `executor` outlives every `done`.
   explicit MemoryStore(Executor& executor, StoredJob job = {})
       : executor_(executor), job_(std::move(job)) {}
   absl::StatusOr<StoredJob> Load() override;

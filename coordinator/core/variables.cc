@@ -1,4 +1,4 @@
-// What the program and the servers say of layout changes (layout_changes.h).
+// The program's calls and the servers' answers about layout changes (layout_changes.h).
 #include <utility>
 
 #include "coordinator/core/coordinator_core.h"
@@ -24,7 +24,7 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
               DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
 }
 
-// A resize waits for the steps in flight, so the changes that these need are let through.
+// A resize waits for the steps in flight, so the changes that these steps need may begin.
 bool CoordinatorCore::MayChangeLayout() const {
   if (ResizeWaits() && steps_.in_flight() == 0) return false;
   return MayAttachWorkers() && !checkpoint_maker_.holding();

@@ -12,9 +12,9 @@
 namespace divvy {
 namespace {
 
-// A worker that has served, and has been away for so long, is not expected any more.
+// A worker that has served is not expected any more after it has been away for so long.
 constexpr absl::Duration kForgottenAfter = absl::Minutes(10);
-// A worker that has registered serves within this time, or is not expected any more.
+// A worker that has registered is expected to serve within this time.
 constexpr absl::Duration kAboutToServe = absl::Seconds(30);
 
 }  // namespace
@@ -31,9 +31,9 @@ void WorkerSet::SendToAll(const ToWorker& message) {
 
 // ---- sessions ----
 
-// A Steps stream names its session alone. While another coordinator of this job still lives, of
-// another epoch, its streams must not be taken for ours: sessions of epochs near to each other
-// differ (session_numbers.h).
+// A Steps stream names only its session. If another coordinator of this job, of another epoch,
+// still lives, its streams must not be mistaken for this coordinator's. So sessions of epochs close
+// to each other differ (session_numbers.h).
 SessionId WorkerSet::NextSession(Epoch epoch) {
   SessionId session = kCoordinatorSession;
   while (session == kCoordinatorSession)
@@ -140,7 +140,7 @@ void WorkerSet::CompareBuild(const Worker& worker, const std::string& build) {
   });
 }
 
-bool WorkerSet::MustGiveWay(const Worker& refused) {
+bool WorkerSet::MustYield(const Worker& refused) {
   const absl::Duration now = clock_.Elapsed();
   const auto serves = [](const auto& each) { return each.second.state != Worker::State::kDialing; };
   if (std::any_of(workers_.begin(), workers_.end(), serves)) {
@@ -151,7 +151,7 @@ bool WorkerSet::MustGiveWay(const Worker& refused) {
   if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) return true;
   const bool all = std::all_of(workers_.begin(), workers_.end(),
                                [](const auto& each) { return each.second.serves_another; });
-  // Else this one may merely be the first.
+  // Otherwise this worker may just be the first one.
   const bool are_all_there =
       workers_.size() > 1 || options_.worker_addresses.count(refused.index) > 0;
   return unserved_since_ &&
@@ -175,22 +175,22 @@ int WorkerSet::NumShares() const {
   return number;
 }
 
-// Whether a worker that is away may be about to serve. An index that a task merely claims, again
-// and again, is not waited for.
+// Whether a worker that is away may be about to serve. An index that a task only claims again and
+// again is not waited for.
 bool WorkerSet::MayServe(const Worker& worker) const {
   if (worker.has_served) return clock_.Elapsed() - worker.last_heard < kForgottenAfter;
   return clock_.Elapsed() - worker.known_since < kAboutToServe;
 }
 
-// A worker that the cluster's description names counts, whether it is there or not. Of the others,
-// those count that have served, or have just registered and are about to serve. An index that a
-// task merely claims would leave a share of the data unread. A worker does not count either if its
-// index is far above the number of those that have served, unless it is the only one: its share,
-// and many below it, would be read by nobody.
+// A worker that TF_CONFIG names always counts, present or not. Another worker counts if it has
+// served, or has just registered and is about to serve. An index that a task only claims would
+// leave a share of the data unread. A worker does not count if its index is far above the number of
+// workers that have served, unless it is the only one: nobody would read its share and many shares
+// below it.
 bool WorkerSet::CountsForData(const Worker& worker, int served, int expected) const {
   if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare))
     return true;
-  // indices that nobody has, of a job whose workers are not all there
+  // Unused indices in a job whose workers are not all present.
   constexpr int kGaps = 16;
   if (served > 1 && worker.index >= kGaps + 4 * served) return false;
   if (worker.state != Worker::State::kDialing) return true;
@@ -207,7 +207,7 @@ bool WorkerSet::MostHere(const std::function<bool(const Worker&)>& says) const {
   return 2 * saying > here;
 }
 
-// A worker that the cluster's description names may be slow to start.
+// A worker that TF_CONFIG names may be slow to start.
 bool WorkerSet::IsGoneForLong(const Worker& worker) const {
   const bool is_listed = options_.worker_addresses.count(worker.index) > 0;
   return is_listed ? clock_.Elapsed() - worker.last_heard >= kForgottenAfter : !MayServe(worker);

@@ -9,8 +9,8 @@
 
 #include "base/testing/captured_log.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/error.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -121,18 +121,18 @@ TEST_F(WorkerSetTest, TheCoordinatorGivesWayWhenAllWorkersServeAnotherForAWhile)
   Worker &first = AddWorker(0), &second = AddWorker(1);
   first.state = Worker::State::kDialing;
   first.serves_another = true;
-  EXPECT_FALSE(workers_.MustGiveWay(first)) << "the other one serves";
+  EXPECT_FALSE(workers_.MustYield(first)) << "the other one serves";
   second.state = Worker::State::kDialing;
-  EXPECT_FALSE(workers_.MustGiveWay(first));
+  EXPECT_FALSE(workers_.MustYield(first));
   Advance(options_.worker_silence);
-  EXPECT_FALSE(workers_.MustGiveWay(first)) << "the other one says nothing of the kind";
+  EXPECT_FALSE(workers_.MustYield(first)) << "the other one says nothing of the kind";
   second.serves_another = true;
-  EXPECT_TRUE(workers_.MustGiveWay(second));
+  EXPECT_TRUE(workers_.MustYield(second));
   workers_.NoteServed();
-  EXPECT_FALSE(workers_.MustGiveWay(first));
+  EXPECT_FALSE(workers_.MustYield(first));
   second.serves_another = false;
   Advance(options_.ps_timeout);
-  EXPECT_TRUE(workers_.MustGiveWay(first)) << "the other one stays away";
+  EXPECT_TRUE(workers_.MustYield(first)) << "the other one stays away";
 }
 
 }  // namespace

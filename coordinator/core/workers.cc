@@ -7,14 +7,14 @@
 #include "base/failpoint.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/refusals.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
 
-// That are believed: a worker that claims more would be given all steps that there are.
+// The largest number of slots that a worker may claim. With more, it would get all steps.
 constexpr int kMostSlots = 64;
 
 }  // namespace
@@ -69,7 +69,8 @@ absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAt
   return absl::OkStatus();
 }
 
-// Another process registers as a worker that has a session. OK: the one with the session is gone.
+// Another process registers as a worker that has a session. OK: the process with the session is
+// gone.
 absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterRequest& request) {
   if (worker.broken_since) {
     LoseWorker(worker, "it restarted");
@@ -94,7 +95,7 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
   if (worker.client == nullptr || worker.address != address) {
     if (worker.client != nullptr && worker.state != Worker::State::kDialing)
       LoseWorker(worker, "it moved");
-    // another address does not make it new
+    // Another address does not make it a new worker.
     if (worker.client == nullptr) worker.known_since = clock_.Elapsed();
     worker.index = index;
     worker.address = address;
@@ -140,7 +141,7 @@ void CoordinatorCore::AttachWorkerLater(Worker& worker) {
   });
 }
 
-// Whether a worker says that it serves another job, or another coordinator.
+// Whether the refusal means that the worker serves another job or another coordinator.
 bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
   if (reason == Reason::kWrongJob) return true;
@@ -149,24 +150,24 @@ bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
           !RuleHolds(Rule::kEpochsArePlausible));
 }
 
-// The words of one worker are its own: it is waited for, and they stand on the live line. They
-// concern the job where no worker serves it, and either all that are known say the like or the
-// others stay away. Whether another coordinator has taken over the parameter servers know, and are
-// asked at once.
+// The refusal of one worker concerns that worker only: the coordinator waits for it and shows the
+// refusal on the live line. It concerns the job if no worker serves this coordinator, and either
+// all known workers say the same or the others stay away. The parameter servers know whether
+// another coordinator has taken over, so they are asked at once.
 bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusal) {
   worker.serves_another = ServesAnother(refusal);
   if (!worker.serves_another) return false;
   WantSync();
-  if (!workers_.MustGiveWay(worker)) return false;
-  GiveWay(refusal);
+  if (!workers_.MustYield(worker)) return false;
+  YieldToOther(refusal);
   return true;
 }
 
 // No worker serves this coordinator.
-void CoordinatorCore::GiveWay(const absl::Status& refusal) {
+void CoordinatorCore::YieldToOther(const absl::Status& refusal) {
   if (ReasonOf(refusal) == Reason::kWrongJob) return FailJob(WithRemedy(refusal));
-  // They have obeyed a coordinator that came after ours, or one whose store is lost, and which may
-  // have counted the same epochs: the next start goes beyond it.
+  // The workers have obeyed a later coordinator, or one whose store is lost and which may have used
+  // the same epochs. The next start uses a higher epoch.
   JobRow row = stored_.row();
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
@@ -183,7 +184,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   Worker& worker = workers_.all()[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
-  // One that does not fit is left alone: it hears nothing more, so it registers, and is told.
+  // A worker that does not fit gets no more calls. So it registers again, and the answer tells it
+  // why.
   const absl::Status joined = reply.ok() ? CheckAttached(worker, *reply) : reply.status();
   worker.last_error = std::string(joined.message());
   if (!joined.ok()) {
@@ -208,7 +210,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   checkpoint_maker_.WorkersChanged();
-  // It may have moved on since the Attach was sent.
+  // Its session may have changed since the Attach was sent.
   workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});
   passes_.IntroduceTo(worker);
   if (const auto* const rewind = recovery_.rewind()) {
@@ -218,8 +220,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   OpenSteps(worker);
 }
 
-// Workers whose session every ps knows are ready for steps. True: there is a new one. Those that
-// were ready before have had their pick.
+// Workers whose session every ps knows become ready for steps. True: there is a new one. Workers
+// that were ready before have already been offered the queued steps.
 bool CoordinatorCore::AdmitJoined() {
   bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
@@ -253,7 +255,7 @@ void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWo
   Event event(*this);
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
-  // Nothing has been said to it on this connection, so it owes no answer.
+  // Nothing was sent to it on this connection, so it owes no answer.
   if (worker.connection == nullptr) return;
   std::vector<StreamFrame<ToWorker>> resend;
   std::optional<FromWorker> message;
@@ -309,8 +311,8 @@ void CoordinatorCore::HandleMessage(Worker& worker, FromWorker message) {
   }
 }
 
-// A step whose slots cannot be made has failed: its worker is told to drop it, and what it then
-// reports as cancelled is this error.
+// A step fails if its slots cannot be made. Its worker is told to drop the step, and the
+// cancellation that it then reports becomes this error.
 StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   return [weak = weak_from_this(), worker, id](const absl::Status& made) {
     const auto self = weak.lock();
@@ -322,10 +324,11 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
 
 // ---- losing ----
 
-// How much of a time in which a worker has a step counts towards --step_deadline. Nothing while it
-// waits for a parameter server that does not serve us either: its return ends the wait. Half while
-// it waits for one that does: the server may be slow, but the worker may also be cut off from it,
-// or lie, and must not keep the step for good.
+// How much of the time in which a worker has a step counts towards --step_deadline. Time in which
+// it waits for a ps that does not answer the coordinator either does not count, because the wait
+// ends with the ps' return. Time in which it waits for a ps that does answer counts half: the
+// server may be slow, but the worker may also be cut off from it, or lie, and must not keep the
+// step for ever.
 absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed) const {
   if (!pong.blocked_on_ps) return passed;
   const int ps = *pong.blocked_on_ps;
@@ -355,7 +358,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
   workers_.Fence(worker, why, servers_.next_sync());
   passes_.WorkerGone(worker.index);
-  // With the fence, so that its steps are asked about.
+  // Together with the fence, so that the servers are asked about its steps.
   WantSync();
   if (!RuleHolds(Rule::kWaitForFence)) {
     const std::vector<FenceWait> fences = workers_.fences();
@@ -369,7 +372,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
 
 void CoordinatorCore::FinishFence(const FenceWait& fence) {
   HitFailpoint(Failpoint::kFencedBeforeRequeue);
-  // The last goes first to the head of the queue, so that they stand there in their order of
+  // The last step goes to the head of the queue first, so that they stand there in the order of
   // dispatch.
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step)
     steps_.OnFenced(*step, fence.worker);

@@ -99,8 +99,8 @@ void WriteQueue::Answer(Write& write) {
 
 // ---- the hold ----
 
-// Not before each step that was half applied has been run again; and a checkpoint that is about to
-// hold the workers goes first.
+// Not before every half-applied step has been run again. A checkpoint that is about to hold the
+// workers goes first.
 void WriteQueue::BeginHold() {
   if (hold_ || !host_.MayHold() || steps_.IsHalfApplied() ||
       clock_.Elapsed() < given_up_ + WorkerSet::kTryHoldAgain)

@@ -1,23 +1,24 @@
-// The program's own writes, and where they stand among steps.
+// The program's own writes and their order among steps.
 //
-// A write beside open steps is exact: it comes after every step that finished before it was
-// applied, and before every other, on all servers alike. So a replay can put it where it was
-// (replay_order.h), and no step that the program saw finished is undone.
+// A write that meets open steps has an exact place: on every server it comes after each step that
+// finished before it was applied, and before every other step. So a replay can put it in the same
+// place (replay_order.h), and no step that the program saw finished is undone.
 //
-//   1. HOLDING    every worker is told to begin no commit. A step whose commit is under way
-//      finishes, and is reported before its worker answers
-//   2. HELD       all have answered: every entry is applied everywhere or nowhere. The writes that
-//      wait are applied
-//   3. all are applied: the steps that are open come after them, and are numbered so. Commits go on
+// 1. HOLDING: every worker is told to begin no commit. A step whose commit is under way finishes,
+//    and is reported before its worker answers.
+// 2. HELD: all workers have answered. Every entry is applied everywhere or nowhere. The waiting
+//    writes are applied.
+// 3. All writes are applied. Steps that are open come after them and are numbered accordingly.
+//    Commits go on.
 //
-// The hold is given up if a worker is lost in 1, because that worker's step may be half applied,
-// and if 1 takes longer than WorkerSet::kLongestHold. Another hold begins after a pause, once no
-// step is half applied.
+// The hold is abandoned if a worker is lost in step 1, because that worker's step may be half
+// applied, or if step 1 takes longer than WorkerSet::kLongestHold. Another hold begins after a
+// pause, once no step is half applied.
 //
-// Where no step is open nobody is held. Steps that are scheduled meanwhile are dispatched when the
-// write is applied: else one could commit before it on one server and after it on another. Writes
-// that are called for after such a step begin behind it, so that neither steps nor writes wait for
-// ever.
+// If no step is open, no worker is held. Steps that are scheduled meanwhile are dispatched after
+// the write is applied. Otherwise a step could commit before the write on one server and after it
+// on another. Writes that are called after such a step begin behind it, so neither steps nor writes
+// wait for ever.
 #ifndef DIVVY_COORDINATOR_CORE_WRITE_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_WRITE_QUEUE_H_
 
@@ -36,15 +37,15 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/outbox.h"
-#include "cluster/messages.h"
 #include "coordinator/core/coordinator_records.h"
 #include "coordinator/core/step_queue.h"
 #include "coordinator/core/worker_set.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// Calls StepQueue (to ask what is open) and WorkerSet, and its Host. Not thread-safe: the
-// coordinator's lock guards it.
+// Calls StepQueue (to ask which steps are open), WorkerSet and its Host. Never blocks; answers go
+// through the outbox. Not thread-safe: the coordinator's lock guards it.
 class WriteQueue {
  public:
   using Worker = coordinator_records::Worker;
@@ -52,19 +53,19 @@ class WriteQueue {
   using OpenWrites = std::map<EntryId, std::shared_ptr<Write>>;
   using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
 
-  // What it asks and tells the coordinator that owns it.
+  // What it needs from the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
-    // Whether a write may be given an id and applied now. If so, GiveId gives it.
+    // Whether a write may get an id and be applied now. If so, GiveId gives the id.
     virtual bool MayBeginWrite() const = 0;
     virtual EntryId GiveId() = 0;
     // Whether the workers may be told to hold: no worker is being fenced, and no checkpoint is
     // about to hold them.
     virtual bool MayHold() const = 0;
-    // The write has begun: the redo log has it from here on.
+    // The write has begun. From here on the redo log has it.
     virtual void OnWriteBegun(const Write& write) = 0;
-    // Sends RequestFor to the ps, and gives its answer to OnCommitted.
+    // Sends RequestFor to the ps and passes its answer to OnCommitted.
     virtual void SendCommit(int ps, const std::shared_ptr<Write>& write) = 0;
   };
 
@@ -74,56 +75,59 @@ class WriteQueue {
 
   // ---- writes ----
 
-  // `done` is called when all servers have applied it.
+  // Queues a write. `done` is called when all its servers have applied it.
   void Add(CommitPlan plan, StatusCallback done);
-  // Applies the write of the redo log again. Whoever still waits for it is answered.
+  // Applies the write of the redo log again. If its call still waits, it is answered.
   void Replay(EntryId id, const CommitPlan& plan);
-  // Begins the writes that may begin, and holds the workers for those that have to wait.
+  // Begins the writes that may begin, and holds the workers for writes that must wait.
   void Start();
-  // Begins the writes that let steps go first. To be called when those steps have been dispatched.
+  // Begins the writes that let steps go first. Call it after those steps have been dispatched.
   void StartBehindSteps();
-  // Whether a step that is not open yet has to wait for the writes that began while none was. If
-  // so, this notes that a step waits: writes that have not begun let it go first.
+  // Whether a step that is not open yet must wait for writes that began while no step was open. If
+  // so, notes that a step waits: writes that have not begun let it go first.
   bool MakesStepsWait();
 
   // ---- events ----
 
-  // What to ask this ps, but for the fence. Nullopt: nothing any more.
+  // The request for this ps, without the fence. Nullopt: this ps has nothing more to do.
   std::optional<CommitRequest> RequestFor(int ps, const Write& write) const;
   bool IsOpen(EntryId id) const { return open_.count(id) > 0; }
-  // The ps has applied it. True: all have, and the write is not open any more. Answer tells who
-  // waits.
+  // The ps has applied the write. True: all its servers have, and the write is not open any more.
+  // The caller then calls Answer.
   bool OnCommitted(int ps, Write& write);
+  // Answers the call that waits for the write.
   void Answer(Write& write);
-  // A worker that joins while the others are held is held too.
+  // If the other workers are held, a worker that joins is held too.
   void HoldIfOthersAre(Worker& joining);
-  // Whether this is the hold that workers are told of by `number`.
+  // Whether `number` is the number of the current hold.
   bool IsHold(uint64_t number) const { return hold_ && hold_->number == number; }
-  // The worker begins no commit. When all of them have said so, writes may begin.
+  // The worker begins no commit. After the last worker's answer the writes may begin.
   void OnHeld(int worker);
   // Ends the hold if all its writes are applied. True: it has ended, and what waited for it may go
   // on.
   bool MaybeEndHold();
   // Releases the workers if not all of them have answered.
   void GiveUpHold();
-  // The workers' sessions are over.
+  // The workers' sessions are over, and the hold with them.
   void DropHold() { hold_.reset(); }
+  // Called at each tick: abandons a hold that takes too long.
   void CheckHold(absl::Duration now);
-  // The job has failed: moves the completions that wait to `calls`, those of open writes first, and
+  // The job has failed: moves the waiting completions to `calls`, those of open writes first, and
   // forgets all writes.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----
 
-  // Those that have an id and are not applied by all servers yet.
+  // Writes that have an id and that not all servers have applied.
   const OpenWrites& open() const { return open_; }
+  // Whether a write waits for an id.
   bool has_waiting() const { return !waiting_.empty(); }
   bool is_holding() const { return hold_.has_value(); }
   struct HoldWait {
     int worker = 0;
     absl::Duration since;
   };
-  // The first worker that a hold waits for.
+  // The first worker that a hold waits for, and since when.
   std::optional<HoldWait> WaitsFor() const;
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const;
@@ -132,11 +136,12 @@ class WriteQueue {
   struct Hold {
     uint64_t number = 0;
     absl::Duration since;
-    // workers that have not answered yet
+    // The workers that have not answered yet.
     std::set<int> waiting;
-    // All have: writes are applied now.
+    // All workers have answered: writes are applied now.
     bool held = false;
-    // So many more: those that come meanwhile wait for the next hold, or no step would ever commit.
+    // How many more writes this hold applies. Writes that come later wait for the next hold;
+    // otherwise no step would ever commit.
     size_t admits = 0;
   };
 
@@ -154,11 +159,13 @@ class WriteQueue {
   Host& host_;
 
   OpenWrites open_;
-  std::deque<std::shared_ptr<Write>> waiting_;  // for an id
+  // Writes without an id.
+  std::deque<std::shared_ptr<Write>> waiting_;
   std::optional<Hold> hold_;
-  // steps waited for writes that began while no step was open; the next writes let them go first
+  // Steps have waited for writes that began while no step was open. The next writes let them go
+  // first.
   bool steps_first_ = false;
-  // That have been begun.
+  // The number of holds begun.
   uint64_t holds_ = 0;
   absl::Duration given_up_ = -absl::InfiniteDuration();
 };

@@ -1,4 +1,4 @@
-// A job's event files, written beside what it does.
+// Writes a job's event files while the job runs.
 #ifndef DIVVY_COORDINATOR_REPORT_EVENT_RECORDER_H_
 #define DIVVY_COORDINATOR_REPORT_EVENT_RECORDER_H_
 
@@ -15,33 +15,37 @@
 
 namespace divvy {
 
-// Takes points at once and writes them in their order on a thread of the executor: a slow disk
-// holds up nobody. What cannot be written is logged, the first of a row, and training goes on.
-// Thread-safe.
+// Accepts points at once and writes them in order on a thread of the executor, so a slow disk
+// delays no caller. If points cannot be written, the first failure of a row is logged, and training
+// goes on. Thread-safe.
 class EventRecorder : public std::enable_shared_from_this<EventRecorder> {
  public:
   // REQUIRES: `executor` outlives this and its tasks.
   EventRecorder(std::unique_ptr<SummaryWriter> summaries, Executor& executor);
 
-  // As SummaryWriter's.
+  // As the functions of SummaryWriter, but they return before the point is written. Do not block.
   void Scalars(std::string run, int64_t step, std::map<std::string, double> scalars);
   void Text(std::string run, int64_t step, std::string tag, std::string markdown);
 
-  // Returns when what was given before is on the disk, or could not be written. Blocks.
+  // Returns when all earlier points are on the disk or could not be written. Blocks.
   void Finish();
 
  private:
   using Job = std::function<absl::Status(SummaryWriter&)>;
+  // Queues a job, and starts WriteAll if it does not run.
   void Add(Job job);
+  // Runs jobs until none is left. Blocks on the disk.
   void WriteAll();
 
   Executor& executor_;
-  const std::unique_ptr<SummaryWriter> summaries_;  // used by one WriteAll at a time
+  // Used by one WriteAll at a time.
+  const std::unique_ptr<SummaryWriter> summaries_;
   Mutex mu_;
   CondVar idle_;
   std::deque<Job> jobs_ DIVVY_GUARDED_BY(mu_);
   bool writing_ DIVVY_GUARDED_BY(mu_) = false;
-  bool failing_ DIVVY_GUARDED_BY(mu_) = false;  // the last job did
+  // The last job has failed.
+  bool failing_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace divvy

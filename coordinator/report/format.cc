@@ -11,7 +11,7 @@
 namespace divvy {
 namespace {
 
-// What is waited for longer is on the line.
+// A wait that is longer than this is shown on the line.
 constexpr absl::Duration kWorthSaying = absl::Seconds(5);
 constexpr int kBarWidth = 14;
 

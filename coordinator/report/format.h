@@ -1,4 +1,4 @@
-// How progress reads: pure functions from figures to text.
+// Turns figures of progress into text. All functions are pure.
 #ifndef DIVVY_COORDINATOR_REPORT_FORMAT_H_
 #define DIVVY_COORDINATOR_REPORT_FORMAT_H_
 
@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "cluster/layout.h"
 #include "coordinator/core/coordinator_snapshot.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
@@ -18,26 +18,36 @@ std::string FormatBytes(int64_t bytes);           // 98304 -> "96 KiB"
 std::string FormatLength(absl::Duration length);  // "0.4 s", "12.3 s", "3:05", "1:02:45"
 std::string FormatMetric(double value);           // four significant digits: "0.03127", "0.991"
 
-// Everything one progress line shows.
+// Everything that one progress line shows.
 struct ProgressLine {
   CoordinatorSnapshot snapshot;
-  std::optional<int64_t> epochs;          // the program means to train so many
-  std::map<std::string, double> metrics;  // means of the last interval
-  uint64_t max_staleness = 0;             // of the steps of the last interval
-  double examples_per_second = 0;         // 0: not known
+  // The number of epochs that the program intends to train.
+  std::optional<int64_t> epochs;
+  // Means over the last interval.
+  std::map<std::string, double> metrics;
+  // Of the steps in the last interval.
+  uint64_t max_staleness = 0;
+  // 0: not known.
+  double examples_per_second = 0;
+  // The time until the pass ends, where it is known.
   std::optional<absl::Duration> left;
 };
 
-// "epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2  workers
-// 2/2  0:01 left". What is not known is left out; what is waited for longer than 5 s stands at the
-// end. No control codes; `bar`: with the bar.
+// One line, without control codes:
+//
+//   epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2
+//   workers 2/2  0:01 left
+//
+// A part that is not known is left out. Anything that has been waited for longer than 5 s stands at
+// the end. `bar`: whether the line has the bar.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
-// One line for each variable: "  mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard:
-// ps 0".
+// One line for each variable, such as:
+//
+//   mlp/0/kernel  float32 [64, 128]  32 KiB + 64 KiB slots  1 shard: ps 0
 std::string FormatVariables(const Layout& layout);
 
-// "loss 0.094  accuracy 0.975", keys in order, "loss" first.
+// "loss 0.094  accuracy 0.975": "loss" first, the other keys in order.
 std::string FormatMetrics(const std::map<std::string, double>& metrics);
 
 }  // namespace divvy

@@ -13,7 +13,7 @@ namespace {
 constexpr char kTrainRun[] = "train";
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
 
-// How many examples the metrics were taken over: the greatest count of any.
+// The number of examples behind the metrics: the greatest count of any metric.
 double Examples(const Metrics& metrics) {
   double count = 0;
   for (const auto& [name, metric] : metrics) count = std::max(count, metric.count());
@@ -114,7 +114,7 @@ void Reporter::RecordConfiguration(const Layout& layout) {
                 absl::StrCat("```\n", FormatVariables(layout), "```\n"));
 }
 
-// The points of the interval that ends now.
+// Records the points of the interval that ends now.
 void Reporter::RecordInterval() {
   const absl::Duration now = clock_.Elapsed();
   if (events_ != nullptr && !unrecorded_.empty()) {
@@ -151,7 +151,7 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
 
 void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
-  // A metric that changes its kind is the program's error elsewhere.
+  // A metric that changes its kind is a program error that is reported elsewhere.
   Merge(metrics, recent_).IgnoreError();
   if (!trains_) return;
   examples_ += Examples(metrics);
@@ -159,7 +159,7 @@ void Reporter::OnStep(const Metrics& metrics) {
   if (events_ != nullptr) Merge(metrics, unrecorded_).IgnoreError();
 }
 
-// A parameter that is NaN never becomes a number again: one warning is enough.
+// A parameter that is NaN stays NaN, so one warning is enough.
 void Reporter::TellNotFinite(absl::string_view run, const std::map<std::string, double>& means) {
   for (const auto& [name, mean] : means) {
     if (not_finite_told_ || std::isfinite(mean)) continue;

@@ -1,5 +1,5 @@
-// Progress for a person: a live line on a terminal, else one line every few seconds; and event
-// files for TensorBoard.
+// Shows progress to a person: a live line on a terminal, or else one line every few seconds. Also
+// writes event files for TensorBoard.
 #ifndef DIVVY_COORDINATOR_REPORT_REPORTER_H_
 #define DIVVY_COORDINATOR_REPORT_REPORTER_H_
 
@@ -23,32 +23,39 @@
 
 namespace divvy {
 
+// How and where progress is shown.
 struct ReportOptions {
   Terminal terminal;
-  absl::Duration report_every = absl::Seconds(5);         // a line, where there is no terminal
-  absl::Duration redraw_every = absl::Milliseconds(200);  // the live line
-  std::function<void(absl::string_view)> write;           // where the text goes; not empty
-  std::string tensorboard_dir = {};                       // of event files; empty: none
-  std::map<std::string, std::string> configuration =
-      {};  // of the job, a text for each name: stands in the event files
+  // The interval of lines where there is no terminal.
+  absl::Duration report_every = absl::Seconds(5);
+  // The interval at which the live line is redrawn.
+  absl::Duration redraw_every = absl::Milliseconds(200);
+  // Writes the text. Must not be empty.
+  std::function<void(absl::string_view)> write;
+  // The directory for event files. Empty: none are written.
+  std::string tensorboard_dir = {};
+  // The job's configuration, name -> text. It is written to the event files.
+  std::map<std::string, std::string> configuration = {};
 };
 
-// Thread-safe. What is waited for longer than 5 s is on the line, whether steps finish or not.
-// Where there is a goal (OnGoal), the end of each loop of training steps has a line with the loop's
-// means, as what the program reports has. The first mean that is not finite is told of in the log,
-// once.
+// Draws the progress of one job. Thread-safe.
 //
-// Event files: in the run "train" the means of each report interval of loops of training steps, and
-// the texts "configuration" and "variables"; what the program reports stands in the run that it
-// names. Steps are training steps.
+// The line shows anything that has been waited for longer than 5 s, whether steps finish or not. If
+// there is a goal (OnGoal), each loop of training steps ends with a line of the loop's means, in
+// the form of a program's report. The first mean that is not finite is logged, once.
+//
+// Event files: the run "train" has the means of each report interval of training loops, and the
+// texts "configuration" and "variables". A report of the program is in the run that the program
+// names. The x axis is training steps.
 class Reporter : public ProgressSink, public std::enable_shared_from_this<Reporter> {
  public:
   // REQUIRES: `executor` and `clock` outlive this and its timers.
   Reporter(ReportOptions options, Executor& executor, Clock& clock);
 
-  // Begins to draw what `core` does. Once.
+  // Begins to draw the progress of `core`. Call it once. Does not block.
   void Watch(std::shared_ptr<CoordinatorCore> core);
 
+  // ProgressSink. These calls only record and draw; event files are written in the background.
   void OnLoopBegin(const Layout& layout, StepKind kind) override;
   void OnStep(const Metrics& metrics) override;
   void OnLoopEnd() override;
@@ -56,20 +63,26 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void OnGoal(int64_t epochs) override;
   std::string event_directory() const override { return options_.tensorboard_dir; }
 
-  // The last line: steps, examples, time, peak memory. Nothing is drawn after it, and the event
-  // files are on the disk. Blocks.
+  // Writes the last line: steps, examples, time, peak memory. Draws nothing after it. Returns when
+  // the event files are on the disk. Blocks.
   void Summarize(int64_t peak_memory_bytes);
 
  private:
+  // Draws, and calls itself again after interval().
   void Tick();
+  // Writes the line if there is something to show.
   void Draw() DIVVY_REQUIRES(mu_);
+  // The next line; the means of the interval begin anew.
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
+  // Writes the texts "configuration" and "variables" to the event files.
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
+  // Writes the means of the interval to the event files.
   void RecordInterval() DIVVY_REQUIRES(mu_);
   void WriteMeans(absl::string_view run, int64_t step, const Metrics& metrics) DIVVY_REQUIRES(mu_);
+  // Logs the first mean that is not finite.
   void TellNotFinite(absl::string_view run, const std::map<std::string, double>& means)
       DIVVY_REQUIRES(mu_);
-  // Over the live line, if there is one.
+  // A line of its own, in the place of the live line if there is one.
   void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);
   const char* loop_run() const DIVVY_REQUIRES(mu_) { return trains_ ? "train" : "evaluation"; }
   absl::Duration interval() const {
@@ -85,19 +98,24 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
                     line_open_ DIVVY_GUARDED_BY(mu_) = false;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int64_t> epochs_ DIVVY_GUARDED_BY(mu_);
-  Metrics recent_ DIVVY_GUARDED_BY(mu_);  // since the last line
+  // Since the last line.
+  Metrics recent_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recent_since_ DIVVY_GUARDED_BY(mu_);
-  Metrics loop_ DIVVY_GUARDED_BY(mu_);  // of training steps, since the loop began
+  // Of training steps since the loop began.
+  Metrics loop_ DIVVY_GUARDED_BY(mu_);
   bool not_finite_told_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Duration began_ DIVVY_GUARDED_BY(mu_);
   TimeLeft time_left_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, double> last_means_ DIVVY_GUARDED_BY(mu_);
   double last_rate_ DIVVY_GUARDED_BY(mu_) = 0, examples_ DIVVY_GUARDED_BY(mu_) = 0;
 
-  const std::shared_ptr<EventRecorder> events_;  // null: none
-  Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);     // of training steps since the last points
+  // Null: no event files are written.
+  const std::shared_ptr<EventRecorder> events_;
+  // Of training steps since the last points.
+  Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);
-  bool trains_ DIVVY_GUARDED_BY(mu_) = false;  // the loop is of training steps
+  // Whether the current loop runs training steps.
+  bool trains_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace divvy

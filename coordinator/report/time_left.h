@@ -1,4 +1,4 @@
-// How long a pass still takes.
+// Estimates the time until a pass ends.
 #ifndef DIVVY_COORDINATOR_REPORT_TIME_LEFT_H_
 #define DIVVY_COORDINATOR_REPORT_TIME_LEFT_H_
 
@@ -10,15 +10,16 @@
 
 namespace divvy {
 
-// Follows the steps of one pass. It measures from the moment at which the first step was seen to be
-// done: the first steps wait for data to be opened and shuffled, and the others do not. A value
-// type; pure.
+// Follows the steps of one pass. The measurement begins when the first finished step is seen,
+// because the first steps wait for the data to be opened and shuffled. Later steps do not. A value
+// type; no method reads a clock. Not thread-safe.
 class TimeLeft {
  public:
-  // A pass begins, of which `done` steps were done before.
+  // A pass begins. `done`: how many of its steps were finished before.
   void Begin(int64_t done) { done_at_begin_ = done, first_.reset(); }
-  // At `now`, with `done` steps done and so many left. Nullopt: less than a second, or no two
-  // steps, since the first one.
+  // The estimate at time `now`, with `done` steps finished and `left` to go. Nullopt: since the
+  // first finished step was seen, less than a second has passed or fewer than two more steps have
+  // finished.
   std::optional<absl::Duration> At(absl::Duration now, int64_t done, int64_t left) {
     if (!first_ && done > done_at_begin_) first_.emplace(now, done);
     if (!first_ || done < first_->second + 2 || now < first_->first + absl::Seconds(1))
@@ -29,7 +30,7 @@ class TimeLeft {
 
  private:
   int64_t done_at_begin_ = 0;
-  // When a step was seen to be done, and how many were.
+  // When the first finished step was seen, and how many were finished then.
   std::optional<std::pair<absl::Duration, int64_t>> first_;
 };
 

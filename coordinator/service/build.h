@@ -1,4 +1,4 @@
-// A coordinator made of its parts, as a process and a cluster in one process have it.
+// Builds a coordinator from its parts, for a process of its own and for a cluster in one process.
 #ifndef DIVVY_COORDINATOR_SERVICE_BUILD_H_
 #define DIVVY_COORDINATOR_SERVICE_BUILD_H_
 
@@ -7,40 +7,43 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "cluster/clients.h"
 #include "cluster/cluster_resolver.h"
 #include "coordinator/core/blocking_coordinator.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/progress_sink.h"
 #include "coordinator/core/store.h"
 #include "coordinator/report/reporter.h"
+#include "protocol/clients.h"
 #include "strategy/strategy_options.h"
 
 namespace divvy {
 
+// What a coordinator is built from.
 struct CoordinatorSetup {
-  // partitioner and placement are filled in from `strategy`
+  // The partitioner and the placement are filled in from `strategy`.
   CoordinatorOptions core;
   StrategyOptions strategy;
-  // What the program sees of the cluster.
+  // The cluster as the program sees it.
   std::shared_ptr<const ClusterResolver> resolver;
   // For the strategy's figures.
   int replicas_per_worker = 1;
-  // None: nothing is drawn.
+  // Nullopt: no progress is drawn.
   std::optional<ReportOptions> report;
-  // Who is told of progress where nothing is drawn; null: nobody. Outlives the coordinator.
+  // Receives progress if none is drawn. May be null. REQUIRES: outlives the coordinator.
   ProgressSink* sink = nullptr;
 };
 
-// In the order in which the parts use each other.
+// The parts, in the order in which they use each other: the last is destroyed first.
 struct BuiltCoordinator {
   std::shared_ptr<CoordinatorCore> core;
-  std::shared_ptr<Reporter> reporter;  // null: none
+  // Null: no progress is drawn.
+  std::shared_ptr<Reporter> reporter;
   std::unique_ptr<BlockingCoordinator> calls;
 };
 
-// Starts the core: it dials at once. Does not wait for the cluster. Errors as
-// CoordinatorCore::Start. The executor, the dialer and the store outlive what is built.
+// Starts the core, which dials at once. Does not wait for the cluster. May block on the store and
+// the catalog. Errors: those of CoordinatorCore::Start. REQUIRES: the executor, the dialer and the
+// store outlive the result.
 absl::StatusOr<BuiltCoordinator> BuildCoordinator(CoordinatorSetup setup, Executor& executor,
                                                   Dialer& dialer, Store& store);
 

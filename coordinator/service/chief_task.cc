@@ -15,17 +15,18 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "cluster/cluster_config_resolver.h"
-#include "cluster/error.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/checkpoint/job_end.h"
 #include "coordinator/service/coordinator_status.h"
 #include "coordinator/store/sqlite_store.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
 
 constexpr absl::Duration kLinger = absl::Seconds(10);
-// At most: who asked for a drain is told how it ended.
+// The longest time for sending the last answers: the operator that asked for a drain learns how it
+// ended.
 constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 
 }  // namespace
@@ -65,7 +66,7 @@ ChiefTask::~ChiefTask() {
   if (server_ != nullptr) server_->Shutdown(drain_asked_ ? kLastAnswers : absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
-  core_.Set(nullptr);  // before what it uses
+  core_.Reset();  // before what it uses
 }
 
 absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
@@ -108,7 +109,7 @@ void ChiefTask::FillInCluster() {
   CoordinatorOptions& core = options_.setup.core;
   core.incarnation = Incarnation(EntropySeed());
   core.cluster = tasks;
-  // Those that the cluster does not name are learnt by Register.
+  // Addresses that the cluster does not name are learnt by Register.
   core.ps_addresses.assign(NumParameterServers(cluster), "");
   if (const auto ps = tasks.find("ps"); ps != tasks.end()) {
     for (const auto& [index, address] : ps->second) {
@@ -185,7 +186,7 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
 absl::Status ChiefTask::StartCore() {
   absl::StatusOr<BuiltCoordinator> built =
       BuildCoordinator(options_.setup, executor_, dialer_, *store_);
-  // The life before may have died before it could.
+  // The previous life of the process may have died before it could do this.
   if (ReasonOf(built.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(built.status()));
   RETURN_IF_ERROR(built.status());
   parts_ = *std::move(built);
@@ -197,7 +198,7 @@ absl::Status ChiefTask::StartCore() {
 
 void ChiefTask::Drain(std::function<void()> drained) {
   drain_asked_ = true;
-  linger_over_->Set();
+  linger_over_->Set(true);
   server_->SetServing(false);
   core_.Get()->Drain(std::move(drained));
 }
@@ -208,9 +209,10 @@ void ChiefTask::TellEvaluator(int exit_code) {
 }
 
 absl::Status ChiefTask::Finish(absl::Status result) {
-  const bool away = SomebodyIsAway();
+  const bool away = AnyTaskAway();
   result = parts_.calls->Finish(std::move(result));
-  // A final code of a coordinator that was not asked to end says the same: with it no other comes.
+  // A final exit code of a coordinator that was not asked to end has the same meaning: no other
+  // coordinator follows.
   const bool is_final = ExitCodeOf(result) < exit_codes::kOfSignal && !drain_asked_;
   if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver)
     TellEvaluator(ExitCodeOf(result));
@@ -218,25 +220,14 @@ absl::Status ChiefTask::Finish(absl::Status result) {
   return result;
 }
 
-bool ChiefTask::SomebodyIsAway() const {
+bool ChiefTask::AnyTaskAway() const {
   const CoordinatorSnapshot now = core_.Get()->Snapshot();
   return now.workers_up < now.num_workers || now.ps_up < now.num_ps;
 }
 
 void ChiefTask::Linger() {
-  executor_.PostAfter(kLinger, [over = linger_over_] { over->Set(); });
+  executor_.PostAfter(kLinger, [over = linger_over_] { over->Set(true); });
   linger_over_->Wait();
-}
-
-void ChiefTask::Event::Set() {
-  MutexLock lock(mu_);
-  set_ = true;
-  changed_.NotifyAll();
-}
-
-void ChiefTask::Event::Wait() {
-  MutexLock lock(mu_);
-  changed_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return set_; });
 }
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The coordinator as a process has it: the core with its store, its server, the ways to the other
+// The coordinator as a process: the core with its store, its server, the connections to the other
 // roles, and the live line.
 #ifndef DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
 #define DIVVY_COORDINATOR_SERVICE_CHIEF_TASK_H_
@@ -10,9 +10,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/completion.h"
 #include "base/executor.h"
-#include "base/late.h"
 #include "base/mutex.h"
+#include "base/once_set.h"
 #include "coordinator/core/store.h"
 #include "coordinator/service/build.h"
 #include "coordinator/service/coordinator_service.h"
@@ -21,92 +22,98 @@
 
 namespace divvy {
 
-// The job of a name, by which it can be found again; nullopt: "", which leaves it to chance. Pure.
+// The id of the job with this name. The same name always gives the same id, so a job can be found
+// again. Nullopt for "": the id is random. Pure.
 std::optional<JobId> JobNamed(const std::string& name);
 
+// The options of the process.
 struct ChiefTaskOptions {
   TaskOptions task;
-  // incarnation, addresses, cluster and checkpoints of its core are filled in from the others;
-  // resolver, where it is null, from the task's cluster
+  // These members of its core are filled in from the other options: incarnation, addresses, cluster
+  // and checkpoints. A null resolver is filled in from the task's cluster.
   CoordinatorSetup setup;
-  // Empty: the job is forgotten with the process.
+  // The directory of the store. Empty: the job is forgotten when the process ends.
   std::string state_dir;
   // Empty: the job keeps no checkpoints.
   std::string checkpoint_dir;
-  // An operator asks the process to end: called once at most, then Drain is called here.
+  // Called at most once, when an operator asks the process to end. The core is drained right after
+  // the call. The callee does the rest of what SIGTERM does, including ChiefTask::Drain.
   std::function<void()> on_drain_asked;
 
-  // InvalidArgument with every problem at once.
+  // InvalidArgument that lists every problem. Pure.
   absl::Status Validate() const;
 };
 
-// Thread-safe, but for the coordinator's calls, which one program makes.
+// The running process. Thread-safe, except that only one program may make the coordinator's calls.
 class ChiefTask {
  public:
-  // Opens the store, listens, begins an epoch and dials. Does not wait for the cluster:
-  // coordinator().WaitUntilReady() does. InvalidArgument, FailedPrecondition: the options, the
-  // certificates, the address, the state directory (exit 78). Reason::kJobOver: the store says that
-  // the job has ended before.
+  // Opens the store, listens, begins an epoch and dials. Blocks on the disk. Does not wait for the
+  // cluster: coordinator().WaitUntilReady() does.
+  //
+  // InvalidArgument, FailedPrecondition: the options, the certificates, the address or the state
+  // directory cannot be used (exit 78). Reason::kJobOver: the store says that the job has ended
+  // before. Other errors are those of CoordinatorCore::Start.
   static absl::StatusOr<std::unique_ptr<ChiefTask>> Start(const ChiefTaskOptions& options);
-  ~ChiefTask();  // says nothing more, and waits for what runs
+  // Sends nothing more, and waits for running tasks.
+  ~ChiefTask();
 
+  // The program's calls; lives as long as this.
   BlockingCoordinator& coordinator() { return *parts_.calls; }
-  Reporter* reporter() { return parts_.reporter.get(); }  // null: none
-  // As after SIGTERM: dispatches no more, waits for what is in flight; calls of the program then
-  // end with Cancelled (Reason::kJobOver). Does not block. `drained` is called once, when the
-  // process may exit.
+  // Null: no progress is drawn.
+  Reporter* reporter() { return parts_.reporter.get(); }
+  // Does what SIGTERM does: dispatches nothing more and waits for the steps in flight. Then calls
+  // of the program end with Cancelled (Reason::kJobOver). Does not block. `drained` is called once,
+  // when the process may exit.
   void Drain(std::function<void()> drained);
-  // The end of a program that ended with `result`: joins, tells every task, and where a task was
-  // away at that moment stays for ten seconds more, or until a Drain, so that it learns of the end
-  // when it comes back and registers. Returns what the job ended with. Blocks.
+  // Ends a program that ended with `result`: if it is OK, waits for queued steps; then tells every
+  // task to exit, and records the end for an evaluator. If a task was away at the beginning, stays
+  // for ten more seconds, or until a Drain, so that the task learns of the end when it registers
+  // again. Returns the status that the job ended with. Blocks.
   absl::Status Finish(absl::Status result);
-  // Whether the store says that the job has ended, well or not: another start would change nothing.
+  // Whether the store says that the job has ended, successfully or not. A restart would then change
+  // nothing.
   bool JobIsOver() const {
     return core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver;
   }
+  // Where the server listens.
   const std::string& address() const { return server_->address(); }
-  // What `divvyctl status` asks for, in one line.
+  // The answer to `divvyctl status`, in one line.
   std::string StatusText() const { return server_->StatusText(); }
 
  private:
-  // Comes once. Thread-safe.
-  class Event {
-   public:
-    void Set();
-    void Wait();  // blocks until it has come
-
-   private:
-    Mutex mu_;
-    CondVar changed_;
-    bool set_ DIVVY_GUARDED_BY(mu_) = false;
-  };
-
   explicit ChiefTask(const ChiefTaskOptions& options);
+  // The parts of Start, in this order.
   absl::Status OpenStore();
   absl::Status OpenCatalog();
   absl::Status Listen();
   absl::Status StartCore();
 
+  // The calls that an operator may make, with divvyctl or the Admin service.
   OperatorCalls CallsOfOperators();
   void SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done);
   void DrainForOperator(ResultCallback<v1::DrainReply> done);
   void ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done);
   void FillInCluster();
-  void TellEvaluator(int exit_code);  // that the job is over
-  bool SomebodyIsAway() const;
+  // Records for an evaluator that the job is over.
+  void TellEvaluator(int exit_code);
+  // Whether a known worker or ps is not connected.
+  bool AnyTaskAway() const;
+  // Waits ten seconds, or until a Drain. Blocks.
   void Linger();
 
   ChiefTaskOptions options_;
   ThreadPoolExecutor executor_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<CheckpointCatalog> catalog_;  // null: none
-  Late<CoordinatorCore> core_;
+  // Null: the job keeps no checkpoints.
+  std::unique_ptr<CheckpointCatalog> catalog_;
+  OnceSet<CoordinatorCore> core_;
   std::atomic<bool> drain_asked_{false};
-  const std::shared_ptr<Event> linger_over_ = std::make_shared<Event>();
+  const std::shared_ptr<Completion<bool>> linger_over_ = std::make_shared<Completion<bool>>();
   CoordinatorService service_;
   RpcDialer dialer_;
   std::unique_ptr<TaskServer> server_;
-  BuiltCoordinator parts_;  // its core is in core_
+  // Its core is also in core_.
+  BuiltCoordinator parts_;
 };
 
 }  // namespace divvy

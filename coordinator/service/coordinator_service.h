@@ -1,26 +1,27 @@
-// The coordinator's call, as gRPC delivers it.
+// The coordinator's RPC, as gRPC delivers it.
 #ifndef DIVVY_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_
 #define DIVVY_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_
 
-#include "base/late.h"
+#include "base/once_set.h"
 #include "coordinator/core/coordinator_core.h"
 #include "proto/divvy.grpc.pb.h"
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
-// answers NOT_READY.
+// Decodes the request, calls the core and encodes the answer. Decides nothing and never blocks. A
+// call that arrives before the core exists gets NOT_READY: the task registers again later.
+// Thread-safe.
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
-  // REQUIRES: `core` outlives the server that this is registered with.
-  explicit CoordinatorService(const Late<CoordinatorCore>& core) : core_(core) {}
+  // REQUIRES: `core` outlives the server that this service is registered with.
+  explicit CoordinatorService(const OnceSet<CoordinatorCore>& core) : core_(core) {}
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
                                      const v1::RegisterRequest* request,
                                      v1::RegisterReply* reply) override;
 
  private:
-  const Late<CoordinatorCore>& core_;
+  const OnceSet<CoordinatorCore>& core_;
 };
 
 }  // namespace divvy

@@ -1,7 +1,7 @@
 #include "coordinator/service/coordinator_status.h"
 
 #include "base/version.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 #include "wire/messages.h"
 
 namespace divvy {

@@ -1,4 +1,4 @@
-// The coordinator's word on itself.
+// The coordinator's answers to an operator's Admin calls.
 #ifndef DIVVY_COORDINATOR_SERVICE_COORDINATOR_STATUS_H_
 #define DIVVY_COORDINATOR_SERVICE_COORDINATOR_STATUS_H_
 
@@ -9,14 +9,14 @@
 
 namespace divvy {
 
-// What Admin.GetStatus answers. Pure.
+// The answer to Admin.GetStatus. Pure.
 v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
                                      const CoordinatorSnapshot& snapshot);
-// Why an operator's Admin.RequestCheckpoint can make none now; OK if it can, now or later.
-// NOT_READY while the program has not said whether it goes on from a checkpoint: to save would
-// decide that it begins anew. JOB_OVER behind the end. Pure.
+// Why Admin.RequestCheckpoint cannot make a checkpoint. OK: it can, now or later. NOT_READY: the
+// program has not decided whether it restores a checkpoint, and a save would decide that it begins
+// anew; ask again later. JOB_OVER: the job has ended. Pure.
 absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot);
-// What Admin.RequestCheckpoint and Admin.Drain answer. Pure.
+// The answers to Admin.RequestCheckpoint and Admin.Drain. Pure.
 v1::RequestCheckpointReply SavedForOperator(CheckpointId saved, int64_t durable_steps);
 v1::DrainReply DrainedForOperator(const CoordinatorSnapshot& snapshot);
 

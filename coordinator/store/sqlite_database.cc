@@ -51,9 +51,9 @@ SqlRow RowAt(sqlite3_stmt* statement) {
   return row;
 }
 
-// SQLite has one error for a device that failed and for a file that may not grow. The second is a
-// full disk: the change is taken back, and others may be written. REQUIRES: errno is as the failed
-// call left it (sqlite3_system_errno says 0 of a failed commit).
+// SQLite has the same error for a device that failed and for a file that may not grow. The second
+// is a full disk: the change is undone, and other changes may succeed. REQUIRES: errno is as the
+// failed call left it (sqlite3_system_errno returns 0 after a failed commit).
 bool MayNotGrow(sqlite3* handle) {
   return sqlite3_extended_errcode(handle) == SQLITE_IOERR_WRITE && errno == EFBIG;
 }
@@ -137,7 +137,8 @@ absl::Status SqliteDatabase::Error(int code) {
           absl::StrCat(path_,
                        ": another coordinator holds this state directory. Stop it, or give this "
                        "one a --state_dir of its own"));
-    // our statements are good SQL: such a file has other tables, or a format that is not SQLite's
+    // Divvy's statements are valid SQL, so the file has other tables, or a format that is not
+    // SQLite's.
     case SQLITE_ERROR:
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT: return Damaged(why);

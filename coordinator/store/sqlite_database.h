@@ -1,4 +1,4 @@
-// A connection to a file of SQLite's, with errors that say what an operator does about them.
+// A connection to an SQLite file. Its errors say what an operator should do.
 #ifndef DIVVY_COORDINATOR_STORE_SQLITE_DATABASE_H_
 #define DIVVY_COORDINATOR_STORE_SQLITE_DATABASE_H_
 
@@ -15,54 +15,58 @@ struct sqlite3;
 
 namespace divvy {
 
+// A value of type BLOB.
 struct Blob {
   std::string bytes;
 };
 inline bool operator==(const Blob& a, const Blob& b) { return a.bytes == b.bytes; }
 
-// monostate: NULL or a REAL, of which we write none.
+// monostate: NULL or a REAL. Divvy writes neither.
 using SqlValue = std::variant<std::monostate, int64_t, std::string, Blob>;
 using SqlRow = std::vector<SqlValue>;
 
-// Used by one thread at a time. Every method but Close blocks on the disk.
+// For one thread at a time. A method that reads or writes the file blocks on the disk.
 //   FailedPrecondition  another process holds the file, or it cannot be opened or written
-//   ResourceExhausted   no space, or the device failed (DeviceFailed tells)
-//   DataLoss            the file is no database, is damaged, or holds other tables than the
+//   ResourceExhausted   no space, or the device failed (DeviceFailed tells which)
+//   DataLoss            the file is no database, is damaged, or has other tables than the
 //                       statements name
-//   Internal            others: a mistake of ours
+//   Internal            any other error: a bug in Divvy
 class SqliteDatabase {
  public:
   explicit SqliteDatabase(std::string path) : path_(std::move(path)) {}
   ~SqliteDatabase() { Close(); }
   SqliteDatabase(const SqliteDatabase&) = delete;
 
-  // Opens the file, made if it is missing.
+  // Opens the file, and makes it if it is missing.
   absl::Status Open();
-  // Ends the connection and its lock. A second one does nothing.
+  // Ends the connection and releases its lock. A second call does nothing.
   void Close();
 
-  // Runs one statement with `values` bound in order; returns its rows.
+  // Runs one statement with `values` bound in order, and returns its rows.
   absl::StatusOr<std::vector<SqlRow>> Run(const std::string& sql, const SqlRow& values = {});
-  // The one integer that `sql` asks for; 0 if it has no row.
+  // The integer that `sql` selects; 0 if there is no row.
   absl::StatusOr<int64_t> Number(const std::string& sql);
-  // FailedPrecondition: the file can only be read.
+  // FailedPrecondition: the file is read-only.
   absl::Status CheckWritable() const;
-  // Ends a transaction that could not be carried through. Nothing is to be done about an error: the
-  // file is as if it had never begun.
+  // Ends a transaction that could not be completed. An error needs no handling: the file is as if
+  // the transaction had never begun.
   void Rollback();
-  // Brings all that the write-ahead log holds into the file, and syncs it. The log keeps its bytes
-  // (a file that keeps its length is synced sooner) until they are written over from its beginning.
+  // Copies everything in the write-ahead log into the file, and syncs the file. The log keeps its
+  // length, because a file that keeps its length syncs faster. It is later overwritten from its
+  // beginning.
   absl::Status CarryLogOver();
-  // What is read next is read from the disk.
+  // The next read comes from the disk and not from SQLite's cache.
   void ForgetPages();
-  // As a process that is killed does: Close will leave the write-ahead log as it is.
+  // Close will leave the write-ahead log in place, as a killed process does.
   void KeepLogOnClose();
 
-  // Whether the device has failed (and not for lack of space): what was being written may be on the
-  // disk or not, and a sync that is tried again may report success for what the first one dropped.
+  // Whether the device has failed, for a reason other than a lack of space. The data that was being
+  // written may or may not be on the disk. A second sync may report success for data that the first
+  // one dropped.
   bool DeviceFailed() const { return device_failed_; }
   const std::string& path() const { return path_; }
-  absl::Status Damaged(const std::string& why) const;  // DataLoss, with the remedy
+  // DataLoss with the remedy.
+  absl::Status Damaged(const std::string& why) const;
 
  private:
   absl::Status Error(int code);

@@ -95,7 +95,7 @@ absl::Status PutRow(SqliteDatabase& database, const StoreTable& table, SqlRow ro
       .status();
 }
 
-// All rows of `table`, each decoded by `decode` and given to `take`; `seal` counts them.
+// Decodes every row of `table` and passes it to `take`; `seal` counts the rows.
 template <typename Decode, typename Take>
 absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& seal, Decode decode,
                       Take take) {
@@ -154,7 +154,7 @@ absl::Status WriteRows(SqliteDatabase& database, const StoreChange& change) {
   return WriteSeal(database, seal);
 }
 
-// Runs `body`, which is given the database, as a transaction: all of what it writes, or nothing.
+// Runs `body` with the database as a transaction: everything that it writes is kept, or nothing.
 template <typename Body>
 absl::Status InTransaction(SqliteDatabase& database, Body body) {
   RETURN_IF_ERROR(database.Run("BEGIN EXCLUSIVE"));
@@ -187,14 +187,15 @@ absl::Status MigrateFrom1(SqliteDatabase& database) {
   return WriteSeal(database, seal);
 }
 
-// Schema 2 had no table `state`. Its rows of variables are nobody's word on what servers hold:
-// without a row of `state` nothing is adopted.
+// Schema 2 had no table `state`. Its rows of variables do not describe what servers hold: without a
+// row of `state` nothing is adopted.
 absl::Status MigrateFrom2(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run(StateTable().create));
   return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
 }
 
-// The file is a store of this version; an empty one, or one of an older version, becomes it.
+// Makes sure that the file is a store of this version. An empty file, or a store of an older
+// version, is converted.
 absl::Status MakeOrMigrate(SqliteDatabase& database) {
   ASSIGN_OR_RETURN(const int64_t tables, database.Number("SELECT count(*) FROM sqlite_schema"));
   ASSIGN_OR_RETURN(const int64_t application, database.Number("PRAGMA application_id"));
@@ -216,8 +217,8 @@ absl::Status MakeOrMigrate(SqliteDatabase& database) {
 
 // ---- scrubbing ----
 
-// The tables are the very ones that MakeSchema makes: a flip in a name or in a type would let rows
-// be read as others.
+// Checks that the tables are exactly those that MakeSchema makes. With a flipped bit in a name or
+// type, rows could be misread.
 absl::Status CheckTables(SqliteDatabase& database) {
   std::map<std::string, std::string> wanted = {{kSealTable, kCreateSeal}};
   for (const StoreTable* const* table = Tables(); *table != nullptr; ++table)
@@ -237,8 +238,8 @@ absl::Status CheckTables(SqliteDatabase& database) {
                         : database.Damaged(absl::StrCat("it has no table ", wanted.begin()->first));
 }
 
-// SQLite's own structure: pages, their order and their free lists. It does not see a change of what
-// a row says: the rows' checksums do.
+// Checks SQLite's own structure: pages, their order and their free lists. This does not detect a
+// change in a row's content; the rows' checksums do.
 absl::Status CheckStructure(SqliteDatabase& database) {
   ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, database.Run("PRAGMA integrity_check(1)"));
   const auto* answer = rows.empty() ? nullptr : std::get_if<std::string>(&rows[0][0]);
@@ -253,18 +254,18 @@ absl::Status CheckContent(SqliteDatabase& database) {
 
 absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Open());
-  // Before the first lock is taken: it is then kept.
+  // Set before the first lock is taken, so that the lock is kept.
   RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));
-  // FULL, and more: a new file becomes one with a log by a transaction of the older kind, with a
-  // journal. Were the journal's removal not synced, it could come back after a power cut and roll
-  // the file back to nothing.
+  // EXTRA is FULL and more. A new file gets its log in a transaction of the older kind, with a
+  // journal. If the journal's removal were not synced, the journal could come back after a power
+  // cut and roll the file back to nothing.
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = EXTRA"));
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
-  // Each change carries the log over itself, and sees what goes wrong there.
+  // Each change carries the log over itself and sees the errors of that.
   RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
-  // Before anything is written: into a damaged file it could be written anywhere.
+  // Checked before anything is written, because a write into a damaged file could go anywhere.
   RETURN_IF_ERROR(CheckStructure(database));
   RETURN_IF_ERROR(InTransaction(database, MakeOrMigrate));
   RETURN_IF_ERROR(database.CheckWritable());
@@ -304,8 +305,8 @@ struct SqliteStore::State {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;
     }
-    // It is durable in the log. If there is no room to carry it over, that is tried again with the
-    // next change; on a device that has failed nothing is.
+    // The change is durable in the log. If there is no room to carry it over, the next change tries
+    // again. After a device failure nothing is tried again.
     const absl::Status carried = database.CarryLogOver();
     if (!database.DeviceFailed() && !absl::IsDataLoss(carried)) return absl::OkStatus();
     Break(carried);
@@ -331,8 +332,8 @@ struct SqliteStore::State {
 
 namespace {
 
-// Takes writes until there are none. An executor that stops drops tasks that have not begun: then
-// the destructor alone says that there is no writer.
+// Writes changes until none are left. An executor that stops drops tasks that have not begun. In
+// that case the destructor alone clears the mark of a writer.
 template <typename State>
 class Writer {
  public:
@@ -393,7 +394,7 @@ void SqliteStore::Close() {
   }
   MutexLock lock(state_->database_mu);
   state_->open = false;
-  // Here, so that the next Open finds the directory free.
+  // Closed here, so that the next Open finds the directory free.
   state_->database.Close();
 }
 

@@ -1,18 +1,20 @@
-// What a coordinator must not forget, in SQLite: <state_dir>/divvy.db. docs/formats/state.md
+// The durable state of a coordinator in SQLite: <state_dir>/divvy.db. docs/formats/state.md
 // describes the file.
 //
-// journal_mode=WAL, synchronous=EXTRA, locking_mode=EXCLUSIVE. The file says what it is:
-// application_id "DVVY", user_version the version of the schema. The lock is the operating
-// system's: it goes with the process, however that ends. Not for a directory on a network file
-// system, whose locks do not hold.
+// journal_mode=WAL, synchronous=EXTRA, locking_mode=EXCLUSIVE. The file identifies itself:
+// application_id is "DVVY", and user_version is the version of the schema. The lock belongs to the
+// operating system and ends with the process, however the process ends. Do not use a directory on a
+// network file system, because file locks are not reliable there.
 //
-// A crash at any moment leaves the rows as they were after the last Put whose `done` was OK, or
-// after one given later. A change is told to be done when it is in divvy.db itself: the log beside
-// it (divvy.db-wal) then holds that one change at most, once more, so divvy.db alone is a whole
-// copy, and no damage to the log can take back what was told. (With one exception: while the disk
-// has no room for the file to grow, what the log alone holds is told, too.) Every row has its
-// checksum, and the store one over all: a flipped bit anywhere is found, or changes no row. What
-// cannot be found is a file that is whole and older: a copy put in place of a newer one.
+// A crash at any moment leaves the rows as they were after the last Put whose `done` got OK, or
+// after a later Put. `done` gets OK only when the change is in divvy.db itself. The log beside it
+// (divvy.db-wal) then holds at most a second copy of that one change. So divvy.db alone is a
+// complete copy, and no damage to the log can undo an acknowledged change. There is one exception:
+// while the disk has no room for the file to grow, a change that only the log has is acknowledged,
+// too.
+//
+// Every row has a checksum, and the store has one over all rows. A flipped bit anywhere is
+// detected, or changes no row. A whole but older file that replaces a newer one cannot be detected.
 #ifndef DIVVY_COORDINATOR_STORE_SQLITE_STORE_H_
 #define DIVVY_COORDINATOR_STORE_SQLITE_STORE_H_
 
@@ -27,15 +29,16 @@
 
 namespace divvy {
 
-// Thread-safe. Changes are written in their order by one blocking task of the executor, which also
-// calls each `done`.
+// Thread-safe. One blocking task of the executor writes the changes in order and calls each `done`.
 class SqliteStore : public Store {
  public:
-  // Makes directory and file where they are missing; a file of an older version is made one of this
-  // version, for good. Scrubs. Blocks. Errors name the directory and what to do:
-  //   FailedPrecondition  another coordinator holds it; it may not be written; it is of a later
-  //   version of Divvy; the file is another program's database DataLoss            the file is no
-  //   database, or is damaged
+  // Opens the store, and makes the directory and the file if they are missing. A file of an older
+  // version is converted to this version for good. Scrubs the content. Blocks. Errors name the
+  // directory and the remedy:
+  //   FailedPrecondition  another coordinator holds it; it cannot be written; it is of a later
+  //   version
+  //                       of Divvy; or the file is another program's database
+  //   DataLoss            the file is no database, or is damaged
   //   ResourceExhausted   no space, or the device failed
   //   others              the directory cannot be made
   // REQUIRES: `executor` outlives the store.

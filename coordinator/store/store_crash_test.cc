@@ -59,7 +59,8 @@ class StoreCrashTest : public ::testing::Test {
     return found != end ? found - states_.begin() : first;
   }
 
-  // What a crash left is opened: it holds what was done, or one change more, and takes the rest.
+  // Opens the store after a crash. It has every acknowledged change, or one more, and takes the
+  // rest.
   void CheckRecovery(size_t done) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -69,7 +70,7 @@ class StoreCrashTest : public ::testing::Test {
     EXPECT_TRUE((*store)->Scrub().ok());
   }
 
-  // A life that ends when the power does. Returns how many changes were done.
+  // A run that ends with the power. Returns how many changes were acknowledged.
   size_t Live() {
     const auto store = Open();
     return store.ok() ? PutAll(**store, 0) : 0;
@@ -253,13 +254,13 @@ std::string WithFlip(std::string bytes, size_t at, int bit) {
   return bytes;
 }
 
-// What opening a store that has been damaged comes to.
+// The result of opening a damaged store.
 enum class Found { kError, kHarmless };
 
 class FlipTest : public StoreCrashTest {
  protected:
-  // Opens what is on `disk`: an error that tells of it, or rows that are unharmed and a store that
-  // goes on with them.
+  // Opens the store on `disk`. The result is an error that reports the damage, or undamaged rows
+  // and a store that accepts changes.
   Found Look(size_t first, size_t last) {
     const auto store = Open();
     if (!store.ok()) {

@@ -18,8 +18,8 @@ struct Column {
   const char* type;
 };
 
-// STRICT: a column holds what it says, whoever writes it. WITHOUT ROWID: a row is in one place, not
-// in a table and an index.
+// STRICT: a column holds values of its type, whoever writes it. WITHOUT ROWID: a row is stored
+// once, not in a table and an index.
 StoreTable MakeTable(std::string name, int num_keys, std::vector<Column> columns) {
   StoreTable table{std::move(name), {}, num_keys, ""};
   const auto define = [](std::string* out, const Column& column) {
@@ -56,7 +56,7 @@ struct AppendValue {
   }
 };
 
-// SQLite's integers are signed: ours keep their bits.
+// SQLite's integers are signed. Unsigned values keep their bits.
 int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 
 // Takes the columns of a row one after another.

@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// Next at `position`, where `pass` is what must come.
+// Expects that Next at `position` returns the element of `pass`.
 void ExpectElement(DatasetIterator& iterator, int64_t position, const std::vector<Nest>& pass) {
   const bool there = position < static_cast<int64_t>(pass.size());
   const absl::StatusOr<std::optional<Nest>> element = iterator.Next();

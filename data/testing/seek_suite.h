@@ -1,4 +1,4 @@
-// What every dataset must do, to be tried on each kind.
+// A conformance suite for datasets: seeking and sizes.
 #ifndef DIVVY_DATA_TESTING_SEEK_SUITE_H_
 #define DIVVY_DATA_TESTING_SEEK_SUITE_H_
 
@@ -9,12 +9,12 @@
 
 namespace divvy {
 
-// The elements of one plain pass, without seeking. An error is a failure of the test, and ends it.
+// The elements of one pass without seeking. An error fails the test and ends the pass.
 std::vector<Nest> PlainPass(const Dataset& dataset, const DataEnvironment& environment = {});
 
-// Expects of an iterator that wanders about (as `seed` says) that Next after Seek(p) gives element
-// p of the plain pass or, behind it, the end; and that size(), whenever it is known, is the length
-// of the pass.
+// Seeks an iterator to positions that `seed` determines. Expects that Next after Seek(p) returns
+// element p of a plain pass, or the end past it, and that size(), whenever it is known, is the
+// length of the pass.
 void ExpectEveryPositionCanBeSought(const Dataset& dataset, uint64_t seed,
                                     const DataEnvironment& environment = {});
 

@@ -1,5 +1,5 @@
-// Any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX): a pass over it ends, with
-// elements or an error. The first byte says as which.
+// Reads any bytes as a file of a dataset (CSV, libsvm, Criteo's logs, IDX). A pass over it must
+// end, with elements or an error. The first byte selects the format.
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
-// Any bytes as the index of a checkpoint: what is accepted keeps DecodeBundleIndex's promises, and
-// no tensor is returned whose checksum does not fit. Bytes that begin with 255 are the rows of an
-// index instead (length of key, length of value, key, value; ...): a fuzzer does not guess
-// checksums.
+// Fuzzes the index of a checkpoint with any bytes. An accepted index must keep the promises of
+// DecodeBundleIndex, and no tensor with a wrong checksum may be returned. Bytes that begin with 255
+// are the rows of an index instead (length of key, length of value, key, value; ...), because a
+// fuzzer cannot guess checksums.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -33,7 +33,8 @@ void Put(FileSystem& files, const std::string& name, absl::string_view bytes) {
   Require(file.ok() && (*file)->Append(bytes).ok() && (*file)->Close().ok(), "a file of the test");
 }
 
-// Data files as long as the index wants them. False: longer than it is worth.
+// Creates data files of the lengths that the index requires. False: they would be too long for a
+// test.
 bool PutData(FileSystem& files, const BundleIndex& index) {
   for (const BundleTensor& tensor : index.tensors) {
     for (const BundlePart& part : tensor.parts) {

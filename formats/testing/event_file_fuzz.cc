@@ -1,5 +1,5 @@
-// Any bytes as an event, and as the rest of an event file whose head is right: what is accepted
-// survives being written and read again.
+// Fuzzes an event, and the rest of an event file after a valid head, with any bytes. What is
+// accepted must be the same after it is written and read again.
 #include <string>
 
 #include "absl/strings/str_cat.h"

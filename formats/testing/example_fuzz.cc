@@ -1,4 +1,5 @@
-// Any bytes as a tf.train.Example: what is accepted survives being written and read again.
+// Fuzzes a tf.train.Example with any bytes. What is accepted must be the same after it is written
+// and read again.
 #include <cstring>
 #include <map>
 #include <string>
@@ -11,7 +12,7 @@
 namespace divvy {
 namespace {
 
-// Floats by their bits: NaN is a value like any other.
+// Compares floats by their bits, since NaN is a value like any other.
 bool Same(const ExampleValues& a, const ExampleValues& b) {
   const auto* const x = std::get_if<std::vector<float>>(&a);
   const auto* const y = std::get_if<std::vector<float>>(&b);

@@ -1,4 +1,5 @@
-// Any bytes as an IDX file: what is accepted has as many elements as bytes behind its head.
+// Fuzzes an IDX file with any bytes. An accepted file must have as many elements as bytes after its
+// header.
 #include "absl/strings/string_view.h"
 #include "base/testing/fuzz.h"
 #include "formats/idx.h"

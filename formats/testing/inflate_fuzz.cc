@@ -1,4 +1,4 @@
-// Any bytes as a compressed file: never more than the limit, whatever they say.
+// Fuzzes decompression with any bytes. The result must never exceed the limit.
 #include <string>
 
 #include "absl/strings/string_view.h"

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: what is accepted has tensors that fill it.
+// Fuzzes a safetensors file with any bytes. The tensors of an accepted file must fill it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Any bytes as the index of a model in several safetensors files: the files it names lie beside it.
+// Fuzzes the index of a sharded safetensors model with any bytes. The files that it names must be
+// beside it.
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "base/testing/fuzz.h"

@@ -1,5 +1,5 @@
-// Any bytes as CSV and as lines of libsvm: reading ends, and what is accepted keeps the readers'
-// promises. The first byte is CSV's separator.
+// Fuzzes CSV and lines of libsvm with any bytes. Reading must end, and what is accepted must keep
+// the readers' promises. The first byte is the separator of CSV.
 #include <cmath>
 #include <set>
 

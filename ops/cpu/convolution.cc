@@ -1,5 +1,5 @@
-// Convolution as products: the windows of a few lines of the output are laid out as the rows of a
-// matrix (im2col), which is multiplied while it is in cache.
+// Convolution as matrix products: the windows of a few lines of the output are laid out as the rows
+// of a matrix (im2col), which is multiplied while it is in the cache.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,8 @@
 namespace divvy::internal {
 namespace {
 
-// Elements of the matrix of windows at a time: 1 MiB of float32, about a core's second-level cache.
+// The elements of the matrix of windows that are built at a time: 1 MiB of float32, about the size
+// of a core's second-level cache.
 constexpr int64_t kBlockElements = 1 << 18;
 
 // A convolution's output in lines (rows of one image), taken a block at a time.
@@ -71,7 +72,7 @@ void ToWindows(const Window2D& w, int64_t line, const T* x, T* windows) {
   });
 }
 
-// The transposed map: adds each window's elements to where they came from.
+// The transpose: adds each window's elements to the places in the image that they came from.
 template <typename T>
 void AddWindows(const Window2D& w, int64_t line, const T* windows, T* x) {
   ForEachWindowRow(w, line, x, [&](T* row, int64_t at, const Overlap& columns) {
@@ -108,7 +109,7 @@ void ConvolveAs(const Window2D& w, const Tensor& x, const Tensor& kernel, Tensor
                   });
 }
 
-// d windows = gradient x kernel^T, added up where the windows came from.
+// d windows = gradient x kernel^T, added to the places that the windows came from.
 template <typename T>
 void InputGradientAs(const Window2D& w, const Tensor& kernel, const Tensor& gradient, Tensor& dx) {
   const int64_t outputs = kernel.shape().dim(3);

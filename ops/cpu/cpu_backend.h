@@ -1,5 +1,5 @@
-// Arithmetic on the CPU: OpenBLAS for products, plain loops that the compiler vectorises for the
-// rest.
+// Arithmetic on the CPU: OpenBLAS for products, and plain loops, which the compiler vectorizes, for
+// everything else.
 #ifndef DIVVY_OPS_CPU_CPU_BACKEND_H_
 #define DIVVY_OPS_CPU_CPU_BACKEND_H_
 
@@ -7,9 +7,10 @@
 
 namespace divvy::internal {
 
-// Each call runs on the calling thread; products use the threads that SetBlasThreads allows. One
-// source file for each family of methods. Sums of float32 that end in one number are accumulated in
-// double; sums over rows (a bias's gradient) in float32, where the loop is a vector's.
+// Each call runs on the calling thread and blocks until the result is computed; only products use
+// the threads that SetBlasThreads allows. Each family of methods has one source file. Sums of
+// float32 into one number are accumulated in double. Sums over rows (the gradient of a bias) are
+// accumulated in float32, because their loop is vectorized across columns.
 class CpuBackend : public Backend {
  public:
   // elementwise.cc
@@ -73,7 +74,8 @@ class CpuBackend : public Backend {
                         Tensor& dx) const override;
 };
 
-// Calls `visit` with a float or a double. REQUIRES: dtype is float32 or float64.
+// Calls `visit` with a float or a double, the C++ type of `dtype`. REQUIRES: dtype is float32 or
+// float64.
 template <typename Visit>
 void OnFloating(DType dtype, Visit&& visit) {
   if (dtype == DType::kFloat32) {

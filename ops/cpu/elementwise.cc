@@ -28,8 +28,8 @@ void Map2(const Tensor& x, const Tensor& z, Tensor& y, Function function) {
   for (int64_t i = 0; i < n; ++i) to[i] = function(a[i], b[i]);
 }
 
-// One innermost loop: the strides are constants in each branch, so that each is vectorised by
-// itself.
+// One innermost loop. The strides are constants in each branch, so the compiler vectorizes each
+// branch.
 template <typename T, typename Function>
 void BinaryInner(const T* __restrict a, int64_t a_stride, const T* __restrict b, int64_t b_stride,
                  T* __restrict y, int64_t n, Function function) {
@@ -142,7 +142,7 @@ void CpuBackend::UnaryGradient(UnaryOp op, const Tensor& kept, const Tensor& gra
   });
 }
 
-// Two passes: what the first writes is still in the caches.
+// Two passes: the output of the first is still in the caches.
 void CpuBackend::UnaryGradientAndSums(UnaryOp op, const Tensor& kept, const Tensor& gradient,
                                       Tensor& dx, Tensor& sums) const {
   UnaryGradient(op, kept, gradient, dx);

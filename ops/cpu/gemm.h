@@ -1,4 +1,4 @@
-// Products of matrices that lie in memory, by OpenBLAS.
+// Products of matrices in memory, by OpenBLAS.
 #ifndef DIVVY_OPS_CPU_GEMM_H_
 #define DIVVY_OPS_CPU_GEMM_H_
 
@@ -6,8 +6,9 @@
 
 namespace divvy::internal {
 
-// c = op(a) op(b), or c += that: one product of [m, k] and [k, n] as `args` says, its batch
-// ignored. REQUIRES: every extent fits an int.
+// c = op(a) op(b), or with `accumulate` c += op(a) op(b): one product of [m, k] and [k, n] as
+// `args` says; args.batch is ignored. All matrices are row-major. REQUIRES: every extent fits an
+// int.
 void Gemm(const MatMulArgs& args, const float* a, const float* b, float* c,
           bool accumulate = false);
 void Gemm(const MatMulArgs& args, const double* a, const double* b, double* c,

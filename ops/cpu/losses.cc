@@ -56,7 +56,7 @@ absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, T
       const T* probability = labels.data_as<T>() + i * classes;
       losses[i] = 0;
       for (int64_t j = 0; j < classes; ++j) {
-        // 0 times infinity is none of the loss
+        // 0 times infinity must not enter the loss
         if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));
       }
     }

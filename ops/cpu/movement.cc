@@ -1,4 +1,4 @@
-// What moves elements: copies, permutations, rows by number, triangles of matrices.
+// Movement of elements: copies, permutations, rows by id, triangles of matrices.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace divvy::internal {
 namespace {
 
-// The loops of a permutation in the order of the result: operand 0 is x, operand 1 is y. Axes of
-// extent 1 are left out, those that stay neighbours merged.
+// The loops of a permutation, in the order of the result: operand 0 is x, operand 1 is y. Axes of
+// extent 1 are omitted, and axes that stay adjacent are merged.
 LoopNest<2> PermutedLoops(const Shape& from, absl::Span<const int> axes, const Shape& to) {
   LoopNest<2> loops;
   for (int i = 0; i < to.rank(); ++i) {
@@ -45,8 +45,8 @@ Axis TakeAxis(LoopNest<2>& loops, int axis) {
   return taken;
 }
 
-// `row` is consecutive in x, `column` in y. In tiles, so that the cache lines of both sides are
-// used up while they are there.
+// `row` is consecutive in x, `column` in y. Works in tiles, so that each cache line of both sides
+// is used completely while it is in the cache.
 template <typename T>
 void TransposeInto(const T* from, T* to, const Axis& row, const Axis& column) {
   constexpr int64_t kTile = 16;

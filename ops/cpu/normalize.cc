@@ -6,8 +6,8 @@
 namespace divvy::internal {
 namespace {
 
-// What turns a row into its normalised form, (x - mean) * factor. `floored`: epsilon stood for the
-// norm, so that it does not depend on the row.
+// The numbers that normalize a row: (x - mean) * factor. `floored`: epsilon replaced the norm, so
+// the factor does not depend on the row.
 struct Standard {
   double mean = 0;
   double factor = 0;

@@ -7,8 +7,8 @@
 namespace divvy::internal {
 namespace {
 
-// Calls visit(offset of the output's channels, offset of the input's channels) for each place of
-// the output and each place of the image under its window.
+// Calls visit(offset of the output's channels, offset of the input's channels) for each position of
+// the output and each position of the image in its window.
 template <typename Visit>
 void ForEachPair(const Window2D& w, Visit&& visit) {
   const int64_t places = w.batch * w.out_height * w.out_width;
@@ -30,13 +30,13 @@ void MaxPoolAs(const Window2D& w, const Tensor& x, Tensor& y) {
   ForEachPair(w, [&](int64_t out, int64_t in) {
     T* __restrict max = y.fresh_data<T>() + out;
     const T* __restrict from = x.data_as<T>() + in;
-    // A NaN stays.
+    // The result is NaN if an element is.
     for (int64_t c = 0; c < w.channels; ++c)
       max[c] = max[c] >= from[c] || max[c] != max[c] ? max[c] : from[c];
   });
 }
 
-// What is left of a place's gradient goes to the first element that equals the maximum.
+// The remaining gradient of a position goes to the first element that equals the maximum.
 template <typename T>
 void MaxPoolGradientAs(const Window2D& w, const Tensor& x, const Tensor& y, const Tensor& gradient,
                        Tensor& dx) {

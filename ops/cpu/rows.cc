@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "base/status_macros.h"
+#include "kernels/duplicates.h"
 #include "ops/cpu/cpu_backend.h"
 
 namespace divvy::internal {
@@ -64,26 +64,18 @@ double Dot(const T* a, const T* b, int64_t n) {
 
 }  // namespace
 
-// Rows in the order of their ids, then lists of rows combined.
+// Rows in the order of their ids, and combinations of lists of rows.
 absl::StatusOr<IndexedSlices> CpuBackend::SumDuplicates(const IndexedSlices& slices) const {
-  const int64_t* const ids = slices.ids.data_as<int64_t>();
-  std::vector<int64_t> order(slices.ids.shape().num_elements()), unique, splits;
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i > 0 && ids[order[i]] == unique.back()) continue;
-    unique.push_back(ids[order[i]]);
-    splits.push_back(static_cast<int64_t>(i));
-  }
-  splits.push_back(static_cast<int64_t>(order.size()));
-  IndexedSlices summed{Tensor::Vector<int64_t>(unique), {}, slices.num_rows};
+  const RowGroups groups = GroupById(
+      {slices.ids.data_as<int64_t>(), static_cast<size_t>(slices.ids.shape().num_elements())});
+  IndexedSlices summed{Tensor::Vector<int64_t>(groups.ids), {}, slices.num_rows};
   ASSIGN_OR_RETURN(Tensor sorted, Tensor::Uninitialized(slices.rows.dtype(), slices.rows.shape()));
-  RETURN_IF_ERROR(GatherRows(slices.rows, Tensor::Vector<int64_t>(order), sorted));
-  ASSIGN_OR_RETURN(summed.rows, Tensor::Uninitialized(
-                                    sorted.dtype(),
-                                    sorted.shape().WithRows(static_cast<int64_t>(unique.size()))));
-  CombineRows({Tensor::Vector<int64_t>(splits), {}, {}}, sorted, summed.rows);
+  RETURN_IF_ERROR(GatherRows(slices.rows, Tensor::Vector<int64_t>(groups.rows), sorted));
+  ASSIGN_OR_RETURN(
+      summed.rows,
+      Tensor::Uninitialized(sorted.dtype(),
+                            sorted.shape().WithRows(static_cast<int64_t>(groups.ids.size()))));
+  CombineRows({Tensor::Vector<int64_t>(groups.splits), {}, {}}, sorted, summed.rows);
   return summed;
 }
 
@@ -121,7 +113,7 @@ void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor
       const double norm = std::sqrt(Dot(from, from, width));
       const bool clips = norm > max_norm;
       const double factor = clips ? max_norm / norm : 1;
-      // What only lengthens the row is clipped away.
+      // The part of the gradient along the row only changes its length, and the clip removes it.
       const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;
       for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
     }

@@ -1,4 +1,5 @@
-// A tensor as a device's library sees it: an address, numbers, and nothing of ours behind them.
+// A tensor as the library of a device sees it: an address and plain numbers, without any other type
+// of Divvy.
 #ifndef DIVVY_OPS_CUDA_ARRAY_H_
 #define DIVVY_OPS_CUDA_ARRAY_H_
 
@@ -7,7 +8,7 @@
 
 namespace divvy::cuda {
 
-// The numbers of DType (tensor/dtype.h).
+// The element types, with the same numbers as DType (tensor/dtype.h).
 enum class Element : uint8_t {
   kBool,
   kInt8,
@@ -33,11 +34,11 @@ constexpr int64_t SizeOf(Element element) {
   }
 }
 
-// Dense, row-major.
+// A dense, row-major array in the memory of a device.
 struct Array {
   static constexpr int kMaxRank = 8;
 
-  // null, where a method takes it: `value` is its only element
+  // May be null where a method allows it: the array then has one element, `value`.
   void* data = nullptr;
   double value = 0;
   Element element = Element::kFloat32;
@@ -47,7 +48,7 @@ struct Array {
   int rank() const { return num_dims; }
   int64_t dim(int axis) const { return dims[axis < 0 ? axis + num_dims : axis]; }
   int64_t size() const { return SizeFrom(0); }
-  // Elements under one index of axis 0. REQUIRES: rank() > 0.
+  // The number of elements of one row (a slice along axis 0). REQUIRES: rank() > 0.
   int64_t row_size() const { return SizeFrom(1); }
   size_t size_bytes() const { return static_cast<size_t>(size() * SizeOf(element)); }
   template <typename T>

@@ -1,5 +1,5 @@
-// Convolution as products: the windows of some lines of the output are laid out as the rows of a
-// matrix (im2col).
+// Convolution as matrix products: the windows of some lines of the output are laid out as the rows
+// of a matrix (im2col).
 #include <limits>
 
 #include "ops/cuda/kernel_math.h"
@@ -26,7 +26,7 @@ struct Lines {
   int64_t out_width, total, window, elements, per_block;
 };
 
-// Where element `at` of images of this extent stands.
+// The position of element `at` in images of this extent.
 struct Pixel {
   int64_t image, row, column, channel;
   DIVVY_HOST_DEVICE Pixel(int64_t at, int64_t height, int64_t width, int64_t channels) {
@@ -55,7 +55,7 @@ void ToWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, c
   });
 }
 
-// The windows' places along one axis that cover position `at`: [begin, end).
+// The windows along one axis that cover position `at`: [begin, end).
 struct Covering {
   int64_t begin, end;
   DIVVY_HOST_DEVICE Covering(int64_t at, int64_t padding, int64_t size, int64_t stride,
@@ -66,8 +66,8 @@ struct Covering {
   }
 };
 
-// The transposed map: each element of the images that have these lines adds up what the windows
-// that cover it hold of it.
+// The transpose: each element of the images that have these lines adds up its values in all windows
+// that cover it.
 template <typename T>
 void AddWindows(Stream stream, const Window2D& w, int64_t first, int64_t lines, const T* windows,
                 T* x) {
@@ -192,7 +192,7 @@ void KernelMath::Conv2D(int device, const Window2D& w, const Array& x, const Arr
   });
 }
 
-// d windows = gradient x kernel^T, added up where the windows came from.
+// d windows = gradient x kernel^T, added to the places that the windows came from.
 void KernelMath::Conv2DInputGradient(int device, const Window2D& w, const Array& kernel,
                                      const Array& gradient, const Array& dx) {
   const Stream stream = Use(device);
@@ -211,8 +211,8 @@ void KernelMath::Conv2DInputGradient(int device, const Window2D& w, const Array&
   });
 }
 
-// d kernel = windows^T x gradient, summed over the blocks: narrow types as float32, and rounded at
-// the end.
+// d kernel = windows^T x gradient, summed over the blocks. 16-bit types are summed as float32 and
+// rounded at the end.
 void KernelMath::Conv2DKernelGradient(int device, const Window2D& w, const Array& x,
                                       const Array& gradient, const Array& dkernel) {
   const Stream stream = Use(device);

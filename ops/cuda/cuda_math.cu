@@ -1,4 +1,4 @@
-// The devices that CUDA finds, and the library's one door.
+// The devices that CUDA finds, and the library's only exported function.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
@@ -18,13 +18,13 @@
 namespace divvy::cuda {
 namespace {
 
-// What cuBLAS takes for itself on the largest devices.
+// The workspace that cuBLAS allocates by default on the largest devices.
 constexpr size_t kWorkspaceBytes = 32 << 20;
 
 cublasOperation_t Flag(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
-// Events are made once and used again. Those of a device: CUDA wants an event and the stream that
-// records it on the same.
+// Events are created once and reused. There is a pool for each device, because CUDA requires an
+// event and the stream that records it to be of one device.
 class EventPool {
  public:
   cudaEvent_t Take() {
@@ -57,16 +57,16 @@ struct CudaEvent {
 struct CudaDevice {
   // CUDA's
   int index = 0;
-  // A device that is ill keeps its number, but cannot be chosen.
+  // A device that cannot be used keeps its number, but cannot be chosen.
   cudaError_t properties_read = cudaSuccess;
   cudaStream_t streams[kNumQueues] = {};
   cudaStream_t stream = nullptr;  // that of kCompute
   Mutex blas_mu;                  // cuBLAS's handles are for one thread at a time
   cublasHandle_t blas = nullptr;
-  // Of cuBLAS, where it must always be the same.
+  // The workspace of cuBLAS, if it must always be the same.
   void* workspace = nullptr;
-  // memory comes from a pool, in the order of a queue; else from cudaMalloc, for which the device
-  // is waited for
+  // Memory comes from a pool, in the order of a queue; else from cudaMalloc, which waits for the
+  // device.
   bool is_pooled = false;
   Fault* fault = nullptr;
   std::string name;
@@ -79,8 +79,8 @@ struct CudaDevice {
     properties_read = cudaGetDeviceProperties(&properties, index);
     name = properties_read == cudaSuccess ? properties.name : cudaGetErrorString(properties_read);
   }
-  // Takes a part of its memory, so only those are opened that compute. To be called again if it
-  // failed: what was made then is used.
+  // Opening a device takes a part of its memory, so only devices that compute are opened. May be
+  // called again after a failure; it then reuses what exists.
   cudaError_t Open() {
     if (fault != nullptr || properties_read != cudaSuccess) return properties_read;
     if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) return error;
@@ -109,8 +109,9 @@ struct CudaDevice {
     fault = zeroed;
     return cudaSuccess;
   }
-  // Some virtual machines and sandboxes have no pools; DIVVY_GPU_PLAIN_MEMORY=1 asks for none, and
-  // gpus.cc then keeps no memory either: so compute-sanitizer sees what runs over a block's end.
+  // Some virtual machines and sandboxes have no pools. DIVVY_GPU_PLAIN_MEMORY=1 disables pools, and
+  // gpus.cc then caches no memory either, so that compute-sanitizer detects accesses beyond the end
+  // of a block.
   cudaError_t OpenPool() {
     const char* const plain = std::getenv("DIVVY_GPU_PLAIN_MEMORY");
     int has_pools = 0;
@@ -120,8 +121,8 @@ struct CudaDevice {
       return error;
     is_pooled = has_pools != 0 && (plain == nullptr || std::strcmp(plain, "1") != 0);
     if (!is_pooled) return cudaSuccess;
-    // Freed memory stays with the process, or each wait would give it back to the driver, and the
-    // next step would ask for it again.
+    // Freed memory stays with the process. Otherwise each wait would return it to the driver, and
+    // the next step would allocate it again.
     cudaMemPool_t pool;
     uint64_t kept_bytes = UINT64_MAX;
     if (const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, index); error != cudaSuccess)
@@ -140,16 +141,15 @@ struct CudaDevice {
     error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
     if (result != CUBLAS_STATUS_ALLOC_FAILED) LookIfLost();
   }
-  // An error that does not clear: every call after it fails, this one too, which has no other
-  // reason to.
+  // A sticky error: every later call fails, also this one, which has no other reason to fail.
   void LookIfLost() {
     cudaGetLastError();
     const cudaError_t still = stream == nullptr ? cudaSuccess : cudaStreamQuery(stream);
     if (still != cudaSuccess && still != cudaErrorNotReady) lost.Set(cudaGetErrorString(still));
     cudaGetLastError();
   }
-  // What is allocated here is then copied to the other device without a detour over the host, where
-  // the machine can.
+  // Memory that is allocated here is then copied to the other device without going through the
+  // host, if the machine can do so.
   void LetRead(const CudaDevice& other) {
     int can = 0;
     cudaMemPool_t pool;
@@ -180,7 +180,7 @@ class CudaMath : public KernelMath {
     return math;
   }
 
-  // With a workspace of its own a handle always chooses the same algorithm, and adds in the same
+  // With a workspace of its own, a handle always chooses the same algorithm and adds in the same
   // order.
   void Configure(const DeviceOptions& options) override {
     KernelMath::Configure(options);
@@ -223,7 +223,7 @@ class CudaMath : public KernelMath {
     MutexLock lock(together_);  // it waits for the device
     Note(device, cudaFree(data));
   }
-  // Waits, for nobody says whether `from` is memory that CUDA copies from at once.
+  // Waits, because it is unknown whether CUDA copies from this memory asynchronously.
   void CopyIn(int device, void* to, const void* from, size_t bytes) override {
     const cudaStream_t stream = Use(device).queue;
     Note(device, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
@@ -237,7 +237,7 @@ class CudaMath : public KernelMath {
     Note(device, cudaStreamSynchronize(Use(device).queue));
     return devices_[device]->error.Take();
   }
-  // The device itself moves it: so what it finds wrong meanwhile is neither lost nor torn.
+  // The device itself moves the fault, so a fault found meanwhile is neither lost nor torn.
   Fault TakeFault(int device) override {
     auto* const moved = static_cast<Fault*>(Allocate(device, sizeof(Fault)));
     Fault taken;
@@ -258,7 +258,7 @@ class CudaMath : public KernelMath {
     const cudaError_t error = devices_[device]->is_pooled ? cudaMallocAsync(&data, bytes, stream)
                                                           : AllocatePlain(&data, bytes);
     if (error == cudaSuccess) return data;
-    // Else the next launch of this thread would be blamed for it.
+    // Otherwise the next launch of this thread would report it.
     cudaGetLastError();
     if (error != cudaErrorMemoryAllocation) Note(device, error);
     return nullptr;
@@ -282,11 +282,11 @@ class CudaMath : public KernelMath {
     Note(device,
          cudaStreamWaitEvent(StreamOf(device, queue), static_cast<CudaEvent*>(event)->event, 0));
   }
-  bool HasCome(Event event) override {
+  bool HasCompleted(Event event) override {
     const CudaEvent& it = *static_cast<CudaEvent*>(event);
     Use(it.device);
     const cudaError_t come = cudaEventQuery(it.event);
-    // Some versions keep it for the thread, as if it were an error.
+    // Some versions keep it as the thread's last error.
     if (come == cudaErrorNotReady) cudaGetLastError();
     Note(it.device, come);
     return come != cudaErrorNotReady;
@@ -305,11 +305,11 @@ class CudaMath : public KernelMath {
     Use(0);
     MutexLock lock(together_);
     if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return data;
-    cudaGetLastError();  // it is told by the null
+    cudaGetLastError();  // the null reports it
     return nullptr;
   }
   void FreePinned(void* data) override {
-    // A thread that has no device yet would make a context on CUDA's first.
+    // A thread without a current device would otherwise create a context on CUDA's first device.
     Use(0);
     MutexLock lock(together_);
     Note(0, cudaFreeHost(data));
@@ -353,7 +353,7 @@ class CudaMath : public KernelMath {
   }
   Fault* fault(int device) override { return devices_[device]->fault; }
 
-  // cuBLAS's matrices stand in columns: what it takes for c is our c transposed, b^T a^T.
+  // cuBLAS's matrices are column-major: its c is our c transposed, b^T a^T.
   void Gemm(int device, const MatMulArgs& g, Element element, const void* a, const void* b,
             void* c) override {
     if (g.m == 0 || g.n == 0 || g.batch == 0) return;
@@ -374,7 +374,7 @@ class CudaMath : public KernelMath {
     static Nccl* const nccl = Nccl::Load().release();
     return nccl;
   }
-  // The queue's stream; its device is the calling thread's from here on.
+  // Returns the queue's stream, and makes its device current for the calling thread.
   cudaStream_t StreamOf(int device, Queue queue) {
     Use(device);
     return devices_[device]->streams[static_cast<int>(queue)];
@@ -382,7 +382,7 @@ class CudaMath : public KernelMath {
   void Note(int device, cudaError_t result) { devices_[device]->Note(result); }
   int CudaIndex(int device) const { return devices_[device]->index; }
 
-  // How a product's numbers lie in memory and are summed.
+  // The types in which a product's numbers are stored and summed.
   struct Numbers {
     cudaDataType_t type;
     cublasComputeType_t compute;
@@ -397,7 +397,8 @@ class CudaMath : public KernelMath {
     }
   }
 
-  // One product by its own function, for which cuBLAS may also cut k among the device's cores.
+  // A single product has its own function, in which cuBLAS may also split k among the device's
+  // cores.
   static cublasStatus_t Product(cublasHandle_t blas, const MatMulArgs& g, Numbers numbers,
                                 const void* a, const void* b, void* c) {
     const float one = 1, zero = 0;
@@ -439,7 +440,7 @@ extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy
   if (version != divvy::cuda::kDeviceMathVersion) return nullptr;
   static divvy::Mutex& mu = *new divvy::Mutex();
   static std::string& reason = *new std::string();
-  // For as long as the process lives; a driver that was not there yet is looked for again.
+  // Lives as long as the process. If there was no driver yet, it is searched for again.
   static divvy::cuda::CudaMath* math = nullptr;
   divvy::MutexLock lock(mu);
   if (math == nullptr) math = divvy::cuda::CudaMath::Open(reason).release();

@@ -1,6 +1,6 @@
-// What a library for a kind of device offers: its memory, and the arithmetic of ops/backend.h
-// there. The boundary of libdivvy_cuda.so: plain numbers cross it, and errors as text, so that the
-// library and what loads it share no code and need not have been linked together.
+// The interface of a library for a kind of device: its memory, and the arithmetic of ops/backend.h
+// on it. This is the boundary of libdivvy_cuda.so. Only plain numbers cross it, and errors as text.
+// So the library and the process that loads it share no code and need not be linked together.
 #ifndef DIVVY_OPS_CUDA_DEVICE_MATH_H_
 #define DIVVY_OPS_CUDA_DEVICE_MATH_H_
 
@@ -15,17 +15,17 @@ namespace divvy::cuda {
 // Changes whenever a method of DeviceMath, Array, Fault or ops/math.h does.
 constexpr int kDeviceMathVersion = 11;
 
-// How products and sums are taken.
+// How products and sums are computed.
 struct DeviceOptions {
-  // factors of float32 are rounded to 10 bits of mantissa, for tensor cores; sums stay float32
+  // Rounds float32 factors of products to 10 bits of mantissa, to use tensor cores. Sums stay
+  // float32.
   bool tf32 = false;
-  // equal inputs give equal bits, whatever runs beside them: no sum's order is left to the device's
-  // scheduling
+  // Equal inputs give equal bits, whatever runs concurrently: the order of every sum is fixed and
+  // not left to the device's scheduling.
   bool deterministic = false;
 };
 
-// What a computation has found wrong with its data; the first on its device since it was last
-// asked.
+// Bad data that a computation found: the first on its device since the last TakeFault.
 struct Fault {
   enum Kind : int32_t {
     kNone,
@@ -34,126 +34,131 @@ struct Fault {
     kProbabilityOutOfRange,
     kLabelNotInUnit
   } kind = kNone;
-  // The id or the label (of the last two kinds the bits of a double), and where it stands among
-  // those that were given.
+  // The id or the label, and its position among those that were given. For the last two kinds
+  // `value` has the bits of a double.
   int64_t value = 0, position = 0;
-  // The table or the logits; its memory may be gone.
+  // The table or the logits. Its memory may already be freed.
   Array in;
 };
 
-// What is told to one queue of a device is done in that order, beside what its other queues do.
-// Arithmetic goes to kCompute.
+// The queues (streams) of a device. A queue runs its operations in the order of the calls,
+// concurrently with the other queues. Arithmetic uses kCompute.
 enum class Queue : int32_t { kCompute, kIn, kOut, kAcross, kInSmall };
 constexpr int kNumQueues = 5;
 
-// A point in a queue: all that it was told before.
+// A point in a queue: it comes when all earlier operations of the queue are done.
 using Event = void*;
 
-// What a wait tells where memory was short, CUDA's words for it: the job goes on with less at a
-// time. Any other text is the device's own trouble.
+// The error text for a lack of memory, in CUDA's words. The job can continue with a smaller amount
+// of work at a time. Every other text means that the device itself has failed.
 inline constexpr char kOutOfMemory[] = "out of memory";
 
-// The numbers of internal::RowLists; null where it has none.
+// internal::RowLists as addresses; null where it has no such tensor.
 struct RowListArrays {
   const int64_t* row_splits = nullptr;
   const void* weights = nullptr;
   const void* divisors = nullptr;
 };
 
-// Thread-safe. Each queue does what it is told in the order of the calls, later; a call returns
-// before. Only CopyOut, Synchronize and Await wait. Extents may be 0. Where no queue is named it is
-// kCompute. Arithmetic is as internal::Backend (ops/backend.h) says, with the device as the first
-// argument. It takes float16, bfloat16, float32 and float64; the narrow two are computed with as
-// float32 and rounded when they are written, to nearest even.
+// The devices of a library. Thread-safe. Calls are asynchronous: each queue runs its operations in
+// the order of the calls. Only CopyOut, Synchronize and Await wait. Where no queue is named, it is
+// kCompute. Extents may be 0.
+//
+// Arithmetic is that of internal::Backend (ops/backend.h), with the device as the first argument.
+// It takes float16, bfloat16, float32 and float64. The 16-bit types are computed as float32 and
+// rounded to nearest even when they are written.
 class DeviceMath {
  public:
   virtual ~DeviceMath() = default;
 
-  // For all devices, from here on. REQUIRES: no other call is under way.
+  // Sets the options of all devices for the following calls. REQUIRES: no other call is in
+  // progress.
   virtual void Configure(const DeviceOptions& options) = 0;
 
   // ---- devices and their memory ----
   virtual int num_devices() const = 0;
   virtual const char* name(int device) const = 0;  // "NVIDIA H200"
-  // Makes the device ready; null, or what is wrong with it: then it cannot be chosen. It may be
-  // asked again.
+  // Initializes the device. Returns null, or the reason why it cannot be used; it must not be
+  // chosen then. May be called again.
   virtual const char* Probe(int device) = 0;
-  // The devices of these numbers, each given once, are from now on devices 0, 1, ..., and there are
-  // no others. Null, or what is wrong with one of them: then no device may be used. To be called
-  // once, before anything but the three methods above.
+  // Chooses the devices to use: they become devices 0, 1, ..., and there are no others from then
+  // on. Each number is given once. Returns null, or the reason why one of them cannot be used; then
+  // no device may be used. Call it once, before any method except the three above.
   virtual const char* Choose(const int* devices, int count) = 0;
-  // Null: no memory is left, or what TakeError says.
+  // New memory. Null: no memory is left, or there is an error, which TakeError returns.
   virtual void* Allocate(int device, size_t bytes) = 0;
-  // After all that the device has been told to do with it.
+  // Frees the memory after all operations that were issued to the device before this call.
   virtual void Free(int device, void* data) = 0;
-  // What gives memory back that is kept for later: asked by a method that finds too little for its
-  // own work. Null: nobody keeps any.
+  // Sets a function that frees cached memory. A method calls it when it does not find enough memory
+  // for its own work. Null: there is no cache.
   using Reclaim = void (*)(void* context, int device);
   virtual void SetReclaim(Reclaim reclaim, void* context) = 0;
-  // `from` may be written to again when it returns.
+  // Copies host memory to the device. When it returns, `from` may be written to again.
   virtual void CopyIn(int device, void* to, const void* from, size_t bytes) = 0;
-  // Waits for kCompute. What the device has done wrong since it was last asked, else null; the text
-  // is good until the next call of this thread.
+  // Copies memory of the device to the host, and waits for kCompute. Returns the error of the
+  // device since the last report, or null. The text is valid until the next call of this thread.
   virtual const char* CopyOut(int device, void* to, const void* from, size_t bytes) = 0;
   virtual const char* Synchronize(int device) = 0;
-  // What the next wait would tell, which then tells it no more; null: nothing so far. Does not
-  // wait.
+  // Takes the error that the next wait would return; the wait then does not return it. Null: no
+  // error so far. Does not wait.
   virtual const char* TakeError(int device) = 0;
-  // Not null: after this error nothing that this process tells the device is done any more, and
-  // every wait tells an error. It stays so.
+  // Not null: this error has made the device unusable for this process. No further operation runs,
+  // and every wait returns an error. This never changes back.
   virtual const char* lost(int device) const = 0;
-  // What the next wait is to tell, if there is nothing yet. `error` lives as long as the process;
-  // null: nothing.
+  // Sets the error that the next wait returns, if there is none yet. `error` lives as long as the
+  // process; null has no effect.
   virtual void Note(int device, const char* error) = 0;
-  // Forgets it. REQUIRES: the device is done (CopyOut, Synchronize).
+  // Returns the fault and clears it. REQUIRES: the device has finished its work (CopyOut,
+  // Synchronize).
   virtual Fault TakeFault(int device) = 0;
 
   // ---- queues: copies beside the computation ----
-  // Memory that `queue` may use at once, and another queue once it has waited for an event of this
-  // one. Freed as any other.
+  // New memory that `queue` may use at once. Another queue may use it after it has waited for an
+  // event of this queue. Free it with Free.
   virtual void* AllocateFor(int device, Queue queue, size_t bytes) = 0;
-  // Between the device's memory and the host's, or within the device. A copy runs beside others
-  // only where the host's part is pinned; else the call may wait for it. Neither may be touched
-  // before an event says so.
+  // Copies between the device's memory and the host's, or within the device. It runs concurrently
+  // with other copies only if the host memory is pinned; otherwise the call may wait for it.
+  // Neither memory may be touched before an event says that the copy is done.
   virtual void Copy(int device, Queue queue, void* to, const void* from, size_t bytes) = 0;
-  // To `device`, one of whose queues it is, from memory of another device; by way of the host where
-  // the two cannot reach each other.
+  // Copies memory of another device to `device`, on a queue of `device`. Goes through the host if
+  // the two devices cannot access each other.
   virtual void CopyAcross(int device, Queue queue, void* to, int from_device, const void* from,
                           size_t bytes) = 0;
-  // What TakeFault takes, in the device's memory.
+  // The address in the device's memory of the fault that TakeFault returns.
   virtual const Fault* fault_on(int device) const = 0;
-  // To be released.
+  // The present point of the queue. The caller must call Release.
   virtual Event Record(int device, Queue queue) = 0;
-  // The queue goes on when the event, of any queue of any device, has come.
+  // Makes the queue wait for the event, which may be of any queue of any device. The call itself
+  // does not wait.
   virtual void Wait(int device, Queue queue, Event event) = 0;
-  virtual bool HasCome(Event event) = 0;
-  // Waits for an event of this device. As CopyOut, what the device has done wrong.
+  virtual bool HasCompleted(Event event) = 0;
+  // Waits for an event of this device. Returns an error as CopyOut does.
   virtual const char* Await(int device, Event event) = 0;
-  // A queue that was told to wait for it does so all the same.
+  // Destroys the event. A queue that waits for it still does.
   virtual void Release(Event event) = 0;
-  // Memory of the host that no device waits for when it copies; null: the host gives no more. Slow,
-  // so it is kept and used again.
+  // Pinned memory of the host, which devices copy without waiting. Null: the host has no more. The
+  // call is slow, so keep the memory and reuse it.
   virtual void* AllocatePinned(size_t bytes) = 0;
-  // REQUIRES: no copy of it is under way.
+  // REQUIRES: no copy from or to it is in progress.
   virtual void FreePinned(void* data) = 0;
 
   // ---- several devices ----
-  // Whether AllReduce takes such elements from these devices: not where the library cannot, or
-  // where DeviceOptions asks for one order. May block when it is first asked about these devices.
+  // Whether AllReduce supports these elements on these devices. False if the library cannot, or if
+  // DeviceOptions asks for a fixed order of sums. The first call for a set of devices may block.
   virtual bool CanAllReduce(const int* devices, int count, Element element) = 0;
-  // to[i] on devices[i] becomes the elementwise sum of all from[...], added in any order. False,
-  // and nothing is done: it could not after all. REQUIRES: two devices or more, each once;
-  // CanAllReduce; until it returns no device is told to wait for another's event
-  // (Transfers::together).
+  // Writes the elementwise sum of all from[...] to to[i] on devices[i]; the order of additions is
+  // unspecified. Returns false, and does nothing, if it could not after all. REQUIRES: two or more
+  // devices, each once; CanAllReduce; and while it runs nobody makes a device wait for an event of
+  // another (Transfers::together).
   virtual bool AllReduce(const int* devices, int count, const void* const* from, void* const* to,
                          Element element, int64_t n) = 0;
 
   // ---- for profilers ----
   virtual void BeginRange(const char* name) = 0;
-  virtual void EndRange() = 0;  // of the innermost on this thread
+  virtual void EndRange() = 0;  // ends the innermost range of this thread
 
   // ---- arithmetic ----
-  // An operand of Binary and AddThen, and x of Broadcast, may be a number without a place
+  // An operand of Binary and AddThen, and x of Broadcast, may be a number without an address
   // (Array::value).
   virtual void Unary(int device, internal::UnaryOp op, const Array& x, const Array& y) = 0;
   virtual void UnaryGradient(int device, internal::UnaryOp op, const Array& kept,
@@ -167,7 +172,7 @@ class DeviceMath {
   virtual void Broadcast(int device, const Array& x, double scale, const Array& y) = 0;
   virtual void SumTo(int device, const Array& x, double scale, const Array& y) = 0;
   virtual void MaxTo(int device, const Array& x, const Array& y) = 0;
-  virtual void SumOfSquares(int device, const Array& x, double* sum) = 0;  // `sum` is the device's
+  virtual void SumOfSquares(int device, const Array& x, double* sum) = 0;  // sum: device memory
   virtual void Dropout(int device, uint64_t key, double rate, const Array& x, const Array& y) = 0;
 
   virtual void MatMul(int device, const internal::MatMulArgs& args, const Array& a, const Array& b,
@@ -192,12 +197,12 @@ class DeviceMath {
   virtual void MaxPoolGradient(int device, const internal::Window2D& window, const Array& x,
                                const Array& y, const Array& gradient, const Array& dx) = 0;
 
-  // A label out of range is a Fault, and its loss 0; so is a probability that is not in [0, 1].
+  // A label out of range, or a probability outside [0, 1], is a Fault; its loss is 0.
   virtual void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels,
                                    const Array& loss, const Array& softmax) = 0;
   virtual void SoftmaxCrossEntropyGradient(int device, const Array& labels, const Array& gradient,
                                            const Array& softmax) = 0;
-  // So is a label that is not in [0, 1].
+  // A label outside [0, 1] is a Fault; its loss is 0.
   virtual void SigmoidCrossEntropy(int device, const Array& logits, const Array& labels,
                                    const Array& loss) = 0;
   virtual void SigmoidCrossEntropyGradient(int device, const Array& logits, const Array& labels,
@@ -208,12 +213,13 @@ class DeviceMath {
                           int64_t to_stride, int64_t block_bytes, int64_t rows) = 0;
   virtual void Zero(int device, void* data, size_t bytes) = 0;
   virtual void Permute(int device, const Array& x, const int* axes, const Array& y) = 0;
-  // An id out of range is a Fault, and its row 0.
+  // An id out of range is a Fault; its row is 0.
   virtual void GatherRows(int device, const Array& x, const int64_t* ids, const Array& y) = 0;
   virtual void ScatterAddRows(int device, const int64_t* ids, const Array& rows,
                               const Array& y) = 0;
-  // unique: the n ids rising, each once, and at [n] how many there are. Row i of `sums`, which is
-  // like `rows`, is the sum of the rows with id unique[i], in the order in which they stand.
+  // Writes to `unique` the distinct ids among the n ids, rising, and their number to unique[n]. Row
+  // i of `sums`, which has the shape of `rows`, is the sum of the rows with id unique[i], added in
+  // the order in which they stand.
   virtual void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique,
                              const Array& sums) = 0;
   virtual void LowerTriangles(int device, const Array& x, const Array& y) = 0;
@@ -227,9 +233,9 @@ class DeviceMath {
                                 const Array& dx) = 0;
 };
 
-// libdivvy_cuda.so exports one function of this type under this name: the library's devices, none
-// of which is in use before one is chosen; null, with the reason: there are none. The same object
-// at each call.
+// libdivvy_cuda.so exports one function of this type under this name. It returns the devices of the
+// library, none of which is in use before Choose. Every call returns the same object. Null: there
+// are none; `why` has the reason.
 using OpenDeviceMath = DeviceMath* (*)(int version, const char** why);
 constexpr char kOpenDeviceMath[] = "divvy_open_device_math";
 

@@ -7,7 +7,7 @@
 namespace divvy::cuda {
 namespace {
 
-constexpr size_t kSmallest = 512;  // what a driver gives at least
+constexpr size_t kSmallest = 512;  // the smallest allocation of a driver
 
 size_t ClassOf(size_t bytes) { return SizeClass(bytes, kSmallest, 8); }
 
@@ -32,7 +32,7 @@ void* DevicePool::TakeKept(Queue queue, size_t size, int64_t reached) {
   return data;
 }
 
-// The device is asked outside the lock: it may take its time.
+// The device is called without the lock, because the call may take long.
 void* DevicePool::Take(Queue queue, size_t bytes, int64_t reached) {
   const size_t size = ClassOf(bytes);
   if (void* const kept = TakeKept(queue, size, reached)) return kept;

@@ -1,5 +1,5 @@
-// Memory of a device, used again and again: a step asks for the same sizes as the step before, and
-// to ask the driver costs microseconds each time.
+// A cache of device memory. A step needs the same sizes as the step before, and allocation by the
+// driver takes microseconds each time.
 #ifndef DIVVY_OPS_CUDA_DEVICE_POOL_H_
 #define DIVVY_OPS_CUDA_DEVICE_POOL_H_
 
@@ -13,10 +13,12 @@
 
 namespace divvy::cuda {
 
-// Of one device. What is given back may be used at once by kCompute, which is told everything in
-// order, and by another queue when kCompute has come to the point at which it was given back.
-// Points are numbers that rise. Blocks come in classes, eight to each doubling, so that at most a
-// ninth of one is unused. Thread-safe.
+// The memory cache of one device. Thread-safe.
+//
+// Returned memory can be reused by kCompute at once, since that queue runs everything in order.
+// Another queue can reuse it when kCompute has reached the point at which it was returned. Points
+// are increasing numbers. Blocks come in size classes, eight to each doubling, so at most a ninth
+// of a block is unused.
 class DevicePool {
  public:
   DevicePool(DeviceMath& math, int device) : math_(math), device_(device) {}
@@ -25,16 +27,17 @@ class DevicePool {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // At least so many bytes for `queue`, where kCompute has come to `reached`. Null: no memory is
-  // left, kept memory included.
+  // Memory of at least `bytes` bytes for `queue`; kCompute has come to the point `reached`. Null:
+  // no memory is left, even after the cache is freed.
   void* Take(Queue queue, size_t bytes, int64_t reached);
-  // The same, but what is kept stays kept. Null: the device has no memory beside it.
+  // As Take, but does not free cached memory. Null: the device has no free memory beside the cache.
   void* TakeIfRoom(Queue queue, size_t bytes, int64_t reached);
-  // REQUIRES: taken. `point`: of kCompute, behind all that it was told to do with this.
+  // Returns memory to the cache. `point` is a point of kCompute after all operations that use this
+  // memory. REQUIRES: it was taken.
   void Return(void* data, int64_t point);
-  // Gives the device back what nobody has taken.
+  // Frees the cached memory that nobody has taken.
   void Trim();
-  // What it keeps for later.
+  // The bytes that are cached and not taken.
   size_t kept_bytes() const;
 
  private:

@@ -1,13 +1,15 @@
-// Rows with equal ids, summed in the order in which they come: so equal inputs give equal bits. In
+// Sums rows with equal ids in the order in which they come, so equal inputs give equal bits. The
 // steps:
-//   1. ids are sorted with their positions: tiles by counting, then runs of tiles merged by two;
-//   2. the sorted list is cut into windows: a thread for each window and column adds up each id's
-//      rows there. An id that begins and ends in the window is
-//      done; what goes on from the window before is that window's head, what goes on into the next
-//      its tail;
-//   3. an id that crosses windows is its tail plus the heads behind it.
-// Where sums stand side by side and not at their ids, an id's place is the number of ids that begin
-// before it.
+//
+//   1. Ids are sorted with their positions: tiles by counting, then runs of tiles merged in pairs.
+//   2. The sorted list is cut into windows. For each window and column, a thread adds up each id's
+//      rows in the window. An id that begins and ends in the window is done. The sum of an id that
+//      continues from the window before is the window's head; the sum of one that continues into
+//      the next window is its tail.
+//   3. The sum of an id that crosses windows is its tail plus the following heads.
+//
+// If the sums are stored consecutively and not at their ids, the place of an id is the number of
+// ids that begin before it.
 #include "ops/cuda/kernel_math.h"
 #include "ops/loops.h"
 
@@ -27,7 +29,7 @@ struct Entry {
 
 DIVVY_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The place of each in its tile is the number of smaller ones.
+// The place of each entry in its tile is the number of smaller entries.
 void SortTiles(Stream stream, const int64_t* ids, int64_t n, Entry* to) {
   ForEach(stream, n, [=] DIVVY_BODY(int64_t i) {
     const Entry own{ids[i], i};
@@ -38,7 +40,7 @@ void SortTiles(Stream stream, const int64_t* ids, int64_t n, Entry* to) {
   });
 }
 
-// How many of [begin, end), which are in order, are smaller.
+// The number of entries of the sorted range [begin, end) that are smaller.
 DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int64_t end,
                                        const Entry& than) {
   const int64_t first = begin;
@@ -53,7 +55,8 @@ DIVVY_HOST_DEVICE int64_t CountSmaller(const Entry* entries, int64_t begin, int6
   return begin - first;
 }
 
-// Two runs become one: an entry moves on by as many as are smaller in the other.
+// Merges two runs: the place of an entry is its place in its own run plus the number of smaller
+// entries in the other.
 void MergeRuns(Stream stream, const Entry* from, int64_t n, int64_t run, Entry* to) {
   ForEach(stream, n, [=] DIVVY_BODY(int64_t i) {
     const Entry own = from[i];
@@ -124,7 +127,7 @@ void WriteIds(Stream stream, const Sorted& sorted, const int64_t* before, int64_
   });
 }
 
-// Where sums go: at row id of `limit` rows, or, where `before` is known, side by side.
+// The place of a sum: row id of `limit` rows or, if `before` is known, consecutive places.
 template <typename T>
 struct Sums {
   T* rows;
@@ -189,7 +192,7 @@ void SumAcrossWindows(Stream stream, const Sorted& sorted, const Sums<T>& sums, 
   });
 }
 
-// What of a list of ids lies in memory of the device meanwhile.
+// The temporary memory of the device for a list of ids.
 class Duplicates {
  public:
   Duplicates(KernelMath& math, int device, int64_t n, int64_t width)
@@ -225,7 +228,7 @@ class Duplicates {
   const Scratch entries_, pieces_, before_;
 };
 
-// In whatever order the device comes to them.
+// In the order of the device's scheduling.
 template <typename T>
 void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width,
              int64_t limit, T* y) {

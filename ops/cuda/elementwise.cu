@@ -5,9 +5,9 @@
 namespace divvy::cuda {
 namespace {
 
-// Neighbours that a thread reads, computes and writes at once, where they lie at a multiple of
-// their size: 16 bytes. Doubles go one by one: two at once gain little, and their functions are the
-// longest to compile.
+// Adjacent elements that a thread reads, computes and writes at once, if their address is a
+// multiple of their size: 16 bytes. Doubles are handled one by one: two at once gain little, and
+// their functions take longest to compile.
 template <typename T>
 struct alignas(sizeof(T) < 8 ? 16 : 8) Pack {
   static constexpr int kSize = sizeof(T) < 8 ? 16 / sizeof(T) : 1;
@@ -80,7 +80,7 @@ struct Two {
   T a, b;
 };
 
-// As Map2, of matrices; what is written is summed over the rows as well.
+// As Map2 for matrices; what is written is also summed over the rows.
 template <typename T, typename Function>
 void MapAndSumColumns(Stream stream, int64_t columns, int64_t rows, const Array& x, const Array& z,
                       const Array& y, const Array& sums, Function function) {
@@ -110,7 +110,7 @@ struct Operand {
   explicit Operand(const Array& x) : from(x.as<const T>()), number(static_cast<T>(x.value)) {}
   bool is_aligned() const { return from == nullptr || IsAligned(from); }
   DIVVY_HOST_DEVICE T At(int64_t offset) const { return from == nullptr ? number : from[offset]; }
-  // In the innermost loop it moves with the result, or stands.
+  // In the innermost loop its stride is that of the result, or 0.
   DIVVY_HOST_DEVICE Pack<T> PackFrom(int64_t offset, bool moves) const {
     if (moves && from != nullptr) return PackAt(from + offset);
     Pack<T> values;
@@ -222,7 +222,7 @@ void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const 
   });
 }
 
-// More rows than one block may take are for SumTo, which cuts them.
+// SumTo handles more rows than one block may take, since it splits them.
 void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept,
                                       const Array& gradient, const Array& dx, const Array& sums) {
   const int64_t columns = sums.size(), rows = columns == 0 ? 0 : dx.size() / columns;

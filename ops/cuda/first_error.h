@@ -1,5 +1,5 @@
-// What has gone wrong on a device. CUDA tells the error of a launch to the thread that launched,
-// once; whoever waits for the values may be another thread, later.
+// The errors of a device. CUDA reports the error of a launch once, to the launching thread. The
+// thread that waits for the values may be another one, later.
 #ifndef DIVVY_OPS_CUDA_FIRST_ERROR_H_
 #define DIVVY_OPS_CUDA_FIRST_ERROR_H_
 
@@ -15,14 +15,14 @@ class FirstError {
     const char* none = nullptr;
     if (text != nullptr) text_.compare_exchange_strong(none, text);
   }
-  // Null: none. Whoever takes it has to tell it.
+  // Takes the error, or null. The caller that takes it must report it.
   const char* Take() { return text_.exchange(nullptr); }
 
  private:
   std::atomic<const char*> text_{nullptr};
 };
 
-// An error after which nothing works any more: the first stays. Thread-safe.
+// An error after which the device no longer works. The first one stays. Thread-safe.
 class LastingError {
  public:
   // `text` lives as long as the process.

@@ -16,11 +16,11 @@ namespace {
 static_assert(static_cast<int>(cuda::Element::kFloat64) == static_cast<int>(DType::kFloat64) &&
               Shape::kMaxRank == cuda::Array::kMaxRank);
 
-// A tensor without elements lies nowhere, and there is nothing to do for it.
+// A tensor without elements has no memory, and there is nothing to do for it.
 bool IsEmpty(const Tensor& y) { return y.size_bytes() == 0; }
 
-// What a device found wrong in its data. One that was copied while it was written may lack its
-// parts.
+// The bad data that a device found. A fault that was copied while it was being written may lack
+// some of its fields.
 std::string TextOf(const cuda::Fault& fault) {
   const bool in_matrix = fault.kind == cuda::Fault::kLabelOutOfRange ||
                          fault.kind == cuda::Fault::kProbabilityOutOfRange;
@@ -43,8 +43,9 @@ std::string TextOf(const cuda::Fault& fault) {
 
 // ---- what the device is told to compute with ----
 
-// The error with the operation that met it. The text lives as long as the process, since the device
-// keeps it until somebody asks. An error that names an operation already is left as it is.
+// The error with the name of the operation that met it. The text lives as long as the process,
+// since the device keeps it until someone asks for it. An error that already names an operation is
+// not changed.
 const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation,
                                const char* error) const {
   MutexLock lock(mu_);
@@ -53,8 +54,8 @@ const char* GpuBackend::Blamed(absl::FunctionRef<std::string()> operation,
       ->c_str();
 }
 
-// With `synchronous_` an error is noted with the operation's name. Whoever next asks the device is
-// told it, as without `synchronous_`.
+// With `synchronous_`, an error is recorded with the operation's name. The next caller that asks
+// the device gets it, as without `synchronous_`.
 void GpuBackend::Told(int device, absl::FunctionRef<std::string()> operation) const {
   transfers_.Told(device);
   if (!synchronous_) return;
@@ -93,7 +94,7 @@ cuda::Array GpuBackend::ArrayOf(const Tensor& tensor) const {
   return array;
 }
 
-// A scalar of the CPU goes along with the kernel: no memory, no copy.
+// A scalar of the CPU is an argument of the kernel; it needs no memory and no copy.
 cuda::Array GpuBackend::ArrayOrNumberOf(const Tensor& tensor) const {
   if (tensor.device().kind == Device::Kind::kGpu) return ArrayOf(tensor);
   cuda::Array number;
@@ -145,9 +146,9 @@ absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   return absl::OkStatus();
 }
 
-// Copies that were made ahead are worth less than memory that is wanted now. For another such copy
-// nothing is given up. Other copies may have begun since, and have taken what was let go of: so it
-// lets go again, as long as there are any.
+// Prefetched copies are worth less than memory that is needed now, so they are dropped. They are
+// not dropped for another prefetched copy. Meanwhile other copies may have begun and taken the
+// freed memory, so this repeats as long as there are any.
 template <typename Get>
 absl::StatusOr<void*> GpuBackend::Obtain(Device device, int64_t bytes, Get get) {
   absl::StatusOr<void*> data = TryToObtain(device, bytes, get);
@@ -179,13 +180,14 @@ absl::StatusOr<void*> GpuBackend::TryToObtain(Device device, int64_t bytes, Get 
   return data;
 }
 
-// A device that has failed gives no memory either, and a smaller batch would not help.
+// A failed device has no memory either, and a smaller batch would not help.
 absl::Status GpuBackend::NoMemory(int device, int64_t bytes) const {
   const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.TakeError(device);
   if (error != nullptr && absl::string_view(error) != cuda::kOutOfMemory)
-    return WentWrong(device, error);
-  if (const char* const lost = math_.lost(device); lost != nullptr) return WentWrong(device, lost);
+    return DeviceError(device, error);
+  if (const char* const lost = math_.lost(device); lost != nullptr)
+    return DeviceError(device, lost);
   return absl::ResourceExhaustedError(
       absl::StrCat(NameOf(device), " has no memory for ", bytes,
                    " bytes more: make the batch smaller, or leave the GPU to one process"));
@@ -225,22 +227,22 @@ void GpuBackend::Free(Device device, void* data) {
   transfers_.Free(device.index, data);
 }
 
-// Each device's failure is counted; of several the first is returned, but for a device that is
-// lost: then the values are nobody's mistake.
+// Each device's failure is counted. Of several failures the first is returned, except that a lost
+// device goes first: the values are then nobody's mistake.
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
   absl::Status status;
   for (const cuda::Transfers::Failure& failure : found.failures) {
-    const absl::Status here = failure.error != nullptr ? WentWrong(failure.device, failure.error)
-                                                       : FoundWrong(failure.device, failure.fault);
+    const absl::Status here = failure.error != nullptr ? DeviceError(failure.device, failure.error)
+                                                       : FaultError(failure.device, failure.fault);
     if (status.ok() || (absl::IsUnavailable(here) && !absl::IsUnavailable(status))) status = here;
   }
-  // Behind the count: who then looks for failures finds them there.
+  // After the count, so that a thread that then looks for failures finds these.
   transfers_.Settle(found);
   return status;
 }
 
-absl::Status GpuBackend::FoundWrong(int device, const cuda::Fault& fault) const {
+absl::Status GpuBackend::FaultError(int device, const cuda::Fault& fault) const {
   return Counted(device,
                  absl::InvalidArgumentError(absl::StrCat(TextOf(fault), ", on ", NameOf(device))));
 }
@@ -249,7 +251,7 @@ std::string GpuBackend::NameOf(int device) const {
   return absl::StrCat(Device{Device::Kind::kGpu, device}.ToString(), " (", math_.name(device), ")");
 }
 
-absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
+absl::Status GpuBackend::DeviceError(int device, absl::string_view error) const {
   const std::string which = NameOf(device);
   if (math_.lost(device) != nullptr) return Counted(device, Lost(device, error));
   if (error != cuda::kOutOfMemory)
@@ -259,7 +261,7 @@ absl::Status GpuBackend::WentWrong(int device, absl::string_view error) const {
                              " has no memory for what a computation needs on the way: make the "
                              "batch smaller, or leave the GPU to one process")));
 }
-// The first error says what happened; those after it only that it did.
+// The first error says what happened; later errors only say that it did.
 absl::Status GpuBackend::Lost(int device, absl::string_view error) const {
   MutexLock lock(mu_);
   absl::Status& lost = failures_[device].lost;
@@ -281,9 +283,9 @@ absl::Status GpuBackend::Counted(int device, const absl::Status& failure) const 
   return failure;
 }
 
-// With a value of the device's come its failures: any will do. None need come where all that was
-// computed has been awaited: they came with that. What another thread has taken from the device it
-// will have counted.
+// The failures of a device come with any of its values. No value need be copied if everything that
+// was computed has been waited for, since the failures came with that wait. A failure that another
+// thread has taken from the device will have been counted by that thread.
 DeviceFailures GpuBackend::FindFailures(Device device) {
   if (!transfers_.IsSettled(device.index)) {
     cuda::Fault value;
@@ -291,7 +293,7 @@ DeviceFailures GpuBackend::FindFailures(Device device) {
   } else {
     const cuda::Transfers::Look look(transfers_, device.index);
     if (const char* const error = math_.TakeError(device.index); error != nullptr)
-      WentWrong(device.index, error).IgnoreError();
+      DeviceError(device.index, error).IgnoreError();
   }
   transfers_.AwaitLooks(device.index);
   if (const char* const lost = math_.lost(device.index); lost != nullptr)
@@ -318,7 +320,7 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   for (const Tensor& value : values) devices.push_back(value.device().index);
   const int count = static_cast<int>(devices.size());
   const cuda::Array first = ArrayOf(values[0]);
-  // Before it takes memory for them.
+  // Before memory is allocated for them.
   if (!math_.CanAllReduce(devices.data(), count, first.element)) return sums;
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -332,7 +334,7 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   MutexLock lock(transfers_.together());
   if (!math_.AllReduce(devices.data(), count, from.data(), to.data(), first.element, first.size()))
     sums.clear();
-  // It ends when all have come to it: nobody may wait here for one of them.
+  // A collective ends when all devices have reached it, so nothing here may wait for one of them.
   for (const int device : devices) transfers_.Told(device);
   return sums;
 }
@@ -397,14 +399,14 @@ absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(
   const int device = values[0].device().index;
   auto* const there =
       static_cast<double*>(transfers_.Allocate(device, sums.size() * sizeof(double)));
-  if (there == nullptr) return WentWrong(device, cuda::kOutOfMemory);
+  if (there == nullptr) return DeviceError(device, cuda::kOutOfMemory);
   for (size_t i = 0; i < values.size(); ++i) {
     if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
   }
   const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.CopyOut(device, sums.data(), there, sums.size() * sizeof(double));
   transfers_.Free(device, there);
-  if (error != nullptr) return WentWrong(device, error);
+  if (error != nullptr) return DeviceError(device, error);
   for (size_t i = 0; i < values.size(); ++i) {
     if (IsEmpty(values[i])) sums[i] = 0;  // no kernel has written there
   }

@@ -1,4 +1,4 @@
-// The GPUs of this process behind ops/ and tensor/.
+// GpuBackend: the GPUs of this process, behind the interfaces of ops/ and tensor/.
 #ifndef DIVVY_OPS_CUDA_GPU_BACKEND_H_
 #define DIVVY_OPS_CUDA_GPU_BACKEND_H_
 
@@ -21,19 +21,19 @@
 
 namespace divvy::internal {
 
-// What a device's library computes, for tensors. A device works later: an id or a label out of
-// range is told, as InvalidArgument, by the next Bring of it. Where no memory is left for what an
-// operation needs on the way, Bring says so.
+// Translates operations on tensors into calls of a device's library. Devices compute
+// asynchronously: the next Bring from a device returns InvalidArgument for an id or a label out of
+// range, and an error if an operation found too little memory for its own work.
 class GpuBackend : public Backend, public DeviceMemory, public Collectives {
  public:
-  // `limit_bytes` of each device for tensors; 0: no limit. REQUIRES: the devices of `math` do not
-  // change any more. `synchronous`: waits for the device after each operation, so that an error
-  // names the one that met it, with dtypes and shapes. Slow.
+  // `limit_bytes` limits the memory of each device for tensors; 0: no limit. `synchronous` waits
+  // for the device after each operation, so that an error names the operation that caused it, with
+  // dtypes and shapes. This is slow. REQUIRES: the devices of `math` do not change any more.
   explicit GpuBackend(cuda::DeviceMath& math, int64_t limit_bytes = 0,
                       const cuda::TransferOptions& transfers = {}, bool synchronous = false);
   ~GpuBackend() override;
 
-  // Beyond the limit too it is ResourceExhausted.
+  // ResourceExhausted also means that the limit is reached.
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override;
   void Free(Device device, void* data) override;
   absl::StatusOr<void*> Upload(Device device, const void* from, int64_t bytes,
@@ -47,11 +47,11 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   void* AllocateHost(int64_t bytes) override;
   void FreeHost(void* data) override;
 
-  // Gives the device what is kept of its memory and nobody uses.
+  // Frees the device's memory that is cached and unused.
   void Trim(int device) const { transfers_.Trim(device); }
 
   int64_t limit_bytes() const { return limit_bytes_; }
-  // What tensors hold of a device, where that is limited; else 0.
+  // The bytes of a device that tensors hold, if there is a limit; else 0.
   int64_t bytes_in_use(int device) const {
     MutexLock lock(mu_);
     return in_use_[device].bytes;
@@ -111,34 +111,34 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
                         Tensor& dx) const override;
 
  private:
-  // What tensors hold of a device, where that is limited.
+  // The blocks of a device that tensors hold, if there is a limit.
   struct InUse {
     int64_t bytes = 0;
     std::map<void*, int64_t> blocks;
   };
   std::string NameOf(int device) const;  // "GPU:0 (NVIDIA H200)"
-  // ResourceExhausted, Unavailable where the device is lost, or Internal with the device's own
-  // words. Counted.
-  absl::Status WentWrong(int device, absl::string_view error) const;
-  absl::Status FoundWrong(int device, const cuda::Fault& fault) const;
+  // The status for an error of the device: ResourceExhausted, Unavailable if the device is lost, or
+  // Internal with the device's own words. Also counts the failure.
+  absl::Status DeviceError(int device, absl::string_view error) const;
+  absl::Status FaultError(int device, const cuda::Fault& fault) const;
   absl::Status Lost(int device, absl::string_view error) const;
   absl::Status NoMemory(int device, int64_t bytes) const;
   absl::Status Counted(int device, const absl::Status& failure) const;
   absl::Status Reserve(Device device, int64_t bytes);
-  // So much of a device's memory, which `get` gives.
+  // Reserves `bytes` of a device's memory, and allocates them by calling `get`.
   template <typename Get>
   absl::StatusOr<void*> Obtain(Device device, int64_t bytes, Get get);
   template <typename Get>
   absl::StatusOr<void*> TryToObtain(Device device, int64_t bytes, Get get);
 
   const char* Blamed(absl::FunctionRef<std::string()> operation, const char* error) const;
-  // To be called after each operation that a device was told.
+  // Call it after each operation that was issued to a device.
   void Told(int device, absl::FunctionRef<std::string()> operation) const;
   void Told(const char* operation, const Tensor& result,
             std::initializer_list<const Tensor*> operands) const;
 
-  // Whoever tells the device to compute with a tensor takes its address from one of these: if it is
-  // still arriving the device will wait for it.
+  // Every address for a computation on the device comes from one of these: if the tensor is still
+  // being copied, they make the device wait for it.
   void* AddressOf(const Tensor& tensor) const;
   const int64_t* IdsOf(const Tensor& ids) const;
   cuda::Array ArrayOf(const Tensor& tensor) const;
@@ -151,7 +151,7 @@ class GpuBackend : public Backend, public DeviceMemory, public Collectives {
   mutable Mutex mu_;
   std::vector<InUse> in_use_ DIVVY_GUARDED_BY(mu_);
   mutable std::vector<DeviceFailures> failures_ DIVVY_GUARDED_BY(mu_);
-  mutable std::set<std::string> kept_ DIVVY_GUARDED_BY(mu_);  // never given back: few, of errors
+  mutable std::set<std::string> kept_ DIVVY_GUARDED_BY(mu_);  // texts of errors; few, never freed
   mutable cuda::Transfers transfers_;
 };
 

@@ -93,8 +93,8 @@ absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& pa
 
 namespace {
 
-// The first that is a file, of those beside this code and beside the executable: the same unless
-// this is libdivvy.so.
+// The first of these that is a file: beside this code, or beside the executable. The two differ
+// only if this code is libdivvy.so.
 std::string LibraryBesideProgram() {
   std::vector<std::string> folders = {DirectoryOf(ExecutablePath())};
   Dl_info here;
@@ -112,8 +112,8 @@ std::string LibraryBesideProgram() {
 }  // namespace
 
 absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& path) {
-  // Also where the system's loader would look for the library: the user of the process has a say in
-  // that.
+  // Checked even if the system's loader will search for the library, since the user of the process
+  // can influence that search.
   if (const absl::Status may = CheckMayLoadCode(); !may.ok())
     return Unusable(kLibrary, absl::StrCat(may.message(), ", or give --gpus=none"));
   std::string library = path.empty() ? LibraryBesideProgram() : path;
@@ -122,8 +122,8 @@ absl::StatusOr<cuda::DeviceMath*> internal::LoadDeviceMath(const std::string& pa
       return Unusable(library, trusted.message());
   }
   if (library.empty()) library = std::string(kLibrary);  // as the system's loader finds it
-  // Never closed: memory of its devices stays in use. Local: it shares no code with this process,
-  // whatever the two have in common.
+  // Never closed, because memory of its devices stays in use. Loaded locally: it shares no code
+  // with this process, even where both contain the same symbols.
   void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     const std::string said = dlerror();
@@ -156,7 +156,7 @@ std::string Names(const cuda::DeviceMath& math) {
   return absl::StrJoin(names, ", ");
 }
 
-// All there are; with `auto` those that are well, if any is.
+// All devices; with `auto` those that can be used, if there are any.
 std::vector<int> NumbersOfAll(cuda::DeviceMath& math, GpuChoice::Kind kind) {
   std::vector<int> all, well;
   for (int i = 0; i < math.num_devices(); ++i) {
@@ -188,7 +188,7 @@ absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
       absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", wrong));
 }
 
-// What has been taken into use. Never destroyed, since tensors may outlive everything.
+// The GPUs in use. Never destroyed, since tensors may outlive everything.
 struct InUse {
   Mutex mu;
   std::optional<Gpus> gpus DIVVY_GUARDED_BY(mu);
@@ -206,7 +206,7 @@ std::string ToString(const GpuOptions& options) {
       options.math.tf32 ? " --tf32" : "", options.math.deterministic ? " --deterministic" : "");
 }
 
-// The time line of the library's profiler.
+// The timeline of the library's profiler.
 class RangesOf : public TraceSink {
  public:
   explicit RangesOf(cuda::DeviceMath& math) : math_(math) {}
@@ -223,9 +223,9 @@ bool IsSet(const char* variable) {
 }
 
 // CUDA loads a kernel when it is first launched, and may wait for the device then. Beside a
-// collective, whose parts wait for each other on several devices, that would be for ever; and so
-// would the connections that NCCL makes when a collective is first used. What the user has set
-// stands.
+// collective, whose parts on several devices wait for each other, that wait would never end. The
+// same is true of the connections that NCCL makes when a collective is first used. So both are done
+// at start. A value that the user has set is kept.
 void LoadAllAtStart() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
@@ -234,7 +234,7 @@ void LoadAllAtStart() {
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuBackend*& in_use) {
   const bool is_one =
       options.choice.kind == GpuChoice::Kind::kListed && options.choice.listed.size() == 1;
-  // Before CUDA looks for it, which is when the library is opened.
+  // Before CUDA reads it, which is when the library is opened.
   if (!is_one) LoadAllAtStart();
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math,

@@ -1,5 +1,5 @@
-// Which GPUs this process computes on. Nothing of CUDA is linked: what computes there is a library
-// that is loaded when GPUs are wanted, so that one build runs on every machine.
+// The choice of GPUs on which this process computes. Nothing of CUDA is linked: the library that
+// computes on GPUs is loaded at run time when GPUs are wanted, so one build runs on every machine.
 #ifndef DIVVY_OPS_CUDA_GPUS_H_
 #define DIVVY_OPS_CUDA_GPUS_H_
 
@@ -18,86 +18,93 @@ namespace divvy {
 // The flag --gpus: "auto", "all", "none", or numbers as CUDA counts ("0,2").
 struct GpuChoice {
   enum class Kind : uint8_t {
-    kNone,    // the CPU computes
-    kAuto,    // all there are, perhaps none
-    kAll,     // all, at least one
-    kListed,  // these
+    kNone,    // computes on the CPU
+    kAuto,    // all usable GPUs, or the CPU if there are none
+    kAll,     // all GPUs, at least one
+    kListed,  // the GPUs in `listed`
   };
   Kind kind = Kind::kNone;
   std::vector<int> listed = {};
 };
-// Found by ABSL_FLAG.
+// The functions that ABSL_FLAG needs for a flag of this type.
 bool AbslParseFlag(absl::string_view text, GpuChoice* choice, std::string* error);
 std::string AbslUnparseFlag(const GpuChoice& choice);
 
 struct GpuOptions {
   GpuChoice choice;
-  // Of each GPU for this process' tensors; 0: no limit.
+  // The limit on each GPU's memory for the tensors of this process; 0: no limit.
   int64_t memory_bytes = 0;
   cuda::DeviceOptions math = {};
 };
 
 struct Gpus {
-  // GPU:0, GPU:1, ... in the order chosen; empty: the CPU computes
+  // GPU:0, GPU:1, ... in the chosen order. Empty: the process computes on the CPU.
   std::vector<Device> devices;
   // "NVIDIA H200"
   std::vector<std::string> names;
-  // kAuto, where the library is there and none of its devices can be used. Empty in a build without
-  // it
+  // With kAuto: the reason why none of the library's devices can be used. Empty in a build without
+  // the library.
   std::string why_none;
 };
 
-// Loads the library of the machine's GPUs and takes those chosen into use by ops/ and tensor/, for
-// as long as the process lives. The library is the file that DIVVY_CUDA_LIBRARY names, else
-// libdivvy_cuda.so in the folder of libdivvy.so or of the executable, else where the system's
-// loader finds it. The first two must be files, in folders, that belong to root or to this user and
-// that nobody else may write (base/trusted_file.h). With `auto` a device that cannot be used is
-// left out, with a warning in the log. DIVVY_GPU_SYNC=1 in the environment: GpuBackend's
-// `synchronous`. DIVVY_GPU_PLAIN_MEMORY=1: freed memory goes back to the driver at once and is not
-// kept. Thread-safe; blocks for as long as CUDA takes to start. To be asked again with the same
-// options; kNone never changes anything. FailedPrecondition: there is no library, it cannot be
-// loaded, is of another version or finds no device, though GPUs are asked for; or the process uses
-// GPUs already, by other options. InvalidArgument: a listed device does not exist (names those that
-// do), or a limit below 0. Each says what to do.
+// Loads the library for GPUs and puts the chosen GPUs into use by ops/ and tensor/, for the rest of
+// the process. Thread-safe; blocks while CUDA starts. May be called again with the same options;
+// kNone never changes anything.
+//
+// The library is the file that DIVVY_CUDA_LIBRARY names; otherwise libdivvy_cuda.so in the folder
+// of libdivvy.so or of the executable; otherwise the one that the system's loader finds. In the
+// first two cases the file and its folder must belong to root or to this user, and nobody else may
+// have write access (base/trusted_file.h). With `auto` an unusable device is skipped, with a
+// warning in the log.
+//
+// Environment variables: DIVVY_GPU_SYNC=1 sets `synchronous` of GpuBackend.
+// DIVVY_GPU_PLAIN_MEMORY=1 returns freed memory to the driver at once instead of caching it.
+//
+// FailedPrecondition: GPUs are wanted, but there is no library, it cannot be loaded, has another
+// version or finds no device; or the process already uses GPUs with other options. InvalidArgument:
+// a listed device does not exist (the message names those that do), or a limit is below 0. Each
+// message says what to do.
 absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options);
 
-// Gives back to the GPUs in use what this process keeps of their memory for later tensors.
-// Thread-safe.
+// Frees the GPU memory that this process has cached for later tensors. Thread-safe.
 void TrimGpuMemory();
 
-// How many of `num_gpus` each of a process' workers has, which share none: several workers, which
-// only an embedded cluster has, are dealt as many each. 0: the CPU computes. With kAuto that is so
-// where there are more workers than GPUs, and what does not go round is left over.
-// `replicas_per_worker`: 0 for whatever comes out. Pure. InvalidArgument, each with its fix: GPUs
-// that were asked for cannot be dealt out evenly, or another number of replicas than of GPUs.
+// The number of GPUs for each worker of a process. Workers share no GPU, and each gets the same
+// number; only an embedded cluster has several workers in a process. 0: the workers compute on the
+// CPU. With kAuto this is the case if there are more workers than GPUs, and GPUs that do not divide
+// evenly stay unused. `replicas_per_worker` 0 means one replica for each GPU. Pure.
+// InvalidArgument, with the fix: GPUs that were asked for cannot be divided evenly, or there is
+// another number of replicas than of GPUs.
 absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers,
                                   int replicas_per_worker);
 
-// Where the replicas of each of a process' workers compute: each on a GPU of its own, or all on the
-// CPU. The first worker has the first GPUs, and so on. Opens the GPUs, and says once in the log
-// what computes. `replicas_per_worker`: 0 for as many as there are GPUs for a worker, or one.
-// Errors: those of OpenGpus and of GpusPerWorker.
+// The devices of the replicas of each worker of a process: a GPU for each replica, or the CPU for
+// all. The first worker has the first GPUs, and so on. Opens the GPUs and logs once what computes.
+// `replicas_per_worker` 0 means as many as a worker has GPUs, or one on the CPU. Errors: those of
+// OpenGpus and GpusPerWorker.
 absl::StatusOr<std::vector<std::vector<Device>>> OpenReplicaDevices(const GpuOptions& options,
                                                                     int replicas_per_worker,
                                                                     int num_workers);
 
-// A device for people to read about.
+// A description of a device for people.
 struct DeviceDescription {
   std::string device;              // "CPU:0", "GPU:0"
   std::string name;                // of a GPU: "NVIDIA H200"
   int64_t memory_limit_bytes = 0;  // of a GPU: GpuOptions::memory_bytes
-  int64_t memory_bytes = 0;        // that tensors hold of it now, where there is a limit
+  int64_t memory_bytes = 0;        // that tensors hold now; 0 without a limit
 };
-// Thread-safe; does not wait for the device. REQUIRES: it is the CPU, or OpenGpus has given it.
+// Describes a device. Thread-safe; does not wait for the device. REQUIRES: the device is the CPU or
+// one that OpenGpus has returned.
 DeviceDescription Describe(Device device);
 
-// As ClusterResolver::num_accelerators has them: {{"GPU", 2}}; empty where the CPU computes.
+// The number of devices of each kind, in the form of ClusterResolver::num_accelerators: {{"GPU",
+// 2}}. Empty if the CPU computes.
 std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices);
 
 namespace internal {
 
-// The devices of the library `path` ("": looked for as OpenGpus says, and NotFound if there is
-// none). FailedPrecondition: as OpenGpus.
+// The devices of the library at `path`. For "" the library is searched as OpenGpus does, with
+// NotFound if there is none. FailedPrecondition: as OpenGpus.
 absl::StatusOr<cuda::DeviceMath*> LoadDeviceMath(const std::string& path);
 
 }  // namespace internal

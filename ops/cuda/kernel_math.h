@@ -1,5 +1,5 @@
-// The arithmetic of a device's library as kernels over parallel.h. What is left to a device:
-// memory, products, and where its kernels are queued.
+// KernelMath: the arithmetic of a device's library, as kernels over parallel.h. A subclass for a
+// device provides memory, matrix products and the streams of its kernels.
 #ifndef DIVVY_OPS_CUDA_KERNEL_MATH_H_
 #define DIVVY_OPS_CUDA_KERNEL_MATH_H_
 
@@ -18,14 +18,14 @@ using internal::Norm;
 using internal::UnaryOp;
 using internal::Window2D;
 
-// Sums of a row are taken in double, as on the CPU. One source file for each family of methods.
+// Sums of a row are computed in double, as on the CPU. Each family of methods has one source file.
 class KernelMath : public DeviceMath {
  public:
   void Configure(const DeviceOptions& options) override { options_ = options; }
   void SetReclaim(Reclaim reclaim, void* context) override {
     reclaim_ = reclaim, reclaim_context_ = context;
   }
-  // For as long as a method runs; null where there is none even without what is kept.
+  // Memory for the duration of a method. Null: there is none even after the cache is freed.
   void* AllocateScratch(int device, size_t bytes) {
     void* const data = Allocate(device, bytes);
     if (data != nullptr || reclaim_ == nullptr) return data;
@@ -52,7 +52,7 @@ class KernelMath : public DeviceMath {
   void SumTo(int device, const Array& x, double scale, const Array& y) override;
   void MaxTo(int device, const Array& x, const Array& y) override;
   void SumOfSquares(int device, const Array& x, double* sum) override;
-  // rows.cu: what is computed for each row by itself
+  // rows.cu: computations on each row by itself
   void Softmax(int device, const Array& x, const Array& y) override;
   void SoftmaxGradient(int device, const Array& y, const Array& gradient, const Array& dx) override;
   void SoftmaxCrossEntropy(int device, const Array& logits, const Array& labels, const Array& loss,
@@ -90,18 +90,18 @@ class KernelMath : public DeviceMath {
   void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique,
                      const Array& sums) override;
 
-  // Of a convolution's matrix of windows at a time, though never less than a line of its output:
-  // 256 MB of float32.
+  // The most elements of a convolution's matrix of windows that are built at a time: 256 MB of
+  // float32. At least one line of the output is built at a time, even if it is larger.
   int64_t most_window_elements = int64_t{1} << 26;
 
  protected:
   const DeviceOptions& options() const { return options_; }
-  // Makes the device the calling thread's; where its kernels go.
+  // Makes the device current for the calling thread, and returns the stream of its kernels.
   virtual Stream Use(int device) = 0;
-  // Row-major, as MatMulArgs says.
+  // A row-major matrix product, as MatMulArgs says.
   virtual void Gemm(int device, const MatMulArgs& args, Element element, const void* a,
                     const void* b, void* c) = 0;
-  // In the device's memory.
+  // The device's fault, in the device's memory.
   virtual Fault* fault(int device) = 0;
 
  private:
@@ -110,8 +110,8 @@ class KernelMath : public DeviceMath {
   void* reclaim_context_ = nullptr;
 };
 
-// Memory for as long as a method runs; freed when the device is done with it. Where there is none,
-// the device's next wait tells it.
+// Memory for the duration of a method; freed when the device no longer uses it. If there is none,
+// the device's next wait returns an error.
 class Scratch {
  public:
   Scratch(KernelMath& math, int device, size_t bytes)
@@ -126,7 +126,7 @@ class Scratch {
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  // False: nothing may be computed with it.
+  // False: there is no memory, so the method must compute nothing.
   bool is_there() const { return bytes_ == 0 || data_ != nullptr; }
   template <typename T>
   T* as() const {
@@ -163,9 +163,9 @@ DIVVY_HOST_DEVICE Bits Narrowed(float value) {
   return Bits::FromFloat(value);
 }
 
-// The float beside `value` whose last bit is 1, or `value` itself where it is a float: rounded from
-// there to fewer bits it is what `value` itself would be, which the nearest float is not (S. Boldo,
-// G. Melquiond, "When double rounding is odd", 2005).
+// Rounds to odd: `value` itself if it is a float, else the adjacent float whose last bit is 1.
+// Rounding this float to fewer bits gives the same as rounding `value` directly, which is not true
+// of the nearest float (S. Boldo, G. Melquiond, "When double rounding is odd", 2005).
 DIVVY_HOST_DEVICE inline float RoundedToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   if (!(static_cast<double>(nearest) != value) || value != value) return nearest;
@@ -176,7 +176,8 @@ DIVVY_HOST_DEVICE inline float RoundedToOdd(double value) {
   return FloatFromBits(bits | 1u);
 }
 
-// A float16 or bfloat16 in memory: read as a float, rounded when it is written, a double too once.
+// A float16 or bfloat16 in memory. It is read as a float, and rounded when it is written. A double
+// is also rounded only once.
 template <typename Bits>
 struct Narrow {
   Bits bits;
@@ -193,7 +194,7 @@ struct Narrow {
   }
 };
 
-// What elements of T are computed with.
+// The type in which elements of T are computed.
 template <typename T>
 struct WideType {
   using type = T;
@@ -205,7 +206,7 @@ struct WideType<Narrow<Bits>> {
 template <typename T>
 using Wide = typename WideType<T>::type;
 
-// Calls use(T{}) with the C++ type. REQUIRES: a floating one.
+// Calls use(T{}) with the C++ type of `element`. REQUIRES: it is a floating type.
 template <typename Use>
 void WithFloating(Element element, Use&& use) {
   switch (element) {
@@ -216,7 +217,7 @@ void WithFloating(Element element, Use&& use) {
   }
 }
 
-// The first one on a device stands.
+// Records a fault, unless the device already has one.
 DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t value,
                                      int64_t position, const Array& in) {
 #ifdef __CUDA_ARCH__
@@ -230,7 +231,7 @@ DIVVY_HOST_DEVICE inline void Report(Fault* fault, Fault::Kind kind, int64_t val
   if (is_first) fault->value = value, fault->position = position, fault->in = in;
 }
 
-// Whether a label or probability is in [0, 1]; if not, so the fault says.
+// Whether a label or probability is in [0, 1]. If not, records a fault.
 template <typename T>
 DIVVY_HOST_DEVICE bool IsInUnit(T label, Fault* fault, Fault::Kind kind, int64_t position,
                                 const Array& in) {

@@ -1,14 +1,14 @@
-// Which of CUDA's errors a device does not recover from within a process. Without CUDA's headers,
-// so that it is tested where there is no toolkit.
+// The CUDA errors from which a device does not recover within a process. Needs no headers of CUDA,
+// so it can be tested without a toolkit.
 #ifndef DIVVY_OPS_CUDA_LOST_DEVICES_H_
 #define DIVVY_OPS_CUDA_LOST_DEVICES_H_
 
 namespace divvy::cuda {
 
-// `error` is a cudaError_t as a number (driver_types.h of CUDA 13.0, whose numbers do not change
-// between versions). These mean by themselves that the context is corrupt or that the device is
-// gone. Of any other error only the next call can tell: it fails, too, where the context is
-// corrupt.
+// Whether this error alone shows that the context is corrupt or that the device is gone. `error` is
+// a cudaError_t as a number (driver_types.h of CUDA 13.0; the numbers do not change between
+// versions). After any other error only the next call can tell, since it also fails if the context
+// is corrupt.
 inline bool LosesDevice(int error) {
   switch (error) {
     case 46:   // cudaErrorDevicesUnavailable

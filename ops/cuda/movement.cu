@@ -1,4 +1,4 @@
-// What moves elements: copies, permutations, rows by number, triangles of matrices.
+// Movement of elements: copies, permutations, rows by id, triangles of matrices.
 #include "ops/cuda/kernel_math.h"
 #include "ops/loops.h"
 
@@ -16,13 +16,13 @@ void WithBits(Element element, Use&& use) {
   }
 }
 
-// What a thread loads or stores at once at most.
+// The most that a thread loads or stores at once.
 struct alignas(16) Unit16 {
   uint64_t half[2];
 };
 
-// Calls use(T{}) with the largest type, up to 16 bytes, of which all these addresses and sizes are
-// multiples.
+// Calls use(T{}) with the largest type, up to 16 bytes, whose size divides all these addresses and
+// sizes.
 template <typename Use>
 void WithUnits(uint64_t all, Use&& use) {
   if (all % 16 == 0) return use(Unit16{});
@@ -65,8 +65,8 @@ void GatherRowsAs(Stream stream, const Array& table, int64_t width, const int64_
   });
 }
 
-// The lanes of a row take a matrix: no element looks for the matrix that it is in, and rows are
-// found by counting, not by roots and divisions.
+// The lanes of a row share one matrix. So no element must compute which matrix it is in, and rows
+// are found by counting, not by roots and divisions.
 template <typename T>
 void LowerTrianglesAs(Stream stream, const T* x, int64_t batch, int64_t f, T* y) {
   const int64_t elements = f * (f - 1) / 2;

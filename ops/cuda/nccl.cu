@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSuccess = 0, kSum = 0;
 
-// NCCL's number of a type; -1: it has none, or its sum is not ours.
+// NCCL's number of a type; -1: NCCL does not have it, or sums it in another way than we do.
 int TypeOf(Element element) {
   switch (element) {
     case Element::kFloat16: return 6;
@@ -56,7 +56,7 @@ std::vector<Nccl::Comm>& Nccl::CommsOf(const std::vector<int>& devices) {
   comms.resize(devices.size());
   if (nccl_.init_all(comms.data(), static_cast<int>(comms.size()), devices.data()) != kSuccess)
     comms.clear();
-  // Else this thread's next launch would be blamed for what NCCL has tried.
+  // Otherwise this thread's next launch would report an error that NCCL has met.
   cudaGetLastError();
   return comms;
 }
@@ -81,7 +81,7 @@ Nccl::Outcome Nccl::AllReduce(const std::vector<Rank>& ranks, Element element, i
                                     kSum, comms[i], rank.stream) == kSuccess;
   }
   if (nccl_.group_end() == kSuccess && done) return Outcome::kQueued;
-  // A device whose peers were not queued would wait for them for ever.
+  // A device whose peers were not queued would wait for them forever.
   for (const Comm comm : comms) nccl_.abort(comm);
   comms.clear();
   cudaGetLastError();

@@ -1,4 +1,5 @@
-// NCCL, where the machine has it. Loaded, not linked: a machine with one GPU need not have it.
+// NCCL, if the machine has it. It is loaded at run time and not linked, since a machine with one
+// GPU need not have it.
 #ifndef DIVVY_OPS_CUDA_NCCL_H_
 #define DIVVY_OPS_CUDA_NCCL_H_
 
@@ -17,10 +18,10 @@ namespace divvy::cuda {
 // Thread-safe.
 class Nccl {
  public:
-  // Null: there is no libnccl.so.2, or not one that has what is needed.
+  // Loads the library. Null: there is no libnccl.so.2, or it lacks a function that is needed.
   static std::unique_ptr<Nccl> Load();
 
-  // What a device brings and takes, and where it is queued.
+  // The part of one device: its input, its output, and its stream.
   struct Rank {
     int device;  // CUDA's number
     cudaStream_t stream;
@@ -31,17 +32,17 @@ class Nccl {
     kQueued,
     // Nothing was queued.
     kCannot,
-    // Some of it was queued and will not be done: what the devices hold is worth nothing.
+    // Some of it was queued and will not complete: the contents of the outputs are unspecified.
     kBroken,
   };
-  // Whether these devices can, with these elements. What is true of devices is found out once: they
-  // are made ready for each other, which waits for them.
+  // Whether these devices can reduce these elements. The devices are checked once: the first call
+  // connects them to each other and waits for them.
   bool CanAllReduce(const std::vector<int>& devices, Element element);
-  // The elementwise sum of all, to each. REQUIRES: CanAllReduce.
+  // Writes the elementwise sum of all inputs to each output. REQUIRES: CanAllReduce.
   Outcome AllReduce(const std::vector<Rank>& ranks, Element element, int64_t n);
 
  private:
-  // NCCL's C interface, as its versions 2 have it.
+  // The C interface of NCCL 2.
   using Comm = void*;
   struct Interface {
     int (*init_all)(Comm* comms, int count, const int* devices);
@@ -55,9 +56,9 @@ class Nccl {
   std::vector<Comm>& CommsOf(const std::vector<int>& devices) DIVVY_REQUIRES(mu_);
 
   const Interface nccl_;
-  // calls of a group are one thread's
+  // All calls of a group must come from one thread.
   Mutex mu_;
-  // By devices; empty: they cannot.
+  // By devices. Empty: these devices cannot reduce.
   std::map<std::vector<int>, std::vector<Comm>> comms_ DIVVY_GUARDED_BY(mu_);
 };
 

@@ -1,7 +1,7 @@
-// How work is spread over a device: by element, or a row to each group of threads that meet. The
-// bodies are the same for nvcc and for a host compiler, so they are tested where there is no GPU:
-// one thread takes everything in order, or a HostBlock plays the threads of a block, each on a
-// thread of the host.
+// Distributes work over a device: by element, or by row, where a group of cooperating threads takes
+// each row. The kernel bodies are the same for nvcc and for a host compiler, so they can be tested
+// without a GPU: either one thread runs everything in order, or a HostBlock emulates the threads of
+// a block with threads of the host.
 #ifndef DIVVY_OPS_CUDA_PARALLEL_H_
 #define DIVVY_OPS_CUDA_PARALLEL_H_
 
@@ -19,8 +19,8 @@
 #include <cuda_runtime.h>
 #endif
 
-// Marks a lambda that is the body of a kernel. For nvcc it is the device's alone: one that the host
-// might call as well is kept on the host's heap, with an allocation for each copy that a launch
+// Marks a lambda that is the body of a kernel. For nvcc it runs on the device only: a lambda that
+// the host may call too is kept on the host's heap, with an allocation for each copy that a launch
 // makes.
 #ifdef __CUDACC__
 #define DIVVY_BODY __device__
@@ -31,12 +31,12 @@
 namespace divvy::cuda {
 
 #ifdef __CUDACC__
-// Where a device's kernels are queued, and where it is noted that one could not be.
+// The stream of a device's kernels, and the place where a failed launch is recorded.
 struct Stream {
   cudaStream_t queue;
   FirstError* error;
 
-  // After each launch.
+  // Call it after each launch.
   void NoteLaunch() const {
     if (const cudaError_t launched = cudaGetLastError();
         launched != cudaSuccess && launched != cudaErrorNotReady)
@@ -44,31 +44,30 @@ struct Stream {
   }
 };
 #else
-// The threads of a block where the host plays them. `place` says where in a kernel its threads
-// meet, and is a literal.
+// Emulates the threads of a block on the host. `place` names a place in a kernel where its threads
+// synchronize; it is a literal.
 class HostBlock {
  public:
   virtual ~HostBlock() = default;
   // Calls work(thread) for each thread in [0, threads), and returns when all calls have returned.
   // One call at a time.
   virtual void Run(int threads, const std::function<void(int)>& work) = 0;
-  // What a GPU does at __syncthreads(): returns when all threads of the block have come to this
-  // place.
+  // __syncthreads() of a GPU: returns when all threads of the block have reached this place.
   virtual void Meet(int thread, const char* place) = 0;
-  // What a GPU does at __shfl_xor_sync(): the `own` of the thread of the same warp whose number
+  // __shfl_xor_sync() of a GPU: returns the `own` of the thread of the same warp whose number
   // differs in the bit `distance`.
   virtual double Exchange(int thread, double own, int distance) = 0;
-  // What a GPU declares as __shared__: memory for `count` numbers that all threads of the block
-  // see, the same for each call with this place.
+  // __shared__ memory of a GPU: `count` numbers that all threads of the block see. Every call with
+  // the same place returns the same memory.
   virtual double* Shared(const char* place, int count) = 0;
 };
 
-// A queue of a device that is none: does what it is given in that order, at once or later.
+// The queue of an emulated device: runs what it is given in that order, at once or later.
 class HostStream {
  public:
   virtual ~HostStream() = default;
   virtual void Add(std::function<void()> work) = 0;
-  // What plays the blocks of its kernels; null: one thread takes everything.
+  // Emulates the blocks of kernels. Null: one thread runs everything.
   virtual HostBlock* block() { return nullptr; }
 };
 using Stream = HostStream*;  // null: at once
@@ -80,7 +79,7 @@ void AddTo(Stream stream, Work&& work) {
 #endif
 
 constexpr int kThreads = 256;  // of a block
-constexpr int kWarp = 32;      // threads that run in step
+constexpr int kWarp = 32;      // threads that run in lockstep
 
 // Declares memory for `count` numbers that the threads of a block share.
 #ifdef __CUDA_ARCH__
@@ -89,8 +88,8 @@ constexpr int kWarp = 32;      // threads that run in step
 #define DIVVY_SHARED(name, thread, place, count) double* const name = (thread).Shared(place, count)
 #endif
 
-// One thread of a block of a kernel, and what it does together with the others. All of them call
-// these methods alike.
+// One thread of a block of a kernel, and its operations together with the other threads. All
+// threads must make the same calls of these methods.
 struct BlockThread {
 #ifdef __CUDACC__
   __device__ int index() const { return static_cast<int>(threadIdx.x); }
@@ -127,8 +126,8 @@ struct BlockThread {
 };
 
 #ifndef __CUDACC__
-// Runs a kernel of so many parts, of which a block takes `by_block` at a time, as two blocks, one
-// after the other: each then has parts that are not its own.
+// Runs a kernel of `parts` parts as two blocks, one after the other; a block takes `by_block` parts
+// at a time. So each block meets parts that are not its own.
 template <typename Kernel>
 void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads,
                const Kernel& kernel) {
@@ -140,18 +139,19 @@ void RunBlocks(HostBlock& host, int64_t parts, int64_t by_block, int threads,
 #endif
 
 // The threads that share a row: thread `index` of `count` takes columns index, index + count, ...
-// All of them call Sum and Max alike, and get the same.
+// All of them make the same calls of Sum and Max, and get the same results.
 struct Lanes {
   int index = 0, count = 1;  // on a device: a warp's threads or a block's
   BlockThread thread = {};
 
-  // The order of additions follows from `count` alone, so that equal inputs give equal bits.
+  // The order of additions depends only on `count`, so equal inputs give equal bits.
   DIVVY_HOST_DEVICE double Sum(double own) const { return Meet(own, 0, internal::Sum()); }
   DIVVY_HOST_DEVICE double Max(double own) const {
     return Meet(own, -std::numeric_limits<double>::infinity(), internal::Maximum());
   }
 
-  // Of the lanes before this one. REQUIRES: the row has a block, or all of a host.
+  // The sum over the lanes before this one. REQUIRES: the row has a whole block, or all threads of
+  // a host.
   DIVVY_HOST_DEVICE double SumBefore(double own) const {
     if (count == 1) return 0;
     DIVVY_SHARED(shared, thread, "SumBefore", kThreads);
@@ -171,7 +171,7 @@ struct Lanes {
     return own;
   }
 
-  // Warp by warp, then the warps.
+  // First within each warp, then across the warps.
   template <typename Combine>
   DIVVY_HOST_DEVICE double Meet(double own, double nothing, Combine combine) const {
     if (count == 1) return own;
@@ -230,7 +230,7 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
   HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
     if (host != nullptr) {
-      // The others of a GPU's block would have nothing to do, and nobody meets them.
+      // The other threads of a GPU's block would have nothing to do, and no thread waits for them.
       const int threads = static_cast<int>(std::min<int64_t>(n, kThreads));
       return RunBlocks(*host, n, kThreads, threads,
                        [&](const BlockThread& thread) { TakeElements(thread, n, body); });
@@ -240,12 +240,12 @@ void ForEach(Stream stream, int64_t n, const Body& body) {
 #endif
 }
 
-// columns that a warp takes by itself: then its threads need not wait for others
+// The most columns that a warp takes by itself; its threads then need not wait for other warps.
 constexpr int64_t kNarrowRow = 1024;
-// For a row that is to have a whole block.
+// Makes a row have a whole block.
 constexpr int64_t kWideRow = kNarrowRow + 1;
 
-// Calls body(row, lanes) for each row in [0, rows), with all lanes of a row of this width.
+// Calls body(row, lanes) for each row in [0, rows), on all lanes that share a row of this width.
 template <typename Body>
 void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
   if (rows <= 0) return;
@@ -260,7 +260,7 @@ void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
   HostBlock* const host = stream == nullptr ? nullptr : stream->block();
   AddTo(stream, [=] {
     if (host != nullptr) {
-      // As in ForEach: no row's threads meet another's.
+      // As in ForEach: the threads of different rows never synchronize.
       const int threads = threads_a_row * static_cast<int>(std::min<int64_t>(rows, by_block));
       return RunBlocks(*host, rows, by_block, threads, [&](const BlockThread& thread) {
         TakeRows(thread, rows, threads_a_row, body);
@@ -271,22 +271,22 @@ void ForEachRow(Stream stream, int64_t rows, int64_t width, const Body& body) {
 #endif
 }
 
-// That a block of SumColumns takes: neighbours read neighbours.
+// The columns that a block of SumColumns takes: adjacent threads read adjacent columns.
 constexpr int kColumns = 32;
-// threads that share a column of few rows
+// The threads that share a column of few rows.
 constexpr int kColumnLanes = 8;
-// And of many.
+// The threads that share a column of many rows.
 constexpr int kManyColumnLanes = 32;
 constexpr int64_t kFewRows = 512;
-// That one block may add up; with more, other blocks should have a part.
+// The most rows that one block should add up; with more, other blocks should share the work.
 constexpr int64_t kMostRowsOfColumn = 4096;
 
-// Thread (x, y) of a block takes rows y, y + lanes, ... of column x. Four of them are loaded before
-// any is used, so that their loads are under way together.
+// Thread (x, y) of a block takes rows y, y + lanes, ... of column x. It loads four of them before
+// it uses any, so that the loads overlap.
 template <int kLanes, typename Load, typename Term, typename Write>
 DIVVY_BODY void TakeColumns(const BlockThread& thread, int64_t columns, int64_t rows,
                             const Load& load, const Term& term, const Write& write) {
-  // So that the lanes of a column lie in different banks.
+  // Places the lanes of a column in different banks.
   constexpr int kStride = kColumns + 1;
   DIVVY_SHARED(shared, thread, "SumColumns", kLanes * kStride);
   const int x = thread.index() % kColumns, y = thread.index() / kColumns;
@@ -324,9 +324,9 @@ __global__ void __launch_bounds__(kColumns* kLanes)
 }
 #endif
 
-// Calls write(column, sum) for each column, once, with the sum of term(row, column, load(row,
-// column)) over the rows, in an order that follows from their number alone. `load` only reads; what
-// `term` writes is read by no `load`.
+// Calls write(column, sum) once for each column, with the sum of term(row, column, load(row,
+// column)) over the rows. The order of additions depends only on the number of rows. `load` only
+// reads, and must not read anything that `term` writes.
 template <typename Load, typename Term, typename Write>
 void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, const Term& term,
                 const Write& write) {
@@ -363,7 +363,7 @@ void SumColumns(Stream stream, int64_t columns, int64_t rows, const Load& load, 
 #endif
 }
 
-// Adds to memory that others add to at the same time, in any order.
+// Adds to memory to which other threads add concurrently; the order is unspecified.
 template <typename T>
 DIVVY_HOST_DEVICE void AddAtomically(T* to, T amount) {
 #ifdef __CUDA_ARCH__

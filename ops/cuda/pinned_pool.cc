@@ -7,7 +7,7 @@
 namespace divvy::cuda {
 namespace {
 
-constexpr size_t kSmallest = 4096;  // pages are what is pinned
+constexpr size_t kSmallest = 4096;  // memory is pinned in pages
 
 }  // namespace
 
@@ -19,7 +19,7 @@ PinnedPool::~PinnedPool() {
   }
 }
 
-// The host pins and unpins outside the lock: it takes its time, and waits for the devices.
+// Pinning and unpinning happen without the lock, because they take long and wait for the devices.
 void* PinnedPool::Take(size_t bytes) {
   const size_t size = ClassOf(bytes);
   std::vector<void*> unpinned;

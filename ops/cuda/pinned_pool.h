@@ -1,4 +1,4 @@
-// Pinned memory of the host, used again and again: to pin memory takes longer than to fill it.
+// A cache of pinned host memory. Pinning memory takes longer than filling it.
 #ifndef DIVVY_OPS_CUDA_PINNED_POOL_H_
 #define DIVVY_OPS_CUDA_PINNED_POOL_H_
 
@@ -11,7 +11,7 @@
 
 namespace divvy::cuda {
 
-// Blocks come in classes, four to each doubling, so that at most a fifth of one is unused.
+// Blocks come in size classes, four to each doubling, so at most a fifth of a block is unused.
 // Thread-safe.
 class PinnedPool {
  public:
@@ -22,19 +22,19 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // What is returned serves every size of its class.
+  // The class of a size: a returned block can be reused for every size of its class.
   static size_t ClassOf(size_t bytes);
-  // At least so many bytes. Null: the limit is reached, or the host gives no more.
+  // Memory of at least `bytes` bytes. Null: the limit is reached, or the host has no more.
   void* Take(size_t bytes);
-  // REQUIRES: taken, and no copy of it is under way.
+  // Returns memory to the cache. REQUIRES: it was taken, and no copy from or to it is in progress.
   void Return(void* data);
   // Whether a byte lies in a block that is taken.
   bool Owns(const void* data) const;
 
  private:
   void* TakeKept(size_t size) DIVVY_REQUIRES(mu_);
-  // Counts `size` more as taken. What nobody has taken and must go back to the host first is added
-  // to `unpinned`. False: the limit is reached, nothing happens.
+  // Reserves `size` more bytes. Adds to `unpinned` the free blocks that must first be returned to
+  // the host. False: the limit is reached, and nothing changes.
   bool Reserve(size_t size, std::vector<void*>& unpinned) DIVVY_REQUIRES(mu_);
 
   DeviceMath& math_;
@@ -42,9 +42,9 @@ class PinnedPool {
   mutable Mutex mu_;
   size_t pinned_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
   size_t taken_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
-  // By their first byte: their class.
+  // The class of each taken block, by its address.
   std::map<const char*, size_t> taken_ DIVVY_GUARDED_BY(mu_);
-  // By class.
+  // The free blocks of each class.
   std::map<size_t, std::vector<void*>> free_ DIVVY_GUARDED_BY(mu_);
 };
 

@@ -11,12 +11,13 @@ using internal::OffsetsAt;
 
 constexpr int64_t kChunk = 64;  // rows that one thread adds up by itself
 
-// The loops over x, in two: those that end in another element of y, and those that are summed.
+// The loops over x in two groups: those that lead to another element of y, and those that are
+// summed.
 struct Reduction {
   LoopNest<2> kept;     // x, y
   LoopNest<1> reduced;  // x
   int64_t results = 1, width = 1;
-  bool consecutive = true;  // what is summed lies side by side
+  bool consecutive = true;  // the summed elements are adjacent
 };
 
 void Append(int64_t extent, int64_t x_stride, LoopNest<1>& loops) {
@@ -45,7 +46,7 @@ Reduction MakeReduction(const Array& x, const Array& y) {
   return reduction;
 }
 
-// The lanes of a row for each result and part of what is summed.
+// One row of lanes for each result and part of the sum.
 template <typename T>
 void SumRows(Stream stream, const Reduction& reduction, const T* from, int64_t parts,
              double* partial) {
@@ -63,7 +64,7 @@ void SumRows(Stream stream, const Reduction& reduction, const T* from, int64_t p
              });
 }
 
-// A thread for each result and chunk: neighbours read neighbours.
+// One thread for each result and chunk; adjacent threads read adjacent elements.
 template <typename T>
 void SumChunks(Stream stream, const Reduction& reduction, const T* from, int64_t chunks,
                double* partial) {
@@ -90,7 +91,7 @@ void AddChunks(Stream stream, const Reduction& reduction, const double* partial,
   });
 }
 
-// Rows of y's elements, over which x is summed, and which lie `stride` apart: a bias' gradient.
+// Rows of y's elements, `stride` apart, over which x is summed: the gradient of a bias.
 bool IsColumns(const Reduction& reduction) {
   return reduction.kept.rank == 1 && reduction.kept.stride[0][0] == 1 &&
          reduction.kept.stride[1][0] == 1 && reduction.reduced.rank == 1 &&
@@ -121,7 +122,7 @@ void SumRowsOf(Stream stream, const Reduction& reduction, const T* from, double 
              });
 }
 
-// So that few long sums use all of a device, too.
+// Splits long sums, so that even a few of them use the whole device.
 int64_t PartsOf(const Reduction& reduction) {
   return std::clamp<int64_t>(reduction.width / (16 * kThreads), 1,
                              std::max<int64_t>(1, 1024 / std::max<int64_t>(1, reduction.results)));

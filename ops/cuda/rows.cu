@@ -1,4 +1,4 @@
-// What is computed for each row by itself.
+// Computations on each row by itself.
 #include <limits>
 
 #include "ops/cuda/kernel_math.h"
@@ -28,8 +28,8 @@ DIVVY_HOST_DEVICE double SumOfExponentials(const T* x, int64_t n, Wide<T> max, c
   return lanes.Sum(sum);
 }
 
-// y = exp(x - max) * factor. Taken again: an exponential costs less than a way to memory and back,
-// and y is rounded once.
+// y = exp(x - max) * factor. The exponential is computed again, because this costs less than
+// writing it to memory and reading it back, and because y is then rounded only once.
 template <typename T>
 DIVVY_HOST_DEVICE void ScaledExponentials(const T* x, T* y, int64_t n, Wide<T> max, Wide<T> factor,
                                           const Lanes& lanes) {
@@ -85,7 +85,7 @@ DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, 
     if (!IsInUnit(Wide<T>(probability[j]), fault, Fault::kProbabilityOutOfRange, row * classes + j,
                   logits))
       continue;
-    // 0 times infinity is none of the loss
+    // 0 times infinity must not enter the loss
     if (probability[j] != 0) loss += probability[j] * (log_sum - (x[j] - max));
   }
   return static_cast<Wide<T>>(lanes.Sum(loss));
@@ -137,8 +137,8 @@ void CrossEntropyGradient(Stream stream, const Rows& extent, const int64_t* numb
   });
 }
 
-// What turns a row into its normalised form, (x - mean) * factor. `floored`: epsilon stood for the
-// norm, so that it does not depend on the row.
+// The numbers that normalize a row: (x - mean) * factor. `floored`: epsilon replaced the norm, so
+// the factor does not depend on the row.
 struct Standard {
   double mean, factor;
   bool floored;
@@ -210,14 +210,14 @@ void ClipRowsGradientAs(Stream stream, int64_t rows, int64_t width, double max_n
     const double norm = std::sqrt(Dot(x + at, x + at, width, lanes));
     const bool clips = norm > max_norm;
     const double factor = clips ? max_norm / norm : 1;
-    // What only lengthens the row is clipped away.
+    // The part of the gradient along the row only changes its length, and the clip removes it.
     const double along = clips ? Dot(x + at, gradient + at, width, lanes) / (norm * norm) : 0;
     for (int64_t j = at + lanes.index; j < at + width; j += lanes.count)
       dx[j] = static_cast<T>(factor * (gradient[j] - along * x[j]));
   });
 }
 
-// Weights and divisors of lists of rows, 1 where there are none.
+// The weights and divisors of lists of rows; 1 where there are none.
 template <typename T>
 struct Lists {
   const int64_t* splits;

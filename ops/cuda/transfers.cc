@@ -13,7 +13,7 @@
 namespace divvy::cuda {
 namespace {
 
-// A value that is larger travels in pieces, so that one is filled while another is copied.
+// A larger value is copied in pieces, so that one piece is filled while another is copied.
 constexpr size_t kPieceBytes = size_t{4} << 20;
 constexpr size_t kAlignment = 64;
 
@@ -23,7 +23,7 @@ size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 class Transfers::EventMark : public DeviceMark {
  public:
-  // `point`: of kCompute, that this event is not before.
+  // A point of kCompute that this event does not precede.
   EventMark(DeviceMath& math, int device, Queue queue, int64_t point = 0)
       : math_(math), point_(point), event_(math.Record(device, queue)), number_(++last_number) {}
   ~EventMark() override { math_.Release(event_); }
@@ -127,14 +127,14 @@ void Transfers::Release(Lane& lane, const Travelling& done) {
   if (done.staged != nullptr) lane.staging.Return(done.staged);
 }
 
-// Owners go outside the lock: the last handle of a tensor runs code that is not ours.
+// Owners are destroyed without the lock, because the last handle of a tensor may run foreign code.
 void Transfers::Reap(int device) {
   Lane& lane = *lanes_[device];
   std::vector<Travelling> done;
   {
     MutexLock lock(lane.mu);
     for (std::deque<Travelling>& travelling : lane.travelling) {
-      while (!travelling.empty() && math_.HasCome(travelling.front().come)) {
+      while (!travelling.empty() && math_.HasCompleted(travelling.front().come)) {
         done.push_back(std::move(travelling.front()));
         travelling.pop_front();
       }
@@ -144,20 +144,20 @@ void Transfers::Reap(int device) {
   for (const Travelling& one : done) Release(lane, one);
 }
 
-// They come in the order in which they were told: behind the first that has not come nobody need be
-// asked.
+// Events come in the order in which they were issued, so the search stops at the first that has not
+// come.
 void Transfers::ReapArriving(Lane& lane) {
   while (!lane.arriving_in_order.empty()) {
     const auto [data, number] = lane.arriving_in_order.front();
     const auto one = lane.arriving.find(data);
     const bool is_there = one != lane.arriving.end() && one->second.number == number;
-    if (is_there && !math_.HasCome(one->second.come)) return;
+    if (is_there && !math_.HasCompleted(one->second.come)) return;
     if (is_there) Forget(lane, one);
     lane.arriving_in_order.pop_front();
   }
 }
 
-// Of one queue. False: nothing travels.
+// Waits for the oldest copy of one queue. False: no copy is in progress.
 bool Transfers::AwaitOldest(int device) {
   Lane& lane = *lanes_[device];
   Travelling oldest;
@@ -170,7 +170,7 @@ bool Transfers::AwaitOldest(int device) {
     any->pop_front();
   }
   const Look look(*this, device);
-  // Nobody asks for these values here: the next Bring tells it.
+  // No caller waits for these values here, so the next Bring reports the error.
   math_.Note(device, math_.Await(device, oldest.come));
   Release(lane, oldest);
   return true;
@@ -231,7 +231,7 @@ void* Transfers::Upload(int device, const void* from, size_t bytes,
   return to;
 }
 
-// False: there was no pinned memory for it, and the bytes have come already.
+// False: there was no pinned staging memory, so the call itself has copied the bytes.
 bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t bytes,
                      std::shared_ptr<const void> owner) {
   if (host_memory_.Owns(from)) {
@@ -249,7 +249,7 @@ bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t
   return false;
 }
 
-// False: there is no pinned memory to be had, and nothing was copied that need not be copied again.
+// False: there is no pinned memory; whatever was copied must be copied again.
 bool Transfers::UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const size_t piece = std::min(kPieceBytes, bytes - begin);
@@ -282,7 +282,7 @@ bool Transfers::IsUsed(size_t bytes) {
   return used_.count(PinnedPool::ClassOf(bytes)) > 0;
 }
 
-// A value that waits does not stand among those that arrive in order before its copy is told.
+// A waiting value is not among those that arrive in order until its copy is issued.
 void* Transfers::UploadWhenUsed(int device, const void* from, size_t bytes,
                                 std::shared_ptr<const void> owner) {
   if (bytes < large_bytes_ || IsUsed(bytes)) return Upload(device, from, bytes, std::move(owner));
@@ -297,8 +297,8 @@ void* Transfers::UploadWhenUsed(int device, const void* from, size_t bytes,
   return to;
 }
 
-// One thread sends the value. It holds no lock, since that may wait for the device and lets owners
-// go. Others that want the value wait until its copy has been told.
+// One thread sends the value. It holds no lock, since sending may wait for the device and destroy
+// owners. Other threads that need the value wait until its copy has been issued.
 void Transfers::SendIfUnsent(int device, const void* data) {
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
@@ -328,7 +328,7 @@ void Transfers::SendIfUnsent(int device, const void* data) {
   lane.sent.NotifyAll();
 }
 
-// What holds `data`, if it is still arriving as far as is known.
+// The entry that contains `data`, if it is not known to have arrived.
 std::map<const char*, Transfers::Arriving>::iterator Transfers::FindArriving(Lane& lane,
                                                                              const void* data) {
   const auto after = lane.arriving.upper_bound(static_cast<const char*>(data));
@@ -344,9 +344,9 @@ void Transfers::Arrive(int device, const void* data, int waiting_device, Queue w
   LetWait(device, data, waiting_device, waiting_queue);
 }
 
-// A value that is not found here has been seen to have come, or has been freed. kCompute is told to
-// wait for each value once. Another queue is told each time, since it may wait for a point of
-// kCompute that lies before kCompute's own wait for the value.
+// A value that is not found here has arrived or been freed. kCompute is told once to wait for each
+// value. Another queue is told each time, since it may wait for a point of kCompute that precedes
+// kCompute's own wait for the value.
 void Transfers::LetWait(int device, const void* data, int waiting_device, Queue waiting_queue) {
   Lane& lane = *lanes_[device];
   MutexLock lock(lane.mu);
@@ -358,7 +358,8 @@ void Transfers::LetWait(int device, const void* data, int waiting_device, Queue 
   arriving.is_told |= waiting_queue == Queue::kCompute;
 }
 
-// What was never used is not copied; kCompute, on which it is freed, waits for its memory alone.
+// A value that was never used is not copied. kCompute, on which it is freed, waits only for its
+// memory.
 void Transfers::Leave(int device, const void* data) {
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
@@ -404,13 +405,12 @@ void* Transfers::CopyAcross(int device, const Download& from) {
                    static_cast<size_t>(from.bytes));
   const EventMark copied(math_, device, Queue::kAcross);
   math_.Wait(device, Queue::kCompute, copied.event());
-  // Before it may free what is read.
+  // Before it may free memory that is being read.
   math_.Wait(from.from_device.index, Queue::kCompute, copied.event());
   return to;
 }
 
-// Pinned memory for all values that do not come to pinned memory themselves, and for each device's
-// fault.
+// Pinned memory for each device's fault, and for all values whose destination is not pinned.
 struct Transfers::Staged {
   char* data = nullptr;
   size_t used = 0;
@@ -422,11 +422,14 @@ struct Transfers::Staged {
   }
 };
 
-// 1. Each value waits for its computation on the queue kOut of its device, in the order in which
-//    they are computed, and is copied.
-// 2. So is the device's fault: what has gone wrong before these computations is there by then.
-// 3. The host waits for the devices, and copies what came to pinned memory of ours to where it
-//    belongs.
+// Steps:
+//
+//   1. Each value waits for its computation on the queue kOut of its device, in the order in which
+//      the values are computed, and is copied.
+//   2. The device's fault is copied likewise; everything that went wrong before these computations
+//      is in it by then.
+//   3. The host waits for the devices, and copies values from our pinned memory to their
+//      destinations.
 Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   const TraceRange range("copy to the host");
   const auto number = [](const Download& value) {
@@ -438,9 +441,9 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   std::stable_sort(in_order.begin(), in_order.end(),
                    [&](const Download* a, const Download* b) { return number(*a) < number(*b); });
 
-  // Of each device.
+  // One for each device.
   std::map<int, const Fault*> faults;
-  // Of each device's kCompute, the last that is waited for.
+  // For each device, the last point of kCompute that is waited for.
   std::map<int, int64_t> points;
   size_t staged_bytes = 0;
   std::vector<bool> is_staged;
@@ -486,8 +489,8 @@ Transfers::Found Transfers::Bring(absl::Span<const Download> values) {
   return found;
 }
 
-// A fault is looked at while the device may be computing: that there is one is certain, but only a
-// device that is done has it in full. Null: it did not come.
+// The fault may be copied while the device is still computing. Then it is certain that there is a
+// fault, but only a device that is done has all its fields. Null: the fault was not copied.
 Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_t point) {
   Lane& lane = *lanes_[device];
   const EventMark copied(math_, device, Queue::kOut);
@@ -497,7 +500,7 @@ Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_
   found.error = math_.Synchronize(device);
   if (found.error != nullptr) return found;
   found.fault = math_.TakeFault(device);
-  // another thread has told it; these values are no better for that
+  // another thread has reported it; these values are bad all the same
   if (found.fault.kind == Fault::kNone && fault != nullptr) found.fault = *fault;
   return found;
 }

@@ -578,7 +578,7 @@ TEST(HostQueuesTest, AMissingWaitIsSeen) {
   EXPECT_THAT(math.log, Contains(HasSubstr("has not")));
   math.log.clear();
   const cuda::Event copied = math.Record(0, Queue::kIn);
-  EXPECT_FALSE(math.HasCome(copied));
+  EXPECT_FALSE(math.HasCompleted(copied));
   math.Wait(0, Queue::kCompute, copied);
   math.Release(copied);
   math.CopyOut(0, &result, there, sizeof(float));

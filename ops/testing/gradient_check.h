@@ -1,4 +1,4 @@
-// Derivatives compared with finite differences, for tests of operations.
+// CheckGradients: compares derivatives with finite differences, for tests of operations.
 #ifndef DIVVY_OPS_TESTING_GRADIENT_CHECK_H_
 #define DIVVY_OPS_TESTING_GRADIENT_CHECK_H_
 
@@ -10,14 +10,14 @@
 
 namespace divvy {
 
-// A function of leaves: what an operation, or a whole model, makes of them. A result that is no
-// scalar is summed, each element with a weight of its own, so that no error hides behind symmetry.
+// A function of leaves, such as an operation or a whole model. A result that is not a scalar is
+// summed with a different weight for each element, so that symmetry hides no error.
 using Differentiable = std::function<Var(GradientTape& tape, const std::vector<Var>& leaves)>;
 
-// OK if the tape's gradient of every element of every leaf agrees with (f(x + h) - f(x - h)) / 2h
-// to within 1e-6 (relative above 1). Otherwise Internal, with the element and both numbers, or the
-// error of `function`. `function` gets its leaves on `device`. REQUIRES: float64 leaves on the CPU,
-// and no kink of `function` within h = 1e-5 of them.
+// OK if, for every element of every leaf, the tape's gradient agrees with (f(x + h) - f(x - h)) /
+// 2h to within 1e-6 (relative above 1). Otherwise Internal with the element and both numbers, or
+// the error of `function`. `function` gets its leaves on `device`. REQUIRES: the leaves are float64
+// and on the CPU, and `function` is smooth within h = 1e-5 of them.
 absl::Status CheckGradients(const Differentiable& function, const std::vector<Tensor>& leaves,
                             Device device = {});
 

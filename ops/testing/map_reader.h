@@ -12,7 +12,7 @@
 
 namespace divvy {
 
-// Keeps the contract of VariableReader, and what it was asked for.
+// Implements VariableReader and records the calls of Read.
 class MapReader : public VariableReader {
  public:
   MapReader() = default;

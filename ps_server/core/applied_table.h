@@ -1,4 +1,4 @@
-// Which entries were applied: what makes a commit count once.
+// Records which entries were applied, so that a commit counts once.
 #ifndef DIVVY_PS_SERVER_CORE_APPLIED_TABLE_H_
 #define DIVVY_PS_SERVER_CORE_APPLIED_TABLE_H_
 
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cluster/horizon.h"
-#include "cluster/ids.h"
-#include "cluster/messages.h"
+#include "protocol/horizon.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
@@ -31,11 +31,11 @@ class AppliedTable {
   explicit AppliedTable(Keep keep = Keep::kUnclosed) : keep_(keep) {}
 
   State Find(EntryId id) const;
-  // Is applying.
+  // The entry is being applied from now on.
   void Begin(const RememberedEntry& entry);
-  // has been applied: applied_seq() rises
+  // The entry has been applied; applied_seq() rises.
   void Finish(EntryId id);
-  // Was refused before it wrote anything: unknown again.
+  // The entry was refused before it wrote anything: it is unknown again.
   void Abandon(EntryId id);
 
   // What it closes is not forgotten before ForgetClosed.

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 

@@ -1,14 +1,15 @@
-// Checkpoints: this server's part of one is written behind the commits that go on, and read before
-// any is taken.
+// The checkpoint methods of ParameterServerCore. A server writes its part of a checkpoint while
+// commits continue, and reads one before it accepts any.
 //
-//   Snapshot   1. mark: all shards as they are now, nothing is copied  2. a chain of blocking
-//              tasks, one slice each: read (the copy of what a commit has
-//                 changed since, else the live bytes), append  3. finish: synced, the slices told
-//                 to whoever waits
-//   Load       1. clear, memory for all shards  2. a chain of blocking tasks, one slice each: read
+//   Snapshot   1. mark: fixes all shards as they are now; nothing is copied
+//              2. a chain of blocking tasks, one for each slice: read it (the copy, where a commit
+//                 has changed it since, else the live bytes) and append it to the file
+//              3. finish: the file is synced, and whoever waits gets the list of slices
+//   Load       1. clear everything, and allocate all shards
+//              2. a chain of blocking tasks, one for each slice: read it
 //              3. READY
 //
-// Each task ends when its run is no longer the current one: another epoch has begun, or another
+// Each task ends early if its run is no longer the current one: another epoch has begun, or another
 // checkpoint was asked for.
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/element_ops.h"
-#include "cluster/error.h"
+#include "kernels/elements.h"
 #include "optimizers/apply.h"
 #include "optimizers/denormals.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

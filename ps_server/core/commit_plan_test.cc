@@ -13,10 +13,10 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/element_ops.h"
-#include "cluster/error.h"
 #include "gtest/gtest.h"
+#include "kernels/elements.h"
 #include "optimizers/apply.h"
+#include "protocol/error.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/read_plan.h"
 
@@ -154,72 +154,6 @@ TEST(FrozenShardsTest, AFewRowsCostAFewPagesAndNotTheirBlocks) {
   for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
   EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share one";
   EXPECT_EQ(plan->most_kept_bytes(), 3 * 4096);
-}
-
-// ---- element operations -------------------------------------------------------------------------
-
-template <typename T>
-std::vector<T> After(WriteOp op, std::vector<T> target, const std::vector<T>& update) {
-  EXPECT_TRUE(TakesElements(op, DTypeOf<T>::value));
-  ApplyElements(op, DTypeOf<T>::value, target.data(), update.data(),
-                static_cast<int64_t>(target.size()));
-  return target;
-}
-
-TEST(ElementOpsTest, DoWhatTheirNamesSay) {
-  const std::vector<float> x = {6, 2, -3}, y = {4, 8, -2};
-  EXPECT_EQ(After<float>(WriteOp::kAssign, x, y), y);
-  EXPECT_EQ(After<float>(WriteOp::kScatterUpdate, x, y), y);
-  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterAdd})
-    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{10, 10, -5}));
-  for (WriteOp op : {WriteOp::kSub, WriteOp::kScatterSub})
-    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{2, -6, -1}));
-  EXPECT_EQ(After<float>(WriteOp::kScatterMul, x, y), (std::vector<float>{24, 16, 6}));
-  EXPECT_EQ(After<float>(WriteOp::kScatterDiv, x, y), (std::vector<float>{1.5, 0.25, 1.5}));
-  EXPECT_EQ(After<float>(WriteOp::kScatterMin, x, y), (std::vector<float>{4, 2, -3}));
-  EXPECT_EQ(After<float>(WriteOp::kScatterMax, x, y), (std::vector<float>{6, 8, -2}));
-}
-
-TEST(ElementOpsTest, TakeEveryArithmeticType) {
-  EXPECT_EQ(After<double>(WriteOp::kScatterDiv, {1}, {8}), std::vector<double>{0.125});
-  EXPECT_EQ(After<int8_t>(WriteOp::kScatterMul, {-5}, {7}), std::vector<int8_t>{-35});
-  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterMax, {200}, {7}), std::vector<uint8_t>{200});
-  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3})
-      << "towards zero";
-  EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}),
-            std::vector<int64_t>{-1});
-  const std::vector<Half> half =
-      After<Half>(WriteOp::kAdd, {Half::FromFloat(1.5f)}, {Half::FromFloat(2)});
-  EXPECT_EQ(half[0].ToFloat(), 3.5f);
-  const std::vector<BFloat16> brain =
-      After<BFloat16>(WriteOp::kScatterMul, {BFloat16::FromFloat(3)}, {BFloat16::FromFloat(-2)});
-  EXPECT_EQ(brain[0].ToFloat(), -6.0f);
-}
-
-TEST(ElementOpsTest, IntegersWrapAndDivisionByZeroIsZero) {
-  constexpr int32_t kMin = std::numeric_limits<int32_t>::min(),
-                    kMax = std::numeric_limits<int32_t>::max();
-  EXPECT_EQ(After<int32_t>(WriteOp::kAdd, {kMax}, {1}), std::vector<int32_t>{kMin});
-  EXPECT_EQ(After<int32_t>(WriteOp::kScatterMul, {kMin}, {-1}), std::vector<int32_t>{kMin});
-  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {kMin, 5}, {-1, 0}),
-            (std::vector<int32_t>{kMin, 0}));
-  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterDiv, {254, 255}, {255, 255}),
-            (std::vector<uint8_t>{0, 1}));
-  EXPECT_EQ(After<uint8_t>(WriteOp::kSub, {0}, {1}), std::vector<uint8_t>{255});
-  EXPECT_TRUE(std::isinf(After<float>(WriteOp::kScatterDiv, {1}, {0})[0]));
-}
-
-TEST(ElementOpsTest, BoolsAreAssignedAndNothingElse) {
-  for (WriteOp op : {WriteOp::kAssign, WriteOp::kScatterUpdate})
-    EXPECT_TRUE(TakesElements(op, DType::kBool));
-  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterMul, WriteOp::kScatterMax, WriteOp::kGradient})
-    EXPECT_FALSE(TakesElements(op, DType::kBool));
-  EXPECT_FALSE(TakesElements(WriteOp::kGradient, DType::kFloat32));
-  EXPECT_FALSE(TakesElements(WriteOp::kAssign, DType::kString));
-  bool target = true;
-  const bool update = false;
-  ApplyElements(WriteOp::kAssign, DType::kBool, &target, &update, 1);
-  EXPECT_FALSE(target);
 }
 
 // ---- writes -------------------------------------------------------------------------------------

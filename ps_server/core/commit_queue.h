@@ -9,19 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/ids.h"
+#include "protocol/ids.h"
 #include "ps_server/core/writer_queues.h"
 
 namespace divvy {
 
-// A commit waits for its turn at every shard that it writes (WriterQueues), then runs, then is
-// gone.
-// A second request with the same entry waits beside the queues until the first is settled.
+// A commit waits for its turn at every shard that it writes (WriterQueues), runs, and is then
+// removed. A second request with the same entry waits beside the queues until the first is settled.
 //
 //   Enter  --TakeReady-->  taken  --Start-->  running  --Finish-->  gone
 //                          taken  --Refuse--> gone
 //
-// `Run` is copied and compared: a shared pointer. Not thread-safe: the core's lock guards it.
+// `Run` is copied and compared; use a shared pointer. Not thread-safe: the core's lock guards it.
 template <typename Run>
 class CommitQueue {
  public:

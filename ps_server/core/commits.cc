@@ -82,7 +82,7 @@ absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
 
 // The entry has been applied: answers. Or it is on its way: `run` will be looked at again when that
 // is settled.
-bool ParameterServerCore::MeetsItself(const std::shared_ptr<CommitRun>& run) {
+bool ParameterServerCore::IsDuplicate(const std::shared_ptr<CommitRun>& run) {
   if (!RuleHolds(Rule::kDedupe)) return false;
   const AppliedTable::State state = applied_.Find(run->request.entry);
   if (state == AppliedTable::State::kApplying) commits_.AddDuplicate(run->request.entry, run);
@@ -95,7 +95,7 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   absl::Status status = CheckAdmissible(run->request);
   if (!status.ok()) return Answer(run->done, std::move(status));
   HitFailpoint(Failpoint::kPushBeforeDedupe);
-  if (MeetsItself(run)) return;
+  if (IsDuplicate(run)) return;
   status = CheckPlan(*run);
   if (!status.ok()) return Answer(run->done, std::move(status));
   const CommitRequest& request = run->request;

@@ -26,11 +26,11 @@ struct ShardSlice {
 // one block). A shard without rows has one, too.
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 
-// Copy-on-write by pages, runs of rows within a block: nothing is copied when it is made; who is
-// about to change rows calls BeforeWrite, which keeps a copy of their pages if they have not been
-// read yet; Read takes the copies, and the live bytes where there is none, and forgets them. So the
-// memory beyond the shards' own is what was changed and not yet read, and a step that touches a few
-// rows here and there copies little (bench:checkpoint).
+// Copy-on-write by pages; a page is a run of rows within a block. Construction copies nothing. A
+// writer calls BeforeWrite before it changes rows, which keeps a copy of their pages if they have
+// not been read yet. Read returns the copies, or the live bytes where there is no copy, and frees
+// the copies. So the extra memory is what was changed and not yet read, and a step that touches a
+// few scattered rows copies little (bench:checkpoint).
 //
 // Thread-safe: a block's state is guarded by the block's own lock.
 class FrozenShards {

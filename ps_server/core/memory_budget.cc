@@ -4,7 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 

@@ -1,5 +1,5 @@
-// The memory of a parameter server for what is on its way: commits that are being received
-// (--commit_buffer_bytes), replies to pulls (--pull_buffer_bytes).
+// The memory that a parameter server uses for data in transit: commits being received
+// (--commit_buffer_bytes) and replies to pulls (--pull_buffer_bytes).
 #ifndef DIVVY_PS_SERVER_CORE_MEMORY_BUDGET_H_
 #define DIVVY_PS_SERVER_CORE_MEMORY_BUDGET_H_
 
@@ -35,7 +35,7 @@ class MemoryBudget {
  public:
   using Ticket = uint64_t;
 
-  // What becomes of a claim to more than one owner may have.
+  // What happens to a claim that is larger than the share of one owner.
   enum class TooLarge : uint8_t {
     // A commit: its sender was told the limit.
     kIsRefused,
@@ -43,7 +43,7 @@ class MemoryBudget {
     // if there is so much in all).
     kTakesAll,
   };
-  // Of the total, what one owner may hold.
+  // How much of the total one owner may hold.
   enum class Share : uint8_t { kAll, kHalf };
 
   struct Claim {

@@ -106,13 +106,13 @@ void ParameterServerCore::Heard() {
   if (registrar_ != nullptr) registrar_->OnAttached();
 }
 
-PreludeState ParameterServerCore::Prelude(bool state_allows) const {
+ReceiverState ParameterServerCore::Receiver(bool state_allows) const {
   return {Role::kPs, options_.index, options_.incarnation, job_,
           epoch_,    coordinator_,   state_allows};
 }
 
 absl::Status ParameterServerCore::CheckCall(const Fence& fence, bool state_allows) const {
-  return CheckPrelude(fence, Prelude(state_allows), CallKind::kOther);
+  return CheckRequest(fence, Receiver(state_allows), CallKind::kOther);
 }
 
 absl::Status ParameterServerCore::CheckFromCoordinator(const Fence& fence, bool state_allows) {
@@ -147,8 +147,8 @@ absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
 
 void ParameterServerCore::Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) {
   CoreLock lock(mu_, outbox_);
-  absl::Status status = CheckPrelude(request.fence, Prelude(true), CallKind::kAttach);
-  if (status.ok()) status = CheckProtocol(request.protocol, Prelude(true));
+  absl::Status status = CheckRequest(request.fence, Receiver(true), CallKind::kAttach);
+  if (status.ok()) status = CheckProtocol(request.protocol, Receiver(true));
   if (status.ok() && end_.is_ending()) status = Refusal(Reason::kNotReady, "shutting down");
   if (!status.ok()) return Answer(done, std::move(status));
   Heard();
@@ -265,7 +265,7 @@ void ParameterServerCore::AnswerHeld() {
   for (const auto& call : held) {
     if (const auto* attach = std::get_if<HeldAttach>(&call)) {
       const absl::Status status =
-          CheckPrelude(attach->request.fence, Prelude(true), CallKind::kAttach);
+          CheckRequest(attach->request.fence, Receiver(true), CallKind::kAttach);
       if (status.ok())
         Answer(attach->done, AttachReplyNow());
       else

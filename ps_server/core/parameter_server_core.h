@@ -1,35 +1,40 @@
-// A whole parameter server without a network: holds shards, applies every commit once, and refuses
-// what is fenced.
+// A complete parameter server without a network. It holds shards, applies each commit once, and
+// refuses requests that are fenced.
 //
-// An event-driven state machine (docs/architecture.md; protocol sections 3, 4, 6, 7): each method
-// takes one request, changes state under one lock, never waits, and answers through `done`, which
-// is called exactly once, from an outbox after the lock is gone (maybe on the caller's thread,
-// maybe within the call). Work on values runs as block tasks on the Executor, so other requests,
-// fences and crashes fall between any two blocks.
+// The core is an event-driven state machine (docs/architecture.md; protocol sections 3, 4, 6, 7).
+// Each method takes one request, changes state under one lock, and never waits. It answers through
+// `done`, which is called exactly once, from an outbox, after the lock is released. That may happen
+// on the caller's thread and within the call. Work on values runs as block tasks on the Executor,
+// so other requests, fences and crashes can fall between any two blocks.
 //
-//   EMPTY  --Load EMPTY-->  READY  --Attach of a higher epoch-->  FROZEN  --Load KEEP, or any other
-//   Load-->  READY EMPTY  --Load of a checkpoint-->  LOADING  --read-->  READY, or --damaged, or
-//   Attach of a higher epoch-->  EMPTY
+//   EMPTY           --Load EMPTY-->                   READY
+//   READY           --Attach of a higher epoch-->     FROZEN
+//   FROZEN          --Load KEEP, or Load EMPTY-->     READY
+//   EMPTY, FROZEN   --Load of a checkpoint-->         LOADING
+//   LOADING         --all is read-->                  READY
+//   LOADING         --error, or Attach of a higher epoch-->  EMPTY
 //
-//   Attach, Load, Shutdown   in any state     CreateShards, DeleteShards, Pull, Commit, Sync,
-//                            Snapshot   in READY, else NOT_READY
+//   In any state:    Attach, Load, Shutdown
+//   In READY only:   CreateShards, DeleteShards, Pull, Commit, Sync, Snapshot; else NOT_READY
 //
-// Every request may arrive twice, late, or never: it states a wanted fact, and asked again it is
-// answered the same and changes nothing. Refusals carry an ErrorDetail (cluster/error.h), where
-// each Reason says what the sender does. Each method but Inspect and StateHash begins with the
-// prelude (cluster/prelude.h), whose refusals are not said again below.
+// Every request may arrive twice, late, or never. A request states a wanted fact; a repeated
+// request gets the same answer and changes nothing. Refusals carry an ErrorDetail
+// (protocol/error.h), which documents for each Reason what the sender does. Each method except
+// Inspect and StateHash begins with the request check (protocol/request_check.h). The comments
+// below do not repeat its refusals.
 //
 //   // EMPTY, and registers
-//   auto core = ParameterServerCore::Start(options, executor, coordinator, [](int exit_code,
-//   std::string why) { ... });
+//   auto core = ParameterServerCore::Start(options, executor, coordinator,
+//                                          [](int exit_code, std::string why) { ... });
 //   // the coordinator
 //   (*core)->Attach(...);    (*core)->Load(...);    (*core)->CreateShards(...);
 //   // a worker
 //   (*core)->Commit(request, [](absl::StatusOr<CommitReply> reply) { ... });
 //
-// Memory: the shards (memory_limit_bytes); one buffer for each commit and reply under way, which
-// whoever receives bounds (MemoryBudget); while a checkpoint is written, copies of what commits
-// change (snapshot_buffer_bytes); and the applied entries that the horizon has not closed.
+// The core uses memory for the shards (memory_limit_bytes), for one buffer for each commit and
+// reply under way (bounded by the receiver, MemoryBudget), for copies of what commits change while
+// a checkpoint is written (snapshot_buffer_bytes), and for the applied entries that the horizon has
+// not closed.
 #ifndef DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 #define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 
@@ -50,10 +55,10 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/outbox.h"
-#include "cluster/clients.h"
-#include "cluster/messages.h"
-#include "cluster/prelude.h"
-#include "cluster/registrar.h"
+#include "protocol/clients.h"
+#include "protocol/messages.h"
+#include "protocol/registrar.h"
+#include "protocol/request_check.h"
 #include "ps_server/core/applied_table.h"
 #include "ps_server/core/checkpoint_files.h"
 #include "ps_server/core/commit_queue.h"
@@ -66,56 +71,62 @@
 namespace divvy {
 
 struct ParameterServerOptions {
-  // Of the task.
+  // The index of this task among the parameter servers.
   int index = 0;
-  // Of this process life; not 0.
+  // Identifies this life of the process; not 0.
   Incarnation incarnation;
-  // 0: that of the first Attach
+  // 0: the job of the first Attach.
   JobId job;
   // Where the coordinator can dial it; not empty.
   std::string address;
-  // What its TF_CONFIG says, for the coordinator to compare; may be empty.
+  // The cluster in this task's TF_CONFIG, which the coordinator compares with its own; may be
+  // empty.
   ClusterView cluster;
-  // version and commit of the binary, for messages; may be empty
+  // Version and commit of the binary, for messages; may be empty.
   std::string build;
-  // The largest commit it takes, told to all: --commit_buffer_bytes. 0: any.
+  // The largest commit that this server accepts, which it reports to all (--commit_buffer_bytes).
+  // 0: any.
   int64_t max_commit_bytes = 0;
-  // A reply above it has no row twice (Pull). 0: any.
+  // The largest reply to a Pull, in bytes. A larger one is allowed only up to the size of the
+  // shards that the pull names. 0: any.
   int64_t max_pull_bytes = 0;
-  // Of all shards together; a create beyond it is refused. > 0.
+  // The limit for all shards together, in bytes. A create beyond it is refused. > 0.
   int64_t memory_limit_bytes = std::numeric_limits<int64_t>::max();
-  // whole rows up to this, at least one, are read and written as one. > 0
+  // The size of a block in bytes: as many whole rows as fit, at least one. A block is read and
+  // written as one. > 0.
   int64_t block_bytes = 1 << 20;
-  // Of the jitter of its waits.
+  // Seeds the jitter of its waits.
   uint64_t seed = 1;
-  // While not attached.
+  // The interval of registrations while no coordinator is attached.
   absl::Duration register_every = absl::Seconds(2);
-  // Nothing heard for so long: registers again.
+  // Registers again after hearing nothing from the coordinator for this long.
   absl::Duration coordinator_silence = absl::Seconds(5);
-  // What Drain waits for a Sync in which the coordinator can be told.
+  // The longest that Drain waits for a Sync whose reply can inform the coordinator.
   absl::Duration drain_notice = absl::Seconds(2);
-  // Where checkpoints are; null: this server keeps none. Outlives the core and its tasks.
+  // Reads and writes checkpoints. Null: this server keeps none. REQUIRES: outlives the core and its
+  // tasks.
   CheckpointFiles* checkpoint_files = nullptr;
-  // Of a checkpoint's tensors are written and read at a time: what a reader needs. > 0.
+  // How many bytes of a checkpoint's tensors are written or read at a time; the buffer of a reader
+  // is this large. > 0.
   int64_t slice_bytes = 64 << 20;
-  // copies of what commits change while a checkpoint is written; at it none begins, so one commit's
-  // may come on top. > 0
+  // The memory for copies of what commits change while a checkpoint is written. No commit begins at
+  // or above this limit, so the copies of one commit may exceed it. > 0.
   int64_t snapshot_buffer_bytes = int64_t{1} << 30;
-  // For tests: Inspect() tells every id applied in the lineage. Grows without bound.
+  // For tests: Inspect() reports every id applied in the lineage. Grows without bound.
   bool record_history = false;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
 };
 
-// What a parameter server holds, for status pages and tests. A copy of one moment, but for the
-// shards' values, which are copied block by block.
+// What a parameter server holds, for status pages and tests. All fields are of one moment, except
+// the shards' values, which are copied block by block.
 struct ParameterServerSnapshot {
   struct Shard {
     std::string name;
-    // commits applied to it
+    // The number of commits applied to this shard.
     uint64_t version = 0;
-    // whole blocks; between two blocks of a running commit some have its writes and some have not
+    // Each block is whole. While a commit runs, some blocks have its writes and others do not.
     Tensor value;
   };
   PsState state = PsState::kEmpty;
@@ -131,103 +142,120 @@ struct ParameterServerSnapshot {
   size_t running = 0;              // commits that are being applied
   size_t queued = 0;               // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
-  // writes its part of a checkpoint
+  // This server is writing its part of a checkpoint.
   bool saving = false;
-  // asked to end, and not yet sure that the coordinator knows
+  // Asked to end (Drain), and waiting until the coordinator knows.
   bool draining = false;
   bool shutting_down = false;
 };
 
-// Thread-safe. Give the last handle away and it is gone as a killed process is: block tasks under
-// way stop at their next block, `done`s that wait are dropped.
+// Thread-safe. Destroying the last handle stops the core like a killed process: block tasks under
+// way stop at their next block, and pending `done` callbacks are dropped.
 class ParameterServerCore : public std::enable_shared_from_this<ParameterServerCore> {
  public:
-  // Begins empty and registers with `coordinator` until attached, and again when nothing was heard
-  // for a while (null: somebody else knows the address). `on_exit` is called once: a Shutdown has
-  // been carried out, the coordinator said that the job is over, it refuses this task for ever
-  // (registrar.h), or a Drain is complete (143). InvalidArgument: the options.
-  // REQUIRES: `executor` outlives all handles.
+  // Starts empty and registers with `coordinator` until attached. It registers again when it has
+  // heard nothing for coordinator_silence. A null `coordinator` means that it never registers,
+  // because another component knows its address.
+  //
+  // `on_exit` is called once, in one of these cases: a Shutdown has been carried out; the
+  // coordinator said that the job is over; the coordinator refuses this task for good
+  // (registrar.h); a Drain is complete (143). InvalidArgument: the options are invalid. REQUIRES:
+  // `executor` outlives all handles.
   static absl::StatusOr<std::shared_ptr<ParameterServerCore>> Start(
       ParameterServerOptions options, Executor& executor,
       std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit);
 
-  // Obeys `fence.epoch` if it is higher: no session may commit, READY becomes FROZEN. Answers when
-  // no apply of an older epoch is running; what waits for a shard then is refused at its turn. So
-  // the reply is the last word of all older epochs. A newer Attach meanwhile: STALE_EPOCH.
+  // Takes `fence.epoch` if it is higher. From then on no session may commit, and READY becomes
+  // FROZEN. Answers when no apply of an older epoch is running. Commits that wait for a shard then
+  // are refused at their turn, so after the reply nothing of an older epoch changes this server.
+  // STALE_EPOCH: a newer Attach came meanwhile.
   void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done);
 
-  // kEmpty: forgets shards, entries and history, the lineage is the epoch. kKeep: keeps all;
-  // INVALID if the state is not of the expected lineage and layout. kCheckpoint: forgets all, makes
-  // the shards that the request names and reads their rows, whichever servers wrote them; answered
-  // when that is done, or after half a second with how far it is: ask again. MEMORY_LIMIT;
-  // CHECKPOINT_MISSING (or this server has no directory), CHECKPOINT_CORRUPT (or of another dtype
-  // or shape), DISK; NOT_READY: its device failed, or another epoch has begun. After each it is
-  // EMPTY, and may be told to load another, or the same again. Then READY with the given horizon.
-  // When READY already: OK, nothing done. INVALID, too: a horizon that is not sorted, or while
-  // another is being loaded.
+  // Gives the server its state for the epoch and makes it READY with the given horizon. If it is
+  // READY already, answers OK and does nothing.
+  //
+  // - kEmpty: forgets shards, entries and history. The lineage becomes the epoch.
+  // - kKeep: keeps all. INVALID: the state is not of the expected lineage and layout.
+  // - kCheckpoint: forgets all, makes the shards that the request names, and reads their rows,
+  //   whichever servers wrote them. Answers when all is read, or after half a second with the
+  //   progress so far; the caller then asks again. Errors: MEMORY_LIMIT; CHECKPOINT_MISSING (also:
+  //   this server has no checkpoint directory); CHECKPOINT_CORRUPT (also: a tensor has another
+  //   dtype or shape); DISK; NOT_READY (its device failed, or another epoch began). After each of
+  //   them, except a missing directory (nothing has changed), the server is EMPTY, and accepts a
+  //   Load of the same or another checkpoint.
+  //
+  // INVALID, for each kind: the horizon is not sorted, or the server is loading something else.
   void Call(LoadRequest request, ResultCallback<LoadReply> done);
 
-  // Takes in horizon and sessions if `seq` is above all seen in this epoch. Answers when no apply
-  // of a session outside the set is running, and forgets closed ids before that. `applied` tells
-  // those of the query that are applied and remembered. Session 0 is always in the set. INVALID: a
-  // horizon that is not sorted.
+  // Takes the horizon and the sessions of the request if `seq` is above all seen in this epoch.
+  // Answers when no apply of a session outside the set is running, and forgets closed ids just
+  // before. The reply's `applied` lists the ids of the query that are applied and remembered.
+  // Session 0 is always in the set. INVALID: the horizon is not sorted.
   void Call(SyncRequest request, ResultCallback<SyncReply> done);
 
-  // Writes this server's part of a checkpoint: all shards as they are when it is first asked for,
-  // while commits go on. Answered at once, or (request.wait) when the part is on the disk, at the
-  // latest after half a second. NOT_READY: commits are being applied just now, and it has not
-  // begun. INVALID: a later checkpoint was asked for since. DISK: this part has failed, for good,
-  // or the server has no directory. REQUIRES of the caller: no commit is under way when it is first
-  // asked for, here or to another server, or the parts are of no one moment.
+  // Writes this server's part of a checkpoint: all shards as they are at the first request for it.
+  // Commits go on meanwhile. Answers at once, or with request.wait when the part is on the disk,
+  // but at the latest after half a second. NOT_READY: commits are being applied, so the part has
+  // not begun; ask again. INVALID: a later checkpoint was requested since. DISK: this part has
+  // failed for good, or the server has no checkpoint directory. REQUIRES of the caller: at the
+  // first request no commit is under way at this or any other server. Otherwise the parts are not
+  // of one moment.
   void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
-  // Makes all shards or none; their first values are computed by block tasks. A slot's variable
-  // exists or is made by the same request. MEMORY_LIMIT: they do not fit, nothing was made.
-  // INVALID: another spec under the same key, an initializer that is not EvaluatedPerRow, fields
-  // that contradict, or a variable that was deleted.
+  // Makes all shards of the request or none. Block tasks compute the initial values. The variable
+  // of a slot must exist or be made by the same request. MEMORY_LIMIT: the shards do not fit;
+  // nothing was made. INVALID: a key exists with another spec, an initializer is not
+  // EvaluatedPerRow, fields contradict each other, or a variable was deleted.
   void Call(CreateShardsRequest request, ResultCallback<LayoutReply> done);
-  // Commits that wait for a deleted shard are refused with UNKNOWN_SHARD at their turn; a running
-  // one ends unseen.
+  // Deletes shards; those that do not exist are skipped. Commits that wait for a deleted shard are
+  // refused with UNKNOWN_SHARD at their turn. A commit that is running on it completes, and its
+  // writes are discarded with the shard.
   void Call(DeleteShardsRequest request, ResultCallback<LayoutReply> done);
 
-  // Each block is read whole, between two commits; blocks, shards and servers are no snapshot. Any
-  // session may read, also one that may not commit. UNKNOWN_SHARD; INVALID for rows outside the
-  // shard, a shard that is named whole twice, or a reply of more than max_pull_bytes and than all
-  // shards that are named (few bytes of a request must not ask for much memory); ResourceExhausted
-  // without a reason: no memory for the reply.
+  // Reads rows. Each block is read whole, between two commits; different blocks, shards and servers
+  // may show different moments. Any session may read, also one that may not commit. UNKNOWN_SHARD:
+  // a shard does not exist. INVALID: rows outside the shard; a shard named whole twice; or a reply
+  // that is larger than both max_pull_bytes and all shards named, because a small request must not
+  // take much memory. ResourceExhausted without a Reason: no memory for the reply.
   void Call(PullRequest request, ResultCallback<PullReply> done);
-  // The memory that its reply will take, for who reserves it before asking; Pull alone looks at the
-  // rows themselves. 0: it will be refused, or takes none.
+  // The memory in bytes that the reply will take, for a caller that reserves it before calling
+  // Pull. Only Pull checks the rows themselves. 0: the pull will be refused, or its reply takes no
+  // memory.
   int64_t PullReplyBytes(const PullRequest& request) const;
 
-  // Applies all parts, once for `entry`. Checked in this order, at arrival and again when its turn
-  // has come (the check that counts):
-  //   prelude and READY; SESSION_FENCED: session not in the set; STEP_CLOSED: the horizon closes
-  //   the entry; applied already: OK, duplicate; being applied or waiting: answered when that is
-  //   settled, as a duplicate; INVALID: no entry or no participants; UNKNOWN_SHARD and BAD_COMMIT
-  //   (commit_plan.h).
-  // It then waits for its turn at every shard it writes. Commits queue at all their shards in one
-  // step, so all shards see commits in one order and none waits in a circle.
+  // Applies all parts, once for `entry`. The checks run in this order, at arrival and again when
+  // the commit's turn has come; the second run decides:
+  //   request check and READY
+  //   SESSION_FENCED           the session is not in the set
+  //   STEP_CLOSED              the horizon closes the entry
+  //   OK, duplicate            the entry is applied already; if it is being applied or waits, the
+  //                            answer comes when that is settled, as a duplicate
+  //   INVALID                  no entry or no participants
+  //   UNKNOWN_SHARD, BAD_COMMIT  see commit_plan.h
+  // The commit then waits for its turn at every shard that it writes. A commit enters the queues of
+  // all its shards in one step. So all shards see commits in one order, and no commits wait for
+  // each other in a circle.
   void Call(CommitRequest request, ResultCallback<CommitReply> done);
 
-  // What Pull, and Commit, would say of a request before they look at anything but its fence: for
-  // who reserves memory for it before all of it is there.
+  // The checks that Pull and Commit make of a fence before they look at the rest of the request.
+  // For a caller that reserves memory for a request before all of it has arrived.
   absl::Status CheckPull(const Fence& fence) const;
-  // `worker`: the index in the certificate of who commits, where it is a worker's; NOT_AUTHORIZED
-  // if the session is of another worker.
+  // `worker` is the index in the sender's certificate, if that is a worker's. NOT_AUTHORIZED: the
+  // session belongs to another worker.
   absl::Status CheckCommit(const Fence& fence, std::optional<int> worker) const;
 
-  // Takes nothing new (NOT_READY), lets running applies end, answers, then calls on_exit.
+  // Refuses new requests (NOT_READY), lets running applies end, answers, then calls on_exit.
   void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done);
 
-  // The process was asked to end (SIGTERM): tells the coordinator in the next Sync reply (waits for
-  // one at most drain_notice), then ends as by a Shutdown, with
-  // 143. What it holds is lost with it.
+  // Ends the server after SIGTERM. The next Sync reply informs the coordinator; the server waits
+  // for one at most drain_notice. Then it ends as after a Shutdown, with exit code 143. The values
+  // that it holds are lost.
   void Drain();
 
   enum class Detail : uint8_t { kAll, kWithoutValues };  // values are copied, block by block
   ParameterServerSnapshot Inspect(Detail detail = Detail::kAll) const;
-  // Of all that requests can change: equal before and after a repeated or refused request.
+  // A hash of all state that requests can change. It is equal before and after a repeated or
+  // refused request.
   uint64_t StateHash() const;
 
  private:
@@ -236,7 +264,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   struct ReadRun;
   struct SnapshotRun;
   struct LoadRun;
-  // A call whose answer is held back until no obsolete apply is running.
+  // A call whose answer waits until no obsolete apply is running.
   template <typename Request, typename Reply>
   struct HeldCall {
     Request request;
@@ -251,15 +279,15 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void WatchCoordinator();
   void Look();
 
-  PreludeState Prelude(bool state_allows) const DIVVY_REQUIRES(mu_);
+  ReceiverState Receiver(bool state_allows) const DIVVY_REQUIRES(mu_);
   bool Ready() const DIVVY_REQUIRES(mu_) { return state_ == PsState::kReady && !end_.is_ending(); }
   absl::Status CheckCall(const Fence& fence, bool state_allows) const DIVVY_REQUIRES(mu_);
-  // And notes that it was heard.
+  // As CheckCall, for a call of the coordinator; also notes that the coordinator was heard.
   absl::Status CheckFromCoordinator(const Fence& fence, bool state_allows) DIVVY_REQUIRES(mu_);
   void Heard() DIVVY_REQUIRES(mu_);
   absl::Status Refusal(Reason reason, absl::string_view why, EntryId entry = EntryId()) const
       DIVVY_REQUIRES(mu_);
-  // An error of a part of the core, as this server says it.
+  // Turns an error of a part of the core into this server's refusal.
   absl::Status Refusal(const absl::Status& error) const DIVVY_REQUIRES(mu_);
   template <typename Reply, typename Result>
   void Answer(const ResultCallback<Reply>& done, Result reply) DIVVY_REQUIRES(mu_) {
@@ -311,7 +339,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   bool MayCommit(SessionId session) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAdmissible(const CommitRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
-  bool MeetsItself(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  bool IsDuplicate(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void Enter(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void StartNext() DIVVY_REQUIRES(mu_);
   void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
@@ -321,7 +349,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   const ParameterServerOptions options_;
   Executor& executor_;
   const OnExit on_exit_;
-  // null without a coordinator client; set before anybody else has a handle
+  // Null without a coordinator client. Set before another thread has a handle.
   std::shared_ptr<Registrar> registrar_;
 
   Outbox outbox_;
@@ -332,21 +360,21 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   Incarnation coordinator_ DIVVY_GUARDED_BY(mu_);
   PsState state_ DIVVY_GUARDED_BY(mu_) = PsState::kEmpty;
   Epoch lineage_ DIVVY_GUARDED_BY(mu_);
-  // The parts: none of them knows another, and the core alone calls them.
+  // The parts of the core. They do not know each other; only the core calls them.
   SessionSet sessions_ DIVVY_GUARDED_BY(mu_);
   AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
   ShardSet shards_ DIVVY_GUARDED_BY(mu_);
   CommitQueue<std::shared_ptr<CommitRun>> commits_ DIVVY_GUARDED_BY(mu_);
   ServerEnd end_ DIVVY_GUARDED_BY(mu_);
-  // Calls that wait: creates for a shard that is being made, the others for commits that run.
+  // Held calls. Creates wait for shards that are being made; the others wait for running commits.
   std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);
   std::vector<std::variant<HeldAttach, HeldSync>> held_ DIVVY_GUARDED_BY(mu_);
   std::vector<ResultCallback<ShutdownReply>> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
-  // The last that was asked for in this epoch; null: none.
+  // The last checkpoint part requested in this epoch; null: none.
   std::shared_ptr<SnapshotRun> snapshot_ DIVVY_GUARDED_BY(mu_);
-  // In LOADING.
+  // The load under way; set in LOADING only.
   std::shared_ptr<LoadRun> loading_ DIVVY_GUARDED_BY(mu_);
-  // From the coordinator since the last look.
+  // Whether the coordinator was heard since the last Look.
   bool heard_ DIVVY_GUARDED_BY(mu_) = false;
 };
 

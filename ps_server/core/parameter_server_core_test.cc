@@ -11,8 +11,9 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/error.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
+#include "protocol/testing/fake_coordinator.h"
 
 namespace divvy {
 namespace {
@@ -195,9 +196,9 @@ TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
   }
 }
 
-// ---- prelude and states -------------------------------------------------------------------------
+// ---- request check and states ------------------------------------------------------------------
 
-TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
+TEST(RequestCheckOfAPsTest, IsAskedByEveryCall) {
   Server ps;
   ps.BeginWithRows(1);
   struct Case {
@@ -231,7 +232,7 @@ TEST(PreludeOfAPsTest, IsAskedByEveryCall) {
   EXPECT_TRUE(ps.exits.empty());
 }
 
-TEST(PreludeOfAPsTest, AHigherEpochMustAttachFirst) {
+TEST(RequestCheckOfAPsTest, AHigherEpochMustAttachFirst) {
   Server ps;
   ps.BeginWithRows(1);
   ps.epoch = Epoch(2);
@@ -949,27 +950,10 @@ TEST(KilledTest, TheLastHandleGoneNothingRunsAndNobodyIsAnswered) {
   EXPECT_FALSE(commit->answered());
 }
 
-class FakeCoordinator : public CoordinatorClient {
- public:
-  explicit FakeCoordinator(SimExecutor*& executor) : executor_(executor) {}
-  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
-    seen.push_back(std::move(request));
-    executor_->Post([done = std::move(done), over = over] {
-      done(RegisterReply{kJob, Epoch(1), over});
-    });
-  }
-  std::vector<RegisterRequest> seen;
-  std::optional<int> over;
-
- private:
-  SimExecutor*& executor_;
-};
-
 TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
-  // The server registers while it is made, so the fake learns of the executor before.
   SimExecutor executor(1);
-  SimExecutor* pointer = &executor;
-  auto coordinator = std::make_shared<FakeCoordinator>(pointer);
+  auto coordinator = std::make_shared<FakeCoordinator>(executor);
+  coordinator->answer->job = kJob;
   ParameterServerOptions options;
   options.index = 3;
   options.incarnation = kPs;
@@ -991,7 +975,7 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   EXPECT_EQ(coordinator->seen.size(), 4u);
   executor.RunFor(absl::Seconds(6));  // 15 s: nothing since
   EXPECT_EQ(coordinator->seen.size(), 5u);
-  coordinator->over = 1;
+  coordinator->answer->over = 1;
   executor.RunUntilIdle();
   EXPECT_EQ(exits, std::vector<int>{1});
 }

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "ps_server/core/block_work.h"
 #include "ps_server/core/shard.h"
 

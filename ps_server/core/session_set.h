@@ -6,14 +6,13 @@
 #include <map>
 #include <vector>
 
-#include "cluster/ids.h"
-#include "cluster/messages.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 
 namespace divvy {
 
-// The set that the newest Sync of the epoch has named. The coordinator's own session is always in
-// it.
-// Not thread-safe: the core's lock guards it.
+// The set of the newest Sync of the epoch. The coordinator's own session is always in it. Not
+// thread-safe: the core's lock guards it.
 class SessionSet {
  public:
   static constexpr int kAnyWorker = -1;
@@ -29,7 +28,7 @@ class SessionSet {
     return session == kCoordinatorSession || workers_.count(session) > 0;
   }
 
-  // The worker that has this session; kAnyWorker: no Sync has said.
+  // The worker that has this session. kAnyWorker: no Sync has named one.
   int WorkerOf(SessionId session) const;
 
   // Those that Sync has named, sorted.

@@ -13,18 +13,19 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "tensor/tensor.h"
 
 namespace divvy {
 
-// Rows [block * rows_per_block, + rows_per_block) are one block: read whole, written under its
-// lock. A variable's slots share the blocks of the variable, row by row, so that one lock covers a
-// row and all its slots.
+// Divides the rows of a shard into blocks. Block b holds rows [b * rows_per_block, (b + 1) *
+// rows_per_block). A block is read whole and written under its lock. The slots of a variable share
+// the variable's blocks, row by row, so one lock covers a row and all its slots. Thread-safe:
+// immutable except for the locks.
 class Blocks {
  public:
-  // Whole rows up to `block_bytes`, at least one. REQUIRES: rows >= 0, row_bytes >= 0, block_bytes
-  // > 0.
+  // A block has as many whole rows as fit in `block_bytes`, at least one. REQUIRES: rows >= 0,
+  // row_bytes >= 0, block_bytes > 0.
   Blocks(int64_t rows, int64_t row_bytes, int64_t block_bytes);
   int64_t rows() const { return rows_; }
   int64_t rows_per_block() const { return rows_per_block_; }
@@ -34,34 +35,38 @@ class Blocks {
   int64_t end_row(int64_t block) const { return std::min(rows_, (block + 1) * rows_per_block_); }
   Mutex& lock(int64_t block) const { return locks_[static_cast<size_t>(block)]; }
 
-  // Positions in `rows` by block, within a block as given: an occurrence never overtakes another of
-  // the same row. REQUIRES: each is in [0, rows()).
+  // The positions in `rows`, sorted by block. Positions within a block keep their order, so
+  // occurrences of the same row keep theirs. REQUIRES: each row is in [0, rows()).
   std::vector<int64_t> OrderByBlock(absl::Span<const int64_t> rows) const;
-  // The part of that order that belongs to `block`.
+  // The part of `order` (from OrderByBlock) that belongs to `block`.
   absl::Span<const int64_t> PositionsIn(int64_t block, absl::Span<const int64_t> rows,
                                         absl::Span<const int64_t> order) const;
 
  private:
   const int64_t rows_, rows_per_block_;
-  // Held while a block's bytes are copied or changed, for nothing else.
+  // Held only while a block's bytes are copied or changed.
   mutable std::vector<Mutex> locks_;
 };
 
-// Immutable but for its bytes and its version. Bytes: under the lock of their block; who makes the
-// shard needs none until others know it. Version: under the core's lock.
+// One shard. Immutable except for its bytes and its version. The bytes are guarded by the lock of
+// their block; the thread that makes the shard needs no lock until others know it. The version is
+// guarded by the core's lock.
 class Shard {
  public:
-  // OK if Create can make it. InvalidArgument, naming the shard: fields that contradict each other,
-  // a dtype that no tensor has, an initializer that is not EvaluatedPerRow or not valid, or a slot
-  // whose rows are not its variable's. `variable`: the shard whose slot this is, null for slot 0.
+  // OK if Create accepts `spec`. InvalidArgument, naming the shard: fields that contradict each
+  // other, a dtype that no tensor has, an initializer that is invalid or not EvaluatedPerRow, or a
+  // slot whose rows differ from its variable's. `variable` is the spec of slot 0 for another slot,
+  // and null for slot 0.
   static absl::Status Check(const ShardSpec& spec, const ShardSpec* variable);
 
-  // Memory without values yet. ResourceExhausted: there is none. REQUIRES: Check is OK.
+  // Allocates a shard without values. The caller then calls Initialize for each block, or fills the
+  // rows itself. ResourceExhausted: no memory. REQUIRES: Check is OK.
   static absl::StatusOr<std::shared_ptr<Shard>> Create(ShardSpec spec, uint64_t job_seed,
                                                        int64_t block_bytes, const Shard* variable);
 
-  // Computes the first values of a block. Pure but for these bytes: the same however the variable
-  // is cut. REQUIRES: nobody else knows the shard yet.
+  // Computes the initial values of a block. They depend only on the spec and the job's seed, not on
+  // how the variable is cut. REQUIRES: no other thread knows the shard yet, or calls this for the
+  // same block.
   absl::Status Initialize(int64_t block);
 
   // Whether it was made from an equal spec and seed.
@@ -79,7 +84,8 @@ class Shard {
     return reinterpret_cast<T*>(row(index));
   }  // REQUIRES: T is its dtype's
 
-  // A copy, each block whole, of no one moment while commits run. ResourceExhausted: no memory.
+  // Copies the values. Each block is whole, but while commits run the blocks may be of different
+  // moments. ResourceExhausted: no memory.
   absl::StatusOr<Tensor> Copy() const;
 
   uint64_t version = 0;  // commits applied
@@ -97,7 +103,7 @@ class Shard {
 
 using ShardTable = std::map<ShardKey, std::shared_ptr<Shard>>;
 
-// "dense/w, part 2": for messages.
+// The shard's name for messages, such as "dense/w, part 2".
 std::string ShardText(const ShardSpec& spec);
 
 }  // namespace divvy

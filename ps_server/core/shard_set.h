@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "ps_server/core/shard.h"
 
 namespace divvy {

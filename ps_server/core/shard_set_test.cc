@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/error.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/ids.h"
+#include "protocol/ids.h"
 
 namespace divvy {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/late.h"
+#include "base/once_set.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "rpc/data_server.h"
@@ -17,7 +17,8 @@ namespace divvy {
 class PsDataHandler : public DataHandler {
  public:
   // REQUIRES: all outlive the server.
-  PsDataHandler(const Late<ParameterServerCore>& core, MemoryBudget& commits, MemoryBudget& replies)
+  PsDataHandler(const OnceSet<ParameterServerCore>& core, MemoryBudget& commits,
+                MemoryBudget& replies)
       : core_(core), commits_(commits), replies_(replies) {}
 
   void Call(PullRequest request, ResultCallback<PullReply> done) override;
@@ -36,7 +37,7 @@ class PsDataHandler : public DataHandler {
  private:
   MemoryBudget& BudgetOf(DataMemory of) { return of == DataMemory::kReply ? replies_ : commits_; }
 
-  const Late<ParameterServerCore>& core_;
+  const OnceSet<ParameterServerCore>& core_;
   MemoryBudget& commits_;
   MemoryBudget& replies_;
 };

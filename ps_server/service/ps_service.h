@@ -2,7 +2,7 @@
 #ifndef DIVVY_PS_SERVER_SERVICE_PS_SERVICE_H_
 #define DIVVY_PS_SERVER_SERVICE_PS_SERVICE_H_
 
-#include "base/late.h"
+#include "base/once_set.h"
 #include "proto/divvy.grpc.pb.h"
 #include "ps_server/core/parameter_server_core.h"
 
@@ -13,7 +13,7 @@ namespace divvy {
 class PsService : public v1::ParameterServer::CallbackService {
  public:
   // REQUIRES: `core` outlives the server that this is registered with.
-  explicit PsService(const Late<ParameterServerCore>& core) : core_(core) {}
+  explicit PsService(const OnceSet<ParameterServerCore>& core) : core_(core) {}
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::PsAttachRequest* request,
@@ -36,7 +36,7 @@ class PsService : public v1::ParameterServer::CallbackService {
                                      v1::ShutdownReply* reply) override;
 
  private:
-  const Late<ParameterServerCore>& core_;
+  const OnceSet<ParameterServerCore>& core_;
 };
 
 }  // namespace divvy

@@ -50,7 +50,7 @@ PsTask::PsTask(const PsTaskOptions& options)
 
 PsTask::~PsTask() {
   // What it still holds is let go as by a killed process.
-  core_.Set(nullptr);
+  core_.Reset();
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();

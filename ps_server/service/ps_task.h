@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "base/late.h"
+#include "base/once_set.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "ps_server/service/ps_data_handler.h"
@@ -63,7 +63,7 @@ class PsTask {
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
   std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: none
-  Late<ParameterServerCore> core_;
+  OnceSet<ParameterServerCore> core_;
   PsService service_;
   PsDataHandler data_;
   DataServer data_server_;

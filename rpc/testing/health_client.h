@@ -13,7 +13,8 @@
 
 namespace divvy {
 
-// What the server on that port of loopback says of `service`; nullopt: it does not know it.
+// The health that the server on this port of 127.0.0.1 reports for `service`. nullopt: the server
+// does not know the service, or cannot be reached within 20 s. Blocks.
 inline std::optional<grpc::health::v1::HealthCheckResponse::ServingStatus> HealthOf(
     int port, const std::string& service) {
   const auto channel =

@@ -15,12 +15,14 @@
 
 namespace divvy {
 
+// The value, or a failure of the test.
 inline CertifiedKey Value(absl::StatusOr<CertifiedKey> made) {
   EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? *std::move(made) : CertifiedKey();
 }
 
-// A CA and the files of tasks.
+// A CA and the certificate files of tasks, in a directory `name` below the test's temporary
+// directory. Failures fail the test.
 class Pki {
  public:
   explicit Pki(const std::string& name)
@@ -30,14 +32,17 @@ class Pki {
     Write("ca.pem", authority_.certificate);
   }
 
+  // Writes a file into the directory and returns its path.
   std::string Write(const std::string& name, absl::string_view bytes) {
     const std::string path = absl::StrCat(folder_, "/", name);
     EXPECT_TRUE(FileSystem::Real().ReplaceFile(path, bytes).ok());
     return path;
   }
+  // A certificate for localhost that this CA has signed. Negative lifetime: expired.
   CertifiedKey Issue(const std::string& uri, absl::Duration lifetime = absl::Hours(1)) {
     return Value(IssueCertificate(authority_, {uri, {"localhost", "127.0.0.1"}, lifetime}));
   }
+  // Writes the files NAME.pem and NAME.key.
   TlsFiles Files(const std::string& name, const CertifiedKey& made) {
     const TlsFiles files{Write(absl::StrCat(name, ".pem"), made.certificate),
                          Write(absl::StrCat(name, ".key"), made.key),
@@ -45,7 +50,7 @@ class Pki {
     EXPECT_EQ(chmod(files.key.c_str(), 0600), 0);
     return files;
   }
-  // Those of a task whose role is its name.
+  // The files of task 0 of this role, in the job "test".
   TlsFiles Role(const std::string& role) {
     return Files(role, Issue(absl::StrCat("spiffe://test/", role, "/0")));
   }

@@ -6,7 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/element_ops.h"
+#include "kernels/duplicates.h"
+#include "kernels/elements.h"
 
 namespace divvy {
 namespace {
@@ -121,7 +122,7 @@ absl::Status MapVariableStore::CheckWrites(const std::vector<StagedWrite>& write
 }
 
 absl::Status MapVariableStore::Write(std::vector<StagedWrite> writes) {
-  RETURN_IF_ERROR(BringToCpu(writes));
+  RETURN_IF_ERROR(CopyToCpu(writes));
   MutexLock lock(mu_);
   RETURN_IF_ERROR(CheckWrites(writes));
   for (const StagedWrite& write : writes) {
@@ -163,8 +164,10 @@ absl::Status MapVariableStore::ApplyGradient(const StagedWrite& write, Tensor& v
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, write.ids->values<int64_t>());
-  const SummedRows summed = SumDuplicates(ids, gradient, block.width);
-  ApplySparse(StepOf(optimizer, ordinal_), block, summed.ids, summed.rows);
+  const RowGroups groups = GroupById(ids);
+  std::vector<float> sums(groups.ids.size() * block.width);
+  SumGroups(groups, gradient.data(), block.width, sums.data());
+  ApplySparse(StepOf(optimizer, ordinal_), block, groups.ids, sums);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Variables in a map, for tests of step functions, strategies and models without a cluster.
+// A variable store in memory, for tests of step functions, strategies and models without a cluster.
 #ifndef DIVVY_STRATEGY_TESTING_MAP_VARIABLE_STORE_H_
 #define DIVVY_STRATEGY_TESTING_MAP_VARIABLE_STORE_H_
 
@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "cluster/layout.h"
 #include "optimizers/apply.h"
 #include "strategy/variable_store.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
-// Stores of one job_seed count as one job's. Applies writes at once, with plain arithmetic, each
-// variable in one shard; refuses what a real store refuses. Thread-safe; never blocks for long.
+// Applies writes at once, with plain arithmetic. Each variable has one shard. Refuses everything
+// that a real store refuses. Stores with the same job_seed count as one job. Thread-safe; never
+// blocks for long.
 //
 //   auto store = std::make_shared<MapVariableStore>();
 //   StrategyParts parts;
@@ -28,21 +29,23 @@ class MapVariableStore : public VariableStore {
   explicit MapVariableStore(uint64_t job_seed = 1);
 
   JobId job() const override { return JobId(job_seed_); }
-  std::optional<Colocation> ColocationOf(absl::string_view name) const;  // as it was asked for
+  // The colocation with which the variable was created.
+  std::optional<Colocation> ColocationOf(absl::string_view name) const;
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
                                       const std::optional<Colocation>& with) override;
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
-  // A new step begins: its gradients are evaluated at `ordinal`, and each variable may have one
-  // again.
+  // Begins a step: its gradients are applied as those of step `ordinal`, and each variable may get
+  // one gradient again.
   enum class Kind { kTraining, kReadOnly };
   void BeginStep(int64_t ordinal, Kind kind = Kind::kTraining);
 
-  // Read calls so far: what would have been round trips
+  // The number of Read calls so far, each of which would be a round trip.
   int64_t num_reads() const;
-  // whatever was staged
+  // The current value, which includes all writes so far. Unlike Read, it also works after a
+  // gradient in the same step. NotFound: no such variable.
   absl::StatusOr<Tensor> Value(absl::string_view name) const;
 
  private:

@@ -1,4 +1,4 @@
-// A strategy with real threads and variables in a map.
+// A strategy for tests, with real threads and a MapVariableStore.
 #ifndef DIVVY_STRATEGY_TESTING_TEST_STRATEGY_H_
 #define DIVVY_STRATEGY_TESTING_TEST_STRATEGY_H_
 
@@ -13,9 +13,9 @@
 
 namespace divvy {
 
-// `replicas` replicas on worker 1 of a cluster of 2 ps and 3 workers; step 7, seed 11. Those with
-// another `job` have nothing to do with each other. Replicas on GPUs have one each, which must be
-// in use (SetGpuMemory, SetGpuBackend).
+// `replicas` replicas on worker 1 of a cluster of 2 ps and 3 workers, in step 7 with seed 11.
+// Strategies with another `job` belong to another job. With kGpu each replica has a GPU of its own,
+// which must be set up (SetGpuMemory, SetGpuBackend).
 class TestStrategy {
  public:
   explicit TestStrategy(int replicas, uint64_t job = 1, Device::Kind kind = Device::Kind::kCpu)

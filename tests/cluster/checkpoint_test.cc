@@ -126,6 +126,23 @@ TEST_F(CheckpointTest, TrainingGoesOnWithOtherServersAsIfNothingHadHappened) {
   }
 }
 
+TEST_F(CheckpointTest, ATimeoutEndsTheWaitAndNotTheCheckpoint) {
+  const auto cluster = *Start(2);
+  Coordinator& coordinator = cluster->coordinator();
+  ASSERT_TRUE(Create(coordinator).ok());
+  ASSERT_TRUE(RunSteps(coordinator, 3).ok());
+  // No checkpoint can be complete while a parameter server is away.
+  cluster->KillPs(1);
+  const absl::Status early = coordinator.SaveCheckpoint(absl::Milliseconds(20)).status();
+  EXPECT_EQ(early.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(early.message().find("not complete after 20ms"), absl::string_view::npos) << early;
+  EXPECT_FALSE(coordinator.SaveCheckpoint(absl::ZeroDuration()).ok()) << "waits for the same one";
+  ASSERT_TRUE(cluster->RestartPs(1).ok());
+  const auto saved = coordinator.SaveCheckpoint();
+  EXPECT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(coordinator.durable_steps(), 3);
+}
+
 TEST_F(CheckpointTest, WhereThereIsNoneTheJobBeginsAtNothing) {
   const auto cluster = *Start(2);
   ASSERT_TRUE(Create(cluster->coordinator()).ok());
@@ -358,7 +375,7 @@ absl::StatusOr<Dataset> Records(const InputContext& input) {
   std::vector<int64_t> ids(kRecords);
   for (int64_t i = 0; i < kRecords; ++i) ids[i] = i;
   ASSIGN_OR_RETURN(Tensor all, Tensor::Copy<int64_t>({kRecords}, ids));
-  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(all)}}))
+  return Dataset::FromTensorSlices(Nest(Nest::Dict{{"id", Nest(all)}}))
       .Shuffle(kRecords, input.seed)
       .Batch(3);
 }

@@ -161,7 +161,7 @@ const Step kReadsUnknownVariable("test/reads_unknown_variable", ReadsUnknownVari
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i;
-  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
+  return Dataset::FromTensorSlices({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
       .Shuffle(100, input.seed)
       .Batch(3);
 }
@@ -191,7 +191,7 @@ const DataSource kRandomNumbers("test/random_numbers", RandomNumbers);
 absl::StatusOr<Dataset> SameAtFirst(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i < 3 ? i : i + input.worker_index;
-  return Dataset::FromTensors({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
+  return Dataset::FromTensorSlices({{"x", Tensor::Vector<int64_t>(absl::MakeConstSpan(numbers))}})
       .Batch(3);
 }
 const DataSource kSameAtFirst("test/same_at_first", SameAtFirst);

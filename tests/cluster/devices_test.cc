@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
 #include "divvy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program/embedded.h"
+#include "protocol/error.h"
 #include "tests/cluster/devices_place.h"
 
 namespace divvy {
@@ -54,9 +54,9 @@ absl::StatusOr<Dataset> Examples(const InputContext&, int64_t n) {
     label[i] = x[5 * i] + 0.1 * static_cast<double>(id[i]) > 1.2 ? 2 : x[5 * i + 1] > 0 ? 1 : 0;
   }
   ASSIGN_OR_RETURN(Tensor rows, Tensor::Copy<float>({n, 5}, x));
-  return Dataset::FromTensors({{"x", rows},
-                               {"id", Tensor::Vector<int64_t>(id)},
-                               {"label", Tensor::Vector<int64_t>(label)}})
+  return Dataset::FromTensorSlices({{"x", rows},
+                                    {"id", Tensor::Vector<int64_t>(id)},
+                                    {"label", Tensor::Vector<int64_t>(label)}})
       .Batch(8);
 }
 const DataSource kExamples("devices_test/examples", Examples);

@@ -39,6 +39,21 @@ absl::Status Count(WorkerContext& worker) {
 }
 const Step kCountStep("test/evaluator/count", Count);
 
+// A model over the job's own weights.
+struct Weights : Layer {
+  Weights() { variables = {kWeights}; }
+};
+ModelOutput Score(GradientTape& tape, const Nest& batch) {
+  const Var y = MatMul(batch["x"], tape.Read("weights"));
+  return {ReduceMean(y), {}, {{"y", y}}};
+}
+const Model kScorer("scorer", {Weights()}, Score);
+absl::StatusOr<Dataset> ThreeRows(const InputContext&) {
+  ASSIGN_OR_RETURN(Tensor x, Tensor::Copy<float>({3, 8}, std::vector<float>(24, 1)));
+  return Dataset::FromTensorSlices({{"x", Nest(std::move(x))}}).Batch(2);
+}
+const DataSource kThreeRows("three rows", ThreeRows);
+
 // A job whose only worker is this thread's: it goes on when it is told to.
 class EvaluatorTest : public ::testing::Test {
  protected:
@@ -114,6 +129,24 @@ TEST_F(EvaluatorTest, ScoresTheNewestThatIsThereThenEachNewOneAndTheFinalOneInTh
   EXPECT_THAT(scored_, ElementsAre(3, 5, 6, 7));
   EXPECT_EQ(evaluator->exit_code(), 0);
   EXPECT_THAT(evaluator->StatusText(), HasSubstr("; the job is over"));
+}
+
+TEST_F(EvaluatorTest, PredictsWithWhatACheckpointHolds) {
+  TrainAndSave(4);
+  const float weight =
+      (*job_->coordinator().strategy().FindVariable("weights")->Read()->values<float>())[0];
+  EndJob();
+  int predictions = 0;
+  const absl::Status watched =
+      MakeEvaluator(directory_)->Watch([&](Coordinator& restored) -> absl::Status {
+        ASSIGN_OR_RETURN(const Outputs outputs, Predict(restored, kScorer, kThreeRows()));
+        EXPECT_EQ(outputs.at("y").shape(), (Shape{3, 2}));
+        EXPECT_FLOAT_EQ((*outputs.at("y").values<float>())[5], 8 * weight);
+        ++predictions;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(watched.ok()) << watched;
+  EXPECT_EQ(predictions, 1);
 }
 
 TEST_F(EvaluatorTest, AJobThatIsOverHasItsFinalCheckpointScored) {

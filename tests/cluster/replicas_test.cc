@@ -163,7 +163,7 @@ absl::Status TrainByTapeStep(WorkerContext& worker) {
 const Step kTrainByTape("replicas/train_by_tape", TrainByTapeStep);
 
 absl::StatusOr<Dataset> Ones(const InputContext&) {
-  return Dataset::FromTensors({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1);
+  return Dataset::FromTensorSlices({{"x", Floats({1, 1, 1, 1, 1, 1})}}).Batch(1);
 }
 const DataSource kOnes("replicas/ones", Ones);
 

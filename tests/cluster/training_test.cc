@@ -63,9 +63,9 @@ absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
     squares[i] = i * i;
   }
   ASSIGN_OR_RETURN(Tensor rows, Tensor::Copy<float>({n, 3}, x));
-  return Dataset::FromTensors({{"x", rows},
-                               {"label", Tensor::Vector<float>(labels)},
-                               {"square", Tensor::Vector<int64_t>(squares)}})
+  return Dataset::FromTensorSlices({{"x", rows},
+                                    {"label", Tensor::Vector<float>(labels)},
+                                    {"square", Tensor::Vector<int64_t>(squares)}})
       .Shuffle(1000, input.seed)
       .Batch(7);
 }
@@ -82,8 +82,8 @@ Dataset UnlabelledRecords(int64_t n) {
     ids[i] = i;
     for (int64_t column = 0; column < 3; ++column) x[3 * i + column] = XOf(i, column);
   }
-  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({n, 3}, x))},
-                               {"id", Nest(Tensor::Vector<int64_t>(ids))}})
+  return Dataset::FromTensorSlices({{"x", Nest(*Tensor::Copy<float>({n, 3}, x))},
+                                    {"id", Nest(Tensor::Vector<int64_t>(ids))}})
       .Batch(7);
 }
 absl::StatusOr<Dataset> Unlabelled(const InputContext&, int64_t n) { return UnlabelledRecords(n); }
@@ -204,7 +204,7 @@ TEST_F(TrainingTest, PredictionsAreGivenOnceThoughAWorkerDies) {
         return absl::OkStatus();
       });
   ASSERT_TRUE(status.ok()) << status;
-  const auto joined = JoinOutputs(parts);
+  const auto joined = internal::JoinOutputs(parts);
   ASSERT_TRUE(joined.ok()) << joined.status();
   ExpectPredictions(coordinator(), 7000, *joined);
 }
@@ -235,14 +235,17 @@ TEST_F(TrainingTest, APredictionThatCannotBeMadeSaysWhyAndTheNextOneCan) {
 TEST(OutputsTest, AreJoinedByRowsWhereTheyFit) {
   const Tensor two = *Tensor::Copy<float>({1, 2}, {1, 2}),
                four = *Tensor::Copy<float>({2, 2}, {3, 4, 5, 6});
-  const auto joined = JoinOutputs({{{"y", two}}, {{"y", four}}});
+  const auto joined = internal::JoinOutputs({{{"y", two}}, {{"y", four}}});
   ASSERT_TRUE(joined.ok()) << joined.status();
   EXPECT_TRUE(BitwiseEqual(joined->at("y"), *Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6})));
-  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"y", Tensor::Vector<float>({1})}}}).status().code(),
+  EXPECT_EQ(
+      internal::JoinOutputs({{{"y", two}}, {{"y", Tensor::Vector<float>({1})}}}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(internal::JoinOutputs({{{"y", two}}, {{"z", two}}}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(JoinOutputs({{{"y", two}}, {{"z", two}}}).status().code(),
+  EXPECT_EQ(internal::JoinOutputs({{{"y", two}}, {{"y", two}, {"z", two}}}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(JoinOutputs({})->empty());
+  EXPECT_TRUE(internal::JoinOutputs({})->empty());
 }
 
 TEST_F(TrainingTest, EachEpochHasALineAndTheLastOneCountsWhatWasTrained) {

@@ -50,7 +50,7 @@ const Step kTakeBatch("variables_test/take_batch", TakeBatch);
 
 absl::StatusOr<Dataset> CreatesAVariable(const InputContext&) {
   RETURN_IF_ERROR(CreateVariable({"in_a_data_source", {2}}).status());
-  return Dataset::FromTensors(Tensor::Vector<float>({1})).Batch(1);
+  return Dataset::FromTensorSlices(Tensor::Vector<float>({1})).Batch(1);
 }
 const DataSource kCreatesAVariable("variables_test/creates_a_variable", CreatesAVariable);
 

@@ -36,7 +36,7 @@ Dataset OfUnknownSize(const Examples& sizes) {
 
 // As many examples in batches of `size`, by Batch.
 Dataset InBatchesOf(int64_t size, const Examples& sizes) {
-  return Dataset::FromTensors(
+  return Dataset::FromTensorSlices(
              Nest(Numbers(0, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}))))
       .Batch(size);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/duplicates.h"
 #include "optimizers/apply.h"
 #include "optimizers/optimizer.h"
 #include "partitioners/div.h"
@@ -122,19 +123,19 @@ class ShardedParameter {
   }
 
   void ApplySparse(const OptimizerStep& step, const IndexedSlices& gradient) {
-    const SummedRows summed = SumDuplicates(
-        {gradient.ids.data_as<int64_t>(), static_cast<size_t>(gradient.ids.shape().num_elements())},
-        {gradient.rows.data_as<float>(), static_cast<size_t>(gradient.rows.shape().num_elements())},
-        width_);
+    const RowGroups groups = GroupById({gradient.ids.data_as<int64_t>(),
+                                        static_cast<size_t>(gradient.ids.shape().num_elements())});
+    std::vector<float> sums(groups.ids.size() * width_);
+    SumGroups(groups, gradient.rows.data_as<float>(), width_, sums.data());
     size_t begin = 0;
     for (int64_t shard = 0; shard < split_.num_shards(); ++shard) {
       const size_t end =
-          std::lower_bound(summed.ids.begin(), summed.ids.end(), split_.offset(shard + 1)) -
-          summed.ids.begin();
-      divvy::ApplySparse(
-          step, BlockOf(shard), absl::MakeConstSpan(summed.ids).subspan(begin, end - begin),
-          absl::MakeConstSpan(summed.rows).subspan(begin * width_, (end - begin) * width_),
-          split_.offset(shard));
+          std::lower_bound(groups.ids.begin(), groups.ids.end(), split_.offset(shard + 1)) -
+          groups.ids.begin();
+      divvy::ApplySparse(step, BlockOf(shard),
+                         absl::MakeConstSpan(groups.ids).subspan(begin, end - begin),
+                         absl::MakeConstSpan(sums).subspan(begin * width_, (end - begin) * width_),
+                         split_.offset(shard));
       begin = end;
     }
   }

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cluster/layout.h"
-#include "cluster/transfer_plan.h"
 #include "ops/variable_reader.h"
 #include "tensor/tensor.h"
 #include "tests/conformance/golden.h"
+#include "variables/layout.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy::conformance {
 

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "cluster/variable_spec.h"
 #include "data/dataset.h"
 #include "strategy/step.h"
+#include "variables/variable_spec.h"
 
 namespace divvy::rules {
 

@@ -316,7 +316,7 @@ TEST(GuideTest, FilesThatAreNotThereAreNamed) {
 // guide: global_batches
 absl::StatusOr<Dataset> GlobalBatches(const InputContext&) {
   const Tensor rows = Tensor::Vector<float>({1, 2, 3, 4, 5, 6, 7, 8});
-  return Strategy::Current().DistributeDataset(Dataset::FromTensors(rows).Batch(4));
+  return Strategy::Current().DistributeDataset(Dataset::FromTensorSlices(rows).Batch(4));
 }
 const DataSource kGlobalBatches("global batches", GlobalBatches);
 // guide: end
@@ -511,22 +511,14 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 const Model kModel("points model", {kNetwork}, Forward);
 // guide: end
 
-// guide: callback
-struct HalveTheRate : Callback {
-  absl::Status OnEpochEnd(TrainingRun& run) override {
-    run.coordinator().SetLearningRateScale(std::pow(0.5, run.epoch()));
-    return absl::OkStatus();
-  }
-};
-// guide: end
-
 // guide: fit
 absl::StatusOr<double> Fit(Coordinator& coordinator) {
   Trainer trainer(coordinator, kModel, Adam{0.01});
   FitOptions options;
   options.epochs = 10;
   options.validation = program::kPoints(200);
-  options.callbacks = {std::make_shared<HalveTheRate>(),
+  const auto halved = [](int epoch) { return std::pow(0.5, epoch); };
+  options.callbacks = {std::make_shared<LearningRateByEpoch>(halved),
                        std::make_shared<EarlyStopping>("validation/loss", /*patience=*/2)};
   options.clip_norm = 10;
   ASSIGN_OR_RETURN(auto metrics, trainer.Fit(program::kPoints(1000), options));
@@ -536,7 +528,7 @@ absl::StatusOr<double> Fit(Coordinator& coordinator) {
 
 // guide: predict
 absl::StatusOr<Dataset> Unlabelled(const InputContext&) {
-  return Dataset::FromTensors({{"x", Nest(*Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6}))}})
+  return Dataset::FromTensorSlices({{"x", Nest(*Tensor::Copy<float>({3, 2}, {1, 2, 3, 4, 5, 6}))}})
       .Batch(2);
 }
 const DataSource kUnlabelled("unlabelled points", Unlabelled);

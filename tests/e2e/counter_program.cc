@@ -109,7 +109,7 @@ constexpr int64_t kBatch = 5;
 absl::StatusOr<Dataset> Records(const InputContext& input) {
   std::vector<int64_t> ids(static_cast<size_t>(absl::GetFlag(FLAGS_records)));
   std::iota(ids.begin(), ids.end(), 0);
-  return Dataset::FromTensors(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}}))
+  return Dataset::FromTensorSlices(Nest(Nest::Dict{{"id", Nest(Tensor::Vector<int64_t>(ids))}}))
       .Shuffle(100, input.seed)
       .Batch(kBatch);
 }

@@ -46,7 +46,7 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input) {
   }
   const Nest examples = {{"id", Tensor::Vector<int64_t>(ids)},
                          {"label", Tensor::Vector<int64_t>(labels)}};
-  return Dataset::FromTensors(examples).Shuffle(200, input.seed).Batch(16);
+  return Dataset::FromTensorSlices(examples).Shuffle(200, input.seed).Batch(16);
 }
 const DataSource kNumbers("deterministic/numbers", Numbers);
 

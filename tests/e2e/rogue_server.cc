@@ -80,7 +80,7 @@ void SpoilReply(v1::FrameHeader& header, Random& random) {
 }
 
 // The header tells other things, and the payload may be longer or shorter.
-std::string Unfit(const std::string& answer, Random& random) {
+std::string InvalidOperands(const std::string& answer, Random& random) {
   absl::string_view payload;
   absl::StatusOr<v1::FrameHeader> header = wire::testing::Opened(answer, payload);
   if (!header.ok()) return Mutated(answer, random);
@@ -183,7 +183,8 @@ Told Instead(Lie lie, const std::string& method, const std::string& answer, Rand
     case Lie::kGarbage: return Garbage(method, random);
     case Lie::kHuge: return Huge(method, answer, random);
     case Lie::kUnfit:
-      told.messages.push_back(IsData(method) ? Unfit(answer, random) : Mutated(answer, random));
+      told.messages.push_back(IsData(method) ? InvalidOperands(answer, random)
+                                             : Mutated(answer, random));
       break;
     case Lie::kHalf:
       told.messages.push_back(answer.substr(0, random.Below(answer.size() + 1))), told.ends = true;

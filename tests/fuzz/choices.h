@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/testing/fuzz.h"
-#include "cluster/clients.h"
-#include "cluster/messages.h"
+#include "protocol/clients.h"
+#include "protocol/messages.h"
 #include "wire/testing/generator.h"
 
 namespace divvy::fuzz {

@@ -12,10 +12,10 @@
 #include "base/testing/fuzz.h"
 #include "base/testing/in_memory_file_system.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/resumable_stream.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
+#include "protocol/resumable_stream.h"
 #include "tests/fuzz/choices.h"
 
 namespace divvy {
@@ -56,44 +56,41 @@ class Answers {
   SimExecutor& executor_;
 };
 
-class AnyPs : public ParameterClient {
+class AnyPs : public Sends<AnyPs, ParameterClient> {
  public:
   AnyPs(Answers& answers, int index) : answers_(answers), index_(index) {}
-  void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done) override {
-    PsAttachReply reply;
-    reply.incarnation = Incarnation(100 + static_cast<uint64_t>(index_));
-    answers_.GiveAny(std::move(done), std::move(reply));
+  template <typename Request>
+  void Send(Request request, ResultCallback<ReplyTo<Request>> done) {
+    answers_.GiveAny(std::move(done), Proper(request));
   }
-  void Call(LoadRequest request, ResultCallback<LoadReply> done) override {
-    answers_.GiveAny(std::move(done), LoadReply{false, 0, request.layout_hash});
-  }
-  void Call(SyncRequest request, ResultCallback<SyncReply> done) override {
-    SyncReply reply;
-    reply.seq = request.seq;
-    answers_.GiveAny(std::move(done), std::move(reply));
-  }
-  void Call(SnapshotRequest, ResultCallback<SnapshotReply> done) override {
-    SnapshotReply reply;
-    reply.done = true;
-    answers_.GiveAny(std::move(done), std::move(reply));
-  }
-  void Call(CreateShardsRequest, ResultCallback<LayoutReply> done) override {
-    answers_.GiveAny(std::move(done), LayoutReply());
-  }
-  void Call(DeleteShardsRequest, ResultCallback<LayoutReply> done) override {
-    answers_.GiveAny(std::move(done), LayoutReply());
-  }
-  void Call(PullRequest request, ResultCallback<PullReply> done) override {
+  void Send(PullRequest request, ResultCallback<PullReply> done) {
     answers_.Give(std::move(done), Generator().ReplyTo(request));
   }
-  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
+  void Send(CommitRequest request, ResultCallback<CommitReply> done) {
     answers_.Give(std::move(done), Generator().ReplyTo(request));
-  }
-  void Call(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
-    answers_.Give(std::move(done), ShutdownReply());
   }
 
  private:
+  template <typename Request>
+  ReplyTo<Request> Proper(const Request&) {
+    return {};
+  }
+  PsAttachReply Proper(const PsAttachRequest&) {
+    PsAttachReply reply;
+    reply.incarnation = Incarnation(100 + static_cast<uint64_t>(index_));
+    return reply;
+  }
+  LoadReply Proper(const LoadRequest& request) { return {false, 0, request.layout_hash}; }
+  SyncReply Proper(const SyncRequest& request) {
+    SyncReply reply;
+    reply.seq = request.seq;
+    return reply;
+  }
+  SnapshotReply Proper(const SnapshotRequest&) {
+    SnapshotReply reply;
+    reply.done = true;
+    return reply;
+  }
   wire::testing::Generator Generator() {
     return wire::testing::Generator(answers_.choices().Number());
   }

@@ -16,11 +16,14 @@ import sys
 
 # ---- the dependency order ------------------------------------------------------------------------
 _PURE = {"base", "tensor", "formats"}
+_KERNELS = _PURE | {"kernels"}                                # element arithmetic, without BLAS
 _FAMILIES = {"optimizers", "initializers", "partitioners"}
-_CLUSTER = _PURE | _FAMILIES | {"cluster"}                    # neither ops nor data: a parameter server links no BLAS and no code of the user
+_VARIABLES = _KERNELS | _FAMILIES | {"variables"}             # neither ops nor data: a parameter server links no BLAS and no code of the user
+_PROTOCOL = _VARIABLES | {"protocol"}
+_CLUSTER = _PROTOCOL | {"cluster"}
 _STRATEGY = _CLUSTER | {"ops", "data", "strategy"}
-_WIRE = _CLUSTER | {"proto", "wire"}
-_RPC = _WIRE | {"rpc"}
+_WIRE = _PROTOCOL | {"proto", "wire"}
+_RPC = _WIRE | {"cluster", "rpc"}
 _TASK = _RPC | {"task"}                                       # the frame of a process
 
 
@@ -49,7 +52,10 @@ _FOLDERS = {
     "base": {"base"},
     "tensor": {"base", "tensor"},
     "formats": _PURE,
-    **{folder: _PURE | {folder} for folder in ["ops", "optimizers", "initializers", "partitioners", "data"]},
+    **{folder: _KERNELS | {folder} for folder in ["kernels", "ops"]},
+    **{folder: _PURE | {folder} for folder in ["optimizers", "initializers", "partitioners", "data"]},
+    "variables": _VARIABLES,
+    "protocol": _PROTOCOL,
     "cluster": _CLUSTER,
     "strategy": _STRATEGY,
     "train": _STRATEGY | {"train"},

@@ -31,8 +31,8 @@ class OrderTest(unittest.TestCase):
             "ops/cpu/matmul.cc": "#include <cblas.h>\n" + includes("ops/cpu/loops.h"),
             "ops/cpu/loops.h": "",
             "train/model.h": includes("strategy/step.h", "data/dataset.h"),
-            "strategy/step.h": includes("ops/cpu/loops.h", "cluster/ids.h"),
-            "cluster/ids.h": includes("base/clock.h"),
+            "strategy/step.h": includes("ops/cpu/loops.h", "protocol/ids.h"),
+            "protocol/ids.h": includes("base/clock.h"),
             "worker/core/worker_core.h": includes("strategy/step.h"),
             "worker/core/worker_core_test.cc": includes("worker/core/testing/script.h", "strategy/testing/map.h"),
             "worker/core/testing/script.h": includes("worker/core/worker_core.h"),
@@ -58,15 +58,15 @@ class OrderTest(unittest.TestCase):
         self.check("optimizers/adam.cc", "optimizers/optimizer.h", "initializers/initializer.h")
 
     def test_the_cluster_uses_pure_families_but_neither_ops_nor_data(self):
-        self.check("cluster/layout.h", "partitioners/div.h", "data/dataset.h")
-        self.check("cluster/layout.h", "optimizers/optimizer.h", "ops/var.h")
+        self.check("variables/layout.h", "partitioners/div.h", "data/dataset.h")
+        self.check("variables/layout.h", "optimizers/optimizer.h", "ops/var.h")
 
     def test_strategy_does_not_know_training(self):
         self.check("strategy/strategy.h", "ops/var.h", "data/dataset.h", "train/model.h")
 
     def test_a_parameter_server_knows_neither_strategy_nor_ops_nor_data(self):
         for name in ["strategy/step.h", "ops/var.h", "data/dataset.h"]:
-            self.check("ps_server/core/shard.h", "cluster/layout.h", name)
+            self.check("ps_server/core/shard.h", "variables/layout.h", name)
 
     def test_cores_know_no_network(self):
         for core in ["ps_server/core", "worker/core", "coordinator/core"]:
@@ -120,7 +120,7 @@ class LibraryTest(unittest.TestCase):
         self.check("program/main.cc", "proto/ps.grpc.pb.h")
 
     def test_protobuf_stays_in_wire_and_rpc(self):
-        self.check("cluster/ids.h", "google/protobuf/message.h")
+        self.check("protocol/ids.h", "google/protobuf/message.h")
         self.check("program/main.cc", "proto/ps.pb.h")
 
     def test_cuda_stays_in_its_backend(self):

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/ids.h"
-#include "cluster/messages.h"
+#include "protocol/ids.h"
+#include "protocol/messages.h"
 #include "ps_server/core/parameter_server_core.h"
 
 namespace divvy::sim {

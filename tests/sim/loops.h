@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "tests/sim/program_site.h"
 #include "tests/sim/sim_cluster.h"
 #include "worker/core/testing/scripted_step_runner.h"

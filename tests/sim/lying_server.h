@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/random.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "wire/testing/generator.h"
 
 namespace divvy::sim {

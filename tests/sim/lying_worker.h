@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
 #include "tests/sim/sim_clients.h"
 #include "wire/testing/generator.h"
 

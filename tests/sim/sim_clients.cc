@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/transfer_plan.h"
 #include "coordinator/core/coordinator_core.h"
+#include "protocol/testing/request_name.h"
 #include "ps_server/core/memory_budget.h"
 #include "ps_server/core/parameter_server_core.h"
 #include "tests/sim/lying_server.h"
+#include "variables/transfer_plan.h"
 #include "worker/core/worker_core.h"
 
 namespace divvy::sim {
@@ -29,16 +30,6 @@ void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<R
   if (node.lies == nullptr) return answer(reply);
   if (const auto instead = node.lies->Instead(request, reply)) answer(*instead);
 }
-
-// As they stand in a trace.
-constexpr absl::string_view NameOf(const PsAttachRequest&) { return "Attach"; }
-constexpr absl::string_view NameOf(const LoadRequest&) { return "Load"; }
-constexpr absl::string_view NameOf(const SyncRequest&) { return "Sync"; }
-constexpr absl::string_view NameOf(const SnapshotRequest&) { return "Snapshot"; }
-constexpr absl::string_view NameOf(const CreateShardsRequest&) { return "CreateShards"; }
-constexpr absl::string_view NameOf(const DeleteShardsRequest&) { return "DeleteShards"; }
-constexpr absl::string_view NameOf(const PullRequest&) { return "Pull"; }
-constexpr absl::string_view NameOf(const ShutdownRequest&) { return "Shutdown"; }
 
 // What the site is told of a request that arrives at a ps.
 template <typename Request>
@@ -118,7 +109,7 @@ class SimCoordinatorClient : public CoordinatorClient {
 template <typename Request>
 void SimPsClient::Send(Request request, ResultCallback<ReplyTo<Request>> done) {
   using Reply = ReplyTo<Request>;
-  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", NameOf(request));
+  const std::string line = absl::StrCat(from_->address, " -> ", to_, " ", RequestName<Request>());
   const absl::Duration deadline =
       std::is_same_v<Request, PullRequest> ? kStreamProgress : kUnaryDeadline;
   site_.network().Call<Reply>(

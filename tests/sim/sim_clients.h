@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "cluster/clients.h"
+#include "protocol/clients.h"
 #include "tests/sim/sim_network.h"
 
 namespace divvy::sim {

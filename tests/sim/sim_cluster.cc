@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cluster/transfer_plan.h"
 #include "ps_server/core/memory_budget.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy::sim {
 

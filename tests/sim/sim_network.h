@@ -15,7 +15,7 @@
 
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/clients.h"
+#include "protocol/clients.h"
 #include "ps_server/core/memory_budget.h"
 
 namespace divvy::sim {

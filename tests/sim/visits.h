@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 
 namespace divvy::sim {
 

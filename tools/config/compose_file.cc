@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "cluster/cluster_config.h"
 #include "cluster/config_json.h"
-#include "cluster/role.h"
+#include "protocol/role.h"
 #include "task/own_flags.h"
 
 namespace divvy {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/config_json.h"
-#include "cluster/role.h"
+#include "protocol/role.h"
 
 namespace divvy {
 namespace {

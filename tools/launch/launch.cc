@@ -31,9 +31,9 @@ namespace {
 constexpr int kChief = 0;
 
 // The signals by which a person speaks to us, held back and read from a descriptor.
-class PersonsSignals {
+class InteractiveSignals {
  public:
-  PersonsSignals() {
+  InteractiveSignals() {
     sigset_t set;
     sigemptyset(&set);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
@@ -41,7 +41,7 @@ class PersonsSignals {
     descriptor_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     ::signal(SIGPIPE, SIG_IGN);  // who read our output may be gone: the cluster goes on
   }
-  ~PersonsSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  ~InteractiveSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
   int descriptor() const { return descriptor_.get(); }
   // The next one; 0: there is none.
@@ -113,7 +113,7 @@ class Launcher {
     PollUntil(events, supervisor_.deadline());
     for (size_t i = 0; i < children_.size(); ++i) {
       if (events[1 + 2 * i].revents != 0) PassOn(static_cast<int>(i));
-      if (events[2 + 2 * i].revents != 0) SeeOff(static_cast<int>(i));
+      if (events[2 + 2 * i].revents != 0) ReapTask(static_cast<int>(i));
     }
     while (const int signal = signals_.Next()) Hear(signal);
     if (supervisor_.deadline() <= Now()) Do(supervisor_.OnTimer(Now()));
@@ -135,7 +135,7 @@ class Launcher {
     }
   }
 
-  void SeeOff(int task) {
+  void ReapTask(int task) {
     const std::optional<ExitStatus> status = children_[task]->Reap();
     if (!status.has_value()) return;
     PassOn(task);  // what it wrote last
@@ -194,7 +194,7 @@ class Launcher {
   const TaskList tasks_;
   const WorkingDirectory directory_;
   const Terminal terminal_;
-  PersonsSignals signals_;
+  InteractiveSignals signals_;
   MergedLog log_;
   Supervisor supervisor_;
   std::vector<std::unique_ptr<ChildProcess>> children_;  // by task; null: does not run

@@ -2,7 +2,7 @@
 #ifndef DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 #define DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 
-#include "cluster/role.h"
+#include "protocol/role.h"
 #include "tools/launch/exit_status.h"
 
 namespace divvy {

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/random.h"
-#include "cluster/backoff.h"
-#include "cluster/role.h"
+#include "protocol/backoff.h"
+#include "protocol/role.h"
 #include "tools/launch/exit_status.h"
 #include "tools/launch/restart_policy.h"
 

@@ -43,7 +43,6 @@ struct Kind<Nest> {
 struct AnyStatus {
   absl::Status status;
 };
-inline auto FieldsOf(const AnyStatus& value) { return std::tie(value.status); }
 template <>
 struct Kind<AnyStatus> {
   using Wire = v1::Status;
@@ -114,11 +113,11 @@ inline std::string Mutated(std::string bytes, Random& random) {
 
 template <typename... Ts>
 struct Kinds {};
-using RequestKinds = Kinds<RegisterRequest, PsAttachRequest, LoadRequest, SnapshotRequest,
-                           SyncRequest, CreateShardsRequest, DeleteShardsRequest, ShutdownRequest,
-                           WorkerAttachRequest, Fence, ProtocolRange, ShardSpec, Horizon>;
-using ReplyKinds = Kinds<RegisterReply, PsAttachReply, LoadReply, SnapshotReply, SyncReply,
-                         LayoutReply, ShutdownReply, WorkerAttachReply, ErrorDetail, AnyStatus>;
+#define DIVVY_WIRE_AND(Type) Type,
+using RequestKinds =
+    Kinds<DIVVY_WIRE_REQUESTS(DIVVY_WIRE_AND) Fence, ProtocolRange, ShardSpec, Horizon>;
+using ReplyKinds = Kinds<DIVVY_WIRE_REPLIES(DIVVY_WIRE_AND) ErrorDetail, AnyStatus>;
+#undef DIVVY_WIRE_AND
 using StepsKinds = Kinds<StreamFrame<ToWorker>, StreamFrame<FromWorker>>;
 using ValueKinds = Kinds<Nest, Tensor, LearningRate, Optimizer, OptimizerStep, Initializer,
                          VariableLayout, std::shared_ptr<const Layout>>;

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 #include "wire/data_frames.h"
 #include "wire/testing/same.h"
 

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,14 +52,6 @@ Shape Generator::MakeShape(int max_rank) {
   std::vector<int64_t> dims(Below(max_rank + 1));
   for (int64_t& dim : dims) dim = random_.Chance(0.1) ? 0 : 1 + static_cast<int64_t>(Below(3));
   return Shape(dims);
-}
-
-template <typename Id>
-std::vector<Id> Generator::RisingIds(uint64_t below) {
-  std::set<Id> ids;
-  for (uint64_t i = Below(5); i > 0 && below > 0; --i)
-    ids.insert(Id(static_cast<typename Id::value_type>(Number() % below)));
-  return {ids.begin(), ids.end()};
 }
 
 // ---- statuses -----------------------------------------------------------------------------------
@@ -199,10 +190,6 @@ Initializer Generator::MakeInitializer(bool constant) {
   }
 }
 
-void Generator::Fill(ShardKey& out) {
-  out = {MakeId<VariableId>(), static_cast<uint8_t>(Below(256)), static_cast<uint16_t>(Index())};
-}
-
 void Generator::Fill(ShardSpec& out) {
   Fill(out.key);
   out.name = Name();
@@ -251,16 +238,6 @@ void Generator::Fill(std::shared_ptr<const Layout>& out) {
 
 // ---- calls --------------------------------------------------------------------------------------
 
-void Generator::Fill(Fence& out) {
-  out = {MakeId<JobId>(), MakeId<Epoch>(), MakeId<Incarnation>(), MakeId<SessionId>(),
-         MakeId<Incarnation>()};
-}
-
-void Generator::Fill(ProtocolRange& out) {
-  out.oldest = 1 + static_cast<uint32_t>(Below(9));
-  out.newest = out.oldest + static_cast<uint32_t>(Below(9));
-}
-
 void Generator::Fill(PassProgress& out) {
   out.iterator = MakeId<ResourceId>();
   out.in_loop = Chance();
@@ -277,86 +254,6 @@ void Generator::Fill(PassProgress& out) {
   out.end_is_exact = Chance();
 }
 
-void Generator::Fill(Horizon& out) {
-  out.next = MakeId<EntryId>();
-  out.open = RisingIds<EntryId>(out.next.value());
-  out.finished_steps = Number();
-  FillAll(out.passes);
-}
-
-void Generator::Fill(RememberedEntry& out) {
-  out = {MakeId<EntryId>(), Index(), Chance() ? EntryKind::kStep : EntryKind::kWrite};
-  FillAll(out.inputs);
-}
-
-void Generator::Fill(RegisterRequest& out) {
-  out.role = Chance() ? Role::kPs : Role::kWorker;
-  out.index = Index();
-  out.incarnation = Incarnation(1 + Number() / 2);
-  out.address = Text(kMaxNameBytes);
-  out.replicas = 1 + Index() / 2;
-  for (uint64_t i = Below(4); i > 0; --i)
-    out.cluster[Text(kMaxNameBytes)][Index()] = Text(kMaxNameBytes);
-  Fill(out.protocol);
-  if (Chance()) out.build = Text(kMaxNameBytes);
-  Fill(out.program);
-  out.without_checkpoints = Chance();
-}
-
-void Generator::Fill(ProgramDescription& out) {
-  for (uint64_t i = Below(4); i > 0; --i)
-    out.steps[Text(kMaxNameBytes)] = Chance() ? Text(2000) : "";
-  for (uint64_t i = Below(4); i > 0; --i) out.flags.insert(Text(kMaxNameBytes));
-  if (Chance()) out.build = Text(kMaxNameBytes);
-}
-
-void Generator::Fill(RegisterReply& out) {
-  out = {MakeId<JobId>(), MakeId<Epoch>(), {}};
-  if (Chance()) out.over = static_cast<int>(Below(256));
-}
-
-void Generator::Fill(PsAttachRequest& out) {
-  Fill(out.fence);
-  Fill(out.protocol);
-}
-
-void Generator::Fill(PsAttachReply& out) {
-  out.incarnation = Incarnation(1 + Number() / 2);
-  out.state = static_cast<PsState>(Below(4));
-  out.lineage = MakeId<Epoch>();
-  out.layout_version = Number();
-  out.layout_hash = Number();
-  Fill(out.horizon);
-  FillAll(out.remembered);
-  out.memory_bytes = Count();
-  out.max_commit_bytes = Count();
-  out.without_checkpoints = Chance();
-}
-
-void Generator::Fill(LoadRequest& out) {
-  Fill(out.fence);
-  out.from = static_cast<LoadRequest::From>(Below(3));
-  out.expected_lineage = MakeId<Epoch>();
-  out.layout_version = Number();
-  out.layout_hash = Number();
-  Fill(out.horizon);
-  if (out.from == LoadRequest::From::kCheckpoint) Fill(out.checkpoint);
-  out.job_seed = Number();
-  FillAll(out.shards);
-}
-
-void Generator::Fill(LoadReply& out) { out = {Chance(), Count(), Number()}; }
-
-void Generator::Fill(CheckpointId& out) { out = {Epoch(1 + Number() / 2), Number()}; }
-
-void Generator::Fill(SnapshotRequest& out) {
-  Fill(out.fence);
-  Fill(out.checkpoint);
-  out.file = static_cast<int>(Below(5));
-  out.num_files = out.file + 1 + static_cast<int>(Below(5));
-  out.wait = Chance();
-}
-
 void Generator::Fill(SavedSlice& out) {
   const auto shard = Make<ShardSpec>();
   out.tensor = shard.name;
@@ -368,53 +265,6 @@ void Generator::Fill(SavedSlice& out) {
   out.size_bytes =
       static_cast<uint64_t>(out.rows * out.full_shape.row_elements() * DTypeSize(out.dtype));
   out.masked_crc = static_cast<uint32_t>(Number());
-}
-
-void Generator::Fill(SnapshotReply& out) {
-  out.done = Chance();
-  out.written_bytes = Count();
-  FillAll(out.slices);
-}
-
-void Generator::Fill(SyncRequest& out) {
-  Fill(out.fence);
-  out.seq = Number();
-  Fill(out.horizon);
-  out.sessions = RisingIds<SessionId>(uint64_t{1} << 32);
-  for (uint64_t i = Below(4); i > 0; --i) out.query.push_back(MakeId<EntryId>());
-  if (Chance())
-    std::generate_n(std::back_inserter(out.workers), out.sessions.size(),
-                    [this] { return Index(); });
-}
-
-void Generator::Fill(SyncReply& out) {
-  out.seq = Number();
-  FillAll(out.applied);
-  out.applied_seq = Number();
-  out.memory_bytes = Count();
-  out.draining = Chance();
-}
-
-void Generator::Fill(CreateShardsRequest& out) {
-  Fill(out.fence);
-  out.layout_version = Number();
-  out.layout_hash = Number();
-  out.job_seed = Number();
-  FillAll(out.shards);
-}
-
-void Generator::Fill(DeleteShardsRequest& out) {
-  Fill(out.fence);
-  out.layout_version = Number();
-  out.layout_hash = Number();
-  FillAll(out.shards);
-}
-
-void Generator::Fill(LayoutReply& out) { out.layout_version = Number(); }
-
-void Generator::Fill(ShutdownRequest& out) {
-  Fill(out.fence);
-  out.exit_code = static_cast<int>(Below(256));
 }
 
 // ---- data streams -------------------------------------------------------------------------------
@@ -465,128 +315,42 @@ CommitReply Generator::ReplyTo(const CommitRequest& asked) {
   return reply;
 }
 
-// ---- worker -------------------------------------------------------------------------------------
+// ---- fields that must fit each other
+// --------------------------------------------------------------
 
-void Generator::Fill(PsAddress& out) {
-  out = {Index(), Text(kMaxNameBytes), MakeId<Incarnation>(), Count()};
+void Generator::Mend(ProtocolRange& range) {
+  range.oldest = 1 + range.oldest % 9;
+  range.newest = range.oldest + range.newest % 9;
 }
 
-void Generator::Fill(WorkerAttachRequest& out) {
-  Fill(out.fence);
-  FillAll(out.view);
-  for (size_t i = 0; i < out.view.size(); ++i) out.view[i].index = static_cast<int>(3 * i);
-  Fill(out.layout);
-  out.job_seed = Number();
-  for (uint64_t i = Below(4); i > 0; --i)
-    out.program_flags[Text(40)] = Chance() ? Text(100) : std::string("\0\xfe", 2);
-  Fill(out.protocol);
+void Generator::Mend(Horizon& horizon) {
+  while (!horizon.open.empty() && horizon.open.back() >= horizon.next) horizon.open.pop_back();
 }
 
-void Generator::Fill(WorkerAttachReply& out) {
-  out = {Incarnation(1 + Number() / 2), 1 + Index() / 2, 1 + Index() / 2};
-  Fill(out.program);
+void Generator::Mend(InputLease& lease) {
+  lease.count = std::min(Count(), std::numeric_limits<int64_t>::max() - lease.first);
 }
 
-// ---- steps --------------------------------------------------------------------------------------
-
-void Generator::Fill(InputLease& out) {
-  out = {MakeId<ResourceId>(), Count(), 0};
-  out.count = std::min(Count(), std::numeric_limits<int64_t>::max() - out.first);
+void Generator::Mend(SnapshotRequest& request) {
+  request.num_files = request.file + 1 + static_cast<int>(Below(5));
 }
 
-void Generator::Fill(Dispatch& out) {
-  out.step = MakeId<EntryId>();
-  out.attempt = 1 + static_cast<uint32_t>(Index());
-  if (Chance()) out.ordinal = Count();
-  out.function = Text(kMaxNameBytes);
-  Fill(out.args);
-  FillAll(out.inputs);
-  out.learning_rate_scale = Real();
+void Generator::Mend(SyncRequest& request) {
+  request.workers.clear();
+  if (Chance())
+    std::generate_n(std::back_inserter(request.workers), request.sessions.size(),
+                    [this] { return Index(); });
 }
 
-void Generator::Fill(MakeResource& out) {
-  out.iterator = MakeId<ResourceId>();
-  out.source = Text(kMaxNameBytes);
-  Fill(out.args);
-  out.seed = Number();
-  out.leased = Chance();
-  out.num_workers = 1 + Index() / 2;
+void Generator::Mend(WorkerAttachRequest& request) {
+  for (size_t i = 0; i < request.view.size(); ++i) request.view[i].index = static_cast<int>(3 * i);
 }
 
-ToWorker Generator::MakeToWorker() {
-  switch (Below(8)) {
-    case 0: return LayoutUpdate{Make<std::shared_ptr<const Layout>>()};
-    case 1: return Make<Dispatch>();
-    case 2: return CancelSteps{{MakeId<EntryId>(), MakeId<EntryId>()}};
-    case 3: return Make<MakeResource>();
-    case 4: return DropResource{MakeId<ResourceId>()};
-    case 5: return Hold{Number()};
-    case 6: return Release{Number()};
-    default: return Ping();
-  }
-}
-
-void Generator::Fill(EndedInput& out) {
-  out.iterator = MakeId<ResourceId>();
-  if (Chance()) out.position = Count();
-}
-
-void Generator::Fill(Report& out) {
-  out.step = MakeId<EntryId>();
-  out.attempt = static_cast<uint32_t>(Number());
-  out.outcome = static_cast<StepOutcome>(Below(5));
-  if (out.outcome == StepOutcome::kOk) Fill(out.value);
-  if (out.outcome != StepOutcome::kOk) Fill(out.error);
+void Generator::Mend(Report& report) {
   const bool needs_error =
-      out.outcome == StepOutcome::kFailed || out.outcome == StepOutcome::kSystem;
-  if (needs_error && out.error.ok()) out.error = absl::InternalError("x");
-  for (uint64_t i = Below(3); i > 0; --i) out.participants.push_back(Index());
-  out.staleness = Number();
-  FillAll(out.ended);
-}
-
-void Generator::Fill(ResourceReady& out) {
-  out.iterator = MakeId<ResourceId>();
-  Fill(out.error);
-  if (Chance()) out.elements = Count();
-  if (Chance()) out.first = {Number(), static_cast<double>(Count()), static_cast<double>(Count())};
-}
-
-void Generator::Fill(NeedSlots& out) {
-  out.step = MakeId<EntryId>();
-  for (uint64_t i = Below(3); i > 0; --i) out.slots.emplace_back(Name(), Make<Optimizer>());
-}
-
-void Generator::Fill(Pong& out) {
-  out.running = Index();
-  out.committing = Index();
-  if (Chance()) out.blocked_on_ps = Index();
-  out.blocked_for = absl::Nanoseconds(Count());
-}
-
-FromWorker Generator::MakeFromWorker() {
-  switch (Below(6)) {
-    case 0: return Make<Report>();
-    case 1: return Make<ResourceReady>();
-    case 2: return Make<NeedSlots>();
-    case 3: return Make<Pong>();
-    case 4: return Held{Number()};
-    default: return Draining();
-  }
-}
-
-void Generator::Fill(StreamFrame<ToWorker>& out) {
-  out = {MakeId<SessionId>(), random_.Chance(0.1), Number(), 0, std::nullopt};
-  if (out.resume || random_.Chance(0.1)) return;
-  out.number = 1 + Number() / 2;
-  out.message = MakeToWorker();
-}
-
-void Generator::Fill(StreamFrame<FromWorker>& out) {
-  out = {MakeId<SessionId>(), random_.Chance(0.1), Number(), 0, std::nullopt};
-  if (out.resume || random_.Chance(0.1)) return;
-  out.number = 1 + Number() / 2;
-  out.message = MakeFromWorker();
+      report.outcome == StepOutcome::kFailed || report.outcome == StepOutcome::kSystem;
+  if (report.outcome == StepOutcome::kOk) report.error = absl::OkStatus();
+  if (needs_error && report.error.ok()) report.error = absl::InternalError("x");
 }
 
 }  // namespace divvy::wire::testing

@@ -1,17 +1,23 @@
-// Random values of everything that travels, small and valid: what FromProto accepts.
+// Random values of everything that travels, small and valid: what FromProto accepts. They are made
+// of the descriptions in wire/fields.h, so a new message or field needs no line here.
 #ifndef DIVVY_WIRE_TESTING_GENERATOR_H_
 #define DIVVY_WIRE_TESTING_GENERATOR_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/random.h"
-#include "cluster/messages.h"
-#include "cluster/resumable_stream.h"
-#include "wire/layout.h"
+#include "protocol/messages.h"
+#include "protocol/resumable_stream.h"
+#include "wire/fields.h"
 
 namespace divvy::wire::testing {
 
@@ -28,58 +34,32 @@ class Generator {
     return value;
   }
 
+  // A described message (wire/fields.h): each field by its rules, then Mend.
+  template <typename T>
+  void Fill(T& out);
+
+  // What is not described, or has to fit together as a whole.
   void Fill(absl::Status& out);  // may be OK
   void Fill(ErrorDetail& out);
+  void Fill(Role& out) { out = Chance() ? Role::kPs : Role::kWorker; }
   void Fill(Tensor& out);
   void Fill(Nest& out) { out = MakeNest(4); }
   void Fill(LearningRate& out);
   void Fill(Optimizer& out);
   void Fill(OptimizerStep& out);
   void Fill(Initializer& out) { out = MakeInitializer(false); }
-  void Fill(ShardKey& out);
   void Fill(ShardSpec& out);
   void Fill(VariableLayout& out);
   void Fill(std::shared_ptr<const Layout>& out);
-  void Fill(Fence& out);
-  void Fill(ProtocolRange& out);
+  void Fill(LayoutUpdate& out) { Fill(out.layout); }
   void Fill(PassProgress& out);
-  void Fill(Horizon& out);
-  void Fill(RememberedEntry& out);
-  void Fill(RegisterRequest& out);
-  void Fill(ProgramDescription& out);
-  void Fill(RegisterReply& out);
-  void Fill(PsAttachRequest& out);
-  void Fill(PsAttachReply& out);
-  void Fill(LoadRequest& out);
-  void Fill(LoadReply& out);
-  void Fill(CheckpointId& out);
-  void Fill(SnapshotRequest& out);
   void Fill(SavedSlice& out);
-  void Fill(SnapshotReply& out);
-  void Fill(SyncRequest& out);
-  void Fill(SyncReply& out);
-  void Fill(CreateShardsRequest& out);
-  void Fill(DeleteShardsRequest& out);
-  void Fill(LayoutReply& out);
-  void Fill(ShutdownRequest& out);
-  void Fill(ShutdownReply&) {}
   void Fill(PullPart& out);
   void Fill(PullRequest& out);
   void Fill(CommitPart& out);
   void Fill(CommitRequest& out);
-  void Fill(PsAddress& out);
-  void Fill(WorkerAttachRequest& out);
-  void Fill(WorkerAttachReply& out);
-  void Fill(InputLease& out);
-  void Fill(Dispatch& out);
-  void Fill(MakeResource& out);
-  void Fill(EndedInput& out);
-  void Fill(Report& out);
-  void Fill(ResourceReady& out);
-  void Fill(NeedSlots& out);
-  void Fill(Pong& out);
-  void Fill(StreamFrame<ToWorker>& out);
-  void Fill(StreamFrame<FromWorker>& out);
+  template <typename Message>
+  void Fill(StreamFrame<Message>& out);
 
   // Answers that fit what was asked.
   PullReply ReplyTo(const PullRequest& asked);
@@ -106,14 +86,24 @@ class Generator {
     return Id(static_cast<typename Id::value_type>(Number()));
   }
   template <typename Id>
-  std::vector<Id> RisingIds(uint64_t below);
+  std::vector<Id> RisingIds();
 
  private:
   Tensor MakeTensor(DType dtype, const Shape& shape);
   Nest MakeNest(int depth);
   Initializer MakeInitializer(bool constant);  // `constant`: one that every dtype can hold
-  ToWorker MakeToWorker();
-  FromWorker MakeFromWorker();
+
+  // Makes fields fit each other: the checks that a description gives to AfterReading.
+  template <typename T>
+  void Mend(T&) {}
+  void Mend(ProtocolRange& range);
+  void Mend(Horizon& horizon);
+  void Mend(InputLease& lease);
+  void Mend(SnapshotRequest& request);
+  void Mend(SyncRequest& request);
+  void Mend(WorkerAttachRequest& request);
+  void Mend(Report& report);
+
   template <typename T>
   void FillAll(std::vector<T>& out) {
     out.resize(Below(4));
@@ -122,6 +112,165 @@ class Generator {
 
   Random random_;
 };
+
+// Goes over a description and gives each field a value that its rules allow.
+class Filler {
+ public:
+  static constexpr bool kReads = true;
+  explicit Filler(Generator& any) : any_(any) {}
+
+  template <typename F, typename T, typename... Rules>
+  void operator()(const F& field, T& value, const Rules&... rules) {
+    if constexpr (kIsOptional<T>) {
+      if (any_.Chance()) (*this)(field, value.emplace(), rules...);
+    } else if constexpr (std::is_same_v<T, absl::Duration>) {
+      value = absl::Nanoseconds(any_.Count());
+    } else if constexpr (std::is_enum_v<T> && sizeof...(Rules) > 0) {
+      value = OneOfTable(rules...);
+    } else if constexpr (kIsScalar<T>) {
+      value = Scalar<T>(rules...);
+    } else if constexpr (kIsRepeated<T>) {
+      FillAll(value, rules...);
+    } else {
+      any_.Fill(value);
+    }
+  }
+  template <typename F, typename T, typename To, typename From, typename... Rules>
+  void Via(const F& field, T& value, const To& to, const From& from, const Rules&... rules) {
+    std::decay_t<decltype(to(value))> sent{};
+    (*this)(field, sent, rules...);
+    (void)from(std::move(sent), value);
+  }
+  template <typename F, typename T, typename KeyRule, typename ValueRule, typename... Rules>
+  void Map(const F&, T& map, const KeyRule& key_rule, const ValueRule& value_rule,
+           const Rules&...) {
+    for (uint64_t i = any_.Below(4); i > 0; --i) {
+      auto key = Scalar<typename T::key_type>(key_rule);
+      map[std::move(key)] = Scalar<typename T::mapped_type>(value_rule);
+    }
+  }
+  template <typename... Ts, typename... Fs>
+  void OneOf(std::optional<std::variant<Ts...>>& value, const Fs&... fields) {
+    OneOf(value.emplace(), fields...);
+  }
+  template <typename... Ts, typename... Fs>
+  void OneOf(std::variant<Ts...>& value, const Fs&...) {
+    static_assert(!(std::is_same_v<Fs, NeverSent> || ...), "fill it by hand");
+    uint64_t left = any_.Below(sizeof...(Ts));
+    ((left-- == 0 ? any_.Fill(value.template emplace<Ts>()) : void()), ...);
+  }
+  template <typename Action>
+  void AfterReading(const Action&) {}
+
+ private:
+  template <typename E, typename Proto, size_t kSize>
+  E OneOfTable(const EnumTable<E, Proto, kSize>& table) {
+    return table.rows[any_.Below(kSize)].domain;
+  }
+
+  template <typename T>
+  T Scalar() {
+    return Scalar<T>(Anything());
+  }
+  template <typename T>
+  T Scalar(Anything) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return any_.Chance();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return any_.Chance() ? any_.Text(100) : std::string("\0\xfe", 2);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(any_.Real());
+    } else {
+      return FromPlain<T>(any_.Number());
+    }
+  }
+  template <typename T>
+  T Scalar(NotNegative) {
+    return static_cast<T>(any_.Number() & static_cast<uint64_t>(std::numeric_limits<T>::max()));
+  }
+  template <typename T>
+  T Scalar(NotZero) {
+    const T value = Scalar<T>();
+    return value == T() ? T(1) : value;
+  }
+  template <typename T>
+  T Scalar(Index) {
+    return static_cast<T>(any_.Index());
+  }
+  template <typename T>
+  T Scalar(Range range) {
+    const uint64_t values = static_cast<uint64_t>(range.high - range.low) + 1;
+    return static_cast<T>(range.low + static_cast<int64_t>(any_.Number() % values));
+  }
+  template <typename T>
+  T Scalar(Finite) {
+    return any_.Real();
+  }
+  template <typename T>
+  T Scalar(Name) {
+    return any_.Text(kMaxNameBytes);
+  }
+  template <typename T>
+  T Scalar(NameOrEmpty) {
+    return any_.Chance() ? any_.Text(kMaxNameBytes) : "";
+  }
+  template <typename T>
+  T Scalar(Text text) {
+    return any_.Chance() ? any_.Text(text.max_bytes) : "";
+  }
+
+  template <typename All>
+  void FillAll(All& all) {
+    FillAll(all, ForEach{Anything()});
+  }
+  template <typename All, typename... Rules>
+  void FillAll(All& all, Counted, const Rules&... rules) {
+    FillAll(all, rules...);
+  }
+  template <typename All>
+  void FillAll(All& all, Rising) {
+    all = any_.RisingIds<typename All::value_type>();
+  }
+  template <typename All, typename Rule>
+  void FillAll(All& all, ForEach<Rule> each) {
+    using T = typename All::value_type;
+    for (uint64_t i = any_.Below(4); i > 0; --i) {
+      if constexpr (kIsScalar<T>) {
+        all.insert(all.end(), Scalar<T>(each.rule));
+      } else {
+        any_.Fill(all.emplace_back());
+      }
+    }
+  }
+
+  Generator& any_;
+};
+
+template <typename T>
+void Generator::Fill(T& out) {
+  // An empty one (Ping) needs no description.
+  if constexpr (!std::is_empty_v<T>) {
+    Filler filler(*this);
+    Fields(filler, out);
+    Mend(out);
+  }
+}
+
+template <typename Message>
+void Generator::Fill(StreamFrame<Message>& out) {
+  out = {MakeId<SessionId>(), random_.Chance(0.1), Number(), 0, std::nullopt};
+  if (out.resume || random_.Chance(0.1)) return;
+  out.number = 1 + Number() / 2;
+  Filler filler(*this);
+  MessageOf(filler, out.message);
+}
+
+template <typename Id>
+std::vector<Id> Generator::RisingIds() {
+  std::set<Id> ids;
+  for (uint64_t i = Below(5); i > 0; --i) ids.insert(MakeId<Id>());
+  return {ids.begin(), ids.end()};
+}
 
 }  // namespace divvy::wire::testing
 

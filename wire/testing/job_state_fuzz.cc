@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/testing/fuzz.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 #include "wire/job_state.h"
 #include "wire/status.h"
 

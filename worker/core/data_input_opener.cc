@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/guarded.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/trace_range.h"
-#include "cluster/error.h"
 #include "data/dataset.h"
-#include "data/guarded.h"
+#include "protocol/error.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
 #include "worker/core/element_digest.h"

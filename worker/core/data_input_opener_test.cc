@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cluster/error.h"
 #include "data/dataset.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/backends.h"
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
+#include "protocol/error.h"
 #include "strategy/step.h"
 #include "worker/core/element_digest.h"
 #include "worker/core/step_transaction.h"
@@ -90,7 +90,7 @@ class WatchedGpus : public internal::GpuBackend {
 absl::StatusOr<Dataset> Numbers(const InputContext&, int64_t n) {
   std::vector<float> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(i));
-  return Dataset::FromTensors(Nest(Tensor::Vector<float>(values)))
+  return Dataset::FromTensorSlices(Nest(Tensor::Vector<float>(values)))
       .Batch(1)
       .Map([](const Nest& batch) {
         Reads().Add(static_cast<int>(*batch.tensor()->data_as<float>()));

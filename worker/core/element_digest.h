@@ -2,7 +2,7 @@
 #ifndef DIVVY_WORKER_CORE_ELEMENT_DIGEST_H_
 #define DIVVY_WORKER_CORE_ELEMENT_DIGEST_H_
 
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "tensor/nest.h"
 
 namespace divvy {

@@ -25,8 +25,8 @@
 #include "base/exit_codes.h"
 #include "base/failpoint.h"
 #include "base/random.h"
-#include "cluster/error.h"
-#include "cluster/transfer_plan.h"
+#include "protocol/error.h"
+#include "variables/transfer_plan.h"
 #include "worker/core/planned_commit.h"
 #include "worker/core/ps_answer.h"
 #include "worker/core/worker_core.h"
@@ -188,18 +188,18 @@ void WorkerCore::ForgetData(const Dispatch& dispatch) {
 
 // Nobody else holds the transaction for long: with it goes whatever it would have sent again. Its
 // values are released without the core's lock.
-void WorkerCore::DropAhead(QueuedStep& step) {
+void WorkerCore::DropPrefetched(QueuedStep& step) {
   if (step.ahead != nullptr) outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] {});
   step.copies_ahead = false;
   step.missed.clear();
 }
 
-void WorkerCore::DropAhead() {
-  for (QueuedStep& step : session_->queue) DropAhead(step);
+void WorkerCore::DropPrefetched() {
+  for (QueuedStep& step : session_->queue) DropPrefetched(step);
 }
 
 void WorkerCore::ForgetReads() {
-  DropAhead();
+  DropPrefetched();
   if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
 }
 
@@ -218,7 +218,7 @@ void WorkerCore::KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) {
 // A value that replaces another may have been made from it: who then reads the older one and
 // assigns in turn would lose what was made. Adds and gradients are not lost so, unless the step
 // that has missed them assigns (CheckAssigned).
-void WorkerCore::AgeAhead(const LiveStep& ended) {
+void WorkerCore::AgePrefetched(const LiveStep& ended) {
   const std::set<std::string> assigned = Assigned(ended.record.writes);
   for (QueuedStep& step : session_->queue) {
     if (step.ahead == nullptr) continue;
@@ -226,7 +226,7 @@ void WorkerCore::AgeAhead(const LiveStep& ended) {
       return std::count(step.pulled.begin(), step.pulled.end(), variable) > 0;
     };
     if (std::any_of(assigned.begin(), assigned.end(), pulled)) {
-      DropAhead(step);
+      DropPrefetched(step);
       continue;
     }
     for (const StagedWrite& write : ended.record.writes) {
@@ -492,7 +492,7 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   for (const auto& [ps, commit] : step.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }
-  if (!step.commits.empty()) AgeAhead(step);
+  if (!step.commits.empty()) AgePrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
   // Its values go without the core's lock.
   outbox_.Add([released = std::make_shared<const LiveStep>(std::move(step))] {});

@@ -13,9 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
-#include "cluster/transfer_plan.h"
+#include "protocol/messages.h"
+#include "variables/layout.h"
+#include "variables/transfer_plan.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/step_transaction.h"
 

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "cluster/backoff.h"
-#include "cluster/error.h"
+#include "protocol/backoff.h"
+#include "protocol/error.h"
 
 namespace divvy {
 

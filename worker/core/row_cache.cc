@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/transfer_plan.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy {
 namespace {
@@ -90,7 +90,7 @@ absl::StatusOr<RowCache::Found> RowCache::Find(const VariableLayout& variable, c
   Found found;
   ASSIGN_OR_RETURN(found.values,
                    Tensor::Uninitialized(variable.spec.dtype,
-                                         RowsShape(ids.shape().dims(), variable.spec.shape)));
+                                         variable.spec.shape.WithRowsOf(ids.shape().dims())));
   MutexLock lock(mu_);
   for (size_t first = 0; first < wanted.size(); first += kBlock)
     CopyBlock(variable.id, wanted, first, row_bytes, found);

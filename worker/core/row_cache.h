@@ -13,9 +13,9 @@
 #include "absl/types/span.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
+#include "protocol/messages.h"
 #include "tensor/tensor.h"
+#include "variables/layout.h"
 
 namespace divvy {
 

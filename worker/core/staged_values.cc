@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cluster/element_ops.h"
+#include "kernels/elements.h"
 
 namespace divvy {
 namespace {
@@ -59,7 +59,7 @@ absl::Status Apply(const StagedWrite& write, const RowPairs& pairs, int64_t row_
 
 // The shape of the result of `read` of a variable of shape `variable`.
 Shape ResultShape(const VariableRead& read, const Shape& variable) {
-  return read.ids ? RowsShape(read.ids->shape().dims(), variable) : variable;
+  return read.ids ? variable.WithRowsOf(read.ids->shape().dims()) : variable;
 }
 
 }  // namespace

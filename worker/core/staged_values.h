@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cluster/transfer_plan.h"
 #include "tensor/tensor.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy {
 

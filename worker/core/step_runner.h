@@ -16,12 +16,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/clients.h"
-#include "cluster/layout.h"
-#include "cluster/messages.h"
-#include "cluster/transfer_plan.h"
+#include "protocol/clients.h"
+#include "protocol/messages.h"
 #include "tensor/nest.h"
 #include "tensor/tensor.h"
+#include "variables/layout.h"
+#include "variables/transfer_plan.h"
 
 namespace divvy {
 

@@ -161,7 +161,7 @@ bool WorkerTransaction::PulledAhead(const std::string& variable) const {
 
 // Each id that is missing once, in the order of their first places.
 std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found,
-                                                Gaps& gaps) {
+                                                MissingRows& gaps) {
   std::vector<int64_t> missing;
   absl::flat_hash_map<int64_t, int64_t> row_of;
   for (const int64_t place : found.missing) {
@@ -175,7 +175,7 @@ std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCach
 }
 
 // The values whose gaps, which nobody has seen, are filled with these rows.
-Tensor WorkerTransaction::Filled(Gaps gaps, const Tensor& rows) {
+Tensor WorkerTransaction::Filled(MissingRows gaps, const Tensor& rows) {
   const int64_t row_bytes = rows.size_bytes() / rows.shape().dim(0);
   for (size_t i = 0; i < gaps.places.size() && row_bytes > 0; ++i) {
     std::memcpy(gaps.values.fresh_data<char>() + gaps.places[i] * row_bytes,
@@ -199,7 +199,7 @@ void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
       --waiter.missing;
       return;
     }
-    Gaps gaps;
+    MissingRows gaps;
     const std::vector<int64_t> missing = Missing(*wanted.ids, *found, gaps);
     if (static_cast<int64_t>(missing.size()) < count) {
       wanted.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(missing));
@@ -508,7 +508,7 @@ void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  Gaps& gaps = waiter->second->gaps[place.index];
+  MissingRows& gaps = waiter->second->gaps[place.index];
   waiter->second->base[place.index] = gaps.places.empty() ? value : Filled(std::move(gaps), value);
   if (--waiter->second->missing == 0) FinishWaiter(place.waiter);
 }

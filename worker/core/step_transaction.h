@@ -18,10 +18,10 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/outbox.h"
-#include "cluster/backoff.h"
-#include "cluster/clients.h"
-#include "cluster/messages.h"
-#include "cluster/transfer_plan.h"
+#include "protocol/backoff.h"
+#include "protocol/clients.h"
+#include "protocol/messages.h"
+#include "variables/transfer_plan.h"
 #include "worker/core/row_cache.h"
 #include "worker/core/step_runner.h"
 
@@ -112,7 +112,7 @@ class WorkerTransaction : public StepTransaction,
  private:
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
   // A read of rows that is pulled in part only: some are kept, or one is named twice.
-  struct Gaps {
+  struct MissingRows {
     // The rest.
     Tensor values;
     // Where a value is missing, and which row of what is pulled is the one.
@@ -121,7 +121,7 @@ class WorkerTransaction : public StepTransaction,
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
     std::vector<std::vector<StagedWrite>> own;  // of each read: the writes it must see
-    std::vector<Gaps> gaps;                     // of each read
+    std::vector<MissingRows> gaps;              // of each read
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
@@ -163,8 +163,9 @@ class WorkerTransaction : public StepTransaction,
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch)
       DIVVY_REQUIRES(mu_);
   bool PulledAhead(const std::string& variable) const DIVVY_REQUIRES(mu_);
-  static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found, Gaps& gaps);
-  static Tensor Filled(Gaps gaps, const Tensor& rows);
+  static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found,
+                                      MissingRows& gaps);
+  static Tensor Filled(MissingRows gaps, const Tensor& rows);
   void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
   void RememberKept(const VariableLayout& variable, const RowCache::Found& found)
       DIVVY_REQUIRES(mu_);

@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/completion.h"
 #include "base/crash_report.h"
 #include "base/status_macros.h"
 #include "base/trace_range.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 #include "strategy/step.h"
 #include "strategy/strategy.h"
 #include "tensor/copies_ahead.h"
@@ -20,27 +21,6 @@ namespace divvy {
 namespace {
 
 // ---- variables ----------------------------------------------------------------------------------
-
-// Where a thread waits for an answer.
-template <typename T>
-class Answer {
- public:
-  void Give(absl::StatusOr<T> value) {
-    MutexLock lock(mu_);
-    value_ = std::move(value);
-    given_.NotifyAll();
-  }
-  absl::StatusOr<T> Wait() {
-    MutexLock lock(mu_);
-    given_.Wait(mu_, [this]() DIVVY_REQUIRES(mu_) { return value_.has_value(); });
-    return *std::move(value_);
-  }
-
- private:
-  Mutex mu_;
-  CondVar given_;
-  std::optional<absl::StatusOr<T>> value_ DIVVY_GUARDED_BY(mu_);
-};
 
 // Which variables a step's replicas read whole, and on which GPUs. Thread-safe.
 class ReadsOnGpus {
@@ -89,12 +69,12 @@ class TransactionStore : public VariableStore {
   absl::Status Read(absl::Span<ReadRequest> requests) override {
     std::vector<VariableRead> reads;
     for (const ReadRequest& request : requests) reads.push_back({request.name, request.ids});
-    RETURN_IF_ERROR(BringToCpu(reads));
-    const auto answer = std::make_shared<Answer<std::vector<Tensor>>>();
+    RETURN_IF_ERROR(CopyToCpu(reads));
+    const auto answer = std::make_shared<Completion<absl::StatusOr<std::vector<Tensor>>>>();
     transaction_->Pull(std::move(reads), [answer](absl::StatusOr<std::vector<Tensor>> values) {
-      answer->Give(std::move(values));
+      answer->Set(std::move(values));
     });
-    ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Wait());
+    ASSIGN_OR_RETURN(std::vector<Tensor> values, answer->Take());
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].value = std::move(values[i]);
       requests[i].num_rows = layout_->Find(requests[i].name)->rows();
@@ -116,7 +96,7 @@ class TransactionStore : public VariableStore {
   }
 
   absl::Status Write(std::vector<StagedWrite> writes) override {
-    RETURN_IF_ERROR(BringToCpu(writes));
+    RETURN_IF_ERROR(CopyToCpu(writes));
     return transaction_->Stage(std::move(writes));
   }
 
@@ -222,7 +202,7 @@ class StepInput {
 // ---- the environment ----------------------------------------------------------------------------
 
 // How many failures of each GPU this worker's steps have been told of. Thread-safe.
-class FailuresTold {
+class ReportedFailures {
  public:
   // A step of an older session may end in between: it has not been told less.
   void Set(int gpu, int64_t count) {
@@ -246,7 +226,7 @@ struct RunningStep {
   DataInputOpener& inputs;
   StepCall call;
   std::shared_ptr<StepTransaction> transaction;
-  FailuresTold& failures;
+  ReportedFailures& failures;
   int64_t number = 0;  // what step() says
   std::shared_ptr<ReadsOnGpus> reads = std::make_shared<ReadsOnGpus>();
 };
@@ -292,7 +272,7 @@ class ThreadStepEnvironment : public StepEnvironment {
 // step's batch since then.
 class GpuWatch {
  public:
-  GpuWatch(const std::vector<Device>& devices, FailuresTold& told) : told_(told) {
+  GpuWatch(const std::vector<Device>& devices, ReportedFailures& told) : told_(told) {
     const std::map<int, int64_t> known = told_.counts();
     for (const Device device : devices) {
       if (device.kind != Device::Kind::kGpu) continue;
@@ -321,7 +301,7 @@ class GpuWatch {
 
  private:
   static DeviceFailures Find(Device device) { return GpuMemoryIfAny()->FindFailures(device); }
-  FailuresTold& told_;
+  ReportedFailures& told_;
   std::map<int, int64_t> before_, now_;
   absl::Status lost_;
 };
@@ -375,7 +355,7 @@ struct ThreadStepRunner::Kept {
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
   // Of each function's last good run.
   std::map<std::string, ReadsOnGpus::Devices> reads DIVVY_GUARDED_BY(mu);
-  FailuresTold failures;
+  ReportedFailures failures;
 
   std::shared_ptr<LocalObjects> TakeLocals() {
     MutexLock lock(mu);

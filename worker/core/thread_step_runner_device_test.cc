@@ -32,7 +32,7 @@ absl::StatusOr<Dataset> Rows(const InputContext&, int64_t n) {
   }
   const Tensor rows = *Tensor::Copy<float>(Shape{n, 4}, values),
                ids = Tensor::Vector<int64_t>(numbers);
-  return Dataset::FromTensors(Nest(Nest::List{Nest(rows), Nest(ids)})).Batch(2);
+  return Dataset::FromTensorSlices(Nest(Nest::List{Nest(rows), Nest(ids)})).Batch(2);
 }
 const DataSource kRows("device_test/rows", Rows);
 

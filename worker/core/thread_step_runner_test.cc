@@ -13,10 +13,10 @@
 #include "absl/strings/match.h"
 #include "base/crash_report.h"
 #include "base/sanitizer.h"
-#include "cluster/error.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpu_backend.h"
 #include "ops/cuda/testing/host_math.h"
+#include "protocol/error.h"
 #include "strategy/replica_context.h"
 #include "strategy/step.h"
 #include "tensor/device_memory.h"
@@ -140,7 +140,8 @@ absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   if (n < 0) return absl::InvalidArgumentError("fewer than none");
   Floats values;
   for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(i + 10 * input.worker_index));
-  return Dataset::FromTensors(Nest(Tensor::Vector<float>(absl::MakeConstSpan(values)))).Batch(1);
+  return Dataset::FromTensorSlices(Nest(Tensor::Vector<float>(absl::MakeConstSpan(values))))
+      .Batch(1);
 }
 const DataSource kNumbers("thread_test/numbers", Numbers);
 
@@ -155,7 +156,7 @@ Box<uint64_t>& SeedSeen() {
 }
 absl::StatusOr<Dataset> Seeded(const InputContext& input) {
   SeedSeen().Put(input.seed);
-  return Dataset::FromTensors(Nest(Tensor::Vector<float>({1})));
+  return Dataset::FromTensorSlices(Nest(Tensor::Vector<float>({1})));
 }
 const DataSource kSeeded("thread_test/seeded", Seeded);
 

@@ -9,7 +9,7 @@
 #include "base/exit_codes.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {
@@ -220,14 +220,14 @@ void WorkerCore::Abandon() {
 
 // ---- sessions -----------------------------------------------------------------------------------
 
-PreludeState WorkerCore::Prelude() const {
+ReceiverState WorkerCore::Receiver() const {
   return {Role::kWorker, options_.index, options_.incarnation,
           known_.job,    known_.epoch,   known_.coordinator,
           true};
 }
 
 absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const {
-  return CheckPrelude(fence, Prelude(), call);
+  return CheckRequest(fence, Receiver(), call);
 }
 
 absl::Status WorkerCore::ApplyFlags(const WorkerAttachRequest& request) {
@@ -248,7 +248,7 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
   if (over_ || shutdown_code_ || draining_)
     return MakeError(Reason::kJobOver, absl::StrCat("worker ", options_.index, " is ending"));
   RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
-  RETURN_IF_ERROR(CheckProtocol(request.protocol, Prelude()));
+  RETURN_IF_ERROR(CheckProtocol(request.protocol, Receiver()));
   if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
     return MakeError(Reason::kInvalid, "Attach without a session of its own, or without a layout");
   }
@@ -306,7 +306,7 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
 // meet those of the next attempt as duplicates.
 void WorkerCore::EndSession() {
   if (session_ == nullptr) return;
-  DropAhead();
+  DropPrefetched();
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live)
     outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
@@ -345,7 +345,7 @@ void WorkerCore::Call(ShutdownRequest request, ResultCallback<ShutdownReply> don
   shutdown_code_ = request.exit_code;
   shutdown_since_ = clock_.Elapsed();
   if (session_ != nullptr) {
-    DropAhead();
+    DropPrefetched();
     for (const QueuedStep& step : session_->queue) {
       if (step.reads_ahead) ForgetData(step.dispatch);
     }
@@ -450,7 +450,7 @@ void WorkerCore::Handle(Dispatch message) {
 // A step that has not begun is reported as cancelled: unless its batch is being cancelled, it is
 // run elsewhere.
 void WorkerCore::GiveBack(QueuedStep step) {
-  DropAhead(step);
+  DropPrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
   ++reported_;
   Send(Report{step.dispatch.step,

@@ -43,12 +43,12 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/outbox.h"
-#include "cluster/backoff.h"
-#include "cluster/clients.h"
-#include "cluster/messages.h"
-#include "cluster/prelude.h"
-#include "cluster/registrar.h"
-#include "cluster/resumable_stream.h"
+#include "protocol/backoff.h"
+#include "protocol/clients.h"
+#include "protocol/messages.h"
+#include "protocol/registrar.h"
+#include "protocol/request_check.h"
+#include "protocol/resumable_stream.h"
 #include "worker/core/planned_commit.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
@@ -172,9 +172,10 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
 
   // Begins the session `request.fence.session`. What an older one left is dropped: steps, commits
   // under way (they are fenced at every ps before this is sent), iterators. The same request again
-  // changes nothing. Refused as the prelude says (cluster/prelude.h), and with kSessionFenced where
-  // the session is older than the newest, or was ended here; with VERSION_MISMATCH; with INVALID
-  // where it has no session or layout; with JOB_OVER where this worker is ending.
+  // changes nothing. Refused as the request check says (protocol/request_check.h), and with
+  // kSessionFenced where the session is older than the newest, or was ended here; with
+  // VERSION_MISMATCH; with INVALID where it has no session or layout; with JOB_OVER where this
+  // worker is ending.
   void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
   // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then
   // calls on_exit. Answered at once.
@@ -275,7 +276,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void RegisterIfWanted() DIVVY_REQUIRES(mu_);
   void OnJobOver(int exit_code, std::string why);
-  PreludeState Prelude() const DIVVY_REQUIRES(mu_);
+  ReceiverState Receiver() const DIVVY_REQUIRES(mu_);
   absl::Status CheckFence(const Fence& fence, CallKind call) const DIVVY_REQUIRES(mu_);
   absl::Status CheckAttach(const WorkerAttachRequest& request) const DIVVY_REQUIRES(mu_);
   absl::Status ApplyFlags(const WorkerAttachRequest& request) DIVVY_REQUIRES(mu_);
@@ -322,11 +323,11 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void PullAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void ReadAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void ForgetData(const Dispatch& dispatch) DIVVY_REQUIRES(mu_);
-  void DropAhead(QueuedStep& step) DIVVY_REQUIRES(mu_);
-  void DropAhead() DIVVY_REQUIRES(mu_);
+  void DropPrefetched(QueuedStep& step) DIVVY_REQUIRES(mu_);
+  void DropPrefetched() DIVVY_REQUIRES(mu_);
   void ForgetReads() DIVVY_REQUIRES(mu_);
   void KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
-  void AgeAhead(const LiveStep& ended) DIVVY_REQUIRES(mu_);
+  void AgePrefetched(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record,
                       StepEnd end);

@@ -9,8 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "base/testing/sim_executor.h"
-#include "cluster/error.h"
 #include "gtest/gtest.h"
+#include "protocol/error.h"
+#include "protocol/testing/fake_coordinator.h"
 #include "worker/core/testing/fake_parameter_servers.h"
 #include "worker/core/testing/scripted_step_runner.h"
 
@@ -41,23 +42,6 @@ StagedWrite Gradient(std::string variable, const std::vector<float>& values,
   return {std::move(variable), WriteOp::kGradient, Matrix(values.size(), 1, values), std::nullopt,
           std::move(optimizer)};
 }
-
-// Counts the calls and answers each the same.
-class FakeCoordinator : public CoordinatorClient {
- public:
-  explicit FakeCoordinator(Executor& executor) : executor_(executor) {}
-  void Call(RegisterRequest request, ResultCallback<RegisterReply> done) override {
-    last = request;
-    ++calls;
-    executor_.Post([this, done = std::move(done)] { done(answer); });
-  }
-  int calls = 0;
-  RegisterRequest last;
-  absl::StatusOr<RegisterReply> answer = RegisterReply{JobId(9), Epoch(1), std::nullopt};
-
- private:
-  Executor& executor_;
-};
 
 // The coordinator's end of the Steps stream. Frames are handed over at once and in order; `cut`
 // loses those on their way.
@@ -246,17 +230,17 @@ TEST(WorkerOptionsTest, AStalenessOfRowsThatAreNotKeptIsAMistake) {
 
 TEST_F(WorkerCoreTest, RegistersEveryTwoSecondsUntilAttached) {
   Run(absl::Seconds(5));
-  EXPECT_EQ(coordinator_.calls, 3);
-  EXPECT_EQ(coordinator_.last.role, Role::kWorker);
-  EXPECT_EQ(coordinator_.last.index, 3);
-  EXPECT_EQ(coordinator_.last.address, "worker3");
-  EXPECT_EQ(coordinator_.last.replicas, 2);
+  EXPECT_EQ(coordinator_.seen.size(), 3u);
+  EXPECT_EQ(coordinator_.seen.back().role, Role::kWorker);
+  EXPECT_EQ(coordinator_.seen.back().index, 3);
+  EXPECT_EQ(coordinator_.seen.back().address, "worker3");
+  EXPECT_EQ(coordinator_.seen.back().replicas, 2);
   Attach();
   for (int i = 0; i < 10; ++i) {
     Run();
     end_->Tell(Ping{});
   }
-  EXPECT_EQ(coordinator_.calls, 3);
+  EXPECT_EQ(coordinator_.seen.size(), 3u);
 }
 
 TEST_F(WorkerCoreTest, AnswersAttachWithWhatItIs) {
@@ -335,7 +319,7 @@ TEST_F(WorkerCoreTest, NobodyAskingForAnHourIsExit138) {
   EXPECT_TRUE(exits_.empty());
   Run(absl::Minutes(2));
   EXPECT_EQ(exits_, std::vector<int>({138}));
-  EXPECT_GT(coordinator_.calls, 100);
+  EXPECT_GT(coordinator_.seen.size(), 100u);
 }
 
 // ---- RUNNING ------------------------------------------------------------------------------------
@@ -1509,7 +1493,7 @@ TEST_P(SessionEndTest, ARefusedCommitDropsEverythingAndTheWorkerRegistersAgain) 
   EXPECT_TRUE(Reports().empty());
   EXPECT_TRUE(end_->closed());
   Run(absl::Seconds(5));
-  EXPECT_GE(coordinator_.calls, 3);
+  EXPECT_GE(coordinator_.seen.size(), 3u);
   EXPECT_EQ(runner_.started(), 1);
   EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(1)).status()), Reason::kSessionFenced)
       << "a late copy of the old Attach does not bring it back";
@@ -1928,7 +1912,7 @@ TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHe
   EXPECT_TRUE(core_->Inspect().silent);
   EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)})) << "what was begun goes on";
   EXPECT_EQ(runner_.started(), 1);
-  EXPECT_GE(coordinator_.calls, 3);
+  EXPECT_GE(coordinator_.seen.size(), 3u);
   end_->Tell(Ping{});
   EXPECT_FALSE(core_->Inspect().silent);
   Run();
@@ -2179,12 +2163,12 @@ TEST_F(WorkerCoreTest, AnAbandonedWorkerSaysNothingMore) {
   Attach();
   Dispatch(1, "slow");
   Run();
-  const int calls = coordinator_.calls;
+  const size_t calls = coordinator_.seen.size();
   core_->Abandon();
   Run(absl::Minutes(5));
   EXPECT_TRUE(Reports().empty());
   EXPECT_EQ(commits(), 0u);
-  EXPECT_EQ(coordinator_.calls, calls);
+  EXPECT_EQ(coordinator_.seen.size(), calls);
   EXPECT_TRUE(exits_.empty());
 }
 

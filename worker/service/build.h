@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "cluster/clients.h"
 #include "cluster/cluster_resolver.h"
+#include "protocol/clients.h"
 #include "worker/core/data_input_opener.h"
 #include "worker/core/thread_step_runner.h"
 #include "worker/core/worker_core.h"

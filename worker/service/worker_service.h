@@ -2,7 +2,7 @@
 #ifndef DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
 #define DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
 
-#include "base/late.h"
+#include "base/once_set.h"
 #include "proto/divvy.grpc.pb.h"
 #include "worker/core/worker_core.h"
 
@@ -13,7 +13,7 @@ namespace divvy {
 class WorkerService : public v1::Worker::CallbackService {
  public:
   // REQUIRES: `core` and `executor` outlive the server that this is registered with.
-  WorkerService(const Late<WorkerCore>& core, Executor& executor)
+  WorkerService(const OnceSet<WorkerCore>& core, Executor& executor)
       : core_(core), executor_(executor) {}
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
@@ -26,7 +26,7 @@ class WorkerService : public v1::Worker::CallbackService {
       grpc::CallbackServerContext* context) override;
 
  private:
-  const Late<WorkerCore>& core_;
+  const OnceSet<WorkerCore>& core_;
   Executor& executor_;
 };
 

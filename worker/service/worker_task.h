@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
-#include "base/late.h"
+#include "base/once_set.h"
 #include "ops/cuda/gpus.h"
 #include "rpc/dialer.h"
 #include "task/task_server.h"
@@ -71,7 +71,7 @@ class WorkerTask {
   WorkerTaskOptions options_;
   const std::vector<Device> replica_devices_;
   ThreadPoolExecutor executor_;
-  Late<WorkerCore> core_;
+  OnceSet<WorkerCore> core_;
   WorkerService service_;
   RpcDialer dialer_;
   std::unique_ptr<TaskServer> server_;

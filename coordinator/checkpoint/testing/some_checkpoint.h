@@ -1,4 +1,4 @@
-// A checkpoint for tests of what reads one.
+// A small checkpoint for tests of code that reads one.
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_TESTING_SOME_CHECKPOINT_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_TESTING_SOME_CHECKPOINT_H_
 
@@ -8,9 +8,9 @@
 
 namespace divvy {
 
-// Two data files: "table", int8 [4, 2], "abcdefgh" in two slices; "z", a complex128; and what Divvy
-// keeps for itself, of so many steps. Fails the test if it cannot be written. REQUIRES: the
-// directory is there.
+// Writes two data files with "table", int8 [4, 2], "abcdefgh" in two slices; "z", a complex128; and
+// Divvy's own tensors, with `steps` finished steps. Fails the test if it cannot write. REQUIRES:
+// the directory exists.
 void WriteSomeCheckpoint(FileSystem& files, const std::string& prefix, char steps);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The coordinator of a StepQueue, for tests.
+// A fake of the coordinator that owns a StepQueue, for tests.
 #ifndef DIVVY_COORDINATOR_CORE_TESTING_FAKE_STEP_HOST_H_
 #define DIVVY_COORDINATOR_CORE_TESTING_FAKE_STEP_HOST_H_
 
@@ -12,7 +12,8 @@
 
 namespace divvy {
 
-// Lets each step begin, and can rewind, unless the test says otherwise. Keeps what it is told.
+// Lets every step begin and allows a rewind, unless the test says otherwise. Records what the queue
+// tells it, in public members. Not thread-safe.
 class FakeStepHost : public StepQueue::Host {
  public:
   using Step = coordinator_records::Step;
@@ -30,8 +31,11 @@ class FakeStepHost : public StepQueue::Host {
   void Rewind(std::string why) override { rewinds.push_back(std::move(why)); }
   void DispatchLater(absl::Duration) override {}
 
+  // The answers of MayBeginStep and FailUnlessRewindable.
   bool may_begin = true, can_rewind = true;
+  // The last id that was given.
   uint64_t given = 0;
+  // Steps reported to OnFinished and SettleReplayed, and the reasons given to Rewind, in order.
   std::vector<EntryId> finished;
   std::vector<std::pair<EntryId, StepVerdict>> replayed;
   std::vector<std::string> rewinds;

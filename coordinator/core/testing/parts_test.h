@@ -1,4 +1,4 @@
-// Fixtures with the parts of a coordinator that other parts are made of.
+// Fixtures with the parts of a coordinator that other parts depend on.
 #ifndef DIVVY_COORDINATOR_CORE_TESTING_PARTS_TEST_H_
 #define DIVVY_COORDINATOR_CORE_TESTING_PARTS_TEST_H_
 
@@ -16,15 +16,17 @@
 
 namespace divvy {
 
-// Workers and passes, in virtual time. The test calls them, and drains the outbox.
+// Workers and passes, in virtual time. The test calls them directly and drains the outbox itself.
 class PartsTest : public testing::Test {
  protected:
   using Worker = coordinator_records::Worker;
 
+  // With default options; a test may change options_ before it uses the parts.
   PartsTest() : workers_(options_, clock_, outbox_), passes_(options_, workers_, clock_, outbox_) {}
 
+  // Moves the clock; nothing else runs.
   void Advance(absl::Duration time) { clock_.AdvanceTo(clock_.Elapsed() + time); }
-  // A worker that waits for steps.
+  // A worker that is ready for steps. It has no session stream, so messages to it are dropped.
   Worker& AddWorker(int index) {
     Worker& worker = workers_.all()[index];
     worker.index = index;
@@ -40,8 +42,8 @@ class PartsTest : public testing::Test {
   Passes passes_;
 };
 
-// The same with a queue of steps, which tells `Host`, a FakeStepHost, what it does. Steps that are
-// left at the end of the test fail.
+// The same with a queue of steps whose host is `Host`, such as FakeStepHost. Steps that are left at
+// the end of a test fail.
 template <typename Host>
 class StepsTest : public PartsTest {
  protected:

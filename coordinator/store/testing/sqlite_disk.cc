@@ -41,7 +41,7 @@ struct SqliteDisk::Handle : sqlite3_file {
   std::shared_ptr<File> file;
 };
 
-// What SQLite calls.
+// The functions that SQLite calls.
 struct SqliteDisk::Methods {
   static Handle& Of(sqlite3_file* file) { return *static_cast<Handle*>(file); }
   static SqliteDisk& Of(sqlite3_vfs* vfs) { return *static_cast<SqliteDisk*>(vfs->pAppData); }
@@ -107,7 +107,7 @@ struct SqliteDisk::Methods {
   }
   static int FileControl(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
   static int SectorSize(sqlite3_file*) { return 512; }
-  // As SQLite takes every disk to be.
+  // SQLite assumes this of every disk.
   static int Characteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
 
   static int Open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,

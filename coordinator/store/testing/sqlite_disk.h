@@ -1,4 +1,4 @@
-// The disk under SQLite, in memory: it can be full, break, lose power at any write, and flip bits.
+// A disk for SQLite, in memory. It can be full, break, lose power at any write, and flip bits.
 //
 //   SqliteDisk disk;
 //   disk.CutPowerAt(7);
@@ -18,45 +18,46 @@
 
 namespace divvy {
 
-// While one lives, every database that this process opens is on it (a VFS of SQLite's, the default
-// one). Not thread-safe; one at a time.
+// While an object of this class lives, every database that this process opens is on it (it is
+// SQLite's default VFS). Not thread-safe; only one at a time.
 //
-// As a real disk does, it keeps what was synced; what was written since may be lost, whole or in
-// part, and in any order. A new file's name is kept from its first sync on; a file that was removed
-// without a sync of its directory may come back.
+// It behaves as a real disk does. Synced data is kept. Data written since the last sync may be
+// lost, in whole or in part, and in any order. The name of a new file is kept from its first sync
+// on. A file that was removed without a sync of its directory may come back.
 class SqliteDisk {
  public:
-  // What is there after a power cut of what was not synced: nothing, all (as after SIGKILL, where
-  // the operating system lives on), or of each write none, a part or all.
+  // Which unsynced data is there after a power cut: none, all (as after SIGKILL, where the
+  // operating system lives on), or for each write none, a part or all.
   enum class Unsynced { kLost, kKept, kSome };
   enum class Fault { kNone, kPowerCut, kWriteFails, kSyncFails, kFull };
 
   SqliteDisk();
-  ~SqliteDisk();  // REQUIRES: no database is open on it
+  // REQUIRES: no database is open on it.
+  ~SqliteDisk();
   SqliteDisk(const SqliteDisk&) = delete;
 
-  // Writes, truncations, syncs and removals so far. The next one is number writes() + 1.
+  // The number of writes, truncations, syncs and removals so far. The next one has the number
+  // writes() + 1.
   int64_t writes() const { return writes_; }
 
-  // From the `nth` write on nothing reaches the disk, and everything, reading too, fails.
+  // From the `nth` write on nothing reaches the disk, and every operation fails, reads included.
   void CutPowerAt(int64_t nth) { SetFault(Fault::kPowerCut, nth, 1); }
-  // `fault` is met by those of the `count` writes from the `nth` on that it concerns: kSyncFails by
-  // syncs, which lose what they should have kept; kFull by writes that make a file longer;
-  // kWriteFails by writes.
+  // `fault` hits those of the `count` writes from the `nth` on that it concerns. kSyncFails: syncs,
+  // which lose the data that they should keep. kFull: writes that make a file longer. kWriteFails:
+  // all writes.
   void SetFault(Fault fault, int64_t nth, int64_t count);
-  // Whether the fault has been met.
+  // Whether a fault has hit an operation.
   bool failed() const { return failed_; }
-  // Ends every fault. REQUIRES: no database is open.
+  // Ends every fault, and decides what is left of unsynced data. REQUIRES: no database is open.
   void RestorePower(Unsynced unsynced, Random& random);
-  // Another process has every file locked.
+  // Whether another process has locked every file.
   void set_held_elsewhere(bool held) { held_elsewhere_ = held; }
 
-  // The files that are there, by path, as a reader sees them.
+  // The content of the existing files, by path, as a reader sees it.
   std::map<std::string, std::string> Files() const;
-  // Makes these the files there are, all of them synced.
+  // Replaces all files. The new ones are synced.
   void SetFiles(const std::map<std::string, std::string>& files);
-  // Inverts a bit on the disk, under the hands of whoever has the file open. REQUIRES: the file has
-  // such a byte.
+  // Inverts a bit on the disk, even while the file is open. REQUIRES: the file has such a byte.
   void Flip(const std::string& name, size_t byte, int bit);
 
  private:
@@ -66,10 +67,13 @@ class SqliteDisk {
   struct Vfs;
   bool Meets(Fault fault);
 
-  std::map<std::string, std::shared_ptr<File>> files_;    // those that are there
-  std::map<std::string, std::shared_ptr<File>> removed_;  // and may come back
+  // The existing files.
+  std::map<std::string, std::shared_ptr<File>> files_;
+  // Removed files that may come back.
+  std::map<std::string, std::shared_ptr<File>> removed_;
   std::unique_ptr<Vfs> vfs_;
-  Random random_{1};  // SQLite's
+  // The random numbers that SQLite gets.
+  Random random_{1};
   int64_t writes_ = 0, fault_from_ = 0, fault_to_ = 0;
   Fault fault_ = Fault::kNone;
   bool failed_ = false, off_ = false, held_elsewhere_ = false;

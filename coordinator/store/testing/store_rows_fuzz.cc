@@ -1,6 +1,6 @@
-// Any values as rows of a coordinator's store: refused as InvalidArgument, or rows that are written
-// as they stood. The first byte says of which table; then each value is a byte for its kind and the
-// length of what follows.
+// Decodes any values as rows of a coordinator's store. They are refused as InvalidArgument, or they
+// give rows that can be encoded again. The first byte selects the table. Then each value has one
+// byte, with its type and the length of what follows.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -1,4 +1,5 @@
-// The changes that a coordinator puts in its life, in small: for tests that end it at every point.
+// A short version of the changes that a coordinator stores in its life, for tests that interrupt it
+// at every point.
 #ifndef DIVVY_COORDINATOR_STORE_TESTING_STORE_SCRIPT_H_
 #define DIVVY_COORDINATOR_STORE_TESTING_STORE_SCRIPT_H_
 
@@ -14,7 +15,7 @@
 
 namespace divvy {
 
-// Runs every task at once, on the caller's thread: so it is known which write follows which.
+// Runs every task at once, on the caller's thread, so the order of writes is known.
 class InlineExecutor : public Executor {
  public:
   void Post(Task task) override { task(); }
@@ -22,28 +23,30 @@ class InlineExecutor : public Executor {
   void PostBlocking(std::string, Task task) override { task(); }
 };
 
-// Puts and says what became of it. REQUIRES: the store is on an InlineExecutor.
+// Puts `change` and returns the status that `done` got. REQUIRES: the store is on an
+// InlineExecutor.
 absl::Status PutInline(Store& store, StoreChange change);
 
-// All that a store says it holds, to be compared.
+// The whole content of a store, for comparison.
 struct StoreContent {
   SqlRow job;
   std::vector<SqlRow> variables, checkpoints;
   SqlRow state;
 };
 bool operator==(const StoreContent& a, const StoreContent& b);
+// The content as rows, without checksums.
 StoreContent ContentOf(const StoredJob& stored);
 
-// Rows to put.
+// Sample rows.
 JobRow JobOfEpoch(uint64_t epoch);
-// From some 1000 shards on its row does not fit a page.
+// With some 1000 shards or more, its row is larger than a page.
 VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards = 1);
 StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string program_state);
 CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state);
 
-// Rows of every table that come, change and go.
+// Changes in which rows of every table are added, changed and removed.
 std::vector<StoreChange> StoreScript();
-// [i]: what a store holds after the first i changes of `script`.
+// Element i is the content of a store after the first i changes of `script`.
 std::vector<StoreContent> StatesOf(const std::vector<StoreChange>& script);
 
 }  // namespace divvy

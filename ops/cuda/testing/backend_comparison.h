@@ -1,4 +1,4 @@
-// A device's arithmetic beside the CPU's, on random shapes and numbers.
+// Compares a device's arithmetic with the CPU's, on random shapes and numbers.
 #ifndef DIVVY_OPS_CUDA_TESTING_BACKEND_COMPARISON_H_
 #define DIVVY_OPS_CUDA_TESTING_BACKEND_COMPARISON_H_
 
@@ -20,7 +20,8 @@ inline constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFlo
                                    DType::kBFloat16};
 inline constexpr int kTimes = 24;
 
-// A base class of fixtures. One thread at a time; failures are those of the case that runs.
+// A base class of test fixtures. Use it on one thread at a time; a failure is that of the running
+// test case.
 class BackendComparison {
  public:
   static constexpr uint64_t kSeed = 20261121;
@@ -28,12 +29,12 @@ class BackendComparison {
   BackendComparison(Device device, const Backend& there, uint64_t seed = kSeed)
       : device_(device), there_(there), random_(seed) {}
 
-  // Of rank `min_rank` to `max_rank`, each extent 1 to 9.
+  // A random shape of rank `min_rank` to `max_rank`; each extent is 1 to 9.
   Shape AnyShape(int min_rank, int max_rank);
   // A shape that broadcasts to `full`.
   Shape Stretchable(const Shape& full);
   Tensor Values(DType dtype, const Shape& shape, double low = -2, double high = 2);
-  // Below `limit`.
+  // Random ids below `limit`.
   Tensor Ids(int64_t n, int64_t limit);
 
   // Runs `compute(backend, inputs, result)` on the device in `dtype` and on the CPU in float64,
@@ -41,10 +42,10 @@ class BackendComparison {
   using Compute = std::function<void(const Backend&, const std::vector<Tensor>&, Tensor&)>;
   void Compare(const std::string& what, const std::vector<Tensor>& inputs, DType dtype,
                const Shape& shape, const Compute& compute, double slack = 1);
-  // For what only moves or converts elements: the same bits on both.
+  // For operations that only move or convert elements: expects the same bits on both.
   void CompareBits(const std::string& what, const std::vector<Tensor>& inputs, DType dtype,
                    const Shape& shape, const Compute& compute);
-  // The device's result, on the CPU.
+  // The device's result, copied to the CPU.
   absl::StatusOr<Tensor> Computed(const std::vector<Tensor>& inputs, DType dtype,
                                   const Shape& shape, const Compute& compute);
 
@@ -52,11 +53,11 @@ class BackendComparison {
   void CompareConvolutionAndPool(DType dtype);
   // Softmax, the norms and clipped rows of this shape, with their gradients.
   void CompareRows(DType dtype, const Shape& shape);
-  // The loss of each example, and what the gradient `g` of the losses is for the logits `x`.
-  // `labels`: classes, or probabilities of x's shape.
+  // The loss of each example, and the gradient of the logits `x` for the gradient `g` of the
+  // losses. `labels` are classes, or probabilities in x's shape.
   void CompareCrossEntropy(const Tensor& x, const Tensor& labels, const Tensor& g);
 
-  // Some units in the last place, above 1 relative.
+  // The tolerance: some units in the last place; relative above 1.
   static double Tolerance(DType dtype);
   void ExpectNear(const Tensor& result, const Tensor& expected, double tolerance);
   // On the CPU.

@@ -1,6 +1,6 @@
-// The first device of the library that DIVVY_CUDA_LIBRARY names. DIVVY_REQUIRE_GPU says what it has
-// to be: "1" a GPU, "host" one that the host plays, as in a rehearsal of tools/gpu_suite; unset:
-// there may be none, and the tests are then skipped.
+// The first device of the library that DIVVY_CUDA_LIBRARY names. DIVVY_REQUIRE_GPU says what it
+// must be: "1" is a GPU; "host" is an emulated one, as in a rehearsal of tools/gpu_suite. If it is
+// unset there may be no device, and the tests are then skipped.
 #include <cstdlib>
 #include <string>
 
@@ -24,8 +24,8 @@ absl::StatusOr<Device> Open() {
   return gpus->devices[0];
 }
 
-// Where there is none this alone runs, and says why: an environment that skips would count all
-// others as passed.
+// Without a device only this case runs and gives the reason: an environment that skips would count
+// all others as passed.
 TEST(GpuTest, IsThere) {
   const char* const required = std::getenv("DIVVY_REQUIRE_GPU");
   const absl::Status found = TestDevice().status();

@@ -1,5 +1,5 @@
-// What a device would take, in numbers: so that overlap, waits and order can be judged where
-// nothing takes any time.
+// A model of the time that a device takes, so that tests can check overlap, waits and order on
+// emulated devices, which take no time.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_CLOCK_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_CLOCK_H_
 
@@ -15,27 +15,27 @@ struct HostModel {
   double launch = 2.3;         // of the host, for each kernel that it launches
   double kernel = 2;           // of the device, for each kernel
   double flops = 20e6;         // of products, in each microsecond
-  double copy = 5;             // of an engine, for each copy
-  double copied_bytes = 50e3;  // in each microsecond more
+  double copy = 5;             // of an engine, for the start of each copy
+  double copied_bytes = 50e3;  // in each further microsecond of a copy
   double call = 1;             // of the host, for each copy that it asks for
-  double wait = 15;            // of the host, until it goes on when what it waits for has come
+  double wait = 15;            // of the host, from the event that it waits for until it continues
 };
 
-// One thread tells the device things, one after the other, and each queue does its own in that
-// order. Copies to a device share one engine, whatever their queue is, and so do copies from it.
-// Thread-safe, though the time of several threads is one.
+// One thread issues operations to the device one after the other, and each queue runs its own in
+// that order. All copies to a device share one engine, whatever their queue, and so do all copies
+// from it. Thread-safe, but all threads share one time.
 class HostClock {
  public:
   HostClock(const HostModel& model, int num_devices)
       : model_(model), queues_(num_devices * kNumQueues), engines_(num_devices * kNumEngines) {}
 
-  // `multiplications`: of a product, and as many additions.
+  // `multiplications` of a product, which has as many additions.
   void Kernel(int device, double multiplications = 0);
   void Copy(int device, Queue queue, size_t bytes);
-  // When the queue has done what it was told so far.
+  // The time at which the queue has done all operations that were issued so far.
   double Point(int device, Queue queue) const;
   void Wait(int device, Queue queue, double point);
-  // The host waits.
+  // The host waits until `point`.
   void Await(double point);
   double now() const;  // the host's
 
@@ -48,7 +48,7 @@ class HostClock {
   const HostModel model_;
   mutable Mutex mu_;
   double now_ DIVVY_GUARDED_BY(mu_) = 0;
-  // When each is free.
+  // The time at which each is free.
   std::vector<double> queues_ DIVVY_GUARDED_BY(mu_), engines_ DIVVY_GUARDED_BY(mu_);
 };
 

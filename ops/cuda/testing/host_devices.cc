@@ -1,9 +1,13 @@
-// The door of libdivvy_cuda.so before devices that are none, so that loading, placement and whole
-// clusters are tested where there is no GPU. The environment plays the machine: DIVVY_HOST_DEVICES
-// devices (2), DIVVY_HOST_DEVICE_BYTES of memory each, DIVVY_HOST_DEVICES_SICK is ill, from kernel
-// DIVVY_HOST_DEVICES_FAIL_FROM on all are lost, DIVVY_HOST_DEVICES_VERSION instead of the version
-// asked for, and DIVVY_HOST_DEVICES_MANNER: when they do what they are told, "at_once" (unset),
-// "late" or "any_time" (HostQueues::Manner).
+// Exports the function of libdivvy_cuda.so for emulated devices, so that loading, placement and
+// whole clusters can be tested without a GPU. Environment variables describe the machine:
+//
+//   DIVVY_HOST_DEVICES            the number of devices (2)
+//   DIVVY_HOST_DEVICE_BYTES       the memory of each
+//   DIVVY_HOST_DEVICES_SICK       the number of a device that cannot be used
+//   DIVVY_HOST_DEVICES_FAIL_FROM  the kernel from which on all devices are lost
+//   DIVVY_HOST_DEVICES_VERSION    the version of the library, in place of the one asked for
+//   DIVVY_HOST_DEVICES_MANNER     when operations run: "at_once" (unset), "late" or "any_time"
+//                                 (HostQueues::Manner)
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -49,7 +53,7 @@ extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy
   *why = "the library is of another version than what loads it";
   if (version != divvy::cuda::FromEnvironment("DIVVY_HOST_DEVICES_VERSION", version))
     return nullptr;
-  // For as long as the process lives.
+  // Lives as long as the process.
   static divvy::cuda::HostMath* const math = divvy::cuda::OpenHostMath();
   *why = "the host plays no device";
   return math;

@@ -106,7 +106,7 @@ void HostMath::SetThere(int device, void* data, bool is_there) {
     block->second.is_there = true;
     return;
   }
-  std::memset(data, 0x5A, block->second.bytes);  // who still reads it sees it
+  std::memset(data, 0x5A, block->second.bytes);  // so that a later read is noticed
   if (queues_.manner() == HostQueues::Manner::kAtOnce) {
     std::free(data);
   } else {
@@ -127,7 +127,7 @@ void HostMath::CheckThere(int device, const void* data, absl::string_view what) 
 void* HostMath::AllocateFor(int device, Queue queue, size_t bytes) {
   if (lost(device) != nullptr || bytes_in_use(device) + bytes > free_bytes) return nullptr;
   void* const data = std::malloc(bytes);
-  std::memset(data, 0xA5, bytes);  // what is not written is seen
+  std::memset(data, 0xA5, bytes);  // so that unwritten memory is noticed
   {
     MutexLock lock(mu_);
     devices_[device]->blocks.emplace(static_cast<char*>(data), Block{bytes, false});
@@ -192,7 +192,7 @@ HostMath::Place HostMath::PlaceOf(int device, const void* data) const {
   return Holds(freed_, data) ? Place::kFreed : Place::kPageable;
 }
 
-// With what is not pinned, a device copies before the call returns.
+// A copy of memory that is not pinned is done before the call returns.
 void HostMath::Copy(int device, Queue queue, void* to, const void* from, size_t bytes) {
   Log(device, queue, absl::StrCat("copy ", bytes));
   if (queue == Queue::kIn || queue == Queue::kInSmall) ++uploads_;

@@ -1,5 +1,5 @@
-// Devices that are none: the kernels as the host's compiler makes them, run at once or in the
-// manner of HostQueues.
+// Emulated devices: the kernels as the host's compiler builds them, run at once or in a manner of
+// HostQueues.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_MATH_H_
 
@@ -21,8 +21,8 @@
 
 namespace divvy::cuda {
 
-// What a device has been told, in numbers. Each of these costs some microseconds, however little it
-// is about.
+// Counts of the operations that were issued to a device. Each costs some microseconds, however
+// little it does.
 struct HostCosts {
   int64_t kernels = 0;  // and products
   int64_t uploads = 0;
@@ -30,9 +30,9 @@ struct HostCosts {
   int64_t waits = 0;  // of the host
 };
 
-// Memory is the host's, counted. Memory of a device that is copied from or to before its queue has
-// got it, or after it was freed there, is told in the log as "... which the device has not". Freed
-// memory is overwritten, and given back with the object. Thread-safe.
+// Memory is the host's, and is counted. A copy from or to memory of a device before its queue has
+// allocated it, or after it was freed there, is logged as "... which the device has not". Freed
+// memory is overwritten, and returned when the object is destroyed. Thread-safe.
 class HostMath : public KernelMath {
  public:
   explicit HostMath(int num_devices, HostQueues::Manner manner = HostQueues::Manner::kAtOnce,
@@ -40,7 +40,7 @@ class HostMath : public KernelMath {
   ~HostMath() override;
 
   int num_devices() const override { return static_cast<int>(devices_.size()); }
-  // "host device 0", as it was numbered first
+  // "host device 0", with the number that the device had first.
   const char* name(int device) const override { return devices_[device]->name.c_str(); }
   const char* Probe(int device) override {
     return device == sick ? "the host plays a device that is ill" : error;
@@ -58,7 +58,7 @@ class HostMath : public KernelMath {
   const Fault* fault_on(int device) const override { return &devices_[device]->fault; }
   Event Record(int device, Queue queue) override;
   void Wait(int device, Queue queue, Event event) override;
-  bool HasCome(Event event) override { return queues_.HasCome(event); }
+  bool HasCompleted(Event event) override { return queues_.HasCompleted(event); }
   const char* Await(int device, Event event) override;
   void Release(Event event) override;
   void* AllocatePinned(size_t bytes) override;
@@ -74,18 +74,18 @@ class HostMath : public KernelMath {
   void Note(int device, const char* error) override { devices_[device]->error.Note(error); }
   const char* TakeError(int device) override { return TakeErrorOf(*devices_[device]); }
   const char* lost(int device) const override { return devices_[device]->lost.text(); }
-  // From this kernel on, counted from the first there was, each wait tells `why`, as an error that
-  // stays does.
+  // From this kernel on, counted from the very first, each wait returns `why`, as with a sticky
+  // error.
   void FailFrom(int64_t kernel, const char* why) { fails_from_ = kernel, fails_with_ = why; }
-  // As after a corrupt context: from now on every wait for the device tells `why`, and it gives no
-  // memory. `why` lives as long as the process.
+  // Emulates a corrupt context: from now on every wait for the device returns `why`, and it gives
+  // no memory. `why` lives as long as the process.
   void Lose(int device, const char* why) { devices_[device]->lost.Set(why); }
   void Zero(int device, void* data, size_t bytes) override;
   void MatMul(int device, const MatMulArgs& args, const Array& a, const Array& b,
               const Array& c) override;
 
-  // What it has been told so far, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ...,
-  // and with a queue: "1 in: copy 64", "1 compute: wait". To be looked at while nothing computes.
+  // The log of operations, while `keep_log`: "1 allocate 64", "1 kernels", "1 out 64" ..., and with
+  // a queue: "1 in: copy 64", "1 compute: wait". Read it while nothing computes.
   std::vector<std::string> log;
   bool keep_log = true;
   size_t free_bytes = ~size_t{0};    // of each device
@@ -95,16 +95,16 @@ class HostMath : public KernelMath {
   bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
-  // From here on what it is told takes time, by this model.
+  // From here on operations take time, by this model.
   void UseClock(const HostModel& model) {
     clock_ = std::make_unique<HostClock>(model, num_devices());
   }
-  // What plays the blocks of the kernels that it is told from here on; null: a kernel is one
-  // thread's. `block` outlives their runs.
+  // Emulates the blocks of kernels that are issued from here on. Null: one thread runs a kernel.
+  // `block` outlives their runs.
   void UseBlock(int device, HostBlock* block) { kernel_streams_[device]->UseBlock(block); }
   double now() const { return clock_->now(); }  // of the host, in microseconds. REQUIRES: UseClock
   HostCosts costs() const { return {kernels_, uploads_, allocations_, waits_}; }
-  // Runs all that is queued.
+  // Runs all queued operations.
   void FinishAll() { queues_.FinishAll(); }
 
  protected:
@@ -116,7 +116,7 @@ class HostMath : public KernelMath {
  private:
   struct Block {
     size_t bytes;
-    // From the time that its queue gets it, until it is freed there.
+    // Valid from its allocation on its queue until it is freed there.
     bool is_there;
   };
   struct HostDevice {
@@ -140,7 +140,7 @@ class HostMath : public KernelMath {
   enum class Place { kDevice, kPinned, kFreed, kPageable };
   Place PlaceOf(int device, const void* data) const;
 
-  // Where a device's kernels are queued: counts them.
+  // The stream of a device's kernels; counts them.
   class KernelStream : public HostStream {
    public:
     KernelStream(HostMath& math, int device, HostStream& queue)
@@ -167,9 +167,9 @@ class HostMath : public KernelMath {
   int64_t fails_from_ = std::numeric_limits<int64_t>::max();
   const char* fails_with_ = nullptr;
   std::vector<std::unique_ptr<HostDevice>> devices_;
-  // By the number that a device has now.
+  // By the present number of a device.
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
-  // null: nothing takes time
+  // Null: nothing takes time.
   std::unique_ptr<HostClock> clock_;
   // Of the clock.
   std::map<Event, double> points_ DIVVY_GUARDED_BY(mu_);

@@ -9,8 +9,8 @@
 namespace divvy {
 namespace {
 
-// Does all as late as it may, and every value that comes from the CPU is waited for only when it is
-// used: an operation that does not say what it uses computes with what is not there.
+// Runs everything as late as possible, and waits for a value from the CPU only when it is used. So
+// an operation that does not declare what it uses computes with data that have not arrived.
 Device Open() {
   static auto* const math = new cuda::HostMath(1, cuda::HostQueues::Manner::kLate);
 #ifdef DIVVY_HOST_THREADS

@@ -62,7 +62,7 @@ void HostQueues::Wait(int device, Queue queue, Event event) {
       [point = *static_cast<Point*>(event)] { point.queue->RunUntil(point.number); });
 }
 
-bool HostQueues::HasCome(Event event) {
+bool HostQueues::HasCompleted(Event event) {
   MutexLock lock(mu_);
   const Point& point = *static_cast<Point*>(event);
   return point.queue->HasRun(point.number);

@@ -1,4 +1,4 @@
-// Queues of devices that are none, and the events between them.
+// Queues of emulated devices, and the events between them.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_QUEUES_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_QUEUES_H_
 
@@ -15,12 +15,14 @@
 
 namespace divvy::cuda {
 
-// Thread-safe. What is added runs in one of these manners, all of which a device may show:
-//   kAtOnce   when it is added
-//   kLate     as late as events allow: only when somebody waits for it, and then nothing but it and
-//             what it waited for
-//   kAnyTime  some of it whenever something is added, by a seed; the rest as kLate
-// A missing wait between two queues is seen under kLate: what is read was not yet written.
+// Thread-safe. Operations run in one of these manners, all of which are possible on a real device:
+//
+//   kAtOnce   when they are added
+//   kLate     as late as events allow: only when someone waits for an operation, and then only that
+//             operation and those that it waits for
+//   kAnyTime  some of them whenever one is added, chosen by a seed; the others as kLate
+//
+// kLate reveals a missing wait between two queues: the data that is read has not been written yet.
 class HostQueues {
  public:
   enum class Manner { kAtOnce, kLate, kAnyTime };
@@ -35,10 +37,10 @@ class HostQueues {
   }
   Event Record(int device, Queue queue);
   void Wait(int device, Queue queue, Event event);
-  bool HasCome(Event event);
+  bool HasCompleted(Event event);
   void Await(Event event);
   void Release(Event event);
-  // All that the queue was told so far.
+  // All operations that were issued to the queue so far.
   void Finish(int device, Queue queue);
   void FinishAll();
 
@@ -48,7 +50,7 @@ class HostQueues {
   void AnyTime();
 
   const Manner manner_;
-  // Held while work runs: several threads may give work to one device.
+  // Held while work runs, since several threads may give work to one device.
   Mutex mu_;
   Random random_;
   std::vector<std::unique_ptr<OneQueue>> streams_;

@@ -1,7 +1,7 @@
-// How threads wait without hiding races from ThreadSanitizer: a thread that comes to a barrier
-// learns nothing from the threads that it does not wait for. So there is no lock for the whole
-// block. A group counts who has come; the last one wakes each of the others by a lock of that
-// thread's own.
+// Threads wait in a way that hides no races from ThreadSanitizer: a thread that reaches a barrier
+// must learn nothing from threads that it does not wait for. So there is no lock for the whole
+// block. A group counts the threads that have come. The last one wakes each of the others by that
+// thread's own lock.
 #include "ops/cuda/testing/host_threads.h"
 
 #include <limits>
@@ -61,7 +61,8 @@ void HostThreads::Prepare(int threads) {
   }
 }
 
-// All begin together: what starts a thread orders it behind threads that have ended before.
+// All threads begin together, because starting a thread orders it after threads that have ended
+// before.
 void HostThreads::Live(int thread, const std::function<void(int)>& work) {
   in_turns() ? AwaitGo(thread) : Arrive(thread, all_, kStart);
   work(thread);
@@ -132,8 +133,8 @@ void HostThreads::LetGo(Group& group, int thread, bool in_turns) {
   }
 }
 
-// The last one to stop sees what the others have left, and only the last one: the count is released
-// by all and acquired by that one.
+// Only the last thread to stop sees the writes of the others: each of them releases the count, and
+// the last one acquires it.
 void HostThreads::StopRunning(bool in_turns) {
   if (in_turns) return RunNext();
   if (running_.fetch_sub(1, std::memory_order_release) > 1) return;
@@ -159,7 +160,7 @@ void HostThreads::RunNext() {
   Go(next);
 }
 
-// From here on one thread runs at a time and none waits, so that all come to their ends.
+// From here on one thread runs at a time and none waits, so all of them end.
 void HostThreads::Break() {
   wrong_ = &*told_
                  .insert(absl::StrCat(

@@ -1,5 +1,5 @@
-// The threads of a block on threads of the host, so that races and uneven barriers of kernels are
-// found where there is no GPU.
+// Emulates the threads of a block with threads of the host, so that tests find races and uneven
+// barriers of kernels without a GPU.
 #ifndef DIVVY_OPS_CUDA_TESTING_HOST_THREADS_H_
 #define DIVVY_OPS_CUDA_TESTING_HOST_THREADS_H_
 
@@ -19,21 +19,23 @@
 
 namespace divvy::cuda {
 
-// Plays blocks in one of these orders:
-//   kTogether  all threads run at the same time. ThreadSanitizer then reports what two of them do
-//   to the same memory without a barrier between. (It sees an
-//              exchange within a warp as a barrier of that warp, which a GPU does not promise.)
-//   kRising    one thread runs at a time, until it waits for others or ends; then the lowest of
-//              those that can run
-//   kFalling   the same with the highest
-//   kAny       the same with one drawn from a seed
-// A race comes out differently in these three.
+// Runs blocks in one of these orders:
 //
-// Threads that wait for others that will never come are an error, in all orders: some have ended,
-// or wait at another place. `tell` gets the text, which lives as long as this object, once for each
-// Run. From then on nobody waits in that Run, and its results mean nothing.
+//   kTogether  All threads run at the same time. ThreadSanitizer then reports accesses of two
+//              threads to the same memory without a barrier in between. (It considers an exchange
+//              within a warp a barrier of that warp, which a GPU does not promise.)
+//   kRising    One thread runs at a time, until it waits for others or ends; then the lowest thread
+//              that can run continues.
+//   kFalling   As kRising, with the highest thread.
+//   kAny       As kRising, with a thread that is drawn from a seed.
 //
-// Run may be called from several threads: one call waits for the other.
+// A race has different results in the last three.
+//
+// In all orders it is an error if threads wait for others that will never come, because these have
+// ended or wait at another place. `tell` gets the text once for each Run; the text lives as long as
+// this object. From then on nobody waits in that Run, and its results are meaningless.
+//
+// Run may be called from several threads; one call waits for the other.
 class HostThreads : public HostBlock {
  public:
   enum class Order { kTogether, kRising, kFalling, kAny };
@@ -43,15 +45,16 @@ class HostThreads : public HostBlock {
 
   void Run(int threads, const std::function<void(int)>& work) override;
   void Meet(int thread, const char* place) override { Arrive(thread, all_, place); }
-  // REQUIRES: the threads of the block are a multiple of a warp's.
+  // REQUIRES: the number of threads of the block is a multiple of a warp's.
   double Exchange(int thread, double own, int distance) override;
-  // Of at most four places in a kernel. What nobody has written is no number. REQUIRES: `count` <=
-  // kMostShared.
+  // A kernel may have at most four places. Memory that nobody has written is NaN. REQUIRES: `count`
+  // <= kMostShared.
   double* Shared(const char* place, int count) override;
 
  private:
   static constexpr int kMostShared = 2048;
-  // Of one thread. A plain field is written by the thread, or by another one while it waits.
+  // The state of one thread. The plain fields are written by the thread, or by another one while it
+  // waits.
   struct Seat {
     std::atomic<const char*> place{nullptr};  // where it waits; null: it runs
     double given = 0, received = 0;
@@ -60,7 +63,7 @@ class HostThreads : public HostBlock {
     CondVar changed;
     bool may_go DIVVY_GUARDED_BY(mu) = false;
   };
-  // Threads that wait for each other.
+  // A group of threads that wait for each other.
   struct Group {
     int first = 0, count = 0, distance = 0;  // an exchange's distance
     std::atomic<int> come{0};
@@ -87,7 +90,7 @@ class HostThreads : public HostBlock {
   const Order order_;
   const std::function<void(const char*)> tell_;
   Mutex one_run_;
-  // Of the run that is under way. What has no lock is changed while at most one thread runs, or
+  // The state of the current Run. Fields without a lock change while at most one thread runs, or
   // before all do.
   Random random_;
   std::vector<std::unique_ptr<Seat>> seats_;

@@ -1,4 +1,5 @@
-// Copies and sums of tensors in an order that a seed draws, each value beside a model of it.
+// Runs copies and sums of tensors in an order that a seed determines, and compares each value with
+// a model.
 #ifndef DIVVY_OPS_CUDA_TESTING_TENSOR_PROGRAM_H_
 #define DIVVY_OPS_CUDA_TESTING_TENSOR_PROGRAM_H_
 
@@ -11,15 +12,15 @@
 
 namespace divvy::internal {
 
-// Every value is the same in all its elements, so the model of a tensor is a number. One thread at
-// a time; several programs may run at once.
+// All elements of a tensor have the same value, so its model is one number. Use a program on one
+// thread at a time; several programs may run concurrently.
 class TensorProgram {
  public:
-  // On GPU:0 to GPU:num_devices-1, on which `backend` computes. REQUIRES: `backend` outlives it.
+  // Uses GPU:0 to GPU:num_devices-1, on which `backend` computes. REQUIRES: `backend` outlives it.
   TensorProgram(const Backend& backend, int num_devices, uint64_t seed)
       : backend_(backend), num_devices_(num_devices), random_(seed) {}
 
-  // Fails the test that calls it where a value that comes back is another than its model.
+  // Fails the calling test if a value that is copied back differs from its model.
   void Run(int steps);
 
  private:
@@ -45,7 +46,7 @@ class TensorProgram {
   std::vector<Value> integers_;  // int64, which travel when they are used
 };
 
-// A vector of `n` float32 on the CPU, each of this value.
+// A vector of `n` float32 elements on the CPU, all with this value.
 Tensor Filled(int64_t n, float value);
 // REQUIRES: float32, on the CPU.
 bool AllAre(const Tensor& tensor, float value);

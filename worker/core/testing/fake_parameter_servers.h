@@ -15,8 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "cluster/clients.h"
-#include "cluster/layout.h"
+#include "kernels/write_op.h"
+#include "protocol/clients.h"
+#include "variables/layout.h"
 
 namespace divvy {
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "cluster/error.h"
+#include "protocol/error.h"
 
 namespace divvy {
 namespace {

@@ -1,0 +1,182 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "gtest/gtest.h"
+#include "kernels/duplicates.h"
+#include "kernels/elements.h"
+
+namespace divvy {
+namespace {
+
+TEST(WriteOpTest, HasANameForEach) {
+  const std::vector<std::string> names = {
+      "assign",      "add",         "sub",         "scatter_update", "scatter_add", "scatter_sub",
+      "scatter_mul", "scatter_div", "scatter_min", "scatter_max",    "gradient"};
+  for (size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(WriteOpName(static_cast<WriteOp>(i)), names[i]);
+}
+
+// ---- element operations -------------------------------------------------------------------------
+
+template <typename T>
+std::vector<T> After(WriteOp op, std::vector<T> target, const std::vector<T>& update) {
+  EXPECT_TRUE(TakesElements(op, DTypeOf<T>::value));
+  ApplyElements(op, DTypeOf<T>::value, target.data(), update.data(),
+                static_cast<int64_t>(target.size()));
+  return target;
+}
+
+TEST(ElementOpsTest, DoWhatTheirNamesSay) {
+  const std::vector<float> x = {6, 2, -3}, y = {4, 8, -2};
+  EXPECT_EQ(After<float>(WriteOp::kAssign, x, y), y);
+  EXPECT_EQ(After<float>(WriteOp::kScatterUpdate, x, y), y);
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterAdd})
+    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{10, 10, -5}));
+  for (WriteOp op : {WriteOp::kSub, WriteOp::kScatterSub})
+    EXPECT_EQ(After<float>(op, x, y), (std::vector<float>{2, -6, -1}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMul, x, y), (std::vector<float>{24, 16, 6}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterDiv, x, y), (std::vector<float>{1.5, 0.25, 1.5}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMin, x, y), (std::vector<float>{4, 2, -3}));
+  EXPECT_EQ(After<float>(WriteOp::kScatterMax, x, y), (std::vector<float>{6, 8, -2}));
+}
+
+TEST(ElementOpsTest, TakeEveryArithmeticType) {
+  EXPECT_EQ(After<double>(WriteOp::kScatterDiv, {1}, {8}), std::vector<double>{0.125});
+  EXPECT_EQ(After<int8_t>(WriteOp::kScatterMul, {-5}, {7}), std::vector<int8_t>{-35});
+  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterMax, {200}, {7}), std::vector<uint8_t>{200});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3})
+      << "towards zero";
+  EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}),
+            std::vector<int64_t>{-1});
+  const std::vector<Half> half =
+      After<Half>(WriteOp::kAdd, {Half::FromFloat(1.5f)}, {Half::FromFloat(2)});
+  EXPECT_EQ(half[0].ToFloat(), 3.5f);
+  const std::vector<BFloat16> brain =
+      After<BFloat16>(WriteOp::kScatterMul, {BFloat16::FromFloat(3)}, {BFloat16::FromFloat(-2)});
+  EXPECT_EQ(brain[0].ToFloat(), -6.0f);
+}
+
+TEST(ElementOpsTest, IntegersWrapAndDivisionByZeroIsZero) {
+  constexpr int32_t kMin = std::numeric_limits<int32_t>::min(),
+                    kMax = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(After<int32_t>(WriteOp::kAdd, {kMax}, {1}), std::vector<int32_t>{kMin});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterMul, {kMin}, {-1}), std::vector<int32_t>{kMin});
+  EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {kMin, 5}, {-1, 0}),
+            (std::vector<int32_t>{kMin, 0}));
+  EXPECT_EQ(After<uint8_t>(WriteOp::kScatterDiv, {254, 255}, {255, 255}),
+            (std::vector<uint8_t>{0, 1}));
+  EXPECT_EQ(After<uint8_t>(WriteOp::kSub, {0}, {1}), std::vector<uint8_t>{255});
+  EXPECT_TRUE(std::isinf(After<float>(WriteOp::kScatterDiv, {1}, {0})[0]));
+}
+
+TEST(ElementOpsTest, BoolsAreAssignedAndNothingElse) {
+  for (WriteOp op : {WriteOp::kAssign, WriteOp::kScatterUpdate})
+    EXPECT_TRUE(TakesElements(op, DType::kBool));
+  for (WriteOp op : {WriteOp::kAdd, WriteOp::kScatterMul, WriteOp::kScatterMax, WriteOp::kGradient})
+    EXPECT_FALSE(TakesElements(op, DType::kBool));
+  EXPECT_FALSE(TakesElements(WriteOp::kGradient, DType::kFloat32));
+  EXPECT_FALSE(TakesElements(WriteOp::kAssign, DType::kString));
+  bool target = true;
+  const bool update = false;
+  ApplyElements(WriteOp::kAssign, DType::kBool, &target, &update, 1);
+  EXPECT_FALSE(target);
+}
+
+TEST(DivideElementsTest, DividesFloatingElementsAndLeavesIntegersAlone) {
+  std::vector<float> floats = {3, -1};
+  DivideElements(DType::kFloat32, floats.data(), 2, 8);
+  EXPECT_EQ(floats, (std::vector<float>{0.375f, -0.125f}));
+  Half half = Half::FromFloat(3);
+  DivideElements(DType::kFloat16, &half, 1, 2);
+  EXPECT_EQ(half.ToFloat(), 1.5f);
+  int32_t integer = 7;
+  DivideElements(DType::kInt32, &integer, 1, 2);
+  EXPECT_EQ(integer, 7);
+}
+
+TEST(ElementOpsTest, MinAndMaxKeepTheTargetBesideANan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const WriteOp op : {WriteOp::kScatterMin, WriteOp::kScatterMax}) {
+    EXPECT_EQ(After<float>(op, {1}, {nan}), std::vector<float>{1});
+    EXPECT_TRUE(std::isnan(After<float>(op, {nan}, {1})[0]));
+  }
+}
+
+TEST(ElementOpsTest, SumsOfEachWidthWrapAndHalvesAreRounded) {
+  EXPECT_EQ(After<int8_t>(WriteOp::kAdd, {127, -128}, {1, -1}), (std::vector<int8_t>{-128, 127}));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(After<int64_t>(WriteOp::kAdd, {kMost}, {1}),
+            std::vector<int64_t>{std::numeric_limits<int64_t>::min()});
+  // 2048 + 1 lies between two halves, and 256 + 1 between two bfloat16s; ties go to even.
+  EXPECT_EQ(After<Half>(WriteOp::kAdd, {Half::FromFloat(2048)}, {Half::FromFloat(1)})[0].ToFloat(),
+            2048);
+  EXPECT_EQ(After<BFloat16>(WriteOp::kAdd, {BFloat16::FromFloat(256)}, {BFloat16::FromFloat(1)})[0]
+                .ToFloat(),
+            256);
+}
+
+// ---- duplicates ---------------------------------------------------------------------------------
+
+std::vector<float> Sums(const RowGroups& groups, const std::vector<float>& rows, int64_t width) {
+  std::vector<float> sums(groups.ids.size() * width);
+  SumGroups(groups, rows.data(), width, sums.data());
+  return sums;
+}
+
+TEST(GroupByIdTest, SortsIdsAndKeepsTheOrderOfTheirRows) {
+  const RowGroups groups = GroupById({5, 1, 5, 0, 1, 5});
+  EXPECT_EQ(groups.ids, (std::vector<int64_t>{0, 1, 5}));
+  EXPECT_EQ(groups.rows, (std::vector<int64_t>{3, 1, 4, 0, 2, 5}));
+  EXPECT_EQ(groups.splits, (std::vector<int64_t>{0, 1, 3, 6}));
+  EXPECT_EQ(Sums(groups, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60}, 2),
+            (std::vector<float>{4, 40, 7, 70, 10, 100}));
+}
+
+TEST(GroupByIdTest, OccurrencesAreAddedInTheOrderGiven) {
+  // (1e8 + -1e8) + 1, not 1e8 + (-1e8 + 1), which is 0 in float32.
+  EXPECT_EQ(Sums(GroupById({3, 3, 3}), {1e8f, -1e8f, 1}, 1), std::vector<float>{1});
+}
+
+TEST(GroupByIdTest, GivesTheSumsOfAMap) {
+  Random random(20261123);
+  for (int round = 0; round < 50; ++round) {
+    const int64_t width = static_cast<int64_t>(random.Below(4)),
+                  rows = 1 + static_cast<int64_t>(random.Below(40));
+    std::vector<int64_t> ids(rows);
+    std::vector<float> values(rows * width);
+    std::map<int64_t, std::vector<float>> expected;
+    for (int64_t i = 0; i < rows; ++i) {
+      ids[i] = static_cast<int64_t>(random.Below(10)) - 5;
+      std::vector<float>& sum = expected[ids[i]];
+      sum.resize(width);
+      for (int64_t k = 0; k < width; ++k) {
+        values[i * width + k] = static_cast<float>(random.Below(100));
+        sum[k] += values[i * width + k];
+      }
+    }
+    const RowGroups groups = GroupById(ids);
+    const std::vector<float> sums = Sums(groups, values, width);
+    ASSERT_EQ(groups.ids.size(), expected.size());
+    auto at = expected.begin();
+    for (size_t i = 0; i < groups.ids.size(); ++i, ++at) {
+      EXPECT_EQ(groups.ids[i], at->first);
+      EXPECT_EQ(std::vector<float>(sums.begin() + i * width, sums.begin() + (i + 1) * width),
+                at->second);
+    }
+  }
+}
+
+TEST(GroupByIdTest, TakesNoIdsAndRowsWithoutElements) {
+  EXPECT_EQ(GroupById({}).splits, std::vector<int64_t>{0});
+  const RowGroups groups = GroupById({2, 1, 2});
+  EXPECT_EQ(groups.ids, (std::vector<int64_t>{1, 2}));
+  EXPECT_TRUE(Sums(groups, {}, 0).empty());
+}
+
+}  // namespace
+}  // namespace divvy

@@ -1,0 +1,219 @@
+#include "variables/layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/edit_distance.h"
+#include "base/random.h"
+
+namespace divvy {
+namespace {
+
+// Writes values one after another in a form that only equal values share: numbers as 8 bytes,
+// little-endian; texts and lists with their length.
+class Canonical {
+ public:
+  void Add(uint64_t value) {
+    for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  void AddNumber(double value) {
+    uint64_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    Add(bits);
+  }
+  template <typename... Numbers>
+  void AddNumbers(Numbers... values) {
+    (AddNumber(static_cast<double>(values)), ...);
+  }
+  void Add(absl::string_view text) {
+    Add(uint64_t{text.size()});
+    bytes_.append(text.data(), text.size());
+  }
+  template <typename Int>
+  void AddList(absl::Span<const Int> values) {
+    Add(uint64_t{values.size()});
+    for (Int value : values) Add(static_cast<uint64_t>(value));
+  }
+  uint64_t Hash() const { return HashText(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+struct AddLearningRate {
+  Canonical& out;
+  void operator()(double rate) { out.AddNumber(rate); }
+  void operator()(const ExponentialDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase);
+  }
+  void operator()(const InverseTimeDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.rate, d.staircase);
+  }
+  void operator()(const PolynomialDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.final_rate, d.power);
+  }
+  void operator()(const CosineDecay& d) {
+    out.AddNumbers(d.initial, d.decay_steps, d.final_fraction, d.warmup_steps,
+                   d.warmup_target.has_value(), d.warmup_target.value_or(0));
+  }
+  void operator()(const PiecewiseConstant& d) {
+    out.AddList(absl::MakeConstSpan(d.boundaries));
+    for (double value : d.values) out.AddNumber(value);
+  }
+};
+
+struct AddOptimizer {
+  Canonical& out;
+  void operator()(const Sgd&) {}
+  void operator()(const Momentum& o) { out.AddNumbers(o.momentum, o.nesterov); }
+  void operator()(const Adagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
+  void operator()(const RowwiseAdagrad& o) { out.AddNumbers(o.initial_accumulator, o.epsilon); }
+  void operator()(const Adam& o) {
+    out.AddNumbers(o.beta1, o.beta2, o.epsilon, o.weight_decay, o.amsgrad);
+  }
+  void operator()(const RmsProp& o) { out.AddNumbers(o.rho, o.momentum, o.epsilon, o.centered); }
+  void operator()(const Ftrl& o) {
+    out.AddNumbers(o.l1, o.l2, o.learning_rate_power, o.initial_accumulator, o.beta,
+                   o.l2_shrinkage);
+  }
+};
+
+void Add(const Optimizer& optimizer, Canonical& out) {
+  out.Add(uint64_t{optimizer.index()});
+  const LearningRate& rate =
+      std::visit([](const auto& o) -> const LearningRate& { return o.learning_rate; }, optimizer);
+  out.Add(uint64_t{rate.index()});
+  std::visit(AddLearningRate{out}, rate);
+  std::visit(AddOptimizer{out}, optimizer);
+}
+
+void Add(const VariableLayout& variable, Canonical& out) {
+  out.Add(uint64_t{variable.id.value()});
+  out.Add(variable.spec.name);
+  out.AddList(variable.spec.shape.dims());
+  out.Add(static_cast<uint64_t>(variable.spec.dtype));
+  out.Add(static_cast<uint64_t>(variable.spec.aggregation));
+  out.Add(uint64_t{variable.spec.optimizer.has_value()});
+  if (variable.spec.optimizer) Add(*variable.spec.optimizer, out);
+  out.AddList(absl::MakeConstSpan(variable.offsets));
+  out.AddList(absl::MakeConstSpan(variable.ps));
+  out.Add(uint64_t{variable.slots.size()});
+  for (size_t i = 0; i < variable.slots.size(); ++i) {
+    out.Add(variable.SlotName(static_cast<int>(i)));
+    out.Add(static_cast<uint64_t>(variable.slots[i].kind));
+    out.AddNumber(variable.slots[i].initial_value);
+  }
+}
+
+uint64_t HashOf(const std::map<VariableId, VariableLayout>& variables) {
+  Canonical out;
+  for (const auto& [id, variable] : variables) Add(variable, out);
+  return out.Hash();
+}
+
+}  // namespace
+
+Shape VariableLayout::ShardShape(int part) const {
+  if (spec.shape.rank() == 0) return spec.shape;
+  return spec.shape.WithRows(offsets[part + 1] - offsets[part]);
+}
+
+int VariableLayout::PartOf(int64_t row) const {
+  return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), row) - offsets.begin()) -
+         1;
+}
+
+std::optional<uint8_t> VariableLayout::SlotNumber(absl::string_view optimizer,
+                                                  absl::string_view slot) const {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slot_optimizers[i] == optimizer && slots[i].name == slot)
+      return static_cast<uint8_t>(i + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<uint8_t>> VariableLayout::SlotsFor(const Optimizer& optimizer) const {
+  std::vector<uint8_t> numbers;
+  for (const SlotSpec& wanted : SlotsOf(optimizer)) {
+    const std::optional<uint8_t> number = SlotNumber(OptimizerName(optimizer), wanted.name);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::string VariableLayout::SlotName(int slot_index) const {
+  return absl::StrCat(spec.name, "/", slot_optimizers[slot_index], "/", slots[slot_index].name);
+}
+
+int64_t VariableLayout::value_bytes() const {
+  return spec.shape.num_elements() * DTypeSize(spec.dtype);
+}
+
+int64_t VariableLayout::slot_bytes() const {
+  int64_t bytes = 0;
+  for (const SlotSpec& slot : slots)
+    bytes += slot.ShapeFor(spec.shape).num_elements() * DTypeSize(slot.dtype());
+  return bytes;
+}
+
+std::shared_ptr<const Layout> Layout::Empty() {
+  auto layout = std::make_shared<Layout>();
+  layout->hash_ = HashOf({});
+  return layout;
+}
+
+std::shared_ptr<const Layout> Layout::Received(uint64_t version,
+                                               std::map<VariableId, VariableLayout> variables) {
+  auto layout = std::make_shared<Layout>();
+  layout->version_ = version;
+  layout->hash_ = HashOf(variables);
+  for (const auto& [id, variable] : variables) layout->by_name_[variable.spec.name] = id;
+  layout->variables_ = std::move(variables);
+  return layout;
+}
+
+const VariableLayout* Layout::Find(absl::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : Find(found->second);
+}
+
+const VariableLayout* Layout::Find(VariableId id) const {
+  const auto found = variables_.find(id);
+  return found == variables_.end() ? nullptr : &found->second;
+}
+
+absl::Status Layout::UnknownVariable(absl::string_view name) const {
+  if (variables_.empty())
+    return absl::NotFoundError(absl::StrCat("no variable \"", name, "\": none has been created"));
+  std::vector<std::pair<size_t, std::string>> near;
+  for (const auto& [known, id] : by_name_) near.emplace_back(EditDistance(name, known), known);
+  std::sort(near.begin(), near.end());
+  near.resize(std::min<size_t>(near.size(), 3));
+  const auto append = [](std::string* out, const auto& pair) {
+    absl::StrAppend(out, "\"", pair.second, "\"");
+  };
+  return absl::NotFoundError(absl::StrCat("no variable \"", name, "\" among ", variables_.size(),
+                                          "; the nearest: ", absl::StrJoin(near, ", ", append)));
+}
+
+std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
+  std::map<VariableId, VariableLayout> variables = variables_;
+  variable.spec.initializer = Zeros();
+  variable.spec.partitioner.reset();
+  const VariableId id = variable.id;
+  variables.insert_or_assign(id, std::move(variable));
+  return Received(version_ + 1, std::move(variables));
+}
+
+std::shared_ptr<const Layout> Layout::Without(VariableId id) const {
+  std::map<VariableId, VariableLayout> variables = variables_;
+  variables.erase(id);
+  return Received(version_ + 1, std::move(variables));
+}
+
+}  // namespace divvy

@@ -1,0 +1,414 @@
+#include "variables/transfer_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "kernels/duplicates.h"
+
+namespace divvy {
+namespace {
+
+Tensor Int64Vector(const std::vector<int64_t>& values) {
+  return Tensor::Vector<int64_t>(absl::MakeConstSpan(values));
+}
+
+// Rows `positions` of `rows`, packed.
+Tensor PackRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable,
+                int64_t row_bytes) {
+  Tensor packed = *Tensor::Uninitialized(
+      rows.dtype(), variable.WithRowsOf({static_cast<int64_t>(positions.size())}));
+  char* out = packed.fresh_data<char>();
+  const char* const in = rows.data_as<char>();
+  for (size_t i = 0; i < positions.size() && row_bytes > 0; ++i)
+    std::memcpy(out + i * row_bytes, in + positions[i] * row_bytes, row_bytes);
+  return packed;
+}
+
+absl::Status CheckIds(const VariableLayout& variable, const Tensor& ids) {
+  if (variable.spec.shape.rank() == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", variable.spec.name, "\" is a scalar: it has no rows"));
+  ASSIGN_OR_RETURN(const absl::Span<const int64_t> values, ids.values<int64_t>());
+  for (const int64_t id : values) {
+    if (id >= 0 && id < variable.rows()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\": id ", id,
+                                                   " is outside [0, ", variable.rows(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WrongShape(const VariableLayout& variable, const StagedWrite& write,
+                        absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(WriteOpName(write.op), " to variable \"", variable.spec.name, "\" (",
+                   DTypeName(variable.spec.dtype), " ", variable.spec.shape.ToString(),
+                   "): the value is ", write.value.ToString(), "; wanted ", wanted));
+}
+
+absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& write) {
+  if (variable.spec.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(absl::StrCat("variable \"", variable.spec.name, "\" is ",
+                                                   DTypeName(variable.spec.dtype),
+                                                   ": only float32 variables take gradients"));
+  }
+  if (!write.optimizer && !variable.spec.optimizer) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "variable \"", variable.spec.name,
+        "\" has no optimizer: name one in its VariableSpec, or give one to ApplyGradients"));
+  }
+  const absl::Status optimizer = write.optimizer ? Validate(*write.optimizer) : absl::OkStatus();
+  return optimizer.ok()
+             ? optimizer
+             : absl::Status(optimizer.code(), absl::StrCat("variable \"", variable.spec.name,
+                                                           "\": ", optimizer.message()));
+}
+
+// The ids that fall into one shard of a variable, made local, and their places in what was asked
+// for or written. In the order given.
+struct Bucket {
+  std::vector<int64_t> local_ids, positions;
+};
+std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const int64_t> ids) {
+  std::map<int, Bucket> buckets;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int part = variable.PartOf(ids[i]);
+    Bucket& bucket = buckets[part];
+    bucket.local_ids.push_back(ids[i] - variable.offsets[part]);
+    bucket.positions.push_back(static_cast<int64_t>(i));
+  }
+  return buckets;
+}
+
+bool StrictlyRises(const std::vector<int64_t>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) ==
+         values.end();
+}
+
+// The rows of `rows` at rising `positions`: a view where they lie one behind another, else a copy.
+Tensor TakeRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable,
+                int64_t row_bytes) {
+  const int64_t first = positions.front(), last = positions.back();
+  if (last - first + 1 == static_cast<int64_t>(positions.size()))
+    return *rows.Rows(first, last + 1);
+  return PackRows(rows, positions, variable, row_bytes);
+}
+
+// Sums the rows of equal ids. Each sum is written in place: a commit of a gigabyte needs one more
+// gigabyte, not three.
+void SumRows(const StagedWrite& write, const VariableLayout& variable, const Bucket& bucket,
+             CommitPart& part) {
+  RowGroups groups = GroupById(bucket.local_ids);
+  for (int64_t& row : groups.rows) row = bucket.positions[row];
+  const Shape& shape = variable.spec.shape;
+  part.rows = Int64Vector(groups.ids);
+  part.values = *Tensor::Uninitialized(DType::kFloat32,
+                                       shape.WithRowsOf({static_cast<int64_t>(groups.ids.size())}));
+  SumGroups(groups, write.value.data_as<float>(), shape.row_elements(),
+            part.values.fresh_data<float>());
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout,
+                                                            absl::Span<const StagedWrite> writes) {
+  std::vector<std::pair<std::string, Optimizer>> missing;
+  // A step stages one gradient for each variable, so no pair comes twice.
+  for (const StagedWrite& write : writes) {
+    if (write.op != WriteOp::kGradient) continue;
+    const VariableLayout* const variable = layout.Find(write.variable);
+    if (variable == nullptr) continue;
+    const Optimizer& optimizer = OptimizerOf(layout, write);
+    if (!variable->SlotsFor(optimizer)) missing.emplace_back(write.variable, optimizer);
+  }
+  return missing;
+}
+
+int64_t RowBytes(const VariableSpec& spec) {
+  return spec.shape.row_elements() * DTypeSize(spec.dtype);
+}
+
+absl::Status CheckWrite(const Layout& layout, const StagedWrite& write) {
+  const VariableLayout* variable = layout.Find(write.variable);
+  if (variable == nullptr) return layout.UnknownVariable(write.variable);
+  const VariableSpec& spec = variable->spec;
+  if (write.op == WriteOp::kGradient) RETURN_IF_ERROR(CheckGradient(*variable, write));
+  const bool replaces = write.op == WriteOp::kAssign || write.op == WriteOp::kScatterUpdate ||
+                        write.op == WriteOp::kGradient;
+  if (!replaces && spec.dtype == DType::kBool) {
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"",
+                                                   spec.name,
+                                                   "\": bool has no arithmetic; assign instead"));
+  }
+  const bool scatter = write.op >= WriteOp::kScatterUpdate && write.op <= WriteOp::kScatterMax;
+  if (scatter && !write.ids)
+    return absl::InvalidArgumentError(
+        absl::StrCat(WriteOpName(write.op), " to variable \"", spec.name, "\" needs ids"));
+  if (!write.ids) {
+    if (write.value.dtype() == spec.dtype && write.value.shape() == spec.shape)
+      return absl::OkStatus();
+    return WrongShape(*variable, write,
+                      "the same dtype and shape as the variable (nothing is broadcast)");
+  }
+  if (write.ids->dtype() != DType::kInt64 || write.ids->shape().rank() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(WriteOpName(write.op), " to variable \"",
+                                                   spec.name, "\": ids are ", write.ids->ToString(),
+                                                   "; wanted int64 [n]"));
+  }
+  RETURN_IF_ERROR(CheckIds(*variable, *write.ids));
+  const Shape wanted = spec.shape.WithRowsOf(write.ids->shape().dims());
+  if (write.value.dtype() == spec.dtype && write.value.shape() == wanted) return absl::OkStatus();
+  return WrongShape(
+      *variable, write,
+      absl::StrCat(DTypeName(spec.dtype), " ", wanted.ToString(), ", a row for each id"));
+}
+
+absl::Status CheckRead(const Layout& layout, const VariableRead& read) {
+  const VariableLayout* variable = layout.Find(read.variable);
+  if (variable == nullptr) return layout.UnknownVariable(read.variable);
+  return read.ids ? CheckIds(*variable, *read.ids) : absl::OkStatus();
+}
+
+const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write) {
+  return write.optimizer ? *write.optimizer : *layout.Find(write.variable)->spec.optimizer;
+}
+
+struct CommitPlanner::Unit {
+  const StagedWrite& write;
+  const VariableLayout& variable;
+  int ps = 0;
+  size_t index = 0;  // into commits_[ps]
+  Bucket bucket;
+};
+
+CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes,
+                             int64_t ordinal, double learning_rate_scale) {
+  for (const StagedWrite& write : writes) {
+    const VariableLayout& variable = *layout.Find(write.variable);
+    CommitPart common;
+    common.op = write.op;
+    if (write.op == WriteOp::kGradient) {
+      const Optimizer& optimizer = OptimizerOf(layout, write);
+      common.optimizer = StepOf(optimizer, ordinal, learning_rate_scale);
+      common.slots = *variable.SlotsFor(optimizer);
+    }
+    if (write.ids) {
+      AddSparse(variable, write, common);
+    } else {
+      AddDense(variable, write, common);
+    }
+  }
+}
+
+CommitPlanner::~CommitPlanner() = default;
+
+void CommitPlanner::AddDense(const VariableLayout& variable, const StagedWrite& write,
+                             const CommitPart& common) {
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    CommitPart commit = common;
+    commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+    commit.values = variable.spec.shape.rank() == 0
+                        ? write.value
+                        : *write.value.Rows(variable.offsets[part], variable.offsets[part + 1]);
+    commits_[variable.ps[part]].push_back(std::move(commit));
+  }
+}
+
+void CommitPlanner::AddSparse(const VariableLayout& variable, const StagedWrite& write,
+                              const CommitPart& common) {
+  for (auto& [part, bucket] : Buckets(variable, *write.ids->values<int64_t>())) {
+    CommitPart commit = common;
+    commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
+    std::vector<CommitPart>& parts = commits_[variable.ps[part]];
+    units_.push_back(std::make_unique<const Unit>(
+        Unit{write, variable, variable.ps[part], parts.size(), std::move(bucket)}));
+    parts.push_back(std::move(commit));
+  }
+}
+
+void CommitPlanner::Run(size_t index) {
+  const Unit& unit = *units_[index];
+  CommitPart& part = commits_.at(unit.ps)[unit.index];
+  if (unit.write.op == WriteOp::kGradient && !StrictlyRises(unit.bucket.local_ids))
+    return SumRows(unit.write, unit.variable, unit.bucket, part);
+  part.rows = Int64Vector(unit.bucket.local_ids);
+  part.values = TakeRows(unit.write.value, unit.bucket.positions, unit.variable.spec.shape,
+                         RowBytes(unit.variable.spec));
+}
+
+std::map<int, std::vector<CommitPart>> CommitPlanner::Take() && { return std::move(commits_); }
+
+std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
+                                                   absl::Span<const StagedWrite> writes,
+                                                   int64_t ordinal, double learning_rate_scale) {
+  CommitPlanner planner(layout, writes, ordinal, learning_rate_scale);
+  for (size_t unit = 0; unit < planner.units(); ++unit) planner.Run(unit);
+  return std::move(planner).Take();
+}
+
+int64_t PlanningBytes(absl::Span<const StagedWrite> writes) {
+  int64_t bytes = 0;
+  for (const StagedWrite& write : writes)
+    bytes += write.ids ? write.value.size_bytes() + write.ids->size_bytes() : 0;
+  return bytes;
+}
+
+int64_t PayloadBytes(absl::Span<const CommitPart> parts) {
+  int64_t bytes = 0;
+  for (const CommitPart& part : parts)
+    bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+  return bytes;
+}
+
+absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts) {
+  for (const CommitPart& part : parts) {
+    if (!part.optimizer) continue;
+    if (absl::Status status = Validate(*part.optimizer); !status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("variable \"", layout.Find(part.shard.variable)->spec.name,
+                                       "\": ", status.message(),
+                                       " at every step (its schedule times SetLearningRateScale)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes) {
+  const int64_t bytes = PayloadBytes(parts);
+  if (max_bytes == 0 || bytes <= max_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the writes to ps ", ps, " are ", bytes, " bytes, and it takes at most ", max_bytes,
+      " at a time, half of its --commit_buffer_bytes. Raise that flag of the parameter servers, "
+      "cut the variables "
+      "into more shards, or write less in one step"));
+}
+
+PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
+  std::map<VariableId, size_t> whole;  // which target; a shard is asked for whole once
+  for (const VariableRead& read : reads) {
+    const VariableLayout& variable = *layout.Find(read.variable);
+    if (read.ids) {
+      AddRows(variable, *read.ids);
+    } else if (const auto [before, is_first] = whole.try_emplace(variable.id, targets_.size());
+               is_first) {
+      AddWhole(variable);
+    } else {
+      targets_.push_back(Target(targets_[before->second]));
+    }
+  }
+}
+
+size_t PullPlan::AddPart(int ps, PullPart part) {
+  parts_[ps].push_back(std::move(part));
+  return parts_[ps].size() - 1;
+}
+
+void PullPlan::AddWhole(const VariableLayout& variable) {
+  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, true};
+  for (int part = 0; part < variable.num_shards(); ++part) {
+    const int ps = variable.ps[part];
+    const int64_t bytes = variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype);
+    target.pieces.push_back(
+        {ps,
+         AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes}),
+         variable.offsets[part],
+         {}});
+  }
+  targets_.push_back(std::move(target));
+}
+
+void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
+  Target target{variable.spec.dtype,
+                variable.spec.shape.WithRowsOf(ids.shape().dims()),
+                RowBytes(variable.spec),
+                {},
+                false};
+  for (auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
+    const int ps = variable.ps[part];
+    const int64_t bytes = static_cast<int64_t>(bucket.local_ids.size()) * RowBytes(variable.spec);
+    const size_t index = AddPart(
+        ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids), bytes});
+    target.pieces.push_back({ps, index, 0, std::move(bucket.positions)});
+  }
+  targets_.push_back(std::move(target));
+}
+
+namespace {
+
+absl::Status BadAnswer(int ps, absl::string_view how) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("ps ", ps, " answered a pull ", how,
+                   ": run the same version of Divvy in every task, and start that process again"));
+}
+
+}  // namespace
+
+absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>& replies,
+                            Tensor& result) const {
+  for (size_t i = 0; i < target.pieces.size(); ++i) {
+    const Piece& piece = target.pieces[i];
+    const auto reply = replies.find(piece.ps);
+    if (reply == replies.end() || piece.part >= reply->second.parts.size())
+      return BadAnswer(piece.ps, "in part");
+    const Tensor& values = reply->second.parts[piece.part].values;
+    if (values.dtype() != target.dtype)
+      return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
+    const char* const in = values.data_as<char>();
+    char* const out = result.fresh_data<char>();
+    if (target.whole) {
+      const int64_t first_byte = piece.first_row * target.row_bytes;
+      const int64_t end_byte = i + 1 < target.pieces.size()
+                                   ? target.pieces[i + 1].first_row * target.row_bytes
+                                   : result.size_bytes();
+      // Fewer would leave what the memory held before to be taken for values.
+      if (values.size_bytes() != end_byte - first_byte)
+        return BadAnswer(piece.ps, "with another number of rows");
+      if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());
+    } else {
+      if (values.size_bytes() != static_cast<int64_t>(piece.positions.size()) * target.row_bytes) {
+        return BadAnswer(piece.ps, "with another number of rows");
+      }
+      for (size_t i = 0; i < piece.positions.size() && target.row_bytes > 0; ++i) {
+        std::memcpy(out + piece.positions[i] * target.row_bytes, in + i * target.row_bytes,
+                    target.row_bytes);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t PullPlan::copied_bytes() const {
+  int64_t bytes = 0;
+  for (const Target& target : targets_)
+    bytes += target.IsOneShard() ? 0 : target.shape.num_elements() * DTypeSize(target.dtype);
+  return bytes;
+}
+
+absl::StatusOr<std::vector<Tensor>> PullPlan::Assemble(
+    const std::map<int, PullReply>& replies) const {
+  std::vector<Tensor> results;
+  for (const Target& target : targets_) {
+    if (target.IsOneShard()) {  // no copy
+      const auto reply = replies.find(target.pieces[0].ps);
+      if (reply == replies.end() || reply->second.parts.size() <= target.pieces[0].part)
+        return BadAnswer(target.pieces[0].ps, "in part");
+      const Tensor& answered = reply->second.parts[target.pieces[0].part].values;
+      if (answered.dtype() != target.dtype)
+        return BadAnswer(target.pieces[0].ps, absl::StrCat("with ", answered.ToString()));
+      absl::StatusOr<Tensor> value = answered.Reshape(target.shape);
+      if (!value.ok())
+        return BadAnswer(target.pieces[0].ps, absl::StrCat("with ", answered.ToString()));
+      results.push_back(*std::move(value));
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor result, Tensor::Uninitialized(target.dtype, target.shape));
+    RETURN_IF_ERROR(Fill(target, replies, result));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace divvy

@@ -1,0 +1,71 @@
+#include "variables/variable_spec.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+
+namespace divvy {
+namespace {
+
+// Names become parts of file names and of slots' names, so their alphabet is small.
+bool IsNamePart(absl::string_view part) {
+  if (part.empty() || part == "." || part == "..") return false;
+  for (char c : part) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-')
+      return false;
+  }
+  return true;
+}
+
+// The wire takes names of 1,024 bytes, those of slots ("<variable>/<optimizer>/<slot>") among them.
+constexpr size_t kMaxNameBytes = 960;
+
+absl::Status CheckName(absl::string_view name) {
+  if (name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the name of a variable has ", name.size(),
+                                                   " bytes, more than ", kMaxNameBytes, ": \"",
+                                                   name.substr(0, 60), "...\""));
+  }
+  for (absl::string_view part : absl::StrSplit(name, '/')) {
+    if (!IsNamePart(part)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bad name of a variable: \"", name,
+                       "\". A name is parts of letters, digits, '_', '.' and '-', joined by '/'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTypes(const VariableSpec& spec) {
+  RETURN_IF_ERROR(spec.shape.status());
+  if (spec.shape.num_elements() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", spec.shape.ToString(), " is not fully known: give every dimension"));
+  }
+  if (DispatchDType(
+          spec.dtype, [](auto) { return false; }, true)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dtype ", DTypeName(spec.dtype), " cannot be trained on parameter servers; use float32"));
+  }
+  RETURN_IF_ERROR(Validate(spec.initializer, spec.shape, spec.dtype));
+  if (!spec.optimizer) return absl::OkStatus();
+  if (spec.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(absl::StrCat(OptimizerName(*spec.optimizer),
+                                                   " needs float32, and the dtype is ",
+                                                   DTypeName(spec.dtype)));
+  }
+  return Validate(*spec.optimizer);
+}
+
+}  // namespace
+
+absl::Status Validate(const VariableSpec& spec) {
+  RETURN_IF_ERROR(CheckName(spec.name));
+  const absl::Status status = CheckTypes(spec);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("variable \"", spec.name, "\": ", status.message()));
+}
+
+}  // namespace divvy
