@@ -18,8 +18,9 @@ const Model kPointsModel("points", {kLine}, Forward);
 
 // The data: a and b are one tensor of two numbers. Every fifth line is kept for validation.
 absl::StatusOr<Dataset> Points(const InputContext& input, bool training) {
-  Dataset points = Dataset::Csv(absl::GetFlag(FLAGS_data),
-                                {{"x", DType::kFloat32, 0, /*width=*/2}, {"y", DType::kFloat32}});
+  Dataset points = Dataset::Csv(
+      absl::GetFlag(FLAGS_data),
+      {{"x", DType::kFloat32, /*hash_buckets=*/0, /*width=*/2}, {"y", DType::kFloat32}});
   points = training ? points.HoldOut(5, 0).Shuffle(1000, input.seed) : points.Shard(5, 0);
   return points.Batch(32);
 }

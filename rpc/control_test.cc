@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -403,6 +404,27 @@ TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
   EXPECT_EQ(answer.Get().status(),
             absl::UnavailableError(absl::StrCat("cannot reach ", gone,
                                                 ": connection refused: nothing listens there")));
+}
+
+// A task that has been attached calls no more. Nobody would poll a channel that it kept, and gRPC
+// would dial for it again and again (docs/adr/0010).
+TEST_F(ControlTest, NoChannelOutlivesTheRegisterThatItWasMadeFor) {
+  Serve();
+  std::vector<std::weak_ptr<grpc::Channel>> made;
+  const auto client = MakeCoordinatorClient(Environment(), [&] {
+    const std::shared_ptr<grpc::Channel> channel = Channel();
+    made.push_back(channel);
+    return channel;
+  });
+  coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
+  for (int call = 1; call <= 2; ++call) {
+    Answer answer;
+    client->Call(RegisterWorker(0),
+                 [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
+    EXPECT_TRUE(answer.Get().ok());
+    ASSERT_EQ(made.size(), static_cast<size_t>(call));
+    while (!made.back().expired()) std::this_thread::yield();  // goes behind the answer
+  }
 }
 
 TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {

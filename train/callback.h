@@ -58,8 +58,11 @@ class TrainingRun {
 // are not called. A callback may block: Fit waits for it, but in OnReport the steps keep running.
 // Epochs that were completed before the program started do not call callbacks.
 //
+//   // The factor is 1 whenever the program starts, so it is set at the beginning of each Fit too.
 //   class Halve : public Callback {
-//     absl::Status OnEpochEnd(TrainingRun& run) override {
+//     absl::Status OnFitBegin(TrainingRun& run) override { return Set(run); }
+//     absl::Status OnEpochEnd(TrainingRun& run) override { return Set(run); }
+//     absl::Status Set(TrainingRun& run) {
 //       run.coordinator().SetLearningRateScale(std::pow(0.5, run.epoch()));
 //       return absl::OkStatus();
 //     }

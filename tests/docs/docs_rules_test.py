@@ -110,13 +110,13 @@ class SnippetsTest(unittest.TestCase):
 
 
 class LinksTest(unittest.TestCase):
-    def words(self, text):
+    def words(self, text, **options):
         with tempfile.TemporaryDirectory() as root:
             os.makedirs(os.path.join(root, "docs"))
             for path, content in {"docs/page.md": text, "docs/other.md": "# Files & Fences\n", "a.h": ""}.items():
                 with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                     file.write(content)
-            return [words for _, words in links.missing(root, "docs/page.md")]
+            return [words for _, words in links.missing(root, "docs/page.md", **options)]
 
     def test_what_is_there(self):
         self.assertEqual([], self.words("# Top\n[a](other.md) [b](../a.h) [c](other.md#files--fences) [d](#top) [e](https://x.y/z#w)\n`docs/other.md`\n"))
@@ -125,6 +125,9 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(["gone.md is not there"], self.words("[a](gone.md)\n"))
         self.assertEqual(["other.md has no heading #fences"], self.words("[a](other.md#fences)\n"))
         self.assertEqual(["docs/gone.h is not there"], self.words("see `docs/gone.h`\n"))
+
+    def test_links_alone(self):
+        self.assertEqual(["gone.md is not there"], self.words("[a](gone.md) `docs/gone.h`\n", links_only=True))
 
 
 TREE = {"a.cc": "int a;\n"}

@@ -416,6 +416,16 @@ TEST(GuideTest, ReplicasRunAndMeet) {
 
 namespace embeddings {
 
+// guide: embedding_layer
+const Embedding kCategories("categories", 1'000, 8, RowwiseAdagrad{0.05});
+
+Var CategoryScores(GradientTape& tape, const Nest& batch) {
+  Var category = kCategories(tape, batch["category"]);  // ids of any shape -> ids.shape + [8]
+  Var seen = kCategories.Bag(tape, batch["seen"]);      // lists of ids -> [batch, 8], their means
+  return ReduceSum(category * seen, -1);
+}
+// guide: end
+
 // guide: embedding
 const VariableSpec kItems{"items", {100'000, 8}, RandomUniform{}, RowwiseAdagrad{0.05}};
 
@@ -510,6 +520,16 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kModel("points model", {kNetwork}, Forward);
 // guide: end
+
+// guide: sequential
+const Sequential kStages("network", {2},
+                         {Sequential::Dense(16, Activation::kRelu), Sequential::Dense(1)});
+// guide: end
+
+TEST(GuideTest, TheStagesOfASequentialFit) {
+  EXPECT_EQ(kStages.status(), absl::OkStatus());
+  EXPECT_EQ(kStages.output(), (Shape{1}));
+}
 
 // guide: fit
 absl::StatusOr<double> Fit(Coordinator& coordinator) {

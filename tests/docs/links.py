@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""links.py [ROOT]: each Markdown page of this tree (or of ROOT), and each thing of the tree that it names and that is not there: the target of a link, the heading
-behind its #, and a file whose path stands in backticks. Prints "page:line: words" and exits with 1 if there is any.
+"""links.py [--links] [ROOT]: the Markdown pages of this tree (or of ROOT), and what they name and is
+not there: the target of a link, the heading behind its #, and a file whose path stands in
+backticks. --links looks at links only: the SDK has the pages, and not the sources that they name.
+Prints "page:line: words" and exits with 1 if there is any.
 """
 import os
 import re
@@ -28,7 +30,7 @@ def read(path):
         return file.read()
 
 
-def missing(root, page):
+def missing(root, page, links_only=False):
     """(line, words) of what is not there."""
     text, beside = read(os.path.join(root, page)), os.path.join(root, os.path.dirname(page))
     found = []
@@ -41,17 +43,17 @@ def missing(root, page):
                 found.append((number, "%s is not there" % target))
             elif heading and path.endswith(".md") and heading not in headings(read(path)):
                 found.append((number, "%s has no heading %s" % (target or page, heading)))
-        for path in _PATH.findall(line):
+        for path in [] if links_only else _PATH.findall(line):
             if not any(os.path.exists(os.path.join(folder, path)) for folder in (root, beside)):
                 found.append((number, "%s is not there" % path))
     return found
 
 
-def main(root):
+def main(root, links_only):
     count, wrong = 0, 0
     for page in sorted(pages(root)):
         count += 1
-        for finding in missing(root, page):
+        for finding in missing(root, page, links_only):
             wrong += 1
             print(page + ":%d: %s" % finding)
     print("%d pages, %d things that are not there" % (count, wrong))
@@ -61,4 +63,6 @@ def main(root):
 if __name__ == "__main__":
     # The tree itself, though Bazel runs a link to this file.
     here = os.path.dirname(os.path.realpath(__file__))
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))
+    roots = [argument for argument in sys.argv[1:] if argument != "--links"]
+    root = roots[0] if roots else os.path.dirname(os.path.dirname(here))
+    sys.exit(main(root, "--links" in sys.argv[1:]))

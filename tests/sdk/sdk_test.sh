@@ -3,7 +3,7 @@
 # the stock binaries run as a cluster of processes.
 set -euo pipefail
 
-sources=$PWD/examples
+sources=$PWD/examples links=$PWD/tests/docs/links.py
 sdk=$TEST_TMPDIR/sdk
 mkdir "$sdk"
 tar -C "$sdk" -xf "$1"
@@ -18,9 +18,10 @@ if grep -rlE '#include "(grpc|proto/|google/protobuf)' "$sdk/include"; then fail
 
 # ---- what else a person wants of it
 for file in README.md Dockerfile share/divvy/example/{digits.cc,digits.csv.gz,CMakeLists.txt} \
-  share/doc/divvy/{LICENSE,README.md,guide/README.md,operations.md,operating/deploy.md}; do
+  share/doc/divvy/{LICENSE,docs/README.md,docs/guide/README.md,docs/operations.md,docs/operating/deploy.md}; do
   [[ -s $sdk/$file ]] || fail "no $file"
 done
+"$links" --links "$sdk" >log || { cat log; fail "a document leads nowhere"; }
 
 # The image has the packages of all libraries that a program and the stock binaries name. Readers read to the end: a writer whose pipe is closed early ends
 # with an error, and the test with it.
