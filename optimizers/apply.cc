@@ -1,9 +1,7 @@
 #include "optimizers/apply.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
-#include <numeric>
 
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"

@@ -182,9 +182,8 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
     }
     rows += found->second.shape().rows();
   }
-  std::vector<int64_t> dims(first.shape().dims().begin(), first.shape().dims().end());
-  dims[0] = rows;
-  ASSIGN_OR_RETURN(Tensor joined, Tensor::Uninitialized(first.dtype(), Shape(dims)));
+  ASSIGN_OR_RETURN(Tensor joined,
+                   Tensor::Uninitialized(first.dtype(), first.shape().WithRows(rows)));
   char* to = static_cast<char*>(joined.fresh_data<void>());
   for (const Outputs& part : parts) {
     const Tensor& from = part.at(name);

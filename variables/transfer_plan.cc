@@ -19,8 +19,8 @@ Tensor Int64Vector(const std::vector<int64_t>& values) {
 // Rows `positions` of `rows`, packed.
 Tensor PackRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable,
                 int64_t row_bytes) {
-  Tensor packed = *Tensor::Uninitialized(
-      rows.dtype(), variable.WithRowsOf({static_cast<int64_t>(positions.size())}));
+  Tensor packed = *Tensor::Uninitialized(rows.dtype(),
+                                         variable.WithRows(static_cast<int64_t>(positions.size())));
   char* out = packed.fresh_data<char>();
   const char* const in = rows.data_as<char>();
   for (size_t i = 0; i < positions.size() && row_bytes > 0; ++i)
@@ -106,7 +106,7 @@ void SumRows(const StagedWrite& write, const VariableLayout& variable, const Buc
   const Shape& shape = variable.spec.shape;
   part.rows = Int64Vector(groups.ids);
   part.values = *Tensor::Uninitialized(DType::kFloat32,
-                                       shape.WithRowsOf({static_cast<int64_t>(groups.ids.size())}));
+                                       shape.WithRows(static_cast<int64_t>(groups.ids.size())));
   SumGroups(groups, write.value.data_as<float>(), shape.row_elements(),
             part.values.fresh_data<float>());
 }

@@ -10,7 +10,6 @@
 #include "base/exit_codes.h"
 #include "base/file_system.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"

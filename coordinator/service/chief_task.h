@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "base/completion.h"
 #include "base/executor.h"
-#include "base/mutex.h"
 #include "base/once_set.h"
 #include "coordinator/core/store.h"
 #include "coordinator/service/build.h"
