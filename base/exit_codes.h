@@ -5,7 +5,7 @@
 namespace divvy::exit_codes {
 
 // Below 128: final, the same start ends the same way. From 128 on: worth another start (sysexits.h;
-// Kubeflow's ExitCode policy). docs/operations.md has the table for people.
+// Kubeflow's ExitCode policy). docs/operating/operations.md has the table for people.
 // The program's own error, or any that has no code of its own.
 constexpr int kPermanent = 1;
 // EX_USAGE: the command line

@@ -4,7 +4,7 @@
 // A step is queued, dispatched to a worker, and then reported or lost; step_rules.h decides what
 // follows. A step that may run again goes to the head of the queue. The first error of a step is
 // kept until a call of the program raises it. Before it is raised, the steps of its batch are
-// cancelled (semantics of TensorFlow's ClusterCoordinator, docs/semantics_coverage.md).
+// cancelled (semantics of TensorFlow's ClusterCoordinator, docs/reference/semantics_coverage.md).
 #ifndef DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 

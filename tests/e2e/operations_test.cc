@@ -1,5 +1,5 @@
-// docs/operations.md, row by row: what a signal does to each role in each state of the job, what
-// exit codes say, and what an operator may ask for.
+// docs/operating/operations.md, row by row: what a signal does to each role in each state of the
+// job, what exit codes say, and what an operator may ask for.
 #include <signal.h>
 #include <string.h>
 
