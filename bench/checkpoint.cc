@@ -1,15 +1,15 @@
 // bazel run //bench:checkpoint [-- --mb=1024 --rounds=5 --rows=16 --format=json DIRECTORY]
 //
 // Checkpoints of one large variable over two parameter servers of this process, in DIRECTORY
-// (default: the working directory; what is made is removed):
-//   writing    SaveCheckpoint, beside writing as many bytes to two new files at once and syncing
-//              them; of either the last two are kept
-//   restoring  RestoreLatest, beside reading two files of as many bytes at once into new memory;
-//   both from the disk, not from the operating system's cache training   steps while checkpoints
-//   are written, beside the same steps while none is; and for how long commits were held while it
-//   was cut
-// A step adds to a dense variable of 1 MB and to --rows rows of the large one: each row touched for
-// the first time costs a copy of its block.
+// (default: the working directory; the files are removed at the end):
+//   writing    SaveCheckpoint, compared with writing as many bytes to two new files at once and
+//              syncing them. The last two checkpoints and sets of files are kept
+//   restoring  RestoreLatest, compared with reading two files of as many bytes at once into new
+//              memory. Both read from the disk, not from the operating system's cache
+//   training   steps while a checkpoint is written, compared with the same steps without a
+//              checkpoint; also the time for which the cut held commits
+// A step adds to a dense variable of 1 MB and to --rows rows of the large variable. The first write
+// to a block during a checkpoint copies the block.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -38,9 +38,9 @@
 #include "program/embedded.h"
 #include "strategy/step.h"
 
-ABSL_FLAG(int64_t, mb, 256, "of the large variable, in units of 1e6 bytes");
-ABSL_FLAG(int, rounds, 5, "in which figure and ceiling take turns");
-ABSL_FLAG(int, rows, 16, "of the large variable that a step writes to");
+ABSL_FLAG(int64_t, mb, 256, "size of the large variable, in units of 1e6 bytes");
+ABSL_FLAG(int, rounds, 5, "rounds; figure and ceiling run once in each");
+ABSL_FLAG(int, rows, 16, "rows of the large variable that a step writes to");
 ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
@@ -79,7 +79,7 @@ absl::Status TrainStep(WorkerContext& worker, int64_t rows, int64_t table_rows, 
 }
 const Step kTrain("bench/checkpoint/train", TrainStep);
 
-// Runs `body(0)` to `body(n - 1)` at once, and waits for all.
+// Runs `body(0)` to `body(n - 1)` at once, and waits for all of them.
 void AtOnce(Executor& executor, int n, const std::function<void(int)>& body) {
   struct State {
     Mutex mu;
@@ -99,7 +99,7 @@ void AtOnce(Executor& executor, int n, const std::function<void(int)>& body) {
   state->over.Wait(state->mu, [&state] { return state->left == 0; });
 }
 
-// What a contender took of the processors, all its runs together.
+// The processor time of a contender, over all its runs.
 class Processor {
  public:
   std::function<void()> Metered(std::function<void()> run) {
@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Bench::StartCluster() const {
   return cluster;
 }
 
-// As a checkpoint's: files of new names, and an older set goes.
+// As for a checkpoint: the files get new names, and the set before the last one is removed.
 void Bench::PrepareToWrite() {
   ++plain_;
   for (int i = 0; i < kServers && plain_ > 2; ++i)
@@ -200,7 +200,7 @@ void Bench::ReadPlain() {
   });
 }
 
-// What is on the disk is read from there again.
+// Drops the files from the operating system's cache, so that the next read is from the disk.
 void Bench::LeaveTheCache() const {
   for (const std::string& name : Files()) {
     const int file = open(Path(name).c_str(), O_RDONLY | O_CLOEXEC);
@@ -267,7 +267,7 @@ absl::StatusOr<double> Bench::StepsPerSecond(Coordinator& coordinator,
   return static_cast<double>(steps) / absl::ToDoubleSeconds(Clock::Real().Elapsed() - began);
 }
 
-// In each round as long without a checkpoint as the one before took to write.
+// Each round trains without a checkpoint for as long as the previous round's checkpoint took.
 absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
   Coordinator& coordinator = cluster.coordinator();
   absl::Duration takes = absl::Seconds(1);
@@ -285,7 +285,7 @@ absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
     ASSIGN_OR_RETURN(const double busy,
                      StepsPerSecond(coordinator, [&saved] { return saved->load(); }));
     takes = Clock::Real().Elapsed() - began;
-    if (round == 0) continue;  // to warm up
+    if (round == 0) continue;  // warms up
     before.push_back(calm), meanwhile.push_back(busy), ratios.push_back(busy / calm);
   }
   const Comparison comparison{"steps meanwhile", "steps without a checkpoint",

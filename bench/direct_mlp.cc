@@ -10,7 +10,7 @@
 namespace divvy::bench {
 namespace {
 
-// c = a b, or with `more` c += a b; a is [m, k], b is [k, n], each as it stands or transposed.
+// c = a b, or with `more` c += a b. a is [m, k] and b is [k, n]; each may be stored transposed.
 void Multiply(CBLAS_TRANSPOSE a_transposed, CBLAS_TRANSPOSE b_transposed, int m, int n, int k,
               const float* a, const float* b, bool more, float* c) {
   cblas_sgemm(CblasRowMajor, a_transposed, b_transposed, m, n, k, 1.0f, a,
@@ -80,7 +80,7 @@ void DirectMlp::Forward(const uint8_t* images) {
            kernel1_.value.data(), true, logits_.data());
 }
 
-// Of the mean over the batch: (softmax - label) / batch.
+// The gradient of the mean loss: (softmax - label) / batch.
 float DirectMlp::LossAndItsGradient(const int64_t* labels) {
   float loss = 0;
   for (int i = 0; i < batch_; ++i) {

@@ -1,4 +1,4 @@
-// A two-layer perceptron trained with Adam, written straight down: OpenBLAS for the products, plain
+// A two-layer perceptron trained with Adam, written directly: OpenBLAS for the products, plain
 // loops for the rest, no tape, no parameter server, no copy.
 #ifndef DIVVY_BENCH_DIRECT_MLP_H_
 #define DIVVY_BENCH_DIRECT_MLP_H_
@@ -8,14 +8,14 @@
 
 namespace divvy::bench {
 
-// inputs -> hidden, relu -> classes, softmax cross entropy. One thread at a time; the products use
-// as many as OpenBLAS is set to.
+// inputs -> hidden, ReLU -> classes, softmax cross entropy. Use it from one thread at a time; the
+// products run on OpenBLAS' threads.
 class DirectMlp {
  public:
   DirectMlp(int batch, int inputs, int hidden, int classes, float learning_rate);
 
-  // One step on images [batch, inputs] in 0..255 and labels [batch]; returns the mean loss before
-  // it.
+  // Runs one step on images [batch, inputs] in 0..255 and labels [batch]. Returns the mean loss
+  // before the step.
   float TrainStep(const uint8_t* images, const int64_t* labels);
 
  private:
@@ -34,7 +34,7 @@ class DirectMlp {
   const float learning_rate_;
   int64_t steps_ = 0;
   Variable kernel0_, bias0_, kernel1_, bias1_;
-  // logits_ becomes its own gradient
+  // The gradient of the logits is computed in place, in logits_.
   std::vector<float> pixels_, hidden_values_, hidden_gradient_, logits_;
 };
 

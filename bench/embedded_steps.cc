@@ -1,9 +1,9 @@
 // bazel run //bench:embedded_steps
 //
-// Steps that do nothing, through the embedded coordinator and workers: what scheduling, dispatch,
-// the step's own thread, the commit's bookkeeping and the report cost together. The ceiling is what
-// threads cost alone: as many empty tasks posted to a ThreadPoolExecutor and waited for one by one,
-// by as many threads as there are workers.
+// Steps that do nothing, through the embedded coordinator and workers: the total cost of
+// scheduling, dispatch, the step's thread, the commit's bookkeeping and the report. The ceiling is
+// the cost of threads alone: as many threads as there are workers post the same number of empty
+// tasks to a ThreadPoolExecutor and wait for each.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -27,7 +27,7 @@ constexpr int kRounds = 7;
 absl::Status DoNothing(WorkerContext& worker) { return absl::OkStatus(); }
 const Step kNothing("bench/nothing", DoNothing);
 
-// Ends when as many have said so as were announced.
+// Wait returns when Done was called `count` times.
 class Countdown {
  public:
   explicit Countdown(int count) : left_(count) {}

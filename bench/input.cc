@@ -1,7 +1,7 @@
 // bazel run //bench:input [-- --format=json] [DIRECTORY]
 //
-// Records per second of each reader, beside reading the bytes of its file. Writes a file for each
-// format into DIRECTORY (default: the working directory), and removes it again.
+// Records per second of each reader, compared with reading the bytes of its file. Writes a file for
+// each format into DIRECTORY (default: the working directory), and removes it again.
 #include <cstdint>
 #include <initializer_list>
 #include <iostream>
@@ -41,7 +41,7 @@ void ReadAll(const Dataset& dataset) {
   DIVVY_CHECK(records == kRecords);
 }
 
-// The records of `dataset` beside reading the bytes of `files`, which it reads.
+// Compares reading the records of `dataset` with reading the bytes of `files`, its files.
 void Measure(const std::string& name, const std::vector<std::string>& files,
              const Dataset& dataset) {
   uint64_t bytes = 0;
@@ -65,7 +65,8 @@ std::string WriteFile(const std::string& directory, const std::string& name,
   return file;
 }
 
-// `make_record(random)` as often as there are records, in a file that `read` makes a dataset of.
+// Writes kRecords results of `make_record(random)` to a file, and measures the dataset
+// `read(file)`.
 template <typename MakeRecord, typename Read>
 void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record,
             const Read& read) {
@@ -111,8 +112,8 @@ void Texts(const std::string& directory) {
          [](const std::string& file) { return Dataset::CriteoTsv(file); });
 }
 
-// An IDX file of bytes: 0, 0, its type, the number of dimensions, each of them in four bytes, most
-// significant first.
+// An IDX file of uint8: 0, 0, the type, the number of dimensions, then each dimension in four
+// bytes, most significant byte first.
 std::string IdxBytes(std::initializer_list<int64_t> dims) {
   std::string bytes{0, 0, 8, static_cast<char>(dims.size())};
   int64_t size = 1;

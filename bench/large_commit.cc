@@ -1,10 +1,10 @@
 // bazel run //bench:large_commit [-- --mib=1024 --ps=4 --steps=3 --format=json]
 //
-// A step that commits a gigabyte of sparse rows, in an embedded cluster of one worker: how long the
-// step takes, and whether the worker answers pings meanwhile. The coordinator sends one each second
-// and gives the worker up when it has heard nothing for 2 s, instead of 5: one answer that is more
-// than a second late ends the benchmark with 1. Wants three to four times the memory that it
-// commits.
+// A step that commits a gigabyte of sparse rows, in an embedded cluster of one worker. Measures how
+// long the step takes, and checks that the worker answers pings meanwhile. The coordinator sends
+// one ping each second and gives up the worker after a silence of 2 s, instead of 5 s. So an answer
+// that is more than a second late ends the benchmark with 1. It needs three to four times the
+// memory of the commit.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,15 +26,15 @@
 #include "strategy/step.h"
 #include "strategy/strategy.h"
 
-ABSL_FLAG(int64_t, mib, 1024, "of rows that a step commits");
-ABSL_FLAG(int, ps, 4, "parameter servers");
-ABSL_FLAG(int, steps, 3, "one after another");
+ABSL_FLAG(int64_t, mib, 1024, "MiB of rows that a step commits");
+ABSL_FLAG(int, ps, 4, "number of parameter servers");
+ABSL_FLAG(int, steps, 3, "number of steps, one after another");
 ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
 
-constexpr int64_t kWidth = 64, kIdsPerRow = 2;  // a row of the table is named about twice
+constexpr int64_t kWidth = 64, kIdsPerRow = 2;  // each row gets about two ids
 
 int64_t Ids() { return absl::GetFlag(FLAGS_mib) * (1 << 20) / (kWidth * 4); }
 

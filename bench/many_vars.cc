@@ -1,10 +1,10 @@
 // bazel run //bench:many_vars [-- --format=json]
 //
-// 16 MB of parameters in 1, 8, 64 and 256 variables on 2 parameter servers: steps of a worker that
-// read all of them and apply a gradient to each (SGD), and compute nothing. All processes of this
-// machine, run by `divvyctl launch`. What a step costs should follow from its bytes, not from the
-// number of variables. The ceiling, in turns with all of them: a plain TCP socket between two
-// threads of the coordinator's process that moves the same bytes back and forth.
+// 16 MB of parameters in 1, 8, 64 and 256 variables on 2 parameter servers. The steps of a worker
+// read all variables, apply a gradient to each (SGD), and compute nothing. All tasks are processes
+// of this machine, run by `divvyctl launch`. The cost of a step should depend on its bytes, not on
+// the number of variables. The ceiling, which takes turns with the steps: a plain TCP socket
+// between two threads of the coordinator's process that moves the same bytes in both directions.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -21,8 +21,8 @@
 #include "divvy.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "in each of which every contender runs once");
-ABSL_FLAG(int, steps, 20, "of one run");
+ABSL_FLAG(int, rounds, 7, "rounds; every contender runs once in each");
+ABSL_FLAG(int, steps, 20, "steps of one run");
 
 namespace divvy::bench {
 namespace {
@@ -32,7 +32,7 @@ constexpr int64_t kCounts[] = {1, 8, 64, 256};
 
 // ---- the step -----------------------------------------------------------------------------------
 
-// What a step over so many variables reads and writes.
+// The variables and gradients of a step.
 struct Work {
   std::vector<VariableSpec> variables;
   Gradients gradients;

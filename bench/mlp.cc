@@ -1,9 +1,9 @@
 // bazel run //bench:mlp
 //
 // Examples a second of mnist_mlp's model (784-512-10, Adam, batches of 64), embedded with one
-// worker and data in memory, beside the same arithmetic written straight down (bench/direct_mlp.h).
-// The aim is 0.8 of it: the rest is what copies to and from the parameter server, the tape and
-// scheduling may cost.
+// worker and data in memory, compared with the same arithmetic written directly
+// (bench/direct_mlp.h). The aim is a ratio of 0.8: copies to and from the parameter server, the
+// tape and scheduling may cost the rest.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -11,8 +11,8 @@
 namespace divvy::bench {
 namespace {
 
-// A bright band tells the class; three labels in ten are wrong, so that the gradients never die
-// away.
+// The position of a bright band is the class. Three labels in ten are random, so that the gradients
+// never vanish.
 struct Images {
   std::vector<uint8_t> pixels = std::vector<uint8_t>(kMlpExamples * kMlpPixels);
   std::vector<int64_t> labels = std::vector<int64_t>(kMlpExamples);

@@ -1,5 +1,5 @@
-// One piece of work, done in several ways: mnist_mlp's model (784-512-10, batches of 64) over
-// made-up images in memory, so that no file is needed.
+// A workload that several benchmarks use: mnist_mlp's model (784-512-10, batches of 64) over
+// synthetic images in memory, so that no file is needed.
 #ifndef DIVVY_BENCH_MLP_WORK_H_
 #define DIVVY_BENCH_MLP_WORK_H_
 
@@ -13,14 +13,14 @@ constexpr int kMlpPixels = 784, kMlpHidden = 512, kMlpClasses = 10, kMlpBatch = 
 constexpr int kMlpExamples = kMlpBatch * kMlpBatches;  // of one pass
 constexpr float kMlpLearningRate = 1e-3f;              // of Adam
 
-// Makes the images; else the first use does, which should not be timed.
+// Makes the images. Without this call the first use makes them, and its time would include that.
 void PrepareMlpImages();
 
-// The model and one pass over the data, as a program has them.
+// The model and one pass over the data, as in a program.
 const Model& MlpModel();
 BoundDataSource MlpData();
 
-// The same arithmetic straight down: one pass. Returns the last batch's loss.
+// Runs one pass of the same arithmetic directly. Returns the loss of the last batch.
 float TrainMlpDirectly(DirectMlp& mlp);
 
 }  // namespace divvy::bench

@@ -1,9 +1,9 @@
 // bazel run //bench:ops [-- --format=json]
 //
-// Each operation, forth and back through a tape, on one core: those that stream beside memcpy of
-// the bytes that they read and write, products and convolutions beside one matrix product of as
-// many multiplications. What an operation allocates, and what a core's function units bound (Tanh),
-// is the difference.
+// Each operation, forward and backward through a tape, on one core. Streaming operations are
+// compared with memcpy of the bytes that they read and write; products and convolutions, with one
+// matrix product of as many multiplications. The difference is due to allocations, and to
+// operations that the core's arithmetic units limit (Tanh).
 #include <cblas.h>
 
 #include <cstdio>
@@ -42,7 +42,7 @@ Tensor RandomTensor(const Shape& shape) {
   return Tensor::Copy<float>(shape, RandomValues(shape.num_elements())).value();
 }
 
-// Ids in [0, rows) without order.
+// Ids in [0, rows) in random order.
 Tensor RandomIds(int64_t n, int64_t rows) {
   Random random(2);
   std::vector<int64_t> ids(n);
@@ -66,7 +66,7 @@ class NoVariables : public VariableReader {
 
 using Function = std::function<Var(const std::vector<Var>&)>;
 
-// The function of these leaves, and where `back`, the gradient of the sum of its result.
+// Computes the function of these leaves and, if `back`, the gradient of the sum of its result.
 void RunOnce(const Function& function, const std::vector<Tensor>& leaves, bool back) {
   NoVariables variables;
   GradientTape tape(variables);
@@ -88,8 +88,8 @@ void Report(const Comparison& comparison, const Unit& unit) {
                                         : Print(comparison, unit);
 }
 
-// `moved` bytes are read and written in a forward pass; a backward pass moves about as much again,
-// and the sum's gradient.
+// A forward pass moves (reads and writes) the leaves and the result. A backward pass moves about as
+// many bytes again.
 void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
   NoVariables variables;
   GradientTape tape(variables, GradientTape::Mode::kInference);
@@ -106,8 +106,8 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
   }
 }
 
-// `multiplications` in the forward pass; a backward pass has `backward` times as many: a product
-// for each leaf.
+// The forward pass has `multiplications`. The backward pass has as many for each leaf, because it
+// computes a product for each.
 void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications,
                 const Function& function) {
   const int backward = static_cast<int>(leaves.size());
@@ -162,7 +162,7 @@ Var AddThenRelu(const Var& x, const Var& bias) {
   return internal::AddThen(internal::UnaryOp::kRelu, x, bias);
 }
 
-// One pass over memory beside two; then what is left of that in a perceptron of 784, 512 and 10.
+// Compares one pass over memory with two, first alone, then within a perceptron of 784, 512 and 10.
 void Fused() {
   constexpr int64_t kBatch = 64;
   const std::vector<Tensor> sums = {RandomTensor({kRows, kWidth}), RandomTensor({kWidth})};

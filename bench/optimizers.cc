@@ -1,7 +1,7 @@
 // bazel run //bench:optimizers
 //
-// Elements that each optimizer applies in a second on one core, dense and sparse, beside memcpy of
-// as many bytes as its arithmetic reads and writes: memory is what bounds these loops. The
+// Elements that each optimizer applies in a second on one core, dense and sparse, compared with
+// memcpy of as many bytes as the optimizer reads and writes, because memory limits these loops. The
 // parameter and its slots are larger than the caches.
 #include <cstdio>
 #include <cstring>
@@ -28,7 +28,7 @@ std::vector<float> RandomValues(int64_t size, uint64_t seed) {
   return values;
 }
 
-// Distinct rows in rising order, as a commit brings them.
+// Distinct rows in ascending order, as in a commit.
 std::vector<int64_t> SparseRows() {
   Random random(3);
   std::vector<int64_t> rows;
@@ -81,8 +81,9 @@ class Parameter {
   std::vector<std::vector<int32_t>> slot_counts_;
 };
 
-// memcpy of as many bytes as an update moves, half of them read and half written: at once, or of
-// the named rows alone, one after another: updates that ask for the rows ahead may be faster.
+// memcpy of as many bytes as an update moves, half of them read and half written. Dense copies all
+// at once, Sparse copies the named rows one after another. An update that prefetches rows may be
+// faster than Sparse.
 class Copy {
  public:
   explicit Copy(int64_t bytes_per_row)

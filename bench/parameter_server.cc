@@ -15,7 +15,7 @@
 namespace divvy::bench {
 namespace {
 
-// target: as Attach tells it
+// The target incarnation is the one that Attach reports.
 constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};
 
 [[noreturn]] void Exec(const std::string& role, const int* in, const int* out) {
@@ -35,9 +35,10 @@ double Seconds(const timespec& time) {
 
 absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role) {
   int in[2], out[2];
-  if (pipe(in) != 0 || pipe(out) != 0) return absl::UnavailableError("no pipe");
+  if (pipe(in) != 0 || pipe(out) != 0)
+    return absl::UnavailableError("cannot make a pipe to a child process");
   const pid_t pid = fork();
-  if (pid < 0) return absl::UnavailableError("no fork");
+  if (pid < 0) return absl::UnavailableError("cannot fork a child process");
   if (pid == 0) Exec(role, in, out);
   close(in[0]);
   close(out[1]);
@@ -52,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role) {
 
 Child::~Child() {
   close(stdin_);
-  // One that waits for its first connection does not see that its input has ended.
+  // A child that waits for its first connection does not notice the end of its input.
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
 }
@@ -76,11 +77,11 @@ absl::Status ServeParameters() {
                    PsTask::Start(options, [](int, const std::string&) {}));
   int port = 0;
   if (!absl::SimpleAtoi(task->address().substr(task->address().rfind(':') + 1), &port))
-    return absl::InternalError("no port in " + task->address());
+    return absl::InternalError("no port in the address " + task->address());
   TellPort(port);
   char byte;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
-  }  // until the benchmark is gone
+  }  // until the benchmark has ended
   return absl::OkStatus();
 }
 

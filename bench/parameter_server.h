@@ -1,5 +1,4 @@
-// A parameter server in another process, and a worker's words to it: what benchmarks of the data
-// plane are made of.
+// A parameter server in another process, and helpers to call it, for benchmarks of the data plane.
 #ifndef DIVVY_BENCH_PARAMETER_SERVER_H_
 #define DIVVY_BENCH_PARAMETER_SERVER_H_
 
@@ -18,8 +17,8 @@
 
 namespace divvy::bench {
 
-// This program in another process, with --role=ROLE, which ends when this goes. It tells its port
-// by TellPort.
+// This program in another process, with --role=ROLE. The process ends when this object is
+// destroyed. It reports its port by TellPort.
 class Child {
  public:
   static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role);
@@ -36,16 +35,16 @@ class Child {
 };
 void TellPort(int port);
 
-// What a child that is the parameter server does, until its parent is gone.
+// Runs the parameter server in a child, until the parent process has ended.
 absl::Status ServeParameters();
 
-// Calls with a few of them outstanding, until all are answered. Thread-safe.
+// Limits the number of calls in flight, and waits for all replies. Thread-safe.
 class Window {
  public:
   explicit Window(int size) : free_(size), size_(size) {}
-  void Enter();  // blocks while all are outstanding
+  void Enter();  // blocks while `size` calls are in flight
   void Leave(const absl::Status& status);
-  absl::Status Wait();  // for all; the first error
+  absl::Status Wait();  // blocks for all replies; returns the first error
 
  private:
   Mutex mu_;
@@ -55,7 +54,7 @@ class Window {
   absl::Status status_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Makes the call and waits for its answer.
+// Makes the call and waits for its reply.
 template <typename Request>
 absl::StatusOr<ReplyTo<Request>> Await(ParameterClient& ps, Request request) {
   absl::StatusOr<ReplyTo<Request>> answer = absl::UnknownError("");
@@ -69,10 +68,10 @@ absl::StatusOr<ReplyTo<Request>> Await(ParameterClient& ps, Request request) {
   return answer;
 }
 
-// A shard of float32 zeros, whole, of the variable with this number.
+// The only shard of the variable with this number: float32 zeros.
 ShardSpec WholeVariable(uint32_t variable, const Shape& shape);
 
-// Begins a job on a new parameter server and makes the shards. Returns the fence of what follows.
+// Begins a job on a new parameter server and makes the shards. Returns the fence of later requests.
 absl::StatusOr<Fence> BeginJob(ParameterClient& ps, std::vector<ShardSpec> shards);
 
 }  // namespace divvy::bench

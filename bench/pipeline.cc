@@ -1,10 +1,10 @@
 // bazel run //bench:pipeline [-- --format=json] [--rounds=7]
 //
-// What it brings that steps of one worker overlap (--pipeline_depth): training steps a second of
+// The gain from overlapping the steps of one worker (--pipeline_depth): training steps a second of
 // mnist_mlp's model (784-512-10, Adam, batches of 64) with depths 1, 2 and 3. Each depth has a
-// cluster of its own, of 1 parameter server and 1 worker, which are processes of this machine. All
-// clusters live at once, and bench/in_turns lets one of them train at a time: this program waits
-// for its turn, trains one pass and says what that took.
+// cluster of its own with 1 parameter server and 1 worker, which are processes of this machine. All
+// clusters run at once, and bench/in_turns lets one of them train at a time. This program waits for
+// its turn, trains one pass and reports its time.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -18,8 +18,8 @@
 #include "divvy.h"
 
 ABSL_FLAG(std::string, turns, "",
-          "where bench/in_turns has made two FIFOs: TURNS.go tells this program to train a pass, "
-          "and TURNS.done is told the seconds");
+          "path of the two FIFOs of bench/in_turns: each line in TURNS.go asks this program to "
+          "train a pass, and it writes the seconds and steps to TURNS.done");
 
 namespace divvy::bench {
 namespace {

@@ -1,9 +1,9 @@
 // bazel run //bench:pull_push [-- --format=json --only="push, 1 MB"]
 //
-// A variable of 16 MB and one of 1 MB, pulled from a parameter server in another process, and their
-// gradients pushed and applied with SGD: through the client that a worker has, the data streams,
-// and the whole server. The ceiling, in turns with it: a plain TCP socket that moves the same bytes
-// to and from a third process, request and answer, as many outstanding.
+// Variables of 16 MB and 1 MB are pulled from a parameter server in another process, and their
+// gradients are pushed and applied with SGD, through a worker's client, the data streams and the
+// whole server. The ceiling, which takes turns with that: a plain TCP socket that moves the same
+// bytes to and from a third process, by requests and replies, with as many requests in flight.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -26,10 +26,10 @@
 #include "rpc/dialer.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(std::string, only, "", "the line to measure, by its name; none: all of them");
-ABSL_FLAG(int, rounds, 7, "in each of which both run once");
-ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "moved by one run");
-ABSL_FLAG(std::string, role, "", "of a process that the benchmark starts for itself: ps or tcp");
+ABSL_FLAG(std::string, only, "", "name of the only line to measure; empty: all lines");
+ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
+ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "bytes that one run moves");
+ABSL_FLAG(std::string, role, "", "set by the benchmark for its child processes: ps or tcp");
 
 namespace divvy::bench {
 namespace {
@@ -39,7 +39,7 @@ constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
 
 // ---- requests -----------------------------------------------------------------------------------
 
-// A parameter server with the variables, and the words of a worker.
+// The variables on a parameter server, and a worker's requests.
 class Parameters {
  public:
   explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
@@ -101,7 +101,7 @@ class Parameters {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// What both ends of one contender used while it ran, per GB.
+// The processor time per GB of both processes of a contender.
 struct CpuMeter {
   const Child& other;
   double seconds = 0;
@@ -110,7 +110,7 @@ struct CpuMeter {
     return [this, run = std::move(run)] {
       const double before = OwnCpuSeconds() + other.CpuSeconds();
       run();
-      // The first warms up.
+      // The first run warms up.
       if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;
     };
   }

@@ -15,11 +15,11 @@
 namespace divvy::bench {
 namespace {
 
-constexpr int kBuffers = 2;  // as many as transfers are outstanding
+constexpr int kBuffers = 2;  // the largest number of transfers in flight
 
 struct Request {
-  int64_t push_bytes = 0;  // follow the request
-  int64_t pull_bytes = 0;  // are the answer; 0: one byte is
+  int64_t push_bytes = 0;  // that follow the request
+  int64_t pull_bytes = 0;  // of the reply; 0: the reply is one byte
 };
 
 absl::Status ErrnoStatus(const char* what) {
@@ -63,7 +63,7 @@ std::vector<std::vector<char>> TouchedBuffers(int64_t bytes) {
   return std::vector<std::vector<char>>(kBuffers, std::vector<char>(static_cast<size_t>(bytes), 1));
 }
 
-// Until the other end closes.
+// Serves requests until the other end closes the connection.
 void ServeConnection(int socket, int64_t largest_bytes) {
   std::vector<std::vector<char>> buffers = TouchedBuffers(largest_bytes);
   Request request;

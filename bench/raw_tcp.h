@@ -1,4 +1,4 @@
-// What a plain TCP socket moves between two processes of this machine: the ceiling of every
+// The throughput of a plain TCP socket between two processes of this machine: the ceiling of every
 // transport over TCP.
 #ifndef DIVVY_BENCH_RAW_TCP_H_
 #define DIVVY_BENCH_RAW_TCP_H_
@@ -11,7 +11,7 @@
 
 namespace divvy::bench {
 
-// The other end. Thread-safe.
+// The server's end of the socket. Thread-safe.
 class RawTcpServer {
  public:
   // Listens on a free port of 127.0.0.1.
@@ -19,10 +19,11 @@ class RawTcpServer {
   ~RawTcpServer();  // REQUIRES: Serve has returned
 
   int port() const { return port_; }
-  // Serves the first connection until it ends; blocks so long. An error where none can come any
-  // more.
+  // Waits for a connection, and serves it until it ends. Unavailable: Stop was called before a
+  // client connected.
   absl::Status Serve(int64_t largest_bytes);
-  // A Serve that waits for its connection, or is called later, ends; one that has it goes on.
+  // Ends a Serve that waits for its connection, and every later Serve. A Serve with a connection
+  // continues.
   void Stop();
 
  private:
@@ -31,16 +32,15 @@ class RawTcpServer {
   const int listener_, port_;
 };
 
-// Requests and answers with nothing around the bytes, in buffers that were touched before and take
-// turns. A push is answered by one byte when all of it was read, a pull by the bytes asked for. Not
-// thread-safe; every method blocks.
+// The client's end. Requests and replies have no framing besides the sizes. The buffers were
+// touched before and are used in turn. The reply to a push is one byte, after all of the push was
+// read; the reply to a pull is the requested bytes. Not thread-safe; every method blocks.
 class RawTcp {
  public:
   static absl::StatusOr<std::unique_ptr<RawTcp>> Connect(int port, int64_t largest_bytes);
   ~RawTcp();
 
-  // `count` transfers of `bytes` each, at most `outstanding` (1 to 2) of them not answered at a
-  // time.
+  // Make `count` transfers of `bytes` each, with at most `outstanding` (1 or 2) in flight.
   absl::Status Push(int64_t bytes, int count, int outstanding);
   absl::Status Pull(int64_t bytes, int count, int outstanding);
 

@@ -18,7 +18,7 @@ TEST(RawTcpTest, TransfersBothWaysAreAnswered) {
   EXPECT_TRUE(tcp->Pull(kBytes, 3, 2).ok());
 }
 
-// A client that cannot connect gives up, and its program must come to an end.
+// If the client cannot connect, its program stops the server so that it can end.
 TEST(RawTcpTest, AServerThatNobodyConnectsToCanBeStopped) {
   const auto server = *RawTcpServer::Listen();
   absl::Status served;

@@ -1,5 +1,5 @@
-// What bench/recovery.cc kills the tasks of. Chief and workers print what happens when: "... at
-// NANOSECONDS" on the clock that all processes of a Linux machine share.
+// The program whose tasks tests/e2e/recovery_bench.cc kills. Coordinator and workers print events
+// with their times, "... at NANOSECONDS", on the clock that all processes of a Linux machine share.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,9 +15,9 @@
 ABSL_FLAG(std::string, work, "train",
           "train: short steps on small variables, beside large ones; nap: steps of 300 ms; rate: "
           "many short steps, and their rate");
-ABSL_FLAG(int64_t, megabytes, 64, "of variables with Adam");
-ABSL_FLAG(int, steps, 5'000, "of a rate");
-ABSL_FLAG(std::string, stop_file, "", "goes on until this file is there");
+ABSL_FLAG(int64_t, megabytes, 64, "size of the large variables, which use Adam");
+ABSL_FLAG(int, steps, 5'000, "steps of a rate measurement");
+ABSL_FLAG(std::string, stop_file, "", "the program runs until this file exists");
 
 namespace divvy::bench {
 namespace {
@@ -75,7 +75,7 @@ absl::Status NapUntilStopped(Coordinator& coordinator) {
 
 absl::Status MeasureRate(Coordinator& coordinator) {
   const int steps = absl::GetFlag(FLAGS_steps);
-  for (int round = 0; round < 2; ++round) {  // the first warms up
+  for (int round = 0; round < 2; ++round) {  // the first round warms up
     const absl::Duration began = Clock::Real().Elapsed();
     for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(coordinator.Schedule(kTrain).status());
     RETURN_IF_ERROR(coordinator.Join());

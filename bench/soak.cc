@@ -1,11 +1,12 @@
 // bazel run //bench:soak [-- --empty_steps=10000000 --steps=100000 --format=json DIRECTORY]
 //
-// What a job holds after millions of steps: an embedded cluster of two parameter servers and two
+// The memory of a job after millions of steps. An embedded cluster of two parameter servers and two
 // workers runs steps that do nothing, then small training steps, each of which looks up and trains
 // rows of a table, in passes over leased data. The redo log is small, so that checkpoints are made
-// all the time, in DIRECTORY (default: the working directory; what is made is removed). Ends with 1
-// if, after a fifth of the steps of a kind, memory grew by more than 5 % and 16 MiB, or a structure
-// holds more entries at rest than it did then. Prints the size of every structure.
+// all the time, in DIRECTORY (default: the working directory; the files are removed at the end).
+// Compares the state after a fifth of the steps of a kind with the state at their end, and exits
+// with 1 if memory grew by more than 5 % and 16 MiB, or a structure holds more entries at rest.
+// Prints the size of every structure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,18 +33,18 @@
 #include "strategy/strategy.h"
 
 ABSL_FLAG(int64_t, empty_steps, 10'000'000, "steps that do nothing");
-ABSL_FLAG(int64_t, steps, 100'000, "training steps, behind them");
+ABSL_FLAG(int64_t, steps, 100'000, "training steps, which follow the empty steps");
 ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
 
 constexpr int64_t kStepsAtATime = 1'000, kRows = 1'000, kWidth = 8, kBatch = 16;
-// entries: what is at rest is not counted to the last one
+// Entries by which a structure may grow, because its size at rest varies a little.
 constexpr int64_t kRoom = 64;
-// Beside 5 %.
+// Memory may grow by this much, and by 5 %.
 constexpr int64_t kMemoryRoomBytes = 16 << 20;
-// The bound of docs/internals/protocol.md, and more slots than these workers have.
+// The bound of docs/internals/protocol.md, plus a margin for the steps in flight.
 constexpr int64_t kMostRemembered = 32'768 + 100;
 constexpr int64_t kRedoLogBytes = 1 << 20;
 
@@ -81,7 +82,7 @@ const Step kTrain("bench/soak/train", Train);
 
 using Sizes = std::map<std::string, int64_t>;
 
-// Of one kind of step.
+// The result of one kind of step.
 struct Phase {
   std::string name;
   int64_t steps = 0;
@@ -89,7 +90,7 @@ struct Phase {
   int64_t early_memory_bytes = 0, memory_bytes = 0;
   Sizes early, late;
 
-  // What may not grow and did.
+  // The structures that grew although they may not.
   std::vector<std::string> Grown() const {
     std::vector<std::string> grown;
     if (memory_bytes > early_memory_bytes + early_memory_bytes / 20 + kMemoryRoomBytes)

@@ -1,17 +1,17 @@
 // bazel run //bench:sparse [-- --format=json]
 //
-// Rows of 64 floats of a table of 2^20 rows: 4,096 different ids a request, pulled from a parameter
-// server in another process, and their gradients pushed and applied with SGD, through the client
-// that a worker has, the data streams, and the whole server. Ids are uniform, or by Zipf's law (the
-// n-th most frequent row with probability 1/n, scattered over the table as hashed ids are); a
-// worker asks for a row once, however often a batch names it, so a request is drawn until its ids
-// are so many different ones. The ceiling, in turns with it: as many rows as a dense variable, by
-// the same client.
+// Requests for 4,096 different rows of 64 floats, of a table of 2^20 rows. The rows are pulled from
+// a parameter server in another process, and their gradients are pushed and applied with SGD,
+// through a worker's client, the data streams and the whole server. Ids are uniform or follow
+// Zipf's law (the n-th most frequent row has a probability proportional to 1/n; the rows are
+// scattered over the table like hashed ids). A worker requests a row once, however often a batch
+// names it, so ids are drawn until 4,096 are different. The ceiling, which takes turns with that: a
+// dense variable of as many rows, through the same client.
 //
-// Then steps of a worker, one after another, that look up such requests through its transaction, 16
-// ids an example, with the rows of the last 20 steps kept in 64 MiB (--row_cache_bytes,
-// --row_cache_staleness) beside the same steps without: of a table that nobody trains, and of one
-// whose rows each step also trains, of which nothing can be kept.
+// The second part compares lookups with and without a row cache: a worker's steps look up such
+// requests through its transaction, 16 ids an example. The cache keeps the rows of the last 20
+// steps in 64 MiB (--row_cache_bytes, --row_cache_staleness). One table is not trained. Of the
+// other table each step trains the rows that it looks up, so the cache can keep nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,16 +41,16 @@
 #include "worker/core/step_transaction.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "in each of which both run once");
-ABSL_FLAG(int, requests, 300, "of one run");
-ABSL_FLAG(std::string, role, "", "of the process that the benchmark starts for itself: ps");
+ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
+ABSL_FLAG(int, requests, 300, "requests of one run");
+ABSL_FLAG(std::string, role, "", "set by the benchmark for its child process: ps");
 
 namespace divvy::bench {
 namespace {
 
 constexpr int64_t kTableRows = 1 << 20, kWidth = 64, kIds = 4096;
 constexpr uint32_t kTable = 1, kDense = 2;
-// different requests, in turns: more rows than caches hold
+// Different requests, used in turn. Together they have more rows than the processor's caches hold.
 constexpr int kBatches = 32;
 constexpr int kOutstanding = 2;
 constexpr int kIdsOfAnExample = 16, kStaleness = 20;
@@ -61,13 +61,13 @@ constexpr int64_t kCacheBytes = int64_t{64} << 20;
 int64_t UniformId(Random& random) { return static_cast<int64_t>(random.Below(kTableRows)); }
 
 int64_t ZipfId(Random& random) {
-  constexpr int64_t kScatter = 0x9E3779B1;  // odd: a permutation of the rows
+  constexpr int64_t kScatter = 0x9E3779B1;  // odd, so this permutes the rows
   const auto rank =
       static_cast<int64_t>(std::exp(random.Uniform() * std::log(static_cast<double>(kTableRows))));
   return std::min(rank, kTableRows - 1) * kScatter % kTableRows;
 }
 
-// Rising, as a worker sends them.
+// The ids of each batch are in ascending order, as a worker sends them.
 std::vector<Tensor> Batches(int64_t (*draw)(Random&)) {
   Random random(3);
   std::vector<Tensor> batches;
@@ -97,7 +97,7 @@ class Parameters {
 
   const Fence& fence() const { return fence_; }  // REQUIRES: prepared
 
-  // `rows` of the table; none: the dense variable.
+  // Pulls `rows` of the table, or without rows the dense variable.
   void Pull(const std::optional<Tensor>& rows, Window& window) {
     window.Enter();
     ps_->Call({fence_, {{KeyOf(rows), rows}}},
@@ -134,7 +134,7 @@ class Parameters {
 
 enum class What { kPull, kPush, kPullThenPush };
 
-// `batches` in turns; empty: the dense variable.
+// Requests `batches` in turn, or without batches the dense variable.
 absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor>& batches) {
   Window window(kOutstanding);
   const int requests = absl::GetFlag(FLAGS_requests);
@@ -145,7 +145,7 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
     if (what == What::kPull) parameters.Pull(rows, window);
     if (what == What::kPush) parameters.Push(rows, window);
     if (what != What::kPullThenPush) continue;
-    parameters.Pull(rows, window);  // as a step does, one waits for the other
+    parameters.Pull(rows, window);  // as in a step, the push follows the pull
     RETURN_IF_ERROR(window.Wait());
     parameters.Push(rows, window);
     RETURN_IF_ERROR(window.Wait());
@@ -153,7 +153,7 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
   return window.Wait();
 }
 
-// ---- rows that are kept -------------------------------------------------------------------------
+// ---- the row cache ------------------------------------------------------------------------------
 
 // A worker's steps over the table.
 class Lookups {
@@ -203,7 +203,7 @@ class Lookups {
   Executor& executor_;
   std::shared_ptr<const SessionLinks> links_;
   std::shared_ptr<const Layout> layout_;
-  size_t next_ = 0;  // batch
+  size_t next_ = 0;  // the next batch
 };
 
 absl::Status MeasureCache(Lookups& lookups, const std::string& ids,

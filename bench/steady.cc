@@ -1,11 +1,11 @@
 // bazel run //bench:steady [-- --minutes=10 --redo_log_bytes=1048576 --format=json DIRECTORY]
 //
-// What a long run holds in memory beside its variables, and whether it stays within its bounds: an
-// embedded cluster of two parameter servers and two workers trains at durability `replay` with a
-// small redo log, so that checkpoints are made all the time, in DIRECTORY (default: the working
-// directory; what is made is removed). Prints the largest redo log, the most entries that a
-// parameter server remembered so that none is applied twice, and the process' largest resident
-// memory after a tenth of the time and at the end. Ends with 1 if a bound was passed.
+// The memory of a long run besides its variables, compared with its bounds. An embedded cluster of
+// two parameter servers and two workers trains at durability `replay` with a small redo log, so
+// that checkpoints are made all the time, in DIRECTORY (default: the working directory; the files
+// are removed at the end). Prints the largest redo log, the largest number of applied ids that a
+// parameter server remembered, and the process' largest resident memory after a tenth of the time
+// and at the end. Exits with 1 if a bound was exceeded.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,17 +25,17 @@
 #include "program/embedded.h"
 #include "strategy/step.h"
 
-ABSL_FLAG(double, minutes, 1, "how long it runs");
-ABSL_FLAG(int64_t, redo_log_bytes, 1 << 20, "as the flag of a coordinator");
+ABSL_FLAG(double, minutes, 1, "duration of the run");
+ABSL_FLAG(int64_t, redo_log_bytes, 1 << 20, "as the coordinator's flag of this name");
 ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
 
 constexpr int kServers = 2, kWorkers = 2, kStepsAtATime = 50;
-// Of a step: what its entry in the redo log is charged with, above all.
+// The size of a step's argument, which is most of its entry in the redo log.
 constexpr int64_t kArgumentBytes = 1000;
-// The bound of docs/internals/protocol.md, and more slots than these workers have.
+// The bound of docs/internals/protocol.md, plus a margin for the steps in flight.
 constexpr size_t kRemembered = 32'768 + 100;
 
 absl::Status TrainStep(WorkerContext& worker, const Tensor& amount) {
@@ -44,7 +44,7 @@ absl::Status TrainStep(WorkerContext& worker, const Tensor& amount) {
 }
 const Step kTrain("bench/steady/train", TrainStep);
 
-// Of all looks.
+// The largest values of all samples.
 struct Largest {
   int64_t log_bytes = 0, log_entries = 0;
   size_t remembered = 0;
@@ -75,8 +75,8 @@ struct Run {
   int64_t steps = 0, durable_steps = 0;
   int64_t early_memory_bytes = 0, memory_bytes = 0;
   bool within_bounds() const {
-    // An entry that comes when the log is not full may carry it beyond: one entry, of an argument
-    // and some names.
+    // A log that is not full takes one more entry, an argument and some names, even if the entry
+    // exceeds the bound.
     return largest.log_bytes <= absl::GetFlag(FLAGS_redo_log_bytes) + 2 * kArgumentBytes &&
            largest.remembered <= kRemembered;
   }
@@ -152,6 +152,7 @@ int main(int argc, char** argv) {
   if (!run.ok()) std::fprintf(stderr, "%s\n", run.status().ToString().c_str());
   if (!run.ok()) return EXIT_FAILURE;
   divvy::bench::Print(*run);
-  if (!run->within_bounds()) std::fprintf(stderr, "a bound was passed\n");
+  if (!run->within_bounds())
+    std::fprintf(stderr, "the redo log or the remembered entries exceeded their bound\n");
   return run->within_bounds() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,9 +1,9 @@
 // bazel run //bench:steps [-- --format=json]
 //
-// What the coordinator's round trip costs in a cluster of real processes: steps that do nothing,
-// and steps that add 1 to a counter on a parameter server. Run by `divvyctl launch`, with 1 and
-// with 2 workers. The ceiling, measured in turns with them by this same process: unary gRPC calls
-// that do next to nothing (Admin.GetStatus of ps 0), one at a time and 32 at a time.
+// The cost of a step's round trip in a cluster of real processes: steps that do nothing, and steps
+// that add 1 to a counter on a parameter server. Run by `divvyctl launch`, with 1 and with 2
+// workers. The ceiling, which the coordinator's process measures in turn with the steps: unary gRPC
+// calls that do almost nothing (Admin.GetStatus of ps 0), one at a time and 32 at a time.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -23,9 +23,9 @@
 #include "proto/divvy.grpc.pb.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, steps, 5000, "in a run");
-ABSL_FLAG(int, latencies, 500, "of single steps in a run");
-ABSL_FLAG(int, rounds, 5, "in each of which every contender runs once");
+ABSL_FLAG(int, steps, 5000, "steps of a run");
+ABSL_FLAG(int, latencies, 500, "latencies of single steps measured in a run");
+ABSL_FLAG(int, rounds, 5, "rounds; every contender runs once in each");
 
 namespace divvy::bench {
 namespace {
@@ -44,9 +44,9 @@ absl::Status Count(WorkerContext& worker) {
 }
 const Step kCount("bench/count", Count);
 
-// What one contender showed: a rate, or the latencies of single calls.
+// The samples of one contender: rates, or latencies of single calls.
 struct Samples {
-  std::vector<double> rates;      // per second, one of each round
+  std::vector<double> rates;      // per second, one for each round
   std::vector<double> latencies;  // microseconds, of all rounds
 };
 
@@ -56,7 +56,7 @@ double Quantile(std::vector<double> values, double q) {
   return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
 }
 
-// ---- the ceiling: calls of gRPC that do next to nothing -----------------------------------------
+// ---- the ceiling: gRPC calls that do almost nothing ---------------------------------------------
 
 class EmptyCalls {
  public:
@@ -83,7 +83,7 @@ class EmptyCalls {
     for (int i = 0; i < std::min(count, 32); ++i) Next();
     MutexLock lock(mu_);
     all_ended_.Wait(mu_, [&]() DIVVY_REQUIRES(mu_) { return ended_ == count; });
-    return failed_ ? absl::UnavailableError("a call failed") : absl::OkStatus();
+    return failed_ ? absl::UnavailableError("a GetStatus call failed") : absl::OkStatus();
   }
 
  private:

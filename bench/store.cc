@@ -1,9 +1,9 @@
 // bazel run //bench:store [-- --format=json] [DIRECTORY]
 //
-// Changes per second of the coordinator's store, one after the other, each the row of a new
-// variable and the job's; beside appending a page to a file and syncing it, which is the least that
-// anything durable can do. A table also says how long one in a hundred took at least. Works in
-// DIRECTORY (default: the working directory), and removes what it made.
+// Changes per second of the coordinator's store, one after another. Each change writes the row of a
+// new variable and the row of the job. The ceiling is appending a page to a file and syncing it,
+// the cheapest durable write. The table also has the 99th percentile of the times. Works in
+// DIRECTORY (default: the working directory), and removes its files.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -45,7 +45,7 @@ void PutAndWait(Store& store, StoreChange change) {
   told.Wait(mu, [&] { return over; });
 }
 
-// A new variable in four shards, with the job's row.
+// A change with the row of a new variable in four shards and the job's row.
 StoreChange NewVariable(uint32_t id) {
   VariableRow row;
   row.layout.id = VariableId(id);
@@ -58,7 +58,7 @@ StoreChange NewVariable(uint32_t id) {
   return {job, {row}};
 }
 
-// Collects how long each of many takes.
+// Collects the times of many calls.
 class Stopwatch {
  public:
   template <typename Body>

@@ -1,8 +1,8 @@
 // bazel run //bench:train [-- --format=json]
 //
-// mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, all
-// processes of this machine, one training step a scheduled step. Run by `divvyctl launch`. The
-// ceiling, measured in turns by the coordinator's process while the workers rest: the same
+// mnist_mlp's model (784-512-10, Adam, batches of 64) on 2 parameter servers and 2 workers, which
+// are processes of this machine. Each training step is a scheduled step. Run by `divvyctl launch`.
+// The ceiling, which the coordinator's process measures in turn with the training: the same
 // arithmetic in one process, OpenBLAS on all cores.
 #include <cstdio>
 #include <string>
@@ -17,7 +17,7 @@
 #include "ops/blas_threads.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "in each of which both run once");
+ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
 
 namespace divvy::bench {
 namespace {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""bench/usage.py LOG [--format=json]: what `divvyctl launch --usage` wrote in LOG of the processor time and memory of each task; where the chief told how many
-examples were trained, also what ps and workers together took for 1,000 of them (the chief measures the ceiling, so its own time is left out)."""
+"""bench/usage.py LOG [--format=json]: prints the processor time and memory of each task, which
+`divvyctl launch --usage` wrote to LOG. If the chief has printed the number of examples trained,
+also prints the processor time of ps and workers for 1,000 examples. The chief's time is left out,
+because the chief measures the ceiling."""
 import json
 import re
 import sys
 
-USAGE = re.compile(r'^launch *\| usage: (.+): ([0-9.]+) s of processor, ([0-9.]+) MB at most$', re.M)
+USAGE = re.compile(r'^launch *\| usage: (.+): ([0-9.]+) s of CPU time, ([0-9.]+) MB at most$', re.M)
 EXAMPLES = re.compile(r'^chief *\| (?:([0-9]+) examples trained|\{.*"examples": ([0-9]+))', re.M)
 
 
@@ -22,9 +24,9 @@ def main():
     print(json.dumps({'usage': tasks, 'processor_s_per_1000_examples': cost and round(cost, 4)}))
     return
   for name, used in tasks.items():
-    print(f"  {name:<10} {used['processor_s']:8.2f} s of processor  {used['peak_mb']:8.1f} MB at most")
+    print(f"  {name:<10} {used['processor_s']:8.2f} s of CPU time  {used['peak_mb']:8.1f} MB at most")
   if cost:
-    print(f'  ps and workers: {cost:.3f} s of processor for 1,000 examples')
+    print(f'  ps and workers: {cost:.3f} s of CPU time for 1,000 examples')
 
 
 if __name__ == '__main__':

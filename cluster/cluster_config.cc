@@ -26,14 +26,15 @@ namespace {
 using Kind = JsonValue::Kind;
 using Problems = std::vector<std::string>;
 
-constexpr size_t kShownProblems = 20;  // of one message
+// the most problems in one message
+constexpr size_t kShownProblems = 20;
 constexpr size_t kShownIndices = 8;
-// ahead of the problems of several texts, or of none
+// The prefix of the problems if several texts, or none, were read.
 constexpr absl::string_view kSeveralSources = "the cluster";
 constexpr absl::string_view kExampleCluster = R"({"ps": ["host:2222"], "worker": ["host:2222"]})";
 constexpr absl::string_view kExampleTask = R"({"type": "worker", "index": 0})";
 
-// Where a text came from, and what its jobs are called.
+// The source of a text, and its names for the jobs.
 struct Dialect {
   absl::string_view source;
   bool has_worker_pools = false;
@@ -41,7 +42,7 @@ struct Dialect {
 constexpr Dialect kTfConfig{"TF_CONFIG"}, kClusterFile{"--cluster_file"},
     kVertexClusterSpec{"CLUSTER_SPEC", true};
 
-// ---- words --------------------------------------------------------------------------------------
+// ---- texts of messages --------------------------------------------------------------------------
 
 absl::Status StatusOf(const Problems& problems) {
   if (problems.empty()) return absl::OkStatus();
@@ -60,7 +61,7 @@ absl::Status StatusOf(absl::string_view source, const Problems& problems) {
 
 bool IsKnownType(absl::string_view type) { return ParseRole(type).has_value(); }
 
-// What a word that is no type was meant to be; "" if that cannot be told.
+// The type that a misspelt word probably means; "" if there is none.
 absl::string_view NearType(absl::string_view word) {
   static const auto& others = *new std::map<std::string, absl::string_view>{
       {"coordinator", "chief"}, {"master", "chief"}, {"parameterserver", "ps"},
@@ -73,7 +74,8 @@ absl::string_view NearType(absl::string_view word) {
   if (const auto found = others.find(plain); found != others.end()) return found->second;
   for (const Role role : kRoles) {
     const absl::string_view type = RoleName(role);
-    const size_t allowed = type.size() > 2 ? 2 : 0;  // every short word is near "ps"
+    // With 2, every short word would be near "ps".
+    const size_t allowed = type.size() > 2 ? 2 : 0;
     if (plain.size() < 2 * type.size() && EditDistance(plain, type) <= allowed) return type;
   }
   return "";
@@ -85,8 +87,8 @@ std::string TypeAdvice(absl::string_view word) {
                       : absl::StrCat("it is written \"", near, "\"");
 }
 
-// Which of the keys that are read a word was meant to be: one letter is wrong, or, of a long word,
-// two, or they stand in another order. "" if that cannot be told.
+// The known key that a misspelt word probably means; "" if there is none. One letter may be wrong,
+// in a long word two, or the letters may be in another order.
 absl::string_view NearKey(absl::string_view word, std::initializer_list<absl::string_view> keys) {
   const auto in_order = [](std::string text) {
     std::sort(text.begin(), text.end());
@@ -111,15 +113,16 @@ std::string IndicesText(const ClusterSpec& spec, absl::string_view job) {
 
 // ---- reading one text ---------------------------------------------------------------------------
 
-// What one text says. Where something is wrong, as much as could be read: an address that is none
-// stands as it was written.
+// What was read from one text. If parts of the text are wrong, the rest is here; a bad address is
+// kept as it was written.
 struct Reading {
   ClusterSpec::Jobs jobs;
   std::optional<std::string> task_type;
   std::optional<int> task_index;
   std::optional<std::string> rpc_layer, session_master;
   bool has_cluster = false;
-  bool cluster_is_whole = true, task_is_whole = true;  // nothing was left out for being wrong
+  // false: something was left out because it was wrong
+  bool cluster_is_whole = true, task_is_whole = true;
   Problems problems;
   std::vector<std::string> unread_keys;
 };
@@ -136,7 +139,8 @@ class Reader {
     return std::move(reading_);
   }
 
-  // A cluster that stands in no text: its addresses are normalised, and checked as those of a text.
+  // Checks a cluster that does not come from text: its addresses are normalised and checked like
+  // those of a text.
   Reading ReadSpec(const ClusterSpec& spec) {
     reading_.has_cluster = true;
     for (const auto& [written, tasks] : spec.as_map()) {
@@ -254,7 +258,8 @@ class Reader {
   }
 
   void ReadJob(const std::string& path, const JsonValue& tasks, std::map<int, std::string>& job) {
-    if (tasks.kind == Kind::kNull) return;  // Kubeflow's way to write an empty job
+    // Kubeflow writes an empty job as null.
+    if (tasks.kind == Kind::kNull) return;
     if (tasks.kind == Kind::kMap) return ReadSparseJob(path, tasks, job);
     if (tasks.kind != Kind::kList)
       return ClusterProblem(path, " is ", ShowJson(tasks),
@@ -332,7 +337,7 @@ class Reader {
                   "; wanted one of the texts \"chief\", \"worker\", \"ps\" and \"evaluator\"");
   }
 
-  // Numbers in text are read as Python's int() does, for launchers that write "1".
+  // A number in text is read as Python's int() reads it, because some launchers write "1".
   void ReadIndex(const JsonValue& index) {
     int number = -1;
     const bool is_number = (index.kind == Kind::kInteger || index.kind == Kind::kText) &&
@@ -361,7 +366,7 @@ ClusterConfig ConfigFrom(Reading reading) {
 
 // ---- putting the sources together ---------------------------------------------------------------
 
-// Takes from `lower` what `merged` does not say.
+// Fills the fields that `merged` lacks from `lower`.
 void MergeInto(Reading lower, Reading& merged) {
   if (!merged.has_cluster) {
     merged.jobs = std::move(lower.jobs);
@@ -420,8 +425,8 @@ void ApplyFlags(const ClusterFlags& flags, Resolution& resolution) {
                                                address.status().message()));
 }
 
-// Kubeflow gives parameter server k a list with its own address alone, which so stands at index 0;
-// workers are then an empty object.
+// Kubeflow gives parameter server k a list with only its own address, so it is at index 0; the job
+// of workers is then an empty object.
 void PutLonePsAtItsIndex(ClusterConfig& config) {
   ClusterSpec::Jobs jobs = config.spec.as_map();
   const auto ps = jobs.find("ps"), workers = jobs.find("worker");
@@ -460,8 +465,8 @@ Resolution Resolve(const ClusterConfigSources& sources) {
 
 // ---- the checks of a cluster with parameter servers ---------------------------------------------
 
-// Numbers are those of TensorFlow's order. A check is left out where what it asks for could not be
-// read.
+// The numbers are those of TensorFlow's order. A check is skipped if the text that it needs could
+// not be read.
 class Validation {
  public:
   Validation(const ClusterConfig& config, bool cluster_is_whole, bool task_is_whole)
@@ -489,7 +494,7 @@ class Validation {
 
   bool IsEmpty() const { return spec_.as_map().empty(); }
   bool IsEvaluator() const { return type_ == "evaluator"; }
-  // Flags say what the cluster of a sparse TF_CONFIG leaves out.
+  // Whether flags replace the tasks that the cluster of a sparse TF_CONFIG lacks.
   bool FlagsTellTheRest() const {
     return (type_ == "chief" && config_.num_ps.has_value()) ||
            ((type_ == "worker" || type_ == "ps") && config_.coordinator_address.has_value());
@@ -561,8 +566,8 @@ class Validation {
       Problem("cluster.worker has no tasks; at least one is needed", SparseAdvice());
   }
 
-  // Whether a job without tasks is a problem of its own: not where the cluster as a whole is
-  // missing, nor where another job is this one misspelt.
+  // Whether a job without tasks is a problem of its own. It is not if the whole cluster is missing,
+  // or if another job looks like this one misspelt.
   bool IsMissed(absl::string_view job) const {
     const std::vector<std::string> jobs = spec_.jobs();
     const bool is_misspelt = std::any_of(jobs.begin(), jobs.end(), [&](const std::string& name) {

@@ -1,4 +1,4 @@
-// A ClusterResolver of a configuration that was read already.
+// A ClusterResolver for a configuration that has been read.
 #ifndef DIVVY_CLUSTER_CLUSTER_CONFIG_RESOLVER_H_
 #define DIVVY_CLUSTER_CLUSTER_CONFIG_RESOLVER_H_
 
@@ -9,9 +9,9 @@
 
 namespace divvy {
 
-// Answers as TfConfigClusterResolver does for a TF_CONFIG that says the same as `config`, of which
-// it keeps a copy. It has a header of its own because programs see cluster_resolver.h, and a
-// program may have a ClusterConfig of its own.
+// Behaves as TfConfigClusterResolver does for a TF_CONFIG with the content of `config`. Keeps a
+// copy of `config`. It has a header of its own because programs include cluster_resolver.h, and a
+// program may have a class ClusterConfig of its own.
 std::unique_ptr<ClusterResolver> ClusterConfigResolver(const ClusterConfig& config);
 
 }  // namespace divvy

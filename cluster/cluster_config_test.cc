@@ -40,7 +40,7 @@ ClusterConfigSources FromTfConfig(std::string text) {
   return sources;
 }
 
-// The message of everything that is wrong with one TF_CONFIG; "" if a job can run so.
+// All problems of one TF_CONFIG in one message; "" if a job can run with it.
 std::string WrongWith(const std::string& text) {
   const absl::StatusOr<ClusterConfig> config = ResolveParameterServerCluster(FromTfConfig(text));
   return config.ok() ? "" : MessageOf(config.status());
@@ -530,8 +530,9 @@ TEST(PrintTest, ADenseJobIsAListAndASparseOneAnObject) {
   EXPECT_EQ(TfConfigText(ClusterConfig()), "{}");
 }
 
-// Changes of a valid text: bytes replaced, removed, doubled, pieces of grammar put in. Nothing
-// crashes; what is accepted prints as a text that reads as the same.
+// Changes of a valid text: bytes are replaced, removed or doubled, and pieces of the grammar are
+// inserted. Nothing crashes, and an accepted text is printed as a text that parses to an equal
+// value.
 TEST(PrintTest, WhateverIsAcceptedPrintsAndReadsAsTheSame) {
   const uint64_t seed = EntropySeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

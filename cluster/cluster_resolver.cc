@@ -29,7 +29,8 @@ class EmbeddedResolver : public ClusterResolver {
   absl::StatusOr<std::map<std::string, int>> num_accelerators(
       absl::string_view task_type, std::optional<int> task_id) const override {
     if (const auto address = master(task_type, task_id); !address.ok()) return address.status();
-    return std::map<std::string, int>();  // ResolverWithAccelerators knows better
+    // ResolverWithAccelerators overrides this.
+    return std::map<std::string, int>();
   }
 
  private:
@@ -71,14 +72,14 @@ std::map<int, std::string> EmbeddedTasks(absl::string_view job, int number) {
   return tasks;
 }
 
-// "" for a cluster of no or one task, which has nobody else to name. TensorFlow counts the places
-// of the one job's list, so a single task at index 1 is named.
+// A cluster with at most one task has no other task to name, so its master is "". TensorFlow counts
+// the places in the list of the only job, so a single task at index 1 has a master.
 bool NeedsNoMaster(const ClusterSpec& spec) {
   const std::vector<std::string> jobs = spec.jobs();
   return jobs.empty() || (jobs.size() == 1 && spec.job_tasks(jobs[0]).size() == 1);
 }
 
-// Where a configuration comes from at each call.
+// Returns the configuration, at each call.
 using ConfigSource = std::function<absl::StatusOr<ClusterConfig>()>;
 
 class ConfigResolver : public ClusterResolver {
@@ -105,7 +106,7 @@ class ConfigResolver : public ClusterResolver {
     const std::optional<int> id = task_id.has_value() ? task_id : config.task_index;
     if (type.empty() || !id.has_value())
       return absl::InvalidArgumentError(
-          "TF_CONFIG has no task.type or no task.index, and none was given: whose address?");
+          "TF_CONFIG has no task.type or no task.index: pass a task type and index to master()");
     ASSIGN_OR_RETURN(std::string address, config.spec.task_address(type, *id));
     return config.rpc_layer.empty() ? address : absl::StrCat(config.rpc_layer, "://", address);
   }
@@ -113,7 +114,8 @@ class ConfigResolver : public ClusterResolver {
   absl::StatusOr<std::map<std::string, int>> num_accelerators(
       absl::string_view task_type, std::optional<int> task_id) const override {
     RETURN_IF_ERROR(master(task_type, task_id));
-    return std::map<std::string, int>();  // what others have is known once they are attached
+    // Accelerators of other tasks are known only after an attach.
+    return std::map<std::string, int>();
   }
 
  private:

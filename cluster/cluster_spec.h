@@ -1,4 +1,4 @@
-// Which tasks a cluster has and where: TensorFlow's ClusterSpec.
+// The tasks of a cluster and their addresses: TensorFlow's ClusterSpec.
 #ifndef DIVVY_CLUSTER_CLUSTER_SPEC_H_
 #define DIVVY_CLUSTER_CLUSTER_SPEC_H_
 
@@ -13,9 +13,10 @@
 
 namespace divvy {
 
-// job -> index -> address; indices may have holes and are kept as they are (TensorFlow's strategy
-// counts them anew: docs/reference/deviations.md). An immutable value; thread-safe. Nothing is
-// checked here: ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
+// job -> index -> address. Indices may have holes and keep their values (TensorFlow's strategy
+// renumbers them: docs/reference/deviations.md). An immutable value; thread-safe. Nothing is
+// checked here: ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse text that is no valid
+// cluster.
 //
 //   const ClusterSpec spec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3, "c:2222"}}}});
 //   spec.num_tasks("worker") == 2
@@ -27,14 +28,14 @@ class ClusterSpec {
 
   // sorted
   std::vector<std::string> jobs() const;
-  // Of defined tasks; 0 for an unknown job.
+  // The number of tasks that exist; 0 for an unknown job.
   int num_tasks(absl::string_view job) const;
-  // rising; none for an unknown job
+  // in rising order; empty for an unknown job
   std::vector<int> task_indices(absl::string_view job) const;
-  // InvalidArgument: no such task; lists those there are
+  // InvalidArgument if there is no such task; the message lists those that exist.
   absl::StatusOr<std::string> task_address(absl::string_view job, int index) const;
-  // [greatest index + 1] addresses; holes are nullopt. None for an unknown or empty job. REQUIRES:
-  // its indices are not negative.
+  // [greatest index + 1] addresses, with nullopt for holes. Empty for an unknown or empty job.
+  // REQUIRES: the job's indices are not negative.
   std::vector<std::optional<std::string>> job_tasks(absl::string_view job) const;
   const Jobs& as_map() const { return jobs_; }
 

@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::json;
 using Kind = JsonValue::Kind;
 
-constexpr size_t kShownBytes = 60;  // of a text in a message
+// the most bytes of a text in a message
+constexpr size_t kShownBytes = 60;
 
 // Receives the parser's events and builds the tree. A false tells the parser to stop.
 class TreeBuilder {
@@ -29,7 +30,8 @@ class TreeBuilder {
     return Add({Kind::kReal, written, {}, {}});
   }
   bool string(std::string& value) { return Add({Kind::kText, std::move(value), {}, {}}); }
-  bool binary(Json::binary_t&) { return false; }  // JSON has none
+  // JSON has no binary values.
+  bool binary(Json::binary_t&) { return false; }
   bool start_object(size_t) { return Open(Kind::kMap); }
   bool start_array(size_t) { return Open(Kind::kList); }
   bool end_object() { return Close(); }
@@ -51,7 +53,7 @@ class TreeBuilder {
   JsonDocument& document() { return document_; }
 
  private:
-  // A list or object that is being read.
+  // A list or object whose end has not been read yet.
   struct Frame {
     JsonValue value;
     std::set<std::string> names;
@@ -100,7 +102,7 @@ class TreeBuilder {
     return token.empty() ? "" : absl::StrCat(", near ", ShowText(token));
   }
 
-  // What people do most often.
+  // Hints for the most common mistakes.
   static std::string Hint(const std::string& token, absl::string_view what) {
     if (absl::StrContains(what, "unexpected end of input"))
       return ": it ends too early; did the shell take a part of it?";
@@ -118,7 +120,7 @@ class TreeBuilder {
   std::string error_;
 };
 
-// What the parser would let pass.
+// Refuses texts that the parser would accept.
 absl::Status CheckBytes(absl::string_view text) {
   if (text.size() > kMaxConfigBytes)
     return absl::InvalidArgumentError(

@@ -12,9 +12,10 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kShownContradictions = 20;  // of one message
+// the most contradictions in one message
+constexpr size_t kShownContradictions = 20;
 
-// "": the view does not name the task.
+// "" if the view does not have the task.
 std::string AddressIn(const ClusterView& view, const std::string& job, int index) {
   const auto tasks = view.find(job);
   if (tasks == view.end()) return "";

@@ -1,4 +1,4 @@
-// Whether two tasks mean the same cluster.
+// Compares the views that two tasks have of the cluster.
 #ifndef DIVVY_CLUSTER_SAME_VIEW_H_
 #define DIVVY_CLUSTER_SAME_VIEW_H_
 
@@ -8,9 +8,10 @@
 
 namespace divvy {
 
-// CLUSTER_MISMATCH, naming the contradictions and the fix, unless what two tasks know of the
-// cluster agrees: what both name has one address, and no address has two names. Knowing less is no
-// contradiction. `who` is the owner of `theirs` ("worker 1"). Pure.
+// Returns OK if the views of two tasks agree: a task that both views have has the same address in
+// both, and no address belongs to two tasks. A view may have fewer tasks. Otherwise
+// CLUSTER_MISMATCH, with the contradictions and the fix. `who` is the owner of `theirs` ("worker
+// 1"). Pure.
 absl::Status CheckSameView(const ClusterView& own, const ClusterView& theirs,
                            absl::string_view who);
 

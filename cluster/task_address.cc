@@ -16,7 +16,8 @@ namespace divvy {
 namespace {
 
 constexpr size_t kMaxHostBytes = 253;  // RFC 1035
-constexpr int kUsualPort = 2222;       // of TensorFlow's examples, Kubeflow and Vertex
+// the port in examples of TensorFlow, Kubeflow and Vertex
+constexpr int kUsualPort = 2222;
 
 template <typename... Words>
 absl::Status Refused(const Words&... words) {

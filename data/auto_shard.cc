@@ -12,7 +12,8 @@ const DescribedRecipe* Described(const Recipe& recipe) {
   return dynamic_cast<const DescribedRecipe*>(recipe.get());
 }
 
-// The recipe at the start of the chain from which `recipe` is made; it has no source that is known.
+// The recipe at the start of the chain from which `recipe` is made: the first one without a known
+// source.
 Recipe OriginOf(Recipe recipe) {
   while (const DescribedRecipe* telling = Described(recipe)) {
     Recipe source = telling->source();
@@ -29,9 +30,10 @@ Recipe OverOrigin(const Recipe& recipe, const Recipe& origin) {
   return source == nullptr ? origin : telling->Over(OverOrigin(source, origin));
 }
 
-// The dataset is cut as close to its files as possible: below transforms that keep all elements,
-// but above those that select some (Take, Skip, Filter, Shard). So the cut is below a shuffle,
-// whose order may differ between workers, and each worker builds full batches of its own part.
+// Returns the share of `recipe`. The cut is made as close to the files as possible: below
+// transforms that keep all elements, but above transforms that select some (Take, Skip, Filter,
+// Shard). So the cut is below a shuffle, whose order may differ between workers, and each worker
+// builds full batches from its own part.
 Recipe ByData(const Recipe& recipe, WorkerShare share) {
   const DescribedRecipe* telling = Described(recipe);
   if (telling != nullptr && telling->keeps_all() && telling->source() != nullptr)
@@ -70,8 +72,8 @@ class AutoSharded : public DescribedRecipe {
     if (files.value_or(0) >= share_.num_shards)
       return OverOrigin(source_, telling->SomeFiles(share_));
     if (policy_ == AutoShardPolicy::kAuto) return ByData(source_, share_);
-    const std::string what = files ? absl::StrCat(*files, " files are too few")
-                                   : "the data are not read from files that could be dealt out,";
+    const std::string what = files ? absl::StrCat("there are only ", *files, " files")
+                                   : "the data is not read from whole files,";
     return absl::InvalidArgumentError(
         absl::StrCat(what, " for ", share_.num_shards,
                      " workers with AutoShardPolicy::kFile: use kData or kAuto"));

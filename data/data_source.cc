@@ -61,7 +61,7 @@ absl::Status DataSourceRegistry::Validate() {
     if (Registry().Find(name)->options.policy == AutoShardPolicy::kHint)
       problems.push_back(absl::StrCat(
           "data source ", Quoted(name),
-          " has AutoShardPolicy::kHint: say where to shard with Dataset::Shard, and kOff"));
+          " has AutoShardPolicy::kHint, which is not supported: call Dataset::Shard and set kOff"));
   }
   return problems.empty() ? absl::OkStatus()
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));

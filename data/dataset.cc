@@ -25,12 +25,14 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
   int64_t fields = 0;
   for (const CsvColumn& column : columns) {
     const std::string which = absl::StrCat("column \"", column.name, "\" ");
-    if (!names.insert(column.name).second) return absl::StrCat(which, "is there twice");
+    if (!names.insert(column.name).second) return absl::StrCat(which, "is named twice");
     if (column.width < 1 || column.width > kMostFields || (fields += column.width) > kMostFields)
-      return absl::StrCat(which, "has a width of ", column.width, ": from 1, and all together to ",
+      return absl::StrCat(which, "has a width of ", column.width,
+                          ": a width must be at least 1, and all widths together at most ",
                           kMostFields);
     if (column.hash_buckets < 0)
-      return absl::StrCat(which, "has ", column.hash_buckets, " hash_buckets");
+      return absl::StrCat(which, "has ", column.hash_buckets,
+                          " hash_buckets: it must be at least 0");
     if (column.hash_buckets == 0 && DTypeSize(column.dtype) == 0)
       return absl::StrCat(which, "is text, which tensors do not hold: give it hash_buckets");
     if (column.hash_buckets == 0 &&
@@ -38,8 +40,9 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
       return absl::StrCat(which, "cannot be ", DTypeName(column.dtype));
     if (column.below < 0 ||
         (column.below > 0 && (column.hash_buckets > 0 || !IsInteger(column.dtype))))
-      return absl::StrCat(which, "is to be below ", column.below,
-                          ": a bound, above 0, is for integers that are not hashed");
+      return absl::StrCat(which, "has below = ", column.below,
+                          ": it must be at least 0, and only integers without hash_buckets may "
+                          "have a bound");
   }
   return "";
 }
@@ -47,9 +50,8 @@ std::string ColumnsProblem(const std::vector<CsvColumn>& columns) {
 // The problems with the arguments of Shard and HoldOut. Empty: none.
 std::string ShardProblem(int num_shards, int index) {
   if (num_shards >= 1 && index >= 0 && index < num_shards) return "";
-  return absl::StrCat(
-      "(", num_shards, ", ", index,
-      "): there must be at least one shard, and an index from 0 below their number");
+  return absl::StrCat("(", num_shards, ", ", index,
+                      "): num_shards must be at least 1, and index in [0, num_shards)");
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ absl::StatusOr<int64_t> InputContext::GetPerReplicaBatchSize(int64_t global_batc
     return global_batch_size / num_replicas_in_sync;
   return absl::InvalidArgumentError(
       absl::StrCat("a batch of ", global_batch_size, " cannot be split evenly over ",
-                   num_replicas_in_sync, " replicas: make it a multiple"));
+                   num_replicas_in_sync, " replicas: make it a multiple of the replicas"));
 }
 
 absl::StatusOr<std::map<std::string, TensorSpec>> DatasetRecipe::ElementSpec(
@@ -67,7 +69,7 @@ absl::StatusOr<std::map<std::string, TensorSpec>> DatasetRecipe::ElementSpec(
   ASSIGN_OR_RETURN(const std::optional<Nest> first, Iterate(environment)->Next());
   if (!first)
     return absl::OutOfRangeError(
-        "the dataset is empty: it has no element that would show the types and shapes");
+        "the dataset is empty, so the dtypes and shapes of its elements are unknown");
   return SpecOf(*first);
 }
 
@@ -82,8 +84,8 @@ Dataset Dataset::Idx(std::string images, std::string labels) {
 
 Dataset Dataset::Libsvm(std::string files, int64_t below, LibsvmLabels labels) {
   if (below < 0)
-    return Refused("Libsvm of \"", files, "\": ids below ", below,
-                   ": give the rows of their table, or 0 for ids of any size");
+    return Refused("Libsvm of \"", files, "\": below is ", below,
+                   ": give the number of rows of the ids' table, or 0 for no bound");
   return Dataset(LibsvmRecipe(std::move(files), below, labels));
 }
 
@@ -91,7 +93,7 @@ Dataset Dataset::Csv(std::string files, std::vector<CsvColumn> columns, char sep
   const std::string problem = ColumnsProblem(columns);
   if (!problem.empty()) return Refused("Csv of \"", files, "\": ", problem);
   if (separator == '"' || separator == '\n' || separator == '\r')
-    return Refused("Csv of \"", files, "\": a quote or a line end cannot part its fields");
+    return Refused("Csv of \"", files, "\": a quote or a line end cannot be the separator");
   return Dataset(CsvRecipe(std::move(files), std::move(columns), separator));
 }
 
@@ -106,14 +108,14 @@ Dataset Dataset::Generator(
     std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size) {
   if (size < -1)
     return Refused("Generator with ", size,
-                   " elements: it must have at least 0, or -1 where the end is not known before");
+                   " elements: the size must be at least 0, or -1 if it is not known in advance");
   return Dataset(GeneratorRecipe(std::move(element), size));
 }
 
 Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
                      int64_t parallel_calls) const {
   if (parallel_calls < 1)
-    return Refused("Map with ", parallel_calls, " parallel_calls: there must be at least 1");
+    return Refused("Map with ", parallel_calls, " parallel_calls: it must be at least 1");
   return Dataset(MapRecipe(recipe_, std::move(fn), parallel_calls));
 }
 
@@ -128,12 +130,13 @@ Dataset Dataset::IgnoreErrors(int64_t limit) const {
 
 Dataset Dataset::Shuffle(int64_t window, uint64_t seed) const {
   if (window < 1)
-    return Refused("Shuffle in windows of ", window, " elements: a window has at least 1");
+    return Refused("Shuffle in windows of ", window, " elements: the window must be at least 1");
   return Dataset(ShuffleRecipe(recipe_, window, seed));
 }
 
 Dataset Dataset::Repeat(int64_t times) const {
-  if (times < -1) return Refused("Repeat(", times, "): it must be at least 0, or -1 for ever");
+  if (times < -1)
+    return Refused("Repeat(", times, "): it must be at least 0, or -1 to repeat forever");
   return Dataset(RepeatRecipe(recipe_, times));
 }
 

@@ -53,7 +53,7 @@ struct CsvColumn {
   // > 0: the field is any text, which is hashed to an int64 below this number. Set dtype to kString
   // to make that clear.
   int64_t hash_buckets = 0;
-  // > 1: the number of fields. If the file has a header, `name` stands over the first of them.
+  // > 1: the number of fields. If the file has a header, `name` is the header of the first field.
   int64_t width = 1;
   // > 0: integers in [0, below), such as row numbers of a table. Any other value is DataLoss, with
   // file and line.
@@ -74,15 +74,15 @@ enum class LibsvmLabels {
   kOneTwo,
 };
 
-// What iterators use to reach the outside world. Everything must outlive the iterators; the
+// The file system, executor and clock that iterators use. They must outlive the iterators; the
 // executor must also outlive its own tasks.
 struct DataEnvironment {
   // Null: FileSystem::Real().
   FileSystem* files = nullptr;
-  // For Prefetch, and for Map with parallel calls. Null: both work on the thread that asks for the
-  // element.
+  // For Prefetch, and for Map with parallel calls. Null: Prefetch does nothing, and Map calls its
+  // function on the thread that calls Next.
   Executor* executor = nullptr;
-  // Null: Clock::Real(). It times the log lines, every 10 s, for an element that takes long.
+  // Times the log lines about a slow element, one every 10 s. Null: Clock::Real().
   const Clock* clock = nullptr;
 };
 
@@ -94,15 +94,15 @@ class DatasetIterator {
 
   // Returns the element at the current position and advances by one. nullopt: the end; later calls
   // return nullopt again. After an error the position is unspecified until a Seek. To continue,
-  // seek past the bad element, which works for datasets that can find the next element without
-  // reading the bad one.
+  // seek past the bad element. That works if the dataset can find the next element without reading
+  // the bad one.
   virtual absl::StatusOr<std::optional<Nest>> Next() = 0;
 
   // Moves to element `position`, forward or back. Next then returns what a fresh iterator returns
   // after that many calls. A position past the end is no error; Next returns nullopt there. The
   // cost is that of one element, or of one window for Shuffle. Exceptions: Filter, IgnoreErrors and
-  // Generator read forward to the position, from the start if it lies behind them; text is read
-  // forward once. InvalidArgument: a negative position.
+  // Generator read forward to the position, and start at element 0 to move back. Files of records
+  // are read forward to a position only once. InvalidArgument: a negative position.
   virtual absl::Status Seek(int64_t position) = 0;
 
   // The number of elements, if it can be known without reading elements, or after the end has been
@@ -124,7 +124,7 @@ class DatasetRecipe {
       const DataEnvironment& environment) const;
 };
 
-// A recipe for a stream of Nests. Building one opens nothing; only iterating does. Copyable,
+// A recipe for a stream of Nests. Building a recipe opens nothing; Iterate does. Copyable,
 // immutable, thread-safe. A method with the name of a tf.data.Dataset method does the same, unless
 // its comment says otherwise.
 //
@@ -171,10 +171,10 @@ class Dataset {
   // Reads the Criteo display ads and terabyte logs: lines of label, 13 counts and 26 categories,
   // separated by tabs. Elements are {"label": float32 [], 0 or 1; "dense": float32 [13]; "sparse":
   // int64 [26]}. "dense" has the counts as written, and 0 for a missing one; nan and inf are
-  // refused. "sparse" has a hash of each category (HashText, as in Csv), any number from 0 on: use
-  // Map to bring it below the number of rows of its table. If the first line of a file has no tab,
-  // fields are separated by commas, as in samples of these logs; if that line begins with "label",
-  // it is a header and is skipped.
+  // refused. "sparse" has a hash of each category (HashText, as in Csv), an integer of at least 0.
+  // Reduce it below the number of rows of its table with Map. If the first line of a file has no
+  // tab, fields are separated by commas, as in samples of these logs; if that line begins with
+  // "label", it is a header and is skipped.
   static Dataset CriteoTsv(std::string files);
   // Reads TFRecord files; each element is the result of `parse` for a record. The record's memory
   // is valid during the call only. DataLoss: a checksum that does not match, or a record that is
@@ -190,17 +190,18 @@ class Dataset {
 
   // Replaces each element by fn(element). Up to `parallel_calls` calls run at once, on the
   // environment's executor. Without an executor, or with 1, the thread that asks for the element
-  // calls `fn`. The order is kept. Up to `parallel_calls` elements are read ahead.
+  // calls `fn`. The order is kept. Up to `parallel_calls` elements are prefetched.
   Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
               int64_t parallel_calls = 1) const;
   // Keeps the elements for which `keep` returns true.
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
   // Skips up to `limit` elements of a pass that are DataLoss or InvalidArgument: bad lines and
-  // records, errors of `parse` and of Map. The log has a line for the first of them, and their
-  // number at the end. The next bad element is an error, and so is every error with another code; a
-  // file that cannot be decompressed fails at each try. Place it directly after the dataset whose
-  // errors it should skip. Seeking reads forward, as for Filter; each iterator counts what it
-  // reads.
+  // records, errors of `parse` and of Map. The log has a line for each of the first 10 bad
+  // elements, and their number at the end of the pass. One more bad element than `limit` is an
+  // error, and so is every error with another code. A file that cannot be decompressed exceeds any
+  // limit, because each read of it fails again. Call IgnoreErrors directly on the dataset whose
+  // errors it should skip. A seek reads forward, as for Filter. Each iterator counts its own bad
+  // elements.
   Dataset IgnoreErrors(int64_t limit) const;
   // Permutes the elements within windows of `window` elements. The permutation depends on the seed
   // and the window's number only. Unlike with tf.data's sliding buffer, any position can be sought.
@@ -221,7 +222,7 @@ class Dataset {
   // InvalidArgument: elements that differ in structure, dtype or shape, or leaves that cannot be
   // stacked (texts).
   Dataset Batch(int64_t size, bool drop_remainder = false) const;
-  // Reads up to `elements` ahead, on the environment's executor. Without an executor it does
+  // Prefetches up to `elements` elements on the environment's executor. Without an executor it does
   // nothing.
   Dataset Prefetch(int64_t elements) const;
 
@@ -242,10 +243,10 @@ class Dataset {
 
 // How a pass over the data is distributed over workers.
 //
-// With kAuto, kFile and kData, the policy takes the worker's part of what the function returns, so
-// the function must not shard by itself. A worker that reconnects during a pass reads its part from
-// the beginning. A pass does not wait for a worker that is unreachable: the rest of that worker's
-// part is not read, and the log has a warning.
+// Under kAuto, kFile and kData, Divvy takes the worker's part of the dataset that the function
+// returns, so the function must not shard it over the workers. A worker that reconnects during a
+// pass reads its part from the beginning. A pass does not wait for a worker that is unreachable:
+// the rest of that worker's part is not read, and the log has a warning.
 enum class AutoShardPolicy {
   // Every worker opens the same sequence, and the coordinator leases each position to one step.
   // Each element is visited exactly once per pass, whatever tasks are lost or join. REQUIRES: the
@@ -261,26 +262,26 @@ enum class AutoShardPolicy {
   kFile,
   // Worker i of W takes every W-th record of the sources. The cut is below batching, shuffling,
   // mapping and repeating, but above methods that select elements (Filter, Take, Skip, Shard,
-  // HoldOut). REQUIRES: what is below such a selection is the same on every worker, so it is not
-  // shuffled by the context's seed.
+  // HoldOut). REQUIRES: the dataset below such a selection is the same on every worker, so it must
+  // not be shuffled by the context's seed.
   kData,
   // TensorFlow's HINT. Always InvalidArgument; use Dataset::Shard instead.
   kHint,
 };
 
-// The options of a DataSource: how its data is distributed, where batches are placed, and how far
-// workers read ahead.
+// The options of a DataSource: how its data is distributed, where batches are placed, and how many
+// elements workers prefetch.
 struct InputOptions {
   AutoShardPolicy policy = AutoShardPolicy::kLease;
   // True: a batch is copied to its replica's device, except sparse ids, which stay on the CPU.
-  // False: all of it stays on the CPU.
+  // False: the whole batch stays on the CPU.
   bool fetch_to_device = true;
-  // Elements that a worker reads ahead for each replica. It does not change results.
+  // The number of elements that a worker prefetches for each replica. It does not change results.
   int64_t prefetch_per_replica = 2;
 };
 
-// A DataSource with its arguments. Coordinators and trainers take it, any number of times; each
-// pass calls the function anew. A value type: only the name and the arguments are sent to workers.
+// A DataSource with its arguments. A coordinator or trainer may use it any number of times; each
+// pass calls the function again. A value type: only the name and the arguments are sent to workers.
 class BoundDataSource {
  public:
   BoundDataSource(std::string name, Nest args) : name_(std::move(name)), args_(std::move(args)) {}
@@ -317,11 +318,13 @@ class DataSourceRegistry {
   static std::vector<std::string> Names();
   // The source's options. NotFound: as Get.
   static absl::StatusOr<InputOptions> Options(absl::string_view name);
-  // Calls the function on this thread, and takes this worker's part of its data if the source's
-  // policy says so. The pipelines of `context` are set here; its other fields are the caller's.
-  // Blocks as long as the function does. NotFound: as Get. InvalidArgument: arguments of another
-  // number or type, or data that both the function and the policy shard over the workers. Otherwise
-  // the function's own error. Each error names the source.
+  // Calls the function on this thread. Under kAuto, kFile and kData, returns this worker's part of
+  // the function's dataset. Open sets the pipelines of `context`, and passes its other fields to
+  // the function unchanged. Blocks as long as the function does.
+  //
+  // NotFound: as Get. InvalidArgument: arguments of another number or type, kHint, or, under kAuto,
+  // kFile and kData, a worker index outside [0, num_workers). Otherwise the function's own error.
+  // Each error but NotFound names the source.
   static absl::StatusOr<Dataset> Open(const BoundDataSource& source, const InputContext& context);
   // Call it at start. InvalidArgument: lists every name that is empty or registered twice, and
   // every source with kHint.

@@ -79,7 +79,7 @@ Dataset Tenfold(const Dataset& dataset) {
       [](const Nest& element) -> absl::StatusOr<Nest> { return X(10 * ValueOf(element)); });
 }
 
-// ---- what each yields
+// ---- the elements of each method
 
 TEST(FromTensorsTest, YieldsTheRowsOfEveryLeaf) {
   SparseIds ids{Tensor::Vector<int64_t>({7, 8, 9}), Tensor::Vector<int64_t>({0, 1, 3}),
@@ -139,7 +139,7 @@ TEST(GeneratorTest, AnEndBeforeTheDeclaredOneIsAnError) {
   const auto iterator = Dataset::Generator(two, 3).Iterate();
   ASSERT_TRUE(iterator->Seek(2).ok());
   EXPECT_THAT(iterator->Next().status().message(),
-              HasSubstr("declared with 3 elements has none at 2"));
+              HasSubstr("Generator with size 3 returned no element at index 2"));
 }
 
 TEST(MapTest, KeepsTheOrderAndPassesErrorsOn) {
@@ -151,7 +151,7 @@ TEST(MapTest, KeepsTheOrderAndPassesErrorsOn) {
   const auto iterator = failing.Iterate();
   EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(), absl::AbortedError("not this one"));
-  // Until somebody goes elsewhere.
+  // The error is returned until a Seek moves elsewhere.
   EXPECT_EQ(iterator->Next().status(), absl::AbortedError("not this one"));
   ASSERT_TRUE(iterator->Seek(2).ok());
   EXPECT_EQ(ValueOf(**iterator->Next()), 2);
@@ -199,7 +199,7 @@ TEST(RepeatTest, APassWithoutElementsEndsIt) {
   EXPECT_THAT(Values(CountUnknown(0).Repeat()), IsEmpty());
 }
 
-// 0, 1, ... n - 1, whose iterators count how often they are asked for their size.
+// 0, 1, ... n - 1. Its iterators count the calls of size().
 class SizeCounted : public DatasetRecipe {
  public:
   SizeCounted(int64_t n, bool known, int& asked) : n_(n), known_(known), asked_(asked) {}
@@ -233,14 +233,14 @@ class SizeCounted : public DatasetRecipe {
   int& asked_;
 };
 
-// Asking can be expensive: Prefetch has to stop its reader before it can answer.
+// size() can be expensive: Prefetch must stop its filler first.
 TEST(RepeatTest, DoesNotAskForTheSizeAtEachElement) {
   for (const bool known : {true, false}) {
     int asked = 0;
     const Dataset twice = Dataset(std::make_shared<SizeCounted>(100, known, asked)).Repeat(2);
     const auto iterator = twice.Iterate();
     EXPECT_EQ(Collect(*iterator).size(), 200u);
-    EXPECT_EQ(asked, known ? 1 : 2);  // at the beginning, and where a pass has ended
+    EXPECT_EQ(asked, known ? 1 : 2);  // at the beginning, and at the end of a pass
   }
 }
 
@@ -362,12 +362,12 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
       {Count(3).Prefetch(-1), "Prefetch(-1)"},
       {Dataset::Generator(nullptr, -2), "Generator with -2"},
       {Dataset::Csv("f", {}), "no columns"},
-      {Dataset::Csv("f", {{"a"}, {"a"}}), "column \"a\" is there twice"},
+      {Dataset::Csv("f", {{"a"}, {"a"}}), "column \"a\" is named twice"},
       {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 0}}), "width of 0"},
       {Dataset::Csv("f", {{"a", DType::kString}}), "give it hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kComplex64}}), "cannot be complex64"},
       {Dataset::Csv("f", {{"a", DType::kInt64, -1}}), "-1 hash_buckets"},
-      {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "is to be below -1"},
+      {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "has below = -1"},
       {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 1, /*below=*/5}}),
        "integers that are not hashed"},
       {Dataset::Csv("f", {{"a", DType::kInt64, 7, 1, /*below=*/5}}),
@@ -408,8 +408,8 @@ TEST(SizeTest, IsKnownWithoutReadingWhereTheRecipeAllows) {
 struct Sample {
   std::string recipe;
   Dataset dataset;
-  Ints model;           // what a pass yields
-  bool ordered = true;  // else only as a set
+  Ints model;           // the elements of a pass
+  bool ordered = true;  // false: compared as a set
 };
 
 // The dataset and its model with a random step added.
@@ -674,7 +674,7 @@ TEST(ThrowingTest, WhatAFunctionOfTheProgramThrowsIsAnErrorAlsoOnAnotherThread) 
   executor.Stop();
 }
 
-// A kind of dataset of the program's own.
+// A DatasetRecipe that the program defines.
 class ThrowingRecipe : public DatasetRecipe {
  public:
   std::unique_ptr<DatasetIterator> Iterate(const DataEnvironment&) const override {
@@ -699,13 +699,13 @@ TEST(ThrowingTest, WhatARecipeOfTheProgramThrowsWhileReadAheadIsAnError) {
                                   .Iterate({nullptr, &executor})
                                   ->Next()
                                   .status();
-  EXPECT_EQ(status, absl::UnknownError("reading ahead threw: thrown by the program"));
+  EXPECT_EQ(status, absl::UnknownError("Prefetch threw: thrown by the program"));
   executor.Stop();
 }
 
-// ---- IgnoreErrors, and words in the log
+// ---- IgnoreErrors, and log lines about progress
 
-// The elements 0, 1, ..., of which multiples of 3 are bad.
+// The elements 0, 1, ...; multiples of 3 are bad.
 Dataset BadThirds(int64_t n, absl::Status error) {
   return Count(n).Map([error](const Nest& element) -> absl::StatusOr<Nest> {
     if (ValueOf(element) % 3 == 0) return error;
@@ -717,11 +717,10 @@ TEST(IgnoreErrorsTest, PassesOverBadElementsUpToItsLimitAndTellsThem) {
   const CapturedLog log;
   EXPECT_THAT(Values(BadThirds(7, absl::DataLossError("a.csv: line 3: bad")).IgnoreErrors(3)),
               ElementsAre(1, 2, 4, 5));
-  EXPECT_THAT(log.texts(),
-              ElementsAre("data: passed over bad element 1 (3 are allowed): a.csv: line 3: bad",
-                          "data: passed over bad element 2 (3 are allowed): a.csv: line 3: bad",
-                          "data: passed over bad element 3 (3 are allowed): a.csv: line 3: bad",
-                          "data: 3 bad elements were passed over in a pass of 7"));
+  EXPECT_THAT(log.texts(), ElementsAre("data: skipped bad element 1 (limit 3): a.csv: line 3: bad",
+                                       "data: skipped bad element 2 (limit 3): a.csv: line 3: bad",
+                                       "data: skipped bad element 3 (limit 3): a.csv: line 3: bad",
+                                       "data: skipped 3 bad elements in a pass of 7"));
 }
 
 TEST(IgnoreErrorsTest, TheOneAboveTheLimitIsTheError) {
@@ -729,7 +728,7 @@ TEST(IgnoreErrorsTest, TheOneAboveTheLimitIsTheError) {
   const auto iterator = BadThirds(7, absl::InvalidArgumentError("bad")).IgnoreErrors(2).Iterate();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(iterator->Next().ok());
   EXPECT_EQ(iterator->Next().status(),
-            absl::InvalidArgumentError("more than the 2 bad elements that are allowed: bad"));
+            absl::InvalidArgumentError("more than 2 bad elements, the limit of IgnoreErrors: bad"));
   EXPECT_FALSE(BadThirds(7, absl::DataLossError("bad")).IgnoreErrors(0).Iterate()->Next().ok());
 }
 
@@ -772,15 +771,15 @@ TEST(IgnoreErrorsTest, ABadElementOfAGeneratorOrUnderAFilterIsOne) {
   ExpectEveryPositionCanBeSought(Odd(GeneratedBadThirds(30)).IgnoreErrors(10), 8);
 }
 
-// A filter over 0, 1, ...: multiples of 3 are bad, and of the others the odd ones stay: bad, 1,
-// bad, 5, bad, 7, bad, 11, ...
+// A filter over 0, 1, ... that keeps odd numbers; multiples of 3 are bad. Result: bad, 1, bad, 5,
+// bad, 7, bad, 11, ...
 TEST(IgnoreErrorsTest, ABadElementHasAPlaceBehindWhichOneCanGoOn) {
   for (const auto& [dataset, behind] :
        {std::pair(GeneratedBadThirds(9), 7),
         std::pair(Odd(BadThirds(21, absl::DataLossError("bad"))), 11)}) {
     const auto iterator = dataset.Iterate();
     EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));
-    // Until somebody goes elsewhere.
+    // The error is returned until a Seek moves elsewhere.
     EXPECT_EQ(iterator->Next().status(), absl::DataLossError("bad"));
     ASSERT_TRUE(iterator->Seek(1).ok());
     EXPECT_EQ(ValueOf(**iterator->Next()), 1);
@@ -811,13 +810,13 @@ TEST(ProgressTest, AnElementThatIsLongInComingIsToldOfEveryTenSeconds) {
   EXPECT_EQ(ValueOf(**last.Iterate(environment)->Next()), 24);
   EXPECT_THAT(
       log.texts(),
-      ElementsAre("data: on the way to element 0 Filter has looked at 10 and kept 0 in 10s",
-                  "data: on the way to element 0 Filter has looked at 20 and kept 0 in 20s"));
+      ElementsAre("data: Filter has read 10 elements and kept 0 on the way to element 0 in 10s",
+                  "data: Filter has read 20 elements and kept 0 on the way to element 0 in 20s"));
   EXPECT_TRUE(slow.Shuffle(15, 1).Iterate(environment)->Next().ok());
   EXPECT_EQ(log.texts().back(), "data: Shuffle has read 10 elements of its window of 15 in 10s");
   const size_t told = log.texts().size();
   EXPECT_EQ(Collect(*slow.Iterate(environment)).size(), 25u);
-  EXPECT_EQ(log.texts().size(), told) << "elements that come one by one are told of by nobody";
+  EXPECT_EQ(log.texts().size(), told) << "elements without delay write no line to the log";
 }
 
 // ---- InputContext and data sources

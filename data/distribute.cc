@@ -39,16 +39,16 @@ absl::StatusOr<AutoShardPolicy> OwnPolicy(const internal::InputScope& scope, Aut
   if (scope.policy() == AutoShardPolicy::kOff) return own;
   return absl::InvalidArgumentError(
       absl::StrCat(call,
-                   ": its policy is another than its DataSource's, by which the data are dealt "
-                   "out: give it to the DataSource"));
+                   ": its policy differs from that of its DataSource, by which the data is "
+                   "distributed: set the policy in the DataSource's options"));
 }
 
 absl::StatusOr<const internal::InputScope*> NeedScope(absl::string_view call) {
   if (current_scope != nullptr) return current_scope;
   return absl::FailedPreconditionError(
       absl::StrCat(call,
-                   " stands inside a DataSource function, which runs on each worker: write one, "
-                   "and give it to CreatePerWorkerDataset, RunEpoch or the Trainer"));
+                   " may be called only inside a DataSource function, which runs on each worker: "
+                   "write one, and give it to CreatePerWorkerDataset, RunEpoch or the Trainer"));
 }
 
 }  // namespace
@@ -73,8 +73,8 @@ absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy
                                   const InputContext& context) {
   if (policy == AutoShardPolicy::kHint)
     return absl::InvalidArgumentError(
-        "AutoShardPolicy::kHint: say where to shard with Dataset::Shard(num_workers, worker_index) "
-        "and kOff");
+        "AutoShardPolicy::kHint is not supported: call Dataset::Shard(num_workers, worker_index) "
+        "and set kOff");
   if (!DealsOut(policy)) return dataset;
   if (context.worker_index < 0 || context.worker_index >= context.num_workers)
     return absl::InvalidArgumentError(absl::StrCat("the data of ", context.num_workers,
@@ -85,8 +85,8 @@ absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy
   // tell the difference.
   if (IsShardedByHand(dataset.recipe(), context)) {
     DIVVY_LOG(WARNING) << "data: Shard(" << context.num_workers << ", " << context.worker_index
-                       << ") and the policy both take a part of the data: if that Shard is this "
-                          "worker's part, too, leave one out (kOff)";
+                       << ") and the sharding policy both take a part of the data: if Shard takes "
+                          "this worker's part, remove it or set AutoShardPolicy::kOff";
   }
   return Dataset(data_internal::AutoShardRecipe(dataset.recipe(), policy, context.num_workers,
                                                 context.worker_index));

@@ -17,17 +17,16 @@ namespace divvy {
 // coordinator distributes the data by the DataSource's policy), or it sets kHint.
 
 // Cuts global batches for the replicas of this worker, as RecutForReplicas (data/rebatch.h)
-// describes. A "global" batch belongs to one worker: with several workers, each step still takes
-// one.
+// describes. A "global" batch is the batch of one step on one worker, however many workers there
+// are.
 absl::StatusOr<Dataset> DistributeDataset(const Dataset& global_batches,
                                           const InputOptions& options = {});
 
-// Returns the dataset that `fn` returns; its elements are batches for one replica each, and are not
-// changed. `fn` is called once, during this call. It gets the InputContext of the DataSource
-// function, except that the pipelines are those of this policy. Errors: also those of `fn`.
 using DatasetFunction = std::function<absl::StatusOr<Dataset>(const InputContext&)>;
-// What `fn` gives, as it is, or its own error. `fn` is called once, now, with what the DataSource
-// function itself was given, but for the pipelines, which are those of this policy.
+// Returns the dataset that `fn` returns. Its elements must be batches for one replica each; they
+// are not cut. If `options` sets a policy, the result is this worker's part of the dataset. `fn` is
+// called once, during this call. It gets the InputContext of the DataSource function, with the
+// pipelines of the policy that applies. Errors: also those of `fn`.
 absl::StatusOr<Dataset> DistributeDatasetsFromFunction(const DatasetFunction& fn,
                                                        const InputOptions& options = {});
 
@@ -58,7 +57,7 @@ class InputScope {
 InputContext WithPipelines(InputContext context, AutoShardPolicy policy);
 
 // Returns this worker's part of `dataset`; with kLease and kOff, all of it. Logs a warning if the
-// dataset seems to be sharded over the workers by hand already. InvalidArgument: kHint, or a worker
+// dataset already has a Shard with this worker's index. InvalidArgument: kHint, or a worker
 // index that is not in [0, num_workers). Errors of kFile that concern the files come from the
 // iterator.
 absl::StatusOr<Dataset> AutoShard(const Dataset& dataset, AutoShardPolicy policy,

@@ -195,9 +195,9 @@ TEST(RecutForReplicasTest, CutsBatchesKnownToBeAlikeAcrossTheirBordersAndOthersE
   ExpectEveryPositionCanBeSought(RecutForReplicas(BatchesOf({4, 5, 1}), 3), 1);
 }
 
-// ---- dealt out to workers
+// ---- distributed over workers
 
-// The elements that each of `workers` reads from `dataset` under `policy`.
+// The elements that each of `workers` workers reads from `dataset` under `policy`.
 std::vector<std::vector<std::string>> Parts(const Dataset& dataset, AutoShardPolicy policy,
                                             int workers, const DataEnvironment& environment = {}) {
   std::vector<std::vector<std::string>> parts;
@@ -289,9 +289,9 @@ TEST_F(FileShardTest, TooFewFilesOrNoneAreAnErrorThatNamesTheOtherPolicies) {
   EXPECT_EQ(
       ErrorOf(Numbers(), AutoShardPolicy::kFile),
       absl::InvalidArgumentError(
-          "1 files are too few for 2 workers with AutoShardPolicy::kFile: use kData or kAuto"));
+          "there are only 1 files for 2 workers with AutoShardPolicy::kFile: use kData or kAuto"));
   EXPECT_THAT(ErrorOf(Count(4), AutoShardPolicy::kFile).message(),
-              HasSubstr("the data are not read from files that could be dealt out, for 2 workers"));
+              HasSubstr("the data is not read from whole files, for 2 workers"));
   EXPECT_EQ(ErrorOf(Dataset::Libsvm("none-*"), AutoShardPolicy::kAuto).code(),
             absl::StatusCode::kNotFound);
 }

@@ -95,9 +95,10 @@ TEST_F(FileDatasetsTest, CsvColumnsStandByNameUnderAHeaderThatHasThemAll) {
   Write("a.csv", "\xEF\xBB\xBFy,other,x,x2\n1,?,2,3\n4,,5,6\n");
   EXPECT_THAT(Shown(Dataset::Csv("a.csv", kXAndY)), ElementsAre("2 3 -> 1", "5 6 -> 4"));
   Write("short.csv", "y,x\n1,2\n");
-  EXPECT_THAT(Shown(Dataset::Csv("short.csv", kXAndY)),
-              ElementsAre("short.csv: line 1: column \"x\" has 2 fields, but only 1 stand from its "
-                          "name to the end of the header"));
+  EXPECT_THAT(
+      Shown(Dataset::Csv("short.csv", kXAndY)),
+      ElementsAre("short.csv: line 1: column \"x\" has 2 fields, but the header has only 1 from "
+                  "its name on"));
   Write("empty.csv", "y,x,x2\n");
   EXPECT_THAT(Shown(Dataset::Csv("empty.csv", kXAndY)), IsEmpty());
 }
@@ -210,7 +211,7 @@ TEST_F(FileDatasetsTest, LibsvmRowsAreSparseIdsOfOneRowAndBatchToCsr) {
                            Tensor::Vector<float>({0.5, 2, 1})));
 }
 
-// A machine with 1 TiB of memory would read this file.
+// A machine with more than 2 TiB of memory would read this file.
 TEST(LargeFileTest, AFileThatMemoryCannotHoldIsRefusedUnread) {
   const std::string name = absl::StrCat(testing::TempDir(), "/large.csv");
   ASSERT_TRUE(FileSystem::Real().ReplaceFile(name, "1,2\n").ok());
@@ -219,7 +220,7 @@ TEST(LargeFileTest, AFileThatMemoryCannotHoldIsRefusedUnread) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("large.csv: a file of a dataset is read whole"),
-                    HasSubstr("Cut it into several")));
+                    HasSubstr("split it into several files")));
 }
 
 TEST_F(FileDatasetsTest, ABadLibsvmLineIsAnErrorWithFileAndLine) {
@@ -287,7 +288,7 @@ TEST_F(FileDatasetsTest, WhatIsNotFiniteIsAnErrorWithFileAndLine) {
       *Read(Dataset::Csv("a.csv", {{"x"}, taken}))[1]["label"].tensor()->scalar<float>()));
 }
 
-// Reading and skipping agree on which lines are blank and which are bad.
+// Read and Skip must agree on which lines are blank and which are bad.
 TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
   const std::string kinds[] = {"1 1:1", "",     " \t",    "\f",  "\v",    " \r ",
                                "#",     " # 1", "#1 1:1", "qid", "0 # 1", "\f1 1:1"};
@@ -306,7 +307,7 @@ TEST_F(FileDatasetsTest, LibsvmLinesHaveTheSameNumbersReadOrPassedOver) {
   }
 }
 
-// ---- bombs
+// ---- oversized records
 
 TEST_F(FileDatasetsTest, ABombOfARecordIsRefusedBeforeItIsParsed) {
   std::string file;
@@ -316,8 +317,8 @@ TEST_F(FileDatasetsTest, ABombOfARecordIsRefusedBeforeItIsParsed) {
     return absl::InternalError("parsed");
   };
   EXPECT_THAT(FirstError(Dataset::TfRecord("large.tfrecord", parse)).message(),
-              HasSubstr("record 1: offset 0: has 268435457 bytes, and an element may have "
-                        "268435456: write several"));
+              HasSubstr("record 1: offset 0: has 268435457 bytes, and may have at most "
+                        "268435456: write several smaller records"));
 }
 
 // ---- Criteo's logs
@@ -354,7 +355,7 @@ TEST_F(FileDatasetsTest, CriteoLinesMayBePartedByCommasUnderAHeader) {
   EXPECT_EQ(Values<int64_t>(rows[0]["sparse"])[0], static_cast<int64_t>(HashText("68fd1e64") >> 1));
   Write("short.csv", "label,I1\n1,2,3\n");
   EXPECT_THAT(FirstError(Dataset::CriteoTsv("short.csv")).message(),
-              HasSubstr("short.csv: line 2: has 3 fields parted by commas, wanted a label, 13"));
+              HasSubstr("short.csv: line 2: has 3 fields separated by commas, wanted a label, 13"));
 }
 
 TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
@@ -362,13 +363,13 @@ TEST_F(FileDatasetsTest, ABadCriteoLineIsAnErrorWithFileAndLine) {
   Write("day_0", absl::StrCat("0\t", rest, "\n0\t1", "\n"));
   EXPECT_THAT(
       FirstError(Dataset::CriteoTsv("day_0").Skip(1)).message(),
-      HasSubstr("day_0: line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26"));
+      HasSubstr("day_0: line 2: has 2 fields separated by tabs, wanted a label, 13 counts and 26"));
   Write("day_0", absl::StrCat("0\tmany", rest, "\n"));
   EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(),
               HasSubstr("day_0: line 1: \"many\" is not a float32 number"));
   Write("day_0", absl::StrCat("7\t", rest, "\n"));
   EXPECT_THAT(FirstError(Dataset::CriteoTsv("day_0")).message(),
-              HasSubstr("day_0: line 1: the label, its first field, is 7, must be 0 or 1"));
+              HasSubstr("day_0: line 1: the label (the first field) is 7, must be 0 or 1"));
   Write("day_0", absl::StrCat("?\t", rest, "\n"));
   EXPECT_EQ(FirstError(Dataset::CriteoTsv("day_0")).code(), absl::StatusCode::kDataLoss);
 }
@@ -507,12 +508,12 @@ TEST_F(FileDatasetsTest, BrokenIdxFilesAreNamed) {
   Write("number", Bytes({0, 0, 8, 0, 5}));
   Write("nothing", Bytes({0, 0, 8, 2, 255, 255, 255, 255, 0, 0, 0, 0}));
   EXPECT_THAT(FirstError(Dataset::Idx("nothing", "nothing")).message(),
-              HasSubstr("nothing: has 4294967295 rows with nothing in them"));
+              HasSubstr("nothing: has 4294967295 empty rows"));
   EXPECT_THAT(FirstError(Dataset::Idx("two", "one")).message(),
               HasSubstr("two has 2 images, but one has 1 labels"));
   EXPECT_THAT(FirstError(Dataset::Idx("cut", "one")).message(), HasSubstr("cut: offset 8"));
   EXPECT_THAT(FirstError(Dataset::Idx("one", "number")).message(),
-              HasSubstr("number: holds one number"));
+              HasSubstr("number: is a single number"));
   EXPECT_EQ(FirstError(Dataset::Idx("one", "missing")).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Dataset::Idx("one", "missing").Iterate(environment_)->size(), std::nullopt);
 }
@@ -565,7 +566,8 @@ TEST_F(FileDatasetsTest, AnErrorOfTheDiskComesOutAndPasses) {
 
 // ---- any position, any bytes
 
-// `lines` records of a CSV of x, x2, y, some of them over two lines, with blank lines between.
+// A CSV of x, x2, y with `lines` records. Some records span two lines, and blank lines stand
+// between records.
 std::string ManyLines(int lines, Random& random) {
   std::string text;
   for (int i = 0; i < lines; ++i) {

@@ -1,4 +1,4 @@
-// How much memory a file of a dataset may take, on a machine of 8 MiB.
+// The memory that a file of a dataset may take, on a machine with 8 MiB.
 #include <zlib.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@ using testing::StartsWith;
 
 constexpr size_t kMegabyte = 1 << 20;
 
-// A gzip file may have several members: this one is 1,000 times as large when it is unpacked.
+// A gzip file that is 1,000 times as large when it is decompressed. It has several members.
 std::string GzipBomb(size_t megabytes) {
   const std::string zeros(kMegabyte, '0');
   z_stream stream = {};
@@ -70,8 +70,8 @@ TEST_F(FileLimitsTest, AGzipBombIsRefusedByEachDatasetBeforeItTakesMuchMemory) {
         std::string(error.message()),
         HasSubstr("bomb.gz: decompressed, the data have more than the allowed 4194304 bytes"));
   }
-  // Half of the memory that a dataset would need to unpack the whole file. AddressSanitizer keeps
-  // some of the memory that the five have freed.
+  // Half of the memory that one dataset would need to decompress the whole file. The limit is not
+  // lower, because AddressSanitizer keeps some of the memory that the five datasets have freed.
   EXPECT_LT(PeakMemoryBytes() - before, int64_t{128} * static_cast<int64_t>(kMegabyte));
 }
 
@@ -79,9 +79,10 @@ TEST_F(FileLimitsTest, AFileOfMoreThanHalfOfTheMemoryIsRefusedByEachDataset) {
   ASSERT_TRUE(files_.ReplaceFile("large", std::string(4 * kMegabyte + 1, '0')).ok());
   for (const absl::Status& error : Errors("large")) {
     EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted) << error;
-    EXPECT_THAT(std::string(error.message()),
-                StartsWith("large: a file of a dataset is read whole, and may have 4 MiB on this "
-                           "machine. Cut it into several"));
+    EXPECT_THAT(
+        std::string(error.message()),
+        StartsWith("large: a file of a dataset is read whole, and may have at most 4 MiB on "
+                   "this machine: split it into several files"));
   }
 }
 

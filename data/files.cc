@@ -97,8 +97,8 @@ absl::StatusOr<std::string> ReadWhole(FileSystem& files, const Clock& clock,
     const size_t had = bytes.size();
     if (std::max(had, size) > most) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(name, ": a file of a dataset is read whole, and may have ", most >> 20,
-                       " MiB on this machine. Cut it into several"));
+          absl::StrCat(name, ": a file of a dataset is read whole, and may have at most ",
+                       most >> 20, " MiB on this machine: split it into several files"));
     }
     const size_t piece = std::clamp(had < size ? size - had + 1 : 0, kLeastPiece, kMostPiece);
     bytes.resize(had + piece);
@@ -118,7 +118,7 @@ FileSystem& FilesOf(const DataEnvironment& environment) {
 }
 
 absl::StatusOr<std::vector<std::string>> ExpandFiles(FileSystem& files, absl::string_view pattern) {
-  if (pattern.empty()) return absl::InvalidArgumentError("a dataset's file has no name");
+  if (pattern.empty()) return absl::InvalidArgumentError("the file name of a dataset is empty");
   if (HasWildcard(pattern)) return Matches(files, pattern);
   if (const std::optional<Sharded> sharded = ParseSharded(pattern)) return ShardNames(*sharded);
   return std::vector<std::string>{std::string(pattern)};
@@ -133,8 +133,8 @@ absl::StatusOr<std::string> ReadDecompressed(FileSystem& files, const Clock& clo
   absl::StatusOr<std::string> content = Inflate(std::move(bytes), believable);
   if (absl::IsResourceExhausted(content.status()) && believable < most) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": ", packed, " bytes become more than ", believable,
-                     ", which no data do: if they are meant, unpack the file first (gunzip)"));
+        absl::StrCat(name, ": ", packed, " bytes decompress to more than ", believable,
+                     " bytes, far more than real data: if the file is right, gunzip it first"));
   }
   if (!content.ok()) return WithContext(content.status(), name);
   return content;

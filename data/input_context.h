@@ -12,8 +12,9 @@ namespace divvy {
 // and a seed. A plain value; nothing in it is checked here. Under kLease every worker must open the
 // same sequence, so the function must not make it depend on worker_index.
 struct InputContext {
-  // 1 and 0, as under TensorFlow's parameter servers, so that sharding by them has no effect. With
-  // kFile and kData, which shard by themselves: num_workers and worker_index.
+  // 1 and 0, as under TensorFlow's parameter servers, so that sharding by these fields has no
+  // effect. Under kFile and kData, which shard the function's dataset: num_workers and
+  // worker_index.
   int num_input_pipelines = 1;
   int input_pipeline_id = 0;
   // The number of replicas of this worker, not of all workers.

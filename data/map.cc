@@ -1,6 +1,6 @@
 // Map, with one or several calls at once. Only the iterator reads the source, one element after
-// another. The function runs on the environment's executor. Elements are returned in the source's
-// order.
+// another. With several calls, the function runs on the environment's executor. Elements are
+// returned in the source's order.
 #include <deque>
 #include <utility>
 
@@ -40,8 +40,8 @@ class Call {
     made_.NotifyAll();
   }
 
-  // Returns the result. A call that has not begun is made here, so an executor that drops its tasks
-  // blocks no one.
+  // Returns the result. Makes the call if it has not begun, so an executor that drops its tasks
+  // blocks nobody.
   Element Result(const MapFn& fn) {
     Make(fn);
     MutexLock lock(mu_);
@@ -82,7 +82,7 @@ class MapIterator : public PositionedIterator {
     return Apply(*fn_, *element);
   }
 
-  // Makes `position` the first call's position. Calls that are skipped end by themselves.
+  // Makes `position` the position of the first call. Skipped calls end by themselves.
   void GoTo(int64_t position) {
     const int64_t passed_over = position - first_;
     if (passed_over >= 0 && passed_over <= static_cast<int64_t>(calls_.size())) {
@@ -94,7 +94,8 @@ class MapIterator : public PositionedIterator {
     first_ = position;
   }
 
-  // The end or an error of the source is kept after the calls until another position is requested.
+  // Begins calls until at_once_ are in flight. The end or an error of the source is kept in end_
+  // until GoTo leaves this range of positions.
   void BeginCalls() {
     while (!end_ && calls_.size() < at_once_) {
       Element element = source_.At(first_ + static_cast<int64_t>(calls_.size()));

@@ -57,7 +57,7 @@ absl::StatusOr<Nest> ToTensor(const ExampleFeature& feature, const ExampleValues
 absl::StatusOr<Nest> ToTexts(const ExampleFeature& feature, const ExampleValues& values) {
   if (feature.shape.rank() > 1)
     return Refused(feature, "wanted as texts of shape ", feature.shape.ToString(),
-                   ": texts make a list at most");
+                   ": texts have at most one dimension");
   ASSIGN_OR_RETURN(const std::vector<absl::string_view> list,
                    ListOf<absl::string_view>(feature, values));
   RETURN_IF_ERROR(ShapeFor(feature, static_cast<int64_t>(list.size())).status());

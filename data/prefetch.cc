@@ -1,5 +1,6 @@
-// Prefetch. A filler runs on the environment's executor while the buffer has room. While a filler
-// runs, only it uses the source; otherwise only the iterator does.
+// Prefetch. A filler, which is a task on the environment's executor, reads elements while the
+// buffer has room. While the filler runs, only the filler uses the source; otherwise only the
+// iterator does.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -51,12 +52,11 @@ class Filler {
 
   void Run() {
     while (const std::optional<int64_t> position = NextPosition())
-      Keep(internal::Guarded<Element>("reading ahead",
-                                      [&] { return shared_->source.At(*position); }));
+      Keep(internal::Guarded<Element>("Prefetch", [&] { return shared_->source.At(*position); }));
   }
 
  private:
-  // The position to read next. nullopt: nothing is to be read now.
+  // The position to read next. nullopt: stop reading.
   std::optional<int64_t> NextPosition() {
     MutexLock lock(shared_->mu);
     if (shared_->stop || shared_->buffer.size() >= wanted_ || shared_->AtEnd()) return std::nullopt;
@@ -153,7 +153,8 @@ class PrefetchIterator : public PositionedIterator {
         return element;
       }
     }
-    return shared_->source.At(position);  // the executor has stopped
+    // The executor has stopped and dropped the filler.
+    return shared_->source.At(position);
   }
 
   const std::shared_ptr<Shared> shared_;

@@ -11,27 +11,26 @@
 
 namespace divvy::data_internal {
 
-// Logs the progress of one call every kEvery. A call that is shorter logs nothing. Make one for
-// each call; not thread-safe.
+// Logs the progress of one call every 10 s (kEvery). A shorter call logs nothing. Make one object
+// for each call. Not thread-safe.
 //
 //   Progress progress(clock);
 //   while (...) {
 //     ...
-//     progress.Tick([&] { return absl::StrCat("looked at ", looked, " elements"); });
+//     progress.Tick([&] { return absl::StrCat("read ", read, " elements"); });
 //   }
 class Progress {
  public:
   static constexpr absl::Duration kEvery = absl::Seconds(10);
 
-  // `ticks_per_look`: the clock is read once in this many ticks; raise it for fast loops.
+  // The clock is read once in `ticks_per_look` ticks. Raise it for fast loops.
   explicit Progress(const Clock& clock, int64_t ticks_per_look = 1)
       : clock_(clock),
         ticks_per_look_(ticks_per_look),
         begun_(clock.Elapsed()),
         next_(begun_ + kEvery) {}
 
-  // `tell()` returns a text that describes what was done so far. It is called only when a line is
-  // due.
+  // `tell()` returns a text about the progress so far. It is called only when a line is due.
   template <typename Tell>
   void Tick(const Tell& tell) {
     if (++ticks_ % ticks_per_look_ != 0) return;

@@ -56,7 +56,7 @@ TransformRules Recutting() {
 
 // ---- sizes in cyclic order
 
-// The batches as one stream of rows. If all batches have the same size, the place of a row is
+// The batches as one stream of rows. If all batches have the same size, the batch of a row is
 // computed; otherwise it is found by reading forward.
 class RowStream {
  public:
@@ -227,7 +227,7 @@ Dataset Rebatch(const Dataset& batches, std::vector<int64_t> sizes, bool drop_re
       std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
   if (negative || !positive)
     return Dataset(FailedRecipe(
-        absl::InvalidArgumentError("Rebatch: sizes must be at least 0, and one of them more")));
+        absl::InvalidArgumentError("Rebatch: sizes must be at least 0, and one of them above 0")));
   return Dataset(RebatchRecipe(batches.recipe(), std::move(sizes), drop_remainder));
 }
 

@@ -38,12 +38,12 @@ class PositionedIterator : public DatasetIterator {
 
  private:
   int64_t position_ = 0;
-  // One more than the position of the last element given.
+  // One more than the position of the last element that Next returned.
   int64_t behind_last_seen_ = 0;
   std::optional<int64_t> learnt_size_;
 };
 
-// The iterator of the dataset from which another one is made. At(p) seeks only if necessary.
+// The iterator of the dataset from which another dataset is made. At(p) seeks only if necessary.
 class Source {
  public:
   Source(const Recipe& recipe, const DataEnvironment& environment)
@@ -53,7 +53,8 @@ class Source {
 
  private:
   std::unique_ptr<DatasetIterator> iterator_;
-  // The position of the next Next; nullopt after an error.
+  // The position of the element that iterator_->Next() returns next. nullopt after an error or the
+  // end.
   std::optional<int64_t> position_ = 0;
 };
 

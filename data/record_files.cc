@@ -14,8 +14,8 @@
 namespace divvy::data_internal {
 namespace {
 
-// Records are numbered as they are read. Every kMarkDistance-th one leaves a mark, from which later
-// records can be reached again.
+// Records are numbered as they are read. Every kMarkDistance-th record leaves a mark, from which a
+// seek reads forward.
 class RecordFilesIterator : public PositionedIterator {
  public:
   RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader,
@@ -44,8 +44,9 @@ class RecordFilesIterator : public PositionedIterator {
       ASSIGN_OR_RETURN(const bool skipped, SkipOne());
       if (!skipped) return std::nullopt;
       progress.Tick([&] {
-        return absl::StrCat("on the way to record ", position, " came to ", next_, ", in ",
-                            names_[file_], ", ", file_ + 1, " of ", names_.size(), " files,");
+        return absl::StrCat("skipped ", next_, " records on the way to record ", position,
+                            ", now at ", names_[file_], " (file ", file_ + 1, " of ", names_.size(),
+                            "),");
       });
     }
     return ReadOne();
@@ -61,8 +62,7 @@ class RecordFilesIterator : public PositionedIterator {
          i += static_cast<size_t>(share_.num_shards))
       names.push_back(all[i]);
     if (names.empty())
-      return absl::NotFoundError(
-          absl::StrCat("no file is left of ", pattern_, " for worker ", share_.index));
+      return absl::NotFoundError(absl::StrCat(pattern_, " has no file for worker ", share_.index));
     RETURN_IF_ERROR(OpenFile(names, 0));
     names_ = std::move(names);
     return absl::OkStatus();

@@ -14,8 +14,8 @@
 
 namespace divvy::data_internal {
 
-// A file format. Each iterator has its own reader. The line number of a position counts what the
-// format counts: lines of text, or records.
+// A file format. Each iterator has its own reader. The line number of a TextPosition counts lines
+// in text formats, and records in TFRecord files.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
@@ -29,13 +29,13 @@ class RecordReader {
   }
   // Skips the next record, good or bad. False: there is none.
   virtual bool Skip(absl::string_view file, TextPosition& at) = 0;
-  // Reads the next record. nullopt: there is none. An error says where in the file it is; `at` is
+  // Reads the next record. nullopt: there is none. An error names its place in the file; `at` is
   // then past the bad record.
   virtual Element Read(absl::string_view file, TextPosition& at) = 0;
 };
 
-// The records of the files that `files` stands for (ExpandFiles), numbered in the order of files
-// and of records in each. Errors begin with the file's name.
+// The records of the files of the pattern `files` (ExpandFiles), numbered in the order of the files
+// and of the records in each file. Errors begin with the file's name.
 using MakeRecordReader = std::function<std::unique_ptr<RecordReader>()>;
 Recipe RecordFilesRecipe(std::string files, MakeRecordReader make_reader);
 

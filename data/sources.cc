@@ -13,7 +13,7 @@
 namespace divvy::data_internal {
 namespace {
 
-// ---- what cannot be
+// ---- datasets that only return an error
 
 class FailedIterator : public PositionedIterator {
  public:
@@ -87,10 +87,10 @@ absl::StatusOr<Tensor> LoadIdx(const DataEnvironment& environment, const std::st
   absl::StatusOr<Tensor> array = ParseIdx(bytes);
   if (!array.ok()) return WithContext(array.status(), name);
   if (array->shape().rank() == 0)
-    return absl::DataLossError(absl::StrCat(name, ": holds one number, not rows"));
+    return absl::DataLossError(absl::StrCat(name, ": is a single number, without rows"));
   // A header of 16 bytes could announce 4 billion elements.
   if (const int64_t rows = array->shape().dim(0); rows > 0 && array->shape().num_elements() == 0)
-    return absl::DataLossError(absl::StrCat(name, ": has ", rows, " rows with nothing in them"));
+    return absl::DataLossError(absl::StrCat(name, ": has ", rows, " empty rows"));
   return array;
 }
 
@@ -113,7 +113,7 @@ absl::StatusOr<Nest> LoadImagesAndLabels(const DataEnvironment& environment,
 
 using GeneratorFn = std::function<Element(int64_t)>;
 
-// Read forward: only the end may lack an element, and only reading shows where the end is.
+// Reads forward from index 0, because only the function knows at which index the data ends.
 class GeneratorIterator : public PositionedIterator {
  public:
   GeneratorIterator(GeneratorFn element, int64_t size)
@@ -124,7 +124,7 @@ class GeneratorIterator : public PositionedIterator {
     if (position < next_) next_ = 0;
     while (true) {
       Element element = Generate(next_);
-      // A skipped element that is bad counts like a good one, since it has an index.
+      // A skipped bad element counts like a good one, because it has an index.
       const bool stays = element.ok() ? !element->has_value() : next_ == position;
       if (stays || next_++ == position) return element;
     }
@@ -137,8 +137,8 @@ class GeneratorIterator : public PositionedIterator {
         internal::Guarded<Element>("a Generator function", [&] { return element_(index); }));
     if (!element && size_ >= 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a generator declared with ", size_, " elements has none at ", index,
-                       ": declare -1 if the end is not known before"));
+          absl::StrCat("Generator with size ", size_, " returned no element at index ", index,
+                       ": pass -1 if the size is not known in advance"));
     }
     if (element) RETURN_IF_ERROR(element->status());
     return element;
@@ -150,7 +150,7 @@ class GeneratorIterator : public PositionedIterator {
 
   const GeneratorFn element_;
   const int64_t size_;  // -1: not known
-  int64_t next_ = 0;    // the next index to be asked for
+  int64_t next_ = 0;    // the index of the next call
 };
 
 class Generated : public DatasetRecipe {

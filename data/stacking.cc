@@ -106,7 +106,7 @@ absl::StatusOr<Nest> MapRows(const Nest& rows, const OfSparse& of_sparse,
 
 // ---- stacking
 
-// What is joined: single rows along a new axis 0, or batches along their existing axis 0.
+// Joins single rows along a new axis 0, or batches along their existing axis 0.
 enum class Joining { kRows, kBatches };
 
 absl::Status Differ(const std::string& path, size_t index, const std::string& is,
@@ -296,13 +296,13 @@ absl::StatusOr<int64_t> NumRows(const Nest& rows) {
         if (count.value_or(leaf_rows) != leaf_rows) {
           return absl::InvalidArgumentError(absl::StrCat(Leaf(counted), " has ", *count, " rows, ",
                                                          Leaf(path), " has ", leaf_rows,
-                                                         ": all must have as many"));
+                                                         ": all must have the same number"));
         }
         if (!count) counted = path;
         count = leaf_rows;
         return absl::OkStatus();
       }));
-  if (!count) return absl::InvalidArgumentError("there are no rows: no tensor is in it");
+  if (!count) return absl::InvalidArgumentError("there are no rows, because there is no tensor");
   return *count;
 }
 
@@ -354,7 +354,7 @@ absl::StatusOr<std::map<std::string, TensorSpec>> SpecOf(const Nest& element) {
 
 std::map<std::string, TensorSpec> BatchSpec(const std::map<std::string, TensorSpec>& element,
                                             int64_t rows) {
-  // Joins the ids and weights of SparseIds of one row, and continues the row splits.
+  // SparseIds do not gain an axis: Batch joins their ids and weights, and continues the row splits.
   const auto is_sparse = [&element](absl::string_view path) {
     for (absl::string_view name : {"ids", "weights", "row_splits"}) {
       absl::string_view group = path;

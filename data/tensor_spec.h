@@ -1,4 +1,4 @@
-// The dtype and shape of a tensor that is not there yet.
+// The dtype and shape of a tensor that does not exist yet.
 #ifndef DIVVY_DATA_TENSOR_SPEC_H_
 #define DIVVY_DATA_TENSOR_SPEC_H_
 

@@ -43,7 +43,7 @@ absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
   return written;
 }
 
-// The check for columns with a bound, and for ids.
+// The error for a value that is outside the bound of its column, or of Libsvm's ids.
 absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below,
                       absl::string_view bound) {
   return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below,
@@ -100,7 +100,7 @@ class LibsvmReader : public RecordReader {
 
 // ---- CSV
 
-// The number in a field. One function for each kind of type that tensors hold.
+// The number in a field.
 template <typename T>
 absl::StatusOr<T> ParseField(absl::string_view text) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -132,7 +132,7 @@ absl::StatusOr<T> ParseBelow(int64_t below, absl::string_view text) {
   return NotBelow("", static_cast<int64_t>(value), below, "the column's bound");
 }
 
-// The number in a field of a column where NotFinite is refused.
+// The number in a field of a column with NotFinite::kRefused.
 template <typename T>
 absl::StatusOr<T> ParseFinite(absl::string_view text) {
   ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
@@ -145,11 +145,11 @@ absl::StatusOr<T> ParseFinite(absl::string_view text) {
   if (finite) return value;
   return absl::DataLossError(
       absl::StrCat(QuoteForMessage(text),
-                   " is not finite: correct the line, pass it over (IgnoreErrors), or give the "
+                   " is not finite: correct the line, skip it (IgnoreErrors), or give the "
                    "column CsvColumn::NotFinite::kTaken"));
 }
 
-// A tensor of one element for each field; a scalar where there is one.
+// A tensor with one element for each field; a scalar if there is only one field.
 template <typename T, typename Parse>
 absl::StatusOr<Tensor> FieldsToTensor(absl::Span<const std::string> fields, const Parse& parse) {
   const Shape shape = fields.size() == 1 ? Shape() : Shape{static_cast<int64_t>(fields.size())};
@@ -200,7 +200,7 @@ class CsvReader : public RecordReader {
     first_line_ = -1;
     PlaceByPosition();
     const absl::StatusOr<bool> first = ReadCsvRecord(text, behind, record_, separator_);
-    if (!first.ok() || !*first) return absl::OkStatus();  // Read will tell
+    if (!first.ok() || !*first) return absl::OkStatus();  // Read returns the error
     first_line_ = record_.line;
     if (!HeaderHasAllNames()) return absl::OkStatus();
     at = behind;
@@ -249,8 +249,8 @@ class CsvReader : public RecordReader {
       if (first_fields_[i] + static_cast<size_t>(columns_[i].width) > num_fields_) {
         return absl::DataLossError(
             absl::StrCat("line ", record_.line, ": column \"", columns_[i].name, "\" has ",
-                         columns_[i].width, " fields, but only ", num_fields_ - first_fields_[i],
-                         " stand from its name to the end of the header"));
+                         columns_[i].width, " fields, but the header has only ",
+                         num_fields_ - first_fields_[i], " from its name on"));
       }
     }
     return absl::OkStatus();
@@ -293,7 +293,7 @@ class CsvReader : public RecordReader {
   const char separator_;
   std::vector<size_t> first_fields_;  // of each column
   size_t num_fields_ = 0;             // that each record must have
-  int64_t first_line_ = -1;           // of the file's first record, if that is no header
+  int64_t first_line_ = -1;           // of the file's first record, if it is no header
   CsvRecord record_;
 };
 
@@ -339,13 +339,13 @@ class CriteoReader : public RecordReader {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, separator_);
     if (fields.size() != 1 + kCounts + kCategories) {
       return absl::DataLossError(absl::StrCat(
-          "has ", fields.size(), " fields parted by ", separator_ == '\t' ? "tabs" : "commas",
+          "has ", fields.size(), " fields separated by ", separator_ == '\t' ? "tabs" : "commas",
           ", wanted a label, ", kCounts, " counts and ", kCategories, " categories"));
     }
     ASSIGN_OR_RETURN(const float label, ParseFloat(fields[0]));
     if (label != 0 && label != 1)
       return absl::DataLossError(
-          absl::StrCat("the label, its first field, is ", label, ", must be 0 or 1"));
+          absl::StrCat("the label (the first field) is ", label, ", must be 0 or 1"));
     std::vector<float> dense;
     for (size_t i = 1; i <= kCounts; ++i) {
       ASSIGN_OR_RETURN(const float count, ParseFiniteFloat(fields[i].empty() ? "0" : fields[i]));

@@ -10,7 +10,8 @@
 namespace divvy::data_internal {
 namespace {
 
-constexpr size_t kMaxRecordBytes = size_t{256} << 20;  // parsed, a record takes a multiple of it
+// A parsed record needs several times its size.
+constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 
 class TfRecordReader : public RecordReader {
  public:
@@ -38,10 +39,10 @@ class TfRecordReader : public RecordReader {
     if ((*record)->size() > kMaxRecordBytes) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "record ", start.line, ": offset ", start.offset, ": has ", (*record)->size(),
-          " bytes, and an element may have ", kMaxRecordBytes, ": write several"));
+          " bytes, and may have at most ", kMaxRecordBytes, ": write several smaller records"));
     }
     absl::StatusOr<Nest> element = internal::Guarded<absl::StatusOr<Nest>>(
-        "the function that parses", [&] { return parse_(**record); });
+        "the parse function of TfRecord", [&] { return parse_(**record); });
     if (element.ok()) element = NestCodec<Nest>::Decode(*element);
     if (element.ok()) return *std::move(element);
     return WithContext(element.status(),

@@ -19,7 +19,7 @@ namespace divvy::data_internal {
 
 using Specs = absl::StatusOr<std::map<std::string, TensorSpec>>;
 
-// ---- what a recipe may tell; of a kind from elsewhere nothing is known
+// ---- the description of a recipe
 
 // Which batches may have fewer rows than the others.
 enum class ShortBatches {
@@ -48,22 +48,23 @@ class DescribedRecipe : public DatasetRecipe {
  public:
   virtual std::optional<BatchCut> batch_cut() const { return std::nullopt; }
 
-  // The dataset that it is made from. Null: none.
+  // The recipe of the dataset from which this one is made. Null: none.
   virtual Recipe source() const { return nullptr; }
   // The same recipe, made from another source. REQUIRES: source() is not null.
   virtual Recipe Over(Recipe source) const { return source; }
-  // Whether it contains everything that its source contains, in any order or combination. If so,
-  // shards of the source, each transformed alike, are shards of this dataset.
+  // Whether this dataset contains everything that its source contains, in any order or combination.
+  // If so, the source may be sharded instead of this dataset: the transformed shards together
+  // contain everything, too.
   virtual bool keeps_all() const { return false; }
-  // The share, if it is made by Dataset::Shard.
+  // The arguments of Dataset::Shard, if Shard made this dataset.
   virtual std::optional<WorkerShare> shard() const { return std::nullopt; }
 
-  // The number of files that it reads, if it consists of whole files. Blocks. Errors: as
+  // The number of files of this dataset, if it consists of whole files. Blocks. Errors: as
   // ExpandFiles.
   virtual absl::StatusOr<std::optional<int64_t>> CountFiles(const DataEnvironment&) const {
     return std::nullopt;
   }
-  // The same dataset with some of the files only. REQUIRES: CountFiles returns a number.
+  // The same dataset, with this share of the files only. REQUIRES: CountFiles returns a number.
   virtual Recipe SomeFiles(WorkerShare) const { return nullptr; }
 };
 
@@ -74,24 +75,27 @@ std::optional<BatchCut> BatchCutOf(const DatasetRecipe& recipe);
 
 // How a transform treats its source's elements.
 enum class ElementOrder {
-  kSame,   // some of them, in their order
-  kMixed,  // some of them, in another order or more than once
-  kNew     // others are made of them
+  // Passes some or all of them on, in their order.
+  kSame,
+  // Passes some or all of them on, in another order or more than once.
+  kMixed,
+  // Makes new elements from them.
+  kNew
 };
 
 struct TransformRules {
   ElementOrder elements = ElementOrder::kNew;
   bool keeps_all = false;
-  // Of new elements:
-  // Null: taken from the first element.
+  // The specs of new elements (kNew). Null: taken from the first element.
   std::function<Specs(const Specs& source)> spec;
+  // How new elements are batched. nullopt: unknown.
   std::optional<BatchCut> cut;
-
+  // The arguments of Dataset::Shard. nullopt: another transform.
   std::optional<WorkerShare> shard;
 };
 
-// A recipe that makes an IteratorT(source, arguments...), or IteratorT(source, environment,
-// arguments...).
+// The recipe of a transform. Its iterator is an IteratorT(source, arguments...) or an
+// IteratorT(source, environment, arguments...).
 template <typename IteratorT, typename... Args>
 class Transform : public DescribedRecipe {
  public:

@@ -26,8 +26,8 @@ TransformRules Same(ElementOrder elements, bool keeps_all) {
   return rules;
 }
 
-// Whether the error belongs to one element, which has a position among the others. Other errors
-// prevent reading further.
+// Whether the error belongs to one element, after which reading can continue. Other errors prevent
+// that.
 bool IsOfAnElement(const absl::Status& error) {
   return error.code() == absl::StatusCode::kDataLoss ||
          error.code() == absl::StatusCode::kInvalidArgument;
@@ -55,8 +55,8 @@ class FilterIterator : public PositionedIterator {
       // A bad element counts as kept, so that a Seek past it works.
       if (keep.value_or(true) && kept_++ == position) return element;
       progress.Tick([&] {
-        return absl::StrCat("on the way to element ", position, " Filter has looked at ",
-                            source_position_, " and kept ", kept_);
+        return absl::StrCat("Filter has read ", source_position_, " elements and kept ", kept_,
+                            " on the way to element ", position);
       });
     }
   }
@@ -70,8 +70,8 @@ class FilterIterator : public PositionedIterator {
   Source source_;
   const Clock& clock_;
   const FilterFn keep_;
-  int64_t source_position_ = 0;  // the next to be looked at
-  int64_t kept_ = 0;             // how many before it were kept
+  int64_t source_position_ = 0;  // of the next element to read
+  int64_t kept_ = 0;             // elements kept so far
 };
 
 // ---- IgnoreErrors
@@ -95,8 +95,8 @@ class IgnoreErrorsIterator : public PositionedIterator {
         RETURN_IF_ERROR(Ignore(element.status()));
       }
       progress.Tick([&] {
-        return absl::StrCat("on the way to element ", position, " IgnoreErrors has read ",
-                            source_position_);
+        return absl::StrCat("IgnoreErrors has read ", source_position_,
+                            " elements on the way to element ", position);
       });
     }
   }
@@ -105,14 +105,14 @@ class IgnoreErrorsIterator : public PositionedIterator {
   absl::Status Ignore(const absl::Status& error) {
     if (!IsOfAnElement(error)) return error;
     if (ignored_ == limit_)
-      return WithContext(error,
-                         absl::StrCat("more than the ", limit_, " bad elements that are allowed"));
+      return WithContext(
+          error, absl::StrCat("more than ", limit_, " bad elements, the limit of IgnoreErrors"));
     ++ignored_;
     if (source_position_ >= told_up_to_) {
-      constexpr int64_t kTold = 10;  // one by one
+      constexpr int64_t kTold = 10;
       if (ignored_ <= kTold)
-        DIVVY_LOG(WARNING) << "data: passed over bad element " << ignored_ << " (" << limit_
-                           << " are allowed): " << error.message();
+        DIVVY_LOG(WARNING) << "data: skipped bad element " << ignored_ << " (limit " << limit_
+                           << "): " << error.message();
       told_up_to_ = source_position_ + 1;
     }
     ++source_position_;
@@ -121,7 +121,7 @@ class IgnoreErrorsIterator : public PositionedIterator {
 
   Element AtEnd() {
     if (ignored_ > 0 && !end_told_)
-      DIVVY_LOG(WARNING) << "data: " << ignored_ << " bad elements were passed over in a pass of "
+      DIVVY_LOG(WARNING) << "data: skipped " << ignored_ << " bad elements in a pass of "
                          << source_position_;
     end_told_ = true;
     return std::nullopt;
@@ -130,10 +130,11 @@ class IgnoreErrorsIterator : public PositionedIterator {
   Source source_;
   const Clock& clock_;
   const int64_t limit_;
-  int64_t source_position_ = 0;  // the next to be read
-  int64_t given_ = 0;            // how many before it were good
-  int64_t ignored_ = 0;          // and how many were not
-  int64_t told_up_to_ = 0;       // of those before this position a person was told
+  int64_t source_position_ = 0;  // of the next element to read
+  int64_t given_ = 0;            // good elements before it
+  int64_t ignored_ = 0;          // bad elements before it
+  // A bad element before this position is not logged again after a seek.
+  int64_t told_up_to_ = 0;
   bool end_told_ = false;
 };
 
@@ -190,8 +191,8 @@ class RepeatIterator : public PositionedIterator {
     if (times_ == 0) return std::nullopt;
     if (!std::exchange(asked_, true)) pass_ = source_.size();
     if (!pass_) {
-      // The length of a pass is unknown until one has ended. Asking before each element would
-      // interrupt a source that reads ahead.
+      // The length of a pass is unknown until the first pass has ended. size() before each element
+      // would interrupt a source that prefetches.
       Element element = source_.At(position);
       if (!element.ok() || element->has_value()) return element;
       RETURN_IF_ERROR(MeasurePass());
@@ -221,8 +222,10 @@ class RepeatIterator : public PositionedIterator {
 
   Source source_;
   const Clock& clock_;
-  const int64_t times_;  // -1: for ever
-  bool asked_ = false;   // the source, how long a pass is
+  const int64_t times_;  // -1: forever
+  // Whether source_.size() was called before the first element.
+  bool asked_ = false;
+  // The length of a pass, if known.
   std::optional<int64_t> pass_;
 };
 
@@ -262,8 +265,7 @@ class ShuffleIterator : public PositionedIterator {
     return absl::OkStatus();
   }
 
-  // The Fisher-Yates shuffle. The last window may be shorter, and then has a permutation of its own
-  // length.
+  // The Fisher-Yates shuffle. The last window may be shorter; the permutation has its length.
   void Permute(uint64_t seed) {
     Random random(seed);
     for (size_t left = elements_.size(); left > 1; --left)
@@ -353,7 +355,7 @@ Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
 }
 
 Recipe HoldOutRecipe(Recipe source, int64_t num_shards, int64_t index) {
-  if (num_shards == 1) return TakeRecipe(std::move(source), 0);  // nobody else is there
+  if (num_shards == 1) return TakeRecipe(std::move(source), 0);  // the only shard has all
   const auto in_source = [=](int64_t position) {
     const int64_t others = num_shards - 1;
     const int64_t place = position % others;

@@ -1,15 +1,15 @@
-// Handwritten digits with a two-layer perceptron: 1,797 images of 8 x 8 pixels, every fifth of them
-// held out to measure the accuracy.
+// Handwritten digits with a two-layer perceptron: 1,797 images of 8 x 8 pixels. Every fifth image
+// is held out to measure the accuracy.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
 ABSL_FLAG(std::string, data, "examples/data/digits.csv.gz",
           "CSV with 64 pixels and the label in each line");
-ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
-ABSL_FLAG(int, epochs, 30, "how often each image is seen");
+ABSL_FLAG(int64_t, batch_size, 32, "examples per replica and step");
+ABSL_FLAG(int, epochs, 30, "number of passes over the images");
 ABSL_FLAG(std::string, export_to, "",
-          "where the trained model is written: NAME.safetensors, or a directory for TensorFlow's "
-          "format; none by default");
+          "path of the exported model: NAME.safetensors, or a directory for TensorFlow's format; "
+          "empty: no export");
 
 using namespace divvy;
 
@@ -24,7 +24,7 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kDigitsModel("digits", {kMlp}, Forward);
 
-// The data. Each worker opens it for itself.
+// The data. Each worker opens it itself.
 absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
   Dataset digits =
       Dataset::Csv(absl::GetFlag(FLAGS_data),
@@ -45,7 +45,7 @@ absl::Status Train(Coordinator& coordinator) {
   return path.empty() ? absl::OkStatus() : coordinator.Export(path, {/*slots=*/false});
 }
 
-// For an evaluator task: scores each checkpoint while training goes on.
+// For an evaluator task: scores each checkpoint while the job trains.
 absl::Status Evaluate(Evaluator& evaluator) {
   return evaluator.Watch(kDigitsModel, kDigits(/*training=*/false));
 }

@@ -1,12 +1,12 @@
-// Handwritten digits with a small convolutional net. Trains on the images of --data, stops when it
-// no longer gets better, and prints the accuracy on those held out.
+// Handwritten digits with a small convolutional network. Trains on the images of --data, stops when
+// the accuracy on held-out images no longer improves, and prints it.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
 ABSL_FLAG(std::string, data, "data/mnist10k",
           "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
-ABSL_FLAG(int64_t, batch_size, 32, "examples a replica takes in a step");
-ABSL_FLAG(int, epochs, 8, "at most so many passes over the data");
+ABSL_FLAG(int64_t, batch_size, 32, "examples per replica and step");
+ABSL_FLAG(int, epochs, 8, "largest number of passes over the data");
 
 using namespace divvy;
 

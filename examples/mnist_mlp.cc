@@ -1,11 +1,11 @@
 // Handwritten digits with a two-layer perceptron. Trains on the images of --data and prints the
-// accuracy on those held out.
+// accuracy on held-out images.
 #include "absl/flags/flag.h"
 #include "divvy.h"
 
 ABSL_FLAG(std::string, data, "data/mnist10k",
           "directory with t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz");
-ABSL_FLAG(int64_t, batch_size, 64, "examples a replica takes in a step");
+ABSL_FLAG(int64_t, batch_size, 64, "examples per replica and step");
 
 using namespace divvy;
 
@@ -20,7 +20,7 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kMnist("mnist", {kMlp}, Forward);
 
-// The data. Each worker opens it for itself; 8,000 images to train, 2,000 to validate.
+// The data. Each worker opens it itself. 8,000 images to train, 2,000 to validate.
 absl::StatusOr<Dataset> Digits(const InputContext& input, bool training) {
   const std::string prefix = absl::GetFlag(FLAGS_data) + "/t10k-";
   Dataset digits = Dataset::Idx(prefix + "images-idx3-ubyte.gz", prefix + "labels-idx1-ubyte.gz");

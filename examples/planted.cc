@@ -14,13 +14,13 @@
 namespace divvy::planted {
 namespace {
 
-// By Box and Muller.
+// A normally distributed number, by the method of Box and Muller.
 double Normal(Random& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
   return radius * std::cos(2 * 3.14159265358979323846 * random.Uniform());
 }
 
-// Parameters of the planted model: rows of normal numbers.
+// Parameters of the planted model: rows of normally distributed numbers.
 class Table {
  public:
   Table(uint64_t seed, int64_t rows, int width, double deviation)
@@ -47,7 +47,7 @@ double Dot(absl::Span<const float> a, absl::Span<const float> b) {
   return sum;
 }
 
-// The deviation of the elements of two vectors whose dot has `deviation`.
+// The standard deviation of the elements of two vectors whose dot has the deviation `deviation`.
 double OfElements(double deviation, int width) { return std::sqrt(deviation / std::sqrt(width)); }
 
 void ToUnit(absl::Span<float> point) {
@@ -78,7 +78,7 @@ Random RecordRandom(uint64_t seed, int64_t record) {
   return Random(MixSeeds(seed, static_cast<uint64_t>(record)));
 }
 
-// OK if all options are above 0; else InvalidArgument with the first that is not.
+// OK if all options are above 0; else InvalidArgument with the first option that is not.
 absl::Status Above0(std::initializer_list<std::pair<const char*, double>> options) {
   for (const auto& [name, value] : options) {
     if (!(value > 0))
@@ -88,14 +88,14 @@ absl::Status Above0(std::initializer_list<std::pair<const char*, double>> option
   return absl::OkStatus();
 }
 
-// OK if there is room for the widest leaf; else ResourceExhausted with the name of the option that
-// asks for so many records.
+// OK if there is memory for the widest leaf; else ResourceExhausted with the name of the option
+// that asks for so many records.
 absl::Status RoomFor(const char* name, int64_t records, int64_t width = 1) {
   const absl::Status status = Tensor::Uninitialized(DType::kInt64, {records, width}).status();
   if (status.ok()) return status;
   return absl::ResourceExhaustedError(
       absl::StrCat("planted data: ", name, " is ", records,
-                   ", for which there is no memory: ", status.message()));
+                   ", but memory cannot hold so many records: ", status.message()));
 }
 
 // ---- Clicks
@@ -103,7 +103,7 @@ absl::Status RoomFor(const char* name, int64_t records, int64_t width = 1) {
 constexpr int kCounts = 13;
 constexpr int kFields = 26;
 constexpr int kPairWidth = 4;
-constexpr double kUsualLogit = -1.2;  // about a quarter is clicked
+constexpr double kUsualLogit = -1.2;  // about a quarter of the impressions is clicked
 
 struct ClickModel {
   explicit ClickModel(const ClicksOptions& options)
@@ -112,12 +112,12 @@ struct ClickModel {
         paired(StreamOf(options.seed, 2), kFields * options.categories, kPairWidth,
                OfElements(0.35, kPairWidth)) {}
 
-  Table counts;  // weights of their logarithms
-  Table single;  // of each category of each field
+  Table counts;  // weights of the counts' logarithms
+  Table single;  // a weight of each category of each field
   Table paired;
 };
 
-// The number of category `row` in the form that a hash has.
+// A number for category `row` that looks like a hash.
 int64_t HashOf(int64_t row) {
   return static_cast<int64_t>(MixSeeds(0, static_cast<uint64_t>(row)) >> 1);
 }
@@ -146,7 +146,7 @@ struct VisitModel {
     }
   }
 
-  // The item of a visit of `user`: by rejection, so that the nearest is always taken.
+  // Draws the item of a visit of `user`, by rejection. The nearest item is accepted always.
   int64_t Draw(int64_t user, Random& random) const {
     while (true) {
       const auto item = static_cast<int64_t>(random.Below(static_cast<uint64_t>(num_items)));
@@ -210,7 +210,7 @@ Nest Clicks(const ClicksOptions& options) {
     double logit = kUsualLogit;
     for (int count = 0; count < kCounts; ++count) {
       const double value = std::floor(std::exp(1.5 * Normal(random)));
-      logit += model.counts[count][0] * (std::log1p(value) - 0.8);  // 0.8: about the usual
+      logit += model.counts[count][0] * (std::log1p(value) - 0.8);  // 0.8: about the mean
       dense.Add(static_cast<float>(value));
     }
     for (int field = 0; field < kFields; ++field) {

@@ -1,4 +1,4 @@
-// The laws that planted data follows, and that it is the same everywhere.
+// Planted data follows its distributions, and is the same in every process.
 #include "examples/planted.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
   const Nest clicks = Clicks(options);
   const std::vector<float> logits = Values<float>(clicks["planted"]),
                            labels = Values<float>(clicks["label"]);
-  // probabilities and clicks of those with about the same logit
+  // The sums of probabilities and of clicks, for impressions with about the same logit.
   std::map<int, std::pair<double, double>> by_logit;
   std::map<int, double> count;
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -99,7 +99,7 @@ TEST(ClicksTest, HappenAsOftenAsTheirLogitsSay) {
   }
   for (const auto& [bin, sums] : by_logit) {
     EXPECT_NEAR(sums.second, sums.first, 4 * std::sqrt(sums.first) + 1)
-        << "logits from " << bin << ", " << count[bin] << " of them";
+        << count[bin] << " impressions with logits from " << bin;
   }
   EXPECT_THAT(Distinct(labels), ::testing::ElementsAre(0.0f, 1.0f));
   EXPECT_NEAR(Mean(labels), 0.27, 0.06);
@@ -128,7 +128,7 @@ TEST(ClicksTest, HaveTheFormOfCriteosLogs) {
   EXPECT_EQ(of_first_field.size(), 10u);
   int most = 0;
   for (const auto& [hash, count] : of_first_field) most = std::max(most, count);
-  // category c at most is seen with probability sqrt((c + 1) / 10)
+  // A category of at most c is drawn with probability sqrt((c + 1) / 10).
   EXPECT_NEAR(most, 20'000 * std::sqrt(0.1), 300);
   EXPECT_EQ(Distinct(sparse).size(), 260u);
   EXPECT_GE(*Distinct(sparse).begin(), 0);
@@ -154,7 +154,7 @@ TEST(VisitsTest, ArePointsOnTheSphereOfUsersAndItems) {
     cosines += std::inner_product(&users[i], &users[i] + 8, &items[i], 0.0);
     EXPECT_EQ(tags[i / 8], ids[i / 8] % 40);
   }
-  // Of points that have nothing to do with each other: 0.
+  // The mean cosine of unrelated points is 0.
   EXPECT_GT(cosines / 20'000, 0.4);
 }
 
@@ -234,7 +234,8 @@ TEST(PlantedTest, AnOptionThatIsNotAboveZeroIsNamed) {
 }
 
 TEST(PlantedTest, MoreRecordsThanMemoryHoldsAreAnErrorWithTheOptionsName) {
-  constexpr int64_t kTooMany = int64_t{1} << 61;  // bytes past counting: no allocator is troubled
+  // The number of bytes overflows, so nothing is allocated.
+  constexpr int64_t kTooMany = int64_t{1} << 61;
   RatingsOptions ratings;
   ratings.ratings = kTooMany;
   ClicksOptions clicks;

@@ -3,7 +3,7 @@
 #include "divvy.h"
 
 ABSL_FLAG(std::string, data, "points.csv", "CSV with the columns a, b and y");
-ABSL_FLAG(int, epochs, 5, "how often each point is seen");
+ABSL_FLAG(int, epochs, 5, "number of passes over the points");
 
 using namespace divvy;
 
@@ -16,7 +16,7 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 }
 const Model kPointsModel("points", {kLine}, Forward);
 
-// The data: a and b are one tensor of two numbers. Every fifth line is kept for validation.
+// The data: a and b are one tensor of two numbers. Every fifth line is held out for validation.
 absl::StatusOr<Dataset> Points(const InputContext& input, bool training) {
   Dataset points = Dataset::Csv(
       absl::GetFlag(FLAGS_data),
@@ -26,7 +26,7 @@ absl::StatusOr<Dataset> Points(const InputContext& input, bool training) {
 }
 const DataSource kPoints("points", Points);
 
-// What the coordinator runs.
+// Runs on the coordinator.
 absl::Status Train(Coordinator& coordinator) {
   Trainer trainer(coordinator, kPointsModel, Adam{0.01});
   FitOptions options;

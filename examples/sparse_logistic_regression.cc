@@ -1,12 +1,13 @@
-// Logistic regression on libsvm text, with the layers of convenience left out: variables, a replica
-// function, a step, a loop.
+// Logistic regression on libsvm text without Model and Trainer: variables, a replica function, a
+// step and a loop.
 #include "absl/flags/flag.h"
 #include "base/status_macros.h"
 #include "divvy.h"
 
 ABSL_FLAG(std::string, train, "examples/data/agaricus.train.libsvm",
           "libsvm files with labels 0 and 1, or -1 and +1, and ids below 127; a glob");
-ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm", "the same, to score by");
+ABSL_FLAG(std::string, test, "examples/data/agaricus.test.libsvm",
+          "the same for the held-out examples; a glob");
 
 using namespace divvy;
 
@@ -14,7 +15,7 @@ constexpr int64_t kIds = 127;
 const VariableSpec kWeights{"weights", {kIds, 1}, Zeros(), Ftrl{0.5, /*l1=*/0.001f}};
 const VariableSpec kBias{"bias", {1}, Zeros(), Ftrl{0.5}};
 
-// [batch] logits. Only the rows of the features that occur in the batch travel.
+// [batch] logits. Only the rows of features that occur in the batch are sent.
 Var Logits(GradientTape& tape, const Nest& batch) {
   Var weighted = tape.LookupSparse(kWeights, batch["features"], Combiner::kSum);
   return Reshape(weighted + tape.Read(kBias), {-1});
@@ -26,7 +27,7 @@ absl::StatusOr<Metrics> Measure(const Var& logits, const Var& losses, const Nest
                   {"auc", Auc(logits, batch["label"])}});
 }
 
-// On one replica: one GPU or CPU slot of a worker.
+// Runs on one replica: one GPU of a worker, or its CPU.
 absl::StatusOr<Metrics> TrainReplica(ReplicaContext& replica, const Nest& batch) {
   GradientTape tape(replica);
   Var logits = Logits(tape, batch);
@@ -41,7 +42,8 @@ absl::StatusOr<Metrics> TestReplica(ReplicaContext& replica, const Nest& batch) 
   return Measure(logits, SigmoidCrossEntropy(logits, batch["label"]), batch);
 }
 
-// On one worker: a step takes a batch for each replica, and is applied as a whole or not at all.
+// Runs on one worker. A step takes a batch for each replica, and is applied as a whole or not at
+// all.
 absl::StatusOr<Metrics> TrainStep(WorkerContext& worker, Iterator batches) {
   return worker.RunAndMerge(batches, TrainReplica);
 }
@@ -57,12 +59,12 @@ absl::StatusOr<Dataset> Mushrooms(const InputContext& input, std::string files) 
 }
 const DataSource kMushrooms("mushrooms", Mushrooms);
 
-// On the coordinator.
+// Runs on the coordinator.
 absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
   RETURN_IF_ERROR(CreateVariable(kWeights).status());
   RETURN_IF_ERROR(CreateVariable(kBias).status());
-  // A program that is started again goes on where it was.
+  // A restarted program continues where it was.
   RETURN_IF_ERROR(coordinator.RestoreLatest().status());
   while (coordinator.epoch() < 5) {
     RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kMushrooms(absl::GetFlag(FLAGS_train))).status());

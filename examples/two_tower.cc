@@ -1,7 +1,7 @@
-// Which item will a user visit next? Two towers make a point of each user and each item; an item is
-// found by its nearness to the user. Trains on visits in CSV, or on planted ones, and prints how
-// often the right item is among the nearest ten of a batch's, beside how often the planted points
-// find it.
+// Predicts which item a user visits next. Two towers compute a point for each user and each item;
+// the items nearest to a user are the candidates. Trains on visits in CSV, or on visits generated
+// by a known ("planted") model. Prints how often the right item is among the ten nearest of a
+// batch, and for planted visits also the same for the planted points, which is the upper bound.
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -9,21 +9,22 @@
 #include "examples/planted.h"
 
 ABSL_FLAG(std::string, data, "", "CSV with user, item and tag; a glob. Empty: planted visits");
-ABSL_FLAG(int64_t, visits, 200'000, "how many are planted");
+ABSL_FLAG(int64_t, visits, 200'000, "number of planted visits");
 ABSL_FLAG(int64_t, batch_size, 256,
-          "visits a replica takes in a step, and items among which each is sought");
+          "visits per replica and step; each visit's item is one of as many candidates");
 ABSL_FLAG(int, epochs, 5, "passes over the visits");
-ABSL_FLAG(std::string, export_to, "",
-          "where the trained towers go, for a program that serves them: NAME.safetensors. Needs a "
-          "--checkpoint_dir");
+ABSL_FLAG(
+    std::string, export_to, "",
+    "path of the exported towers, for a program that serves them: NAME.safetensors; empty: no "
+    "export");
 
 using namespace divvy;
 
-// For millions of users and items, larger tables: they are cut over the parameter servers, and only
-// the rows that a batch names travel.
+// For millions of users and items make the tables larger: they are cut over the parameter servers,
+// and only the rows that a batch names are sent.
 constexpr int64_t kUsers = 10'000, kItems = 10'000, kTags = 1'000, kWidth = 32;
 
-const RowwiseAdagrad kRule{0.05, /*initial_accumulator=*/1e-4f};  // one number a row
+const RowwiseAdagrad kRule{0.05, /*initial_accumulator=*/1e-4f};  // one slot element for each row
 const Embedding kUserTable("user", kUsers, kWidth, kRule);
 const Embedding kItemTable("item", kItems, kWidth, kRule);
 const Embedding kTagTable("tag", kTags, kWidth, kRule);
@@ -32,14 +33,14 @@ const Mlp kItemTower("item_tower", {2 * kWidth, 64, kWidth});
 
 bool Planted() { return absl::GetFlag(FLAGS_data).empty(); }
 
-// [batch, batch]: how near each item of the batch is to each user. The right ones stand on the
-// diagonal; the others serve as wrong ones.
+// [batch, batch]: how near each item of the batch is to each user. The right items are on the
+// diagonal; the others serve as wrong items.
 Var Scores(const Var& users, const Var& items) {
   return MatMul(users, items, Transpose::kNo, Transpose::kYes);
 }
 
 ModelOutput Forward(GradientTape& tape, const Nest& batch) {
-  // The look-ups first: they leave together, in one message to each parameter server.
+  // The lookups come first, so that one message to each parameter server has all of them.
   Var user = kUserTable(tape, batch["user"]), item = kItemTable(tape, batch["item"]),
       tag = kTagTable(tape, batch["tag"]);
   Var users = L2Normalize(kUserTower(tape, user)),
@@ -55,7 +56,7 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch) {
 const Model kTwoTower("two_tower", {kUserTable, kItemTable, kTagTable, kUserTower, kItemTower},
                       Forward);
 
-// Made once in a process, not once in a pass.
+// Generated once in a process, not once in a pass.
 Nest PlantedVisits() {
   static const Nest& visits = *new Nest(planted::Visits({absl::GetFlag(FLAGS_visits)}));
   return visits;

@@ -25,7 +25,7 @@ constexpr bool kIsRandom =
     std::is_same_v<Law, TruncatedNormal> || std::is_same_v<Law, VarianceScaling> ||
     std::is_same_v<Law, Orthogonal>;
 
-// ---- what is asked for --------------------------------------------------------------------------
+// ---- rows and keys ------------------------------------------------------------------------------
 
 Shape BlockShape(const Shape& shape, int64_t num_rows) {
   return shape.rank() == 0 ? shape : shape.WithRows(num_rows);
@@ -50,7 +50,7 @@ struct Block {
   int64_t width = 1;
 };
 
-// ---- laws, element by element -------------------------------------------------------------------
+// ---- initializers evaluated element by element --------------------------------------------------
 
 // out = law(u) with u uniform in (0, 1): u is the middle of one of 2^32 cells, so it is never 0 or
 // 1.
@@ -144,7 +144,7 @@ absl::Status Fill(const Identity& law, const InitializerContext&, const Block& b
   return absl::OkStatus();
 }
 
-// ---- values made whole --------------------------------------------------------------------------
+// ---- values of whole variables and blocks -------------------------------------------------------
 
 absl::Status Fill(const Orthogonal& law, const InitializerContext& context, const Block& block,
                   absl::Span<float> out) {
@@ -312,7 +312,9 @@ absl::StatusOr<Tensor> Converted(const std::vector<float>& values, const Shape& 
         std::transform(values.begin(), values.end(), tensor.fresh_data<T>(), ConvertTo<T>);
         return tensor;
       },
-      absl::StatusOr<Tensor>(absl::InternalError("a dtype that Validate let through")));
+      absl::StatusOr<Tensor>(
+          absl::InternalError(absl::StrCat("no initial values for dtype ", DTypeName(dtype),
+                                           ", which Validate should have refused"))));
 }
 
 }  // namespace

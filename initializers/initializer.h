@@ -105,11 +105,11 @@ VarianceScaling HeNormal(uint64_t seed = 0);
 VarianceScaling LecunUniform(uint64_t seed = 0);
 VarianceScaling LecunNormal(uint64_t seed = 0);
 
-// What initial values may depend on besides the initializer's own options.
+// The inputs of initial values besides the initializer's own options.
 struct InitializerContext {
   uint64_t job_seed = 0;
   std::string name;  // of the variable
-  Shape shape;       // of the whole variable, whatever rows are asked for
+  Shape shape;       // of the whole variable, not of the requested rows
 };
 
 // Whether a parameter server can evaluate the initializer for its rows alone. True for all but

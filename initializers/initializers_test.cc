@@ -45,7 +45,7 @@ TEST(NormalTest, QuantilesInvertTheDistributionFunction) {
   EXPECT_EQ(NormalQuantile(0.5), 0);
   EXPECT_NEAR(NormalQuantile(0.975), 1.959963984540054, 1e-14);
   EXPECT_NEAR(NormalQuantile(0.001), -3.090232306167814, 1e-14);
-  // The least that a 32-bit word asks for.
+  // The lowest probability that a 32-bit word gives.
   EXPECT_NEAR(NormalQuantile(0x1.0p-33), -6.337957754553789, 1e-14);
   for (double x = -6; x <= 6; x += 0.125)
     EXPECT_NEAR(NormalQuantile(NormalProbability(x)), x, x <= 3 ? 1e-12 : 2e-7) << x;
@@ -88,8 +88,8 @@ TEST(InitializerTest, AnotherJobSeedGivesOtherValues) {
 }
 
 TEST(InitializerTest, FansAreThoseOfTheWholeVariable) {
-  // The limit of (6, 4) is sqrt(6 / (6 + 4)) in one piece; of its first three rows alone it would
-  // be 0.926.
+  // The limit for shape (6000, 4000) is sqrt(6 / 10000). Fans of these three rows alone would give
+  // a larger limit.
   const std::vector<float> part = Fill(GlorotUniform(3), Context({6000, 4000}), 0, 3);
   const float limit = std::sqrt(6.0f / 10000);
   EXPECT_GT(*std::max_element(part.begin(), part.end()), 0.99f * limit);
@@ -125,7 +125,7 @@ TEST(InitializerTest, FollowsTheLawsOfKeras) {
 }
 
 TEST(InitializerTest, UniformStaysBelowItsUpperEnd) {
-  // A range of a few float steps: rounding alone would reach the end.
+  // A range of a few float steps, in which rounding would otherwise reach the open end.
   const float low = 1, high = std::nextafter(std::nextafter(1.0f, 2.0f), 2.0f);
   for (const float value : FillAll(RandomUniform{low, high}, Context({1000}))) {
     ASSERT_GE(value, low);

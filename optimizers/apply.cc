@@ -31,8 +31,8 @@ void ApplyRun(const OptimizerStep& step, const Run& run) {
     case OptimizerKind::kAdagrad: return internal::AdagradRun(step, run);
     case OptimizerKind::kRmsProp: return internal::RmsPropRun(step, run);
     case OptimizerKind::kFtrl: return internal::FtrlRun(step, run);
-    case OptimizerKind::kAdam: return;            // needs the t of its rows: AdamDense, AdamSparse
-    case OptimizerKind::kRowwiseAdagrad: return;  // goes row by row: RowwiseAdagradRow
+    case OptimizerKind::kAdam: return;            // see AdamDense, AdamSparse
+    case OptimizerKind::kRowwiseAdagrad: return;  // see RowwiseAdagradRow
   }
 }
 

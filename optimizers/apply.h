@@ -30,16 +30,16 @@ struct ParameterBlock {
   int64_t rows() const { return width == 0 ? 0 : static_cast<int64_t>(values.size()) / width; }
 };
 
-// Checks that the slots and sizes of `block` are those that `step` needs. Internal: they are not,
-// which is a bug in the caller's bookkeeping. For debug checks and tests, since the functions below
-// check nothing.
+// Checks that the slots and sizes of `block` fit `step`. Internal: they do not fit, which is a bug
+// in the caller's bookkeeping. For debug checks and tests, because the functions below check
+// nothing.
 absl::Status CheckBlock(const OptimizerStep& step, const ParameterBlock& block);
 
 // Applies one gradient, with the size of the block, to every row. Computes in float32, in the order
-// of TensorFlow's kernels, element by element; so the cut of the rows into blocks does not change
-// the result. Does not block or allocate. Thread-safe for blocks that do not overlap. Call it under
-// FlushDenormals (optimizers/denormals.h), because slots that decay towards 0 otherwise make it
-// many times slower. REQUIRES: Validate(step) and CheckBlock are OK.
+// of TensorFlow's kernels, element by element; so the result does not depend on how the rows are
+// cut into blocks. Does not block or allocate. Thread-safe for blocks that do not overlap. Call it
+// under FlushDenormals (optimizers/denormals.h), because slots that decay towards 0 otherwise make
+// it many times slower. REQUIRES: Validate(step) and CheckBlock are OK.
 void ApplyDense(const OptimizerStep& step, const ParameterBlock& block,
                 absl::Span<const float> gradient);
 

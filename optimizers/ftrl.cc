@@ -21,7 +21,7 @@ void Ftrl(const OptimizerStep& step, const Run& run, Power power) {
     linear[i] +=
         g[i] + shrinkage * w[i] - (new_power - power(accumulator[i])) * inverse_rate * w[i];
     const float quadratic = new_power * inverse_rate + quadratic_l2;
-    // l1 pulls the coefficient to exactly 0 within [-l1, l1]: that is what makes the model sparse.
+    // Within [-l1, l1] the coefficient becomes exactly 0, which makes the model sparse.
     const float shrunk = (std::copysign(l1, linear[i]) - linear[i]) / quadratic;
     w[i] = std::fabs(linear[i]) > l1 ? shrunk : 0.0f;
     accumulator[i] = grown;

@@ -12,8 +12,8 @@
 namespace divvy::internal {
 
 // `n` elements of a parameter, of its gradient, and of its slots of kind kValues. `slots` is
-// indexed as SlotsOf; an entry is null if there is no such slot or it is of another kind. The
-// arrays do not overlap.
+// indexed in the order of SlotsOf; an entry is null if there is no such slot or it is of another
+// kind. The arrays do not overlap.
 struct Run {
   float* values;
   const float* gradient;

@@ -124,7 +124,7 @@ enum class OptimizerKind : uint8_t {
   kRmsProp,
   kFtrl
 };
-// Which of them it is.
+// The kind of this optimizer.
 OptimizerKind KindOf(const Optimizer& optimizer);
 // The optimizer's part of a slot's name: "Sgd", "Momentum", "Adagrad", "RowwiseAdagrad", "Adam",
 // "RmsProp" or "Ftrl". Valid forever.

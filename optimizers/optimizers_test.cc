@@ -245,8 +245,8 @@ TEST(OptimizerStepTest, IsCheckedWhereItArrives) {
             "Ftrl: the learning rate is 0; give one above 0");
 }
 
-// A caller may be of another build, or no friend: what Validate(Optimizer) would have refused can
-// stand in any field.
+// A caller may have another build or be malicious, so any field may have a value that
+// Validate(Optimizer) would have refused.
 TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
   using Field = float OptimizerStep::*;
   const std::tuple<Optimizer, Field, float, std::string> cases[] = {
@@ -285,7 +285,7 @@ TEST(OptimizerStepTest, EachScalarThatItsKernelUsesIsCheckedAndNamed) {
 
 // ---- arithmetic ---------------------------------------------------------------------------------
 
-// A parameter with its slots, in memory of its own.
+// A parameter with its slots, which owns its memory.
 struct Parameter {
   Parameter(const Optimizer& optimizer, std::vector<float> initial, int64_t width)
       : values(std::move(initial)), width(width) {
@@ -376,7 +376,7 @@ TEST(RowwiseAdagradTest, DividesARowByTheRootOfItsMeanSquares) {
 }
 
 // a += mean(g^2), w -= lr g / (sqrt(a) + epsilon) in double, from the same float32 gradients: the
-// kernel may differ by what float32 rounds off in 20 steps.
+// kernel may differ by the rounding of float32 in 20 steps.
 TEST(RowwiseAdagradTest, AgreesWithItsFormulaInDoublePrecision) {
   const uint64_t seed = 33;
   SCOPED_TRACE(seed);
@@ -439,7 +439,7 @@ TEST(AdamTest, EachRowCountsItsOwnGradients) {
   ApplyDense(step, w.All(), {1, 1, 1});
   ApplySparse(step, w.All(), {0, 1}, {1, 1});
   EXPECT_EQ(w.count_slots[2], std::vector<int32_t>({2, 3, 1}));
-  // Two gradients of row 0 and one of row 2, whatever happened to row 1 meanwhile.
+  // Row 0 has had two gradients and row 2 one. What happened to row 1 meanwhile does not matter.
   Parameter alone(Adam{0.1}, {1}, 1);
   ApplyDense(step, alone.All(), {1});
   EXPECT_EQ(w.values[2], alone.values[0]);
@@ -487,7 +487,7 @@ TEST(RmsPropTest, EpsilonStandsUnderTheRootOnlyWithMomentum) {
   EXPECT_FLOAT_EQ(a.values[0], -2.0f / 7);
   EXPECT_FLOAT_EQ(b.values[0], -2.0f / 3);
   ApplyDense(StepOf(with, 1), b.All(), {0});
-  EXPECT_FLOAT_EQ(b.values[0], -1) << "half of the last step goes on";
+  EXPECT_FLOAT_EQ(b.values[0], -1) << "half of the previous step continues";
 }
 
 TEST(RmsPropTest, CenteredDividesByTheStandardDeviation) {
@@ -596,7 +596,7 @@ TEST(CheckBlockTest, FindsSlotsOfTheWrongSize) {
 
 #ifdef __SSE__
 TEST(FlushDenormalsTest, LastsAsLongAsItsScope) {
-  // volatile: computed when run, not by the compiler.
+  // volatile, so that the products are computed at run time and not by the compiler.
   volatile float least = std::numeric_limits<float>::min();
   volatile float half = 0.5f;
   EXPECT_GT(least * half, 0);

@@ -21,7 +21,7 @@ void RmsProp(const OptimizerStep& step, const Run& run) {
     float d = r[i];
     if constexpr (Centered) {
       a[i] += one_minus_rho * (g[i] - a[i]);
-      d = std::max(d - a[i] * a[i], 0.0f);  // a variance; rounding may take it below 0
+      d = std::max(d - a[i] * a[i], 0.0f);  // a variance; rounding may make it negative
     }
     if constexpr (Momentum) {
       b[i] = momentum * b[i] + rate * g[i] / std::sqrt(d + epsilon);

@@ -21,7 +21,7 @@ TEST(MinSizeTest, CutsJustAboveTheMinimumInTwo) {
   EXPECT_EQ(*partitioner({65537}, DType::kFloat32), Counts({2}));
 }
 
-// The worked cases of TensorFlow's rule, one row each.
+// Worked examples of TensorFlow's rule, one in each row.
 struct MinSizeCase {
   Shape shape;
   DType dtype;
@@ -118,7 +118,7 @@ TEST(FixedShardsTest, LeavesAVariableWithoutRowsInOnePiece) {
 
 TEST(PartitionerTest, CutsTheAxisItIsAskedFor) {
   EXPECT_EQ(*(MinSizePartitioner{1, 100})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 5, 1}));
-  // A slice has 2 * 3 * 4 bytes: two a shard.
+  // A slice of axis 1 has 2 * 3 * 4 bytes, so two fit in a shard.
   EXPECT_EQ(*(MaxSizePartitioner{48})({2, 5, 3}, DType::kFloat32, 1), Counts({1, 3, 1}));
   EXPECT_EQ(*(FixedShardsPartitioner{9})({2, 5, 3}, DType::kFloat32, 2), Counts({1, 1, 3}));
 }

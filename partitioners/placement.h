@@ -1,4 +1,4 @@
-// Placement: which parameter server gets which shard. Pure functions of what is already placed.
+// Placement: gives each shard a parameter server. Pure functions.
 #ifndef DIVVY_PARTITIONERS_PLACEMENT_H_
 #define DIVVY_PARTITIONERS_PLACEMENT_H_
 

@@ -25,7 +25,7 @@ class Chief : public ForwardingCoordinator<ConnectedCoordinator, ChiefTask> {
   }
 };
 
-// What the resolver says of the cluster, as the chief's TF_CONFIG would.
+// The cluster as the resolver describes it, in the form that the chief's TF_CONFIG would give.
 absl::StatusOr<ClusterConfig> ConfigOf(const ClusterResolver& resolver) {
   ClusterConfig config;
   ASSIGN_OR_RETURN(config.spec, resolver.cluster_spec());
@@ -33,7 +33,7 @@ absl::StatusOr<ClusterConfig> ConfigOf(const ClusterResolver& resolver) {
   if (!type.empty() && type != RoleName(Role::kChief)) {
     return absl::FailedPreconditionError(
         absl::StrCat("Connect plays the chief, and the resolver says that this is a ", type,
-                     ": give it the chief's resolver, or let divvy::Main play the role"));
+                     ": give it the chief's resolver, or let divvy::Main run this role"));
   }
   config.task_type = std::string(RoleName(Role::kChief));
   config.task_index = 0;
@@ -45,7 +45,7 @@ absl::StatusOr<ClusterConfig> ConfigOf(const ClusterResolver& resolver) {
 
 absl::StatusOr<std::unique_ptr<ConnectedCoordinator>> Connect(
     std::unique_ptr<ClusterResolver> resolver, const StrategyOptions& options) {
-  if (resolver == nullptr) return absl::InvalidArgumentError("Connect: there is no resolver");
+  if (resolver == nullptr) return absl::InvalidArgumentError("Connect: the resolver is null");
   RETURN_IF_ERROR(CheckRegistrations());
   ASSIGN_OR_RETURN(ClusterConfig cluster, ConfigOf(*resolver));
   ASSIGN_OR_RETURN(const TaskOptions task, TaskOptionsOf(std::move(cluster)));

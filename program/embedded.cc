@@ -43,7 +43,7 @@ absl::Status Check(const EmbeddedSetup& setup) {
   return Together(problems);
 }
 
-// Whether those listed can be dealt out is known before any is looked at.
+// Checks a list of GPUs before any GPU is opened: whether they can be divided among the workers.
 absl::Status CheckGpus(const EmbeddedOptions& options) {
   GpuChoice choice;
   std::string error;
@@ -55,7 +55,7 @@ absl::Status CheckGpus(const EmbeddedOptions& options) {
       .status();
 }
 
-// REQUIRES: CheckGpus.
+// REQUIRES: CheckGpus returned OK.
 GpuOptions GpusOf(const EmbeddedSetup& setup) {
   GpuOptions gpus{{}, setup.options.gpu_memory_bytes, setup.gpu_math};
   std::string error;
@@ -63,12 +63,12 @@ GpuOptions GpusOf(const EmbeddedSetup& setup) {
   return gpus;
 }
 
-// A task of a real cluster would exit; here its core is gone when the cluster is.
+// A task of a real cluster would exit. Here the core is destroyed together with the cluster.
 void IgnoreExit(int, const std::string&) {}
 
 }  // namespace
 
-// Two threads at least, so that a ps' block task and a message never wait for each other.
+// At least two threads, so that a ps' blocking task and a message never wait for each other.
 EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup,
                                  std::vector<std::vector<Device>> replica_devices)
     : setup_(setup),
@@ -80,8 +80,8 @@ EmbeddedCluster::EmbeddedCluster(const EmbeddedSetup& setup,
       workers_(setup.options.num_workers) {}
 
 EmbeddedCluster::~EmbeddedCluster() {
-  // The roles stop speaking first; then the threads, also those that run step bodies, end; only
-  // then does anything go.
+  // The roles first stop sending. Then the threads end, also those that run step functions. Only
+  // then are objects destroyed.
   if (coordinator_.core != nullptr) coordinator_.core->Abandon();
   for (BuiltWorker& worker : workers_) {
     if (worker.core != nullptr) worker.core->Abandon();
@@ -171,9 +171,9 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
   return absl::OkStatus();
 }
 
-// A worker that would have to be started again, to have its GPUs back, is this process: so the
-// program ends, and whoever started it does that. A worker runs no step, and loses no GPU, before
-// there is a coordinator.
+// A worker that has to be restarted to get its GPUs back is part of this process. So the program
+// ends, and its launcher restarts it. Before there is a coordinator, a worker runs no step and so
+// loses no GPU.
 void EmbeddedCluster::OnWorkerExit(int exit_code, const std::string& why) {
   if (exit_code == exit_codes::kTryAgain && coordinator_.core != nullptr)
     coordinator_.core->Fail(MakeError(Reason::kDeviceLost, why));

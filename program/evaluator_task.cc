@@ -17,12 +17,13 @@ namespace {
 
 constexpr char kRun[] = "evaluator";
 
-// The chief writes runs of its own in the same directory, and a run is written by one process.
+// The chief writes its own runs in the same directory, and each run must be written by one process
+// only.
 std::string RunBelowOurs(const std::string& run) {
   return run == kRun ? run : absl::StrCat(kRun, "/", run);
 }
 
-// What is said of one checkpoint.
+// Receives the scores of one checkpoint.
 class ScoreSink : public ProgressSink {
  public:
   ScoreSink(CheckpointId checkpoint, EventRecorder* events, const std::string& directory)
@@ -62,7 +63,7 @@ EvaluatorTask::~EvaluatorTask() { executor_.Stop(); }
 absl::StatusOr<std::unique_ptr<EvaluatorTask>> EvaluatorTask::Start(EvaluatorOptions options) {
   if (options.cluster.options.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError(
-        "an evaluator scores checkpoints: give it the --checkpoint_dir of its job");
+        "an evaluator scores checkpoints: set --checkpoint_dir to the directory of its job");
   }
   return std::unique_ptr<EvaluatorTask>(new EvaluatorTask(std::move(options)));
 }
@@ -74,10 +75,10 @@ int EvaluatorTask::exit_code() const {
 
 std::string EvaluatorTask::StatusText() const {
   MutexLock lock(mu_);
-  return absl::StrCat(
-      "evaluator of ", directory_, ": ",
-      last_ ? absl::StrCat("has come as far as ", last_->name()) : "no checkpoint is there yet",
-      ended_ ? "; the job is over" : "");
+  return absl::StrCat("evaluator of ", directory_, ": ",
+                      last_ ? absl::StrCat("the last checkpoint was ", last_->name())
+                            : "there is no checkpoint yet",
+                      ended_ ? "; the job is over" : "");
 }
 
 void EvaluatorTask::Flush() {
@@ -95,10 +96,11 @@ absl::Status EvaluatorTask::Watch(Score score) {
   }
 }
 
-// Blocks until there is one that has not been scored; nullopt: the job is over, and there is none.
+// Blocks until a checkpoint has not been scored. nullopt: the job is over, and all are scored.
 absl::StatusOr<std::optional<CheckpointId>> EvaluatorTask::Next() {
   for (;;) {
-    // In this order: what is listed once the job is over has its final checkpoint.
+    // The order matters: a list that is read after the end of the job has the job's final
+    // checkpoint.
     ASSIGN_OR_RETURN(const std::optional<int> ended, ReadJobEnd(FileSystem::Real(), directory_));
     ASSIGN_OR_RETURN(const std::optional<CheckpointId> next, Unscored());
     MutexLock lock(mu_);
@@ -108,11 +110,11 @@ absl::StatusOr<std::optional<CheckpointId>> EvaluatorTask::Next() {
   }
 }
 
-// The oldest that is newer than the last; at the beginning the newest.
+// The oldest checkpoint that is newer than the last one; at the beginning the newest.
 absl::StatusOr<std::optional<CheckpointId>> EvaluatorTask::Unscored() const {
   const absl::StatusOr<std::vector<CheckpointId>> newest_first =
       ListCheckpoints(FileSystem::Real(), directory_);
-  // The chief will make the directory.
+  // The chief has not made the directory yet.
   if (absl::IsNotFound(newest_first.status())) return std::optional<CheckpointId>();
   RETURN_IF_ERROR(newest_first.status());
   MutexLock lock(mu_);
@@ -138,7 +140,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(Checkpoi
   setup.coordinator.report.reset();
   setup.coordinator.sink = &sink;
   setup.only = checkpoint;
-  // The flag is the chief's: here nobody writes.
+  // The flag is for the chief; an evaluator writes no checkpoints.
   setup.coordinator.core.checkpoint_every = absl::ZeroDuration();
   setup.coordinator.core.final_checkpoint = false;
   ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedCluster> cluster, EmbeddedCluster::Start(setup));
@@ -146,7 +148,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedCluster>> EvaluatorTask::Restore(Checkpoi
   return cluster;
 }
 
-// OK: one that the job has removed, or a damaged one that will have a successor.
+// OK for a checkpoint that the job has removed, and for a damaged one that may have a successor.
 absl::Status EvaluatorTask::PassOver(CheckpointId checkpoint, const absl::Status& why) {
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> there,
                    ListCheckpoints(FileSystem::Real(), directory_));

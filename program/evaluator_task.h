@@ -61,11 +61,13 @@ class EvaluatorTask : public Evaluator {
   const std::string& directory_;
   ThreadPoolExecutor executor_;
   const std::shared_ptr<EventRecorder> events_;  // null: none
-  absl::Status damage_;                          // of the last checkpoint, if it is damaged
+  // the error of the last checkpoint, if that is damaged
+  absl::Status damage_;
   mutable Mutex mu_;
   CondVar look_;  // never notified: Watch waits for the timeout
   std::optional<int> ended_ DIVVY_GUARDED_BY(mu_);
-  std::optional<CheckpointId> last_ DIVVY_GUARDED_BY(mu_);  // scored, or passed over
+  // the last checkpoint that was scored or passed over
+  std::optional<CheckpointId> last_ DIVVY_GUARDED_BY(mu_);
 };
 
 }  // namespace divvy

@@ -7,8 +7,8 @@
 namespace divvy {
 namespace {
 
-// Calls the core of the task at `address`, where there is one: the request and the answer go
-// through the Executor.
+// Calls the core of the task at `address`, if it exists. The request and the answer go through the
+// Executor.
 template <typename Core, typename Request>
 void CallCore(Executor& executor, const std::shared_ptr<Core>& core, const std::string& address,
               Request request, ResultCallback<ReplyTo<Request>> done) {
@@ -41,9 +41,9 @@ class PsClient : public Sends<PsClient, ParameterClient> {
   const std::string address_;
 };
 
-// One connection of a Steps stream: each way is a queue of its own, so frames keep their order. The
-// side that closes hears nothing more. Kept alive by its two ends; what waits in the queues does
-// not keep it, so that nothing is left over when the executor stops.
+// One connection of a Steps stream. Each direction is a queue of its own, so frames keep their
+// order. The side that closes gets no more calls. The two ends keep this object alive; frames in
+// the queues do not, so nothing remains when the executor stops.
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
   Pipe(Executor& executor, std::shared_ptr<StreamListener<FromWorker>> coordinator)
@@ -60,7 +60,7 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
       if (!pipe.closed()) pipe.coordinator_->OnFrame(frame);
     });
   }
-  // The first to close wins; the other's call does nothing.
+  // The first side to close wins; a later call does nothing.
   void CloseByCoordinator() {
     if (SetClosed()) return;
     Post(to_worker_, [](Pipe& pipe) {
@@ -82,14 +82,16 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
     MutexLock lock(mu_);
     return closed_;
   }
-  bool SetClosed() {  // returns whether it was
+  // returns whether it was closed before
+  bool SetClosed() {
     MutexLock lock(mu_);
     return std::exchange(closed_, true);
   }
 
   SerialExecutor to_worker_, to_coordinator_;
   const std::shared_ptr<StreamListener<FromWorker>> coordinator_;
-  std::shared_ptr<StreamListener<ToWorker>> worker_;  // touched on to_worker_ alone
+  // used only by to_worker_
+  std::shared_ptr<StreamListener<ToWorker>> worker_;
   Mutex mu_;
   bool closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
@@ -107,7 +109,8 @@ class CoordinatorEnd : public StreamConnection<ToWorker> {
 class WorkerEnd : public StreamConnection<FromWorker> {
  public:
   explicit WorkerEnd(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
-  ~WorkerEnd() override { pipe_->CloseByWorker(); }  // as a process' socket when it is killed
+  // A killed process would close its socket in the same way.
+  ~WorkerEnd() override { pipe_->CloseByWorker(); }
   void Send(StreamFrame<FromWorker> frame) override { pipe_->ToTheCoordinator(std::move(frame)); }
   void Close() override { pipe_->CloseByWorker(); }
 

@@ -37,7 +37,7 @@
 namespace divvy {
 namespace {
 
-// The program's own code: what it throws ends it, with a message instead of a core.
+// Runs the program's own code. An exception ends it with a message instead of a core dump.
 absl::Status CallTrain(TrainFunction* train, Coordinator& coordinator) {
   return internal::Guarded<absl::Status>("Train", [&] { return train(coordinator); });
 }
@@ -49,17 +49,17 @@ int EndWith(const absl::Status& result) {
   return ExitCodeOf(result);
 }
 
-// ---- signals of those that run the program ------------------------------------------------------
+// ---- signals while the program runs -------------------------------------------------------------
 
-// Waits for a signal while the program runs on the main thread; a drain (`drain` begins it, and
-// does not block) ends the program's calls, and with them Train.
+// Waits for a signal while the program runs on the main thread. After a signal it calls `drain`,
+// which must not block. The drain ends the program's calls, and so Train returns.
 class SignalWatch {
  public:
   SignalWatch(Termination& termination, std::function<void()> drain)
       : termination_(termination), drain_(std::move(drain)), thread_(1) {
     thread_.PostBlocking("signals", [this] { Watch(); });
   }
-  // The exit code that a signal asks for; nullopt: none came.
+  // The exit code that a signal asks for; nullopt: there was no signal.
   std::optional<int> Stop() {
     termination_.Request(0, "");
     thread_.Stop();
@@ -76,14 +76,14 @@ class SignalWatch {
     drain_();
     const std::optional<Termination::Event> end = AwaitDrained(event.asked);
     if (end && end->signal == 0) return;
-    if (!end) DIVVY_LOG(WARNING) << "chief: not drained in time";
-    // The program does not come back, or a second signal came before it could kill.
+    if (!end) DIVVY_LOG(WARNING) << "chief: not drained within --drain_timeout";
+    // The program does not return, or a second signal came before signals could kill the process.
     std::_Exit(event.exit_code);
   }
 
-  // A second signal ends a drain at once. Where an operator has asked for the drain, the first
-  // signal is not yet the second: whoever stops the whole cluster behind that, as Kubernetes and
-  // the launcher do, has lost no patience.
+  // A second signal ends a drain at once. If an operator asked for the drain, the first signal does
+  // not count as the second: Kubernetes and the launcher stop the whole cluster after an operator's
+  // drain, and send that signal.
   std::optional<Termination::Event> AwaitDrained(bool asked) {
     const absl::Duration until = Clock::Real().Elapsed() + DrainTimeoutFromFlags();
     if (asked) {
@@ -95,9 +95,10 @@ class SignalWatch {
     }
     Termination::LetSignalsKill();
     std::optional<Termination::Event> event;
+    // An operator may ask for the drain again. Such an event changes nothing.
     do {
       event = termination_.WaitFor(until - Clock::Real().Elapsed());
-    } while (event && event->asked);  // by an operator, for what is under way already
+    } while (event && event->asked);
     return event;
   }
 
@@ -176,8 +177,8 @@ int RunChief(const TaskOptions& task, const RegisteredProgram& program) {
 
 // ---- the evaluator ------------------------------------------------------------------------------
 
-// A signal ends it at once: it holds nothing that anybody misses, and what it has not scored it
-// will when it is started again.
+// A signal ends the evaluator at once. It holds no state that is needed later: a restarted
+// evaluator scores the checkpoints that are left.
 class EndAtSignal {
  public:
   EndAtSignal(Termination& termination, EvaluatorTask& evaluator)
@@ -219,7 +220,7 @@ int RunEvaluator(const RegisteredProgram& program) {
   return result.ok() ? (*evaluator)->exit_code() : EndWith(result);
 }
 
-// ---- which of them ------------------------------------------------------------------------------
+// ---- the choice of the role ---------------------------------------------------------------------
 
 int Play(const TaskOptions& task) {
   if (const absl::Status log = SetLogFromFlags(task.name()); !log.ok()) return RefuseToStart(log);
@@ -241,7 +242,7 @@ int Main(int argc, char** argv) {
   BeginProcess(argv[0]);
   const Binary binary = {
       argv[0],
-      "a Divvy program. With TF_CONFIG it plays one task of a cluster; without, --ps=P --workers=W "
+      "a Divvy program. With TF_CONFIG it runs one task of a cluster; without, --ps=P --workers=W "
       "is the size of the embedded cluster",
       HelpOfProgram,
       {}};

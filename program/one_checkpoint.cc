@@ -28,7 +28,7 @@ class Files : public CheckpointFiles {
   const std::unique_ptr<CheckpointFiles> files_;
 };
 
-// Slots are two thirds of what Adam's checkpoint holds, and nobody who scores reads them.
+// Slots are two thirds of a checkpoint with Adam, and scoring does not read them.
 std::shared_ptr<const Layout> WithoutSlots(const Layout& layout) {
   std::map<VariableId, VariableLayout> variables = layout.variables();
   for (auto& [id, variable] : variables) {
@@ -47,7 +47,7 @@ class Catalog : public CheckpointCatalog {
     if (below && !(checkpoint_ < *below)) return std::optional<JobState>();
     ASSIGN_OR_RETURN(JobState state, ReadJobState(files_, directory_, checkpoint_));
     state.layout = WithoutSlots(*state.layout);
-    // Who scores reads all of the data, and trains nothing.
+    // Scoring reads all of the data, and trains nothing.
     state.data.clear();
     state.epochs = 0;
     return std::optional<JobState>(std::move(state));

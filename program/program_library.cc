@@ -33,7 +33,7 @@ std::optional<std::string> ProgramFlag(int argc, const char* const* argv) {
 
 #ifdef DIVVY_STATIC
 
-// glibc could load it even so, together with a second libdivvy.so and a second libc.
+// glibc would load it, together with a second libdivvy.so and a second libc.
 absl::Status LoadProgramLibrary(const std::string& path) {
   return absl::FailedPreconditionError(absl::StrCat(
       "--program=", path,
@@ -56,8 +56,8 @@ std::string Demangled(const std::string& symbol) {
   return status == 0 ? name.get() : symbol;
 }
 
-// What the system's loader said, in words for who has to mend it. It says "<file>: <what is
-// wrong>", about the library or one that it needs.
+// Translates an error of the system's loader for the user who has to fix it. Its form is "<file>:
+// <what is wrong>", about the library or about one that it needs.
 absl::Status Translated(const std::string& path, absl::string_view said) {
   constexpr absl::string_view kUndefined = "undefined symbol: ";
   constexpr absl::string_view kApi = "divvy_program_api_";
@@ -84,7 +84,7 @@ absl::Status Translated(const std::string& path, absl::string_view said) {
   return absl::InvalidArgumentError(Refused(path, absl::StrCat("cannot be loaded: ", said)));
 }
 
-// Whether the library's code may run here.
+// Checks whether the library's code may run in this process.
 absl::Status CheckTrusted(const std::string& file) {
   RETURN_IF_ERROR(CheckMayLoadCode());
   return CheckTrustedCode(file, "the program's library");
@@ -101,8 +101,8 @@ absl::Status LoadProgramLibrary(const std::string& path) {
   if (FindProgram().ok())
     return absl::FailedPreconditionError(Refused(
         path, "this binary has a program of its own; use the stock worker or leave --program out"));
-  // Never closed: flags, steps and vtables of the library stay in use. Local: what two libraries
-  // happen to have in common stays apart.
+  // The library is never closed, because its flags, steps and vtables stay in use. RTLD_LOCAL keeps
+  // symbols of two libraries with the same name apart.
   if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) return Translated(path, dlerror());
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (program.ok()) return absl::OkStatus();

@@ -28,12 +28,10 @@ std::optional<std::string> ProgramFlag(int argc, const char* const* argv);
 // Each error is one line that names the file and the remedy. Retrying does not help:
 //   NotFound            there is no such file
 //   PermissionDenied    it belongs neither to root nor to this user, or others may write to it and
-//                       could run code here
-//   InvalidArgument     it is not a shared library; it was linked without something it needs; it
-//   has
-//                       no DIVVY_PROGRAM, or two, or one whose options cannot be used
+//   InvalidArgument     it is not a shared library; it was linked without something that it needs;
+//                       or it has no DIVVY_PROGRAM, two of them, or one with unusable options
 //   FailedPrecondition  it was built for another version of Divvy's headers; this binary already
-//   has
+//                       has a program; or this binary is static and cannot load anything
 //                       a program; or this binary is static and cannot load anything
 absl::Status LoadProgramLibrary(const std::string& path);
 

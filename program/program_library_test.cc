@@ -47,13 +47,14 @@ TEST(ProgramFlagTest, AMissingValueIsTheEmptyOne) {
 
 TEST(ProgramFlagTest, OtherFlagsAndWhatStandsBehindTwoDashesAreNotIt) {
   EXPECT_EQ(FlagOf({"worker"}), std::nullopt);
-  EXPECT_EQ(FlagOf({"--program=a.so"}), std::nullopt);  // the binary's name
+  // the binary's name
+  EXPECT_EQ(FlagOf({"--program=a.so"}), std::nullopt);
   EXPECT_EQ(
       FlagOf({"worker", "--programs=a.so", "--noprogram", "program=a.so", "--", "--program=a.so"}),
       std::nullopt);
 }
 
-// Each library is loaded in a process of its own, for it stays where it is loaded.
+// Each library is loaded in a process of its own, because it cannot be unloaded.
 class ProgramLibraryTest : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -70,7 +71,7 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
   return path;
 }
 
-// Says how loading went on stderr.
+// Loads a library, and prints the result on standard error.
 [[noreturn]] void LoadAndSay(const std::string& path) {
   const absl::Status status = LoadProgramLibrary(path);
   std::fputs(absl::StrCat("<", status.ToString(), ">\n").c_str(), stderr);
@@ -79,13 +80,14 @@ std::string Temporary(const std::string& name, const std::string& bytes, mode_t 
 
 #define EXPECT_LOADING_SAYS(path, words) EXPECT_EXIT(LoadAndSay(path), ExitedWithCode(0), words)
 
-// Nothing of the library runs, and the words are one line.
+// Expects that no code of the library runs, and that the error is one line.
 #define EXPECT_REFUSED(path, code, words)                                                     \
   EXPECT_LOADING_SAYS(                                                                        \
       path, AllOf(HasSubstr(absl::StrCat("<", code, ": --program=", path, ": ", words, ">")), \
                   Not(HasSubstr("ran"))))
 
-// Loads the good library, reads `flag` as its own and runs its program, which says what it read.
+// Loads the good library, reads `flag` as a flag of its own, and runs its program, which prints the
+// value.
 [[noreturn]] void LoadAndTrain(std::string flag) {
   if (!LoadProgramLibrary(Library("good")).ok()) _exit(1);
   char name[] = "test";

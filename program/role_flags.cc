@@ -19,7 +19,7 @@
 
 namespace divvy {
 
-// Found by ABSL_FLAG.
+// ABSL_FLAG finds it by its name.
 bool AbslParseFlag(absl::string_view text, Durability* durability, std::string* error) {
   if (text == "replay" || text == "checkpoint") {
     *durability = text == "replay" ? Durability::kReplay : Durability::kCheckpoint;
@@ -41,7 +41,7 @@ std::string AbslUnparseFlag(Durability durability) {
 namespace divvy {
 namespace {
 
-// Of a worker wherever it runs.
+// The options of a worker, in a process of its own or in an embedded cluster.
 WorkerOptions WorkerLimitsFromFlags() {
   WorkerOptions options;
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
@@ -51,8 +51,8 @@ WorkerOptions WorkerLimitsFromFlags() {
   return options;
 }
 
-// By the words of its name: what a chief writes for TensorBoard is read by more people than may
-// know it.
+// Decides by the words of the flag's name. Event files for TensorBoard are read by more people than
+// may know a secret.
 bool HoldsASecret(absl::string_view flag) {
   constexpr absl::string_view kWords[] = {"password",   "passwd",      "secret", "token",
                                           "credential", "credentials", "key",    "apikey"};
@@ -73,7 +73,7 @@ std::optional<ReportOptions> ReportFromFlags() {
   return report;
 }
 
-// Of a coordinator wherever it runs.
+// The options of a coordinator, in a process of its own or in an embedded cluster.
 CoordinatorOptions CoordinatorLimitsFromFlags() {
   CoordinatorOptions options;
   options.job_seed = absl::GetFlag(FLAGS_seed);
@@ -151,7 +151,7 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
   WorkerTaskOptions options;
   options.task = task;
   options.core = WorkerLimitsFromFlags();
-  // Of a process: a worker beside its coordinator is neither orphaned nor drained alone.
+  // Only for a process: a worker beside its coordinator is never orphaned, and never drained alone.
   options.core.orphan_timeout = absl::GetFlag(FLAGS_orphan_timeout);
   options.core.drain_timeout = DrainTimeoutFromFlags();
   options.core.apply_program_flags = SetProgramFlags;

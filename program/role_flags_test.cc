@@ -1,4 +1,4 @@
-// Every flag of Divvy, and what becomes of it in each mode.
+// Every flag of Divvy, and its effect in each mode.
 #include "program/role_flags.h"
 
 #include <set>
@@ -39,7 +39,7 @@ class RoleFlagsTest : public testing::Test {
   absl::FlagSaver saver_;
 };
 
-// Values that are none of the defaults.
+// A value that differs from the default.
 std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
   if (flag.Name() == "durability") return "checkpoint";
   if (flag.Name() == "gpus") return "none";
@@ -48,7 +48,7 @@ std::string AnotherValueOf(const absl::CommandLineFlag& flag) {
   return "77";
 }
 
-// A flag that is new is a row of task/flags.inc.
+// A new flag needs a row in task/flags.inc.
 TEST_F(RoleFlagsTest, EachFlagThatIsDefinedStandsInTheTableAndTheOtherWayAround) {
   std::set<std::string> defined, listed;
   const std::set<std::string> of_program = ProgramFlagNames();
@@ -88,8 +88,8 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessRefusesEachFlagThatItWouldNotObey) {
   }
 }
 
-// What the table says to be obeyed changes what the cluster is made of. (Those of a process as a
-// whole, --log_format and --drain_timeout, are read elsewhere.)
+// Each flag that the table gives to an embedded cluster changes an option of the cluster.
+// (--log_format and --drain_timeout concern the whole process, and are read elsewhere.)
 TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   Set("watchdog", "7s");
   Set("step_deadline", "8s");
@@ -118,7 +118,7 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   EXPECT_EQ(setup.coordinator.core.keep_checkpoints, 5);
 }
 
-// The flags of a role mean the same whether it is a process or a part of one.
+// The flags of a role mean the same for a process and for a part of an embedded cluster.
 TEST_F(RoleFlagsTest, ATaskIsMadeOfTheSameOptionsAsItsRoleInOneProcess) {
   Set("check_numerics", "true");
   Set("row_cache_staleness", "6");

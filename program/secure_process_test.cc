@@ -1,5 +1,5 @@
-// A process that has more rights than the user who started it loads no code: that user chose its
-// flags, its environment and the folder that it lies in.
+// A process with more rights than the user who started it loads no code, because that user chose
+// its flags, its environment and its directory.
 #include <sys/auxv.h>
 
 #include "base/trusted_file.h"
@@ -12,7 +12,8 @@ namespace {
 bool is_secure = false;
 }
 
-// What the kernel says of this process; the linker puts the second in the place of the first.
+// The kernel's information about this process. The linker replaces the first function by the
+// second.
 extern "C" unsigned long __real_getauxval(unsigned long type);
 extern "C" unsigned long __wrap_getauxval(unsigned long type) {
   return type == AT_SECURE && is_secure ? 1 : __real_getauxval(type);
@@ -48,7 +49,7 @@ TEST_F(SecureProcessTest, LoadsNoProgram) {
   EXPECT_EQ(LoadProgramLibrary("no/such.so").code(), absl::StatusCode::kNotFound);
 }
 
-// No library lies beside this program, so the system's loader would be asked.
+// No library is beside this program, so a search would ask the system's loader.
 TEST_F(SecureProcessTest, AsksTheSystemsLoaderForNoLibraryOfGpus) {
   const auto opened = OpenGpus({{GpuChoice::Kind::kAll, {}}, 0, {}});
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);

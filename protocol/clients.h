@@ -11,8 +11,8 @@
 // - Transport failures (Unavailable, DeadlineExceeded) carry no ErrorDetail. Refusals by the
 //   receiver carry one.
 // - Cancelled without a detail means that the client is being closed.
-// - INVALID can also come from this side: the request is larger than a message may be, or the reply
-//   makes no sense.
+// - INVALID can also come from the client: the request is larger than a message may be, or the
+//   reply is not valid.
 // - Clients do not retry. The cores do.
 #ifndef DIVVY_PROTOCOL_CLIENTS_H_
 #define DIVVY_PROTOCOL_CLIENTS_H_
@@ -91,10 +91,10 @@ Sender<Derived, Client, Requests...> SenderOf(const Calls<Requests...>&);
 template <typename Derived, typename Client>
 using Sends = decltype(internal::SenderOf<Derived, Client>(std::declval<const Client&>()));
 
-// A parameter server at one address. Whichever process listens there receives the requests; each
-// request names the process life that it is meant for. Pull and Commit have no deadline: they last
-// as long as their stream makes progress, and a broken stream ends them with Unavailable. The
-// tensors of a request are lent until the request is answered: nobody may write to them before.
+// A parameter server at one address. Each request names the incarnation that it is meant for; a
+// process of another incarnation at that address refuses it. Pull and Commit have no deadline: they
+// last as long as their stream makes progress, and a broken stream ends them with Unavailable. The
+// tensors of a request are lent until the request is answered: do not write to them before.
 //
 // Each call can be refused by the request check (protocol/request_check.h), and also with these
 // reasons:

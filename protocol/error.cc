@@ -13,11 +13,11 @@ namespace divvy {
 namespace {
 
 constexpr char kTypeUrl[] = "divvy/error";
-// Of JobHasEnded: a number in decimal; crosses no wire.
+// The payload of JobHasEnded: a decimal number. It is never sent to another process.
 constexpr char kExitCodeUrl[] = "divvy/exit_code";
 
-// The payload: these fields in this order, little-endian, without the zero bytes at the end. A
-// refusal that names no entry so fits into the 15 bytes that a Cord holds in place.
+// The payload: these fields in this order, little-endian, without the zero bytes at the end. So a
+// refusal that names no entry fits into the 15 bytes that a Cord stores inline.
 constexpr size_t kReasonAt = 0, kRoleAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15,
                  kRetryAfterAt = 23, kEncodedBytes = 31;
 
@@ -45,7 +45,7 @@ std::string Encode(const ErrorDetail& detail) {
   return out;
 }
 
-// Any bytes: what cannot be a detail is none.
+// Accepts any bytes. Bytes that are no valid detail give an empty one.
 ErrorDetail Decode(std::string in) {
   ErrorDetail detail;
   if (in.size() > kEncodedBytes) return detail;
@@ -108,16 +108,16 @@ ReasonRow RowOf(Reason reason) {
   return {"UNKNOWN", absl::StatusCode::kUnknown};
 }
 
-// What Status::ToString shows of a detail instead of its bytes.
+// The text that Status::ToString shows for a detail, instead of its bytes.
 absl::optional<std::string> PrintDetail(absl::string_view type_url, const absl::Cord& payload) {
   if (type_url != kTypeUrl) return absl::nullopt;
   const ErrorDetail detail = Decode(std::string(payload));
-  if (detail.user) return "the program's own";
+  if (detail.user) return "error of a step function";
   return std::string(RowOf(detail.reason).name);
 }
 
 void Attach(const ErrorDetail& detail, absl::Status& status) {
-  // A program may have a printer of its own.
+  // A program may have set a printer of its own, which stays.
   static const bool printed = absl::status_internal::GetStatusPayloadPrinter() != nullptr ||
                               (absl::status_internal::SetStatusPayloadPrinter(PrintDetail), true);
   static_cast<void>(printed);
@@ -184,12 +184,14 @@ std::optional<int> ExitCodeOf(Reason reason) {
     case Reason::kWorkerLost:
     case Reason::kPsLost:
     case Reason::kDeviceLost: return exit_codes::kTryAgain;
-    case Reason::kStepGaveUp: return exit_codes::kPermanent;  // it ends every worker that runs it
+    // A step that gave up would end each worker that runs it.
+    case Reason::kStepGaveUp: return exit_codes::kPermanent;
     default: return std::nullopt;
   }
 }
 
-// A step's own code says nothing about the cluster, but what it says about its input holds.
+// The code of a step's error says nothing about the cluster. DataLoss and NotFound concern the
+// step's input, and are kept.
 static int ExitCodeOfUser(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kDataLoss: return exit_codes::kCorruptData;

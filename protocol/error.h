@@ -24,12 +24,11 @@ enum class Reason : uint8_t {
   kVersionMismatch,
   // FailedPrecondition: stop, exit 78
   kWrongJob,
-  // Aborted: another process life answers at that address, without the old one's memory. A worker
+  // Aborted: another incarnation answers at that address, without the old one's memory. A worker
   // waits for a new view; the coordinator treats the task as lost
   kWrongIncarnation,
   // FailedPrecondition: the receiver is in a newer epoch, which ErrorDetail::epoch has. A
-  // coordinator
-  // stops (exit 138); a worker drops its session and waits
+  // coordinator stops (exit 138); a worker drops its session and waits
   kStaleEpoch,
   // Unavailable: retry; the coordinator will attach the task
   kNotAttached,
@@ -43,17 +42,17 @@ enum class Reason : uint8_t {
   kSessionFenced,
   // Aborted: the step was finished or given up elsewhere. A worker drops it silently, as above
   kStepClosed,
-  // Internal: cannot happen
+  // Internal: a shard of the request does not exist. A bug; never expected
   kUnknownShard,
-  // Internal: cannot happen
+  // Internal: a commit does not fit its shards. A bug; never expected
   kBadCommit,
-  // ResourceExhausted with retry_after: wait and send again; never final
+  // ResourceExhausted with retry_after: wait that long and send again; never final
   kOverloaded,
   // ResourceExhausted at CreateShards: the create fails, and its message names the flag
   kMemoryLimit,
-  // Unavailable, to the coordinator's own user
+  // Unavailable, for the program: a worker is lost
   kWorkerLost,
-  // Unavailable, to the coordinator's own user
+  // Unavailable, for the program: a parameter server and its values are lost
   kPsLost,
   // Unavailable: the attempts of a step are used up
   kStepGaveUp,
@@ -92,13 +91,18 @@ absl::string_view ReasonName(Reason reason);  // "SESSION_FENCED"
 // messages. Fields that do not apply are 0.
 struct ErrorDetail {
   Reason reason = Reason::kNone;
-  std::optional<Role> role;  // of the task that reports the error; absent: unknown
+  // The role of the task that reports the error. Absent: unknown.
+  std::optional<Role> role;
   int32_t index = 0;
-  Epoch epoch;        // of the task that reports the error
-  EntryId entry;      // the entry that was refused
-  bool user = false;  // made by a step function: never taken for a worker's or a ps' failure,
-                      // whatever its code
-  absl::Duration retry_after;  // zero: the sender's own backoff
+  // the epoch of that task
+  Epoch epoch;
+  // the entry that was refused
+  EntryId entry;
+  // A step function made the error. It is never taken for a failure of a worker or ps, whatever its
+  // code is.
+  bool user = false;
+  // How long to wait before a retry. Zero: the sender uses its own backoff.
+  absl::Duration retry_after;
 };
 
 // All functions here are pure and thread-safe.
@@ -108,7 +112,7 @@ struct ErrorDetail {
 // WithMessage (base/status_message.h), which keeps the payload; without it, callers cannot decide
 // by the reason.
 //
-//   return MakeError(Reason::kNotReady, "the parameter server is starting");
+//   return MakeError(Reason::kNotReady, "ps 2 reads checkpoint ckpt-3-17 and cannot serve yet");
 //   if (ReasonOf(status) == Reason::kNotReady) ...
 absl::Status MakeError(const ErrorDetail& detail, absl::string_view message);
 // The same, with `code` in place of the reason's own code.

@@ -12,8 +12,8 @@
 
 namespace divvy {
 
-// The progress of a pass over leased data, as of a cut or of a horizon: which positions of the pass
-// none of its steps has read. A plain value.
+// The progress of a pass over leased data at a cut or in a horizon. It tells which positions of the
+// pass the covered steps have not read. A plain value.
 struct PassProgress {
   // The iterator that reads the pass.
   ResourceId iterator;
@@ -22,9 +22,9 @@ struct PassProgress {
   // The positions are not data but the numbers of a series of steps (StepNumber). A number below
   // `next` that is not in `unread` belongs to a finished step.
   bool is_series = false;
-  // The program's own steps read it, and only the program knows when it has read enough.
+  // The program's own steps read the pass. Only the program knows when it has read enough.
   bool of_program = false;
-  // steps of the loop over it
+  // finished steps of the loop over this pass
   int64_t finished = 0;
   // positions from here on have not been leased to any step
   int64_t next = 0;
@@ -38,10 +38,10 @@ struct PassProgress {
 
 // The coordinator's statement of which entries can still arrive. An id below `next` that is not in
 // `open` is closed: a parameter server forgets it and refuses it. Closing is permanent: of two
-// horizons of one epoch, the later one closes all that the earlier one does. A plain value.
+// horizons of one epoch, the later one closes every id that the earlier one closes. A plain value.
 //
-//   Horizon{EntryId(10), {EntryId(4), EntryId(7)}}   // 4, 7 and all from 10 on may come; 5 is
-//   closed
+//   // 4, 7 and all ids from 10 on may still come; 5 is closed
+//   Horizon{EntryId(10), {EntryId(4), EntryId(7)}}
 struct Horizon {
   // ids from here on have not been dispatched yet in this epoch
   EntryId next;
@@ -50,8 +50,8 @@ struct Horizon {
   // finished steps with ids below `next`
   uint64_t finished_steps = 0;
   // Training passes over leased data, with the progress of the finished steps below `next`. A
-  // coordinator that adopts the servers' state adds the positions that steps which are not closed
-  // have read (RememberedEntry::inputs).
+  // coordinator that adopts the servers' state adds the positions that steps with open ids have
+  // read (RememberedEntry::inputs).
   std::vector<PassProgress> passes = {};
 
   bool IsClosed(EntryId id) const {

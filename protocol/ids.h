@@ -18,17 +18,18 @@ namespace divvy {
 DIVVY_STRONG_ID(JobId, uint64_t);
 // +1 at each start of a coordinator and at each rewind; durable before the epoch's first message
 DIVVY_STRONG_ID(Epoch, uint64_t);
-// random, one for each process life; 0: not known
+// random, one for each process; 0: not known
 DIVVY_STRONG_ID(Incarnation, uint64_t);
-// A worker life's right to commit, unique within an epoch.
+// The right of one worker process to commit, unique within an epoch.
 DIVVY_STRONG_ID(SessionId, uint32_t);
 // A step or direct write. Assigned at its first dispatch and never reused, so the order of ids is
 // the order of first dispatch.
 DIVVY_STRONG_ID(EntryId, uint64_t);
-// An iterator that every worker makes for itself; never reused in a job.
+// An iterator that every worker opens for itself; never reused in a job.
 DIVVY_STRONG_ID(ResourceId, uint64_t);
 
-constexpr SessionId kCoordinatorSession{0};  // the coordinator's own: direct reads and writes
+// The coordinator's own session, for direct reads and writes.
+constexpr SessionId kCoordinatorSession{0};
 
 // A checkpoint of a job. Ids grow in the order in which checkpoints are made, and none is used
 // twice, so no process overwrites another's file. Each process appends name() to its own

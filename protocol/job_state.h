@@ -20,33 +20,36 @@ namespace divvy {
 struct DataPass : PassProgress {
   std::string source;
   Nest args;
-  uint64_t seed = 0;  // of the pass: its order
+  // the seed of the pass, which decides its order
+  uint64_t seed = 0;
 };
 
-// The coordinator's part of a cut. A cut is a moment at which each entry was applied either at all
-// the servers that it touches or at none. A plain value; the layout is shared and immutable.
-// wire/job_state.h encodes it.
+// The coordinator's part of a cut. A cut is a moment at which each entry is applied on all servers
+// that it touches, or on none. A plain value; the layout is shared and immutable. wire/job_state.h
+// encodes it.
 struct JobState {
   JobId job;
-  CheckpointId checkpoint;  // that this state belongs to
-  Epoch lineage;            // of the ps whose values the checkpoint has
+  // the checkpoint that this state belongs to
+  CheckpointId checkpoint;
+  // the lineage of the values in the checkpoint
+  Epoch lineage;
   std::shared_ptr<const Layout> layout;
   // The closed entries are in the checkpoint, except steps that failed or were cancelled: those
   // were applied nowhere.
   Horizon cut;
   // training and read-only steps in the cut
   int64_t finished_steps = 0, finished_reads = 0;
-  // ordinal of the next training step
+  // the ordinal of the next training step
   int64_t next_ordinal = 0;
   // completed RunEpoch calls of training steps
   int64_t epochs = 0;
-  // data source -> passes begun. The next pass is shuffled differently.
+  // data source -> number of passes begun. The next pass is shuffled differently.
   std::map<std::string, int64_t> passes;
   // passes of training steps that had begun and not ended
   std::vector<DataPass> data;
   // The bytes last given to SetProgramState.
   std::string program_state;
-  // The parameter servers of a running job, by index. Empty in a checkpoint.
+  // Running job: the incarnations of its parameter servers, by index. Empty in a checkpoint.
   std::vector<Incarnation> servers;
 };
 

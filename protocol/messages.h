@@ -1,12 +1,13 @@
-// What the three roles say to each other, as plain values: the protocol's calls
-// (docs/internals/protocol.md) without their encoding. Tensors in a message are shared handles that
-// nobody writes to again; those of pulls and commits lie on the CPU.
+// The messages between the three roles, as plain values: the protocol's calls
+// (docs/internals/protocol.md) without their encoding. Tensors in a message are shared handles; no
+// code writes to them again. The tensors of pulls and commits lie on the CPU.
 //
-// A message is as good as its sender: nothing is checked when one is made. What comes over a wire
-// has been checked as far as no state is needed (wire/: ranges, order, names, sizes that fit each
-// other), so a receiver relies on what stands beside each field, and checks itself what only its
-// state can tell. Each request says a wanted fact, not a change: it may arrive twice, late, or
-// never, and asked again it is answered the same (docs/internals/protocol.md, section 4).
+// Messages are not validated on construction. wire/ validates each message that it decodes as far
+// as that needs no state: ranges, order, names, sizes that must agree. So a receiver relies on the
+// comments beside the fields, and checks only what depends on its own state.
+//
+// A request states a wanted fact, not a change. It may arrive twice, late, or never. A receiver
+// answers a repeated request as it answered the first (docs/internals/protocol.md, section 4).
 #ifndef DIVVY_PROTOCOL_MESSAGES_H_
 #define DIVVY_PROTOCOL_MESSAGES_H_
 
@@ -34,84 +35,97 @@
 
 namespace divvy {
 
-// Ahead of every request but Register: who speaks, in which generation, to which life of the
-// receiver. Checked first (request_check.h).
+// The first member of every request but RegisterRequest: the sender, its generation, and the
+// incarnation of the receiver that is meant. Receivers check it first (request_check.h).
 struct Fence {
   JobId job;
   Epoch epoch;
-  Incarnation coordinator;  // the coordinator's life that made the epoch
-  SessionId session;        // of data requests; the coordinator's own is 0
-  Incarnation target;       // 0: not known yet, allowed in Attach alone
+  // The incarnation of the coordinator that made the epoch.
+  Incarnation coordinator;
+  // Set in data requests. The coordinator's own session is 0.
+  SessionId session;
+  // 0: not known yet, allowed in Attach only.
+  Incarnation target;
 };
 
-// The versions of the protocol a process speaks; two processes work together where their ranges
-// meet. Checked at Register and Attach, before anything else of the request is looked at
-// (VERSION_MISMATCH). REQUIRES: oldest <= newest.
+// The versions of the protocol that a process speaks. Two processes work together if their ranges
+// overlap. The receiver of Register and Attach checks this before anything else (VERSION_MISMATCH).
+// REQUIRES: oldest <= newest.
 struct ProtocolRange {
   uint32_t oldest = 1, newest = 1;
   bool Meets(ProtocolRange other) const { return oldest <= other.newest && other.oldest <= newest; }
 };
 constexpr ProtocolRange kOwnProtocol{1, 1};
 
-// job -> index -> address, as one task knows the cluster: the chief may know nobody, a ps only
-// itself.
+// Role name -> index -> address: the cluster as one task knows it. The coordinator's own view may
+// be empty, and a ps may know only itself.
 using ClusterView = std::map<std::string, std::map<int, std::string>>;
 
 // ---- registration -------------------------------------------------------------------------------
 
-// The program that a process runs, as far as all processes of a job must agree on it. Empty members
-// are not compared.
+// What all processes of a job must agree on about their program. Empty members are not compared.
 struct ProgramDescription {
-  // name -> signature of its types, as the compiler writes it (RegisteredStep::signature)
+  // step name -> signature of its types, as the compiler writes it (RegisteredStep::signature)
   std::map<std::string, std::string> steps = {};
-  // names of the program's own flags
+  // the names of the program's own flags
   std::set<std::string> flags = {};
-  // identifies the file that holds the program; another one is worth a warning, nothing more
+  // Identifies the file that holds the program. A different one causes a warning, never a refusal.
   std::string build = {};
 };
 
-// "Here I am": repeated by a worker or ps until it is attached. Remembered, nothing else.
+// A worker or ps repeats this until it is attached. The coordinator only remembers the request.
 struct RegisterRequest {
-  Role role = Role::kWorker;  // or kPs
+  // kWorker or kPs
+  Role role = Role::kWorker;
   int index = 0;
   Incarnation incarnation;
-  // Where it can be dialled.
+  // The address at which the coordinator can dial the task.
   std::string address;
-  // Of a worker.
+  // Worker: the number of its replicas.
   int replicas = 1;
-  // What its TF_CONFIG says: where it contradicts the coordinator's, the task is refused
-  // (CLUSTER_MISMATCH).
+  // The cluster in the task's own TF_CONFIG. If it contradicts the coordinator's, the task is
+  // refused (CLUSTER_MISMATCH).
   ClusterView cluster;
   ProtocolRange protocol = kOwnProtocol;
-  // version and commit of the binary, for messages; may be empty
+  // version and commit of the binary, for log messages; may be empty
   std::string build = {};
-  // Of a worker: where it contradicts the coordinator's, the worker is refused (CLUSTER_MISMATCH).
+  // Worker: the program that it runs. If it contradicts the coordinator's, the worker is refused
+  // (CLUSTER_MISMATCH).
   ProgramDescription program = {};
-  // Of a ps: it has no directory for them, and is refused where the job keeps checkpoints
+  // ps: it has no directory for checkpoints. If the job keeps checkpoints, the ps is refused
   // (CLUSTER_MISMATCH).
   bool without_checkpoints = false;
 };
 struct RegisterReply {
-  JobId job;                // of the coordinator
-  Epoch epoch;              // that it is in; the task obeys an Attach alone
-  std::optional<int> over;  // the job has ended: exit with this code
+  // the coordinator's job
+  JobId job;
+  // The coordinator's epoch. It is information only: a task obeys an epoch only after an Attach.
+  Epoch epoch;
+  // The job has ended: the task exits with this code.
+  std::optional<int> over;
 };
 
 // ---- parameter server ---------------------------------------------------------------------------
 
 enum class PsState : uint8_t {
-  kEmpty,    // holds nothing
-  kLoading,  // reads a checkpoint
-  kReady,    // serves
-  kFrozen,   // holds what an older epoch left, and serves nothing before the next Load
+  // The ps holds nothing.
+  kEmpty,
+  // The ps reads a checkpoint.
+  kLoading,
+  // The ps serves.
+  kReady,
+  // The ps holds the values of an older epoch. It serves nothing before the next Load.
+  kFrozen,
 };
 enum class EntryKind : uint8_t {
-  kStep,   // a training step
-  kWrite,  // a direct write of the program
+  // a training step
+  kStep,
+  // a direct write of the program
+  kWrite,
 };
 
-// A worker's positions in a leased dataset: elements [first, first + count) of its pass. None
-// (count 0): the data had ended before the step was dispatched.
+// A step's positions in a leased dataset: elements [first, first + count) of a pass. A count of 0
+// means that the data had ended before the step was dispatched.
 struct InputLease {
   ResourceId iterator;
   int64_t first = 0, count = 0;
@@ -120,18 +134,18 @@ struct InputLease {
   }
 };
 
-// An applied id that the ps still remembers.
+// An applied entry that the ps still remembers.
 struct RememberedEntry {
   EntryId id;
-  // How many ps the entry commits to, as its commit said.
+  // The number of ps that the entry commits to, as its commit said.
   int participants = 0;
   EntryKind kind = EntryKind::kStep;
-  // leased positions that the step has read, as its commit said
+  // the leased positions that the step has read, as its commit said
   std::vector<InputLease> inputs = {};
 };
 
-// Puts the ps into `fence.epoch`: no session is left, what runs is finished first, nothing of an
-// older epoch is applied any more. READY becomes FROZEN.
+// Puts the ps into `fence.epoch`. The ps removes all sessions, finishes the commits that it is
+// applying, and from then on applies nothing of an older epoch. READY becomes FROZEN.
 struct PsAttachRequest {
   Fence fence;
   ProtocolRange protocol = kOwnProtocol;
@@ -139,119 +153,143 @@ struct PsAttachRequest {
 struct PsAttachReply {
   Incarnation incarnation;
   PsState state = PsState::kEmpty;
-  Epoch lineage;                                 // in which its state was last loaded or cleared
-  uint64_t layout_version = 0, layout_hash = 0;  // the last it was told of
-  Horizon horizon;                               // the last it took in
-  std::vector<RememberedEntry> remembered;  // all applied entries that it has not forgotten, by id
-  int64_t memory_bytes = 0;                 // of shards held
-  int64_t max_commit_bytes = 0;             // the largest commit it takes; 0: any
-  bool without_checkpoints = false;         // as in RegisterRequest
+  // the epoch in which the values were last loaded or cleared
+  Epoch lineage;
+  // of the last layout that the ps received
+  uint64_t layout_version = 0, layout_hash = 0;
+  // the last horizon that the ps received
+  Horizon horizon;
+  // all applied entries that the ps has not forgotten, by id
+  std::vector<RememberedEntry> remembered;
+  // the memory of its shards
+  int64_t memory_bytes = 0;
+  // the largest commit that the ps accepts; 0: no limit
+  int64_t max_commit_bytes = 0;
+  // as in RegisterRequest
+  bool without_checkpoints = false;
 };
 
-// One shard to make: rows [first_row, first_row + rows) of a variable or slot.
+// A shard to create: rows [first_row, first_row + rows) of a variable or slot.
 struct ShardSpec {
   ShardKey key;
-  // Of the whole variable, or "<variable>/<optimizer>/<slot>".
+  // The name of the whole variable, or "<variable>/<optimizer>/<slot>".
   std::string name;
   DType dtype = DType::kFloat32;
-  Shape shape;  // of this shard
+  // the shape of this shard
+  Shape shape;
   Shape full_shape;
   int64_t first_row = 0;
-  // evaluated by the ps for its own rows (REQUIRES: EvaluatedPerRow)
+  // The ps evaluates it for its own rows (REQUIRES: EvaluatedPerRow).
   Initializer initializer;
 };
 
-// Sets the state the epoch begins with. Acts once in an epoch; asked again when READY: OK, nothing
-// done. Reading a checkpoint takes long: the reply says how far it is, at the latest half a second
-// after the request, and the coordinator asks again.
+// Sets the state that the epoch begins with. Acts once in an epoch: if the ps is READY, a repeated
+// request does nothing and gets OK. To read a checkpoint takes long, so the ps replies with its
+// progress within half a second, and the coordinator asks again.
 struct LoadRequest {
   enum class From : uint8_t {
-    kEmpty,       // forgets all
-    kKeep,        // FROZEN: keeps all
-    kCheckpoint,  // forgets all, and reads `shards`
+    // Drop everything.
+    kEmpty,
+    // Keep everything. The ps must be FROZEN.
+    kKeep,
+    // Drop everything, then read `shards` from `checkpoint`.
+    kCheckpoint,
   };
   Fence fence;
   From from = From::kEmpty;
-  Epoch expected_lineage;  // kKeep: refused if the state is of another
+  // kKeep: refused if the values have another lineage.
+  Epoch expected_lineage;
   uint64_t layout_version = 0, layout_hash = 0;
   Horizon horizon;
-  // kCheckpoint: where the values are
+  // kCheckpoint: the checkpoint to read
   CheckpointId checkpoint;
-  // kCheckpoint, as CreateShardsRequest's
+  // kCheckpoint: as in CreateShardsRequest
   uint64_t job_seed = 0;
-  // kCheckpoint: what this ps holds of it; their initializers mean nothing
+  // kCheckpoint: all shards of this ps; their initializers have no meaning here
   std::vector<ShardSpec> shards;
 };
 struct LoadReply {
-  bool loading = false;      // not READY yet: ask again
-  int64_t loaded_bytes = 0;  // so far
+  // The ps is not READY yet: the coordinator asks again.
+  bool loading = false;
+  // bytes read so far
+  int64_t loaded_bytes = 0;
   uint64_t layout_hash = 0;
 };
 
-// Rows of a tensor as they stand in a data file of a checkpoint.
+// Rows of a tensor in a data file of a checkpoint.
 struct SavedSlice {
   std::string tensor;
   DType dtype = DType::kFloat32;
   Shape full_shape;
   int64_t first_row = 0, rows = 0;
-  uint64_t offset = 0, size_bytes = 0;  // in the file
-  uint32_t masked_crc = 0;              // of its bytes, masked as TFRecord's
+  // in the file
+  uint64_t offset = 0, size_bytes = 0;
+  // the CRC32C of the bytes, masked as in TFRecord
+  uint32_t masked_crc = 0;
 };
 
-// Writes this ps' part of a checkpoint: its shards as they are when it is first asked for it;
-// commits go on meanwhile. Asked again for the same checkpoint: what has become of it. One that is
-// older than another asked for is refused: it has been given up.
+// Writes the part of a checkpoint that this ps has: its shards as they are when the first request
+// for this checkpoint arrives. Commits continue meanwhile. A repeated request returns the state of
+// that part. A request for a checkpoint older than another requested one is refused, because the
+// older one has been given up.
 struct SnapshotRequest {
   Fence fence;
   CheckpointId checkpoint;
-  // The part is data file `file` of so many.
+  // This part is data file number `file` of `num_files`.
   int file = 0, num_files = 1;
-  // The reply may wait for the end, at most half a second.
+  // The ps may delay the reply until the part is written, by half a second at most.
   bool wait = false;
 };
 struct SnapshotReply {
-  bool done = false;               // written and synced; else: marked
-  int64_t written_bytes = 0;       // so far
-  std::vector<SavedSlice> slices;  // done: all that the file holds, in its order
+  // The part is written and synced. False: the shards are marked, so later commits do not change
+  // it.
+  bool done = false;
+  // so far
+  int64_t written_bytes = 0;
+  // if done: all slices of the file, in its order
+  std::vector<SavedSlice> slices;
 };
 
-// States what is wanted: this horizon, these sessions. The reply comes when no apply of a removed
-// session is running; closed ids are then forgotten. A request with a number not above one already
-// seen changes nothing. So a reply is a fence: whoever is not in `sessions` will never commit here
-// again in this epoch.
+// States the wanted horizon and sessions. The ps replies when no commit of a removed session is
+// being applied; then it forgets the closed ids. A request whose number is not above all earlier
+// ones changes nothing. So a reply is a fence: a session that is not in `sessions` will never
+// commit to this ps again in this epoch.
 struct SyncRequest {
   Fence fence;
   uint64_t seq = 0;
   Horizon horizon;
-  // All that may commit; sorted.
+  // All sessions that may commit; sorted.
   std::vector<SessionId> sessions;
-  // "did you apply these?"
+  // Entries to look up: the reply has those that the ps has applied.
   std::vector<EntryId> query;
-  // Of each session, in their order, whose it is; empty: not known.
+  // The worker index of each session, in the order of `sessions`. Empty: not known.
   std::vector<int> workers;
 };
 struct SyncReply {
-  // Of the request: all with lower numbers are acknowledged, too.
+  // The number of the request. It acknowledges all requests with lower numbers too.
   uint64_t seq = 0;
-  // Those of the query it has.
+  // The entries of the query that the ps has applied.
   std::vector<RememberedEntry> applied;
   // commits applied in this lineage
   uint64_t applied_seq = 0;
-  // Of shards held.
+  // The memory of the ps' shards.
   int64_t memory_bytes = 0;
-  // Its process was asked to end: what it holds will be lost.
+  // The process was asked to end, so its values will be lost.
   bool draining = false;
 };
 
-// Checks the memory for all, then makes all. A shard that exists already: OK if made from an equal
-// spec, else INVALID.
+// Creates shards. The ps checks the memory for all of them, then creates all. A shard that exists
+// already is OK if it was made from an equal spec, else INVALID.
 struct CreateShardsRequest {
   Fence fence;
-  uint64_t layout_version = 0, layout_hash = 0;  // of the layout that has them
-  uint64_t job_seed = 0;                         // first values follow from it (InitializerContext)
-  std::vector<ShardSpec> shards;                 // a slot with, or after, its variable
+  // the layout that has the shards
+  uint64_t layout_version = 0, layout_hash = 0;
+  // the seed from which initial values are made (InitializerContext)
+  uint64_t job_seed = 0;
+  // A slot comes with its variable or after it.
+  std::vector<ShardSpec> shards;
 };
-// Absent ones: OK. Their ids are never used again.
+// Deletes shards. Shards that do not exist are ignored. Deleted ids are never used again.
 struct DeleteShardsRequest {
   Fence fence;
   uint64_t layout_version = 0, layout_hash = 0;
@@ -263,33 +301,36 @@ struct LayoutReply {
 
 struct PullRequest {
   Fence fence;
-  std::vector<PullPart> parts;  // a shard whole once at most
+  // Each shard is read whole by at most one part.
+  std::vector<PullPart> parts;
 };
-// All writes of one entry to one ps: all of them or none, once for its id, however often it comes
-// and from whichever worker.
+// All writes of one entry to one ps. The ps applies all of them or none, and each entry id once,
+// however often the request arrives and from whichever worker.
 struct CommitRequest {
   Fence fence;
   EntryId entry;
-  uint32_t attempt = 0;  // for messages: it decides nothing
+  // For log messages only: it decides nothing.
+  uint32_t attempt = 0;
   EntryKind kind = EntryKind::kStep;
-  // ps that the entry commits to, >= 1: the same in each of its commits
+  // The number of ps that the entry commits to, at least 1. All commits of one entry have the same
+  // number.
   int participants = 1;
   // At least one.
   std::vector<CommitPart> parts;
-  // Leased positions that the step has read. The ps remembers them with the id: where a pass stands
-  // after the coordinator was lost is in the servers alone.
+  // The leased positions that the step has read. The ps remembers them with the id: if the
+  // coordinator is lost, only the parameter servers know how far a pass has got.
   std::vector<InputLease> inputs = {};
 };
 struct CommitReply {
-  // It had been applied before; this payload was dropped.
+  // The entry had been applied before, and this payload was dropped.
   bool duplicate = false;
-  // commits applied in this lineage, when this was answered
+  // commits applied in this lineage when the ps replied
   uint64_t applied_seq = 0;
-  // Of each part's shard after the commit; empty for a duplicate.
+  // The version of each part's shard after the commit. Empty for a duplicate.
   std::vector<uint64_t> versions;
 };
 
-// Ends a worker or ps: it takes nothing new, ends what is being applied or committed, answers, then
+// Ends a worker or ps. The task accepts nothing new, finishes the commits in flight, replies, then
 // exits with the code.
 struct ShutdownRequest {
   Fence fence;
@@ -299,103 +340,110 @@ struct ShutdownReply {};
 
 // ---- worker -------------------------------------------------------------------------------------
 
-// Where the parameter servers are, by index. A worker knows them from here alone.
+// The address of one parameter server. A worker learns the addresses only from the coordinator.
 struct PsAddress {
   int index = 0;
   std::string address;
   Incarnation incarnation;
-  // A step with a larger commit fails before anything is sent; 0: any.
+  // A step with a larger commit fails before anything is sent. 0: no limit.
   int64_t max_commit_bytes = 0;
 };
 using View = std::vector<PsAddress>;
 
-// Begins a session. What an older one left is dropped, commits under way included (they are
-// fenced).
+// Begins a session. The worker drops all that an older session left, including its commits in
+// flight: the ps have fenced that session.
 struct WorkerAttachRequest {
-  Fence fence;  // `session` is the new one
+  // `fence.session` is the new session.
+  Fence fence;
   View view;
   std::shared_ptr<const Layout> layout;
   uint64_t job_seed = 0;
-  // Of the program, as the coordinator was started with: name -> value.
+  // The program's own flags, as the coordinator was started with them: name -> value.
   std::map<std::string, std::string> program_flags;
   ProtocolRange protocol = kOwnProtocol;
 };
 struct WorkerAttachReply {
   Incarnation incarnation;
   int replicas = 1;
-  int slots = 1;                    // steps it runs at once
-  ProgramDescription program = {};  // as in RegisterRequest
+  // steps that the worker takes at once
+  int slots = 1;
+  // as in RegisterRequest
+  ProgramDescription program = {};
 };
 
-// coordinator -> worker
+// Messages of the coordinator to a worker.
 struct LayoutUpdate {
-  std::shared_ptr<const Layout> layout;  // always ahead of a dispatch that needs it
+  // Always sent before a dispatch that needs it.
+  std::shared_ptr<const Layout> layout;
 };
-// Runs a step. Steps of a session are run in the order of their dispatch, one after another.
+// Runs a step. The worker begins the steps of a session in the order of their dispatch.
 struct Dispatch {
   EntryId step;
-  // From 1; names a run in logs and reports.
+  // From 1. It names the run in logs and reports.
   uint32_t attempt = 1;
-  // number of training steps first dispatched before; absent: read-only
+  // The number of training steps first dispatched before this one. Absent: the step is read-only.
   std::optional<int64_t> ordinal;
-  // name of a Step
+  // the name of a Step
   std::string function;
-  // A list; iterators are PerWorkerHandle leaves.
+  // A list. Iterators are PerWorkerHandle leaves.
   Nest args;
-  // Of leased iterators among them.
+  // The positions for the leased iterators among `args`.
   std::vector<InputLease> inputs;
-  // Coordinator::SetLearningRateScale, when it was first dispatched
+  // the value of Coordinator::SetLearningRateScale at the step's first dispatch
   double learning_rate_scale = 1;
 };
 struct CancelSteps {
-  // Those that have not begun to commit report CANCELLED.
+  // Steps among these that have not begun to commit report CANCELLED.
   std::vector<EntryId> steps;
 };
-// Opens an iterator on this worker; answered by ResourceReady. Steps that name it wait for it.
+// Opens an iterator on this worker. The worker answers with ResourceReady. Steps that name the
+// iterator wait for it.
 struct MakeResource {
   ResourceId iterator;
-  // name of a DataSource
+  // the name of a DataSource
   std::string source;
-  // Of it: a list.
+  // The arguments of the data source: a list.
   Nest args;
-  // InputContext::seed, or (not leased) what it is made from together with the worker's index
+  // Leased: InputContext::seed. Not leased: the worker makes that seed from this one and its index.
   uint64_t seed = 0;
   bool leased = true;
-  // InputContext::num_workers: the same for every worker's part of this iterator
+  // InputContext::num_workers, the same for every worker's part of this iterator
   int num_workers = 1;
 };
-// Closes it. Unknown ones: nothing happens.
+// Closes an iterator. An unknown iterator is ignored.
 struct DropResource {
   ResourceId iterator;
 };
-struct Ping {};  // answered by Pong
-// From now on no step begins to commit; answered by Held{number} when none is committing. Ended by
-// Release, or with the session: a hold has no timer of its own, so no clock can tear what is cut
-// meanwhile.
+// The worker answers with Pong.
+struct Ping {};
+// From now on no step begins to commit. The worker answers with Held{number} when no commit is in
+// flight. Release or the end of the session ends the hold. It has no timer, so no clock can let a
+// commit into the cut.
 struct Hold {
   uint64_t number = 0;
 };
 struct Release {
-  uint64_t number = 0;  // of the hold; another is not ended by it
+  // The number of the hold. A hold with another number continues.
+  uint64_t number = 0;
 };
 using ToWorker = std::variant<LayoutUpdate, Dispatch, CancelSteps, MakeResource, DropResource, Ping,
                               Hold, Release>;
 
-// worker -> coordinator
+// Messages of a worker to the coordinator.
 enum class StepOutcome : uint8_t {
   kOk,
-  // The step function's error, or a check before the commit.
+  // The step function returned an error, or a check before the commit failed.
   kFailed,
-  // Not the step's fault: a lost input, a missing resource. Run again.
+  // The failure is not the step's fault: a lost input, a missing resource. The step runs again.
   kSystem,
   kCancelled,
-  // No element at its leased positions, or at the end of the worker's own data.
+  // No element exists at the leased positions, or the worker's own data has ended.
   kEndOfData,
 };
 // An iterator that had no element for a step, or fewer than it asked for.
 struct EndedInput {
   ResourceId iterator;
-  // Of leased data: there is nothing from here on. Absent: the worker's own data has ended.
+  // Leased data: no elements exist from this position on. Absent: the worker's own data has ended.
   std::optional<int64_t> position;
   friend bool operator==(const EndedInput& a, const EndedInput& b) {
     return a.iterator == b.iterator && a.position == b.position;
@@ -405,51 +453,56 @@ struct Report {
   EntryId step;
   uint32_t attempt = 1;
   StepOutcome outcome = StepOutcome::kOk;
-  // kOk
+  // set for kOk
   Nest value;
-  // kFailed, kSystem
+  // set for kFailed and kSystem
   absl::Status error;
-  // ps indices it committed to; also of a failed one some ps of which had applied it
+  // The indices of the ps that the step committed to. A failed step has them too if some ps had
+  // applied it.
   std::vector<int> participants;
-  // greatest (version at commit - version pulled) over its shards
+  // the greatest (version at commit - version pulled) over the step's shards
   uint64_t staleness = 0;
-  // Also where the function has handled the end itself (kOk).
+  // Set for kOk too, if the function has handled the end of the data itself.
   std::vector<EndedInput> ended = {};
 };
-// What some elements of a dataset look like, for the coordinator to tell whether two workers read
-// the same. Floating values are compared by a projection: another kind of processor may compute
-// them with another last bit.
+// A digest of some elements of a dataset. With it the coordinator compares whether two workers read
+// the same data. Floating values are compared by a projection, because another kind of processor
+// may compute them with another last bit.
 struct ElementDigest {
-  // Of dtypes, shapes, and all values but floating ones.
+  // A hash of dtypes, shapes, and all values except floating ones.
   uint64_t exact = 0;
-  // sum of the floating values, each with a weight in [-1, 1) that depends on its place
+  // the sum of the floating values, each with a weight in [-1, 1) that depends on its place
   double projection = 0;
-  // sum of their absolute values
+  // the sum of the absolute floating values
   double magnitude = 0;
 };
 struct ResourceReady {
   ResourceId iterator;
-  // It could not be made: the steps that use it fail with this.
+  // Not OK: the iterator could not be opened, and the steps that use it fail with this error.
   absl::Status error;
-  // Of a whole pass, where known.
+  // The number of elements of a whole pass, if it is known.
   std::optional<int64_t> elements;
-  // Of leased data: of the list of its first elements, where there is one.
+  // Leased data: the digest of a list of its first elements. Absent: there is none.
   std::optional<ElementDigest> first;
 };
 struct NeedSlots {
   EntryId step;
-  // variable -> optimizer: made as a layout change, answered by LayoutUpdate
+  // variable -> optimizer. The coordinator creates the slots as a change of the layout, and answers
+  // with LayoutUpdate.
   std::vector<std::pair<std::string, Optimizer>> slots;
 };
 struct Pong {
   int running = 0, committing = 0;
-  std::optional<int> blocked_on_ps;  // waits for this ps ...
-  absl::Duration blocked_for;        // ... since so long
+  // the ps that the worker waits for
+  std::optional<int> blocked_on_ps;
+  // how long it has waited for that ps
+  absl::Duration blocked_for;
 };
-// Its process was asked to end: it finishes what it has been given, and wants no more.
+// The process was asked to end: it finishes the steps that it has, and wants no more.
 struct Draining {};
 struct Held {
-  uint64_t number = 0;  // of the Hold
+  // the number of the Hold
+  uint64_t number = 0;
 };
 using FromWorker = std::variant<Report, ResourceReady, NeedSlots, Pong, Draining, Held>;
 

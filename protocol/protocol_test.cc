@@ -100,7 +100,7 @@ TEST(ErrorTest, AnyPayloadIsDecodedOrIsNone) {
   };
   EXPECT_EQ(reason_of(""), Reason::kNone);
   EXPECT_EQ(reason_of("\x09"), Reason::kSessionFenced) << "zeros at the end are left out";
-  EXPECT_EQ(reason_of("\xff"), Reason::kNone) << "a reason of the future";
+  EXPECT_EQ(reason_of("\xff"), Reason::kNone) << "a reason of a newer version";
   EXPECT_EQ(reason_of(std::string("\x09\x09", 2)), Reason::kNone) << "no such job";
   EXPECT_EQ(reason_of(std::string(32, '\0')), Reason::kNone) << "too long";
   Random random(1);
@@ -127,7 +127,7 @@ TEST(ErrorTest, ADetailIsPrintedInWords) {
   EXPECT_EQ(MakeError(Reason::kNotReady, "starting").ToString(),
             "UNAVAILABLE: starting [divvy/error='NOT_READY']");
   EXPECT_EQ(MarkUser(absl::InternalError("mine")).ToString(),
-            "INTERNAL: mine [divvy/error='the program's own']");
+            "INTERNAL: mine [divvy/error='error of a step function']");
 }
 
 TEST(ErrorTest, TransientIsWhatTheSameRequestMayOvercome) {
@@ -197,16 +197,17 @@ TEST(RequestCheckTest, RefusesInTheOrderOfTheTable) {
       {"all right", mine, fence(9, 5, 3, 7), kOther, Reason::kNone},
       {"attach again", mine, fence(9, 5, 3, 7), kAttach, Reason::kNone},
       {"attach higher", mine, fence(9, 6, 4, 7), kAttach, Reason::kNone},
-      {"attach to an unknown life", mine, fence(9, 6, 4, 0), kAttach, Reason::kNone},
+      {"attach to an unknown incarnation", mine, fence(9, 6, 4, 0), kAttach, Reason::kNone},
       {"attach while not ready", busy, fence(9, 6, 4, 7), kAttach, Reason::kNone},
       {"first attach", fresh, fence(9, 1, 4, 0), kAttach, Reason::kNone},
       {"another job", mine, fence(8, 5, 3, 7), kOther, Reason::kWrongJob},
       {"no job", mine, fence(0, 5, 3, 7), kAttach, Reason::kWrongJob},
       {"another job before all else", busy, fence(8, 1, 1, 1), kOther, Reason::kWrongJob},
-      {"another life", mine, fence(9, 5, 3, 6), kOther, Reason::kWrongIncarnation},
-      {"another life, attach", mine, fence(9, 6, 4, 6), kAttach, Reason::kWrongIncarnation},
-      {"an unknown life", mine, fence(9, 5, 3, 0), kOther, Reason::kWrongIncarnation},
-      {"another life before the epoch", busy, fence(9, 1, 1, 6), kOther, Reason::kWrongIncarnation},
+      {"another incarnation", mine, fence(9, 5, 3, 6), kOther, Reason::kWrongIncarnation},
+      {"another incarnation, attach", mine, fence(9, 6, 4, 6), kAttach, Reason::kWrongIncarnation},
+      {"an unknown incarnation", mine, fence(9, 5, 3, 0), kOther, Reason::kWrongIncarnation},
+      {"another incarnation before the epoch", busy, fence(9, 1, 1, 6), kOther,
+       Reason::kWrongIncarnation},
       {"an old epoch", mine, fence(9, 4, 3, 7), kOther, Reason::kStaleEpoch},
       {"an old epoch, attach", mine, fence(9, 4, 3, 7), kAttach, Reason::kStaleEpoch},
       {"a higher epoch", mine, fence(9, 6, 3, 7), kOther, Reason::kNotAttached},
@@ -278,7 +279,7 @@ TEST_F(RegistrarTest, AnswersAndTimersOfAnEarlierTimeAreVoid) {
   registrar_->OnDetached();
   executor_.RunFor(absl::Seconds(2.5));
   EXPECT_EQ(coordinator_->sent_at, (std::vector<double>{0, 0}))
-      << "one chain goes on: the next at 3 s";
+      << "only one chain of calls continues: the next call is at 3 s";
   executor_.RunFor(absl::Seconds(1));
   EXPECT_EQ(coordinator_->sent_at.size(), 3u);
 }
@@ -415,13 +416,15 @@ TEST(ResumableStreamTest, WhatWasNeverSentCannotBeAcknowledged) {
   EXPECT_EQ(stream.unacknowledged(), 1u);
 }
 
-// Two ends and a wire that breaks at any frame: what is delivered is what was sent, in order, once.
+// Two ends and a connection that breaks at any frame: each message that was sent is delivered once,
+// in order.
 TEST(ResumableStreamTest, LosesDoublesAndReordersNothingOverBrokenConnections) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     Stream ends[2] = {Stream(SessionId(1)), Stream(SessionId(1))};
-    std::deque<Frame> wire[2];  // to each end
+    // the frames in flight to each end
+    std::deque<Frame> wire[2];
     std::vector<int> got[2];
     int sent[2] = {0, 0};
     const auto connect = [&] {

@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// The code with which the task ends; nullopt: it asks again.
+// The code with which the task ends; nullopt: the registrar retries.
 std::optional<int> EndOf(const absl::StatusOr<RegisterReply>& reply) {
   if (reply.ok()) return reply->over;
   const Reason reason = ReasonOf(reply.status());

@@ -1,4 +1,4 @@
-// Keeps telling the coordinator where a task can be reached, until it is attached.
+// Registers a task with the coordinator, again and again until the coordinator attaches the task.
 #ifndef DIVVY_PROTOCOL_REGISTRAR_H_
 #define DIVVY_PROTOCOL_REGISTRAR_H_
 
@@ -16,38 +16,43 @@
 
 namespace divvy {
 
-// How a worker or ps learns that its process is to end. `why`: one line for a person; empty where
+// Called when a worker or ps is to end its process. `why` is one line for a person; it is empty if
 // the job has simply ended.
 using OnExit = std::function<void(int exit_code, std::string why)>;
 
-// Of a worker or a parameter server. Detached: Register every 2 s, after a failure by Backoff.
-// Attached: silent. One call at a time.
+// Registers a worker or a parameter server. While the task is detached, it calls Register: 2 s
+// after each answer, and after a failure when Backoff says so. While the task is attached, it sends
+// nothing. At most one call is in flight.
 //
-//   auto registrar = Registrar::Create(options, coordinator, executor, [](int exit_code,
-//   std::string why) { ... }); registrar->OnDetached();   // begins registrar->OnAttached();   //
-//   an Attach came: enough
+//   auto registrar = Registrar::Create(options, coordinator, executor,
+//                                      [](int exit_code, std::string why) { ... });
+//   registrar->OnDetached();  // starts to register
+//   registrar->OnAttached();  // an Attach has arrived: stops
 //
-// Thread-safe; no method waits. Register is called from within OnDetached and from tasks of the
-// executor, under no lock of the registrar (the caller may hold its own: a client never calls back
-// from within a call). Give the last handle away and it ends: an answer under way and a timer find
-// it gone.
+// Thread-safe; no method blocks. The registrar calls Register from within OnDetached and from tasks
+// of the executor, and holds no lock of its own then. The caller of OnDetached may hold a lock,
+// because a client never calls back from within a call. When its last handle is destroyed, the
+// registrar stops: it ignores the answer in flight and its timer.
 class Registrar : public std::enable_shared_from_this<Registrar> {
  public:
   struct Options {
-    RegisterRequest request;                  // sent as it is
-    absl::Duration every = absl::Seconds(2);  // after an answer
-    uint64_t seed = 1;                        // of the jitter
+    // Sent unchanged.
+    RegisterRequest request;
+    // The wait after an answer.
+    absl::Duration every = absl::Seconds(2);
+    // The seed of the backoff's jitter.
+    uint64_t seed = 1;
   };
-  // `on_over` is called once at most, by a task of the executor: the coordinator says that the job
-  // has ended, with this exit code; or it refuses the task for ever (77: NOT_AUTHORIZED; 78:
-  // WRONG_JOB, VERSION_MISMATCH, CLUSTER_MISMATCH, DUPLICATE_TASK) and says why. Nothing is sent
-  // after it. Any other refusal is for now.
-  // REQUIRES: `executor` outlives the registrar.
+  // `on_over` is called at most once, by a task of the executor. Either the coordinator says that
+  // the job has ended, with this exit code, or it refuses the task for good and says why (77:
+  // NOT_AUTHORIZED; 78: WRONG_JOB, VERSION_MISMATCH, CLUSTER_MISMATCH, DUPLICATE_TASK). The
+  // registrar sends nothing after that. After any other refusal it retries. REQUIRES: `executor`
+  // outlives the registrar.
   static std::shared_ptr<Registrar> Create(Options options,
                                            std::shared_ptr<CoordinatorClient> coordinator,
                                            Executor& executor, OnExit on_over);
 
-  // Both may be told again and again; only a change does something.
+  // Repeated calls do nothing: only a change between the two states has an effect.
   void OnAttached();
   void OnDetached();
 
@@ -63,7 +68,7 @@ class Registrar : public std::enable_shared_from_this<Registrar> {
   Executor& executor_;
   const OnExit on_over_;
   Mutex mu_;
-  // Counts the changes; odd: detached. Timers and answers of an earlier one are void.
+  // The number of changes; odd: detached. A timer or an answer of an earlier generation is ignored.
   uint64_t generation_ DIVVY_GUARDED_BY(mu_) = 0;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   Backoff backoff_ DIVVY_GUARDED_BY(mu_);

@@ -42,7 +42,9 @@ absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind
   const bool unknown_target = fence.target.value() == 0 && attach;
   if (!unknown_target && fence.target != own.incarnation) {
     return Refuse(Reason::kWrongIncarnation, own,
-                  "the request is for another life of this task; what that one held is gone");
+                  absl::StrCat("the request is for incarnation ", absl::Hex(fence.target.value()),
+                               ", but this is ", absl::Hex(own.incarnation.value()),
+                               ": the task was restarted and has lost its memory"));
   }
   if (fence.epoch < own.epoch) {
     return Refuse(Reason::kStaleEpoch, own,
@@ -51,8 +53,8 @@ absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind
   }
   if (!attach && (fence.epoch > own.epoch || own.epoch.value() == 0)) {
     return Refuse(Reason::kNotAttached, own,
-                  absl::StrCat("not yet attached to epoch ", fence.epoch.value(), "; it is in ",
-                               own.epoch.value()));
+                  absl::StrCat("not attached to epoch ", fence.epoch.value(),
+                               " yet: it is in epoch ", own.epoch.value()));
   }
   if (fence.epoch == own.epoch && own.epoch.value() != 0 && fence.coordinator != own.coordinator) {
     return Refuse(Reason::kSecondCoordinator, own,
@@ -60,7 +62,7 @@ absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind
                                ". Run one coordinator for a job"));
   }
   if (!attach && !own.ready)
-    return Refuse(Reason::kNotReady, own, "its state does not allow this call yet");
+    return Refuse(Reason::kNotReady, own, "its state does not allow this call now");
   if (attach &&
       (fence.job.value() == 0 || fence.epoch.value() == 0 || fence.coordinator.value() == 0)) {
     return Refuse(

@@ -1,4 +1,4 @@
-// What a worker or parameter server checks before it looks at anything else in a request.
+// The checks that every request to a worker or parameter server passes before all else.
 #ifndef DIVVY_PROTOCOL_REQUEST_CHECK_H_
 #define DIVVY_PROTOCOL_REQUEST_CHECK_H_
 
@@ -9,39 +9,46 @@
 
 namespace divvy {
 
-// What the receiver of a request is, at this moment.
+// The identity and state of a request's receiver, at this moment.
 struct ReceiverState {
-  Role role = Role::kWorker;  // named in refusals, with `index`
+  // Refusals name the role and the index.
+  Role role = Role::kWorker;
   int index = 0;
-  Incarnation incarnation;  // of this process life
-  JobId job;                // 0: none yet, any is accepted
-  Epoch epoch;              // the highest obeyed; 0: never attached
-  Incarnation coordinator;  // the life of the coordinator that made `epoch`
-  bool ready = false;       // its state allows the call (not asked for Attach)
+  // of this process
+  Incarnation incarnation;
+  // 0: no job yet, and any job is accepted
+  JobId job;
+  // the highest epoch that the receiver obeys; 0: never attached
+  Epoch epoch;
+  // the incarnation of the coordinator that made `epoch`
+  Incarnation coordinator;
+  // Whether the state allows the call. Not used for Attach.
+  bool ready = false;
 };
 
 enum class CallKind : uint8_t {
-  // May bring a higher epoch, and need not know the target's incarnation.
+  // Attach: may bring a higher epoch, and need not know the receiver's incarnation.
   kAttach,
   kOther,
 };
 
-// OK, or the first refusal of these, in this order (protocol, section 3; the caller's reaction
-// stands beside each Reason in error.h):
+// Returns OK, or the first refusal in the order of this table (docs/internals/protocol.md, section
+// 3). error.h says how a caller reacts to each Reason.
 //
-//   kWrongJob           fence.job is not mine, and I have one
-//   kWrongIncarnation   fence.target is not me. 0 is allowed in Attach alone
-//   kStaleEpoch         fence.epoch is below mine; the detail carries mine
-//   kNotAttached        fence.epoch is above mine (never for Attach), or I was never attached
-//   kSecondCoordinator  equal epochs made by two coordinators
-//   kNotReady           my state does not allow the call (never for Attach)
+//   kWrongJob           fence.job is not the receiver's job, and the receiver has one
+//   kWrongIncarnation   fence.target is not the receiver's incarnation (0: allowed in Attach only)
+//   kStaleEpoch         fence.epoch is below the receiver's epoch, which the detail has
+//   kNotAttached        fence.epoch is above the receiver's (never for Attach), or the receiver was
+//                       never attached
+//   kSecondCoordinator  equal epochs, made by two coordinators
+//   kNotReady           the receiver's state does not allow the call (never for Attach)
 //   kInvalid            an Attach whose job, epoch or coordinator is 0
 //
-// Every refusal carries role, index and epoch of the receiver. Pure. (Certificates are checked
-// where a network is: rpc/.)
+// Every refusal has the receiver's role, index and epoch. Pure. Certificates are checked elsewhere,
+// with the network (rpc/).
 absl::Status CheckRequest(const Fence& fence, const ReceiverState& own, CallKind call);
 
-// VERSION_MISMATCH, naming both, unless the ranges meet. For Attach and Register. Pure.
+// For Attach and Register. VERSION_MISMATCH, naming both ranges, unless they overlap. Pure.
 absl::Status CheckProtocol(ProtocolRange theirs, const ReceiverState& own);
 
 }  // namespace divvy

@@ -9,31 +9,36 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "protocol/ids.h"
 
 namespace divvy {
 
-// What travels on a connection of a Steps stream. The first frame each way is a Resume (`resume`
-// set, no message).
+// One frame on a connection of a Steps stream. The first frame each way is a Resume: `resume` is
+// set, and it has no message.
 template <typename Message>
 struct StreamFrame {
   SessionId session;
   bool resume = false;
-  uint64_t acknowledged = 0;  // the highest number received from the other side
-  uint64_t number = 0;        // of `message`; 0: none
+  // the highest number received from the other side
+  uint64_t acknowledged = 0;
+  // the number of `message`; 0: the frame has none
+  uint64_t number = 0;
   std::optional<Message> message;
 };
 
-// One end of the stream. While the session lives no message is lost, doubled or overtaken by
-// another, over any number of broken connections. Pure: it sends nothing itself. Not thread-safe
-// (each core keeps it under its lock). Memory: what has been sent and not acknowledged is kept,
-// without a bound; every frame from the other side acknowledges, so a side that has nothing to say
-// sends an Acknowledgement now and then.
+// One end of the stream. While the session lives, no message is lost, duplicated or reordered,
+// however many connections break. Pure: the stream sends nothing itself. Not thread-safe: each core
+// keeps it under its lock.
 //
-//   // kept until acknowledged; goes out only while connected
+// Memory: the stream keeps every sent message until it is acknowledged, without a bound. Every
+// frame from the other side acknowledges. So a side that has nothing to send still sends an
+// Acknowledgement from time to time.
+//
+//   // The stream keeps the message. It is sent only while connected.
 //   on Send:            transport(stream.Send(message));
-//   on a connection:    transport(stream.Connect());               // the Resume frame
-//   // DataLoss: close the connection and open another
+//   on a connection:    transport(stream.Connect());  // the Resume frame
+//   // After DataLoss: close the connection and open another.
 //   on a frame:         status = stream.Receive(std::move(frame), resend, message);
 //                       transport(each of resend);  if (message) handle(*message);
 template <typename Out, typename In>
@@ -41,7 +46,7 @@ class ResumableStream {
  public:
   explicit ResumableStream(SessionId session) : session_(session) {}
 
-  // A new connection: forgets the old one. Returns the Resume frame to send first.
+  // Starts a new connection in place of the old one. Returns the Resume frame, to be sent first.
   StreamFrame<Out> Connect() {
     connected_ = true;
     resumed_ = false;
@@ -51,25 +56,30 @@ class ResumableStream {
   }
   void Disconnect() { connected_ = resumed_ = false; }
 
-  // Numbers and keeps `message`. Returns the frame to send, or nullopt where it must wait for the
-  // Resume of the other side.
+  // Numbers and keeps `message`. Returns the frame to send, or nullopt if the other side's Resume
+  // has not arrived yet: Receive will add the message to `resend` then.
   std::optional<StreamFrame<Out>> Send(Out message) {
     unacknowledged_.push_back({++last_sent_, std::move(message)});
     if (!resumed_) return std::nullopt;
     return Frame(unacknowledged_.back());
   }
 
-  // Takes in a frame. Appends to `resend` what the other side has not got (after its Resume), to be
-  // put on the wire first. Sets `message` if the frame brings one that is new, else clears it.
-  // DataLoss: a gap, or an acknowledgement of what was never sent (the connection must be broken
-  // and opened again); FailedPrecondition: another session's frame, to be dropped.
+  // Takes a frame from the other side. If the frame is a Resume, the function appends to `resend`
+  // the messages that the other side has not received; send them before any other. Sets `message`
+  // if the frame has a new one, else clears it. DataLoss: a message number is missing, or a message
+  // was acknowledged that was never sent; close the connection and open another.
+  // FailedPrecondition: the frame belongs to another session; drop it.
   absl::Status Receive(StreamFrame<In> frame, std::vector<StreamFrame<Out>>& resend,
                        std::optional<In>& message) {
     message.reset();
     if (frame.session != session_)
-      return absl::FailedPreconditionError("a frame of another session");
+      return absl::FailedPreconditionError(
+          absl::StrCat("a frame of session ", frame.session.value(), " arrived on a connection of ",
+                       "session ", session_.value()));
     if (frame.acknowledged > last_sent_)
-      return absl::DataLossError("a message is acknowledged that was never sent");
+      return absl::DataLossError(absl::StrCat("message ", frame.acknowledged,
+                                              " was acknowledged, but only ", last_sent_,
+                                              " were sent"));
     while (!unacknowledged_.empty() && unacknowledged_.front().first <= frame.acknowledged)
       unacknowledged_.pop_front();
     if (frame.resume && connected_) {
@@ -77,13 +87,15 @@ class ResumableStream {
       for (const auto& kept : unacknowledged_) resend.push_back(Frame(kept));
     }
     if (!frame.message || frame.number <= last_received_) return absl::OkStatus();
-    if (frame.number != last_received_ + 1) return absl::DataLossError("a gap in the stream");
+    if (frame.number != last_received_ + 1)
+      return absl::DataLossError(absl::StrCat("message ", frame.number, " arrived after message ",
+                                              last_received_, ": the messages between are lost"));
     last_received_ = frame.number;
     message = std::move(frame.message);
     return absl::OkStatus();
   }
 
-  // A frame that only acknowledges, for a side that has nothing to say.
+  // A frame without a message, for a side that has nothing to send.
   StreamFrame<Out> Acknowledgement() const { return Bare(); }
 
   SessionId session() const { return session_; }

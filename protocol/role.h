@@ -20,7 +20,7 @@ absl::string_view RoleName(Role role);
 // nullopt: no role has this name.
 std::optional<Role> ParseRole(absl::string_view name);
 
-// "worker 1"; without a number where there is one at most: "chief", "evaluator". Pure.
+// "worker 1". A role with at most one task has no number: "chief", "evaluator". Pure.
 std::string TaskName(Role role, int index);
 
 }  // namespace divvy

@@ -20,10 +20,10 @@
 namespace divvy {
 namespace {
 
-// A limit, because each look costs a system call for each connection, and a flood must not cause
-// them.
+// Limits how often closed connections are searched: each search makes one system call for each
+// connection, and a flood must not cause many.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
-// The pause when no descriptor is left, not even the reserve.
+// The pause if no descriptor is left, not even the reserve.
 constexpr int kPauseMs = 100;
 
 Descriptor AnyDescriptor() { return Descriptor(eventfd(0, EFD_CLOEXEC)); }
@@ -33,7 +33,7 @@ std::optional<ino_t> InodeOf(int fd) {
   return fstat(fd, &info) == 0 ? std::optional<ino_t>(info.st_ino) : std::nullopt;
 }
 
-// Without the port, which differs in each connection; "": it is no TCP connection.
+// The address without the port, which differs in each connection. "": not a TCP connection.
 std::string AddressOfPeer(const Descriptor& connection) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);
@@ -63,7 +63,7 @@ OpenConnections::Admission OpenConnections::Judge(const std::string& from) const
 
 OpenConnections::Admission OpenConnections::Admit(int fd, const std::string& from,
                                                   absl::Duration now) {
-  // whatever had this number is closed
+  // The connection that had this number is closed.
   if (const auto before = open_.find(fd); before != open_.end()) Forget(before);
   if (Judge(from) != Admission::kAdmitted && now - looked_ >= kLookEvery) {
     looked_ = now;
@@ -111,7 +111,8 @@ void Acceptor::Run() {
   std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0}};
   for (const Descriptor& socket : sockets_.sockets()) watched.push_back({socket.get(), POLLIN, 0});
   while (true) {
-    if (poll(watched.data(), watched.size(), -1) < 0) continue;  // a signal
+    // a signal
+    if (poll(watched.data(), watched.size(), -1) < 0) continue;
     if (watched[0].revents != 0) return;
     for (size_t i = 1; i < watched.size(); ++i) {
       if (watched[i].revents != 0) TakeOne(sockets_.sockets()[i - 1]);
@@ -121,7 +122,7 @@ void Acceptor::Run() {
 
 void Acceptor::TakeOne(const Descriptor& socket) {
   Descriptor connection = AcceptConnection(socket);
-  // Else it has gone meanwhile.
+  // No descriptor is left, or the connection is gone by now.
   if (!connection) return IsOutOfDescriptors(errno) ? ShedOne(socket) : void();
   const std::string from = AddressOfPeer(connection);
   const OpenConnections::Admission admission =
@@ -130,11 +131,11 @@ void Acceptor::TakeOne(const Descriptor& socket) {
   const std::string text =
       admission == OpenConnections::Admission::kTooMany
           ? absl::StrCat("refuses connections: ", max_connections_,
-                         " are open (--max_connections). See who holds them (ss -tn), and keep out "
-                         "who does not belong here by a firewall")
+                         " are open (--max_connections). Find their peers with ss -tn, and block "
+                         "strangers with a firewall")
           : absl::StrCat("refuses connections from ", from, ": ", open_.most_of_one_address(),
                          " of it are open, and one address may hold half of --max_connections. "
-                         "Keep it out by a firewall if it does not belong here; else raise "
+                         "Block the address with a firewall if it does not belong here; else raise "
                          "the flag");
   if (said_.Admit(text)) DIVVY_LOG(WARNING) << text;
 }
@@ -148,7 +149,7 @@ void Acceptor::ShedOne(const Descriptor& socket) {
   const bool shed = static_cast<bool>(AcceptConnection(socket));
   reserve_ = AnyDescriptor();
   if (shed && reserve_) return;
-  // another thread was faster; some time later there will be one
+  // Another thread took the last descriptor. Wait a little: one may be free then.
   pollfd stop{stop_.get(), POLLIN, 0};
   poll(&stop, 1, kPauseMs);
 }

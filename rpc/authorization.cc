@@ -17,14 +17,15 @@
 namespace divvy {
 namespace {
 
-// A call in it has a name of its own for the rules; no rule of a worker covers it.
+// Appended to the name of a call in session 0. The rules have this name for no worker.
 constexpr absl::string_view kInSession0 = " in session 0";
-// gRPC's name for the transport of a connection without TLS
+// gRPC's name for the transport of a connection without TLS.
 constexpr absl::string_view kPlaintext = "insecure";
 
 struct Rule {
   absl::string_view role;
-  absl::string_view method;  // one that ends in ".*" means the whole service
+  // A name that ends in ".*" means the whole service.
+  absl::string_view method;
 };
 
 constexpr Rule kRules[] = {
@@ -47,7 +48,7 @@ bool Covers(absl::string_view rule, absl::string_view method) {
   return absl::StartsWith(method, rule);
 }
 
-// The one value of a property of the connection; empty: none, or several.
+// The only value of a property of the connection. Empty: there is none, or there are several.
 std::string Property(const grpc::AuthContext& peer, const char* name) {
   const std::vector<grpc::string_ref> values = peer.FindPropertyValues(name);
   return values.size() == 1 ? std::string(values[0].data(), values[0].size()) : "";
@@ -81,9 +82,9 @@ absl::Status Refuse(const std::optional<PeerRole>& peer, absl::string_view what)
 
 namespace {
 
-// A person, perhaps by name.
+// The role of an operator; the index may be a name.
 constexpr absl::string_view kAdmin = "admin";
-// With what stands behind it the name of a CA, which may have 64 characters.
+// A certificate's common name is a role with its index, and has at most 64 characters.
 constexpr size_t kLongestName = 40;
 
 bool IsName(absl::string_view text) {
@@ -94,9 +95,10 @@ bool IsName(absl::string_view text) {
          std::all_of(text.begin(), text.end(), plain);
 }
 
-// As a number is written: "0?x=1" and "00" name no task, and must not pass for one.
+// Accepts only the usual spelling of a number: "0?x=1" and "00" name no task.
 bool IsIndex(absl::string_view text) {
-  constexpr uint32_t kGreatest = 65'534;  // that a task may have
+  // the greatest index of a task
+  constexpr uint32_t kGreatest = 65'534;
   uint32_t number = 0;
   return absl::SimpleAtoi(text, &number) && number <= kGreatest && absl::StrCat(number) == text;
 }

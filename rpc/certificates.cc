@@ -15,12 +15,14 @@ namespace {
 
 namespace ssl = openssl;
 
-constexpr long kX509Version3 = 2;  // as it is counted
+// Version 3 is encoded as 2.
+constexpr long kX509Version3 = 2;
 constexpr absl::Duration kClockSkew = absl::Minutes(5);
 
 struct ExtensionText {
   int nid;
-  std::string value;  // OpenSSL's notation
+  // in OpenSSL's notation
+  std::string value;
 };
 
 absl::Status Failed(absl::string_view what) {
@@ -31,8 +33,8 @@ absl::Status Failed(absl::string_view what) {
                    code == 0 ? "no reason given" : ERR_reason_error_string(code)));
 }
 
-// OpenSSL's notation of a list gives these characters a meaning, and no host or URI of ours has one
-// of them.
+// OpenSSL's notation of a list gives these characters a meaning. No host or URI of ours has one of
+// them.
 bool Travels(absl::string_view name) {
   for (const char c : name) {
     if (c <= ' ' || c > '~' || c == ',' || c == ';' || c == '"' || c == '\\') return false;
@@ -84,7 +86,8 @@ absl::StatusOr<CertifiedKey> ToPem(X509* certificate, EVP_PKEY* key) {
 absl::Status SetSerial(X509* certificate) {
   unsigned char bytes[16];
   if (RAND_bytes(bytes, sizeof bytes) != 1) return Failed("draw a serial number");
-  bytes[0] &= 0x7f;  // positive
+  // Makes it positive.
+  bytes[0] &= 0x7f;
   const std::unique_ptr<BIGNUM, ssl::Freer<BN_free>> number(
       BN_bin2bn(bytes, sizeof bytes, nullptr));
   return BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr
@@ -113,7 +116,8 @@ absl::Status AddExtension(X509* certificate, X509* issuer, const ExtensionText& 
   return absl::OkStatus();
 }
 
-// A new key and its certificate, signed by `issuer_key`; both null: by itself.
+// Makes a new key and its certificate, signed by `issuer_key`. If both arguments of the issuer are
+// null, the certificate signs itself.
 absl::StatusOr<CertifiedKey> Make(absl::string_view name, absl::Duration lifetime,
                                   const std::vector<ExtensionText>& extensions, X509* issuer,
                                   EVP_PKEY* issuer_key) {

@@ -16,17 +16,17 @@ void ReconnectSoon(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
 }
 
-// Finds connections whose other end is gone without a word. Rarer than what a server allows
-// (server.cc).
+// Detects connections whose peer disappeared without closing them. The pings are as rare as a
+// server requires (server.cc).
 void KeepAlive(grpc::ChannelArguments& arguments) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  // A Load may take minutes without a byte.
+  // A Load may take minutes without sending a byte.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-// An address is what some task has registered: it names a host or a socket, and none of gRPC's
-// other schemes ("xds:", "ipv4:", "dns://SERVER/").
+// An address comes from a task that registered. It names a host or a socket, and must not use
+// another of gRPC's schemes ("xds:", "ipv4:", "dns://SERVER/").
 std::string TargetOf(const std::string& address) {
   return SocketPathOf(address) ? address : absl::StrCat("dns:///", address);
 }
@@ -41,9 +41,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   KeepAlive(arguments);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // An error's text comes twice, in the status and in its details.
+  // The text of an error is sent twice: in the status and in its details.
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10);
-  // It would be done before the size is looked at (server.cc).
+  // gRPC would decompress a message before it checks the size (server.cc).
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   arguments.SetMaxReceiveMessageSize(32 << 20);
   return grpc::CreateCustomChannel(TargetOf(address), credentials, arguments);

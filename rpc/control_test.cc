@@ -1,5 +1,5 @@
-// Control calls, Steps streams and the server they come to, over loopback without TLS
-// (security_test.cc has TLS).
+// Control calls, Steps streams and their server, over loopback without TLS (security_test.cc tests
+// TLS).
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,9 +53,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Health = grpc::health::v1::HealthCheckResponse;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);  // for what must happen
+// the limit for events that must happen
+constexpr absl::Duration kPatience = absl::Seconds(20);
 
-// What happened, in order.
+// A list of events, in order.
 class Events {
  public:
   void Add(std::string event) {
@@ -63,7 +64,8 @@ class Events {
     all_.push_back(std::move(event));
     more_.NotifyAll();
   }
-  // Blocks until there are so many, and returns them; what there is after kPatience.
+  // Blocks until there are `count` events, and returns them. After kPatience it returns those that
+  // there are.
   std::vector<std::string> Await(size_t count) {
     MutexLock lock(mu_);
     more_.WaitFor(mu_, kPatience, [&]() DIVVY_REQUIRES(mu_) { return all_.size() >= count; });
@@ -77,7 +79,7 @@ class Events {
   std::vector<std::string> all_ DIVVY_GUARDED_BY(mu_);
 };
 
-// A value that comes once.
+// A value that is set once.
 template <typename T>
 class Promise {
  public:
@@ -105,7 +107,7 @@ class Promise {
 
 // ---- the tasks' cores ---------------------------------------------------------------------------
 
-// Answers as it was told, or keeps the call open.
+// Answers as configured, or keeps the call open.
 class FakeCoordinator {
  public:
   void Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
@@ -117,7 +119,7 @@ class FakeCoordinator {
     MutexLock lock(mu_);
     answer_ = std::move(answer);
   }
-  // The call that is open.
+  // Takes the open call.
   ResultCallback<RegisterReply> Take() {
     events.Await(1);
     MutexLock lock(mu_);
@@ -178,7 +180,8 @@ class FakeWorker : public StepsAcceptor {
   }
 
   Events events;
-  Promise<std::shared_ptr<StreamConnection<FromWorker>>> connections;  // the one
+  // the only connection
+  Promise<std::shared_ptr<StreamConnection<FromWorker>>> connections;
 };
 
 class WorkerService : public v1::Worker::CallbackService {
@@ -213,7 +216,7 @@ ServerOptions OnLoopback() {
   return options;
 }
 
-// A server with both services, and what a client needs.
+// A server with both services, and the parts of a client.
 class ControlTest : public testing::Test {
  protected:
   ControlTest()
@@ -224,7 +227,8 @@ class ControlTest : public testing::Test {
     coordinator_core_.Set(coordinator());
     worker_core_.Set(worker());
   }
-  // As the tasks end: the client's calls, the server, then what both use.
+  // Destroys things in the order in which a task ends: the client's calls, the server, then what
+  // both use.
   ~ControlTest() override {
     open_->CancelAndWait();
     server_ = nullptr;
@@ -247,7 +251,7 @@ class ControlTest : public testing::Test {
   CallEnvironment Environment() { return {executor_, open_, address()}; }
 
   using Answer = Promise<absl::StatusOr<RegisterReply>>;
-  // Kept until the test ends: answers come to it.
+  // Kept until the test ends, because the answer is written to it.
   Answer& Register(int index = 0) {
     answers_.push_back(std::make_unique<Answer>());
     Answer& answer = *answers_.back();
@@ -271,9 +275,11 @@ class ControlTest : public testing::Test {
   CoordinatorService coordinator_;
   WorkerService worker_;
   std::unique_ptr<Server> server_;
-  std::string socket_;  // "": the server listens on a port
+  // "": the server listens on a port
+  std::string socket_;
   std::vector<std::unique_ptr<Answer>> answers_;
-  Events events_;  // of the client's end of Steps
+  // of the client's end of Steps
+  Events events_;
 };
 
 // ---- unary calls --------------------------------------------------------------------------------
@@ -340,14 +346,14 @@ TEST_F(ControlTest, ARequestThatMakesNoSenseIsInvalidAndNeverReachesTheCore) {
   EXPECT_THAT(coordinator()->events.now(), ElementsAre());
 }
 
-// `mib` MiB, from one slice of memory.
+// `mib` MiB, all from one slice of memory.
 grpc::ByteBuffer Zeros(int mib) {
   const grpc::Slice slice(std::string(1 << 20, '\0'));
   const std::vector<grpc::Slice> slices(static_cast<size_t>(mib), slice);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-// Sends `request` as that of Register.
+// Sends `request` as the request of Register.
 grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::ByteBuffer& request,
                      grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::ByteBuffer reply;
@@ -361,8 +367,8 @@ grpc::Status SendRaw(const std::shared_ptr<grpc::Channel>& channel, const grpc::
   return ended.Get();
 }
 
-// Whoever registers names where it is dialled: a host or a socket, and no other of gRPC's ways to
-// find somebody.
+// A task registers the address at which it is dialled: a host or a socket. gRPC's other schemes
+// must not be accepted.
 TEST_F(ControlTest, AnAddressIsAHostAndNoSchemeOfGrpcs) {
   Serve();
   const auto scheme = MakeChannel(absl::StrCat("ipv4:127.0.0.1:", server_->port()),
@@ -374,7 +380,8 @@ TEST_F(ControlTest, AnAddressIsAHostAndNoSchemeOfGrpcs) {
 TEST_F(ControlTest, ACallThatTheCoreDropsIsUnavailable) {
   Serve();
   Answer& answer = Register();
-  coordinator()->Take();  // and lets it go
+  // drops the call
+  coordinator()->Take();
   EXPECT_EQ(answer.Get().status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -406,8 +413,8 @@ TEST_F(ControlTest, ATaskThatIsNotThereIsNamedWithTheCause) {
                                                 ": connection refused: nothing listens there")));
 }
 
-// A task that has been attached calls no more. Nobody would poll a channel that it kept, and gRPC
-// would dial for it again and again (docs/adr/0010).
+// A task that has been attached makes no more calls. No thread would poll a channel that the client
+// kept, and gRPC would dial for it again and again (docs/adr/0010).
 TEST_F(ControlTest, NoChannelOutlivesTheRegisterThatItWasMadeFor) {
   Serve();
   std::vector<std::weak_ptr<grpc::Channel>> made;
@@ -423,13 +430,15 @@ TEST_F(ControlTest, NoChannelOutlivesTheRegisterThatItWasMadeFor) {
                  [&](absl::StatusOr<RegisterReply> reply) { answer.Set(std::move(reply)); });
     EXPECT_TRUE(answer.Get().ok());
     ASSERT_EQ(made.size(), static_cast<size_t>(call));
-    while (!made.back().expired()) std::this_thread::yield();  // goes behind the answer
+    // The channel is released after the answer.
+    while (!made.back().expired()) std::this_thread::yield();
   }
 }
 
 TEST_F(ControlTest, AClientMayGoWhileItsCallIsOpen) {
   Serve();
-  Answer& answer = Register();  // the client is gone when it returns
+  // The client is destroyed when this returns.
+  Answer& answer = Register();
   EXPECT_FALSE(answer.has_value());
   coordinator()->Take()(RegisterReply{JobId(7), Epoch(3), std::nullopt});
   EXPECT_TRUE(answer.Get().ok());
@@ -491,12 +500,14 @@ class SocketTest : public ControlTest {
     return Server::Start(OnSocket(), {&second}, nullptr).status();
   }
 
-  char directory_[32] = "/tmp/divvy_socket_XXXXXX";  // TEST_TMPDIR may be too long
+  // TEST_TMPDIR may be too long.
+  char directory_[32] = "/tmp/divvy_socket_XXXXXX";
 };
 
 TEST_F(SocketTest, AServerOnAUnixSocketIsForItsUserAloneAndItsSuccessorTakesItsPlace) {
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
-  for (int life = 0; life < 2; ++life) {  // the first one leaves its socket behind
+  // The first server leaves its socket behind.
+  for (int life = 0; life < 2; ++life) {
     server_ = nullptr;
     Serve(OnSocket());
     struct stat info;
@@ -585,12 +596,12 @@ void Say(const Descriptor& connection, absl::string_view words) {
   EXPECT_EQ(send(connection.get(), words.data(), words.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(words.size()));
 }
-// Whether something can be read, an end of the connection among it.
+// Whether the connection has something to read; its end counts.
 bool HasNews(const Descriptor& connection, absl::Duration patience) {
   pollfd watched{connection.get(), POLLIN, 0};
   return poll(&watched, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) == 1;
 }
-// All that the peer sends before it closes.
+// Everything that the peer sends before it closes.
 std::string Hear(const Descriptor& connection) {
   std::string heard;
   char some[4096];
@@ -629,7 +640,8 @@ TEST_F(ProbeTest, ProbesAreToldWhetherTheTaskServes) {
               AllOf(HasSubstr("HTTP/1.1 200 OK"), Not(HasSubstr("\nserving"))));
 }
 
-constexpr uint32_t kAnotherAddress = INADDR_LOOPBACK + 1;  // 127.0.0.2 is this machine's, too
+// 127.0.0.2 is an address of this machine too.
+constexpr uint32_t kAnotherAddress = INADDR_LOOPBACK + 1;
 
 TEST_F(ProbeTest, WithoutAHostOnlyLoopbackIsListenedOnAndAWiderAddressIsWarnedOf) {
   EXPECT_TRUE(Connect(Socket(), server_->health_port()));
@@ -677,12 +689,13 @@ TEST_F(ControlTest, ConnectionsAboveTheLimitAreClosedAndThoseThatCloseMakeRoom) 
     ASSERT_TRUE(HasNews(idle.back(), kPatience)) << "the server's settings";
   }
   EXPECT_EQ(Hear(Dial(server_->port())), "");
-  const auto channel = Channel();  // tries again and again
+  // retries
+  const auto channel = Channel();
   idle.clear();
   EXPECT_TRUE(channel->WaitForConnected(GrpcDeadline(kPatience)));
 }
 
-// Descriptors stand for connections.
+// The descriptors take the place of connections.
 TEST(OpenConnectionsTest, OneAddressHoldsHalfOfThemAndWhatItClosesMakesRoom) {
   using Admission = OpenConnections::Admission;
   OpenConnections open(300);
@@ -706,7 +719,7 @@ TEST(OpenConnectionsTest, OneAddressHoldsHalfOfThemAndWhatItClosesMakesRoom) {
   EXPECT_EQ(admit(others, "", absl::Seconds(6)), Admission::kTooMany);
 }
 
-// Keeps the process from opening more files than it has now and `more`.
+// Limits the process to the files that it has open now, and `more`.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int more) {
@@ -721,7 +734,7 @@ class FewDescriptors {
   rlimit before_{};
 };
 
-// gRPC 1.51's own listener never takes a connection again.
+// gRPC 1.51's own listener would never accept a connection again.
 TEST_F(ControlTest, AServerThatWasOutOfDescriptorsServesAgain) {
   Serve();
   coordinator()->AnswerWith(RegisterReply{JobId(7), Epoch(3), std::nullopt});
@@ -751,7 +764,7 @@ TEST_F(ControlTest, ADrainLetsTheCallsUnderWayEnd) {
   EXPECT_TRUE(drained.Get());
 }
 
-// The core's answer comes only after the client has been told.
+// The core answers only after the client has got its error.
 TEST_F(ControlTest, ADrainCancelsWhatTakesTooLong) {
   Serve();
   Answer& answer = Register();
@@ -772,7 +785,7 @@ TEST_F(ControlTest, AMessageAboveTheLimitIsRefusedAndTheServerServesOn) {
   EXPECT_TRUE(Register().Get().ok());
 }
 
-// A megabyte of gzip would become a gigabyte of memory before anything looks at it.
+// A megabyte of gzip could become a gigabyte of memory before any check.
 TEST_F(ControlTest, ACompressedRequestIsRefusedAndNotUnpacked) {
   constexpr int kMib = 256;
   Serve();
@@ -838,7 +851,7 @@ TEST_F(ControlTest, ARequestAboveTheLimitIsNotSentAndSaysWhatToDo) {
                     HasSubstr("fewer variables")));
 }
 
-// gRPC looks at the limit of a message when all of it is there.
+// gRPC checks the size limit of a message only when all of it has arrived.
 TEST_F(ControlTest, AMessageAboveTheMemoryOfTheServerIsRefusedAndTheServerServesOn) {
   ServerOptions options = OnLoopback();
   options.memory_bytes = 8 << 20;
@@ -880,7 +893,8 @@ TEST_F(ControlTest, WhenTheCoordinatorClosesTheWorkerSeesItOnceAndTheCoordinator
   EXPECT_THAT(worker()->events.Await(1), ElementsAre("frame 1 1"));
   connection->Close();
   EXPECT_THAT(worker()->events.Await(2), ElementsAre("frame 1 1", "broken"));
-  worker()->connections.Get()->Send(PongFrame(1));  // into the void
+  // Nobody receives it.
+  worker()->connections.Get()->Send(PongFrame(1));
   open_->CancelAndWait();
   EXPECT_THAT(events_.now(), ElementsAre());
 }
@@ -903,7 +917,8 @@ TEST_F(ControlTest, WhenTheWorkerClosesTheCoordinatorSeesItOnceAndTheWorkerNothi
   EXPECT_THAT(events_.Await(1), ElementsAre("frame 1 1"));
   worker()->connections.Get()->Close();
   EXPECT_THAT(events_.Await(2), ElementsAre("frame 1 1", "broken"));
-  connection->Send(PingFrame(2));  // into the void
+  // Nobody receives it.
+  connection->Send(PingFrame(2));
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_THAT(worker()->events.now(), ElementsAre("frame 1 1"));
 }
@@ -946,7 +961,8 @@ TEST_F(ControlTest, AStreamOfAClosedClientIsBroken) {
 TEST_F(ControlTest, ASilentWorkerBreaksTheStream) {
   Serve();
   const auto connection = OpenSteps(absl::Milliseconds(200));
-  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));  // perhaps before it reached the worker
+  // The connection may break before it reaches the worker.
+  EXPECT_THAT(events_.Await(1), ElementsAre("broken"));
 }
 
 TEST_F(ControlTest, ASilentCoordinatorBreaksTheStream) {
@@ -964,7 +980,8 @@ TEST_F(ControlTest, AFrameThatMakesNoSenseEndsTheStreamWithInvalid) {
   const auto stub = v1::Worker::NewStub(Channel());
   const auto stream = stub->Steps(&context);
   v1::ToWorkerFrame frame;
-  frame.mutable_dispatch();  // of no step
+  // has no step
+  frame.mutable_dispatch();
   stream->Write(frame);
   v1::FromWorkerFrame answer;
   EXPECT_FALSE(stream->Read(&answer));
@@ -983,7 +1000,8 @@ TEST(LogLimitTest, AdmitsATextOnceAndNotEveryText) {
   EXPECT_EQ(admitted, 100);
 }
 
-// protobuf's own line, on standard error in another format, came for each message that a peer sent.
+// protobuf would print its own line on standard error, in another format, for each such message of
+// a peer.
 TEST_F(ControlTest, TextThatIsNoUtf8IsToldOfInOurLogAndOnce) {
   Serve();
   const CapturedLog log;
@@ -1012,10 +1030,11 @@ TEST(StatusTest, ACallThatAServerCancelsAsItEndsIsWorthAnother) {
 TEST(StatusTest, AMessageThatIsTooLargeNamesThePeerAndIsNoLackOfMemory) {
   const grpc::Status refused(grpc::StatusCode::RESOURCE_EXHAUSTED,
                              "Received message larger than max (34603008 vs. 33554432)");
-  EXPECT_EQ(FromGrpc(refused, "10.0.0.9:2222"),
-            absl::InternalError("a message from or to 10.0.0.9:2222 is too large for Divvy's "
-                                "protocol: look at what runs there. Received message larger than "
-                                "max (34603008 vs. 33554432)"));
+  EXPECT_EQ(
+      FromGrpc(refused, "10.0.0.9:2222"),
+      absl::InternalError("a message from or to 10.0.0.9:2222 is too large for Divvy's "
+                          "protocol: check which program runs there. Received message larger than "
+                          "max (34603008 vs. 33554432)"));
   const absl::Status memory =
       FromGrpc(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"), "10.0.0.9:2222");
   EXPECT_TRUE(absl::IsResourceExhausted(memory)) << memory;

@@ -14,13 +14,13 @@
 namespace divvy {
 namespace {
 
-// Tells the log why a task goes on waiting. Thread-safe.
+// Logs why a task still waits. Thread-safe.
 class WaitingWords {
  public:
   explicit WaitingWords(absl::Duration silent_wait) : silent_wait_(silent_wait) {}
 
   void OnAnswer(const absl::Status& answer) {
-    // The task ends, and says why.
+    // The task ends, and logs the reason itself.
     if (absl::IsCancelled(answer) || IsFinal(ReasonOf(answer))) return;
     const std::string cause(answer.message());
     if (IsLate(answer.ok()) && limit_.Admit(cause))
@@ -59,10 +59,10 @@ class RpcCoordinatorClient : public CoordinatorClient {
           words->OnAnswer(reply.status());
           done(std::move(reply));
         };
-    // Each call has a channel of its own, which ends with it. A task calls until the coordinator
-    // has attached it, and that may happen before its own connection is there. Nobody would then
-    // poll that connection (docs/adr/0010), and gRPC would dial again and again and say that each
-    // handshake timed out.
+    // Each call has a channel of its own, which ends with the call. A task calls until the
+    // coordinator has attached it, and that may happen before the task's own connection is
+    // established. Then no thread would poll a channel that the client kept (docs/adr/0010), and
+    // gRPC would dial again and again, and report a timeout of each handshake.
     const std::shared_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(make_channel_());
     CallUnary(environment_, stub, &v1::Coordinator::StubInterface::async_interface::Register,
               request, kCallDeadline, std::move(tell));

@@ -25,11 +25,11 @@ namespace {
 namespace ssl = openssl;
 namespace tls = grpc::experimental;
 
-// ---- what is wrong with the files ---------------------------------------------------------------
+// ---- problems of the files ----------------------------------------------------------------------
 
 ssl::Bio OpenFile(const std::string& path) { return ssl::Bio(BIO_new_file(path.c_str(), "r")); }
 
-// `chain`: the task's certificate, then those between it and the CA.
+// `chain`: the task's certificate, then the intermediate certificates.
 void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& chain,
                  std::vector<std::string>& problems) {
   const ssl::Store store(X509_STORE_new());
@@ -50,7 +50,7 @@ void CheckSigned(const TlsFiles& files, const std::vector<ssl::Certificate>& cha
                    " (checked against --tls_ca=", files.ca, ")"));
 }
 
-// What the one URI of the certificate says.
+// The content of the only URI in the certificate.
 std::optional<PeerId> IdOf(const X509* certificate) {
   const std::unique_ptr<GENERAL_NAMES, ssl::Freer<GENERAL_NAMES_free>> names(
       static_cast<GENERAL_NAMES*>(
@@ -66,14 +66,14 @@ std::optional<PeerId> IdOf(const X509* certificate) {
   return uris.size() == 1 ? ParseRoleUri(uris[0]) : std::nullopt;
 }
 
-// `owner` may be null: any role will do.
+// `owner` may be null: any role is accepted.
 void CheckRole(const TlsFiles& files, const X509* certificate, const PeerRole* owner,
                std::vector<std::string>& problems) {
   const std::optional<PeerId> id = IdOf(certificate);
   if (!id) {
     problems.push_back(absl::StrCat(
         "--tls_cert=", files.cert,
-        " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)"));
+        " names no role: it needs one URI spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes one)"));
   } else if (owner != nullptr && !(id->task == *owner)) {
     problems.push_back(absl::StrCat("--tls_cert=", files.cert, " is the certificate of ",
                                     id->task.text(), ", and this task is ", owner->text(),
@@ -104,18 +104,18 @@ absl::Status CheckFiles(const TlsFiles& files, const PeerRole* owner) {
   return absl::FailedPreconditionError(absl::StrJoin(problems, "; "));
 }
 
-// Some volumes of secrets give no other mode, so this is no refusal.
+// Some volumes of secrets allow no other mode, so this is only a warning.
 void WarnOfOpenKey(const std::string& key) {
   struct stat info;
   if (stat(key.c_str(), &info) != 0 || (info.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   DIVVY_LOG(WARNING) << "--tls_key=" << key << ": every user of this machine can "
                      << ((info.st_mode & S_IROTH) != 0 ? "read" : "write")
-                     << " it, and pass for this task. chmod o-rw " << key;
+                     << " it, and impersonate this task. chmod o-rw " << key;
 }
 
 // ---- whom a task believes -----------------------------------------------------------------------
 
-// The job that a task's own certificate is of; empty: it cannot be read, or names no role.
+// The job of a task's own certificate. Empty: it cannot be read, or names no role.
 std::string OwnDomain(const TlsFiles& files) {
   const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(OpenFile(files.cert).get());
   ERR_clear_error();
@@ -136,7 +136,7 @@ std::string OfAnotherJob(const PeerId& peer, absl::string_view own_domain) {
                       "makes those of a job)");
 }
 
-// Looks at the peer's certificate after its chain has been found good.
+// Checks the peer's certificate after its chain has been verified.
 class PeerVerifier : public tls::ExternalCertificateVerifier {
  public:
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
@@ -148,7 +148,8 @@ class PeerVerifier : public tls::ExternalCertificateVerifier {
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
 
  private:
-  virtual std::string FaultOf(const std::optional<PeerId>& peer) const = 0;  // empty: none
+  // empty: no fault
+  virtual std::string FaultOf(const std::optional<PeerId>& peer) const = 0;
 };
 
 class ServerVerifier : public PeerVerifier {
@@ -164,8 +165,8 @@ class ServerVerifier : public PeerVerifier {
     if (index_ && server->task.index != absl::StrCat(*index_))
       return IsNot(
           absl::StrCat("is that of ", server->task.text(), ", not of ", role_, " ", *index_));
-    // Without a job of its own a task has nothing to compare, and is told by the server that it may
-    // call nothing.
+    // A task without a job of its own has nothing to compare. The server tells it that it may make
+    // no call.
     return domain_.empty() || server->domain == domain_
                ? ""
                : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
@@ -180,8 +181,9 @@ class ServerVerifier : public PeerVerifier {
   const std::optional<int> index_;
 };
 
-// What a caller may do, authorization.h says at each call. Here it is refused before gRPC reads a
-// byte of it: one of another job, and one without a role, which may do nothing.
+// authorization.h decides what a caller may do, at each call. This verifier refuses two kinds of
+// callers before gRPC reads a byte from them: those of another job, and those without a role, which
+// may make no call.
 class CallerVerifier : public PeerVerifier {
  public:
   explicit CallerVerifier(std::string domain) : domain_(std::move(domain)) {}
@@ -193,8 +195,9 @@ class CallerVerifier : public PeerVerifier {
         absl::StrCat("a TLS connection was refused: the peer's ",
                      caller ? OfAnotherJob(*caller, domain_)
                             : "certificate names no role: it needs one URI "
-                              "spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes such)");
-    if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;  // gRPC is silent about it
+                              "spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes one)");
+    // gRPC does not log it.
+    if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;
     return fault;
   }
 
@@ -207,7 +210,7 @@ std::shared_ptr<tls::FileWatcherCertificateProvider> Provider(const TlsFiles& fi
                                                                files.refresh_seconds);
 }
 
-// 127.0.0.0/8 in figures: "127.example.com" is somebody's host.
+// Numeric addresses of 127.0.0.0/8 only: "127.example.com" may be another host.
 bool IsLoopbackV4(absl::string_view host) {
   const std::vector<std::string> parts = absl::StrSplit(host, '.');
   if (parts.size() != 4 || parts[0] != "127") return false;

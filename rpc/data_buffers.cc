@@ -30,7 +30,7 @@ absl::string_view BytesOf(const grpc::Slice& slice) {
   return absl::string_view(reinterpret_cast<const char*>(slice.begin()), slice.size());
 }
 
-// Moves the first `size` bytes of `pieces`, or as many as there are, to a string of their own.
+// Moves the first `size` bytes of `pieces`, or all if there are fewer, into a string.
 std::string TakeFront(std::vector<absl::string_view>& pieces, size_t size) {
   std::string front;
   size_t used = 0;

@@ -36,7 +36,7 @@ void DataCall::Happened(void* tag, bool ok) {
 }
 
 void DataCall::Do(std::function<void()> effect) {
-  // The outbox lives until it is drained.
+  // The outbox must live until it is drained.
   const std::shared_ptr<DataCall> self = shared_from_this();
   outbox_.Add([this, self, effect = std::move(effect)] {
     effect();
@@ -53,7 +53,7 @@ void DataCall::DoAfter(absl::Duration delay, std::function<void()> effect) {
   });
 }
 
-// gone_ comes for calls that were accepted, and only for them.
+// gRPC reports gone_ for every accepted call, and for no other call.
 void DataCall::OnAccepted(bool ok) {
   if (!ok) return;
   ++operations_;
@@ -86,7 +86,8 @@ void DataCall::ReadOn() {
 void DataCall::OnRead(bool ok) {
   reading_ = false;
   if (over_) return;
-  if (!ok) return End(absl::OkStatus());  // the client has said all it wanted, or is gone
+  // The client has sent all its messages, or is gone.
+  if (!ok) return End(absl::OkStatus());
   absl::StatusOr<IncomingMessage> message = FromBuffer(incoming_);
   const absl::Status taken =
       message.ok() ? receiver_->OnMessage(*std::move(message)) : message.status();
@@ -127,7 +128,7 @@ void DataCall::End(const absl::Status& status) {
   if (!writing_) FinishNow();
 }
 
-// A stream that is gone already needs no status any more.
+// A stream that is gone needs no status.
 void DataCall::FinishNow() {
   if (is_gone_) return;
   ++operations_;

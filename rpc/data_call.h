@@ -26,10 +26,10 @@ class MessageReceiver {
   virtual absl::Status OnMessage(IncomingMessage message) = 0;
   // Whether another message may be read now. Called again after every effect.
   virtual bool WantsMessage() const = 0;
-  // Whether the peer has begun a transfer and must send more of it.
+  // Whether the peer has begun a transfer and must send the rest of it.
   virtual bool OwesPayload() const = 0;
-  // Whether the peer has sent enough of it since this last returned true. Called after every
-  // message. If true, the peer has the whole time of a silence again.
+  // Whether the peer has sent enough since this last returned true. Called after every message. If
+  // true, the peer's time of silence starts anew.
   virtual bool HasProceeded() = 0;
   // The stream is over. No other method is called afterwards.
   virtual void OnOver() = 0;
@@ -72,7 +72,7 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void Do(std::function<void()> effect);
   // Runs `effect` after `delay`, or not at all if the call no longer exists by then.
   void DoAfter(absl::Duration delay, std::function<void()> effect);
-  // Queues a transfer behind those that are being sent. `sent` runs as an effect once gRPC has the
+  // Queues a transfer behind the others. `sent` runs as an effect once gRPC has the
   // whole transfer; it is dropped if the stream ends before. REQUIRES: called from an effect.
   void Send(wire::OutgoingTransfer transfer, std::function<void()> sent = nullptr);
   // Ends the stream after the message that is being written. REQUIRES: called from an effect.
@@ -97,9 +97,9 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   void WriteOn();
   void FinishNow();
 
-  const ActiveCall active_;  // goes last
+  const ActiveCall active_;  // destroyed last
   const Host& host_;
-  std::shared_ptr<DataCall> self_;  // while operations are under way
+  std::shared_ptr<DataCall> self_;  // while operations are in flight
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   const Event accepted_, read_, written_, finished_, gone_;
@@ -108,14 +108,16 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   // Used only by effects.
   int operations_ = 0;
   bool reading_ = false, writing_ = false, over_ = false, is_gone_ = false;
-  std::function<void()> sent_;  // after the message that is being written
+  // Called when the message that is being written has been sent.
+  std::function<void()> sent_;
   absl::Status end_;
   grpc::ByteBuffer incoming_;
   OutgoingMessages outgoing_;
   std::unique_ptr<MessageReceiver> receiver_;
   std::shared_ptr<SilenceWatch> watch_;
 
-  std::atomic<bool> owed_{false};  // by the peer: payload, or taking what is written
+  // Whether the peer owes something: more payload, or reading what has been written.
+  std::atomic<bool> owed_{false};
 };
 
 }  // namespace divvy

@@ -17,14 +17,15 @@
 
 namespace divvy {
 
-// A request on its way: what is sent for it, and what takes the answer.
+// A request in flight: the transfer that is sent for it, and the receiver of its reply.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual wire::OutgoingTransfer ToSend(uint64_t id) const = 0;
-  // The next message of the answer. True: that was the last one. An error: it makes no sense.
+  // Handles the next message of the reply. True: it was the last one. An error: the reply is
+  // invalid.
   virtual absl::StatusOr<bool> OnMessage(const IncomingMessage& message) = 0;
-  // Once, at the end: OK after OnMessage was true.
+  // Called once, at the end. `status` is OK after OnMessage returned true.
   virtual void Answer(Executor& executor, const absl::Status& status) = 0;
 };
 
@@ -32,7 +33,7 @@ namespace {
 
 absl::Status DoesNotFit(absl::string_view why) {
   return MakeError(Reason::kInvalid,
-                   absl::StrCat("an answer on a data stream does not fit: ", why));
+                   absl::StrCat("a reply on the data stream does not fit its request: ", why));
 }
 
 const v1::PullReplyHeader* HeaderOf(const v1::FrameHeader& header, const PullReply&) {
@@ -56,7 +57,7 @@ class TypedExchange : public Exchange {
     if (const auto* header = HeaderOf(message.header, Reply())) {
       RETURN_IF_ERROR(Begin(*header));
     } else if (!message.header.has_data() || !reply_) {
-      return DoesNotFit("its kind is not the one that is due");
+      return DoesNotFit("its kind is not that of the request");
     }
     RETURN_IF_ERROR(TakePayload(message, filler_));
     return filler_.left() == 0;
@@ -71,7 +72,7 @@ class TypedExchange : public Exchange {
  private:
   template <typename Header>
   absl::Status Begin(const Header& header) {
-    if (reply_) return DoesNotFit("it begins twice");
+    if (reply_) return DoesNotFit("a second header arrived");
     const absl::Status refusal = wire::FromProto(header.status());
     if (!refusal.ok()) {
       reply_ = refusal;
@@ -89,22 +90,22 @@ class TypedExchange : public Exchange {
 
 }  // namespace
 
-// Lives until gRPC is done with the call, or longer where its client still holds it.
+// Lives until gRPC is done with the call, or until the client drops it, whichever is later.
 class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   DataStream(Executor& executor, const DataClientOptions& options)
       : executor_(executor), options_(options) {}
 
-  // `first` is part of it from the start: gRPC may have ended the call before StartCall returns.
+  // The stream has `first` from the start, because gRPC may end the call before StartCall returns.
   void Start(const std::shared_ptr<DataStream>& self, const std::shared_ptr<grpc::Channel>& channel,
              const char* method, std::unique_ptr<Exchange> first) {
     self_ = self;
     const std::weak_ptr<DataStream> weak = self;
     const auto cancel = [weak] {
       if (const auto stream = weak.lock())
-        stream->Break(
-            absl::UnavailableError(absl::StrCat("nothing has moved on the data stream to ",
-                                                stream->options_.address, " for too long")));
+        stream->Break(absl::UnavailableError(
+            absl::StrCat("nothing has moved on the data stream to ", stream->options_.address,
+                         " for ", absl::FormatDuration(stream->options_.silence))));
     };
     const auto owed = [weak] {
       const auto stream = weak.lock();
@@ -114,13 +115,14 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (!options_.open->Begin({self, &context_})) return OnBegunTooLate(std::move(first));
     grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(),
                                                         this);
-    AddHold();  // sends come from outside of the reactions
+    // Writes begin outside of gRPC's callbacks.
+    AddHold();
     StartRead(&incoming_);
     Submit(first);
     StartCall();
   }
 
-  // False: the stream is broken, `exchange` was left alone.
+  // False: the stream is broken, and `exchange` is unchanged.
   bool Submit(std::unique_ptr<Exchange>& exchange) {
     MutexLock lock(mu_);
     if (ended_) return false;
@@ -129,7 +131,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     return true;
   }
 
-  // What has no answer is answered so, once gRPC has ended the call.
+  // Ends the stream. Requests without a reply get this error once gRPC has ended the call.
   void Break(const absl::Status& why) {
     {
       MutexLock lock(mu_);
@@ -151,7 +153,8 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     watch_->Heard();
     MutexLock lock(mu_);
     writing_ = false;
-    being_written_.Clear();  // lets go of the tensors
+    // releases the tensors
+    being_written_.Clear();
     if (!ok || ended_) outgoing_.Clear();
     WriteOn();
   }
@@ -160,7 +163,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const absl::Status why = WhyEnded(status);
     for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
     const std::shared_ptr<OpenCalls> open = options_.open;
-    // lets go of the call there (open_calls.h); this may be gone from here on
+    // This task releases the call there (open_calls.h). `this` may be destroyed from here on.
     executor_.Post([held = open->Take(context_), self = std::move(self_)] {});
     open->End();
   }
@@ -168,11 +171,12 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  private:
   absl::Status OnMessage() {
     ASSIGN_OR_RETURN(const IncomingMessage message, FromBuffer(incoming_));
-    // Exchanges are taken out by the reactions to what is read alone, one at a time, and OnDone
-    // comes after the last of them.
+    // Only the callbacks for reads take exchanges out. They run one at a time, and OnDone comes
+    // after the last of them.
     Exchange* const exchange = Find(message.header.request_id());
-    if (exchange == nullptr) return DoesNotFit("nobody asked for it");
-    if (message.header.has_waiting()) return absl::OkStatus();  // it has been heard, that was all
+    if (exchange == nullptr) return DoesNotFit("no request has its number");
+    // The message only shows that the server is alive.
+    if (message.header.has_waiting()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
     if (whole) TakeOut(message.header.request_id())->Answer(executor_, absl::OkStatus());
     return absl::OkStatus();
@@ -202,7 +206,8 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     const auto found = open_.find(id);
     std::unique_ptr<Exchange> exchange = std::move(found->second);
     open_.erase(found);
-    outgoing_.Drop(id);  // refused before all of it was sent
+    // It was refused before all of it was sent.
+    outgoing_.Drop(id);
     SendNext();
     return exchange;
   }
@@ -232,7 +237,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     StartWrite(&being_written_);
   }
 
-  // No write is begun from here on, so that the call can be done.
+  // Starts no further write, so that the call can end.
   void End() {
     {
       MutexLock lock(mu_);
@@ -258,12 +263,14 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   grpc::ByteBuffer incoming_;
   Mutex mu_;
   std::deque<std::unique_ptr<Exchange>> waiting_ DIVVY_GUARDED_BY(mu_);
-  std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);  // sent, or being sent
+  // sent, or being sent
+  std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);
   OutgoingMessages outgoing_ DIVVY_GUARDED_BY(mu_);
   grpc::ByteBuffer being_written_ DIVVY_GUARDED_BY(mu_);
   uint64_t last_id_ DIVVY_GUARDED_BY(mu_) = 0;
   bool writing_ DIVVY_GUARDED_BY(mu_) = false, ended_ DIVVY_GUARDED_BY(mu_) = false;
-  absl::Status why_ DIVVY_GUARDED_BY(mu_);  // we broke it
+  // set if this side broke the stream
+  absl::Status why_ DIVVY_GUARDED_BY(mu_);
 };
 
 namespace {
@@ -290,7 +297,7 @@ std::shared_ptr<DataClient> DataClient::Create(std::shared_ptr<grpc::Channel> ch
 
 DataClient::~DataClient() {
   for (const auto& stream : {pulls_, commits_}) {
-    if (stream != nullptr) stream->Break(absl::CancelledError("the client is gone"));
+    if (stream != nullptr) stream->Break(absl::CancelledError("the client was destroyed"));
   }
   if (has_own_calls_) options_.open->CancelAndWait();
 }

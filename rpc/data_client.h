@@ -23,8 +23,9 @@ struct DataClientOptions {
   absl::Duration silence = absl::Seconds(10);
   // Transfers in flight on one stream. Others wait for their turn.
   int outstanding = 2;
-  // Counts the client's streams as open calls. After CancelAndWait of it the executor may be
-  // destroyed. Null: the client makes its own, and its destructor calls CancelAndWait.
+  // Counts the client's streams as open calls. After open->CancelAndWait() has returned, the
+  // executor may be destroyed. Null: the client makes its own, and its destructor calls
+  // CancelAndWait.
   std::shared_ptr<OpenCalls> open;
 };
 
@@ -38,8 +39,8 @@ class Exchange;
 // that ended it (NOT_AUTHORIZED ...). It is then not known whether the server carried the request
 // out, so the cores send it again. An answer that does not fit its request breaks the stream.
 //
-// The tensors of a request are lent until it is answered and gRPC has released them: nobody may
-// write to them until then. Thread-safe; no method blocks. `done` is called exactly once, as a task
+// The tensors of a request are lent until the request is answered and gRPC has released them: do
+// not write to them before.
 // of the executor. Destroying the last handle cancels the requests in flight.
 class DataClient {
  public:

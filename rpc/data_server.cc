@@ -16,20 +16,21 @@
 
 namespace divvy {
 
-// What the streams share. Answers of the handler hold it, and may come after the server is gone.
+// What the streams share. The handler's answers hold it, and may come after the server has been
+// destroyed.
 struct DataEnvironment {
   DataEnvironment(DataHandler& handler, DataServerOptions options)
       : handler(handler), options(options) {}
 
   DataHandler& handler;
   const DataServerOptions options;
-  // Who enters finds the handler there until it leaves.
+  // A caller that has entered may use the handler until it leaves.
   ActiveCalls answers;
 };
 
 namespace {
 
-// Memory that a stream has, or waits for. Gives it back when it goes. Not thread-safe.
+// Memory that a stream holds or waits for. Its destructor gives it back. Not thread-safe.
 class Reservation {
  public:
   Reservation(std::shared_ptr<DataEnvironment> environment, DataMemory of)
@@ -37,8 +38,8 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   ~Reservation() { Release(); }
 
-  // `claim`: without what it is of. REQUIRES: called once, the handler is there, and `granted` uses
-  // the reservation only after this has returned.
+  // `claim` without its purpose. REQUIRES: called once, the handler exists, and `granted` uses the
+  // reservation only after this call has returned.
   void Reserve(DataClaim claim, std::function<void(absl::Status)> granted) {
     claim.of = of_;
     ticket_ = environment_->handler.Reserve(std::move(claim), std::move(granted));
@@ -56,22 +57,23 @@ class Reservation {
   uint64_t ticket_ = 0;
 };
 
-// transfers that a stream has taken and not answered
+// The most transfers that a stream has taken and not answered.
 constexpr int kOutstanding = 2;
-// A header with more is counted among what the transfer needs, and not kept while that waits.
+// A header with more parts is counted in the memory of the transfer, and is dropped while the
+// transfer waits.
 constexpr int kManyParts = 64;
-// What a part takes: parsed, made a request, and looked at by the handler.
+// The memory of a part: parsed, turned into a request, and processed by the handler.
 constexpr int64_t kPartBytes = 1024;
-// How often a peer is told that its request waits, in the time after which it would give the stream
-// up.
+// How many times a peer is told that its request waits, within the time after which it would break
+// the stream.
 constexpr int kWaitingInSilence = 4;
 
 absl::Status DoesNotFollow(absl::string_view why) {
   return MakeError(Reason::kInvalid,
-                   absl::StrCat("a message of a data stream does not follow: ", why));
+                   absl::StrCat("a message on the data stream is out of order: ", why));
 }
 
-// The two methods, by their requests.
+// The two methods, told apart by their requests.
 const v1::PullRequestHeader* HeaderOf(const v1::FrameHeader& header, const PullRequest&) {
   return header.has_pull() ? &header.pull() : nullptr;
 }
@@ -88,7 +90,8 @@ int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) {
 }
 int64_t ReplyBytes(DataHandler&, const CommitRequest&) { return 0; }
 
-// One stream: header, memory, payload, memory for the answer, question, answer.
+// One stream. Each transfer passes these steps: header, memory, payload, memory for the reply, call
+// of the handler, reply.
 template <typename Request, typename Reply>
 class Receiver : public MessageReceiver {
  public:
@@ -100,14 +103,14 @@ class Receiver : public MessageReceiver {
     if (message.header.has_data()) {
       if (id == refused_) return absl::OkStatus();
       if (arriving_ == nullptr || id != arriving_->id)
-        return DoesNotFollow("payload of no transfer that is arriving");
-      return message.payload.empty() ? DoesNotFollow("it is of payload, and has none")
+        return DoesNotFollow("its payload belongs to no transfer in progress");
+      return message.payload.empty() ? DoesNotFollow("it is a payload message without payload")
                                      : Take(message);
     }
     if (HeaderOf(message.header, Request()) == nullptr)
-      return DoesNotFollow("its kind is not of this stream");
-    if (arriving_ != nullptr) return DoesNotFollow("the transfer before it is not complete");
-    if (id <= last_id_) return DoesNotFollow("transfers are numbered, rising, from 1");
+      return DoesNotFollow("its kind does not belong on this stream");
+    if (arriving_ != nullptr) return DoesNotFollow("the previous transfer is not complete");
+    if (id <= last_id_) return DoesNotFollow("transfer numbers must rise, from 1");
     last_id_ = id;
     ++outstanding_;
     return Begin(std::move(message));
@@ -137,7 +140,8 @@ class Receiver : public MessageReceiver {
           memory(std::make_shared<Reservation>(environment, DataMemory::kRequest)),
           reply_memory(std::make_shared<Reservation>(environment, DataMemory::kReply)) {}
     const uint64_t id;
-    IncomingMessage first;  // until there is memory for what it announces
+    // kept until there is memory for the payload that it announces
+    IncomingMessage first;
     const std::shared_ptr<Reservation> memory, reply_memory;
     bool granted = false;
     Request request;
@@ -163,7 +167,7 @@ class Receiver : public MessageReceiver {
     return absl::OkStatus();
   }
 
-  // `granted` is an effect, and comes after this one.
+  // `granted` runs as a later effect, never within this one.
   void Reserve(Reservation& memory, DataClaim claim,
                std::function<void(const absl::Status&)> granted) {
     memory.Reserve(std::move(claim), [weak = call_.weak_from_this(),
@@ -173,8 +177,8 @@ class Receiver : public MessageReceiver {
     SayThatItWaits();
   }
 
-  // Asked before anything is reserved: who has no session here could hold the memory of all who
-  // have.
+  // Checked before anything is reserved: otherwise a peer without a session could hold the memory
+  // of all peers that have one.
   absl::Status MayCome(const v1::Fence& from) const {
     RETURN_IF_ERROR(AuthorizeSession(*call_.context().auth_context(), MethodOf(Request()),
                                      SessionId(from.session())));
@@ -187,7 +191,7 @@ class Receiver : public MessageReceiver {
     return task.empty() ? absl::StrCat("session ", session.value()) : task;
   }
 
-  // The stream may have ended since, or the transfer may be another one.
+  // The stream may have ended since, or another transfer may be arriving.
   void OnGrantedLater(uint64_t id, const absl::Status& status) {
     if (arriving_ == nullptr || arriving_->id != id) return;
     if (const absl::Status taken = OnGranted(status); !taken.ok()) call_.End(taken);
@@ -196,7 +200,8 @@ class Receiver : public MessageReceiver {
   absl::Status OnGranted(const absl::Status& status) {
     if (!status.ok()) return Refuse(status);
     IncomingMessage first = std::move(arriving_->first);
-    if (!HeaderOf(first.header, Request())) {  // it was let go
+    // LetGo has dropped it.
+    if (!HeaderOf(first.header, Request())) {
       ASSIGN_OR_RETURN(IncomingMessage again, FromBuffer(*first.whole));
       return Fill(again);
     }
@@ -258,7 +263,7 @@ class Receiver : public MessageReceiver {
     environment_->handler.Call(std::move(whole->request), done);
   }
 
-  // The stream goes on; payload that is still on its way is dropped.
+  // Refuses the transfer. The stream continues, and drops the payload that still arrives.
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
     arriving_ = nullptr;
@@ -266,20 +271,20 @@ class Receiver : public MessageReceiver {
     return absl::OkStatus();
   }
 
-  // Holds the reply's memory until it is sent.
+  // Holds the reply's memory until the reply is sent.
   void Answer(uint64_t id, const absl::StatusOr<Reply>& reply,
               std::shared_ptr<Reservation> memory) {
     call_.Send(wire::ToTransfer(id, reply), [this, memory = std::move(memory)] { --outstanding_; });
   }
 
-  // A request that waits for memory, its own or its reply's. 0: none does.
+  // The number of a request that waits for memory, its own or its reply's. 0: none waits.
   uint64_t WhoWaits() const {
     if (!waiting_.empty()) return waiting_.begin()->first;
     return arriving_ != nullptr && !arriving_->granted ? arriving_->id : 0;
   }
 
-  // While a request waits for memory nothing moves that its sender could see: tells it, again and
-  // again, that it has its place in the queue.
+  // While a request waits for memory, its sender sees no progress. So this tells the sender
+  // repeatedly that the request is in the queue.
   void SayThatItWaits() {
     if (std::exchange(says_that_it_waits_, true)) return;
     call_.DoAfter(environment_->options.silence / kWaitingInSilence, [this] {
@@ -293,19 +298,21 @@ class Receiver : public MessageReceiver {
   DataCall& call_;
   const std::shared_ptr<DataEnvironment> environment_;
   std::unique_ptr<Arriving> arriving_;
-  // have arrived, and wait for memory for their answer
+  // Requests that have arrived and wait for memory for their reply.
   std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;
   uint64_t last_id_ = 0, refused_ = 0;
   int outstanding_ = 0;
-  int64_t since_ = 0;                // bytes of payload since HasProceeded was true
-  bool says_that_it_waits_ = false;  // or will look soon whether something waits
+  // bytes of payload since HasProceeded was last true
+  int64_t since_ = 0;
+  // Whether a timer runs that will send the message again.
+  bool says_that_it_waits_ = false;
 };
 
 constexpr absl::string_view kService = "/divvy.v1.ParameterServerData/";
 
 }  // namespace
 
-// A completion queue and what it needs to take calls.
+// A completion queue, and what is needed to take calls on it.
 class DataServer::Queue {
  public:
   Queue(DataServer& server, std::unique_ptr<grpc::ServerCompletionQueue> queue)
@@ -326,7 +333,7 @@ class DataServer::Queue {
     calls_.Wait();
     queue_->Shutdown();
   }
-  // Until the queue is shut down and empty.
+  // Processes events until the queue is shut down and empty.
   void Drain() {
     void* tag = nullptr;
     bool ok = false;
@@ -374,7 +381,8 @@ void DataServer::Start() {
 void DataServer::Shutdown() {
   for (const auto& queue : queues_) queue->ShutDown();
   executor_.Stop();
-  for (const auto& queue : queues_) queue->Drain();  // what was never started
+  // queues that were never started
+  for (const auto& queue : queues_) queue->Drain();
   queues_.clear();
   environment_->answers.CloseAndWait();
 }

@@ -19,7 +19,7 @@
 
 namespace divvy {
 
-// What memory is used for. Each purpose has its own queue of claims.
+// The purposes of memory. Each purpose has its own queue of claims.
 enum class DataMemory : uint8_t {
   kRequest,  // payload that arrives
   kReply,    // payload that is produced and sent
@@ -79,14 +79,14 @@ struct DataEnvironment;
 // that its request waits, and memory is bounded by what is reserved. A pull is passed to the
 // handler when there is memory for its reply. That memory is released when the reply has been sent.
 //
-//   not admitted, too large, or makes no sense             the reply says so (INVALID ...), the
-//                                                          rest of its payload is dropped, the
-//                                                          stream goes on
-//   session 0, of another role than the chief              the same, with NOT_AUTHORIZED
-//   bytes that are no message, one that does not follow,
-//   or one of payload that has none                        the stream ends with INVALID
-//   another method                                         UNIMPLEMENTED
-//   a certificate that may not                             NOT_AUTHORIZED
+//   a request that is not admitted, too large or invalid   the reply has the error (INVALID ...),
+//                                                          the rest of the payload is dropped, the
+//                                                          stream continues
+//   session 0 from another role than the chief             the same, with NOT_AUTHORIZED
+//   bytes that are no message, a message out of order,
+//   or a payload message without payload                   the stream ends with INVALID
+//   an unknown method                                      UNIMPLEMENTED
+//   a certificate that may not make the call               NOT_AUTHORIZED
 //
 // When a stream breaks, the reservation of an incomplete transfer is released. Complete transfers
 // are still carried out, and their answers are dropped. Thread-safe. As GenericServiceHook

@@ -1,4 +1,4 @@
-// The data streams from end to end: client, server, and what either makes of a peer that is broken,
+// The data streams from end to end: client, server, and their behaviour when a peer is broken,
 // silent or hostile.
 #include <atomic>
 #include <cstdlib>
@@ -36,9 +36,10 @@ using ::testing::HasSubstr;
 constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull",
                kCommit[] = "/divvy.v1.ParameterServerData/Commit";
 constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
-constexpr absl::Duration kPatience = absl::Seconds(60);  // of a test that will fail
+// the limit of a test that will fail
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Things that happen on other threads, in order.
+// Events of other threads, in order.
 template <typename T>
 class Happenings {
  public:
@@ -47,14 +48,15 @@ class Happenings {
     values_.push_back(std::move(value));
     added_.NotifyAll();
   }
-  // Waits for the next one.
+  // Waits for the next event.
   T Take() {
     MutexLock lock(mu_);
     const bool came =
         added_.WaitFor(mu_, kPatience, [this]() DIVVY_REQUIRES(mu_) { return !values_.empty(); });
     if (!came) {
       ADD_FAILURE() << "nothing happened";
-      std::abort();  // what waits for it would hang
+      // The test would hang.
+      std::abort();
     }
     T value = std::move(values_.front());
     values_.pop_front();
@@ -78,7 +80,7 @@ Shared<T> MakeShared() {
   return std::make_shared<Happenings<T>>();
 }
 
-// A handler whose every decision the test makes: it takes what comes and answers when told.
+// A handler controlled by the test: it keeps the calls, and answers when the test says so.
 class FakeHandler : public DataHandler {
  public:
   template <typename Request, typename Reply>
@@ -173,7 +175,7 @@ class DataTest : public ::testing::Test {
                 [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
     return answer;
   }
-  // A whole round: the client's answer to a commit that the handler answers with OK.
+  // A whole round: a client sends a commit, the handler answers OK, and the client gets the answer.
   void ExpectCommitWorks() {
     const auto answer = SendCommit(CommitOf(9, {Filled(10)}));
     handler_.commits.Take().done(CommitReply{false, 77, {1}});
@@ -182,7 +184,7 @@ class DataTest : public ::testing::Test {
     EXPECT_EQ(reply->applied_seq, 77u);
   }
 
-  // Values that say where they belong.
+  // Values that differ by position.
   static Tensor Filled(int64_t elements, float first = 1) {
     Tensor tensor = *Tensor::Uninitialized(DType::kFloat32, {elements});
     for (int64_t i = 0; i < elements; ++i)
@@ -212,7 +214,8 @@ class DataTest : public ::testing::Test {
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Nothing, one part, many small ones, empty ones between, one of several messages.
+// Sizes: no part, one part, many small parts, empty parts between others, one part of several
+// messages.
 std::vector<std::vector<int64_t>> SizesOfParts() {
   std::vector<int64_t> many(300);
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i % 7);
@@ -407,7 +410,7 @@ TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
              second = SendCommit(CommitOf(2, {Filled(100)}));
   auto reserved = handler_.reservations.Take();
   EXPECT_EQ(reserved.bytes, (5 << 20) * 4);
-  // The second commit stands behind the first one's payload, which nobody reads.
+  // The second commit is behind the payload of the first one, which the server does not read.
   EXPECT_EQ(handler_.reservations.size(), 0u);
   EXPECT_EQ(handler_.commits.size(), 0u);
   reserved.granted(absl::OkStatus());
@@ -415,7 +418,8 @@ TEST_F(DataTest, ACommitIsReadWhenItsMemoryIsGrantedAndNotBefore) {
   EXPECT_TRUE(BitwiseEqual(asked.request.parts[0].values, Filled(5 << 20)));
   auto behind = handler_.reservations.Take();
   EXPECT_EQ(behind.bytes, 400);
-  EXPECT_EQ(handler_.released.size(), 0u);  // held until the answer
+  // The memory is held until the answer.
+  EXPECT_EQ(handler_.released.size(), 0u);
   asked.done(CommitReply{false, 1, {1}});
   EXPECT_TRUE(first->Take().ok());
   EXPECT_EQ(handler_.released.Take(), reserved.ticket);
@@ -436,7 +440,8 @@ TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
   client_ = DataClient::Create(channel_, executor_, options);
   const auto answer = SendCommit(CommitOf(1, {Filled(5 << 20)}));
   const auto reserved = handler_.reservations.Take();
-  // Three silences later, as another client finds that is never answered.
+  // Waits for three times the silence: that is how long another client takes to fail without an
+  // answer.
   const auto other = DataClient::Create(channel_, executor_, patient);
   const auto silent = MakeShared<absl::StatusOr<PullReply>>();
   other->Call(PullRequest{kFence, {}},
@@ -444,7 +449,8 @@ TEST_F(DataTest, ACommitThatWaitsForMemoryKeepsItsPlaceForLongerThanASilence) {
   EXPECT_THAT(std::string(silent->Take().status().message()), HasSubstr("nothing has moved"));
   EXPECT_EQ(answer->size(), 0u);
   EXPECT_EQ(handler_.released.size(), 0u);
-  EXPECT_EQ(handler_.reservations.size(), 0u);  // nor has it asked again
+  // It has not asked again either.
+  EXPECT_EQ(handler_.reservations.size(), 0u);
   reserved.granted(absl::OkStatus());
   handler_.commits.Take().done(CommitReply{false, 1, {1}});
   EXPECT_TRUE(answer->Take().ok());
@@ -501,7 +507,8 @@ TEST_F(DataTest, AStreamThatBreaksWhileAReplyWaitsForMemoryGivesItsPlaceBack) {
   client_ = nullptr;
   EXPECT_FALSE(answer->Take().ok());
   EXPECT_EQ(handler_.released.Take(), reserved.ticket);
-  reserved.granted(absl::OkStatus());  // too late: does nothing
+  // too late: does nothing
+  reserved.granted(absl::OkStatus());
   EXPECT_EQ(handler_.pulls.size(), 0u);
 }
 
@@ -512,7 +519,8 @@ TEST_F(DataTest, AReplyThatIsBeingMadeKeepsItsMemoryThoughItsStreamIsGone) {
     const auto asked = handler_.pulls.Take();
     client_ = nullptr;
     EXPECT_FALSE(answer->Take().ok());
-    Serve(0);  // the stream's end has been seen
+    // The server has seen the end of the stream.
+    Serve(0);
     EXPECT_EQ(handler_.released.size(), 0u);
   }
 }
@@ -524,7 +532,8 @@ TEST_F(DataTest, AStreamThatBreaksWhileItWaitsForMemoryGivesItsPlaceBack) {
   client_ = nullptr;
   EXPECT_FALSE(answer->Take().ok());
   EXPECT_EQ(handler_.released.Take(), reserved.ticket);
-  reserved.granted(absl::OkStatus());  // too late: does nothing
+  // too late: does nothing
+  reserved.granted(absl::OkStatus());
   EXPECT_EQ(handler_.commits.size(), 0u);
 }
 
@@ -561,14 +570,15 @@ TEST_F(DataTest, AServerThatDiesAnswersEverythingUnavailableAndTheNextRequestFin
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_EQ(ReasonOf(status), Reason::kNone);
   }
-  held_pull.done(PullReply{});  // late: nobody is there any more
+  // too late: no client receives it
+  held_pull.done(PullReply{});
   held_commit.done(CommitReply{false, 1, {1}});
   handler_.commits_at_once = true;
   const std::shared_ptr<DataClient> client = client_;
   const std::shared_ptr<grpc::Channel> channel = channel_;
   Serve(port);
   absl::Status status = absl::UnavailableError("");
-  // Until the channel has noticed both the end and the beginning.
+  // Until the channel has noticed both the end and the restart of the server.
   while (absl::IsUnavailable(status)) {
     ASSERT_TRUE(channel->WaitForConnected(gpr_time_from_seconds(30, GPR_TIMESPAN)));
     status = SendCommit(*client, CommitOf(9, {Filled(10)}))->Take().status();
@@ -597,7 +607,8 @@ TEST_F(DataTest, AClientWhoseCallsAreClosedAnswersCancelled) {
   EXPECT_EQ(SendPull()->Take().status().code(), absl::StatusCode::kCancelled);
 }
 
-// gRPC ends a call to where nobody listens on a thread of its own, as soon as it is begun.
+// If nothing listens at the address, gRPC ends a call as soon as it has begun, on a thread of its
+// own.
 TEST_F(DataTest, WhereNobodyListensEachCallIsUnavailableHoweverSoonItEnds) {
   channel_ = Connect();
   server_ = nullptr;
@@ -627,11 +638,12 @@ TEST_F(DataTest, AServerCanBeShutDownWhileAnswersAreOutstandingAndTheyMayComeLat
   server_->Shutdown(absl::ZeroDuration());
   pull.done(PullReply{});
   commit.done(CommitReply{false, 1, {1}});
-  EXPECT_EQ(handler_.released.size(), 0u);  // the handler may be gone by then
+  // The handler may have been destroyed by then.
+  EXPECT_EQ(handler_.released.size(), 0u);
 }
 
-// gRPC 1.51 dies if the last reference to a received buffer is let go on a thread of ours while the
-// memory quota is used up.
+// gRPC 1.51 aborts if the last reference to a received buffer is dropped on a thread of ours while
+// the memory quota is used up.
 TEST_F(DataTest, AServerWhoseMemoryIsUsedUpTakesEveryCommitInTheEnd) {
   constexpr int kClients = 8, kCommitsEach = 25, kTries = 1000;
   handler_.commits_at_once = true;
@@ -685,7 +697,7 @@ grpc::ByteBuffer BufferOf(const std::string& bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// A stream whose every byte the test chooses. Each method blocks until the operation has ended.
+// A stream whose every byte the test chooses. Each method blocks until its operation has ended.
 class RawStream {
  public:
   RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method)
@@ -712,7 +724,7 @@ class RawStream {
     call_->Read(message, &call_);
     return Await();
   }
-  // The next message; empty: there is none.
+  // The next message. Empty: there is none.
   std::string ReadBytes() {
     grpc::ByteBuffer message;
     std::vector<grpc::Slice> slices;
@@ -722,7 +734,7 @@ class RawStream {
       bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
     return bytes;
   }
-  // Reads until nothing comes any more.
+  // Reads until the stream ends.
   grpc::Status Finish() {
     grpc::ByteBuffer message;
     while (Read(&message)) {
@@ -810,24 +822,25 @@ TEST_F(DataTest, RandomBytesDoNoHarm) {
 TEST_F(DataTest, AMessageThatDoesNotFollowEndsTheStreamWithInvalid) {
   const std::string payload(100 * 4, '\0');
   const std::vector<std::vector<std::string>> sequences = {
-      // payload of nothing
+      // payload without a transfer
       {Front(DataHeader(1))},
-      // A pull among commits.
+      // a pull on the stream of commits
       {Front(PullHeader(1))},
-      // numbers begin at 1
+      // Numbers begin at 1.
       {Front(CommitHeader(0, 1)) + "abcd"},
-      // The first is not complete.
+      // The first transfer is not complete.
       {Front(CommitHeader(1, 100)), Front(CommitHeader(2, 100))},
-      // Of another transfer.
+      // payload with the number of another transfer
       {Front(CommitHeader(1, 100)), Front(DataHeader(2)) + payload},
-      // A number twice.
+      // the same number twice
       {Front(CommitHeader(1, 100)) + payload, Front(CommitHeader(1, 100)) + payload},
-      // More than announced, at once ...
+      // more payload than announced, in one message
       {Front(CommitHeader(1, 100)) + payload + "x"},
-      // ... and later
+      // more payload than announced, in a later message
       {Front(CommitHeader(1, 100)), Front(DataHeader(1)) + payload + "x"},
       {Front(CommitHeader(1, 0)) + "x"},
-      {Front(CommitHeader(1, 100)), Front(DataHeader(1))},  // payload without payload
+      // a payload message without payload
+      {Front(CommitHeader(1, 100)), Front(DataHeader(1))},
   };
   for (const auto& messages : sequences) {
     RawStream stream(channel_, kCommit);
@@ -868,7 +881,8 @@ TEST_F(DataTest, WhoWaitsForMemoryIsToldSoAgainAndAgainUntilItHasIt) {
   reserved.granted(absl::OkStatus());
   handler_.commits.Take().done(CommitReply{false, 1, {1}});
   std::string bytes = stream.ReadBytes();
-  while (bytes == waiting) bytes = stream.ReadBytes();  // what was on its way
+  // messages that were in flight
+  while (bytes == waiting) bytes = stream.ReadBytes();
   EXPECT_EQ(
       bytes,
       Front(wire::ToTransfer(7, absl::StatusOr<CommitReply>(CommitReply{false, 1, {1}})).header));
@@ -886,7 +900,7 @@ TEST_F(DataTest, WhoWaitsForTheMemoryOfAReplyIsToldSoToo) {
   for (int i = 0; i < 9; ++i) EXPECT_EQ(stream.ReadBytes(), Front(wire::ToWaiting(3).header));
 }
 
-// Who has no session could hold the memory of all who have.
+// A peer without a session could otherwise hold the memory of all peers that have one.
 TEST_F(DataTest, ARequestThatIsNotAdmittedIsRefusedBeforeMemoryIsTaken) {
   handler_.grants_at_once = false;
   v1::FrameHeader stranger = CommitHeader(1, 1'000'000);
@@ -895,7 +909,7 @@ TEST_F(DataTest, ARequestThatIsNotAdmittedIsRefusedBeforeMemoryIsTaken) {
   ASSERT_TRUE(stream.Write(Front(stranger)));
   EXPECT_THAT(stream.ReadBytes(), HasSubstr("no such session"));
   EXPECT_EQ(handler_.reservations.size(), 0u);
-  // What was on its way is dropped, and the stream goes on.
+  // The payload in flight is dropped, and the stream continues.
   ASSERT_TRUE(stream.Write(Front(DataHeader(1)) + "abcd"));
   ASSERT_TRUE(stream.Write(Front(CommitHeader(2, 1)) + "abcd"));
   EXPECT_EQ(handler_.reservations.Take().bytes, 4);
@@ -929,10 +943,11 @@ TEST_F(DataTest, AHeaderThatNamesManyShardsIsCountedAndReadWhenItsMemoryIsThere)
   EXPECT_TRUE(BitwiseEqual(asked.request.parts.back().values, values.back()));
 }
 
-// Each of its parts would be hundreds of bytes.
+// Each part would take hundreds of bytes once parsed.
 TEST_F(DataTest, AHeaderOfMillionsOfEmptyPartsIsRefusedUnread) {
   const auto stream = std::make_unique<RawStream>(channel_, kCommit);
-  std::string parts;  // tag and length of an empty message
+  // the tag and length of an empty message
+  std::string parts;
   while (parts.size() < (6 << 20)) parts.append("\x32\x00", 2);
   std::string commit("\x22");
   for (size_t size = parts.size(); size > 0; size >>= 7)
@@ -955,7 +970,8 @@ TEST_F(DataTest, ASizeThatCannotBeIsRefusedBeforeMemoryIsTaken) {
   RawStream stream(channel_, kCommit);
   ASSERT_TRUE(stream.Write(Front(header)));
   grpc::ByteBuffer reply;
-  ASSERT_TRUE(stream.Read(&reply));  // the refusal; the stream goes on
+  // The reply has the refusal; the stream continues.
+  ASSERT_TRUE(stream.Read(&reply));
   ASSERT_TRUE(stream.Write(Front(CommitHeader(2, 1)) + "abcd"));
   EXPECT_EQ(handler_.commits.Take().request.parts[0].values.size_bytes(), 4);
 }

@@ -15,9 +15,9 @@
 namespace divvy {
 
 // Makes clients whose answers come as tasks of one Executor. Every unary call has a deadline
-// (unary_call.h). A stream breaks when data that is owed does not come in time (silence_watch.h,
+// (unary_call.h). A stream breaks if the peer owes data and sends none in time (silence_watch.h,
 // data_client.h). With TLS, a client accepts a server only if its certificate names the role that
-// is dialed, and also the index where one is given. Without TLS nothing is checked.
+// is dialled, and also the index if one is given. Without TLS nothing is checked.
 //
 // Thread-safe. Making a client opens no connection, so a wrong address shows in the first call. The
 // clients may outlive the dialer; their calls then return Cancelled.
@@ -31,10 +31,10 @@ class RpcDialer : public Dialer {
   // its answer to the executor. Later calls of the clients return Cancelled.
   void Close();
 
-  // Of any task of the role at `address` ("host:port" or "unix:/PATH").
+  // Clients of any task of the role at `address` ("host:port" or "unix:/PATH").
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override;
   std::shared_ptr<WorkerClient> Worker(const std::string& address) override;
-  // The server must be this task of the role.
+  // Clients of one task: the server must be this task of the role.
   std::shared_ptr<ParameterClient> ParameterServerAt(const std::string& address,
                                                      int index) override;
   std::shared_ptr<WorkerClient> WorkerAt(const std::string& address, int index) override;

@@ -26,8 +26,8 @@ constexpr KnownFailure kConnect[] = {
     {"Socket closed",
      "it closed the connection at once: it wants a certificate and got none, or one that is not "
      "signed by its --tls_ca, has expired, or is of another job or "
-     "of none; or it has as many connections open as it takes (--max_connections); its log says "
-     "which"},
+     "of none; or --max_connections of its connections are open. Its log has "
+     "the reason"},
     {"Name or service not known", "there is no such host name"},
     {"Domain name not found", "there is no such host name"},
 };
@@ -49,8 +49,8 @@ std::string Find(absl::Span<const KnownFailure> known, absl::string_view text) {
   return std::string(text);
 }
 
-// "...: Custom verification check failed with error: UNAUTHENTICATED: words" -> the verifier's own
-// words (credentials.cc).
+// "...: Custom verification check failed with error: UNAUTHENTICATED: words" -> the text of our own
+// verifier (credentials.cc).
 absl::string_view VerifiersWords(absl::string_view text) {
   constexpr absl::string_view kSign = "UNAUTHENTICATED: ";
   const size_t at = text.find(kSign);

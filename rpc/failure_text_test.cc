@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// As gRPC 1.51 writes them in its log, with OpenSSL's words at the end.
+// The text that gRPC 1.51 logs, which ends with OpenSSL's.
 std::string Handshake(const std::string& openssl) {
   return "Handshake failed with fatal error SSL_ERROR_SSL: error:0A000000:SSL routines::" + openssl;
 }

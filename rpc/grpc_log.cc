@@ -18,7 +18,7 @@ LogLimit& Limit() {
   return *limit;
 }
 
-// It may hold bytes of a peer's.
+// Escapes the text, because it may contain bytes that a peer sent.
 void LogLimited(const char* file, int line, absl::string_view raw) {
   const std::string text = wire::Escaped(raw);
   if (Limit().Admit(text)) Log({Severity::kWarning, file, line, text});
@@ -35,7 +35,7 @@ void LogOne(gpr_log_func_args* args) {
   LogLimited(args->file, args->line, text);
 }
 
-// What protobuf finds wrong with a peer's message, before anything of ours sees it.
+// Errors that protobuf finds in a peer's message before our own code sees the message.
 void LogOneOfProtobuf(google::protobuf::LogLevel level, const char* file, int line,
                       const std::string& message) {
   if (level >= google::protobuf::LOGLEVEL_WARNING)

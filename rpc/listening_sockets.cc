@@ -51,7 +51,8 @@ int PortOf(const Descriptor& socket) {
                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
-// `dual`: an IPv6 socket also accepts IPv4 connections. An empty result: errno says why.
+// `dual`: an IPv6 socket also accepts IPv4 connections. If the result is empty, errno has the
+// error.
 Descriptor ListenOn(const addrinfo& address, bool dual) {
   Descriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool good =
@@ -73,7 +74,8 @@ Addresses Resolve(const std::string& host, int family, int& error) {
   return Addresses(error == 0 ? found : nullptr, &freeaddrinfo);
 }
 
-// This machine may lack the address, or its whole family: another address of the same name will do.
+// This machine may lack the address or its whole family. Another address of the same name is
+// enough.
 bool IsNotOfThisMachine(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
 }  // namespace
@@ -108,7 +110,8 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
       opened.port_ = PortOf(socket);
       opened.sockets_.push_back(std::move(socket));
     }
-    if (every && !opened.sockets_.empty()) break;  // the socket of IPv6 takes both
+    // The IPv6 socket accepts both families.
+    if (every && !opened.sockets_.empty()) break;
   }
   if (!opened.sockets_.empty()) return opened;
   return CannotListen(address, error != 0 ? gai_strerror(error) : strerror(why));

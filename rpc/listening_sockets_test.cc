@@ -53,13 +53,14 @@ class UnixSocketTest : public testing::Test {
   }
 
  private:
-  char directory_[32] = "/tmp/divvy_socket_XXXXXX";  // TEST_TMPDIR may be too long
+  // TEST_TMPDIR may be too long.
+  char directory_[32] = "/tmp/divvy_socket_XXXXXX";
 };
 
 TEST_F(UnixSocketTest, OfThoseThatStartAtOnceOneListensAndTheOthersAreRefused) {
   constexpr int kRounds = 300, kAtOnce = 4;
   ThreadPoolExecutor threads(1);
-  // Each begins with the socket that the round before left behind.
+  // Each round begins with the socket that the previous round left behind.
   for (int round = 0; round < kRounds; ++round) {
     std::atomic<int> ready = 0, done = 0;
     std::vector<absl::StatusOr<ListeningSockets>> opened(kAtOnce);
@@ -161,7 +162,8 @@ TEST_F(UnixSocketTest, ALockThatIsNoPlainFileIsNamed) {
   ASSERT_EQ(symlink(target.c_str(), lock.c_str()), 0);
   EXPECT_THAT(Refusal(),
               HasSubstr(absl::StrCat("its lock ", lock, " is no plain file: remove it")));
-  EXPECT_EQ(KindOf(target), 0u);  // nothing is made behind the link
+  // No file is created at the end of the link.
+  EXPECT_EQ(KindOf(target), 0u);
   unlink(lock.c_str());
   ASSERT_EQ(mkdir(lock.c_str(), 0700), 0);
   EXPECT_THAT(Refusal(),

@@ -19,10 +19,12 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kMostCallers = 64;    // then the one that has waited longest is closed
+// one more closes the oldest connection
+constexpr size_t kMostCallers = 64;
 constexpr size_t kMostRequest = 4096;  // bytes
 constexpr absl::Duration kPatience = absl::Seconds(5);
-constexpr int kPauseMs = 100;  // where no descriptor is left
+// the pause if no descriptor is left
+constexpr int kPauseMs = 100;
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
@@ -61,7 +63,8 @@ void ProbeServer::Run() {
             : static_cast<int>(
                   std::max<int64_t>(0, absl::ToInt64Milliseconds(callers_.front().until - Now())) +
                   1);
-    if (poll(watched.data(), watched.size(), wait_ms) < 0) continue;  // a signal
+    // a signal
+    if (poll(watched.data(), watched.size(), wait_ms) < 0) continue;
     if (watched[0].revents != 0) return;
     std::deque<Caller> stay;
     for (size_t i = 0; i < callers_.size(); ++i) {

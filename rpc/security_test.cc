@@ -1,4 +1,4 @@
-// Who is let in, and what both sides say where somebody is not.
+// Which peers are accepted, and what both sides log when a peer is refused.
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -41,9 +41,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// ---- who may call what --------------------------------------------------------------------------
+// ---- which role may make which call -------------------------------------------------------------
 
-// All that the protocol has, and the two of the data server, which is no gRPC.
+// All methods of the protocol, and the two of the data server, which is not a gRPC service.
 const std::vector<std::string>& Methods() {
   static const auto* const methods = [] {
     auto* all = new std::vector<std::string>;
@@ -258,7 +258,7 @@ class TlsTest : public testing::Test {
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", server_->port()); }
 
-  // The status that `call` is answered with; blocks.
+  // The status of the answer to `call`. Blocks.
   template <typename Reply, typename Call>
   static absl::Status Answered(Call call) {
     Mutex mu;
@@ -273,11 +273,12 @@ class TlsTest : public testing::Test {
     came.Wait(mu, [&] { return status.has_value(); });
     return *status;
   }
-  // Over the client's own connection.
+  // Uses the client's own connection.
   static absl::Status Register(CoordinatorClient& client) {
     return Answered<RegisterReply>([&](auto done) { client.Call(ARequest(), std::move(done)); });
   }
-  // One connection for all calls of the client, so that tests see what happens to an open one.
+  // All calls of the client use one connection, so that tests see what happens to an open
+  // connection.
   std::shared_ptr<CoordinatorClient> Connect(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
       absl::Duration silent_wait = kSilentWait) {
@@ -285,7 +286,7 @@ class TlsTest : public testing::Test {
         {executor_, open_, address()},
         [channel = MakeChannel(address(), credentials)] { return channel; }, silent_wait);
   }
-  // Over a new connection.
+  // Uses a new connection.
   absl::Status Register(const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                         absl::Duration silent_wait = kSilentWait) {
     return Register(*Connect(credentials, silent_wait));
@@ -302,7 +303,7 @@ class TlsTest : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-// Takes everything.
+// Accepts everything.
 class WillingHandler : public DataHandler {
  public:
   void Call(PullRequest, ResultCallback<PullReply> done) override { done(PullReply()); }
@@ -310,7 +311,7 @@ class WillingHandler : public DataHandler {
     done(CommitReply{true, 1, {}});
   }
   int64_t ReplyBytes(const PullRequest&) override { return 0; }
-  // As a parameter server whose session 9 is of worker 1.
+  // Admits as a parameter server does whose session 9 belongs to worker 1.
   absl::Status Admit(DataMethod method, const Fence& fence, std::optional<int> worker) override {
     const bool is_others =
         method == DataMethod::kCommit && fence.session == SessionId(9) && worker && *worker != 1;
@@ -346,7 +347,7 @@ class DataTlsTest : public TlsTest {
   }
   ~DataTlsTest() override { server_ = nullptr; }
 
-  // What the parameter server says of a pull and of a commit, by a task of this role, that claims
+  // The answers of the parameter server to a pull and a commit, sent by a task of this role with
   // this session.
   std::vector<absl::Status> Speak(const std::string& role, SessionId session) {
     const auto client = DataClient::Create(
@@ -375,7 +376,7 @@ TEST_F(DataTlsTest, ASessionIsForEveryTaskThatPullsAndCommits) {
     EXPECT_TRUE(status.ok()) << status;
 }
 
-// A session's number is easily guessed.
+// The number of a session is easily guessed.
 TEST_F(DataTlsTest, MemoryIsHeldInTheNameOfTheCertificate) {
   for (const absl::Status& status : Speak("worker", SessionId(7)))
     EXPECT_TRUE(status.ok()) << status;
@@ -385,7 +386,8 @@ TEST_F(DataTlsTest, MemoryIsHeldInTheNameOfTheCertificate) {
 }
 
 TEST_F(DataTlsTest, TheHandlerIsToldWhichWorkersCertificateTheCallerHas) {
-  const std::vector<absl::Status> others = Speak("worker", SessionId(9));  // worker 0's certificate
+  // with worker 0's certificate
+  const std::vector<absl::Status> others = Speak("worker", SessionId(9));
   EXPECT_TRUE(others[0].ok()) << others[0];
   EXPECT_EQ(ReasonOf(others[1]), Reason::kNotAuthorized) << others[1];
   for (const absl::Status& status : Speak("chief", SessionId(9)))
@@ -439,10 +441,11 @@ TEST_F(TlsTest, AKeyThatEverybodyCanReadIsWarnedOf) {
   EXPECT_THAT(log_.text(), testing::Not(HasSubstr("--tls_key=")));
   ASSERT_EQ(chmod(files.key.c_str(), 0644), 0);
   Serve(files);
-  EXPECT_THAT(log_.text(),
-              HasSubstr(absl::StrCat(
-                  "--tls_key=", files.key,
-                  ": every user of this machine can read it, and pass for this task. chmod o-rw")));
+  EXPECT_THAT(
+      log_.text(),
+      HasSubstr(absl::StrCat(
+          "--tls_key=", files.key,
+          ": every user of this machine can read it, and impersonate this task. chmod o-rw")));
 }
 
 TEST_F(TlsTest, ATaskMayRegisterNobodyButItself) {
@@ -487,7 +490,7 @@ TEST_F(TlsTest, NoCertificateIsRefusedAndToldSoOnBothSides) {
       << log_.text();
 }
 
-// One test, since the same line is logged once a minute at most.
+// One test for both, because the same line is logged at most once a minute.
 TEST_F(TlsTest, ACertificateThatHasExpiredOrIsOfAnotherAuthorityIsRefusedAndToldSoOnBothSides) {
   Serve(pki_.Role("chief"));
   const TlsFiles expired =
@@ -572,7 +575,7 @@ TEST_F(TlsTest, ATaskThatIsNotLetInSaysInItsOwnLogForWhomItWaitsAndWhy) {
   Serve(pki_.Role("ps"));
   const auto credentials = MakeChannelCredentials(pki_.Role("worker"), "chief");
   EXPECT_EQ(Register(credentials).code(), absl::StatusCode::kUnavailable);
-  // It may have been started first.
+  // The task may simply have been started before its coordinator.
   EXPECT_THAT(log_.text(), Not(HasSubstr("waits for the coordinator")));
   EXPECT_EQ(Register(credentials, absl::ZeroDuration()).code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(log_.text(),
@@ -629,8 +632,8 @@ class RenewalTest : public TlsTest {
     files.refresh_seconds = 1;
     return files;
   }
-  // Makes new connections until one is served, or until one is refused. An error: not within 30 s,
-  // and what came last.
+  // Makes new connections until one is served, or until one is refused. Error: neither happened
+  // within 30 s; the status is the last one.
   absl::Status Await(
       bool is_served,
       const std::function<std::shared_ptr<grpc::ChannelCredentials>()>& credentials) {
@@ -653,7 +656,7 @@ TEST_F(RenewalTest, ACertificateThatIsReplacedIsUsedForNewConnectionsAndOpenOnes
   const ChannelIdentity worker(Watched(pki_.Role("worker")));
   const auto open = Connect(worker.For("chief"));
   ASSERT_TRUE(Register(*open).ok());
-  // The new ones have other indices, by which the two sides tell them from the old ones.
+  // The new certificates have other indices, which tell them from the old ones.
   pki_.Files("chief", pki_.Issue("spiffe://test/chief/1"));
   EXPECT_TRUE(Await(true, [&] { return worker.For("chief", 1); }).ok())
       << "the server shows its new certificate";
@@ -673,7 +676,7 @@ TEST_F(RenewalTest, ANewAuthorityShutsAStolenCertificateOutAndStopsNothingElse) 
   const auto open = Connect(member.For("chief"));
   ASSERT_TRUE(Register(*open).ok());
 
-  // Step 1: a new CA. The thief believes both.
+  // Step 1: a new CA. The thief trusts both CAs.
   Pki next("next");
   const std::string both = pki_.authority().certificate + next.authority().certificate;
   TlsFiles stolen = pki_.Files("stolen", pki_.Issue("spiffe://test/worker/0")),
@@ -683,26 +686,26 @@ TEST_F(RenewalTest, ANewAuthorityShutsAStolenCertificateOutAndStopsNothingElse) 
   ASSERT_TRUE(Register(*thief).ok());
   ASSERT_FALSE(Register(renewed).ok()) << "nobody believes the new CA yet";
 
-  // Step 2: every task believes both.
+  // Step 2: every task trusts both CAs.
   pki_.Write("ca.pem", both);
   ASSERT_TRUE(AwaitServed(renewed).ok());
   EXPECT_TRUE(Register(stolen).ok());
   EXPECT_TRUE(Register(member.For("chief")).ok());
 
-  // Step 3: every task has its new pair.
+  // Step 3: every task has its new certificate and key.
   pki_.Files("chief", next.Issue("spiffe://test/chief/0"));
   pki_.Files("worker", next.Issue("spiffe://test/worker/0"));
   ASSERT_TRUE(AwaitServed(next.Role("worker")).ok()) << "it believes the new CA alone";
   ASSERT_TRUE(Await(true, [&] { return member.For("chief"); }).ok());
   EXPECT_TRUE(Register(stolen).ok());
 
-  // Step 4: every task believes the new CA alone.
+  // Step 4: every task trusts the new CA only.
   pki_.Write("ca.pem", next.authority().certificate);
   ASSERT_TRUE(Await(false, [&] { return MakeChannelCredentials(stolen, "chief"); }).ok());
   EXPECT_THAT(std::string(Register(stolen).message()), HasSubstr(kClosed));
   EXPECT_TRUE(Await(true, [&] { return member.For("chief"); }).ok());
 
-  // Step 5 is the operator's: what is open stays so.
+  // Step 5 is the operator's: open connections stay open.
   EXPECT_TRUE(Register(*open).ok());
   EXPECT_TRUE(Register(*thief).ok());
 }

@@ -20,19 +20,19 @@ namespace divvy {
 namespace {
 
 constexpr int64_t kMostMessage = 256 << 20;
-// That the memory must hold: with fewer, calls that are half there keep each other from being
-// whole.
+// The number of largest messages that fit into the memory. With fewer, calls that are half received
+// would block each other.
 constexpr int64_t kLeastMessages = 4;
 
-// As many pings as come are answered. gRPC 1.51's own limit, which ends the connection, took 130
-// MiB of memory for 340 KB of pings that it had read by then; without it they take none
-// (tools/hostile).
+// Answers any number of pings. gRPC 1.51 would end a connection after a number of pings, but that
+// took 130 MiB of memory for the 340 KB of pings that it had read by then. Without the limit the
+// pings take no memory (tools/hostile).
 void TakePings(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// Finds callers that are gone without a word, so that their calls end.
+// Detects callers that disappeared without closing their connection, so that their calls end.
 void KeepAlive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
@@ -44,8 +44,8 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
   TakePings(builder);
   KeepAlive(builder);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // gRPC would decompress a message whole before it looks at the message's size and at the memory.
-  // Nothing here sends compressed messages.
+  // gRPC would decompress a message completely before it checks the message's size and the memory.
+  // Divvy sends no compressed messages.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
@@ -58,7 +58,7 @@ void Configure(const ServerOptions& options, grpc::ServerBuilder& builder) {
 using Builder = grpc::ServerBuilder::experimental_type;
 using Connections = grpc::experimental::ExternalConnectionAcceptor;
 
-// gRPC closes what it is given.
+// gRPC closes the connection that it is given.
 Acceptor::Take HandTo(std::shared_ptr<Connections> connections) {
   return [connections = std::move(connections)](Descriptor connection) {
     Connections::NewConnectionParameters parameters;
@@ -89,7 +89,7 @@ absl::Status CheckListenAddress(absl::string_view what, absl::string_view addres
   }
   const size_t colon = address.rfind(':');
   const absl::string_view port = colon == address.npos ? "" : address.substr(colon + 1);
-  // A port that is too large would be taken for another one.
+  // A port above 65535 would be truncated to another port.
   int number = -1;
   const bool is_number = !port.empty() &&
                          std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&

@@ -101,7 +101,8 @@ class Server {
  private:
   struct Listening {
     std::unique_ptr<grpc::Server> server;
-    std::unique_ptr<Acceptor> acceptor;  // goes before the server
+    // destroyed before the server
+    std::unique_ptr<Acceptor> acceptor;
     int port = 0;
   };
   static absl::StatusOr<Listening> Listen(const ServerOptions& options,

@@ -19,7 +19,8 @@ void SilenceWatch::Heard() {
 }
 
 void SilenceWatch::Stop() {
-  std::function<void()> released;  // without the lock
+  // destroyed without the lock
+  std::function<void()> released;
   MutexLock lock(mu_);
   std::swap(released, on_silence_);
 }

@@ -11,7 +11,7 @@ namespace divvy {
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // cut: a peer refuses headers that are too long, and would see another error
+  // Cut, because a peer refuses headers that are too long, and its caller would see another error.
   const std::string text = wire::ToProto(status).message();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text,
                       wire::StatusDetails(status));
@@ -27,12 +27,13 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view address) {
     return absl::UnavailableError(
         absl::StrCat("cannot reach ", address, ": ", ConnectFailure(plain.message())));
   if (absl::IsCancelled(plain))
-    return absl::UnavailableError(absl::StrCat(address, " has ended the call: its process ends"));
-  // gRPC's own word about a message, not the server's about its memory: none of ours is so large.
+    return absl::UnavailableError(
+        absl::StrCat(address, " has ended the call because its process is ending"));
+  // gRPC itself reports this, not the server about its memory. No message of Divvy is so large.
   if (absl::StartsWith(plain.message(), "Received message larger than max")) {
     return absl::InternalError(absl::StrCat(
         "a message from or to ", address,
-        " is too large for Divvy's protocol: look at what runs there. ", plain.message()));
+        " is too large for Divvy's protocol: check which program runs there. ", plain.message()));
   }
   return plain;
 }

@@ -13,14 +13,14 @@
 namespace divvy {
 namespace {
 
-// A worker whose stream is broken off connects again at once, and may do the same each time.
+// A worker whose stream was closed connects again at once, and may send the same frame each time.
 LogLimit& Limit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
 }
 
-// Lives until gRPC is done with the call (OnDone), or longer where the coordinator still holds the
-// connection.
+// Lives until gRPC is done with the call (OnDone), or until the coordinator drops the connection,
+// whichever is later.
 class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame> {
  public:
   StepsCall(CallEnvironment environment, std::shared_ptr<v1::Worker::Stub> stub,
@@ -34,12 +34,13 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     self_ = self;
     if (!environment_.open->Begin({self, &context_})) return OnBegunTooLate();
     watch_ = SilenceWatch::Start(environment_.executor, silence,
-                                 [call = std::weak_ptr<StepsCall>(self)] {
+                                 [call = std::weak_ptr<StepsCall>(self), silence] {
                                    if (const std::shared_ptr<StepsCall> alive = call.lock())
-                                     alive->OnSilence();
+                                     alive->OnSilence(silence);
                                  });
     stub_->async()->Steps(&context_, this);
-    AddHold();  // sends come from outside of the reactions
+    // Sends begin outside of gRPC's callbacks.
+    AddHold();
     StartRead(&incoming_);
     StartCall();
   }
@@ -78,18 +79,19 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     if (!outgoing_.empty()) StartWrite(&outgoing_.front());
   }
 
-  // Everything that holds the channel goes with the last task: open_calls.h says why.
+  // The last task on the Executor drops everything that holds the channel (see open_calls.h).
   void OnDone(const grpc::Status&) override {
     watch_->Stop();
     const std::shared_ptr<OpenCalls> open = environment_.open;
-    SerialExecutor order = order_;  // this may be gone before Post returns
+    // `this` may be destroyed before Post returns.
+    SerialExecutor order = order_;
     order.Post(
         [self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
     open->End();
   }
 
  private:
-  // Nothing will come any more: no write is begun from here on, so that the call can be done.
+  // Starts no further write, so that the call can end.
   void End() {
     {
       MutexLock lock(mu_);
@@ -100,17 +102,17 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
 
   void OnNonsense(const absl::Status& why) {
     const std::string text =
-        absl::StrCat("the worker at ", environment_.address, " sent a frame that makes no sense (",
-                     why.message(), "): its stream is broken off");
+        absl::StrCat("the worker at ", environment_.address, " sent an invalid frame (",
+                     why.message(), "): its stream is closed");
     if (Limit().Admit(text)) DIVVY_LOG(ERROR) << text;
     context_.TryCancel();
     End();
   }
 
-  void OnSilence() {
+  void OnSilence(absl::Duration silence) {
     const std::string text =
-        absl::StrCat("nothing has come from the worker at ", environment_.address,
-                     " for too long: its stream is broken off");
+        absl::StrCat("nothing has arrived from the worker at ", environment_.address, " for ",
+                     absl::FormatDuration(silence), ": its stream is closed");
     if (Limit().Admit(text)) DIVVY_LOG(WARNING) << text;
     context_.TryCancel();
   }
@@ -132,7 +134,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     return closed_;
   }
 
-  // In order, on the Executor; nothing once the coordinator has closed.
+  // Calls the listener on the Executor, in order. Does nothing once the coordinator has closed.
   template <typename Event>
   void Tell(Event event) {
     order_.Post([event = std::move(event), self = self_]() mutable {
@@ -149,11 +151,12 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   grpc::ClientContext context_;
   v1::FromWorkerFrame incoming_;
   Mutex mu_;
-  std::deque<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);  // the first is being written
+  // The first one is being written.
+  std::deque<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
   bool ended_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
-// What the coordinator holds: gone, the call is cancelled.
+// The coordinator's handle of the stream. Its destructor cancels the call.
 class Connection : public StreamConnection<ToWorker> {
  public:
   explicit Connection(std::shared_ptr<StepsCall> call) : call_(std::move(call)) {}

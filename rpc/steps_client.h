@@ -17,11 +17,13 @@ namespace divvy {
 //
 // The stream breaks once, for one of these reasons:
 // - The connection fails.
-// - Nothing has come for `silence`.
+// - Nothing has arrived for `silence`.
 // - A frame arrives that cannot be decoded. The frame is logged, since its sender is faulty.
-// - The environment is closed. The listener then gets OnBroken, which does not say why; the next
-//   call to the worker returns the error. Close, or destroying the connection, ends the stream
-//   without OnBroken. The listener's methods run as tasks of the Executor, in order.
+// - The environment is closed.
+//
+// The listener then gets OnBroken, which has no error; the next call to the worker returns it.
+// Close, or destroying the connection, ends the stream without OnBroken. The listener's methods run
+// as tasks of the Executor, in order.
 std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
     const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
     std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);

@@ -15,7 +15,8 @@ namespace {
 
 using Reactor = grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>;
 
-// Lives until gRPC is done with the call, or longer where the worker still holds the connection.
+// Lives until gRPC is done with the call, or until the worker drops the connection, whichever is
+// later.
 class ServedSteps : public Reactor {
  public:
   explicit ServedSteps(Executor& executor) : executor_(executor), order_(executor) {}
@@ -39,8 +40,8 @@ class ServedSteps : public Reactor {
 
   void OnReadDone(bool ok) override {
     if (!ok)
-      return FinishOnce(
-          absl::CancelledError("the stream ended, or brought bytes that are no frame"));
+      return FinishOnce(absl::CancelledError(
+          "the coordinator ended the stream, or sent bytes that are no frame"));
     watch_->Heard();
     absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
     if (!frame.ok()) return OnNonsense(frame.status());
@@ -57,7 +58,9 @@ class ServedSteps : public Reactor {
     if (!outgoing_.empty()) StartWrite(&outgoing_.front());
   }
 
-  void OnCancel() override { FinishOnce(absl::CancelledError("the stream was given up")); }
+  void OnCancel() override {
+    FinishOnce(absl::CancelledError("the coordinator cancelled the stream"));
+  }
 
   void OnDone() override {
     watch_->Stop();
@@ -68,8 +71,8 @@ class ServedSteps : public Reactor {
  private:
   void OnNonsense(const absl::Status& why) {
     static LogLimit* const limit = new LogLimit;
-    const std::string text = absl::StrCat("the coordinator sent a frame that makes no sense (",
-                                          why.message(), "): its stream is broken off");
+    const std::string text = absl::StrCat("the coordinator sent an invalid frame (", why.message(),
+                                          "): its stream is closed");
     if (limit->Admit(text)) DIVVY_LOG(ERROR) << text;
     FinishOnce(why);
   }
@@ -100,7 +103,8 @@ class ServedSteps : public Reactor {
   std::shared_ptr<SilenceWatch> watch_;
   v1::ToWorkerFrame incoming_;
   Mutex mu_;
-  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);  // the first is being written
+  // The first one is being written.
+  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
   bool finished_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 
@@ -118,10 +122,12 @@ class Connection : public StreamConnection<FromWorker> {
 void ServedSteps::Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor,
                         absl::Duration silence) {
   self_ = self;
-  watch_ = SilenceWatch::Start(executor_, silence, [call = std::weak_ptr<ServedSteps>(self)] {
-    if (const std::shared_ptr<ServedSteps> alive = call.lock())
-      alive->FinishOnce(absl::CancelledError("nothing has come for too long"));
-  });
+  watch_ =
+      SilenceWatch::Start(executor_, silence, [call = std::weak_ptr<ServedSteps>(self), silence] {
+        if (const std::shared_ptr<ServedSteps> alive = call.lock())
+          alive->FinishOnce(absl::CancelledError(absl::StrCat(
+              "nothing has arrived from the coordinator for ", absl::FormatDuration(silence))));
+      });
   listener_ = acceptor.Accept(std::make_shared<Connection>(self));
   StartRead(&incoming_);
 }

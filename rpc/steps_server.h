@@ -19,11 +19,12 @@ namespace divvy {
 
 // Serves one connection. Calls acceptor->Accept before it returns. The listener that Accept returns
 // gets the frames as tasks of the executor, in order. The stream ends
-// - with INVALID at a frame that makes no sense;
-// - with Cancelled when nothing has come for `silence`, when the peer ends the stream, or at bytes
-//   that are no frame at all. The listener gets OnBroken in each of these cases, but not after its
-//   own Close. The reactor owns itself until gRPC is done with it. Does not block. REQUIRES:
-//   `executor` outlives the server.
+// - with INVALID if a frame is refused by wire/;
+// - with Cancelled if nothing has arrived for `silence`, if the peer ends the stream, or if bytes
+//   arrive that are not a protobuf frame.
+//
+// The listener gets OnBroken in each of these cases, but not after its own Close. The reactor owns
+// itself until gRPC is done with it. Does not block. REQUIRES: `executor` outlives the server.
 grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* ServeSteps(
     Executor& executor, const std::shared_ptr<StepsAcceptor>& acceptor,
     absl::Duration silence = kStreamSilence);
@@ -44,7 +45,9 @@ grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* HandleSteps(
       !allowed.ok())
     return RefuseSteps(allowed);
   const std::shared_ptr<StepsAcceptor> core = late_core.Get();
-  return core == nullptr ? RefuseSteps(MakeError(Reason::kNotReady, "the task is starting"))
+  return core == nullptr ? RefuseSteps(MakeError(
+                               Reason::kNotReady,
+                               "the task is starting and cannot serve a Steps stream yet: retry"))
                          : ServeSteps(executor, core);
 }
 

@@ -10,7 +10,7 @@
 namespace divvy {
 namespace {
 
-// Together: setting one of them ends glibc's own adjusting of both.
+// Both are set, because setting one of them ends glibc's automatic adjustment of both.
 void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, 64 << 20);
   mallopt(M_TRIM_THRESHOLD, 128 << 20);

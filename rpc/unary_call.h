@@ -75,8 +75,8 @@ UnaryWay(void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
 // the Executor, never from within this call. Holds `stub` until then. Thread-safe; does not block.
 // Errors:
 // - Cancelled: the environment is closed.
-// - InvalidArgument (Reason::kInvalid): the request is too large and was not sent, or the reply
-//   makes no sense.
+// - InvalidArgument (Reason::kInvalid): the request is too large and was not sent, or wire/ refuses
+//   the reply.
 // - Otherwise the errors of FromGrpc (status.h).
 //
 //   CallUnary(environment, stub,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "base/once_set.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
@@ -43,16 +44,19 @@ class UnaryFinisher {
 // The checks that every unary call passes before its request is read:
 // - The peer's role may make the call; otherwise NOT_AUTHORIZED.
 // - The call has a deadline; otherwise INVALID, because a call without one could hold memory
-//   forever. `method` is e.g. "Worker.Attach". Thread-safe; does not block.
+//   forever.
+//
+// `method` is e.g. "Worker.Attach". Thread-safe; does not block.
 absl::Status CheckUnaryCall(const grpc::CallbackServerContext& context, absl::string_view method);
 
 // Answers the call of `context` with core->Call(request, done), where request is wire::FromProto of
 // `proto_request`. Runs on gRPC's threads, so the core must not block. Errors that the caller gets:
 // - NOT_AUTHORIZED, INVALID: as CheckUnaryCall and AuthorizeRequest say.
-// - INVALID: the request makes no sense (wire/).
+// - INVALID: wire/ refuses the request.
 // - NOT_READY: there is no core yet; the caller retries.
-// - Unavailable: the core was destroyed without an answer. REQUIRES: `proto_reply` lives until the
-//   call is finished, as gRPC's replies do.
+// - Unavailable: the core was destroyed without an answer.
+//
+// REQUIRES: `proto_reply` lives until the call is finished, as gRPC's replies do.
 //
 //   return HandleUnary("ParameterServer.Sync", context, core_, *request, *reply);
 template <typename Core, typename ProtoRequest, typename ProtoReply>
@@ -74,7 +78,10 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
       !authorized.ok())
     return refuse(authorized);
   const std::shared_ptr<Core> core = late_core.Get();
-  if (core == nullptr) return refuse(MakeError(Reason::kNotReady, "the task is starting"));
+  if (core == nullptr)
+    return refuse(
+        MakeError(Reason::kNotReady,
+                  absl::StrCat("the task is starting and cannot answer ", name, " yet: retry")));
   core->Call(*std::move(request), [finisher, &proto_reply](const absl::StatusOr<Reply>& reply) {
     if (reply.ok()) proto_reply = wire::ToProto(*reply);
     finisher->Finish(reply.status());

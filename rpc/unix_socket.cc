@@ -1,10 +1,10 @@
 // Algorithm:
-//  1. Lock PATH.lock. Whoever holds that lock owns the path, so steps 2 to 4 have no race with
-//     another server.
-//  2. Bind. If nothing stands at the path, go to step 4.
-//  3. Connect to the socket there: a process of an older version, which does not know the lock, may
-//     listen at it. If nobody does, remove it and bind again.
-//  4. Listen. The lock is kept.
+//  1. Lock PATH.lock. The process that holds the lock owns the path, so steps 2 to 4 have no race
+//     with another server.
+//  2. Bind. If nothing is at the path, go to step 4.
+//  3. Connect to the socket at the path: a process of an older version, which does not use the
+//     lock, may listen there. If none does, remove the socket and bind again.
+//  4. Listen. Keep the lock.
 #include "rpc/unix_socket.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ absl::StatusOr<Descriptor> LockPath(const std::string& path) {
   const std::string name = path + kSocketLockSuffix;
   const absl::Status odd =
       Refused(path, absl::StrCat("its lock ", name, " is no plain file: remove it"));
-  // O_NONBLOCK: somebody may have put a pipe or a device there.
+  // O_NONBLOCK, because the lock file may be a pipe or a device.
   Descriptor lock(open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (!lock && (errno == ELOOP || errno == EISDIR || errno == ENXIO)) return odd;
   if (!lock) return Refused(path, strerror(errno));
@@ -62,7 +62,7 @@ Descriptor NewSocket() {
   return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// REQUIRES: something stands at the path.
+// REQUIRES: something exists at the path.
 absl::Status RemoveDeadSocket(const std::string& path, const sockaddr_un& address) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return Refused(path, strerror(errno));
@@ -87,8 +87,8 @@ absl::StatusOr<UnixSocket> ListenOnUnixSocket(const std::string& path) {
   ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   ASSIGN_OR_RETURN(made.lock, LockPath(path));
   made.socket = NewSocket();
-  // The mode of an unbound socket becomes that of its file (Linux), so there is no moment at which
-  // others may connect.
+  // On Linux the file of the socket gets the mode of the unbound socket. So there is no moment at
+  // which other users may connect.
   if (!made.socket || fchmod(made.socket.get(), 0600) != 0) return Refused(path, strerror(errno));
   const auto bound = [&] {
     return bind(made.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==

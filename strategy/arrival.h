@@ -24,9 +24,9 @@ struct Arrival {
   std::string call;
   // The type of *payload. All replicas must give the same.
   const std::type_info* type = nullptr;
-  // Must live until Meet returns. Only `complete` uses it meanwhile.
+  // Must live until Meet returns. Until then only `complete` uses it.
   void* payload = nullptr;
-  // Only replica 0's is called.
+  // Only replica 0's function is called.
   CompleteMeeting complete;
   // Not OK: this replica has no value, for this reason. `complete` is then not called, and every
   // replica gets the error.

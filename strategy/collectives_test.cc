@@ -293,7 +293,7 @@ TEST(ReduceTest, AgreesWithSumsByHandOverAnyAxes) {
     }
     std::vector<Tensor> values;
     for (int replica = 0; replica < replicas; ++replica) {
-      for (int axis : reduced) dims[axis] = 1 + random.Below(4);  // what is reduced may differ
+      for (int axis : reduced) dims[axis] = 1 + random.Below(4);  // reduced axes may differ
       values.push_back(RandomDoubles(random, Shape(dims)));
     }
     ReplicaStrategy strategy(replicas);
@@ -379,7 +379,7 @@ TEST(GatherTest, OnlyTheAxisGatheredMayDiffer) {
   EXPECT_EQ(
       strategy->Gather(PerReplica<Tensor>({Floats({1}), Floats({1, 1}, {1})}), 0).status().code(),
       absl::StatusCode::kInvalidArgument);
-  // Not distributed: as it is.
+  // A value that is not distributed is returned unchanged.
   EXPECT_EQ(Values(strategy->Gather(Floats({1, 2}), 5)), (std::vector<float>{1, 2}));
 }
 
@@ -457,7 +457,7 @@ TEST_P(RunTest, TheNthCollectiveMeetsTheNth) {
 
 TEST_P(RunTest, AllGatherConcatenatesInReplicaOrder) {
   ReplicaStrategy strategy(GetParam());
-  const auto result = strategy->Run([](ReplicaContext& replica) {  // replica i brings i + 1 times i
+  const auto result = strategy->Run([](ReplicaContext& replica) {  // replica i: i + 1 times i
     const int id = replica.replica_id_in_sync_group();
     return replica.AllGather(Floats(std::vector<float>(id + 1, id)), 0);
   });
@@ -562,7 +562,7 @@ TEST(RunOnceTest, AFunctionThatCannotFailOrTakesSomethingElseDoesNotCompile) {
   static_assert(!kCanRun<int (*)(ReplicaContext&)>);
   static_assert(!kCanRun<absl::Status (*)(int)>);
   static_assert(!kCanRun<absl::Status (*)(ReplicaContext&, int)>);
-  // nor does Gather of slices
+  // Gather takes no IndexedSlices either.
   static_assert(!std::is_constructible_v<PerReplica<Tensor>, IndexedSlices> &&
                 !std::is_constructible_v<Tensor, IndexedSlices>);
 }
@@ -690,7 +690,7 @@ TEST(DisagreementTest, IsInvalidArgumentForAllAndNamesBothReplicas) {
       {Reduces(ReduceOp::kSum, one), Reduces(ReduceOp::kSum, Nest(Floats({1, 2})))},
       // dense against sparse
       {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, dense)},
-      // rows of the whole
+      // num_rows
       {Reduces(ReduceOp::kSum, sparse), Reduces(ReduceOp::kSum, Nest(Slices({0}, {1}, 3)))},
       {Merges, MergesAnother},
       {Applies("w", Floats({1})), Applies("v", Floats({1}))},
@@ -749,8 +749,8 @@ TEST(LeavingTest, WhoWaitedInVainMayComeAgainAndGetsTheSameAnswer) {
   EXPECT_EQ(outcome.run, absl::OkStatus());
 }
 
-// A replica whose value is an error takes part all the same. Otherwise its next call would meet the
-// others' current one.
+// A replica whose value is an error takes part nevertheless. Otherwise its next call would meet the
+// other replicas' current call.
 TEST(LeavingTest, AnErrorThatOneReplicaBringsIsEverybodysAndTheNextCallsMeetAgain) {
   const absl::Status reason = absl::DataLossError("no batch");
   CommunicationOptions nonsense;
@@ -844,8 +844,8 @@ absl::Status PlayOne(Play play, ReplicaContext& replica) {
   return absl::OkStatus();
 }
 
-// The codes that a replica may get at its move `n`. There are several only if they depend on which
-// replica ends first, since that one ends the meeting for all.
+// The codes that a replica may get at its move `n`. There are several only if the result depends on
+// which replica ends first, because the first one ends the meeting for all.
 std::set<absl::StatusCode> Told(const std::vector<Script>& scripts, size_t n) {
   for (const Script& script : scripts) n = std::min(n, script.plays.size());
   std::set<absl::StatusCode> of_leavers;
@@ -887,9 +887,9 @@ TEST(ScriptTest, WhateverReplicasDoEachIsToldAndNobodyHangs) {
   }
 }
 
-// ---- AllReduce and AllGather of whatever travels ------------------------------------------------
+// ---- AllReduce and AllGather of every kind of value ---------------------------------------------
 
-// Replica 0's result of `call`. Every replica makes the call, and all must get the same.
+// Replica 0's result of `call`. Every replica makes the call, and all must get the same result.
 template <typename T>
 absl::StatusOr<Nest> OnEach(
     const std::vector<T>& values,
@@ -1074,8 +1074,8 @@ TEST(CommunicationOptionsTest, WhoComesLateIsToldSoAndTheNextCallsMeet) {
 }
 
 #ifdef DIVVY_REPLICAS_ON_GPUS
-// Sums on GPUs have the same bits as on the CPU, however tensors are packed. Each replica finds its
-// result on its own GPU.
+// Sums on GPUs have the same bits as on the CPU, however tensors are packed. Each replica's result
+// is on its own GPU.
 TEST(DeviceSumsTest, AgreeWithTheCpuInEveryBit) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -1165,7 +1165,8 @@ TEST(DeviceSumsTest, WhatIsPackedIsPackedOnceWithAndWithoutALibraryThatSumsIt) {
              by_library = LogOfThreeSums(ReduceOp::kSum, true);
   // copies to the packs, one addition
   EXPECT_EQ(CountEnding(alone, "kernels"), 2 * 3 + 1);
-  // The packs, one of them beside the other, the sum, and the other's copy of it.
+  // The memory of the two packs, of a copy of one pack on the other's GPU, of the sum, and of the
+  // sum's copy.
   EXPECT_EQ(CountEnding(alone, "allocate 24"), 2 + 1 + 1 + 1);
   EXPECT_EQ(CountEnding(alone, "all-reduce 6"), 0);
   EXPECT_EQ(CountEnding(by_library, "kernels"), 2 * 3);
@@ -1173,7 +1174,8 @@ TEST(DeviceSumsTest, WhatIsPackedIsPackedOnceWithAndWithoutALibraryThatSumsIt) {
   EXPECT_EQ(CountEnding(by_library, "all-reduce 6"), 2);
 }
 
-// Two replicas' tensors of one dtype, but a replica's second lies beside the other replica's first.
+// Two replicas' tensors of one dtype. A replica's second tensor is on the GPU of the other
+// replica's first tensor.
 TEST(DeviceSumsTest, EachSumLiesWhereItsOwnTermLay) {
   std::vector<Nest> values;
   for (int i = 0; i < 2; ++i)
@@ -1246,7 +1248,7 @@ TEST(RowsOnGpusTest, OfOneResultComeInOneWait) {
     ASSIGN_OR_RETURN(joined, internal::ReduceNests(ReduceOp::kMean, there, kNoAxis));
     return absl::OkStatus();
   });
-  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one of each device
+  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one for each device
   EXPECT_TRUE(BitwiseEqual(joined, *internal::ReduceNests(ReduceOp::kMean, here, kNoAxis)));
 }
 
@@ -1278,8 +1280,8 @@ TEST(RowsOnGpusTest, OfReplicasThatHaveNoneOrLieElsewhereAreJoinedAllTheSame) {
   EXPECT_TRUE(BitwiseEqual(*internal::ReduceNests(ReduceOp::kMean, there, kNoAxis), expected));
 }
 
-// Rows with the same id are summed before they leave a GPU: three rows of 4 bytes leave it,
-// although the replicas have six.
+// Rows with the same id are summed before they leave a GPU. Three rows of 4 bytes leave the GPU,
+// although the replicas have six rows.
 TEST(RowsOnGpusTest, OfSeveralReplicasAreSummedByIdBeforeTheyAreStaged) {
   ReplicaStrategy strategy(2);
   ASSERT_TRUE(strategy->CreateVariable({"table", {4, 1}, Zeros(), Sgd{1.0}}).ok());
@@ -1308,7 +1310,7 @@ TEST(ReduceOnGpusTest, WhatTheCpuReducesComesInOneWaitForAllLeaves) {
       ASSIGN_OR_RETURN(sum, internal::ReduceNests(ReduceOp::kSum, there, axes));
       return absl::OkStatus();
     });
-    EXPECT_EQ(CountEnding(log, "out: record"), 2);  // one of each device
+    EXPECT_EQ(CountEnding(log, "out: record"), 2);  // one for each device
     EXPECT_TRUE(BitwiseEqual(sum, *internal::ReduceNests(ReduceOp::kSum, {value, value}, axes)));
   }
 }
@@ -1320,7 +1322,7 @@ TEST(ReduceOnGpusTest, AGatheredTensorComesInOneWait) {
     ASSIGN_OR_RETURN(whole, internal::GatherTensors(parts, 0));
     return absl::OkStatus();
   });
-  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one of each device
+  EXPECT_EQ(CountEnding(log, "out: record"), 3);  // one for each device
   EXPECT_EQ(Values(whole), (std::vector<float>{1, 2, 3, 4}));
 }
 
@@ -1412,7 +1414,7 @@ TEST(GradientOfCollectivesTest, OfAllGatherIsTheReplicasSliceOfTheSum) {
   EXPECT_EQ(Values((*gradients)[1]), (std::vector<float>{40, 60}));
 }
 
-// d (sum over the replicas of loss_i) / d x_j, which is what replica j's tape gives, against
+// Compares the gradient of replica j's tape, d (sum over the replicas of loss_i) / d x_j, with
 // central differences. loss_i = sum(w_i * f(x)_i^2) for a collective f.
 using Collective = std::function<Var(ReplicaContext&, const Var&)>;
 struct Losses {
@@ -1473,7 +1475,7 @@ void ExpectCentralDifferences(const Collective& collective, const std::vector<Te
 TEST(GradientOfCollectivesTest, AgreesWithCentralDifferences) {
   for (int replicas : {1, 2, 4}) {
     SCOPED_TRACE(replicas);
-    std::vector<Tensor> even, ragged;  // [2, 2]; replica i brings [2, i]
+    std::vector<Tensor> even, ragged;  // [2, 2]; of replica i: [2, i]
     std::vector<double> weights;
     for (int i = 0; i < replicas; ++i) {
       even.push_back(*Tensor::Copy<double>({2, 2}, {0.5 + i, -1.25, 2.0 * i, 0.75}));

@@ -55,7 +55,7 @@ ContextEntry::ContextEntry(Context context) {
   Frames().push_back({id_, std::move(context)});
 }
 
-// Scopes that were moved may end in any order, so the innermost one need not be the first to end.
+// Scopes that were moved may end in any order, so the first scope to end need not be the innermost.
 ContextEntry::~ContextEntry() {
   std::vector<Frame>& frames = Frames();
   const auto mine = std::find_if(frames.rbegin(), frames.rend(),

@@ -143,23 +143,23 @@ struct Entry {
   std::function<absl::Status(const Cast&)> call;
 };
 
-// Uses the values of all replicas, or makes what all of them see. It is the same inside and outside
-// a scope, as in TensorFlow's default context.
+// The call uses the values of all replicas, or creates an object that all replicas see. It is legal
+// inside and outside a scope, as in TensorFlow's default context.
 Entry Cross(std::string name, std::string advice, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdm", std::move(advice), "rhy", std::move(call)};
 }
-// Belongs to one replica. A context made by hand cannot take part in collectives if there are
-// several replicas.
+// The call belongs to one replica. A context made by hand cannot take part in collectives if there
+// are several replicas.
 Entry OfReplica(std::string name, std::string advice,
                 std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "rh", std::move(advice), "ocsdmxy", std::move(call)};
 }
-// A value, a property, or a handle that knows its strategy.
+// The call returns a value, a property, or a handle that knows its strategy.
 Entry Anywhere(std::string name, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdrmhxy!", "", "", std::move(call)};
 }
-// Reaches the parameter servers for the current context. In a scope that may not be entered,
-// nothing does.
+// The call reaches the parameter servers for the current context. It is illegal in a scope that may
+// not be entered.
 Entry Reaching(std::string name, std::function<absl::Status(const Cast&)> call) {
   return {std::move(name), "ocsdrmhxy", "", "", std::move(call)};
 }

@@ -33,17 +33,19 @@ namespace divvy {
 // report interval (--report_every, 5 s). `recent` holds the metrics merged since the last call; it
 // is empty if no step finished in between. The steps keep running during the call.
 //
-// Return true to continue. Return false to end the loop early: it then schedules no more steps,
-// waits for those in flight, and returns what was merged. Until then the observer is still called.
+// Return true to continue. Return false to end the loop early: the loop then schedules no more
+// steps, waits for the steps in flight, and returns the merged metrics. It calls the observer until
+// it returns.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
 // The state of a scheduled step. The last three states are final.
-//   kNotReady   it waits, runs, or is run again
-//   kReady      it has finished, and its effects are applied on every parameter server it touched
-//   kFailed     its function returned an error, or the coordinator gave it up; none of its effects
+//   kNotReady   the step waits, runs, or is run again
+//   kReady      the step has finished, and its effects are applied on every parameter server that
+//               it touched
+//   kFailed     the step's function returned an error, or the coordinator gave the step up; none of
+//               its effects are applied
+//   kCancelled  another step's error cancelled the step before it had finished; none of its effects
 //               are applied
-//   kCancelled  another step's error cancelled it before it had finished; none of its effects are
-//               applied
 enum class RemoteState : uint8_t { kNotReady, kReady, kFailed, kCancelled };
 
 class Coordinator;
@@ -90,8 +92,8 @@ class RemoteValue {
   explicit RemoteValue(std::shared_ptr<const internal::RemoteResult> result)
       : result_(std::move(result)) {}
   State state() const { return result_->state(); }  // does not block
-  // Blocks until the step has ended, but at most for `timeout`, and returns what the step returned.
-  // May be called repeatedly. An error of another step is not raised here; Schedule, Join, Done and
+  // Blocks until the step has ended, but at most for `timeout`, and returns the step's result. May
+  // be called repeatedly. An error of another step is not raised here; Schedule, Join, Done and
   // Run* raise it.
   //   DeadlineExceeded  not ready within `timeout`; call again
   //   Cancelled         another step's error cancelled this one; schedule it again if it is still
@@ -139,7 +141,7 @@ class PerWorkerDataset {
   // For implementers of Coordinator. REQUIRES: `make` is thread-safe and does not block.
   explicit PerWorkerDataset(std::function<Iterator()> make) : make_(std::move(make)) {}
   // Begins a new pass over the data; two iterators do not share a position. Does not block: each
-  // worker opens the source when the coordinator tells it to, and again when it reconnects. The
+  // worker opens the source when the coordinator asks for it, and again when it reconnects. The
   // iterator keeps its position when a step fails and the queue is cancelled. Errors of the source,
   // such as a missing file, are returned by the steps that read it; a broken source that no step
   // reads does no harm. Under kLease a worker that reconnects resumes at the position of the pass.
@@ -167,8 +169,8 @@ class PerWorkerDataset {
 // runs, the coordinator can be used again, and the error is not raised a second time. The end of a
 // step's data is not an error here.
 //
-//   Unavailable  where it names a parameter server, the job has ended and every later call returns
-//                this error; end the program, which may be started again
+//   Unavailable  if the message names a parameter server, the job has ended and every later call
+//                returns this error; return from the program, which may be started again
 //   Cancelled    the process was asked to end (--drain_timeout); return from the program
 //
 // After the coordinator is destroyed, calls on variables return FailedPrecondition. So does Fetch
@@ -335,9 +337,10 @@ class Coordinator {
   // Makes a checkpoint: one consistent cut over all parameter servers, at some moment between call
   // and return. Training continues meanwhile. Returns the checkpoint's name in --checkpoint_dir.
   // The coordinator also makes checkpoints by itself, every --checkpoint_every and at the end of
-  // the program. Blocks for at most `timeout`, after it has written the first values of variables
-  // that were just created. DeadlineExceeded: the checkpoint is not complete yet. It is still being
-  // made, and a call before it is complete waits for it instead of making another.
+  // the program. First writes the initial values of variables that were just created, for as long
+  // as that takes; then blocks for at most `timeout`. DeadlineExceeded: the checkpoint is not
+  // complete yet. It is still being made, and a call before it is complete waits for it instead of
+  // making another.
   // FailedPrecondition: no --checkpoint_dir. ResourceExhausted: a disk is full or broken; older
   // checkpoints remain.
   virtual absl::StatusOr<std::string> SaveCheckpoint(
@@ -376,8 +379,8 @@ class Coordinator {
   // of a message. Errors of the source itself are returned by the steps that read it.
   virtual absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(
       const BoundDataSource& source) = 0;
-  // Multiplies every optimizer's learning rate by `scale`, for steps that start from now on. The
-  // factor is 1 whenever the program starts. A step that is run again keeps its earlier factor.
+  // Multiplies every optimizer's learning rate by `scale`, for steps that start after this call.
+  // The factor is 1 whenever the program starts. A step that is run again keeps its earlier factor.
   // Does not block. A value that is not finite is ignored: the old factor remains, and the next
   // call raises InvalidArgument as it would for a failed step.
   virtual void SetLearningRateScale(double scale) = 0;

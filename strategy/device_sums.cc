@@ -116,7 +116,7 @@ absl::StatusOr<Tensor> DeviceSums::SumOf(const Pack& pack, Device device) const 
 // Sums the `turn`-th pack, on the GPU whose turn it is.
 absl::Status DeviceSums::SumPack(size_t turn, Pack& pack) const {
   ASSIGN_OR_RETURN(pack.sum, SumOf(pack, pack.terms[turn % pack.terms.size()].device()));
-  // The sum may be copied while others are computed.
+  // The sum may be copied while other sums are computed.
   pack.sum.MarkWritten();
   return absl::OkStatus();
 }

@@ -16,11 +16,11 @@ namespace divvy::internal {
 class Collectives;
 
 // Collects tensors and then sums them together. Small tensors of one dtype that are on the same
-// GPUs are packed and travel as one piece.
+// GPUs are packed and copied as one piece.
 //
 // Each pack is summed on one GPU, in replica order; the GPUs take turns. So the result has the same
-// bits as on the CPU, and the same bits in each run. OnEachGpu may differ: it uses the GPU vendor's
-// library (Collectives) if the machine has it, each replica has its own GPU, and
+// bits as on the CPU, and the same bits in each run. OnEachGpu is an exception: it uses the GPU
+// vendor's library (Collectives) if the machine has it, each replica has its own GPU, and
 // CommunicationOptions do not ask for kRing. That library chooses its own order of additions, so
 // the bits may differ. Not thread-safe.
 class DeviceSums {

@@ -1,4 +1,4 @@
-// Sums across replicas that share one GPU: one that the host simulates, and one of the library. For
+// Sums across replicas that share one GPU. The GPU is simulated by the host, or is a real one. For
 // several GPUs see collectives_test.cc.
 #include "strategy/device_sums.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kReplicas = 3;
 
-// Of a tensor on the CPU.
+// The values of a tensor on the CPU.
 Tensor Cast(const Tensor& x, DType dtype) {
   Tensor y = *Tensor::Uninitialized(dtype, x.shape());
   (*BackendFor(Device{}))->Cast(x, y);
@@ -47,7 +47,7 @@ CommunicationOptions SmallPacks() {
   return options;
 }
 
-// Tensors of four types: many small ones, and some that are larger than a pack.
+// Tensors of four types: many small tensors, and some that are larger than a pack.
 struct Drawn {
   DeviceSums sums{ReduceOp::kSum, SmallPacks()};
   std::vector<std::vector<double>> expected;

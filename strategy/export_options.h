@@ -1,13 +1,13 @@
-// What Coordinator::Export writes.
+// Options of Coordinator::Export.
 #ifndef DIVVY_STRATEGY_EXPORT_OPTIONS_H_
 #define DIVVY_STRATEGY_EXPORT_OPTIONS_H_
 
 namespace divvy {
 
-// By name in C++20, else field by field.
+// Set the fields by name in C++20, else one by one.
 struct ExportOptions {
-  // Also export the optimizers' slots, which another program needs to continue training. Without
-  // slots the export has what prediction needs: for Adam, a third of the tensors.
+  // Also export the optimizers' slots, which another program needs to continue training. Prediction
+  // does not need them; with Adam they are two thirds of the tensors.
   bool slots = true;
 };
 

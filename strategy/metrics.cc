@@ -37,7 +37,7 @@ absl::StatusOr<Numbers> NumbersOf(Tensor value) {
                        numbers.values.begin(), [](T element) { return AsDouble(element); });
         return absl::OkStatus();
       },
-      absl::InvalidArgumentError(absl::StrCat("no numbers: ", value.ToString()))));
+      absl::InvalidArgumentError(absl::StrCat("a metric needs numbers, not ", value.ToString()))));
   return numbers;
 }
 
@@ -80,7 +80,7 @@ absl::Status CheckClassNumbers(const Numbers& labels, int64_t classes) {
     const double label = labels.values[i];
     if (label >= 0 && label < static_cast<double>(classes) && label == std::floor(label)) continue;
     return absl::InvalidArgumentError(absl::StrCat("Accuracy: label ", label, " of example ", i,
-                                                   " is no number in [0, ", classes,
+                                                   " is not an integer in [0, ", classes,
                                                    "): the logits have ", classes, " classes"));
   }
   return absl::OkStatus();
@@ -264,8 +264,8 @@ absl::StatusOr<Metric> RecallAt(int k, const Var& scores) {
 
 namespace {
 
-// Nearly all buckets of a step's Auc are empty. The others travel as IndexedSlices of the whole,
-// which a sum over replicas also adds correctly.
+// Nearly all buckets of a step's Auc are empty. Only the others are sent, as IndexedSlices, which a
+// sum over replicas also adds correctly.
 IndexedSlices NotEmpty(absl::Span<const double> sums) {
   std::vector<int64_t> ids;
   std::vector<double> rows;
@@ -289,8 +289,9 @@ absl::StatusOr<std::vector<double>> SumsOf(const Nest& nest, size_t size) {
   ASSIGN_OR_RETURN(const absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
   ASSIGN_OR_RETURN(const absl::Span<const double> rows, slices.rows.values<double>());
   if (slices.num_rows != static_cast<int64_t>(size) || rows.size() != ids.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a metric of ", size, " sums came as ", rows.size(), " of ", slices.num_rows));
+    return absl::InvalidArgumentError(absl::StrCat("a metric has ", size,
+                                                   " sums, but its encoding has ", rows.size(),
+                                                   " rows of ", slices.num_rows));
   }
   std::vector<double> sums(size, 0);
   for (size_t i = 0; i < ids.size(); ++i) sums[ids[i]] += rows[i];
@@ -312,10 +313,10 @@ absl::StatusOr<Metric> NestCodec<Metric>::Decode(const Nest& nest) {
     if (name != Metric::KindName(kind)) continue;
     ASSIGN_OR_RETURN(std::vector<double> sums, SumsOf(nest["sums"], Metric::NumSums(kind)));
     if (sums.size() == Metric::NumSums(kind)) return Metric(kind, std::move(sums));
-    return absl::InvalidArgumentError(
-        absl::StrCat("a metric \"", name, "\" of ", sums.size(), " sums"));
+    return absl::InvalidArgumentError(absl::StrCat("a metric \"", name, "\" with ", sums.size(),
+                                                   " sums instead of ", Metric::NumSums(kind)));
   }
-  return absl::InvalidArgumentError(absl::StrCat("no metric \"", name, "\""));
+  return absl::InvalidArgumentError(absl::StrCat("unknown kind of metric \"", name, "\""));
 }
 
 }  // namespace divvy

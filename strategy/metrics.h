@@ -18,8 +18,8 @@ namespace divvy {
 // A statistic that can be merged in any order: over replicas, steps and workers. A step that
 // returns Metrics is reported without further code: the live line, the logs and TensorBoard
 // (--tensorboard_dir) show the means over the last report interval. Each step counts once, however
-// often it was tried. A Metric stores sums, so Strategy::Reduce(kSum) merges Metrics correctly;
-// finished values are never averaged. A value type.
+// many attempts it took. A Metric stores sums and not finished values, so Strategy::Reduce(kSum)
+// merges Metrics correctly. A value type.
 //
 //   ASSIGN_OR_RETURN(const PerReplica<Metrics> metrics,
 //                    worker.strategy().Run(TrainReplica, batch));
@@ -68,7 +68,7 @@ absl::StatusOr<Metrics> Collect(const std::map<std::string, absl::StatusOr<Metri
 // not probabilities. Empty batches count nothing. InvalidArgument: shapes that do not match. A
 // failed Var returns its own error.
 absl::StatusOr<Metric> MeanOf(const Var& values);     // over all elements
-absl::StatusOr<Metric> MeanOf(const Tensor& values);  // the same, of a tensor, wherever it lies
+absl::StatusOr<Metric> MeanOf(const Tensor& values);  // the same, for a tensor on any device
 // Keras' CategoricalAccuracy, SparseCategoricalAccuracy and BinaryAccuracy. The shapes select the
 // form:
 // - Classes: logits [batch, classes] with two or more classes. Labels are class numbers [batch] or
@@ -94,9 +94,10 @@ absl::StatusOr<Metric> Rmse(const Var& predictions, const Var& labels);
 // Also InvalidArgument: k < 1.
 absl::StatusOr<Metric> RecallAt(int k, const Var& scores);
 
+// {"kind": text, "sums": float64 [n]}. The sums of an Auc are IndexedSlices with the buckets that
+// are not empty.
 template <>
-struct NestCodec<Metric> {  // {"kind": text, "sums": float64 [n]}; of an Auc the buckets that are
-                            // not empty, as IndexedSlices
+struct NestCodec<Metric> {
   static Nest Encode(const Metric& metric);
   static absl::StatusOr<Metric> Decode(const Nest& nest);
 };

@@ -23,11 +23,12 @@ absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name);
 absl::string_view ReduceOpName(ReduceOp op);
 
 // How the replicas of one worker combine values (tf.distribute.experimental.CommunicationOptions).
-// On GPUs, kAuto and kNccl let NCCL compute what all replicas get, if the machine has it; NCCL
-// chooses its own order of additions. kRing, and every other case, adds in replica order.
+// On GPUs, kAuto and kNccl let NCCL compute the results that every replica gets, if the machine has
+// NCCL, which chooses its own order of additions. Otherwise, and with kRing, values are added in
+// replica order.
 struct CommunicationOptions {
-  // The largest number of bytes in which small tensors on GPUs are packed to travel together. 0: a
-  // suitable default. Negative: InvalidArgument from the collective.
+  // The largest pack in bytes: small tensors on GPUs are packed and copied together. 0: a suitable
+  // default. Negative: InvalidArgument from the collective.
   int64_t bytes_per_pack = 0;
   // How long a replica waits for the others. Then the call fails on all of them with
   // DeadlineExceeded, which names that replica and the missing ones. Replicas that wait get the
@@ -38,7 +39,7 @@ struct CommunicationOptions {
 // Parses "AUTO", "RING" or "NCCL", in any case. InvalidArgument: another text.
 absl::StatusOr<CommunicationOptions::Implementation> ParseCommunicationImplementation(
     absl::string_view name);
-// Returns `later`, but with `earlier`'s fields where `later` has the defaults.
+// Returns `later`, with each field that has its default replaced by `earlier`'s.
 CommunicationOptions MergeOptions(const CommunicationOptions& earlier,
                                   const CommunicationOptions& later);
 

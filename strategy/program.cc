@@ -44,7 +44,7 @@ absl::StatusOr<const RegisteredProgram*> FindProgram() {
   if (registry.programs.size() > 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("there are ", registry.programs.size(),
-                     " programs; DIVVY_PROGRAM may stand once in a process"));
+                     " programs; DIVVY_PROGRAM may be used only once in a process"));
   }
   const RegisteredProgram* program = registry.programs.front().get();
   RETURN_IF_ERROR(program->options.problem);

@@ -25,7 +25,8 @@ namespace {
 template <typename Visit>
 absl::Status Dispatch(DType dtype, Visit visit) {
   return DispatchDType(
-      dtype, visit, absl::InvalidArgumentError(absl::StrCat("tensors hold no ", DTypeName(dtype))));
+      dtype, visit,
+      absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", DTypeName(dtype))));
 }
 
 absl::StatusOr<Tensor> CopyOf(const Tensor& value) {
@@ -100,8 +101,8 @@ absl::Status CheckReducible(ReduceOp op, DType dtype) {
   if (dtype == DType::kBool)
     return absl::InvalidArgumentError("bool cannot be reduced; cast it to a number first");
   if (op == ReduceOp::kMean && !IsFloating(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("the MEAN of ", DTypeName(dtype), " is no ",
-                                                   DTypeName(dtype),
+    return absl::InvalidArgumentError(absl::StrCat("the MEAN of ", DTypeName(dtype),
+                                                   " values is not ", DTypeName(dtype),
                                                    "; cast to float32 or float64 first"));
   }
   return absl::OkStatus();
@@ -424,7 +425,7 @@ struct Reducing {
   RowsMeet rows;
 };
 
-// Copies what is reduced on the CPU there, for all replicas in one wait.
+// Copies the tensors that are reduced on the CPU to the CPU, for all replicas in one wait.
 absl::StatusOr<std::vector<Nest>> BroughtToReduce(const Reducing& how,
                                                   absl::Span<const Nest> values) {
   return Moved(values, Device{}, [&](const Tensor& tensor, Part part) {
@@ -455,8 +456,8 @@ absl::StatusOr<HalfReduced> ReduceButOnGpus(const Reducing& how, absl::Span<cons
   return half;
 }
 
-// Returns the joined value with the sums in their places. Leaves that the CPU has reduced are moved
-// to `devices`, unless that is empty.
+// Returns the joined value with the sums in their places. If `devices` is not empty, leaves that
+// the CPU has reduced are moved to them.
 absl::StatusOr<Nest> Completed(const HalfReduced& half, absl::Span<const Tensor> sums,
                                absl::Span<const Device> devices) {
   size_t next = 0;
@@ -547,7 +548,7 @@ absl::StatusOr<std::vector<Nest>> AllGatherNests(absl::Span<const Nest> values, 
   for (size_t replica = 0; replica < values.size(); ++replica) {
     RETURN_IF_ERROR(values[replica].status());
     ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOfLeaves(values[replica]));
-    // The same devices, so the same result; on the CPU this is always so.
+    // The replica has the same devices as the one before, so it gets the same result.
     if (replica > 0 && devices == before) {
       gathered.push_back(gathered.back());
       continue;

@@ -6,7 +6,7 @@
 //                          CPU. The exception is AllReduce with NCCL, which has its own order of
 //                          additions.
 //   IndexedSlices          AllReduce and ApplyGradients concatenate the rows on one of the GPUs,
-//                          from which they are passed on.
+//                          which passes them on.
 //   AllGather              joins each replica's result on its own GPU. Its gradient is summed as by
 //                          AllReduce. Nothing passes through the CPU.
 //   Gather                 copies all parts to the CPU in one wait, in parallel for all GPUs, and
@@ -32,13 +32,13 @@
 
 namespace divvy::internal {
 
-// How a leaf is treated that is dense on one replica and IndexedSlices on another. (TensorFlow:
-// reduce makes it dense, all_reduce refuses it.)
+// The treatment of a leaf that is dense on one replica and IndexedSlices on another. (TensorFlow's
+// reduce makes it dense; all_reduce refuses it.)
 enum class Mixed : uint8_t { kMakeDense, kRefuse };
 
-// Where rows of IndexedSlices from GPUs are concatenated, and stay. kOnGpus: on one of the GPUs,
-// which take turns. It is for callers that pass the rows on from there, such as a store's Write
-// (CopyToCpu), which sums rows with the same id before sending them.
+// The device on which rows of IndexedSlices from GPUs are concatenated and stay. kOnGpus: one of
+// the GPUs, which take turns. It is for callers that use the rows there, such as a store's Write
+// (CopyToCpu), which sums rows with the same id before it sends them.
 enum class RowsMeet : uint8_t { kOnCpu, kOnGpus };
 
 // Reduces leaf by leaf; `values` has one nest for each replica. Source of the rules:

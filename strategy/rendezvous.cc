@@ -55,7 +55,7 @@ absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
 absl::Status Rendezvous::Await(Round& round, int replica) {
   const auto is_over = [&]() DIVVY_REQUIRES(mu_) { return round.done || !left_.empty(); };
   const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
-  // The meeting is being carried out.
+  // All replicas have arrived, and another one carries the meeting out: its result will come.
   if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);
   if (round.done) return round.outcome;
   return End(round, left_.empty() ? GivenUp(round, replica) : ReplicaHasLeft(round, replica));
@@ -78,7 +78,7 @@ absl::Status Rendezvous::WaitForAll() {
   return first_error_;
 }
 
-// The first replica that left is the cause. Others may have left because they waited for it.
+// The first replica that left is the cause. Others may have left because they waited for that one.
 absl::Status Rendezvous::ReplicaHasLeft(const Round& round, int replica) const {
   const Left& first = left_.front();
   if (!first.status.ok()) return first.status;
@@ -97,7 +97,7 @@ absl::Status Rendezvous::GivenUp(const Round& round, int replica) const {
       absl::StrCat("replica ", replica, " has waited ", absl::FormatDuration(mine.timeout), " in ",
                    mine.call, " (collective call ", met_[replica], " of this Run) for replica ",
                    absl::StrJoin(missing, ", "),
-                   ", and given it up for all; raise the timeout if they are only slow"));
+                   ", so the call fails on all replicas; raise the timeout if they are only slow"));
 }
 
 absl::Status Rendezvous::Disagreement(const Round& round) const {

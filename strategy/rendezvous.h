@@ -41,7 +41,7 @@ class Rendezvous {
   //   FailedPrecondition  another replica has returned and will never arrive
   //   DeadlineExceeded    one replica has waited for its timeout; the message names it, its call
   //                       and the missing replicas
-  //   others              the error of an arrival, or that with which another replica failed
+  //   others              the error of an arrival, or the error with which another replica ended
   // After an error the replica may continue with its next meeting.
   absl::Status Meet(int replica, Arrival arrival);
 
@@ -53,8 +53,8 @@ class Rendezvous {
   absl::Status WaitForAll();
 
  private:
-  // A meeting. After it is done, its arrivals must not be used: their payloads are valid only until
-  // Meet returns.
+  // A meeting. Do not use its arrivals after it is done: their payloads are valid only until Meet
+  // returns.
   struct Round {
     explicit Round(int num_replicas) : arrivals(num_replicas) {}
     std::vector<std::optional<Arrival>> arrivals;

@@ -1,5 +1,5 @@
-// Numbered meetings. Most tests need no second thread: a replica with a timeout of zero gives its
-// meeting up at once.
+// Numbered meetings. Most tests need no second thread, because a replica with a timeout of zero
+// gives up its meeting at once.
 #include "strategy/rendezvous.h"
 
 #include <future>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kAtOnce = absl::ZeroDuration();
 
-// Brings a number; the result is the sum of all.
+// Meets with a number; the result is the sum of all replicas' numbers.
 absl::Status Sum(Rendezvous& rendezvous, int replica, int& number,
                  absl::Duration timeout = absl::InfiniteDuration()) {
   const auto complete = [](absl::Span<void* const> payloads) {
@@ -53,16 +53,17 @@ TEST(RendezvousTest, TheErrorNamesTheCallByNumberWhoWaitedAndWhoWasMissing) {
   EXPECT_FALSE(Sum(rendezvous, 1, number, kAtOnce).ok());
   const absl::Status second = Sum(rendezvous, 1, number, kAtOnce);
   EXPECT_THAT(second.message(), HasSubstr("replica 1 has waited 0 in Sum (collective call 2 of "
-                                          "this Run) for replica 0, 2, and given it up for all"));
+                                          "this Run) for replica 0, 2, so the call fails on "
+                                          "all replicas"));
 }
 
-// Replica 0 gives up two meetings, replica 1 three, in turns; the fourth of each meet.
+// Replica 0 gives up two meetings and replica 1 three, in turns. Their fourth calls meet.
 TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNextOfBoth) {
   Rendezvous rendezvous(2);
   int first = 10, second = 20;
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(Sum(rendezvous, 0, first, kAtOnce).ok());
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(Sum(rendezvous, 1, second, kAtOnce).ok());
-  EXPECT_FALSE(Sum(rendezvous, 0, first).ok());  // that which replica 1 has given up
+  EXPECT_FALSE(Sum(rendezvous, 0, first).ok());  // replica 1 has given it up
   ThreadPoolExecutor executor(1);
   std::promise<absl::Status> met;
   executor.Post([&] { met.set_value(Sum(rendezvous, 1, second)); });
@@ -72,8 +73,8 @@ TEST(RendezvousTest, ThoseThatCameToDifferentNumbersOfMeetingsInTimeMeetInTheNex
   EXPECT_EQ(second, 30);
 }
 
-// This replica has no timeout and would wait forever. The other's timeout usually lets this one
-// arrive first; the outcome is the same if it does not.
+// This replica has no timeout and would wait forever. The other replica's timeout usually lets this
+// replica arrive first; the outcome is the same if it does not.
 TEST(RendezvousTest, WhoWaitsInAMeetingThatAnotherGivesUpIsToldWithIt) {
   Rendezvous rendezvous(3);
   int first = 1, second = 2;
@@ -91,7 +92,7 @@ TEST(RendezvousTest, AMeetingThatWasGivenUpIsToldEvenWhenWhoGaveItUpHasLeft) {
   const absl::Status given_up = Sum(rendezvous, 0, number, kAtOnce);
   rendezvous.Leave(0, given_up);
   EXPECT_EQ(Sum(rendezvous, 1, number), given_up);
-  EXPECT_EQ(Sum(rendezvous, 1, number), given_up);  // of a replica that failed: its error
+  EXPECT_EQ(Sum(rendezvous, 1, number), given_up);  // the error of the replica that failed
   rendezvous.Leave(1, absl::OkStatus());
   EXPECT_EQ(rendezvous.WaitForAll(), given_up);
 }

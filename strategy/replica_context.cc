@@ -79,7 +79,7 @@ absl::Status ReplicaContext::MeetOthers(absl::string_view instead,
     return arrival.error.ok() ? arrival.complete({arrival.payload}) : arrival.error;
   return absl::FailedPreconditionError(
       absl::StrCat(arrival.call,
-                   ": this replica context was made by hand, and there is nobody to meet; use "
+                   ": this replica context was made by hand, so no other replica takes part; use "
                    "strategy.Run, or a strategy of one replica"));
 }
 
@@ -93,8 +93,8 @@ absl::StatusOr<PerReplica<T>> Each(absl::StatusOr<std::vector<T>> values) {
 
 }  // namespace
 
-// An error of this replica's value or options is brought to the meeting. So this replica's later
-// calls still match the other replicas' calls.
+// This replica takes part even if its value or options are an error. So its later calls still match
+// the other replicas' calls.
 absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value,
                                                    const CommunicationOptions& options) {
   if (options.bytes_per_pack < 0) {

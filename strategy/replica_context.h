@@ -47,7 +47,7 @@ auto ElementOfEach(const PerReplica<Tuple>& tuples) {
 
 }  // namespace internal
 
-// While this lives, a replica context that was made by hand is the current one of the thread.
+// While this object lives, a replica context that was made by hand is the thread's current one.
 // Movable. Must be destroyed on the thread that made it.
 class [[nodiscard]] Entered {
  private:
@@ -202,8 +202,9 @@ class ReplicaContext : public VariableReader {
     std::optional<Out> out;
   };
 
-  // One collective. `complete` maps the values that all replicas bring to the result of each. A
-  // replica that brings an error fails all. `Tag` distinguishes collectives whose types are equal.
+  // One collective. `complete` maps the values of all replicas to one result for each replica. If a
+  // replica's value is an error, all replicas get the error. `Tag` distinguishes collectives whose
+  // types are equal.
   template <typename In, typename Out, typename Tag = void>
   absl::StatusOr<Out> Meet(
       std::string call, absl::string_view instead, absl::StatusOr<In> in,

@@ -64,8 +64,8 @@ absl::StatusOr<const RegisteredStep*> StepRegistry::Get(absl::string_view name) 
   if (IsLate(name)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the Step \"", name,
-                     "\" was made after main had begun, so no other process has it: define it "
-                     "const at namespace scope"));
+                     "\" was constructed after main began, so other processes do not know it: "
+                     "define it const at namespace scope"));
   }
   return TheRegistry().steps.Get(name);
 }
@@ -158,8 +158,8 @@ absl::StatusOr<Nest> EmptyBatchLike(const Nest& batch) {
   return MapBatch({NoLists, NoRows}, batch);
 }
 
-// Collects all leaves first, so that small ones travel together, and then puts them back in the
-// same order.
+// Collects all leaves first, so that small leaves are copied together, and then puts them back in
+// the same order.
 absl::StatusOr<Nest> BatchOn(const Nest& batch, Device device) {
   if (device == Device{}) return batch;
   const auto keep = [](const SparseIds& sparse) { return Nest(sparse); };

@@ -25,7 +25,7 @@
 
 namespace divvy {
 
-// A position in a dataset, one on every worker. Pass it to Schedule and to step functions.
+// An iterator over a dataset, on every worker. Pass it to Schedule and to step functions.
 // PerWorkerDataset makes it; WorkerContext::Next reads from it. A handle: copies refer to the same
 // iterator. Thread-safe. The workers close the iterator when the coordinator drops its last handle,
 // but only after the steps that use it have ended, including steps that still wait.
@@ -83,7 +83,7 @@ class WorkerContext {
   int worker_index() const { return environment_.worker_index(); }
   // The step's number; the same on every attempt.
   int64_t step() const { return environment_.strategy().parts().step; }
-  // Derived from the job and the step; the same on every attempt.
+  // A seed that is derived from the job and the step; the same on every attempt.
   uint64_t seed() const { return environment_.strategy().parts().seed; }
 
   // Returns one element for each replica, in replica order. If too few are left, the last replicas
@@ -247,7 +247,7 @@ absl::StatusOr<Nest> CallDecoded(const Nest& args, Call call) {
 template <typename Signature>
 class Step;
 
-// Of a function that returns absl::StatusOr<R>.
+// The step of a function that returns absl::StatusOr<R>.
 template <typename R, typename... Args>
 class Step<R(Args...)> {
  public:
@@ -272,7 +272,7 @@ class Step<R(Args...)> {
   StepKind kind_;
 };
 
-// Of a function that returns absl::Status.
+// The step of a function that returns absl::Status.
 template <typename... Args>
 class Step<void(Args...)> {
  public:

@@ -1,4 +1,4 @@
-// In a process of its own: what is sealed stays so.
+// Runs in a process of its own, because a sealed registry stays sealed.
 #include "gtest/gtest.h"
 #include "strategy/step.h"
 
@@ -14,7 +14,7 @@ TEST(StepRegistryTest, AStepThatIsMadeAfterMainHasBegunIsRefusedByName) {
   EXPECT_TRUE(StepRegistry::Get("early").ok());
   const absl::Status refused = StepRegistry::Get("late").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(refused.message().find("the Step \"late\" was made after main had begun"),
+  EXPECT_NE(refused.message().find("the Step \"late\" was constructed after main began"),
             std::string::npos)
       << refused;
   EXPECT_NE(refused.message().find("const at namespace scope"), std::string::npos) << refused;

@@ -49,7 +49,7 @@ TEST(MetricTest, KindsDoNotMix) {
   EXPECT_THAT(
       Merge({{"a", Metric::Mean(1, 1)}, {"b", *Rmse(Floats({1}), Floats({2}))}}, into).message(),
       HasSubstr("metric \"b\""));
-  EXPECT_EQ(into.at("a").count(), 1);  // nothing half merged
+  EXPECT_EQ(into.at("a").count(), 1);  // no partial merge
 }
 
 TEST(MetricTest, MergingTakesOverNewNames) {
@@ -109,8 +109,9 @@ TEST(AccuracyTest, RefusesLabelsThatItsLogitsCannotMean) {
   }
   const Tensor logits = Floats({2, 3}, {1, 5, 2, 7, 7, 0});
   for (const float wrong : {-1.0f, 3.0f, 0.5f}) {
-    EXPECT_THAT(words(Accuracy(logits, Floats({0, wrong}))),
-                HasSubstr(absl::StrCat("label ", wrong, " of example 1 is no number in [0, 3)")));
+    EXPECT_THAT(
+        words(Accuracy(logits, Floats({0, wrong}))),
+        HasSubstr(absl::StrCat("label ", wrong, " of example 1 is not an integer in [0, 3)")));
   }
   EXPECT_THAT(words(Accuracy(logits, Floats({2, 3}, {0, 1, 0, 0, 0, -1}))),
               HasSubstr("label -1 of example 1 is outside [0, 1]"));
@@ -121,7 +122,7 @@ TEST(AucTest, CountsThePairsInOrderAndTiesHalf) {
   EXPECT_EQ(Auc(Floats({-2, -1, 1, 2}), Floats({1, 1, 0, 0}))->value(), 0);
   EXPECT_EQ(Auc(Floats({-1, 0, 1, 2}), Floats({0, 1, 0, 1}))->value(), 0.75);
   EXPECT_EQ(Auc(Floats({1, 1}), Floats({0, 1}))->value(), 0.5);
-  EXPECT_EQ(Auc(Floats({1, 2}), Floats({1, 1}))->value(), 0);  // one class: nothing to tell
+  EXPECT_EQ(Auc(Floats({1, 2}), Floats({1, 1}))->value(), 0);  // one class: undefined
 }
 
 TEST(AucTest, MergesExactlyAndTakesInfiniteLogitsButNoNan) {
@@ -230,7 +231,7 @@ const Step kEvaluate("evaluate", EpochStep, StepKind::kReadOnly);
 static_assert(std::is_same_v<std::decay_t<decltype(kAdd)>, Step<int64_t(int64_t, std::string)>>);
 static_assert(std::is_same_v<std::decay_t<decltype(kThrow)>, Step<void()>>);
 
-// Hands out `batches` in order, whatever the iterator.
+// Returns `batches` in order, for any iterator.
 class FakeEnvironment : public StepEnvironment {
  public:
   explicit FakeEnvironment(int replicas = 1) : strategy_(replicas) {}
@@ -464,7 +465,7 @@ TEST(CoordinatorTest, ScheduleEncodesAndFetchDecodes) {
   EXPECT_EQ(FetchAll<void>({*thrown}).code(), absl::StatusCode::kUnknown);
 }
 
-// Becomes ready after `after`, and records the timeouts with which it was asked.
+// Becomes ready after `after`, and records the timeouts of Fetch.
 class LateResult : public internal::RemoteResult {
  public:
   explicit LateResult(absl::Duration after) : after_(after) {}

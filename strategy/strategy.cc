@@ -18,8 +18,8 @@ using internal::CurrentContext;
 
 namespace {
 
-// One replica's part of a Run. It leaves the rendezvous when it has run, or when a stopped executor
-// drops it without running it. So the other replicas never wait for it.
+// One replica's part of a Run. The task leaves the rendezvous when it has run, or when a stopped
+// executor drops it without running it. So the other replicas never wait for a task that has ended.
 class ReplicaTask {
  public:
   ReplicaTask(internal::Rendezvous& rendezvous, int id, std::function<absl::Status()> body)
@@ -65,7 +65,8 @@ Strategy& Strategy::Current() {
 }
 
 StrategyScope Strategy::Scope() {
-  // The default strategy's scope changes nothing: its replica is the current one anyway.
+  // The default strategy's scope changes nothing: outside every scope its replica is current
+  // anyway.
   const bool is_default = this == &internal::DefaultStrategy();
   Context context{is_default ? ContextKind::kDefault : ContextKind::kScope,
                   is_default ? nullptr : this};
@@ -109,8 +110,8 @@ absl::Status Strategy::CheckValues(absl::string_view call, absl::string_view ins
   RETURN_IF_ERROR(CheckCrossReplica(*this, call, instead));
   if (size == num_replicas_in_sync()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(call, ": the value has ", size, " components, the strategy ",
-                   num_replicas_in_sync(), " replicas; it comes from elsewhere"));
+      absl::StrCat(call, ": the value has ", size, " components, but the strategy has ",
+                   num_replicas_in_sync(), " replicas; use a value of this strategy"));
 }
 
 absl::Status Strategy::CheckRun(std::vector<int> sizes) const {
@@ -216,7 +217,7 @@ absl::Status StrategyExtended::Update(const Variable& variable, Variable::Scatte
   return absl::InvalidArgumentError(
       absl::StrCat("Update of \"", absl::string_view(variable),
                    "\": a whole tensor can be assigned, added or subtracted (kUpdate, kAdd, kSub); "
-                   "for the others give IndexedSlices"));
+                   "for other ops give IndexedSlices"));
 }
 
 }  // namespace divvy

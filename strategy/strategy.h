@@ -137,8 +137,8 @@ class [[nodiscard]] StrategyScope {
 
 class Strategy;
 
-// What tf.distribute calls strategy.extended: functions that programs seldom need. Thread-safe. It
-// lives as long as its Strategy.
+// tf.distribute's strategy.extended: functions that programs seldom need. Thread-safe. It lives as
+// long as its Strategy.
 class StrategyExtended {
  public:
   // The devices of this worker's replicas, in replica order. Does not block.
@@ -161,10 +161,11 @@ class StrategyExtended {
   // strategy; a variable with several shards and no `shard`; or a shard that does not exist.
   absl::StatusOr<StrategyScope> ColocateVarsWith(const Variable& variable,
                                                  std::optional<int> shard = {});
-  // tf's extended.update(var, fn), limited to the functions that a parameter server has, since code
-  // does not travel. A tensor is assigned (kUpdate), added or subtracted as a whole; IndexedSlices
-  // are scattered. Blocks as Variable's writes do. InvalidArgument: another op on a tensor, or
-  // another kind of value. Otherwise the errors of Variable's writes.
+  // TensorFlow's extended.update(var, fn), limited to the functions that a parameter server has,
+  // because a parameter server runs no code of the program. A tensor is assigned (kUpdate), added
+  // or subtracted as a whole; IndexedSlices are scattered. Blocks as Variable's writes do.
+  // InvalidArgument: another op on a tensor, or another kind of value. Otherwise the errors of
+  // Variable's writes.
   absl::Status Update(const Variable& variable, Variable::Scatter op, const Nest& value);
 
  private:
@@ -178,9 +179,9 @@ class StrategyExtended {
 // (worker.strategy()); the program uses the coordinator's. Both reach the same variables.
 //
 // Thread-safe. The context of the calling thread decides which calls are allowed. In a replica
-// function only the values of that replica are available (ReplicaContext). Everywhere else - in a
-// scope, a step function or a merge function, and outside all of them - the values of all replicas
-// are (Run, Reduce, Gather). A call from the wrong context is a mistake in the program: it returns
+// function only the values of that replica are available (ReplicaContext). In a scope, a step
+// function or a merge function, and outside all of them, the values of all replicas are available
+// (Run, Reduce, Gather). A call from the wrong context is a mistake in the program: it returns
 // FailedPrecondition and names the call to use instead.
 class Strategy {
  public:
@@ -225,11 +226,11 @@ class Strategy {
   absl::StatusOr<Variable> FindVariable(absl::string_view name) const;
 
   // Runs fn(ReplicaContext&, args...) once for each replica: replica 0 on this thread, every other
-  // replica on a thread of its own. Blocks until all have ended, and returns their results in
-  // replica order. With one replica everything runs on this thread.
+  // replica on a thread of its own. Blocks until all replicas have ended, and returns their results
+  // in replica order. With one replica everything runs on this thread.
   //
   // A PerReplica argument is split: each replica gets its own component. Every other argument is
-  // passed unchanged. Several threads call fn at once, so what it captures must be thread-safe. fn
+  // passed unchanged. Several threads call fn at once, so its captures must be thread-safe. fn
   // returns StatusOr<R> or Status; an exception that it throws becomes Unknown with its what().
   //
   // Returns the first error of a replica. A replica that fails also fails the replicas that wait
@@ -269,9 +270,9 @@ class Strategy {
                            internal::ReduceNests(op, internal::EncodeAll(value), axes));
     return NestCodec<T>::Decode(reduced);
   }
-  // For a value that is not distributed. Without axes it is returned unchanged, for kSum too. With
-  // axes it is reduced as if each replica had a copy, as TensorFlow's parameter server strategy
-  // does.
+  // Reduces a value that is not distributed. Without axes it is returned unchanged, also for kSum.
+  // With axes it is reduced as if each replica had a copy, as in TensorFlow's parameter server
+  // strategy.
   absl::StatusOr<Nest> Reduce(ReduceOp op, const Nest& value, const Axes& axes);
 
   // Concatenates the replicas' tensors in replica order: [.., n_i, ..] -> [.., sum of n_i, ..], on
@@ -288,8 +289,8 @@ class Strategy {
   std::vector<T> LocalResults(const PerReplica<T>& value) {
     return value.values();
   }
+  // Returns a plain value or a variable as a vector of one.
   template <typename T>
-  // A plain value or a variable gives a vector of one.
   std::vector<T> LocalResults(const T& value) {
     return {value};
   }

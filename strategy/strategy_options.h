@@ -11,11 +11,11 @@
 
 namespace divvy {
 
-// Settings for all variables of a job. They are given at its start (DIVVY_PROGRAM, Connect,
-// StartEmbedded) and do not change. Workers are asynchronous: a step reads the values that are
-// there. A plain value.
-//   kRoundRobin  each shard goes to the next parameter server, in order of creation and whatever
-//                its size, as in TensorFlow
+// Settings for all variables of a job. The program gives them at the job's start (DIVVY_PROGRAM,
+// Connect, StartEmbedded); they do not change later. Workers are asynchronous: a step reads the
+// current values, whatever the other workers do. A plain value.
+//   kRoundRobin  each shard goes to the next parameter server, in order of creation, whatever the
+//                shard's size, as in TensorFlow
 //   kBalanced    each shard goes to the parameter server with the fewest bytes of variables
 // An invalid partitioner is reported by the first variable that uses it, not at the start.
 struct StrategyOptions {
@@ -32,7 +32,7 @@ namespace runner {
 
 // tensorflow_gnn's runner.ParameterServerStrategy. MinSizePartitioner cuts the variables into at
 // most as many shards as there are parameter servers. None: the partitioner's default size (256
-// KiB). Below 1: starting the job is InvalidArgument; in particular, 0 does not mean the default.
+// KiB). Below 1: the job's start returns InvalidArgument; 0 does not mean the default.
 StrategyOptions ParameterServerStrategy(std::optional<int64_t> min_shard_bytes = {});
 
 }  // namespace runner

@@ -29,7 +29,7 @@ absl::Status CheckSummaryRun(absl::string_view run) {
   const std::vector<absl::string_view> parts = absl::StrSplit(run, '/', absl::AllowEmpty());
   if (run.empty() || std::all_of(parts.begin(), parts.end(), is_good)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a run of TensorBoard cannot be called \"", run,
+      absl::StrCat("a TensorBoard run cannot be named \"", run,
                    "\": use letters, digits, '_', '.' and '-', joined by '/'"));
 }
 
@@ -51,7 +51,7 @@ double SecondsOf(absl::Time time) { return absl::ToDoubleSeconds(time - absl::Un
 
 struct SummaryWriter::Run {
   std::string directory;
-  std::unique_ptr<WritableFile> file;  // null: none yet, or given up
+  std::unique_ptr<WritableFile> file;  // null: not open yet, or failed
 };
 
 SummaryWriter::SummaryWriter(std::string directory)
@@ -107,8 +107,8 @@ absl::Status SummaryWriter::Open(Run& run, int64_t step) {
     file = files_.OpenForWrite(absl::StrFormat("%s.%03d.v2", stem, number), WriteMode::kCreateNew);
   }
   RETURN_IF_ERROR(file.status());
-  // TensorBoard treats the first of these events in a run as its beginning and each later one as a
-  // restart, so every file has one.
+  // TensorBoard treats the first of these events in a run as the run's beginning and each later
+  // event as a restart, so every file has one.
   Event start;
   start.wall_time = now;
   start.step = step;

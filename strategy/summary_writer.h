@@ -39,7 +39,7 @@ absl::Status CheckSummaryRun(absl::string_view run);
 //
 // Errors are the file system's, with the file's name (ResourceExhausted: the disk is full;
 // PermissionDenied; ...). The caller may continue after an error: the run's next point begins a new
-// file. What is lost is the point of the failed call and what had not been synced.
+// file. The point of the failed call is lost, and earlier points that were not synced may be lost.
 class SummaryWriter {
  public:
   explicit SummaryWriter(std::string directory);

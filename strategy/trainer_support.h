@@ -17,18 +17,17 @@ namespace internal {
 class TrainerSupport {
  public:
   virtual ~TrainerSupport() = default;
-  // Calls RestoreLatest, unless the program has called it (and so counts itself) or has already
-  // begun to use the variables. Returns the number of steps restored. Blocks; errors:
-  // RestoreLatest's.
-  //
-  // The Take functions then return how much of the program's next work the restored state contains:
-  // how many of the next `at_most` RunEpochs of training steps, or of the next `at_most` training
-  // steps. They return each epoch and step once. So a restarted program with several Trainers skips
-  // what it has done already.
+  // Calls RestoreLatest, unless the program has already called it or has begun to use the
+  // variables. Returns the number of steps restored. Blocks. Errors: RestoreLatest's.
   virtual absl::StatusOr<int64_t> RestoreUnlessBegun() = 0;
+  // Call TakeRestoredEpochs and TakeRestoredSteps after RestoreUnlessBegun. They return how many of
+  // the program's next `at_most` RunEpochs of training steps, or next `at_most` training steps, the
+  // restored state already contains. Each epoch and each step is returned once, so a restarted
+  // program with several Trainers skips all work that it has already done. They return 0 if
+  // RestoreUnlessBegun restored nothing.
   virtual int64_t TakeRestoredEpochs(int64_t at_most) = 0;
   virtual int64_t TakeRestoredSteps(int64_t at_most) = 0;
-  // Announces that the program will run this many more epochs. Only the progress line uses it.
+  // Announces that the program will run `epochs` more epochs. Only the progress line uses it.
   virtual void SetGoal(int64_t epochs) = 0;
   // The directory to which this job already writes event files (--tensorboard_dir). Empty: none.
   virtual std::string event_directory() const = 0;

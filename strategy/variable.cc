@@ -34,7 +34,7 @@ absl::StatusOr<Tensor> Int64Ids(const Tensor& given) {
   return Tensor::Copy<int64_t>(ids.shape(), wide);
 }
 
-// Moves a value that was read to the device of the replica that reads it.
+// Moves a value to the device of the replica that reads it.
 absl::StatusOr<Tensor> OnThisReplica(absl::StatusOr<Tensor> value) {
   const ReplicaContext* const replica = internal::CurrentContext().replica;
   if (!value.ok() || replica == nullptr) return value;
@@ -49,9 +49,9 @@ absl::Span<const int64_t> Variable::shard_offsets() const { return info_->shard_
 
 std::vector<int> Variable::shard_servers() const { return info_->shard_servers; }
 
-// The store to use on this thread. In a step it is the step's, also for a handle from elsewhere in
-// the job. A handle of another job is refused, because its variable of the same name is a different
-// one.
+// The store to use on this thread. In a step this is the step's store, also for a handle from
+// elsewhere in the job. A handle of another job is refused, because its variable of the same name
+// is a different variable.
 absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
   const internal::Context& context = internal::CurrentContext();
   RETURN_IF_ERROR(context.error);
@@ -64,7 +64,7 @@ absl::StatusOr<std::shared_ptr<VariableStore>> Variable::StoreHere() const {
                    absl::Hex(current->job().value()),
                    " is current on this thread: strategies do not mix. Let that scope end first, "
                    "or use the variable that ",
-                   "FindVariable gives inside it"));
+                   "FindVariable returns inside it"));
 }
 
 absl::StatusOr<Tensor> Variable::ReadRows(std::optional<Tensor> ids) const {
@@ -142,7 +142,7 @@ absl::Status Variable::ScatterRows(Scatter op, const IndexedSlices& rows) const 
   if (spec().shape.rank() == 0 || wide.num_rows != spec().shape.dim(0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("ScatterRows of \"", spec().name, "\": the slices are of a tensor of ",
-                     wide.num_rows, " rows, the variable has shape ", spec().shape.ToString()));
+                     wide.num_rows, " rows, but the variable has shape ", spec().shape.ToString()));
   }
   return store->Write({StagedWrite{spec().name, ScatterOp(op), wide.rows, wide.ids, std::nullopt}});
 }

@@ -39,11 +39,11 @@ struct VariableInfo;
 //   replica function        assigns are collectives: the spec's aggregation combines the replicas'
 //                           values (kNone: InvalidArgument). Scatters are not combined: each
 //                           counts, in the order in which the replicas make them, so if two
-//                           replicas kUpdate one row, either value may remain
+//                           replicas update one row (kUpdate), either value may remain
 //
-// A handle from elsewhere in the job may be used in a step, and then acts for that step. If the
-// strategy of another job is current (its scope, or one of its steps), every call is
-// FailedPrecondition and names both.
+// A handle from elsewhere in the job may be used in a step, and then acts for that step. If another
+// job's strategy is current on the thread (its scope, or one of its steps), every call returns
+// FailedPrecondition and names both jobs.
 //
 // Shapes are checked completely before anything is sent. All calls may block. If a parameter server
 // is unreachable, a call waits for up to --ps_timeout and then returns Unavailable.
@@ -69,17 +69,17 @@ class Variable {
   std::vector<int> shard_servers() const;
   operator absl::string_view() const { return spec().name; }
 
-  // Reads the whole variable, in its shape. All of it travels, whatever its size.
+  // Reads the whole variable, in its shape. The whole value is sent, whatever its size.
   absl::StatusOr<Tensor> Read() const;
   // Reads rows start, start + step, ... up to but without stop, by all of Python's rules.
-  // (TensorFlow's containers differ if start is out of range and |step| > 1.) Only these rows
-  // travel. InvalidArgument: step 0, or a variable of rank 0.
+  // (TensorFlow's containers differ if start is out of range and |step| > 1.) Only these rows are
+  // sent. InvalidArgument: step 0, or a variable of rank 0.
   absl::StatusOr<Tensor> Slice(std::optional<int64_t> start, std::optional<int64_t> stop,
                                int64_t step = 1) const;
   // Reads a part by NumPy's index rules: v[2:6, ..., -1] is At({IndexSlice{2, 6}, Ellipsis{}, -1}).
-  // (TensorFlow's containers apply to each shard what follows a leading new axis.) Only the rows
-  // that the part touches travel. OutOfRange: an integer outside its axis. InvalidArgument: a step
-  // of 0, more items than axes, or two ellipses.
+  // (TensorFlow's containers apply the items after a leading new axis to each shard.) Only the rows
+  // that the part touches are sent. OutOfRange: an integer outside its axis. InvalidArgument: a
+  // step of 0, more items than axes, or two ellipses.
   absl::StatusOr<Tensor> At(absl::Span<const IndexItem> index) const;
   // Reads the rows `ids`, as TensorFlow's sparse_read but in the order of the ids. The result has
   // shape ids.shape + row shape. `ids` is int64 or int32, of any shape. InvalidArgument: an id
@@ -103,7 +103,7 @@ class Variable {
   absl::Status ScatterRows(Scatter op, const IndexedSlices& rows) const;
 
  private:
-  friend class StrategyExtended;  // asks whose it is
+  friend class StrategyExtended;  // compares the jobs of two stores
   absl::StatusOr<std::shared_ptr<VariableStore>> StoreHere() const;
   absl::StatusOr<Tensor> ReadRows(std::optional<Tensor> ids) const;
   absl::Status WriteDense(WriteOp op, const Tensor& value) const;

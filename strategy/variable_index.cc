@@ -23,13 +23,13 @@ absl::Status CheckIndex(absl::Span<const IndexItem> index, const Shape& shape) {
     return std::holds_alternative<Ellipsis>(item);
   };
   if (std::count_if(index.begin(), index.end(), is_ellipsis) > 1)
-    return absl::InvalidArgumentError("an index has one ellipsis at most");
+    return absl::InvalidArgumentError("an index may have only one ellipsis");
   if (AxesNamed(index) <= shape.rank()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the index names ", AxesNamed(index),
                                                  " axes of a tensor of shape ", shape.ToString()));
 }
 
-// Adds each item's selection, axis by axis.
+// Adds the selection of each item, axis by axis.
 class Planner {
  public:
   Planner(const Shape& shape, int axes_unnamed) : shape_(shape), axes_unnamed_(axes_unnamed) {}
@@ -92,7 +92,7 @@ std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64
                                int64_t step, int64_t size) {
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](int64_t at) {
-    // A position before the sequence is -1 for either direction; it is raised to 0 where step > 0.
+    // A position before the sequence becomes -1, which the clamp raises to 0 if step > 0.
     if (at < 0) at = at < -size ? -1 : at + size;
     return std::clamp(at, lowest, highest);
   };

@@ -14,9 +14,9 @@
 
 namespace divvy {
 
-// start:stop:step, by all of Python's rules. A missing bound is the end of the axis from which, or
-// to which, the step counts. Negative numbers count from the end, and bounds outside the axis are
-// clamped. A step of 0 is InvalidArgument.
+// start:stop:step, by all of Python's rules. Without a start the slice begins at the first position
+// (the last one if step < 0); without a stop it takes all positions from there. Negative numbers
+// count from the end, and bounds outside the axis are clamped. A step of 0 is InvalidArgument.
 struct IndexSlice {
   std::optional<int64_t> start;
   std::optional<int64_t> stop;
@@ -36,7 +36,7 @@ namespace internal {
 std::vector<int64_t> SliceRows(std::optional<int64_t> start, std::optional<int64_t> stop,
                                int64_t step, int64_t size);
 
-// What an index selects: the positions on each axis of the tensor, and the shape of the result.
+// The selection of an index: the positions on each axis of the tensor, and the shape of the result.
 struct IndexPlan {
   std::vector<std::vector<int64_t>> positions;
   Shape shape;
@@ -45,8 +45,8 @@ struct IndexPlan {
 // a step of 0, more items than axes, or two ellipses.
 absl::StatusOr<IndexPlan> PlanIndex(absl::Span<const IndexItem> index, const Shape& shape);
 
-// Returns the planned part, on the CPU. `rows` are the rows positions[0], in that order; for rank
-// 0, the value.
+// Returns the planned part, on the CPU. `rows` has the rows positions[0], in that order; for rank
+// 0, it is the value.
 absl::StatusOr<Tensor> TakePlanned(const IndexPlan& plan, const Tensor& rows);
 
 }  // namespace internal

@@ -43,17 +43,17 @@ class VariableStore {
  public:
   virtual ~VariableStore() = default;
 
-  // The job of these variables. A handle may be used only where the current strategy is of the same
-  // job.
+  // The job of these variables. A handle may be used only while a strategy of the same job, or the
+  // default strategy, is current.
   virtual JobId job() const = 0;
 
   // Finds a variable. Does not block. NotFound: the message lists the names that are most similar
   // to `name`.
   virtual absl::StatusOr<VariableInfo> Find(absl::string_view name) const = 0;
 
-  // Creates a variable. Blocks until every shard holds its initial value. With `with`, the variable
-  // is placed there in one shard, whatever its partitioner. A restarted program that creates a
-  // variable again gets the existing one.
+  // Creates a variable. Blocks until every shard holds its initial value. If `with` is set, the
+  // variable is placed there in one shard, whatever its partitioner. A restarted program that
+  // creates a variable again gets the existing one.
   //   AlreadyExists       this run of the program has already created the name
   //   FailedPrecondition  the existing variable has another spec; or the call is made in a step
   //   ResourceExhausted   a parameter server lacks memory
@@ -88,12 +88,13 @@ class VariableStore {
 
 // For implementers of VariableStore. Copies tensors from GPUs to the CPU, from which they are sent.
 // If a gradient's rows are on a GPU, rows with the same id are summed there first, so that fewer
-// travel; the ids are then in ascending order. Blocks until the GPU is done. Errors: those of
-// SumDuplicates (ops/gradients.h) and of Tensor::To, which report bad data that the GPU has found.
+// rows are copied; the ids are then in ascending order. Blocks until the GPU is done. Errors: those
+// of SumDuplicates (ops/gradients.h) and of Tensor::To, which report bad data that the GPU has
+// found.
 absl::Status CopyToCpu(std::vector<StagedWrite>& writes);
 absl::Status CopyToCpu(std::vector<VariableRead>& reads);
 
-// For implementers of VariableStore. Moves the values that were read to `device`. Errors: those of
+// For implementers of VariableStore. Moves the values of the requests to `device`. Errors: those of
 // Tensor::To.
 absl::Status BringTo(Device device, absl::Span<ReadRequest> requests);
 

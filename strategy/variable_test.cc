@@ -29,7 +29,7 @@ std::vector<float> Values(const absl::StatusOr<Tensor>& tensor) {
   return std::vector<float>(values->begin(), values->end());
 }
 
-// A variable "v" of these values.
+// A variable "v" with these values.
 Variable Make(TestStrategy& strategy, Tensor value,
               VariableAggregation aggregation = VariableAggregation::kNone) {
   VariableSpec spec{"v", value.shape(), value};
@@ -219,7 +219,7 @@ TEST(VariableTest, AScatterThatDoesNotFitWritesNothing) {
   const Variable v = Make(strategy, Floats({3, 1}, {8, 8, 8}));
   const std::vector<IndexedSlices> bad = {
       {Ids({0, 3}), Floats({2, 1}, {1, 1}), 3},  // an id outside
-      {Ids({0}), Floats({1, 1}, {1}), 4},        // of another tensor
+      {Ids({0}), Floats({1, 1}, {1}), 4},        // num_rows of another tensor
       {Ids({0, 1}), Floats({1, 1}, {1}), 3},     // more ids than rows
       {Ids({0}), Floats({1, 2}, {1, 1}), 3},     // another row shape
   };
@@ -283,7 +283,7 @@ TEST(VariableTest, AHandleOfAnotherJobIsRefusedWhereAStrategyIsCurrentAndBothAre
 
 // ---- several replicas ---------------------------------------------------------------------------
 
-// The value of "v", which was 0, after replica 0 has added 1 and replica 1 has added 3.
+// The value of "v" after replica 0 has added 1 and replica 1 has added 3. It was 0 before.
 absl::StatusOr<std::vector<float>> AddOneAndThree(VariableAggregation aggregation) {
   TestStrategy strategy(2);
   const Variable v = Make(strategy, Floats({0}), aggregation);

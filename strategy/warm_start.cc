@@ -26,7 +26,8 @@ absl::StatusOr<std::string> NewestIn(FileSystem& files, const std::string& direc
   if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(absl::StrCat(
         directory,
-        " has no file \"checkpoint\" that names its newest: give the prefix of a checkpoint, as ",
+        " has no file \"checkpoint\" that names the newest checkpoint: give the prefix of a "
+        "checkpoint, such as ",
         directory, "/ckpt-3-17"));
   }
   RETURN_IF_ERROR(text.status());
@@ -37,7 +38,7 @@ absl::StatusOr<std::string> NewestIn(FileSystem& files, const std::string& direc
     return absl::StartsWith(line, "/") ? std::string(line) : absl::StrCat(directory, "/", line);
   }
   return absl::DataLossError(absl::StrCat(
-      name, " does not say model_checkpoint_path: \"...\": give the prefix of a checkpoint"));
+      name, " has no line model_checkpoint_path: \"...\": give the prefix of a checkpoint"));
 }
 
 absl::StatusOr<std::string> PrefixOf(FileSystem& files, const std::string& path) {
@@ -102,8 +103,8 @@ absl::StatusOr<const BundleTensor*> WarmStart::FindTensor(const std::string& var
   }
   return absl::NotFoundError(absl::StrCat(
       "variable \"", variable, "\" is to start from \"", name, "\", which ", prefix(),
-      " has not got; the nearest: \"", nearest.second,
-      "\". Correct the names of the warm start, or let none of them fit this variable"));
+      " does not have; the most similar tensor: \"", nearest.second,
+      "\". Correct the names of the warm start, or let none of them match this variable"));
 }
 
 absl::StatusOr<VariableSpec> WarmStart::Apply(VariableSpec spec) const {
@@ -116,7 +117,7 @@ absl::StatusOr<VariableSpec> WarmStart::Apply(VariableSpec spec) const {
     return absl::InvalidArgumentError(
         absl::StrCat("variable \"", spec.name, "\" is ", DTypeName(spec.dtype), " ",
                      spec.shape.ToString(), ", and \"", tensor->name, "\" in ", prefix(), " is ",
-                     why, ": declare it so, or let no name of the warm start fit it"));
+                     why, ": declare the variable so, or let no name of the warm start match it"));
   };
   if (!tensor->unreadable.empty())
     return refused(absl::StrCat(tensor->type, " (", tensor->unreadable, ")"));

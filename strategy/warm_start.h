@@ -31,16 +31,16 @@ class FileSystem;
 //   trainer.StartFrom(bert);
 //
 // Use it on the coordinator. Only the coordinator reads the files, at each start of the program, so
-// keep them in place. It sends the values to the parameter servers 16 MiB at a time. A handle:
+// keep the files in place. It sends the values to the parameter servers 16 MiB at a time. A handle:
 // copies refer to the same checkpoint. Thread-safe.
 class WarmStart {
  public:
-  // Opens a checkpoint. `path` is a checkpoint's prefix ("/ckpt/ckpt-3-17"), or a directory, which
-  // stands for its newest checkpoint (as its file "checkpoint" says).
+  // Opens a checkpoint. `path` is a checkpoint's prefix ("/ckpt/ckpt-3-17"), or a directory. In a
+  // directory it opens the newest checkpoint, which the directory's file "checkpoint" names.
   //
   // `names` maps a prefix of variable names to the prefix of tensor names that replaces it. The
-  // longest matching prefix counts. A variable that matches none keeps its spec's initializer. A
-  // tensor's name may end in "/.ATTRIBUTES/VARIABLE_VALUE", as in TensorFlow 2's object graph.
+  // longest matching prefix counts. A variable that matches no prefix keeps its spec's initializer.
+  // A tensor's name may end in "/.ATTRIBUTES/VARIABLE_VALUE", as in TensorFlow 2's object graph.
   //
   // Blocks. NotFound: no such checkpoint. DataLoss: its index is damaged. Otherwise the file
   // system's errors.
@@ -54,11 +54,11 @@ class WarmStart {
 
   // Returns `spec` with the checkpoint's value as its initializer, or unchanged if none of the
   // names matches. Reads all bytes of the tensor to verify them; blocks. NotFound: the checkpoint
-  // has no such tensor; the message has the most similar names. InvalidArgument: the tensor has
+  // has no such tensor; the message has the most similar name. InvalidArgument: the tensor has
   // another dtype or shape, or a dtype that Divvy lacks. DataLoss: it is damaged.
   absl::StatusOr<VariableSpec> Apply(VariableSpec spec) const;
 
-  // The checkpoint's prefix, with which its files' names begin.
+  // The checkpoint's prefix. The names of its files begin with it.
   const std::string& prefix() const;
 
  private:

@@ -30,7 +30,7 @@ absl::StatusOr<Tensor> InitialValue(const WarmStart& start, const VariableSpec& 
 }
 
 TEST(WarmStartTest, TensorsOfTensorFlowAreInitialValuesUnderOtherNamesInAnyBlocks) {
-  // The same table, in five slices of one file and in four of two.
+  // The same table, in five slices of one file and in four slices of two files.
   for (const char* const prefix : {kSingle, kMerged}) {
     SCOPED_TRACE(prefix);
     const auto start = WarmStart::Open(prefix, {{"items/", "emb/"}});
@@ -43,7 +43,7 @@ TEST(WarmStartTest, TensorsOfTensorFlowAreInitialValuesUnderOtherNamesInAnyBlock
     EXPECT_EQ(rows->shape(), Shape({7, 8}));
     EXPECT_THAT((*rows->values<float>())[0], FloatEq(-1.2149015665054321f));
     EXPECT_THAT((*rows->values<float>())[55], FloatEq(-0.025158360600471497f))
-        << "the last of row 10";
+        << "the last element of row 10";
   }
 }
 
@@ -70,10 +70,11 @@ TEST(WarmStartTest, ANameThatIsNotThereIsToldWithTheNearest) {
   const absl::Status refused =
       WarmStart::Open(kSingle, {{"", "t/"}})->Apply({"float23", {3, 4}}).status();
   EXPECT_TRUE(absl::IsNotFound(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("variable \"float23\" is to start from \"t/float23\", which "
-                              "tests/golden/bundle/single has not got"),
-                    HasSubstr("the nearest: \"t/float32\""), HasSubstr("Correct the names")));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("variable \"float23\" is to start from \"t/float23\", which "
+                      "tests/golden/bundle/single does not have"),
+            HasSubstr("the most similar tensor: \"t/float32\""), HasSubstr("Correct the names")));
 }
 
 TEST(WarmStartTest, AnotherShapeOrDtypeIsToldWithBoth) {
@@ -156,7 +157,7 @@ TEST_F(OwnFilesTest, NoCheckpointIsNotFoundAndAFlippedBitIsDataLossBeforeAnythin
   ASSERT_TRUE(start.ok()) << start.status();
   ASSERT_TRUE(files_.FlipBit("/models/ckpt-1.data-00000-of-00001", 9, 0).ok());
   EXPECT_TRUE(absl::IsDataLoss(start->Apply({"bias", {2}}).status()));
-  EXPECT_TRUE(start->Apply({"dense/kernel", {2}}).ok()) << "its bytes are whole";
+  EXPECT_TRUE(start->Apply({"dense/kernel", {2}}).ok()) << "its bytes are intact";
 }
 
 }  // namespace

@@ -14,10 +14,12 @@ absl::Status CheckTarget(const absl::StatusOr<Incarnation>& target,
   RETURN_IF_ERROR(target);
   if (!calls)
     return MakeError(Reason::kInvalid,
-                     "this task is not the coordinator, who alone does this: give its address");
+                     "this task is not the coordinator, and only the coordinator does this: give "
+                     "its address");
   if (*target == calls->incarnation) return absl::OkStatus();
   return MakeError(Reason::kWrongIncarnation,
-                   "another life of the coordinator was meant: this one was started since");
+                   "the request is for another incarnation of the coordinator, which has been "
+                   "restarted since: ask for its status, and repeat the request");
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   return reactor;
 }
 
-// `call` is given the callback of what it asks for.
+// `call` gets the callback for its reply.
 template <typename Request, typename Reply, typename Call>
 grpc::ServerUnaryReactor* AdminService::Operate(absl::string_view name,
                                                 grpc::CallbackServerContext* context,

@@ -34,7 +34,7 @@ int Misused(absl::string_view why) {
   return exit_codes::kUsage;
 }
 
-// OK for a binary that plays all roles.
+// OK for a binary that runs all roles.
 absl::Status CheckFlags(const Binary& binary, const std::vector<std::string>& given) {
   uint8_t users = 0;
   for (const Role role : binary.roles) users |= UserOf(role);
@@ -57,7 +57,7 @@ std::optional<int> ReadCommandLine(int argc, char** argv, const Binary& binary) 
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() < 2) return std::nullopt;
   return Misused(absl::StrCat("\"", words[1],
-                              "\": a task takes flags alone, and none behind --: "
+                              "\": a task takes flags only, and none after --: "
                               "write --name=value"));
 }
 

@@ -36,7 +36,7 @@ class CommandLineTest : public testing::Test {
   absl::FlagSaver saver_;
 };
 
-// Abseil reads the command line of a process once, so each of these has a process of its own.
+// Abseil reads the command line of a process once, so each of these tests has a process of its own.
 using CommandLineDeathTest = CommandLineTest;
 
 TEST_F(CommandLineDeathTest, FlagsAreReadAndTheProcessGoesOn) {
@@ -50,7 +50,7 @@ TEST_F(CommandLineDeathTest, FlagsAreReadAndTheProcessGoesOn) {
 
 TEST_F(CommandLineDeathTest, AWordThatIsNoFlagIsNamedAndIsAnErrorOfUsage) {
   EXPECT_EXIT(std::_Exit(Read({"--bind_address=x", "bind"}).value_or(0)),
-              testing::ExitedWithCode(64), "\"bind\": a task takes flags alone");
+              testing::ExitedWithCode(64), "\"bind\": a task takes flags only");
 }
 
 TEST_F(CommandLineTest, HelpIsPrintedAndIsNoError) {
@@ -64,7 +64,7 @@ TEST_F(CommandLineTest, AFlagThatNoRoleOfTheBinaryReadsIsRefusedWithThoseThatDo)
   EXPECT_EQ(Read({"--bind_address=x", "--blas_threads=3", "--notf32"}), 64);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "ps_server does not have --blas_threads (worker, evaluator, one process), --tf32 "
-            "(worker, evaluator, one process): give it to the tasks that do, which stand in "
+            "(worker, evaluator, one process): give each flag to the tasks in its "
             "brackets\n");
   EXPECT_TRUE(CheckFlagsOf("all", kUsedByChief | kUsedByWorker, {"seed", "tf32", "unheard"}).ok());
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr absl::string_view kIndent = "      ";
 
-// "--name=value" -> "name"; "": no flag.
+// "--name=value" -> "name"; "" if the word is not a flag.
 absl::string_view NameIn(absl::string_view word) {
   if (!absl::ConsumePrefix(&word, "-")) return "";
   absl::ConsumePrefix(&word, "-");

@@ -46,7 +46,8 @@ TEST(FlagsGivenTest, AreNamedAsTheyAreDefined) {
               ElementsAre("test_rows", "test_switch", "test_switch", "unknown"));
   char program[] = "test";
   char* only_the_program[] = {program};
-  absl::ParseCommandLine(1, only_the_program);  // links what defines it
+  // This links the library that defines the flag.
+  absl::ParseCommandLine(1, only_the_program);
   EXPECT_TRUE(IsAbseilFlag("flagfile"));
   EXPECT_FALSE(IsAbseilFlag("test_rows"));
 }

@@ -14,8 +14,8 @@ void Look(Executor& executor, const std::string& task, const std::function<bool(
   if (waits()) {
     DIVVY_LOG(WARNING) << task
                        << ": its cluster has no chief and there is no --coordinator_address: it "
-                          "waits until the coordinator dials it. If that never "
-                       << "comes, add the chief to cluster in TF_CONFIG";
+                          "waits until the coordinator dials it. If it never "
+                       << "does, add the chief to cluster in TF_CONFIG";
   }
   executor.PostAfter(kEvery, [&executor, task, waits] { Look(executor, task, waits); });
 }

@@ -9,13 +9,13 @@
 namespace divvy {
 namespace {
 
-// columns of task/flags.inc
+// The columns of task/flags.inc.
 constexpr uint8_t C = kUsedByChief, P = kUsedByPs, W = kUsedByWorker, V = kUsedByEvaluator,
                   E = kUsedByEmbedded;
 constexpr absl::string_view kNoNetwork =
     "nothing is sent over a network where the whole cluster is in this process";
 constexpr absl::string_view kOneLife =
-    "where the whole cluster is in this process, nobody outlives anybody";
+    "where the whole cluster is in this process, no task outlives its coordinator";
 constexpr absl::string_view kOfACluster = "it says that this process is one task of a cluster";
 
 #define DIVVY_ROW(type, name, value, users, why_not_embedded, meaning) \
@@ -63,9 +63,9 @@ absl::Status CheckFlagsOf(absl::string_view binary, uint8_t users,
     problems.push_back(absl::StrCat("--", flag->name, " (", UsersText(flag->users), ")"));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(binary, " does not have ", absl::StrJoin(problems, ", "),
-                   ": give it to the tasks that do, which stand in brackets"));
+  return absl::InvalidArgumentError(absl::StrCat(binary, " does not have ",
+                                                 absl::StrJoin(problems, ", "),
+                                                 ": give each flag to the tasks in its brackets"));
 }
 
 }  // namespace divvy

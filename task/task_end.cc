@@ -13,7 +13,7 @@
 
 namespace divvy {
 
-// What a step function or a connection may still hold up once the task has ended otherwise.
+// The time for a step function or a connection that still runs when the rest of the task has ended.
 constexpr absl::Duration kLastWords = absl::Seconds(3);
 
 namespace {

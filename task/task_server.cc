@@ -27,7 +27,7 @@ std::vector<std::string> AddressesOf(const TaskOptions& options) {
   return addresses;
 }
 
-// What a probe may ask for by name.
+// The name of the service that a probe may ask for.
 std::string ServiceOf(Role role) {
   switch (role) {
     case Role::kPs: return "divvy.v1.ParameterServer";
@@ -36,13 +36,13 @@ std::string ServiceOf(Role role) {
   }
 }
 
-// Every address of the machine: to be listened on, not to be dialled.
+// Every address of the machine. A task can listen on it, but no task can dial it.
 bool IsWildcard(absl::string_view address) {
   const absl::string_view host = HostOf(address);
   return host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
 }
 
-// So many that files of the task's own can still be opened.
+// Leaves enough descriptors for the task's own files.
 int ConnectionsWithin(const OpenFileLimit& limit, int wanted) {
   const int most =
       static_cast<int>(std::min<int64_t>(wanted, std::max<int64_t>(limit.now * 3 / 4, 1)));
@@ -54,8 +54,8 @@ int ConnectionsWithin(const OpenFileLimit& limit, int wanted) {
   return most;
 }
 
-// A task that the cluster does not list is known to others by what it registers: the address that
-// it listens on.
+// A task that the cluster does not list registers the address that it listens on. Other tasks know
+// it only by that address.
 absl::Status CheckOthersCanDial(const TaskOptions& options) {
   const std::string chief = CoordinatorAddress(options.cluster), bind = BindAddress(options);
   if (options.role == Role::kChief || chief.empty() || !OwnAddress(options.cluster).empty())
@@ -74,7 +74,8 @@ absl::Status CheckOthersCanDial(const TaskOptions& options) {
 std::string TaskOptions::name() const { return TaskName(role, index); }
 
 int MostConnections(const ClusterConfig& cluster) {
-  // A task has two connections to another, and the old ones for a while after a restart.
+  // A task has two connections to each other task, and for a while after a restart also the old
+  // ones.
   constexpr size_t kAnyway = 256, kEach = 4, kUnlisted = 4096;
   const ClusterSpec::Jobs jobs = TrainingCluster(cluster);
   if (jobs.count("worker") == 0) return kUnlisted;
@@ -114,7 +115,7 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
   std::unique_ptr<TaskServer> task(new TaskServer(std::move(status), std::move(calls)));
   services.push_back(&task->admin_);
   ASSIGN_OR_RETURN(task->server_, Server::Start(server, services, hook));
-  // From now on it follows the whole task.
+  // From now on the health of this service follows the health of the whole task.
   task->server_->SetServing(ServiceOf(options.role), false);
   const std::string own = OwnAddress(options.cluster);
   const std::string bound = SocketPathOf(server.address)
@@ -125,7 +126,7 @@ absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
     DIVVY_LOG(INFO) << "listens on " << server.address
                     << " without TLS: every user of this machine can reach it. With certificates "
                        "(divvyctl certs), or as unix:/PATH, "
-                    << "it is for the job alone";
+                    << "only the job's own tasks can";
   }
   return task;
 }

@@ -1,4 +1,4 @@
-// What every task has: a server that says who it is, and the checks before it starts.
+// The server that every task has, with its identity, and the checks before it starts.
 #include "task/task_server.h"
 
 #include <cstdlib>
@@ -35,7 +35,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Health = grpc::health::v1::HealthCheckResponse;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);  // for what must happen
+// the limit for events that must happen
+constexpr absl::Duration kPatience = absl::Seconds(20);
 
 // ---- what an operator asks ----------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ TEST(TaskServerTest, ATaskAnswersProbesOfItselfAndOfItsService) {
     EXPECT_EQ(HealthOf(port, service), Health::SERVING) << service;
 }
 
-// What a task logs as it begins to listen so.
+// The lines that a task logs when it begins to listen.
 std::vector<std::string> LinesAtStart(const TaskOptions& options) {
   const CapturedLog log;
   const auto server = TaskServer::Start(options, {}, nullptr, [] { return v1::TaskStatus(); });
@@ -155,14 +156,15 @@ TEST(TaskServerTest, ATaskThatListensOnAPortSaysWhoCanReachItAndOneOnASocketDoes
   EXPECT_THAT(LinesAtStart(options),
               testing::Contains(AllOf(testing::StartsWith("Ilistens on 127.0.0.1:0 without TLS"),
                                       HasSubstr("divvyctl certs"))));
-  char folder[] = "/tmp/divvy_lines_XXXXXX";  // TEST_TMPDIR may be too long
+  // TEST_TMPDIR may be too long.
+  char folder[] = "/tmp/divvy_lines_XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   options.bind_address = absl::StrCat("unix:", folder, "/ps");
   EXPECT_THAT(LinesAtStart(options), Not(told));
   RemoveTree(folder);
 }
 
-// ---- what a task is asked before it starts ------------------------------------------------------
+// ---- checks before a task starts ----------------------------------------------------------------
 
 TaskOptions SparseWorker(const std::string& coordinator, const std::string& bind) {
   TaskOptions options;

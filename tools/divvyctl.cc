@@ -1,5 +1,5 @@
-// divvyctl: the one tool for people. `divvyctl help` lists its commands; each prints its own flags
-// with `divvyctl COMMAND --help`.
+// divvyctl, the command line tool for operators. `divvyctl help` lists its commands, and `divvyctl
+// COMMAND --help` the flags of one.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,10 +25,10 @@ using Names = std::vector<std::string>;
 
 struct Command {
   absl::string_view name;
-  absl::string_view words;  // behind the name
+  absl::string_view words;  // its arguments, for the usage text
   absl::string_view what;
-  Names flags;                    // that it reads; it is given no others
-  int (*run)(const Names& args);  // what stands behind the command and is no flag
+  Names flags;                    // all flags that it accepts
+  int (*run)(const Names& args);  // gets the arguments that are no flags
 };
 
 Names operator+(Names a, const Names& b) {
@@ -43,46 +43,46 @@ const std::vector<Command>& Commands() {
   static const auto& commands = *new std::vector<Command>{
       {"launch",
        "--ps=P --workers=W -- ./program ARGS",
-       "a cluster of processes on this machine",
+       "starts a cluster of processes on this machine",
        {"ps", "workers", "logs", "evaluator", "usage", "max_restarts", "chaos", "chaos_roles",
         "seed"},
        LaunchCommand},
-      {"status", "", "what the tasks of a cluster are and do (TF_CONFIG, or --addr=HOST:PORT,...)",
+      {"status", "", "shows what each task of a cluster does (TF_CONFIG, or --addr=HOST:PORT,...)",
        Names{"addr", "format"} + tls + cluster, StatusCommand},
       {"checkpoint",
        "save | list DIR | show PATH | verify PATH | export PATH TO | import FROM PREFIX",
-       "looks into checkpoints: PATH is a directory (its newest) or a checkpoint. `save` asks a "
-       "coordinator for one",
+       "shows, checks and converts checkpoints, without a cluster. PATH is a checkpoint or a "
+       "directory (its newest checkpoint). `save` asks the coordinator to make a checkpoint",
        Names{"format", "no_slots", "max_shard_bytes", "addr", "timeout"} + tls + cluster,
        CheckpointCommand},
       {"state",
        "show DIR | repair DIR",
-       "looks into a coordinator's --state_dir while no coordinator runs on it; mends an epoch "
-       "that cannot be",
+       "shows or repairs a coordinator's --state_dir. `repair` replaces epochs that are not valid, "
+       "while no coordinator runs on the directory",
        {},
        StateCommand},
       {"drain", "",
-       "the coordinator ends as by SIGTERM: what is in flight is finished, what is there is saved "
-       "(TF_CONFIG, or --addr=HOST:PORT)",
+       "ends the coordinator as SIGTERM does: it finishes the steps in flight and saves a "
+       "checkpoint (TF_CONFIG, or --addr=HOST:PORT)",
        Names{"addr", "timeout"} + tls + cluster, DrainCommand},
       {"resize", "--ps=N",
-       "the job goes on with so many parameter servers; start those that join while it waits",
+       "changes the number of parameter servers of a running job. Start new ones while it waits",
        Names{"ps", "addr", "timeout"} + tls + cluster, ResizeCommand},
       {"config", "",
-       "the cluster as each task would understand it, from TF_CONFIG and flags, with everything "
-       "wrong with it",
+       "shows the cluster as each task understands it from TF_CONFIG and flags, and every problem "
+       "with it",
        cluster, ConfigCommand},
-      {"health", "--addr=HOST:PORT", "for probes; exit codes of grpc_health_probe",
+      {"health", "--addr=HOST:PORT", "checks one task, with the exit codes of grpc_health_probe",
        Names{"addr", "service", "connect_timeout", "rpc_timeout"} + tls, HealthCommand},
       {"certs",
        "--out=DIR --ps=P --workers=W",
-       "a development CA and a certificate for each task; with --add those that are missing, by "
-       "the CA that is there",
+       "makes a development CA and a certificate for each task. With --add, makes only the missing "
+       "certificates, with the existing CA",
        {"out", "job", "ps", "workers", "days", "add", "force"},
        CertsCommand},
       {"gen",
        "compose --ps=P --workers=W --image=I -- /program ARGS",
-       "a docker-compose file",
+       "prints a docker-compose file",
        {"ps", "workers", "image", "checkpoints", "data", "evaluator", "gpus_per_worker", "tls_dir"},
        GenCommand},
   };
@@ -98,7 +98,7 @@ const Command* FindCommand(absl::string_view name) {
 
 std::string Usage() {
   std::string text =
-      "usage: divvyctl COMMAND [FLAGS]; `divvyctl COMMAND --help` has the flags of a command\n";
+      "usage: divvyctl COMMAND [FLAGS]; `divvyctl COMMAND --help` shows the flags of a command\n";
   for (const Command& command : Commands()) {
     absl::StrAppend(&text, "  ", command.name, command.words.empty() ? "" : " ", command.words,
                     "\n      ", command.what, "\n");
@@ -111,7 +111,7 @@ std::string UsageOf(const Command& command) {
                       "\n", FlagHelp("flags, with their defaults:", command.flags));
 }
 
-// The command among the words, ahead of a program's own.
+// The first command among the words. It stops at "--", where a program's own words begin.
 const Command* CommandIn(int argc, const char* const* argv) {
   for (int i = 1; i < argc && absl::string_view(argv[i]) != "--"; ++i) {
     if (const Command* const command = FindCommand(argv[i])) return command;
@@ -119,7 +119,7 @@ const Command* CommandIn(int argc, const char* const* argv) {
   return nullptr;
 }
 
-// "`divvyctl gen`, `divvyctl certs`": those that have the flag.
+// The commands that have this flag: "`divvyctl gen`, `divvyctl certs`".
 std::string CommandsWith(const std::string& flag) {
   Names names;
   for (const Command& command : Commands()) {
@@ -129,7 +129,7 @@ std::string CommandsWith(const std::string& flag) {
   return absl::StrJoin(names, ", ");
 }
 
-// A flag of another command does nothing here: who gives it believes that it does.
+// Refuses flags of other commands, because they would have no effect here.
 int CheckFlags(const Command& command, const Names& given) {
   for (const std::string& name : given) {
     if (IsAbseilFlag(name) ||
@@ -137,8 +137,8 @@ int CheckFlags(const Command& command, const Names& given) {
       continue;
     const std::string others = CommandsWith(name);
     WriteStandardError(absl::StrCat(
-        "divvyctl ", command.name, ": it has no flag --", name,
-        others.empty() ? "" : absl::StrCat(", which is of ", others), ". It has ",
+        "divvyctl ", command.name, " has no flag --", name,
+        others.empty() ? "" : absl::StrCat(", which belongs to ", others), ". Its flags: ",
         command.flags.empty() ? "none" : absl::StrCat("--", absl::StrJoin(command.flags, ", --")),
         "\n"));
     return exit_codes::kUsage;
@@ -164,7 +164,7 @@ int Main(int argc, char** argv) {
   if (name == "help") return Help(words.size() > 2 ? FindCommand(words[2]) : nullptr);
   const Command* const command = FindCommand(name);
   if (command == nullptr) {
-    WriteStandardError(absl::StrCat("divvyctl: there is no command \"", name, "\"\n", Usage()));
+    WriteStandardError(absl::StrCat("divvyctl: unknown command \"", name, "\"\n", Usage()));
     return exit_codes::kUsage;
   }
   if (const int misused = CheckFlags(*command, given); misused != EXIT_SUCCESS) return misused;

@@ -51,8 +51,8 @@ absl::Status BestMetric::Begin(std::vector<std::string> problems) {
   if (!(min_delta_ >= 0))
     problems.push_back(absl::StrCat("min_delta is ", min_delta_, ", must be at least 0"));
   if (mode_ == Mode::kAuto) {
-    problems.push_back(absl::StrCat("whether \"", metric_,
-                                    "\" improves when it falls or when it rises does not follow "
+    problems.push_back(absl::StrCat("whether a lower or a higher \"", metric_,
+                                    "\" is better does not follow "
                                     "from its name: give MetricMode::kMin or MetricMode::kMax"));
   }
   if (problems.empty()) return absl::OkStatus();
@@ -65,8 +65,8 @@ absl::StatusOr<bool> BestMetric::Improves(const TrainingRun& run) {
     const std::string names =
         absl::StrJoin(run.metrics(), ", ",
                       [](std::string* out, const auto& metric) { out->append(metric.first); });
-    return absl::InvalidArgumentError(
-        absl::StrCat(callback_, ": there is no metric \"", metric_, "\", there are: ", names));
+    return absl::InvalidArgumentError(absl::StrCat(callback_, ": there is no metric \"", metric_,
+                                                   "\"; the metrics are: ", names));
   }
   const double value = found->second;
   if (std::isnan(value)) return false;
@@ -94,7 +94,7 @@ absl::Status EarlyStopping::OnEpochEnd(TrainingRun& run) {
   ++epochs_;
   if (improves) {
     waited_ = 0;
-  } else if (++waited_ >= patience_ && epochs_ > 1) {  // one epoch has nothing to compare with
+  } else if (++waited_ >= patience_ && epochs_ > 1) {  // nothing precedes the first
     run.Stop(absl::StrCat(best_.metric(), " has not improved in ", waited_,
                           waited_ == 1 ? " epoch" : " epochs",
                           best_.best() ? absl::StrCat("; its best was ", *best_.best()) : ""));

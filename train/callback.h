@@ -16,8 +16,7 @@
 
 namespace divvy {
 
-// The running training, as callbacks see it. Use it on the thread of Fit only, during the
-// callback's call.
+// The running training, as callbacks see it. Use it only on the thread of Fit, during a callback.
 class TrainingRun {
  public:
   // Epochs that this Trainer has completed, over all its Fits: 0 during the first epoch, 1 at its
@@ -29,12 +28,12 @@ class TrainingRun {
   // interval, in OnEpochEnd over the whole epoch. The results of the last validation are included
   // as "validation/loss" and so on. Empty before the first step.
   const std::map<std::string, double>& metrics() const { return metrics_; }
-  // The arguments of Fit and the size of the cluster, as text for people: "model", "optimizer",
-  // "data", "epochs", "workers", ...
+  // The arguments of Fit and the size of the cluster, as text to be displayed: "model",
+  // "optimizer", "data", "epochs", "workers", ...
   const std::map<std::string, std::string>& configuration() const { return configuration_; }
-  // Ends Fit, with OK, after the callbacks that are being called have returned. If an epoch is
-  // running, the steps in flight finish first, and no validation follows. `reason` is logged; if
-  // this is called several times, the last reason counts. Does not block.
+  // Ends Fit with OK, after all callbacks of the current event have run. If an epoch is running,
+  // the steps in flight finish first, and no validation follows. The `reason` of the last call is
+  // logged. Does not block.
   void Stop(std::string reason) { stop_reason_ = std::move(reason); }
   // For calls such as SetLearningRateScale and Report. Callbacks must not make its blocking calls
   // (RunEpoch, Join, ...).
@@ -58,7 +57,7 @@ class TrainingRun {
 // are not called. A callback may block: Fit waits for it, but in OnReport the steps keep running.
 // Epochs that were completed before the program started do not call callbacks.
 //
-//   // The factor is 1 whenever the program starts, so it is set at the beginning of each Fit too.
+//   // The factor is 1 whenever the program starts, so OnFitBegin sets it too.
 //   class Halve : public Callback {
 //     absl::Status OnFitBegin(TrainingRun& run) override { return Set(run); }
 //     absl::Status OnEpochEnd(TrainingRun& run) override { return Set(run); }
@@ -114,16 +113,17 @@ class BestMetric {
   const std::string callback_;
   const std::string metric_;
   const double min_delta_;
-  const MetricMode mode_;  // kAuto: the name says nothing
+  const MetricMode mode_;  // kAuto: it does not follow from the name
   std::optional<double> best_;
 };
 
 }  // namespace internal
 
 // Ends Fit when a metric has not improved for `patience` epochs in a row. An improvement is a
-// change by more than `min_delta` in the direction of Mode, compared with the best value so far;
-// NaN is none. Patience 0 is the same as 1. The first epoch of a Fit never ends it. As Keras'
-// EarlyStopping, but without restoring the best weights. Use one object in one Fit at a time.
+// change by more than `min_delta` in the direction of Mode, compared with the best value so far.
+// NaN is no improvement. Patience 0 is the same as 1. The first epoch of a Fit never ends it. As
+// Keras' EarlyStopping, but without restoring the best weights. Use one object in one Fit at a
+// time.
 //
 //   options.callbacks = {std::make_shared<EarlyStopping>("validation/loss", /*patience=*/3)};
 class EarlyStopping : public Callback {

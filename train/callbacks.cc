@@ -31,7 +31,7 @@ absl::Status LearningRateByEpoch::Set(TrainingRun& run) const {
   if (!std::isfinite(scale) || scale < 0) {
     return absl::InvalidArgumentError(absl::StrCat("LearningRateByEpoch: the factor after ",
                                                    run.epoch(), " epochs is ", scale,
-                                                   ", must be a number from 0 on"));
+                                                   ", must be finite and at least 0"));
   }
   run.coordinator().SetLearningRateScale(scale);
   return absl::OkStatus();
@@ -67,11 +67,12 @@ absl::Status ReduceLrOnPlateau::OnEpochEnd(TrainingRun& run) {
   scale_ = std::max(scale_ * options_.factor, options_.min_scale);
   run.coordinator().SetLearningRateScale(scale_);
   DIVVY_LOG(INFO) << "epoch " << run.epoch() << ": " << best_.metric() << " has not improved in "
-                  << options_.patience << " epochs, the learning rate is scaled by " << scale_;
+                  << options_.patience << " epochs; the learning rate is now multiplied by "
+                  << scale_;
   return absl::OkStatus();
 }
 
-// ---- a training that has failed
+// ---- a training that diverges
 
 TerminateOnNan::TerminateOnNan(std::string metric) : metric_(std::move(metric)) {}
 
@@ -85,7 +86,7 @@ absl::Status TerminateOnNan::OnReport(TrainingRun& run) {
 absl::Status TerminateOnNan::OnEpochEnd(TrainingRun& run) {
   if (run.metrics().count(metric_) > 0) return OnReport(run);
   return absl::InvalidArgumentError(absl::StrCat(
-      "TerminateOnNan: there is no metric \"", metric_, "\", there are: ",
+      "TerminateOnNan: there is no metric \"", metric_, "\"; the metrics are: ",
       absl::StrJoin(run.metrics(), ", ",
                     [](std::string* out, const auto& metric) { out->append(metric.first); })));
 }
@@ -106,7 +107,7 @@ SaveBest::SaveBest(std::string path, std::string metric, MetricMode mode,
 absl::Status SaveBest::OnFitBegin(TrainingRun& run) {
   const std::optional<double> before = best_.best();
   RETURN_IF_ERROR(best_.Begin({}));
-  // In a second Fit of the same training, the file has the best value of the first.
+  // A second Fit of the same Trainer continues with the best value of the first.
   if (before) best_.set_best(*before);
   if (before || run.epoch() == 0) return absl::OkStatus();
   const absl::StatusOr<std::string> text = files_.ReadFile(FigureFile());
@@ -119,8 +120,8 @@ absl::Status SaveBest::OnFitBegin(TrainingRun& run) {
       absl::StartsWith(figure_and_metric.second, absl::StrCat(best_.metric(), " at step "))) {
     best_.set_best(figure);
   } else {
-    DIVVY_LOG(WARNING) << "SaveBest: " << FigureFile() << " does not say the best of "
-                       << best_.metric() << ": the next epoch counts as the best";
+    DIVVY_LOG(WARNING) << "SaveBest: " << FigureFile() << " has no best value of " << best_.metric()
+                       << ": the next epoch counts as the best";
   }
   return absl::OkStatus();
 }
@@ -156,16 +157,16 @@ absl::Status CsvLogger::Load(int epochs) {
   if (lines.empty()) return absl::OkStatus();
   const std::vector<std::string> columns = absl::StrSplit(lines[0], ',');
   const auto foreign = [&](size_t line) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("CsvLogger: ", path_, ", line ", line + 1,
-                     " is none of a log of epochs: give another name, or move the file away"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "CsvLogger: ", path_, ", line ", line + 1,
+        " is not a line of a log of epochs: give another name, or move the file away"));
   };
   if (columns.size() < 2 || columns[0] != kEpoch || columns[1] != kStep) return foreign(0);
   for (size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> fields = absl::StrSplit(lines[i], ',');
     int epoch = 0;
     if (fields.size() != columns.size() || !absl::SimpleAtoi(fields[0], &epoch)) return foreign(i);
-    if (epoch > epochs) continue;  // it is trained again
+    if (epoch > epochs) continue;  // will be trained again
     for (size_t column = 1; column < columns.size(); ++column)
       rows_[epoch][columns[column]] = fields[column];
   }
@@ -203,14 +204,15 @@ absl::Status CsvLogger::OnEpochEnd(TrainingRun& run) {
   Row& row = rows_[run.epoch()];
   for (const auto& [name, value] : run.metrics()) {
     // Rename metrics whose names would break a line into more columns, or equal one of the log's
-    // own.
+    // own columns.
     std::string column = absl::StrReplaceAll(name, {{",", "_"}, {"\n", "_"}});
     if (column == kEpoch || column == kStep) column += "_";
     row[column] = Field(value);
   }
   row[std::string(kStep)] = absl::StrCat(run.step());
   const absl::Status written = files_.ReplaceFile(path_, Text());
-  if (!written.ok()) DIVVY_LOG(WARNING) << "CsvLogger: lines are missing: " << written;
+  if (!written.ok())
+    DIVVY_LOG(WARNING) << "CsvLogger: cannot write epoch " << run.epoch() << ": " << written;
   return absl::OkStatus();
 }
 

@@ -37,7 +37,7 @@ class LearningRateByEpoch : public Callback {
   const std::function<double(int epoch)> scale_;
 };
 
-// The options of ReduceLrOnPlateau. By name in C++20, else field by field.
+// The options of ReduceLrOnPlateau. Set the fields by name in C++20, else one by one.
 struct PlateauOptions {
   double factor = 0.1;  // in (0, 1)
   int patience = 10;    // epochs without improvement, >= 1
@@ -89,8 +89,9 @@ class TerminateOnNan : public Callback {
 // best so far. As Keras' ModelCheckpoint with save_best_only. Fit waits for the export.
 //
 // The best value is stored in "<path>.best". A Trainer that resumes after epochs of an earlier run
-// continues with that value; a new one starts without a best value. If the process is killed
-// between the export and the write of the value, the file keeps the value of the previous model.
+// continues with that value; a Trainer without completed epochs starts without a best value. If the
+// process is killed between the export and the write of the value, the file keeps the value of the
+// previously exported model.
 //
 // Fit returns InvalidArgument for a name that kAuto does not know or a metric that does not exist.
 // Errors of Export and of the file system end Fit.
@@ -100,7 +101,7 @@ class SaveBest : public Callback {
  public:
   SaveBest(std::string path, std::string metric, MetricMode mode = MetricMode::kAuto,
            const ExportOptions& options = {});
-  // REQUIRES: `files` outlives it.
+  // REQUIRES: `files` outlives the callback.
   SaveBest(std::string path, std::string metric, MetricMode mode, const ExportOptions& options,
            FileSystem& files);
   absl::Status OnFitBegin(TrainingRun& run) override;
@@ -122,7 +123,7 @@ class SaveBest : public Callback {
 // (a resumed job, or a second Fit) keeps their lines; otherwise the lines of an earlier log are
 // removed. Missing directories are created.
 //
-// At its beginning Fit returns the file system's error if the file cannot be written, and
+// Before it trains, Fit returns the file system's error if the file cannot be written, and
 // InvalidArgument if the file exists but is not such a log. Later errors are only logged, and
 // training continues.
 //
@@ -131,7 +132,7 @@ class SaveBest : public Callback {
 class CsvLogger : public Callback {
  public:
   explicit CsvLogger(std::string path);
-  // REQUIRES: `files` outlives it.
+  // REQUIRES: `files` outlives the callback.
   CsvLogger(std::string path, FileSystem& files);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;

@@ -1,4 +1,4 @@
-// The configuration of a training as text, to be read beside its curves.
+// Describes the configuration of a training as text, which TensorBoard shows beside the curves.
 #ifndef DIVVY_TRAIN_CONFIGURATION_H_
 #define DIVVY_TRAIN_CONFIGURATION_H_
 

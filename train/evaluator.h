@@ -20,9 +20,9 @@ namespace divvy {
 //   }
 //   DIVVY_PROGRAM(Train, Evaluate);
 //
-// It evaluates the checkpoint that is the newest at the start, then each new one, oldest first, and
-// always the job's final one. A checkpoint that is removed before its turn (--keep) is skipped. So
-// is a damaged one, unless it is the final one.
+// It first evaluates the checkpoint that is the newest at its start, then each new checkpoint,
+// oldest first, and always the job's final checkpoint. A checkpoint that is removed before its turn
+// (--keep) is skipped, and so is a damaged checkpoint, unless it is the final one.
 //
 // Coordinator::Report writes the scores to the log and to event files in the run "evaluator" of
 // --tensorboard_dir, at the checkpoint's training step.
@@ -31,7 +31,7 @@ class Evaluator {
   virtual ~Evaluator() = default;
 
   // Runs one pass of the model's evaluation step over the data for each checkpoint. The result is
-  // what Trainer's validation would have given at that step. Blocks until the job has ended and its
+  // the same as that of Trainer's validation at that step. Blocks until the job has ended and its
   // final checkpoint is evaluated. NotFound: the checkpoint lacks a variable of the model.
   // InvalidArgument: the data has no examples. Otherwise as the other Watch.
   absl::Status Watch(const Model& model, const BoundDataSource& data);

@@ -9,8 +9,8 @@ absl::Status CheckExamplesSeen(const Metrics& metrics, const BoundDataSource& da
   if (loss != metrics.end() && loss->second.count() > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the data source \"", data.name(),
-                   "\" gave no examples: look at its files and at what Take, Skip, Filter or "
-                   "HoldOut leave of them"));
+                   "\" gave no examples: look at its files, and whether Take, Skip, Filter or "
+                   "HoldOut drop all of them"));
 }
 
 }  // namespace divvy

@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-// InvalidArgument if a pass over `data` saw no examples: that is a mistake in the data, not a
-// result of 0. The message names the source and where to look. `metrics`: the metrics that the
+// InvalidArgument: a pass over `data` saw no examples. This is a mistake in the data, not a result
+// of 0. The message names the source and suggests causes. `metrics` are the metrics that the
 // model's step returned for the pass.
 absl::Status CheckExamplesSeen(const Metrics& metrics, const BoundDataSource& data);
 

@@ -21,8 +21,8 @@ Var Activate(const Var& x, const Var& bias, Activation activation) {
 }
 
 // Adds the layer's name to an error that arose in the layer. Errors of its operands arose elsewhere
-// and are returned unchanged. That includes variables: all requested variables are fetched
-// together, and fail together.
+// and are returned unchanged. The operands include variables, whose error need not belong to this
+// layer: all requested variables are fetched together, and fail together.
 Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result) {
   const absl::Status status = result.status();
   if (status.ok()) return result;
@@ -36,7 +36,7 @@ Var In(absl::string_view layer, std::initializer_list<Var> operands, Var result)
 std::string KernelName(const std::string& layer) { return layer + "/kernel"; }
 std::string BiasName(const std::string& layer) { return layer + "/bias"; }
 
-// The bias is as long as the kernel's last dimension.
+// The bias has as many elements as the kernel's last dimension.
 void AddKernelAndBias(const std::string& name, const Shape& kernel, const LayerOptions& options,
                       Layer& layer) {
   layer.variables.push_back({KernelName(name), kernel, options.kernel, options.optimizer});

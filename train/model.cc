@@ -18,8 +18,8 @@ struct Model::Definition {
   std::vector<Layer::Penalty> penalties;
 };
 
-// The models of this process; the steps find them by name. A duplicate is reported because its
-// steps are duplicates too.
+// The models of this process, which the steps find by name. A duplicate model is reported through
+// its steps, which are duplicates too.
 struct Model::Registry {
   using Models = internal::NamedRegistry<std::shared_ptr<const Definition>>;
   // Never destroyed, so the order of initialisation and destruction does not matter.
@@ -39,7 +39,7 @@ absl::StatusOr<Metric> LossOf(const absl::StatusOr<Metric>& mean,
   return Metric::Mean((mean->value() + added.value()) * mean->count(), mean->count());
 }
 
-// The metrics of `forward`, and the loss. `mean`: the mean of the losses.
+// The metrics of `forward`, and the loss. `mean` is the mean of the losses.
 absl::StatusOr<Metrics> CollectMetrics(const ModelOutput& output,
                                        const absl::StatusOr<Metric>& mean,
                                        const std::optional<Var>& penalty) {
@@ -78,7 +78,7 @@ absl::Status CheckLosses(const std::string& model, const Var& losses) {
   if (shape.rank() == 1 || (shape.rank() == 2 && shape.dim(1) == 1)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("model ", model, ": losses are ", shape.ToString(),
-                   "; return one for each example, [batch], not reduced"));
+                   "; return one loss for each example, [batch], without reducing them"));
 }
 
 // The outputs of a batch, on the CPU.
@@ -86,7 +86,7 @@ absl::StatusOr<Nest> OutputsOf(const std::string& model, const ModelOutput& outp
   if (output.outputs.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", model,
-        " has nothing to predict: its function gives no ModelOutput::outputs, {{\"name\", Var}}"));
+        " has nothing to predict: its function sets no ModelOutput::outputs, {{\"name\", Var}}"));
   }
   Nest::Dict outputs;
   std::optional<int64_t> rows;
@@ -126,8 +126,8 @@ absl::Status ClipTogether(ReplicaContext& replica, double norm, Gradients& gradi
   return global_norm > norm ? gradients.Scale(norm / global_norm) : absl::OkStatus();
 }
 
-// The replicas' shares of a penalty add up to 1. In a step without examples they are 0, so such a
-// step changes nothing.
+// The replicas' shares of a penalty add up to 1. In a step without examples all shares are 0, so
+// such a step changes nothing.
 absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
                                       const std::optional<Var>& penalty, double factor) {
   if (!penalty) return tape.GradientOfSum(losses, factor);
@@ -135,8 +135,8 @@ absl::StatusOr<Gradients> GradientsOf(GradientTape& tape, const Var& losses,
   return tape.Gradient(ReduceSum(losses) * factor + *penalty * share);
 }
 
-// Copies the losses to the CPU together with the dense gradients, which are about to be sent
-// anyway, so that the GPU is waited for only once.
+// Copies the losses to the CPU together with the dense gradients, which are sent next, so that the
+// step waits for the GPU only once.
 absl::Status BringTogether(Tensor& losses, Gradients& gradients) {
   std::vector<Tensor> tensors = {losses};
   std::vector<std::string> names;

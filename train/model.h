@@ -25,8 +25,9 @@ namespace divvy {
 enum class Activation { kNone, kRelu, kSigmoid, kTanh, kGelu };
 
 // A layer is a small value: it names its variables and applies them. Define it `const` at namespace
-// scope. Thread-safe. An input that does not fit gives a failed Var, whose message begins with the
-// layer's name. To write your own layer, derive from Layer and read its variables by their names:
+// scope. Thread-safe. If the input has a wrong shape or dtype, the result is a failed Var, whose
+// message begins with the layer's name. To write your own layer, derive from Layer and read its
+// variables by their names:
 //
 //   struct Scale : Layer {
 //     explicit Scale(std::string name) { variables = {{std::move(name), Shape{}, Ones()}}; }
@@ -40,7 +41,7 @@ struct Layer {
   enum class Access {
     // A Model prefetches all of these variables at a step's start.
     kWhole,
-    // Tables: rows are looked up; the whole is never read.
+    // Tables: only rows are looked up, and the whole variable is never read.
     kByRows,
   };
   std::vector<VariableSpec> variables;
@@ -57,7 +58,8 @@ struct Layer {
   absl::Status problem = {};
 };
 
-// The options of a layer with a kernel and a bias. By name in C++20, else field by field.
+// The options of a layer with a kernel and a bias. Set the fields by name in C++20, else one by
+// one.
 struct LayerOptions {
   // The optimizer of the layer's variables. None: the Trainer's.
   std::optional<Optimizer> optimizer = {};
@@ -110,7 +112,7 @@ struct Conv : Layer {
 
 // A table "<name>" [rows, width], which the strategy cuts into shards over the parameter servers. A
 // step sends and receives only the rows in its batch, so its cost does not depend on the size of
-// the table. Several lookups on one tape leave in one message. An id outside [0, rows) fails the
+// the table. Several lookups on one tape are sent together. An id outside [0, rows) fails the
 // step with InvalidArgument; for Bag, LookupOptions::safe drops negative ids instead.
 //
 //   const Embedding kItems("items", 10'000'000, 64, RowwiseAdagrad{0.05});
@@ -145,8 +147,8 @@ struct ModelOutput {
   Var losses;
   // Further metrics. "loss", the mean of the losses, is added automatically.
   std::map<std::string, absl::StatusOr<Metric>> metrics = {};
-  // The results of Trainer::Predict, each [batch, ...]. Prediction ignores losses and metrics,
-  // which may be failed for a batch without labels. Training and evaluation ignore outputs.
+  // The results of Trainer::Predict, each [batch, ...]. Prediction ignores losses and metrics, so
+  // these may be errors for a batch without labels. Training and evaluation ignore outputs.
   std::map<std::string, Var> outputs = {};
 };
 
@@ -155,10 +157,10 @@ struct ModelOutput {
 // Two models with one name are refused at start, as steps are. Thread-safe: several replicas call
 // `forward` at once. A handle: copies refer to the same model.
 //
-// `layers` must list every layer that `forward` uses: a Trainer creates their variables and no
-// others. `forward` may depend on the tape and the batch only, since a step may be run again. In
-// evaluation and prediction steps the tape is in inference mode, so Dropout does nothing. A step
-// reads all its variables and lookups in one pull if `forward` makes its lookups before it
+// `layers` must list every layer that `forward` uses, because a Trainer creates the variables of
+// these layers only. `forward` may depend on the tape and the batch only, since a step may be run
+// again. In evaluation and prediction steps the tape is in inference mode, so Dropout does nothing.
+// A step reads all its variables and lookups in one pull if `forward` makes its lookups before it
 // computes; variables that are read whole are requested before `forward` is called.
 //
 // A training step
@@ -166,7 +168,7 @@ struct ModelOutput {
 // 2. adds up the gradients of all losses and divides them by the number of examples of the whole
 //    step, so that partial and empty batches are weighted correctly (TensorFlow's default would
 //    weight them like full ones);
-// 3. clips the gradients if asked to;
+// 3. clips the gradients if FitOptions::clip_norm is set;
 // 4. applies them with each variable's own optimizer;
 // 5. returns "loss" and the metrics of `forward`, merged over the replicas.
 // Errors: InvalidArgument for losses of another shape; a metric's own error, with its name; those
@@ -178,8 +180,8 @@ class Model {
   // that serves all models), and the norm to clip to.
   using TrainStep = Step<Metrics(Iterator, std::string, std::optional<double>)>;
   using EvaluateStep = Step<Metrics(Iterator, std::string)>;
-  // For Trainer::Predict. From elements {"at": int64 [1], "batch": ...} it makes a list of {"at",
-  // "outputs"}, one for each replica.
+  // For Trainer::Predict. The step takes elements {"at": int64 [1], "batch": ...} and returns a
+  // list of {"at", "outputs"}, one for each replica.
   using PredictStep = Step<Nest(Iterator, std::string)>;
 
   Model(std::string name, std::vector<Layer> layers, Forward* forward);

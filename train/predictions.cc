@@ -3,8 +3,8 @@
 // 1. The source is wrapped: its element at position p becomes {"at": [p], "batch": the element}.
 // 2. Read-only steps over it are scheduled, several for each worker. The data is leased, so each
 //    position goes to one step, whatever tasks are lost.
-// 3. The results are passed on in order of position; results that are early wait. Positions are
-//    leased in chunks, so a chunk or two for each worker is the most that waits.
+// 3. The results are passed on in order of position; early results wait. Positions are leased in
+//    chunks, so at most one or two chunks for each worker wait.
 #include "train/predictions.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ int NumWorkers(const Strategy& strategy) {
 
 absl::StatusOr<Outputs> DecodeOutputs(const Nest& nest) {
   if (nest.dict() == nullptr)
-    return absl::InternalError(absl::StrCat("outputs came as ", nest.ToString()));
+    return absl::InternalError(absl::StrCat("expected a dict of outputs, got ", nest.ToString()));
   Outputs outputs;
   for (const auto& [name, value] : *nest.dict()) {
     ASSIGN_OR_RETURN(outputs[name], value.tensor());
@@ -113,13 +113,14 @@ class OrderedPredictions {
       RETURN_IF_ERROR(HandOn());
     }
     if (early_.empty()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("no step has given the element at ", next_, ", and ",
-                                            early_.size(), " behind it have come"));
+    return absl::InternalError(absl::StrCat("no step has returned the prediction at position ",
+                                            next_, ", but ", early_.size(),
+                                            " later ones have arrived"));
   }
 
  private:
-  // If nothing is in flight, schedules one step in any case: it may bring the result that the
-  // others wait for.
+  // If nothing is in flight, schedules one step even if many results are early: it may return the
+  // result that the early results wait for.
   absl::Status Schedule() {
     while (!ended_ && in_flight_.size() < most_in_flight_ &&
            (in_flight_.empty() || early_.size() < most_early_)) {
@@ -132,7 +133,8 @@ class OrderedPredictions {
 
   absl::Status Keep(const Nest& given) {
     if (given.list() == nullptr)
-      return absl::InternalError(absl::StrCat("a prediction came as ", given.ToString()));
+      return absl::InternalError(
+          absl::StrCat("expected a list of predictions, got ", given.ToString()));
     for (const Nest& of_replica : *given.list()) {
       ASSIGN_OR_RETURN(const Tensor at, of_replica["at"].tensor());
       ASSIGN_OR_RETURN(const absl::Span<const int64_t> position, at.values<int64_t>());
@@ -161,8 +163,8 @@ class OrderedPredictions {
   const size_t most_in_flight_, most_early_;
   std::deque<RemoteValue<Nest>> in_flight_;  // in the order in which they were scheduled
   std::map<int64_t, Outputs> early_;         // by position
-  int64_t next_ = 0;                         // the position that is handed on next
-  int64_t rows_ = 0;                         // handed on
+  int64_t next_ = 0;                         // the position that is passed on next
+  int64_t rows_ = 0;                         // passed on so far
   bool ended_ = false;                       // a step has found no element
 };
 
@@ -176,9 +178,9 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
                       found->second.shape().dims().subspan(1) == first.shape().dims().subspan(1);
     if (!fits) {
       return absl::InvalidArgumentError(
-          absl::StrCat("output \"", name, "\" is ", first.ToString(), " of the first batch, and ",
-                       found == part.end() ? "not there" : found->second.ToString(),
-                       " of another: predict batch by batch instead"));
+          absl::StrCat("output \"", name, "\" is ", first.ToString(), " in the first batch, but ",
+                       found == part.end() ? "missing" : found->second.ToString(),
+                       " in another: predict batch by batch instead"));
     }
     rows += found->second.shape().rows();
   }
@@ -202,8 +204,8 @@ absl::Status Predict(Coordinator& coordinator, const Model& model, const BoundDa
                                                        std::string(data.name()), data.args())));
   const absl::Status status =
       OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
-  // Waits for the steps that still run, and discards their error, so that the program's next call
-  // does not raise it.
+  // Waits for the running steps and discards their error, so that the program's next call does not
+  // raise it.
   if (!status.ok()) coordinator.Join().IgnoreError();
   return status;
 }
@@ -224,7 +226,7 @@ absl::StatusOr<Outputs> internal::JoinOutputs(const std::vector<Outputs>& parts)
   for (const Outputs& part : parts) {
     if (part.size() == parts.front().size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("the first batch has ", parts.front().size(),
-                                                   " outputs, and another has ", part.size(),
+                                                   " outputs, but another has ", part.size(),
                                                    ": predict batch by batch instead"));
   }
   for (const auto& [name, first] : parts.front()) {

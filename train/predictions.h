@@ -24,10 +24,9 @@ using Outputs = std::map<std::string, Tensor>;
 using TakeOutputs = std::function<absl::Status(int64_t first, const Outputs& outputs)>;
 
 // Runs the model over data with the variables that the coordinator has: Keras' model.predict. Use
-// it where a Trainer would be in the way, which creates and restores the variables itself: in an
-// Evaluator's score, or in a program that has created them. Trainer::Predict says the rest: order,
-// memory and errors. Also NotFound: a variable of the model does not exist. Both block, and change
-// no variable.
+// it in an Evaluator's score, or in a program that has created the variables itself. (A Trainer
+// would create and restore them.) Order, memory and errors are those of Trainer::Predict. Also
+// NotFound: a variable of the model does not exist. Both functions block, and change no variable.
 //
 //   absl::Status Evaluate(Evaluator& evaluator) {
 //     return evaluator.Watch([](Coordinator& restored) -> absl::Status {

@@ -19,7 +19,7 @@ absl::Status CheckImage(const Shape& input) {
   return input.rank() == 3 ? absl::OkStatus() : Wants("[height, width, channels]", input);
 }
 
-// The batch's dimension before those of an example.
+// The shape of a batch of examples.
 Shape Batched(int64_t batch, const Shape& example) {
   std::vector<int64_t> dims = {batch};
   dims.insert(dims.end(), example.dims().begin(), example.dims().end());
@@ -144,7 +144,7 @@ Var Sequential::operator()(GradientTape& tape, const Var& x) const {
     y = stages_[i].function(tape, y);
     if (y.status().ok() && y.shape() != Batched(batch, stages_[i].output)) {
       return internal::FailedVar(absl::InvalidArgumentError(
-          absl::StrCat("layer ", name_, ": stage ", i, ": gives ", y.shape().ToString(),
+          absl::StrCat("layer ", name_, ": stage ", i, ": returned ", y.shape().ToString(),
                        " instead of ", Batched(batch, stages_[i].output).ToString(),
                        ": the function of Apply must keep the "
                        "shape")));

@@ -1,4 +1,5 @@
-// A network of layers one after another, whose widths follow from the shape of its input.
+// A network of layers, one after another. Their widths follow from the shape of the network's
+// input.
 #ifndef DIVVY_TRAIN_SEQUENTIAL_H_
 #define DIVVY_TRAIN_SEQUENTIAL_H_
 
@@ -31,16 +32,16 @@ namespace divvy {
 // Stage i has the variables "<name>/<i>/kernel" and "<name>/<i>/bias" if it is a Dense or a Conv;
 // stages are counted from 0. All of them are read in one round trip.
 //
-// A stage that its input does not fit is found when the network is made. There is nobody to tell at
-// that moment. The network then has no variables, and status() says what is wrong. A Trainer
-// returns that status before it creates a variable, and the network gives a failed Var with it.
+// The constructor finds a stage whose input has the wrong shape. It cannot return an error. So the
+// network then has no variables, and status() has the error. A Trainer returns that status before
+// it creates a variable, and a call of the network returns a failed Var with it.
 class Sequential : public Layer {
  public:
   // One stage, made by the functions below.
   class Stage;
 
   // activation(x kernel + bias), [inputs] -> [outputs]: train/model.h's Dense. The input must have
-  // one dimension beside the batch's: put a Flatten before it.
+  // one dimension besides the batch's: put a Flatten before the Dense if it has more.
   static Stage Dense(int64_t outputs, Activation activation = Activation::kNone,
                      const LayerOptions& options = {});
   // [h, w, channels] -> [ceil(h / stride), ceil(w / stride), out_channels]: train/model.h's Conv.
@@ -53,7 +54,8 @@ class Sequential : public Layer {
   static Stage Flatten();
   // ops.h's Dropout. It does nothing in evaluation and prediction.
   static Stage Dropout(float rate);
-  // A function that keeps the tensor's shape: Apply(&Gelu). Several replicas call it at once.
+  // A function that keeps the tensor's shape: Apply(&Gelu). Several replicas call the function at
+  // once.
   static Stage Apply(std::function<Var(const Var&)> function);
 
   // `input`: the shape of one example, without the batch's dimension.
@@ -65,12 +67,13 @@ class Sequential : public Layer {
 
   // The shape of one example's result. Invalid if status() is not OK.
   const Shape& output() const { return shape_; }
-  // InvalidArgument: the stage that its input does not fit, with both.
+  // InvalidArgument: a stage's input has the wrong shape, or a stage's arguments are out of range.
+  // The message names the stage.
   const absl::Status& status() const { return problem; }
 
  private:
   using Function = std::function<Var(GradientTape&, const Var&)>;
-  // What a stage is, once its input is known.
+  // A stage whose input shape is known.
   struct Placed {
     Shape output;
     Function function;

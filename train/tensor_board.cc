@@ -26,7 +26,8 @@ std::map<std::string, double> MetricsOf(const TrainingRun& run, bool validation)
 }
 
 void LogError(const absl::Status& status) {
-  if (!status.ok()) DIVVY_LOG(WARNING) << "TensorBoard: points are lost: " << status;
+  if (!status.ok())
+    DIVVY_LOG(WARNING) << "TensorBoard: points of the event files are lost: " << status;
 }
 
 absl::string_view WithoutSlashAtEnd(absl::string_view directory) {
@@ -46,11 +47,10 @@ TensorBoard::TensorBoard(std::string directory, FileSystem& files, const Clock& 
 absl::Status TensorBoard::OnFitBegin(TrainingRun& run) {
   if (WithoutSlashAtEnd(internal::SupportOf(run.coordinator()).event_directory()) ==
       WithoutSlashAtEnd(directory_)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("TensorBoard: --tensorboard_dir has event files written to ", directory_,
-                     " already, and every point would be drawn twice: leave out the flag or the "
-                     "callback, or give them "
-                     "two directories"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "TensorBoard: with --tensorboard_dir the coordinator already writes to ", directory_,
+        ", so every point would appear twice: leave out the flag or the "
+        "callback, or give them two directories"));
   }
   last_step_ = run.step();
   reported_ = false;

@@ -18,25 +18,26 @@ namespace divvy {
 //
 //   options.callbacks = {std::make_shared<TensorBoard>("/logs/experiment-7")};
 //
-// At its beginning Fit returns the file system's error if the directory cannot be written. It
+// Before it trains, Fit returns the file system's error if the directory cannot be written, and
 // returns FailedPrecondition if --tensorboard_dir names the same directory: the coordinator already
 // writes these points there, and each would appear twice. Later errors are only logged, and
 // training continues.
 class TensorBoard : public Callback {
  public:
   explicit TensorBoard(std::string directory);
-  // REQUIRES: `files` and `clock` outlive it.
+  // REQUIRES: `files` and `clock` outlive the callback.
   TensorBoard(std::string directory, FileSystem& files, const Clock& clock);
   absl::Status OnFitBegin(TrainingRun& run) override;
   absl::Status OnReport(TrainingRun& run) override;
   absl::Status OnEpochEnd(TrainingRun& run) override;
 
  private:
-  bool WriteTrain(TrainingRun& run);  // whether there was something to write
+  // Returns false if no step has ended since the last points of "train".
+  bool WriteTrain(TrainingRun& run);
 
   const std::string directory_;
   SummaryWriter summaries_;
-  int64_t last_step_ = 0;  // that has points in "train"
+  int64_t last_step_ = 0;  // of the last points in "train"
   bool reported_ = false;  // in this epoch
 };
 

@@ -113,7 +113,7 @@ TEST(MlpTest, ReadsAllItsLayersInOneRoundTrip) {
                     {"mlp/1/bias", Floats({1}, {-10})}});
   GradientTape tape(reader);
   const Mlp mlp("mlp", {1, 2, 1});
-  // relu between, none after the last
+  // ReLU between the layers, none after the last one
   EXPECT_THAT(FloatsOf(mlp(tape, Floats({2, 1}, {3, -3})).Value()), ElementsAre(-4, 5));
   EXPECT_EQ(1u, reader.calls().size());
   EXPECT_EQ(4u, mlp.variables.size());
@@ -130,7 +130,7 @@ TEST(ConvTest, KeepsHeightAndWidthAndStridesOverThem) {
   EXPECT_THAT(FloatsOf(kept.Value()), ElementsAre(-18, -9, -14, -3, 15, 3, -6, 9, -2));
   const Var halved = Conv("conv", 1, 1, 3, /*stride=*/2)(tape, image);
   EXPECT_EQ((Shape{1, 2, 2, 1}), halved.shape());
-  EXPECT_THAT(FloatsOf(halved.Value()), ElementsAre(0, 0, 0, 0));  // relu unless told otherwise
+  EXPECT_THAT(FloatsOf(halved.Value()), ElementsAre(0, 0, 0, 0));  // ReLU is the default
 }
 
 TEST(ConvTest, NamesItsVariablesAsKerasDoesAndSaysWhereAnErrorArose) {
@@ -316,7 +316,7 @@ class StepTest : public ::testing::Test {
   int64_t reads_ = 0;
 };
 
-// Computed by hand: predictions -0.5, -0.5, -1, errors -1.5, 0.5, -3, d loss = 2/3 of them.
+// Computed by hand: predictions -0.5, -0.5, -1; errors -1.5, 0.5, -3; d loss = 2/3 of the errors.
 TEST_F(StepTest, TrainsOnTheMeanOfTheLosses) {
   Make(1);
   const auto metrics = Train({ThreeExamples()});
@@ -365,8 +365,8 @@ const Model kPenalizedRegression("penalized", {kPenalized, kOffsets}, RegressPen
 const Dense kRewarded("linear", 2, 1, Activation::kNone, WithL2(-1));
 const Model kRewardedRegression("rewarded", {kRewarded, kOffsets}, RegressPenalized);
 
-// kernel (0.5, -0.5): the penalty is 0.25 * 0.5, its gradient 0.5 * kernel; both once, however the
-// examples are spread.
+// kernel (0.5, -0.5): the penalty is 0.25 * 0.5, and its gradient 0.5 * kernel. Both count once,
+// however the examples are spread over replicas.
 TEST_F(StepTest, APenaltyIsAddedOnceToTheLossAndToTheGradient) {
   for (const int replicas : {1, 3}) {
     SCOPED_TRACE(replicas);
@@ -542,9 +542,9 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
     ++restores_;
     return step_;
   }
-  // What the checkpoint holds that RestoreLatest goes on from.
-  // By the program itself, without a Trainer.
+  // As if the program had trained `steps` steps without a Trainer.
   void Trained(int64_t steps) { step_ += steps; }
+  // As if RestoreLatest would find a checkpoint with these numbers.
   void Saved(int64_t epochs, int64_t steps) {
     epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps;
   }
@@ -574,7 +574,7 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   std::string event_directory() const override { return event_directory_; }
 
   std::map<std::string, std::vector<Nest>> data_;
-  std::deque<Metrics> script_;  // what evaluating "scripted" gives
+  std::deque<Metrics> script_;  // the results of evaluating "scripted"
   std::vector<std::string> passes_;
   std::vector<std::string> reports_;
   std::vector<double> scales_;
@@ -583,7 +583,7 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   int64_t goal_ = 0;
   int restores_ = 0;
   std::string event_directory_;
-  bool reports_in_time_ = true;  // no: its loops end before their first report
+  bool reports_in_time_ = true;  // false: loops end before their first report
   TestStrategy strategy_{1};
 
  protected:
@@ -698,13 +698,13 @@ TEST_F(TrainerTest, AProgramThatRunsAgainLeavesOutTheEpochsThatItsCheckpointHold
   const auto values = trainer_.Fit(kData, options);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_THAT(coordinator_.passes_, ElementsAre("regression/evaluate over data"))
-      << "both epochs were done: only how good it is is asked";
+      << "both epochs were done, so Fit only validates";
   EXPECT_EQ(values->count("validation/loss"), 1u);
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
   EXPECT_THAT(coordinator_.passes_,
               ElementsAre("regression/evaluate over data", "regression/train over data",
                           "regression/evaluate over data"));
-  EXPECT_EQ(coordinator_.epoch(), 4) << "of the second Fit one was done";
+  EXPECT_EQ(coordinator_.epoch(), 4) << "one epoch of the second Fit was done";
   EXPECT_EQ(coordinator_.goal_, 1);
   EXPECT_EQ(coordinator_.restores_, 1);
 }
@@ -763,7 +763,7 @@ TEST_F(TrainerTest, ANullCallbackIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("a callback is null"));
 }
 
-// Records its calls, and stops or fails where it is told to.
+// Records its calls, and stops or fails at a given call.
 struct Recorder : Callback {
   absl::Status OnFitBegin(TrainingRun& run) override { return Saw("begin", run); }
   absl::Status OnReport(TrainingRun& run) override { return Saw("report", run); }
@@ -848,15 +848,15 @@ TEST_F(TrainerTest, AnErrorOfACallbackIsThatOfFit) {
 TEST_F(TrainerTest, EarlyStoppingWaitsForItsPatience) {
   FitOptions options;
   options.epochs = 100;
-  // The fall of the loss slows down: at some epoch it is less than min_delta.
+  // The loss falls more and more slowly, and finally by less than min_delta in an epoch.
   options.callbacks = {std::make_shared<EarlyStopping>("loss", /*patience=*/2, /*min_delta=*/0.5)};
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
   const int64_t epochs = coordinator_.epoch();
   EXPECT_GT(epochs, 2);
   EXPECT_LT(epochs, 100);
-  // A second Fit knows nothing of the first.
+  // A second Fit starts without the state of the first.
   ASSERT_TRUE(trainer_.Fit(kData, options).ok());
-  EXPECT_EQ(epochs + 3, coordinator_.epoch());  // one to compare with, and two that wait
+  EXPECT_EQ(epochs + 3, coordinator_.epoch());  // the first epoch, and two of patience
 }
 
 TEST_F(TrainerTest, EarlyStoppingNamesTheMetricsThatThereAre) {
@@ -865,7 +865,7 @@ TEST_F(TrainerTest, EarlyStoppingNamesTheMetricsThatThereAre) {
   const absl::Status status = trainer_.Fit(kData, options).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("no metric \"validation/loss\""),
-                                                   HasSubstr("there are: loss, rmse")));
+                                                   HasSubstr("the metrics are: loss, rmse")));
 }
 
 TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
@@ -877,13 +877,12 @@ TEST_F(TrainerTest, EarlyStoppingRefusesOptionsThatMakeNoSense) {
               AllOf(HasSubstr("patience is -1"), HasSubstr("min_delta is nan")));
 }
 
-// How many epochs a Fit trains if its validations return these values, one after another.
+// EpochsOf: the number of epochs that a Fit trains if its validations return `values` in turn.
 class EarlyStoppingTest : public TrainerTest {
  protected:
   int64_t EpochsOf(const std::string& metric, const std::vector<double>& values, int patience,
                    double min_delta = 0, EarlyStopping::Mode mode = EarlyStopping::Mode::kAuto) {
     coordinator_.script_.clear();
-    // Of two, the first.
     for (const double value : values)
       coordinator_.script_.push_back(
           {{metric, Metric::Mean(value, 1)}, {"loss", Metric::Mean(1, 1)}});
@@ -914,7 +913,7 @@ TEST_F(EarlyStoppingTest, AModeSaysWhatANameDoesNot) {
   EXPECT_EQ(4, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMin));
   EXPECT_EQ(2, EpochsOf("regret", {4, 3, 2, 1}, 1, 0, EarlyStopping::Mode::kMax));
   EXPECT_EQ(4, EpochsOf("loss", {1, 2, 3, 4}, 1, 0, EarlyStopping::Mode::kMax))
-      << "the mode goes before the name";
+      << "the mode overrides the name";
 }
 
 TEST_F(EarlyStoppingTest, ANameThatSaysNothingIsRefusedBeforeAnythingIsTrained) {
@@ -931,7 +930,7 @@ TEST_F(EarlyStoppingTest, ANameThatSaysNothingIsRefusedBeforeAnythingIsTrained) 
 }
 
 TEST_F(EarlyStoppingTest, PatienceCountsEpochsInARowSinceTheBest) {
-  EXPECT_EQ(6, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 3)) << "equal is no improvement";
+  EXPECT_EQ(6, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 3)) << "an equal value is no improvement";
   EXPECT_EQ(5, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 2));
   EXPECT_EQ(2, EpochsOf("accuracy", {1, 0, 2, 1, 1, 2}, 0));
 }
@@ -946,11 +945,11 @@ TEST_F(EarlyStoppingTest, NaNIsNoImprovement) {
   EXPECT_EQ(2, EpochsOf("accuracy", {NAN, NAN, 1, 2}, 1));
 }
 
-// ---- callbacks that look at an epoch's metrics
+// ---- callbacks that read an epoch's metrics
 
 class CallbacksTest : public TrainerTest {
  protected:
-  // A Fit whose validations return these values of "loss", one after another.
+  // Runs a Fit whose validations return these values of "loss", in turn.
   absl::Status Fit(std::shared_ptr<Callback> callback, const std::vector<double>& values) {
     coordinator_.script_.clear();
     for (const double value : values)
@@ -961,7 +960,7 @@ class CallbacksTest : public TrainerTest {
     options.callbacks = {std::move(callback)};
     return trainer_.Fit(kData, options).status();
   }
-  // With a new Trainer, as in a restarted program that has completed so much already.
+  // Runs a Fit with a new Trainer, as in a restarted program that has completed some epochs.
   absl::Status FitAfterRestart(std::shared_ptr<Callback> callback, int epochs, double value) {
     InlineCoordinator restarted;
     restarted.data_ = coordinator_.data_;
@@ -993,7 +992,7 @@ TEST_F(CallbacksTest, LearningRateByEpochSetsTheFactorOfEachEpochAfterARestartTo
   const absl::Status refused =
       Fit(std::make_shared<LearningRateByEpoch>([](int) { return -1.0; }), {1});
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("must be a number from 0 on"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("must be finite and at least 0"));
 }
 
 TEST_F(CallbacksTest, ReduceOnPlateauScalesTheRateDownWhileNothingImproves) {
@@ -1019,12 +1018,12 @@ TEST_F(CallbacksTest, StopOnNanEndsTheFitAtTheFirstValueThatIsNoNumber) {
   EXPECT_EQ(coordinator_.epoch() - before, 2);
   const absl::Status unknown = Fit(std::make_shared<TerminateOnNan>("lss"), {1});
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(unknown.message()), HasSubstr("there are: loss"));
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("the metrics are: loss"));
 }
 
 TEST_F(CallbacksTest, StopOnNanEndsAnEpochInItsMiddle) {
   coordinator_.data_["data"] = std::vector<Nest>(9, ThreeExamples());
-  // Its loss overflows within a few steps.
+  // The loss overflows within a few steps.
   Trainer wild(coordinator_, kRegression, Sgd{1e12});
   FitOptions options;
   options.callbacks = {std::make_shared<TerminateOnNan>()};
@@ -1041,7 +1040,8 @@ TEST_F(CallbacksTest, SaveBestExportsEachEpochThatIsTheBestSoFar) {
   EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2", "/best at 6"));
   EXPECT_EQ(files_.ReadFile("/best.best").value(), "2 validation/loss at step 6\n");
   ASSERT_TRUE(Fit(save, {3}).ok());
-  EXPECT_EQ(coordinator_.exported_.size(), 2u) << "a second Fit goes on from the first's best";
+  EXPECT_EQ(coordinator_.exported_.size(), 2u)
+      << "a second Fit continues from the best value of the first";
 }
 
 TEST_F(CallbacksTest, SaveBestGoesOnFromItsFigureInAJobThatGoesOnAndNotInANewOne) {
@@ -1055,7 +1055,8 @@ TEST_F(CallbacksTest, SaveBestGoesOnFromItsFigureInAJobThatGoesOnAndNotInANewOne
   ASSERT_TRUE(FitAfterRestart(save(), 3, 1.5).ok());
   EXPECT_THAT(exported_after_restart_, ElementsAre("/best at 8"));
   ASSERT_TRUE(Fit(save(), {7}).ok());
-  EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2")) << "another training";
+  EXPECT_THAT(coordinator_.exported_, ElementsAre("/best at 2"))
+      << "another training starts without a best value";
 }
 
 TEST_F(CallbacksTest, SaveBestTakesNoFigureOfAnEarlierJobAfterAWarmUp) {
@@ -1100,7 +1101,7 @@ TEST_F(CallbacksTest, CsvLogHasALineForEachEpoch) {
   EXPECT_EQ(lines[0], "epoch,step,loss,rmse,validation/loss");
   EXPECT_THAT(lines[1], AllOf(StartsWith("1,2,"), EndsWith(",3")));
   EXPECT_THAT(lines[2], AllOf(StartsWith("2,4,"), EndsWith(",0.1")));
-  ASSERT_TRUE(Fit(log, {5}).ok()) << "a second Fit goes on behind them";
+  ASSERT_TRUE(Fit(log, {5}).ok()) << "a second Fit appends its lines";
   lines = absl::StrSplit(files_.ReadFile("/logs/run.csv").value(), '\n', absl::SkipEmpty());
   EXPECT_THAT(lines.back(), StartsWith("3,6,"));
   EXPECT_EQ(lines.size(), 4u);
@@ -1120,9 +1121,10 @@ TEST_F(CallbacksTest, CsvLogKeepsTheLinesThatAJobHasBehindItAndNoOthers) {
   const absl::Status refused =
       FitAfterRestart(std::make_shared<CsvLogger>("/run.csv", files_), 2, 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nothing of it is lost";
+  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "the file is unchanged";
   EXPECT_FALSE(Fit(std::make_shared<CsvLogger>("/run.csv", files_), {1}).ok());
-  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n") << "nor at a beginning";
+  EXPECT_EQ(files_.ReadFile("/run.csv").value(), "milk\nbread\n")
+      << "unchanged also for a Trainer without epochs";
 }
 
 TEST_F(TrainerTest, AModelMayBeATemporary) {
@@ -1211,8 +1213,8 @@ TEST_F(TensorBoardTest, RefusesTheDirectoryThatTheChiefWritesToByItself) {
     const absl::Status refused = trainer_.Fit(kData, options_).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(refused.message(),
-              "TensorBoard: --tensorboard_dir has event files written to /logs already, and every "
-              "point would be drawn twice: leave out the flag or the callback, "
+              "TensorBoard: with --tensorboard_dir the coordinator already writes to /logs, so "
+              "every point would appear twice: leave out the flag or the callback, "
               "or give them two directories");
   }
   EXPECT_THAT(Steps("train", "loss"), IsEmpty());

@@ -42,7 +42,8 @@ void Append(absl::string_view prefix, const Metrics& metrics,
 
 using Event = absl::Status (Callback::*)(TrainingRun&);
 
-// Calls all callbacks, even if one of them stops the run, so each sees the end of the epoch.
+// Calls all callbacks, even if one of them stops the run, so that each sees the event. An error
+// ends the calls.
 absl::Status Tell(const FitOptions& options, Event event, TrainingRun& run) {
   for (const std::shared_ptr<Callback>& callback : options.callbacks)
     RETURN_IF_ERROR(((*callback).*event)(run));
@@ -132,7 +133,7 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
   RETURN_IF_ERROR(ValidateEpoch(options, run));
   run.epoch_ = ++epochs_;
-  // The whole epoch was trained before the checkpoint, so there are no metrics of it.
+  // The checkpoint already contained the whole epoch, so there are no metrics.
   if (trained.empty()) return absl::OkStatus();
   return Tell(options, &Callback::OnEpochEnd, run);
 }
@@ -152,7 +153,7 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   for (int epoch = behind.epochs; epoch < options.epochs && !run.stopped(); ++epoch) {
     RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), run));
   }
-  // Nothing was trained, so only report how good the model is.
+  // Nothing was left to train, so Fit only validates.
   if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));
   if (run.stopped())
     DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;

@@ -22,13 +22,13 @@
 
 namespace divvy {
 
-// The options of Fit. By name in C++20, else field by field. Fit reports all invalid options at
-// once, as InvalidArgument.
+// The options of Fit. Set the fields by name in C++20, else one by one. Fit reports all invalid
+// options at once, as InvalidArgument.
 struct FitOptions {
   int epochs = 1;  // >= 1
-  // None: an epoch visits each record once (the source is leased), partial batches included. A
-  // number, >= 1: an epoch has this many steps, and the next epoch continues in the data where this
-  // one stopped, pass after pass.
+  // None: an epoch is one pass, which visits each record once if the source is leased, partial
+  // batches included. A number, >= 1: an epoch has this many steps, and the next epoch continues in
+  // the data where the previous one stopped, pass after pass.
   std::optional<int64_t> steps_per_epoch = {};
   // Validate on this data after each epoch, on the workers.
   std::optional<BoundDataSource> validation = {};
@@ -50,33 +50,34 @@ struct FitOptions {
 //   return trainer.Fit(kDigits(/*training=*/true), options).status();
 class Trainer {
  public:
-  // `optimizer` is used by variables that name none. The Trainer keeps a copy of the model, which
-  // is a handle. REQUIRES: the coordinator outlives the Trainer.
+  // `optimizer` is for variables whose specs name none. The Trainer keeps a copy of the model,
+  // which is a handle. REQUIRES: the coordinator outlives the Trainer.
   Trainer(Coordinator& coordinator, const Model& model, Optimizer optimizer);
 
-  // Trains for options.epochs; another call trains for as many more. Blocks. Returns the metrics of
-  // the last epoch: "loss" and the model's own, and those of the validation as "validation/loss"
-  // and so on. If a callback ended the epoch early, they cover the epoch so far.
+  // Trains for options.epochs; another call trains for that many more epochs. Blocks. Returns the
+  // metrics of the last epoch: "loss" and the model's own metrics, and the metrics of the
+  // validation as "validation/loss" and so on. If a callback ended the epoch early, the metrics
+  // cover the epoch so far.
   //
   // Resuming. The first call of Fit or Evaluate creates the variables and restores the newest
   // checkpoint (Coordinator::RestoreLatest). Fit then skips what the checkpoint contains: complete
   // epochs with their validation, and the elements that a partial epoch has read. If the checkpoint
   // contains all epochs, Fit only validates. To resume in this way, a restarted program must make
   // the same calls as before, and measure epochs either in passes over the data or in
-  // steps_per_epoch, not both. A program that has called RestoreLatest itself must count itself:
-  // Fit then trains for all epochs that it is asked for.
+  // steps_per_epoch, not both. If the program has called RestoreLatest itself, Fit skips nothing
+  // and trains for options.epochs; the program must subtract the epochs that are done.
   //
-  // Counting. Metrics count each step once, however often it was tried. Validation counts each
+  // Counting. Metrics count each step once, however many attempts it took. Validation counts each
   // record once, with any number of workers and replicas, if its source is leased (the default).
   //
   //   InvalidArgument  invalid options, all at once; or a source without a single example
-  //   AlreadyExists    a variable of the model was created elsewhere
+  //   AlreadyExists    the program has already created a variable of the model
   //   others           errors of RestoreLatest, the first error of a step (as RunEpoch), or a
   //                    callback's error
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
                                                     const FitOptions& options = {});
-  // Makes variables whose names match begin with their values in a checkpoint. Errors of
-  // WarmStart::Apply are returned by Fit. REQUIRES: Fit and Evaluate have not been called yet.
+  // Initializes the variables whose names match with their values in a checkpoint. Fit returns the
+  // errors of WarmStart::Apply. REQUIRES: Fit and Evaluate have not been called yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // Makes one pass over the data with the current variables, and returns the metrics. Changes no
   // variable. Blocks. Creates and restores the variables as Fit does. Errors: as Fit.
@@ -87,10 +88,10 @@ class Trainer {
   // not shuffle), with any number of workers and whatever tasks are lost. Blocks. Changes no
   // variable; creates and restores the variables as Fit does.
   //
-  // Memory: results wait until it is their turn, at most some 128 batches for each replica of each
-  // worker. A restarted program predicts from the beginning again. REQUIRES: nothing else is
-  // scheduled meanwhile. InvalidArgument: a source that is not leased, or a model without outputs.
-  // Otherwise the first error of a step, or of `take`, which ends the call.
+  // Memory: results that are early are kept until their turn, about 128 batches at most for each
+  // replica of each worker. A restarted program predicts from the beginning again. REQUIRES:
+  // nothing else is scheduled meanwhile. InvalidArgument: a source that is not leased, or a model
+  // without outputs. Otherwise the first error of a step, or of `take`, which ends the call.
   //
   //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) {
   //     return file.Append(first, outputs.at("probability"));
@@ -104,7 +105,7 @@ class Trainer {
   // The part of a Fit that a restored checkpoint already contains.
   struct Behind {
     int epochs = 0;
-    // Of the epoch after them, if epochs are measured in steps.
+    // The steps of the next, partial epoch, if epochs are measured in steps.
     int64_t steps = 0;
   };
   absl::Status Prepare();
@@ -122,10 +123,10 @@ class Trainer {
   std::optional<WarmStart> warm_start_;
   // Completed epochs.
   int epochs_ = 0;
-  // How many of the model's variables exist. A call that failed half way continues from here.
+  // The number of the model's variables that exist. The call after a failed one continues here.
   size_t num_created_ = 0;
   bool restored_ = false;
-  // The next epoch may be the rest of an epoch that a checkpoint contains in part.
+  // The next epoch may be the rest of an epoch that a checkpoint contains partly.
   bool in_an_epoch_ = false;
 };
 

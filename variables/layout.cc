@@ -13,8 +13,8 @@
 namespace divvy {
 namespace {
 
-// Writes values one after another in a form that only equal values share: numbers as 8 bytes,
-// little-endian; texts and lists with their length.
+// Writes values one after another in a form that only equal values share: numbers as 8
+// little-endian bytes, texts and lists with their length.
 class Canonical {
  public:
   void Add(uint64_t value) {

@@ -1,4 +1,4 @@
-// Which variable, and which part of it.
+// The key of a shard: a variable, and a part of it.
 #ifndef DIVVY_VARIABLES_SHARD_KEY_H_
 #define DIVVY_VARIABLES_SHARD_KEY_H_
 
@@ -9,19 +9,21 @@
 
 namespace divvy {
 
-// Given by the coordinator when the variable is created. Never reused in a job. 0: none.
+// The coordinator assigns it when it creates the variable. Never reused in a job. 0: none.
 DIVVY_STRONG_ID(VariableId, uint32_t);
 
-// The most shards of one variable: what ShardKey::part counts.
+// The most shards of one variable: ShardKey::part has 16 bits.
 constexpr int64_t kMaxShards = 1 << 16;
 
-// One shard of a variable (slot 0) or of one of its optimizer slots (from 1). Ids are never reused,
-// so "does this shard exist" is the whole version check of a commit.
+// One shard of a variable (slot 0) or of one of its optimizer slots (from 1). Ids are never reused.
+// So a commit needs no other version check than whether its shards exist.
 struct ShardKey {
   VariableId variable;
-  uint8_t slot = 0;   // VariableLayout::slots[slot - 1]
-  uint16_t part = 0;  // by first row, from 0
-  // All three in one number, in the order of the keys: variable, then slot, then part.
+  // VariableLayout::slots[slot - 1]
+  uint8_t slot = 0;
+  // parts are numbered from 0, by first row
+  uint16_t part = 0;
+  // The three fields in one number that sorts like the keys: by variable, then slot, then part.
   uint64_t packed() const {
     return (static_cast<uint64_t>(variable.value()) << 24) | (static_cast<uint64_t>(slot) << 16) |
            part;

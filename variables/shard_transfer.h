@@ -1,5 +1,5 @@
-// What one pull and one commit carry for each shard: PullReply, and the parts of PullRequest and
-// CommitRequest (protocol/messages.h). Plain values; tensors lie on the CPU, and nobody writes to
+// The parts of a pull and of a commit, one for each shard (PullRequest, PullReply and
+// CommitRequest, protocol/messages.h). Plain values. Tensors lie on the CPU, and no code writes to
 // them again.
 #ifndef DIVVY_VARIABLES_SHARD_TRANSFER_H_
 #define DIVVY_VARIABLES_SHARD_TRANSFER_H_
@@ -15,36 +15,42 @@
 
 namespace divvy {
 
-// Rows of one shard: all of them, or those at `rows` (int64 [n], local to the shard, any order,
+// A read of one shard: all rows, or those at `rows` (int64 [n], local to the shard, any order,
 // repeats allowed).
 struct PullPart {
   ShardKey shard;
   std::optional<Tensor> rows;
-  // What the values of the reply take, by the layout that the asker knows; not sent. A reply that
-  // announces anything else is refused before there is memory for it. -1: not known.
+  // The size of the reply's values, by the layout that the caller knows; not sent. A reply that
+  // announces another size is refused before memory is allocated for it. -1: not known.
   int64_t reply_bytes = -1;
 };
 struct PullPartReply {
-  // [rows, ...] of the part
+  // [rows, ...]: the rows that were requested
   Tensor values;
-  // Of the shard when the reading began.
+  // The version of the shard when the read began.
   uint64_t version = 0;
-  // A commit landed while it was read: each block is whole, the shard is not.
+  // A commit was applied during the read. Each block of rows is consistent, but the shard is not.
   bool torn = false;
 };
 struct PullReply {
-  std::vector<PullPartReply> parts;  // as requested
+  // in the order of the request
+  std::vector<PullPartReply> parts;
 };
 
-// One write to one shard. Parts of one variable apply in the order given.
+// One write to one shard. Parts of one variable are applied in the given order.
 struct CommitPart {
-  ShardKey shard;  // slot 0
+  // slot 0
+  ShardKey shard;
   WriteOp op = WriteOp::kAssign;
-  // int64 [n], local to the shard: scatters and sparse gradients (there unique and rising)
+  // int64 [n], local to the shard. Set for scatters and for sparse gradients, whose rows are unique
+  // and rising.
   std::optional<Tensor> rows;
-  Tensor values;                           // [rows, ...] or [n, ...]
-  std::optional<OptimizerStep> optimizer;  // kGradient
-  std::vector<uint8_t> slots;              // kGradient: slot numbers, in the order of SlotsOf
+  // the shard's shape, or [n, ...] if `rows` is set
+  Tensor values;
+  // set for kGradient
+  std::optional<OptimizerStep> optimizer;
+  // set for kGradient: slot numbers, in the order of SlotsOf
+  std::vector<uint8_t> slots;
 };
 
 }  // namespace divvy

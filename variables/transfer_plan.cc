@@ -16,7 +16,7 @@ Tensor Int64Vector(const std::vector<int64_t>& values) {
   return Tensor::Vector<int64_t>(absl::MakeConstSpan(values));
 }
 
-// Rows `positions` of `rows`, packed.
+// The rows of `rows` at `positions`, packed.
 Tensor PackRows(const Tensor& rows, const std::vector<int64_t>& positions, const Shape& variable,
                 int64_t row_bytes) {
   Tensor packed = *Tensor::Uninitialized(rows.dtype(),
@@ -67,8 +67,8 @@ absl::Status CheckGradient(const VariableLayout& variable, const StagedWrite& wr
                                                            "\": ", optimizer.message()));
 }
 
-// The ids that fall into one shard of a variable, made local, and their places in what was asked
-// for or written. In the order given.
+// The ids that fall into one shard of a variable, as local ids, and their places in the read or
+// write. In the given order.
 struct Bucket {
   std::vector<int64_t> local_ids, positions;
 };
@@ -180,7 +180,8 @@ struct CommitPlanner::Unit {
   const StagedWrite& write;
   const VariableLayout& variable;
   int ps = 0;
-  size_t index = 0;  // into commits_[ps]
+  // an index into commits_[ps]
+  size_t index = 0;
   Bucket bucket;
 };
 
@@ -287,7 +288,8 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
 }
 
 PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
-  std::map<VariableId, size_t> whole;  // which target; a shard is asked for whole once
+  // The index of the target. A shard is read whole at most once.
+  std::map<VariableId, size_t> whole;
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);
     if (read.ids) {
@@ -363,7 +365,7 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
       const int64_t end_byte = i + 1 < target.pieces.size()
                                    ? target.pieces[i + 1].first_row * target.row_bytes
                                    : result.size_bytes();
-      // Fewer would leave what the memory held before to be taken for values.
+      // A smaller reply would leave old memory contents in the result.
       if (values.size_bytes() != end_byte - first_byte)
         return BadAnswer(piece.ps, "with another number of rows");
       if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());

@@ -1,14 +1,15 @@
-// From variables to shards and back: what a read or a set of writes means for each parameter
-// server. Pure functions of the layout; tensors lie on the CPU.
+// From variables to shards and back: which parts of a read or of a list of writes go to which
+// parameter server. Pure functions of the layout. Tensors lie on the CPU.
 //
 //   DIVVY_RETURN_IF_ERROR(CheckWrite(*layout, write));
-//   // A CommitRequest to each.
+//   // Send a CommitRequest to each.
 //   for (auto& [ps, parts] : PlanCommits(*layout, {write}, ordinal, /*learning_rate_scale=*/1)) ...
 //
 //   DIVVY_RETURN_IF_ERROR(CheckRead(*layout, read));
 //   const PullPlan plan(*layout, {read});
-//   for (const auto& [ps, parts] : plan.parts()) ...  // a PullRequest to each
-//   // When all have answered:
+//   // Send a PullRequest to each.
+//   for (const auto& [ps, parts] : plan.parts()) ...
+//   // When all have replied:
 //   DIVVY_ASSIGN_OR_RETURN(std::vector<Tensor> values, plan.Assemble(replies));
 #ifndef DIVVY_VARIABLES_TRANSFER_PLAN_H_
 #define DIVVY_VARIABLES_TRANSFER_PLAN_H_
@@ -30,54 +31,60 @@
 
 namespace divvy {
 
-// A whole variable, or the rows at `ids` (int64, any shape; global, repeats allowed).
+// A read of a whole variable, or of the rows at `ids` (int64, any shape; row numbers of the whole
+// variable, repeats allowed).
 struct VariableRead {
   std::string variable;
   std::optional<Tensor> ids;
 };
 
-// One write to a variable: `value` is whole (assign, add, sub, dense gradient) or the rows at `ids`
-// (int64 [n], global): scatters, sparse gradients.
+// One write to a variable. Without `ids`, `value` is the whole variable (assign, add, sub, dense
+// gradient). With `ids` (int64 [n], row numbers of the whole variable), it has one row for each id
+// (scatters, sparse gradients).
 struct StagedWrite {
   std::string variable;
   WriteOp op = WriteOp::kAssign;
   Tensor value;
   std::optional<Tensor> ids;
-  std::optional<Optimizer> optimizer;  // of a gradient: instead of the variable's own
+  // Gradients: used in place of the variable's own optimizer.
+  std::optional<Optimizer> optimizer;
 };
 
-// Bytes of one row of a variable.
+// The size of one row of a variable, in bytes.
 int64_t RowBytes(const VariableSpec& spec);
 
-// Everything about a write that could be refused: NotFound (with near names), InvalidArgument
-// (dtype, shape, an id outside the variable, a gradient of a variable that is not float32 or has no
-// optimizer), each naming the variable and both shapes. OK: no ps will refuse it.
-// REQUIRES: write.optimizer, where there is one, has passed Validate.
+// Checks everything for which a ps could refuse the write; after OK no ps refuses it. NotFound: no
+// such variable; the message has near names. InvalidArgument: a wrong dtype or shape, an id outside
+// the variable, or a gradient of a variable that is not float32 or has no optimizer. The message
+// names the variable; for a wrong value it has the value's and the wanted shape. REQUIRES:
+// write.optimizer, if set, has passed Validate.
 absl::Status CheckWrite(const Layout& layout, const StagedWrite& write);
-// NotFound, as above; InvalidArgument: rows of a variable of rank 0, ids that are no int64 on the
-// CPU, or an id outside the variable.
+// Checks a read. NotFound as above. InvalidArgument: rows of a variable of rank 0, ids that are not
+// int64 on the CPU, or an id outside the variable.
 absl::Status CheckRead(const Layout& layout, const VariableRead& read);
 
-// The optimizer a gradient is applied with: the write's, else the variable's. REQUIRES: CheckWrite
+// The optimizer that applies a gradient: the write's own, else the variable's. REQUIRES: CheckWrite
 // is OK, op is kGradient.
 const Optimizer& OptimizerOf(const Layout& layout, const StagedWrite& write);
 // The optimizers whose slots the gradients among `writes` need and `layout` lacks, each with its
-// variable: their slots are created before the commit is planned.
+// variable. The caller has these slots created before it plans the commit.
 std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout,
                                                             absl::Span<const StagedWrite> writes);
 
-// What each ps is asked to do, in the order given. Rows of a gradient are summed by id; a shard
-// that no row falls into is not asked. The learning rate is evaluated at `ordinal` and scaled.
-// Takes seconds for a gigabyte of rows: not under a lock that others wait for (PlanningBytes).
-// REQUIRES: CheckWrite is OK for each, and the slots of every optimizer are in the layout.
+// Plans the commits: ps -> its parts, in the order of the writes. Sums the rows of a gradient by
+// id. A shard without any of the rows has no part. Evaluates the learning rate at `ordinal` and
+// scales it. A gigabyte of rows takes seconds, so do not call this under a lock that other threads
+// wait for (PlanningBytes). REQUIRES: CheckWrite is OK for each write, and the slots of every
+// optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
                                                    absl::Span<const StagedWrite> writes,
                                                    int64_t ordinal, double learning_rate_scale);
-// What PlanCommits sorts, sums or copies of these writes. Whole values are cut without a copy, and
-// count as nothing.
+// The number of bytes that PlanCommits sorts, sums or copies for these writes. Whole values are cut
+// without a copy and count as 0.
 int64_t PlanningBytes(absl::Span<const StagedWrite> writes);
 
-// PlanCommits in units that may run at the same time: each makes the rows of one shard.
+// PlanCommits in units that may run at the same time. Each unit makes the rows of one shard. Only
+// Run is thread-safe.
 class CommitPlanner {
  public:
   // REQUIRES: as PlanCommits; layout and writes outlive the planner.
@@ -87,9 +94,9 @@ class CommitPlanner {
   CommitPlanner(const CommitPlanner&) = delete;
 
   size_t units() const { return units_.size(); }
-  // REQUIRES: 0 <= unit < units(), each once.
+  // REQUIRES: 0 <= unit < units(). Call it once for each unit.
   void Run(size_t unit);
-  // REQUIRES: every unit has been run.
+  // REQUIRES: Run has returned for every unit.
   std::map<int, std::vector<CommitPart>> Take() &&;
 
  private:
@@ -102,37 +109,41 @@ class CommitPlanner {
   std::vector<std::unique_ptr<const Unit>> units_;
 };
 
-// Of the tensors of a commit, as they travel: values and rows.
+// The bytes of a commit's tensors, values and rows, as they are sent.
 int64_t PayloadBytes(absl::Span<const CommitPart> parts);
-// The error of an optimizer whose learning rate cannot be, now that it is known: the schedule's at
-// this step, times the scale.
+// Checks the learning rates of a planned commit: the schedule's value at this step, times the
+// scale. Returns the error of the first optimizer whose learning rate is not valid.
 absl::Status CheckOptimizers(const Layout& layout, absl::Span<const CommitPart> parts);
-// InvalidArgument, naming the figures and the flag, where a commit is larger than ps `ps` takes.
-// `max_bytes` 0: it takes any.
+// InvalidArgument if a commit is larger than parameter server `ps` accepts. The message has both
+// sizes and the flag. `max_bytes` 0: no limit.
 absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t max_bytes);
 
-// One pull for each ps, and how the answers become the values asked for.
+// One pull for each ps, and the assembly of the replies into the requested values.
 class PullPlan {
  public:
   PullPlan() = default;
   // REQUIRES: CheckRead is OK for each.
   PullPlan(const Layout& layout, absl::Span<const VariableRead> reads);
 
-  const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }  // by ps
-  // The values, in the order of the reads: whole ones in the variable's shape, rows as ids.shape +
-  // row shape, in the order asked.
-  // REQUIRES: replies are those to parts(), one for each ps. InvalidArgument: a reply that does not
-  // fit.
-  // Copies copied_bytes(): what is large is not assembled under a lock that others wait for.
+  // by ps
+  const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }
+  // Returns the values in the order of the reads. A whole variable has the variable's shape; rows
+  // have the shape ids.shape + row shape, in the order of the ids. InvalidArgument: a reply does
+  // not fit its request. Copies copied_bytes() bytes, so do not assemble large values under a lock
+  // that other threads wait for. REQUIRES: `replies` has the reply to each ps in parts().
   absl::StatusOr<std::vector<Tensor>> Assemble(const std::map<int, PullReply>& replies) const;
   int64_t copied_bytes() const;
 
  private:
-  struct Piece {  // of one read: where a part's rows go
+  // Where the rows of one part go in the result of a read.
+  struct Piece {
     int ps = 0;
-    size_t part = 0;                 // index into parts_[ps]
-    int64_t first_row = 0;           // whole reads: of the result
-    std::vector<int64_t> positions;  // row reads: result row of each row of the part
+    // an index into parts_[ps]
+    size_t part = 0;
+    // whole reads: the part's first row in the result
+    int64_t first_row = 0;
+    // row reads: the result row of each row of the part
+    std::vector<int64_t> positions;
   };
   struct Target {
     DType dtype;
@@ -140,7 +151,8 @@ class PullPlan {
     int64_t row_bytes = 0;
     std::vector<Piece> pieces;
     bool whole = true;
-    bool IsOneShard() const { return whole && pieces.size() == 1; }  // the reply is the value
+    // The reply is the value, without a copy.
+    bool IsOneShard() const { return whole && pieces.size() == 1; }
   };
   void AddWhole(const VariableLayout& variable);
   void AddRows(const VariableLayout& variable, const Tensor& ids);

@@ -17,8 +17,8 @@ namespace {
 
 using Values = std::vector<float>;
 
-// `rows` rows of `width` in `ps.size()` parts by the div rule: the first `rows % parts` get one
-// more.
+// A variable of `rows` rows of `width`, cut into `ps.size()` parts by the div rule: the first `rows
+// % parts` parts have one row more.
 VariableLayout Cut(uint32_t id, std::string name, int64_t rows, int64_t width, std::vector<int> ps,
                    std::optional<Optimizer> optimizer = {}) {
   VariableLayout layout;
@@ -193,7 +193,7 @@ TEST(PlanCommitsTest, AddsTheRowsOfAnIdInTheOrderGiven) {
   EXPECT_EQ(Flat(commits.at(1)[0].values), Values({1}));
 }
 
-// What is summed and sorted already, as ApplyGradients' rows are, costs no copy.
+// Rows that are summed and sorted already, as those of ApplyGradients are, are not copied.
 TEST(PlanCommitsTest, RisingRowsOfAGradientAreCutAtTheShardsWithoutACopy) {
   const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 2, {0, 1}, Sgd{0.1}));
   const Tensor rows = Matrix(3, 2, {1, 2, 3, 4, 5, 6});
@@ -271,7 +271,7 @@ TEST(PullPlanTest, AnAnswerThatDoesNotFitIsAnErrorNotACrash) {
   replies[1].parts.push_back({Matrix(3, 2, {0, 1, 2, 3, 4, 5}), 1, false});
   EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument)
       << "too many rows";
-  // What is missing would be whatever the memory held before.
+  // Missing rows would have the old contents of the memory as values.
   for (const int ps : {0, 1}) {
     replies[1].parts[0].values = Matrix(2, 2, {0, 1, 2, 3});
     replies[0].parts[0].values = Matrix(2, 2, {0, 1, 2, 3});
@@ -290,7 +290,7 @@ TEST(PullPlanTest, AWholeVariableInOneShardHasItsOwnDtype) {
   const auto layout = Layout::Empty()->With(Cut(1, "w", 2, 2, {0}));
   const PullPlan plan(*layout, {VariableRead{"w", std::nullopt}});
   std::map<int, PullReply> replies;
-  // A quarter of the bytes.
+  // This reply has a quarter of the bytes.
   replies[0].parts.push_back({*Tensor::Zeros(DType::kBool, {2, 2}), 1, false});
   EXPECT_EQ(plan.Assemble(replies).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -326,8 +326,8 @@ TEST(PullPlanTest, AVariableThatIsReadWholeTwiceIsAskedForOnce) {
 
 // ---- against a model ----------------------------------------------------------------------------
 
-// The trivial model: every variable is one array; a cluster: the same, cut into shards. What a plan
-// does to the shards must be what the write does to the array.
+// The trivial model: each variable is one array. The cluster has the same array, cut into shards. A
+// plan must change the shards as the write changes the array.
 class TransferModel {
  public:
   explicit TransferModel(uint64_t seed) : random_(seed) {
@@ -354,7 +354,7 @@ class TransferModel {
     std::set<std::string> done;
     for (int n = 1 + random_.Below(3); n > 0; --n) {
       StagedWrite write = AnyWrite();
-      // One gradient a variable.
+      // At most one gradient for each variable.
       if (write.op == WriteOp::kGradient && !done.insert(write.variable).second) continue;
       ASSERT_TRUE(CheckWrite(*layout_, write).ok()) << CheckWrite(*layout_, write);
       writes.push_back(std::move(write));
@@ -432,7 +432,7 @@ class TransferModel {
                   whole.begin() + variable.offsets[part + 1] * width);
   }
 
-  // A gradient subtracts: Sgd with the rate 1.
+  // A gradient is subtracted: Sgd with rate 1.
   static void Apply(WriteOp op, const std::vector<int64_t>& rows, const Values& values,
                     int64_t width, Values& out) {
     for (size_t i = 0; i < rows.size() * width; ++i) {

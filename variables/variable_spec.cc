@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// Names become parts of file names and of slots' names, so their alphabet is small.
+// Names become parts of file names and of slots' names, so few characters are allowed.
 bool IsNamePart(absl::string_view part) {
   if (part.empty() || part == "." || part == "..") return false;
   for (char c : part) {
@@ -18,7 +18,8 @@ bool IsNamePart(absl::string_view part) {
   return true;
 }
 
-// The wire takes names of 1,024 bytes, those of slots ("<variable>/<optimizer>/<slot>") among them.
+// Messages hold names of at most 1,024 bytes, and a slot's name is longer than its variable's:
+// "<variable>/<optimizer>/<slot>".
 constexpr size_t kMaxNameBytes = 960;
 
 absl::Status CheckName(absl::string_view name) {

@@ -1,4 +1,4 @@
-// What a variable is.
+// The declaration of a variable.
 #ifndef DIVVY_VARIABLES_VARIABLE_SPEC_H_
 #define DIVVY_VARIABLES_VARIABLE_SPEC_H_
 
@@ -15,42 +15,46 @@
 
 namespace divvy {
 
-// How the replicas of one worker combine what each assigns in a Run (semantics of
-// tf.VariableAggregation). Gradients are another matter: ApplyGradients is told how. What several
-// workers assign is not combined: steps write one after another.
+// How the replicas of one worker combine the values that they assign in a Run (semantics of
+// tf.VariableAggregation). It does not concern gradients: ApplyGradients has an argument for them.
+// Assigns of several workers are not combined: the steps write one after another.
 enum class VariableAggregation {
-  // They may not: InvalidArgument, where there are several replicas.
+  // Replicas may not assign: InvalidArgument if the worker has several replicas.
   kNone,
-  kSum,               // of all replicas' values, in replica order
-  kMean,              // the same, divided by the number of replicas
-  kOnlyFirstReplica,  // replica 0's value; the others' are dropped
+  // the sum of all replicas' values, in replica order
+  kSum,
+  // the sum divided by the number of replicas
+  kMean,
+  // replica 0's value; the others are dropped
+  kOnlyFirstReplica,
 };
 
-// What a variable is. Declare it `const` at namespace scope and it is the same in every process:
-// the coordinator creates from it, steps name it. A plain value, registered nowhere: the layout
-// that the coordinator made is the truth.
+// The declaration of a variable. If it is `const` at namespace scope, it is the same in every
+// process: the coordinator creates the variable from it, and steps name the variable by it. A plain
+// value, registered nowhere: what counts for a job is the layout that its coordinator made.
 //
 //   const VariableSpec kUsers{"users", {1'000'000, 64}, RandomUniform{}, RowwiseAdagrad{0.05}};
 //   const VariableSpec kCount{"count", {}, Zeros(), std::nullopt, DType::kInt64};
 struct VariableSpec {
-  // unique in the job; [A-Za-z0-9_.-]+ joined by '/', no part "." or "..", at most 960 bytes; in
-  // checkpoints, too
+  // Unique in the job; checkpoints use the same name. Parts of [A-Za-z0-9_.-]+ joined by '/', no
+  // part "." or "..", at most 960 bytes.
   std::string name;
-  // fully known; rows (axis 0) are what is cut and looked up. {}: a scalar, never cut
+  // Fully known. The variable is cut and looked up by rows (axis 0). {}: a scalar, never cut.
   Shape shape;
   Initializer initializer = Zeros();
-  // Its slots are created with it; none: the one given to ApplyGradients or Trainer.
+  // Its slots are created with the variable. None: ApplyGradients or Trainer names the optimizer.
   std::optional<Optimizer> optimizer = {};
-  // Any that tensors hold; an optimizer, and gradients, need float32.
+  // Any dtype that a tensor can hold. Optimizers and gradients need float32.
   DType dtype = DType::kFloat32;
   VariableAggregation aggregation = VariableAggregation::kNone;
-  std::optional<Partitioner> partitioner = {};  // instead of the strategy's
+  // used in place of the strategy's partitioner
+  std::optional<Partitioner> partitioner = {};
   operator absl::string_view() const { return name; }
 };
 
 // InvalidArgument, naming the variable and the fix: a bad name, an invalid or unknown shape, a
-// dtype that no variable has, what Validate refuses of the initializer or the optimizer, or an
-// optimizer of a variable that is not float32. Pure.
+// dtype that no variable can have, an initializer or optimizer that its own Validate refuses, or an
+// optimizer for a variable that is not float32. Pure.
 absl::Status Validate(const VariableSpec& spec);
 
 }  // namespace divvy

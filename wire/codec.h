@@ -1,5 +1,5 @@
-// Encoding and decoding by description. Each message is described once, by a function Fields
-// (fields.h), and a visitor goes over it: Encoder writes the fields of a value to a protobuf
+// Encoding and decoding by description. A function Fields describes each message once (fields.h),
+// and a visitor goes over the description: Encoder writes the fields of a value into a protobuf
 // message, Decoder reads and checks them.
 //
 //   template <typename Visitor>
@@ -8,8 +8,9 @@
 //     visit(DIVVY_WIRE_FIELD(serial), checkpoint.serial);
 //   }
 //
-// Rules say what a decoder refuses. Without a rule a number or text may be any, a duration may not
-// be negative, an enum must be one that is known, and a message must be there. For wire/ alone.
+// A rule of a field says what a decoder refuses. Without a rule it accepts any number and any text,
+// a duration that is not negative, an enum value that it knows, and a message that is present. Used
+// in wire/ only.
 #ifndef DIVVY_WIRE_CODEC_H_
 #define DIVVY_WIRE_CODEC_H_
 
@@ -35,7 +36,7 @@ namespace divvy::wire {
 
 // ---- fields -------------------------------------------------------------------------------------
 
-// One field of any protobuf message that has a field of this name.
+// One field. It works for any protobuf message with a field of this name.
 template <typename Get, typename Has, typename Set, typename Mutable>
 struct Field {
   absl::string_view name;
@@ -47,8 +48,9 @@ struct Field {
 template <typename Get, typename Has, typename Set, typename Mutable>
 Field(absl::string_view, Get, Has, Set, Mutable) -> Field<Get, Has, Set, Mutable>;
 
-// A lambda's body is compiled only where it is called, so a field needs only the accessors that its
-// type has. clang-format off
+// A lambda's body is compiled only if the lambda is called, so a field needs only the accessors
+// that its type has.
+// clang-format off
 #define DIVVY_WIRE_FIELD(field)                                                \
   ::divvy::wire::Field {                                                       \
 #field,                                                                      \
@@ -59,45 +61,48 @@ Field(absl::string_view, Get, Has, Set, Mutable) -> Field<Get, Has, Set, Mutable
   }
 // clang-format on
 
-// Stands for an alternative of a variant that does not travel.
+// Takes the place of a field for an alternative of a variant that is never sent.
 struct NeverSent {};
 
 // ---- rules --------------------------------------------------------------------------------------
 
 struct NotNegative {};
 struct NotZero {};
-struct Index {};  // of a task: 0 to kMaxIndex
+// the index of a task: 0 to kMaxIndex
+struct Index {};
 struct Finite {};
-// 1 to kMaxNameBytes bytes without control characters; an encoder escapes and cuts
+// 1 to kMaxNameBytes bytes without control characters. An encoder escapes and cuts the text.
 struct Name {};
-// A Name, or nothing.
+// A Name, or an empty text.
 struct NameOrEmpty {};
-// At most so many bytes, without control characters; an encoder escapes and cuts.
+// At most `max_bytes` bytes without control characters. An encoder escapes and cuts the text.
 struct Text {
   size_t max_bytes;
 };
 struct Range {
   int64_t low, high;
 };
-struct Counted {  // a repeated field with at most so many elements
+// A repeated field with at most `most` elements.
+struct Counted {
   size_t most = kMaxParts;
 };
-// A repeated field, each element above the one before it.
+// A repeated field whose elements rise.
 struct Rising {};
 template <typename Rule>
-struct ForEach {  // for each element of a repeated field
+// A rule for each element of a repeated field.
+struct ForEach {
   Rule rule;
 };
 template <typename Rule>
 ForEach(Rule) -> ForEach<Rule>;
-// A message that is not there reads as an empty one.
+// An absent message is read as an empty one.
 struct MayBeAbsent {};
-// A shape, of values of this type.
+// The shape of values of this dtype.
 struct OfType {
   DType dtype;
 };
 
-// An integer that is compared as int64.
+// Converts an integer to int64 for a comparison.
 template <typename Value>
 int64_t Signed(Value value) {
   static_assert(std::is_integral_v<Value> &&
@@ -133,14 +138,14 @@ inline absl::Status Test(Text text, absl::string_view field, const std::string& 
   if (Escaped(value, text.max_bytes) == value) return absl::OkStatus();
   return Invalid(field, "is too long, or has control characters");
 }
-// No rule for a value.
+// The rule that accepts any value.
 struct Anything {};
 template <typename Value>
 absl::Status Test(Anything, absl::string_view, const Value&) {
   return absl::OkStatus();
 }
 
-// How an encoder sends a text that has this rule.
+// The text that an encoder sends for a text with this rule.
 inline std::string Sent(const std::string& text, Name) { return Escaped(text, kMaxNameBytes); }
 inline std::string Sent(const std::string& text, NameOrEmpty) {
   return Escaped(text, kMaxNameBytes);
@@ -163,7 +168,7 @@ template <typename T>
 constexpr bool kIsOptional = false;
 template <typename T>
 constexpr bool kIsOptional<std::optional<T>> = true;
-// std::vector and std::set: a repeated field.
+// True for std::vector and std::set, which are repeated fields.
 template <typename T, typename = void>
 constexpr bool kIsRepeated = false;
 template <typename T>
@@ -194,7 +199,7 @@ T FromPlain(const Proto& sent) {
 template <typename Proto>
 class Encoder;
 
-// `value` as the fields of `out`. It is only read.
+// Writes `value` into the fields of `out`. `value` is only read.
 template <typename T, typename Proto>
 void Write(const T& value, Proto& out) {
   if constexpr (std::is_same_v<T, Nest>) {
@@ -231,28 +236,29 @@ class Encoder {
       Write(value, *field.mut(out_));
     }
   }
-  // A repeated field of messages: of each element of `all`, what `project` finds in it. An
-  // encoder's alone.
+  // A repeated field of messages, made from what `project` returns for each element of `all`.
+  // Encoder only.
   template <typename F, typename All, typename Project>
   void Each(const F& field, const All& all, const Project& project) {
     auto& out = *field.mut(out_);
     out.Reserve(static_cast<int>(all.size()));
     for (const auto& one : all) Write(project(one), *out.Add());
   }
-  // A member that travels as another type: as what `to` makes of it. The decoder gives `from` what
-  // came, and the member.
+  // A member that is sent as another type. The encoder sends what `to` returns. The decoder calls
+  // `from` with the received value and the member.
   template <typename F, typename T, typename To, typename From, typename... Rules>
   void Via(const F& field, const T& value, const To& to, const From&, const Rules&... rules) {
     (*this)(field, to(value), rules...);
   }
-  // A map, with a rule for keys and one for values; Counted as for a repeated field.
+  // A map, with a rule for keys and a rule for values. Counted works as for a repeated field.
   template <typename F, typename T, typename KeyRule, typename ValueRule, typename... Rules>
   void Map(const F& field, const T& map, const KeyRule& key_rule, const ValueRule& value_rule,
            const Rules&...) {
     auto& out = *field.mut(out_);
     for (const auto& [key, value] : map) out[Sent(key, key_rule)] = Sent(value, value_rule);
   }
-  // A variant, as the field of its alternative. One field for each, in their order.
+  // A variant, sent as the field of its alternative. The fields are those of the alternatives, in
+  // order.
   template <typename... Ts, typename... Fs>
   void OneOf(const std::variant<Ts...>& value, const Fs&... fields) {
     static_assert(sizeof...(Ts) == sizeof...(Fs));
@@ -263,8 +269,8 @@ class Encoder {
   void OneOf(const std::optional<std::variant<Ts...>>& value, const Fs&... fields) {
     if (value) OneOf(*value, fields...);
   }
-  // What a decoder does when all fields before have been read: it checks them together, or
-  // completes what they say.
+  // The decoder calls the action after it has read all fields before it. The action checks them
+  // together, or completes the value.
   template <typename Action>
   void AfterReading(const Action&) {}
 
@@ -338,7 +344,7 @@ absl::Status Read(const Proto& from, T& to) {
   }
 }
 
-// Reads fields until one makes no sense; status() names it. From then on each visit does nothing.
+// Reads fields until one is refused; status() names it. After that each visit does nothing.
 template <typename Proto>
 class Decoder {
  public:

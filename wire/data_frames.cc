@@ -47,7 +47,7 @@ absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, Paylo
   return part;
 }
 
-// What does not fit `asked` is refused before there is memory for it.
+// Refuses a part that does not fit `asked`, before memory is allocated for it.
 absl::StatusOr<PullPartReply> PartFrom(const v1::PullReplyHeader::Part& from, const PullPart& asked,
                                        PayloadFiller& filler) {
   PullPartReply part;
@@ -195,7 +195,8 @@ MessageCutter::MessageCutter(OutgoingTransfer transfer, int64_t message_bytes)
 
 void MessageCutter::SkipEmpty() {
   while (next_ < payload_.size() && offset_ == payload_[next_].size_bytes()) {
-    payload_[next_++] = Tensor();  // what was sent is held by the messages alone
+    // Only the messages hold what has been sent.
+    payload_[next_++] = Tensor();
     offset_ = 0;
   }
 }
@@ -246,7 +247,7 @@ absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four) {
 
 absl::Status CheckHeader(absl::string_view header) {
   using Format = google::protobuf::internal::WireFormatLite;
-  // A part is a field, and so is each of the input positions of a commit.
+  // Each part is a field, and so is each input position of a commit.
   constexpr int kMostFields = kMaxParts + 100'000;
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()),
                                             static_cast<int>(header.size()));
@@ -254,7 +255,8 @@ absl::Status CheckHeader(absl::string_view header) {
   while (const uint32_t tag = in.ReadTag()) {
     uint32_t size = 0;
     if (Format::GetTagWireType(tag) != Format::WIRETYPE_LENGTH_DELIMITED) {
-      if (!Format::SkipField(&in, tag)) break;  // parsing will say so
+      // Parsing will report it.
+      if (!Format::SkipField(&in, tag)) break;
       continue;
     }
     if (!in.ReadVarint32(&size) || size > header.size()) break;

@@ -1,5 +1,5 @@
-// Messages of the data streams: a protobuf header, and a payload of tensors' bytes that no protobuf
-// field carries (proto/divvy.proto, "Data streams").
+// The messages of the data streams: a protobuf header, and a payload of tensor bytes outside
+// protobuf (proto/divvy.proto, "Data streams").
 #ifndef DIVVY_WIRE_DATA_FRAMES_H_
 #define DIVVY_WIRE_DATA_FRAMES_H_
 
@@ -15,14 +15,14 @@
 
 namespace divvy::wire {
 
-// Everything here is pure and thread-safe unless it says otherwise. Decoding is total:
-// InvalidArgument with Reason::kInvalid names the field; sizes are checked, their products and sums
-// too, before memory of that size is asked for.
+// Everything here is pure and thread-safe unless it says otherwise. Decoding accepts any bytes: a
+// bad message gives InvalidArgument with Reason::kInvalid, which names the field. All sizes, with
+// their products and sums, are checked before memory of that size is allocated.
 
 // ---- sending ------------------------------------------------------------------------------------
 
-// A header, and the tensors whose bytes, one after another, are the payload. REQUIRES of what it is
-// made from: tensors on the CPU.
+// A header, and the tensors whose bytes form the payload, one after another. REQUIRES: the tensors
+// of the request or reply lie on the CPU.
 struct OutgoingTransfer {
   v1::FrameHeader header;
   std::vector<Tensor> payload;
@@ -31,32 +31,37 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<PullReply>& reply);
 OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitReply>& reply);
-// Not the answer yet: the request waits for memory.
+// Not a reply: it tells the client that its request waits for memory.
 OutgoingTransfer ToWaiting(uint64_t request_id);
 
-// Of the payload of one message: 1 to 4 MiB move at the speed of the wire, 64 KiB cost 40 % of it.
+// The payload of one message. 1 to 4 MiB reach the full speed of the network; 64 KiB lose 40 % of
+// it.
 constexpr int64_t kMessageBytes = int64_t{2} << 20;
 
-// The messages of a transfer, one by one: the header with the first of the payload, then the rest.
+// Cuts a transfer into messages: first the header with the beginning of the payload, then the rest
+// of the payload. Not thread-safe.
 // Not thread-safe.
 //
 //   for (MessageCutter cutter(transfer); !cutter.done();) Send(cutter.Next());
 class MessageCutter {
  public:
-  // A part of a tensor; the tensor keeps the bytes.
+  // A part of a tensor. The tensor keeps the bytes alive.
   struct Piece {
     Tensor tensor;
     absl::string_view bytes;
   };
   struct Message {
-    std::string front;  // length and header
+    // the length and the header
+    std::string front;
     std::vector<Piece> payload;
   };
   explicit MessageCutter(OutgoingTransfer transfer, int64_t message_bytes = kMessageBytes);
 
   uint64_t request_id() const { return request_id_; }
-  bool done() const { return begun_ && next_ == payload_.size(); }  // there is no further message
-  Message Next();                                                   // REQUIRES: not done()
+  // There is no further message.
+  bool done() const { return begun_ && next_ == payload_.size(); }
+  // REQUIRES: not done()
+  Message Next();
 
  private:
   void SkipEmpty();
@@ -66,8 +71,10 @@ class MessageCutter {
   std::string first_front_;
   std::vector<Tensor> payload_;
   bool begun_ = false;
-  size_t next_ = 0;     // the tensor that is being sent ...
-  int64_t offset_ = 0;  // ... and how much of it was
+  // the tensor that is being sent
+  size_t next_ = 0;
+  // the number of its bytes that have been sent
+  int64_t offset_ = 0;
 };
 
 // ---- the front of a message ---------------------------------------------------------------------
@@ -75,32 +82,33 @@ class MessageCutter {
 constexpr size_t kLengthBytes = 4;
 constexpr size_t kMaxHeaderBytes = size_t{8} << 20;
 
-// Length and header.
+// Returns the length, then the header.
 std::string EncodeHeader(const v1::FrameHeader& header);
-// How many bytes length and header take together, from the first four. InvalidArgument: fewer than
-// four, or a header beyond kMaxHeaderBytes.
+// Returns the size of the length and the header together, from the first four bytes of a message.
+// InvalidArgument: fewer than four bytes, or a header larger than kMaxHeaderBytes.
 absl::StatusOr<size_t> HeaderBytes(absl::string_view first_four);
-// To be asked of a header before it is parsed: two bytes of it can become a part, which takes
-// hundreds. InvalidArgument: more fields in its kind than the most parts that a transfer may have
-// would need.
+// Call this before parsing a header, because two bytes of a header can become a part of several
+// hundred bytes. InvalidArgument: the header has more fields than the most parts of a transfer
+// need.
 absl::Status CheckHeader(absl::string_view header);
 
 // ---- receiving ----------------------------------------------------------------------------------
 
-// Of the payload that a request announces: what is reserved before FromHeader makes its tensors.
-// InvalidArgument: too many parts, an unknown dtype, a shape that cannot be, sums that overflow, or
-// (a commit) another total_bytes than its parts make.
+// The size of the payload that a request announces. Receivers reserve it before FromHeader
+// allocates the tensors. InvalidArgument: too many parts, an unknown dtype, an impossible shape, a
+// sum that overflows, or a commit whose total_bytes is not the sum of its parts.
 absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header);
 absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header);
 
-// Bytes go one after another into the tensors that a header announced. Not thread-safe. REQUIRES:
-// the tensors live as long as bytes come.
+// Fills the tensors that a header announced with the bytes of a payload. Not thread-safe. REQUIRES:
+// the tensors live until the last byte has arrived.
 class PayloadFiller {
  public:
-  // Makes the next tensor of the payload. ResourceExhausted: no memory. InvalidArgument: tensors of
-  // more bytes than can be counted.
+  // Allocates the next tensor of the payload. ResourceExhausted: no memory. InvalidArgument: the
+  // sum of the tensors' sizes overflows.
   absl::StatusOr<Tensor> Add(DType dtype, Shape shape);
-  // Takes the next bytes. InvalidArgument: more than are left, or a bool that is neither 0 nor 1.
+  // Takes the next bytes. InvalidArgument: more bytes than left(), or a bool that is neither 0 nor
+  // 1.
   absl::Status Take(absl::string_view bytes);
   int64_t left() const { return left_; }
 
@@ -110,18 +118,21 @@ class PayloadFiller {
     size_t size;
     bool bools;
   };
-  std::vector<Hole> holes_;  // none is empty
-  size_t next_ = 0;          // the hole that is being filled ...
-  size_t filled_ = 0;        // ... and how much of it is
+  // No hole is empty.
+  std::vector<Hole> holes_;
+  // the hole that is being filled
+  size_t next_ = 0;
+  // the number of its bytes that have been filled
+  size_t filled_ = 0;
   int64_t left_ = 0;
 };
 
-// What a header says. Its tensors are made but not filled: nobody may look at them before `filler`
-// has nothing left.
+// Decodes a request. Its tensors are allocated but not filled: do not read them before `filler` has
+// nothing left.
 absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header, PayloadFiller& filler);
 absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header, PayloadFiller& filler);
-// Answers to `asked`; another number of parts, rows or versions than were asked for is refused.
-// REQUIRES: the header's status is OK.
+// Decodes a reply to `asked`. InvalidArgument if the numbers of parts, rows or versions differ from
+// the request. REQUIRES: the header's status is OK.
 absl::StatusOr<PullReply> FromHeader(const v1::PullReplyHeader& header, const PullRequest& asked,
                                      PayloadFiller& filler);
 absl::StatusOr<CommitReply> FromHeader(const v1::CommitReplyHeader& header,

@@ -78,7 +78,7 @@ TEST(DataFramesTest, RepliesArriveAsTheyWereSent) {
   }
 }
 
-// A server that lies would have its client take as much memory as it likes.
+// Without this check a faulty server could make its client allocate any amount of memory.
 TEST(DataFramesTest, AReplyThatAnnouncesMoreThanWasAskedForIsRefusedBeforeItsMemoryIsTaken) {
   PullRequest asked;
   asked.parts.resize(1);

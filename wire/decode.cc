@@ -14,7 +14,7 @@ absl::Status Invalid(absl::string_view field, absl::string_view why) {
 
 absl::Status In(absl::string_view field, const absl::Status& status) {
   if (status.ok()) return status;
-  // The field's, or an element's of it.
+  // Whether the refusal concerns the field itself, or an element of it.
   const bool is_own =
       absl::StartsWith(status.message(), ":") || absl::StartsWith(status.message(), "[");
   return MakeError(Reason::kInvalid, absl::StrCat(field, is_own ? "" : ".", status.message()));
@@ -32,7 +32,8 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (name.empty() || name.size() > kMaxNameBytes)
     return Invalid(field, absl::StrCat("has ", name.size(), " bytes, not 1 to ", kMaxNameBytes));
-  // Names stand in logs and on terminals, where control characters say something else.
+  // Names appear in logs and on terminals, where control characters could change the text around
+  // them.
   return Escaped(name) == name ? absl::OkStatus() : Invalid(field, "has control characters");
 }
 

@@ -1,9 +1,8 @@
-// What the decoders of this folder share: refusals that name the field, and checks. For wire/
-// alone.
+// Helpers of the decoders: refusals that name the field, and checks. Used in wire/ only.
 //
-// A refusal names the whole path of its field: whoever decodes the message around it puts its own
-// field's name first. "open[3]: does not rise" of a Horizon is "horizon.open[3]: does not rise" of
-// the SyncRequest that has it.
+// A refusal names the whole path of its field, because each enclosing decoder puts its own field's
+// name first. "open[3]: does not rise" of a Horizon becomes "horizon.open[3]: does not rise" of the
+// SyncRequest that contains it.
 #ifndef DIVVY_WIRE_DECODE_H_
 #define DIVVY_WIRE_DECODE_H_
 
@@ -22,28 +21,29 @@
 
 namespace divvy::wire {
 
-// shards, parts, tasks in one message
+// the most shards, parts or tasks in one message
 constexpr int kMaxParts = 100000;
-// Of a task: `participants` and the parts of a variable count in 16 bits.
+// The greatest index of a task: `participants` and the parts of a variable fit into 16 bits.
 constexpr int kMaxIndex = 65535;
 
-// InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field is this
-// message itself; In() puts a name before it.
+// InvalidArgument with Reason::kInvalid: "horizon.open[3]: does not rise". An empty field means the
+// message itself; In() puts the field's name before it.
 absl::Status Invalid(absl::string_view field, absl::string_view why);
-// The same refusal, seen from the message that has `field`. OK stays OK.
+// The same refusal, seen from the message that contains `field`. OK stays OK.
 absl::Status In(absl::string_view field, const absl::Status& status);
 template <typename T>
 absl::StatusOr<T> In(absl::string_view field, absl::StatusOr<T> value) {
   if (value.ok()) return value;
   return In(field, value.status());
 }
-// A refusal of a domain's own Validate, as one of the message. OK stays OK.
+// Turns an error of a domain type's own Validate into a refusal of the message. OK stays OK.
 absl::Status AsInvalid(const absl::Status& status);
 inline std::string Element(absl::string_view field, size_t index) {
   return absl::StrCat(field, "[", index, "]");
 }
 
-// Each check: OK, or Invalid that says what the value is and what it may be. Ranges are inclusive.
+// Each check returns OK, or an Invalid status with the value and what is allowed. Ranges are
+// inclusive.
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
 inline absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
   return CheckRange(field, value, 0, std::numeric_limits<int64_t>::max());
@@ -56,9 +56,9 @@ absl::Status CheckName(absl::string_view field, absl::string_view name);
 absl::Status CheckFinite(absl::string_view field, double value);
 absl::Status CheckCount(absl::string_view field, size_t count, size_t most = kMaxParts);
 
-// Each element of `from` read by `read`, which returns a StatusOr; the first refusal, with the
-// element's number. REQUIRES: the count has been checked, where what is made of an element is
-// larger than it was.
+// Reads each element of `from` with `read`, which returns a StatusOr. Returns the first refusal,
+// with the element's index. REQUIRES: the number of elements has been checked, if a decoded element
+// is larger than an encoded one.
 template <typename Repeated, typename Read>
 auto ReadAll(absl::string_view field, const Repeated& from, Read read) -> absl::StatusOr<
     std::vector<typename std::decay_t<decltype(read(*from.begin()))>::value_type>> {
@@ -72,7 +72,7 @@ auto ReadAll(absl::string_view field, const Repeated& from, Read read) -> absl::
   return values;
 }
 
-// Each above the one before it. REQUIRES: random access.
+// Checks that each element is greater than the one before it. REQUIRES: random access.
 template <typename Ordered>
 absl::Status CheckRising(absl::string_view field, const Ordered& values) {
   for (size_t i = 1; i < values.size(); ++i) {
@@ -81,8 +81,9 @@ absl::Status CheckRising(absl::string_view field, const Ordered& values) {
   return absl::OkStatus();
 }
 
-// An enum of the domain and the one that travels, value by value. What has no row is refused, or
-// (never in a correct program) sent as "not set".
+// The values of a domain enum and of its wire enum, in pairs. A wire value without a row is
+// refused. A domain value without a row is sent as "not set", which never happens in a correct
+// program.
 template <typename Domain, typename Wire, size_t kRows>
 struct EnumTable {
   struct Row {
@@ -106,7 +107,7 @@ struct EnumTable {
   }
 };
 
-// `target` = the sub-message `field` of `from`, which must be there.
+// `target` = the sub-message `field` of `from`, which must be present.
 #define DIVVY_WIRE_READ(target, from, field)                       \
   if (!(from).has_##field()) return Invalid(#field, "is missing"); \
   DIVVY_ASSIGN_OR_RETURN(target, In(#field, FromProto((from).field())))

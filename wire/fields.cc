@@ -70,7 +70,8 @@ Optimizer OptimizerOf(OptimizerKind kind) {
 
 // ---- variables ----------------------------------------------------------------------------------
 
-// Rows [first, first + shape[0]) of the whole, every other dimension the same.
+// Checks that the shard is rows [first, first + shape[0]) of the whole, with all other dimensions
+// equal.
 absl::Status CheckWithin(const ShardSpec& spec) {
   if (spec.shape.rank() != spec.full_shape.rank())
     return Invalid("shape", "has another rank than full_shape");

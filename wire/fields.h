@@ -1,8 +1,8 @@
-// The calls, the Steps stream and the job state, each message described once: which member travels
-// as which field, and what a decoder refuses. codec.h says how a description is read; the
-// conversions that follow are in messages.h, steps.h, layout.h, optimizer.h and job_state.h.
+// Describes each message of the unary calls, of the Steps stream and of the job state once: the
+// field of each member, and what a decoder refuses. codec.h explains the descriptions. messages.h,
+// steps.h, layout.h, optimizer.h and job_state.h have the conversions that are made from them.
 // Tensors, values, statuses and the headers of the data streams are converted by hand (values.cc,
-// status.cc, data_frames.cc). For wire/ alone.
+// status.cc, data_frames.cc). Used in wire/ only.
 #ifndef DIVVY_WIRE_FIELDS_H_
 #define DIVVY_WIRE_FIELDS_H_
 
@@ -68,7 +68,7 @@ inline constexpr EnumTable<VarianceScaling::Distribution,
         {VarianceScaling::Distribution::kTruncatedNormal,
          v1::Initializer::VarianceScaling::TRUNCATED_NORMAL},
     }};
-// Zero means kNone here: a variable without an aggregation is complete.
+// Zero means kNone here, because a variable without an aggregation is complete.
 inline constexpr EnumTable<VariableAggregation, v1::Aggregation, 4> kAggregations = {{
     {VariableAggregation::kNone, v1::AGGREGATION_NONE},
     {VariableAggregation::kSum, v1::AGGREGATION_SUM},
@@ -103,7 +103,8 @@ absl::Status CheckOffsets(const VariableLayout& variable);
 
 template <typename Visitor>
 void Fields(Visitor& visit,
-            Fence& fence) {  // zeros are the request check's to refuse, each with its own reason
+            // The request check refuses zeros, each with its own reason.
+            Fence& fence) {
   visit(F(job_id), fence.job);
   visit(F(epoch), fence.epoch);
   visit(F(coordinator_incarnation), fence.coordinator);
@@ -116,7 +117,8 @@ void Fields(Visitor& visit, ProtocolRange& range) {
   visit(F(oldest), range.oldest);
   visit(F(newest), range.newest);
   visit.AfterReading([&range]() -> absl::Status {
-    if (range.oldest == 0) range.oldest = 1;  // left out
+    // absent
+    if (range.oldest == 0) range.oldest = 1;
     if (range.newest == 0) range.newest = 1;
     if (range.oldest <= range.newest) return absl::OkStatus();
     return Invalid("oldest", absl::StrCat("is ", range.oldest, ", above newest ", range.newest));
@@ -141,7 +143,7 @@ void Fields(Visitor& visit, RememberedEntry& entry) {
   visit(F(inputs), entry.inputs);
 }
 
-// Positions of a pass that have not been read: `count` from `first` on.
+// Unread positions of a pass: `count` positions from `first` on.
 struct UnreadRange {
   int64_t first = 0, count = 0;
 };
@@ -151,10 +153,10 @@ void Fields(Visitor& visit, UnreadRange& range) {
   visit(F(count), range.count);
 }
 std::vector<UnreadRange> UnreadOf(const PassProgress& pass);
-// They rise, do not overlap, and lie below `next`.
+// Checks that the ranges rise, do not overlap, and lie below `next`.
 absl::Status SetUnread(const std::vector<UnreadRange>& ranges, PassProgress& pass);
 
-// Positions are at most 2^53, so what is added to one does not overflow.
+// Positions are at most 2^53, so adding to one does not overflow.
 inline constexpr Range kPosition{0, int64_t{1} << 53};
 
 template <typename Visitor>
@@ -183,13 +185,14 @@ void Fields(Visitor& visit, Horizon& horizon) {
 
 template <typename Visitor>
 void Fields(Visitor& visit, ProgramDescription& program) {
-  constexpr Text kSignature{64 << 10};  // of a step: templates are wordy
+  // Signatures of steps: names of templates are long.
+  constexpr Text kSignature{64 << 10};
   visit.Map(F(steps), program.steps, Name(), kSignature, Counted());
   visit(F(flags), program.flags, Counted(), ForEach{Name()});
   visit(F(build), program.build, NameOrEmpty());
 }
 
-// A task of the cluster's description.
+// One task of a RegisterRequest's cluster.
 struct ClusterTask {
   std::string job;
   int index = 0;
@@ -275,7 +278,7 @@ void Fields(Visitor& visit, LearningRate& rate) {
   visit.AfterReading([&rate] { return AsInvalid(Validate(rate)); });
 }
 
-// The fields of an optimizer lie beside its kind.
+// An optimizer's fields lie beside its kind in the message.
 template <typename Visitor>
 void Fields(Visitor& visit, Sgd& sgd) {
   visit(F(learning_rate), sgd.learning_rate);
@@ -327,14 +330,14 @@ void Fields(Visitor& visit, Ftrl& ftrl) {
   visit(F(beta), ftrl.beta);
   visit(F(l2_shrinkage), ftrl.l2_shrinkage);
 }
-// An optimizer of this kind, with its defaults.
+// An optimizer of this kind, with default values.
 Optimizer OptimizerOf(OptimizerKind kind);
 
 template <typename Visitor>
 void Fields(Visitor& visit, Optimizer& optimizer) {
   OptimizerKind kind = KindOf(optimizer);
   visit(F(kind), kind, kOptimizerKinds);
-  // Only a decoder changes it: the kind that an encoder sends is the optimizer's own.
+  // This changes the optimizer only in a decoder: an encoder has the kind of its own optimizer.
   if (kind != KindOf(optimizer)) optimizer = OptimizerOf(kind);
   std::visit([&visit](auto& options) { Fields(visit, options); }, optimizer);
   visit.AfterReading([&optimizer] { return AsInvalid(Validate(optimizer)); });
@@ -398,8 +401,8 @@ template <typename Visitor>
 void Fields(Visitor& visit, Identity& law) {
   visit(F(gain), law.gain);
 }
-// Values that no server makes for its own rows (Orthogonal, FromRows, Tensor) are made elsewhere
-// and written.
+// An initializer that a ps cannot evaluate for its own rows (Orthogonal, FromRows, Tensor) has no
+// field: its values are made elsewhere and written.
 template <typename Visitor>
 void Fields(Visitor& visit, Initializer& law) {
   visit.OneOf(law, F(constant), F(random_uniform), F(random_normal), F(truncated_normal),
@@ -457,11 +460,11 @@ void Fields(Visitor& visit, VariableLayout& variable) {
   visit.Via(F(slots), variable, SlotsOf, SetSlots, Counted{255});
 }
 
-// Makes the layout of what came, which must have this hash.
+// Makes the layout from received values. Its hash must be `hash`.
 absl::Status SetLayout(uint64_t version, uint64_t hash, std::vector<VariableLayout> variables,
                        std::shared_ptr<const Layout>& layout);
 
-// An encoder is given a layout, a decoder has none yet.
+// An encoder has a layout; a decoder has none yet.
 template <typename Visitor>
 void Fields(Visitor& visit, std::shared_ptr<const Layout>& layout) {
   uint64_t version = layout == nullptr ? 0 : layout->version();
@@ -528,7 +531,8 @@ void Fields(Visitor& visit, LoadReply& reply) {
 
 template <typename Visitor>
 void Fields(Visitor& visit, SnapshotRequest& request) {
-  constexpr int kMaxDataFiles = 100'000;  // of a checkpoint: their names have five digits
+  // The names of a checkpoint's files have five digits.
+  constexpr int kMaxDataFiles = 100'000;
   visit(F(fence), request.fence);
   visit(F(checkpoint), request.checkpoint);
   visit(F(file), request.file, Index());

@@ -1,5 +1,5 @@
-// What a checkpoint says of its job, as bytes. Total: whatever is read gives a JobState or an
-// InvalidArgument that names the field.
+// The coordinator's part of a checkpoint (JobState), as bytes. Decoding accepts any bytes: it
+// returns a JobState, or an InvalidArgument that names the field.
 #ifndef DIVVY_WIRE_JOB_STATE_H_
 #define DIVVY_WIRE_JOB_STATE_H_
 
@@ -13,12 +13,12 @@ namespace divvy::wire {
 
 // All are pure and thread-safe.
 
-// REQUIRES: a layout.
+// REQUIRES: the state has a layout.
 v1::JobState ToProto(const JobState& state);
 absl::StatusOr<JobState> FromProto(const v1::JobState& state);
 
-// The same as bytes: what stands in a checkpoint (docs/formats/checkpoint.md). Any bytes may be
-// given: InvalidArgument, too, for such as are no message.
+// The serialized message, as checkpoints hold it (docs/formats/checkpoint.md). DecodeJobState
+// returns InvalidArgument also for bytes that are not a message.
 std::string EncodeJobState(const JobState& state);
 absl::StatusOr<JobState> DecodeJobState(const std::string& bytes);
 

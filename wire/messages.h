@@ -1,5 +1,5 @@
-// The unary calls: requests and replies (protocol/messages.h) as they travel. The Steps stream is
-// steps.h, the data streams are data_frames.h.
+// Conversions of the unary calls: requests and replies (protocol/messages.h). steps.h has the Steps
+// stream, data_frames.h the data streams.
 #ifndef DIVVY_WIRE_MESSAGES_H_
 #define DIVVY_WIRE_MESSAGES_H_
 
@@ -9,33 +9,32 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe, total: any message of the wire gives a value that keeps the promises of its
-// type, or InvalidArgument with Reason::kInvalid that names the field, and nothing larger than the
-// message is allocated on the way. What a *state* allows (epochs, sessions, existing shards) is not
-// checked here: that is the core's, beginning with CheckRequest. FromProto(ToProto(x)) equals x for
-// every x that keeps those promises:
+// Pure and thread-safe. FromProto accepts any message: it returns a value that keeps the promises
+// below, or InvalidArgument with Reason::kInvalid, which names the field. It allocates no more than
+// the message's own size. It does not check what depends on a receiver's state (epochs, sessions,
+// existing shards): the cores do that, beginning with CheckRequest. FromProto(ToProto(x)) equals x
+// for every x that keeps these promises:
 //
 //   indices of tasks and data files, participants   0 to 65,535; replicas and slots of a worker
 //                                                   from 1
 //   names, addresses, the build                     1 to 1,024 bytes without control characters
 //                                                   (the build may be empty)
-//   incarnations of who speaks                      not 0. Zeros in a Fence are the prelude's to
-//                                                   refuse, each with its own reason
+//   the sender's incarnation                        not 0. The request check refuses zeros in a
+//                                                   Fence, each with its own reason
 //   horizon                                         `open` rises and lies below `next`
-//   sessions, the view's indices                    rise
+//   sessions, indices of a view                     rise
 //   shards and parts of a message                   100,000 at most
-//   a shard, a saved slice                          its rows lie within the whole, its bytes are
-//                                                   what they take, its initializer fits its dtype
-//                                                   and shape
+//   a shard, a saved slice                          its rows lie within the whole, its size fits
+//                                                   its rows, its initializer fits its dtype and
+//                                                   shape
 //   exit codes                                      0 to 255
-//   protocol                                        oldest <= newest; left out: version 1
+//   protocol                                        oldest <= newest; if absent: version 1
 //
-// Fields that this version does not know are passed over; an enum's value that it does not know is
-// refused.
+// Fields that this version does not know are ignored. An unknown value of an enum is refused.
 
-// The messages, each by the name that it has both here and in v1. A macro, since no template turns
-// one name into the other. The fuzz targets number requests and replies by their place
-// (wire/testing/conversion.h), so a new one stands last.
+// The messages, each by the name that it has here and in v1. This is a macro because no template
+// turns one name into the other. Add a new message at the end: the fuzz targets number requests and
+// replies by their place (wire/testing/conversion.h).
 // clang-format off
 #define DIVVY_WIRE_REQUESTS(M) \
   M(RegisterRequest) M(PsAttachRequest) M(LoadRequest) M(SnapshotRequest) M(SyncRequest) \
@@ -48,7 +47,7 @@ namespace divvy::wire {
   M(ProgramDescription) M(CheckpointId) M(SavedSlice) M(PsAddress)
 // clang-format on
 
-// ToProto REQUIRES: a WorkerAttachRequest has a layout.
+// ToProto REQUIRES that a WorkerAttachRequest has a layout.
 #define DIVVY_WIRE_CONVERSION(Type)    \
   v1::Type ToProto(const Type& value); \
   absl::StatusOr<Type> FromProto(const v1::Type& from);
@@ -60,9 +59,9 @@ DIVVY_WIRE_PARTS(DIVVY_WIRE_CONVERSION)
 v1::EntryKind ToProto(EntryKind kind);
 absl::StatusOr<EntryKind> FromProto(v1::EntryKind kind);
 
-// ---- of an operator ----
-// The life of the coordinator that is meant; the requests hold nothing else but the number of a
-// resize, which the coordinator checks.
+// ---- requests of an operator ----
+// The incarnation of the coordinator that is meant. The requests have no other field, except the
+// number of parameter servers of a resize, which the coordinator checks.
 absl::StatusOr<Incarnation> FromProto(const v1::RequestCheckpointRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::DrainRequest& request);
 absl::StatusOr<Incarnation> FromProto(const v1::ResizeRequest& request);

@@ -1,4 +1,4 @@
-// Optimizers and their schedules.
+// Conversions of optimizers and their schedules.
 #ifndef DIVVY_WIRE_OPTIMIZER_H_
 #define DIVVY_WIRE_OPTIMIZER_H_
 
@@ -8,8 +8,8 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. What FromProto returns has passed Validate of optimizers/optimizer.h; else
-// InvalidArgument with Reason::kInvalid, naming the field.
+// Pure, thread-safe. FromProto returns a value that has passed Validate (optimizers/optimizer.h),
+// or InvalidArgument with Reason::kInvalid, which names the field.
 
 v1::LearningRate ToProto(const LearningRate& rate);
 absl::StatusOr<LearningRate> FromProto(const v1::LearningRate& rate);

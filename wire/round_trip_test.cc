@@ -1,5 +1,5 @@
-// Every kind of message: what is sent is what arrives, and whatever arrives is refused or makes
-// sense.
+// For every kind of message: decoding an encoded value gives an equal value, and any other message
+// is refused or gives a valid value.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -68,10 +68,10 @@ void MutateAll(Kinds<Ts...>) {
   (ExpectMutationsAreHarmless<Ts>(), ...);
 }
 
-// Whether some generated value has, for each member, another than a new one has: in T and in all
-// that it is made of. The generator fills what wire/fields.h describes, and Same compares all that
-// there is, so a member that the description forgets is found here; one that gets lost on its way
-// is found by RoundTripAll.
+// Checks for each member, in T and in all its parts, that some generated value differs from the
+// default. The generator fills the members that wire/fields.h describes, and Same compares all
+// members. So this test finds a member that a description lacks. RoundTripAll finds a member that
+// is lost on the way.
 class EveryMember {
  public:
   template <typename T>
@@ -98,11 +98,11 @@ class EveryMember {
   static void IsFilledIn(const std::variant<Ts...>*) {
     (IsFilledIn(static_cast<const Ts*>(nullptr)), ...);
   }
-  // Made as a whole: not all of their members travel.
+  // These are generated as a whole: not all of their members are sent.
   static void IsFilledIn(const Initializer*) {}
   static void IsFilledIn(const VariableLayout*) {}
   static void IsFilledIn(const PullPart*) {}
-  // Any status.
+  // Any status is accepted.
   static void IsFilledIn(const AnyStatus*) {}
 
  private:

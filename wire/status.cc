@@ -47,7 +47,7 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kDeviceLost, v1::DEVICE_LOST},
 }};
 
-// An evaluator sends nothing.
+// An evaluator sends no messages.
 constexpr EnumTable<Role, v1::Job, 3> kJobs = {
     {{Role::kChief, v1::CHIEF}, {Role::kPs, v1::PS}, {Role::kWorker, v1::WORKER}}};
 
@@ -59,7 +59,7 @@ bool IsEmpty(const ErrorDetail& detail) {
 
 absl::Status Undecodable(absl::string_view why, absl::string_view message) {
   return absl::InternalError(
-      Escaped(absl::StrCat("an error came that cannot be read (", why, "): ", message)));
+      Escaped(absl::StrCat("received an error that cannot be decoded (", why, "): ", message)));
 }
 
 const google::protobuf::Any* FindDetail(const v1::Status& status) {
@@ -125,7 +125,7 @@ absl::Status FromProto(const v1::Status& status) {
   if (any == nullptr) return absl::Status(code, message);
   v1::ErrorDetail encoded;
   if (!encoded.ParseFromString(any->value())) return Undecodable("a broken detail", message);
-  // A newer peer's: what its code says will do.
+  // A newer peer sent the reason. The status code then decides.
   if (!kReasons.ToDomain(encoded.reason()).ok()) encoded.clear_reason();
   const absl::StatusOr<ErrorDetail> detail = FromProto(encoded);
   if (!detail.ok()) return Undecodable(detail.status().message(), message);
@@ -142,8 +142,8 @@ absl::Status StatusOfCall(int code, absl::string_view message, absl::string_view
   if (details.empty() || !parts.ParseFromArray(details.data(), static_cast<int>(details.size())))
     parts.Clear();
   parts.set_code(code);
-  // The text of the call: gRPC's own failures have no details, and its transport has not changed
-  // the text of others.
+  // Use the text of the call. gRPC's own failures have no details, and for other errors this text
+  // is the same as that of the details.
   parts.set_message(Escaped(message));
   return FromProto(parts);
 }

@@ -1,4 +1,4 @@
-// Statuses and their typed detail.
+// Conversions of statuses and their typed detail.
 #ifndef DIVVY_WIRE_STATUS_H_
 #define DIVVY_WIRE_STATUS_H_
 
@@ -12,11 +12,11 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. The detail (reason, the user's mark, retry_after ...) survives; the text is
-// escaped and cut (text.h) on both ways.
+// Pure, thread-safe. The detail (reason, the mark of a step's error, retry_after ...) is preserved.
+// The text is escaped and cut (text.h), by the sender and by the receiver.
 v1::Status ToProto(const absl::Status& status);
-// The status that was sent, OK among them. Internal, never OK, for what cannot be one: an unknown
-// code, or a detail that makes no sense.
+// Returns the status that was sent; it may be OK. A message that is no valid status (an unknown
+// code, or a detail that cannot be decoded) gives Internal.
 absl::Status FromProto(const v1::Status& status);
 
 v1::ErrorDetail ToProto(const ErrorDetail& detail);
@@ -27,12 +27,12 @@ v1::Job ToProto(Role role);
 // InvalidArgument: not set, or unknown.
 absl::StatusOr<Role> FromProto(v1::Job job);
 
-// For gRPC's error_details: ToProto(status), serialized. Empty for OK and for a status without
-// detail, whose code and text gRPC carries itself.
+// For gRPC's error_details: ToProto(status), serialized. Empty for OK, and for a status without a
+// detail: gRPC carries its code and text itself.
 std::string StatusDetails(const absl::Status& status);
-// The inverse, at the caller: from the three parts of a call's status. `details` may be any bytes;
-// where they say nothing, `code` and `message` count (a failure of the way). Never OK unless `code`
-// is 0.
+// The inverse, for the caller: makes a status from the three parts of a call's status. `details`
+// may be any bytes. If they cannot be decoded, `code` and `message` make the status (a transport
+// failure). The result is OK only if `code` is 0.
 absl::Status StatusOfCall(int code, absl::string_view message, absl::string_view details);
 
 }  // namespace divvy::wire

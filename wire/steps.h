@@ -1,4 +1,4 @@
-// The frames of the Steps stream and what they carry.
+// Conversions of the frames of the Steps stream and of their messages.
 #ifndef DIVVY_WIRE_STEPS_H_
 #define DIVVY_WIRE_STEPS_H_
 
@@ -9,11 +9,12 @@
 
 namespace divvy::wire {
 
-// As messages.h: pure, thread-safe, total; InvalidArgument with Reason::kInvalid names the field. A
-// frame that is refused came from a faulty sender, who would send it again after a resume: close
-// the stream for good rather than reopen it. Besides what messages.h says: attempts and numbers of
-// messages begin at 1, a Resume brings no message, positions and ordinals are not negative, a
-// learning rate's scale is finite, and a failed Report says why.
+// Pure and thread-safe, with the promises of messages.h: any frame gives a value, or
+// InvalidArgument with Reason::kInvalid, which names the field. If a frame is refused, close the
+// stream for good: its sender is faulty, and would send the frame again after a resume. These
+// promises are added: attempts and message numbers begin at 1, a Resume has no message, positions
+// and ordinals are not negative, the learning rate scale is finite, and a failed Report has an
+// error.
 
 // REQUIRES: a LayoutUpdate has a layout.
 v1::ToWorkerFrame ToProto(const StreamFrame<ToWorker>& frame);

@@ -9,11 +9,14 @@
 namespace divvy::wire {
 namespace {
 
-// The first byte of a character of 2 to 4 bytes says how many, and together with the second what is
-// overlong, a surrogate or beyond U+10FFFF (The Unicode Standard, table 3-7).
+// The first byte of a character of 2 to 4 bytes tells its length. Together with the second byte it
+// tells whether the character is overlong, a surrogate, or beyond U+10FFFF (The Unicode Standard,
+// table 3-7).
 struct Lead {
-  uint8_t first, last;  // first bytes of this row
-  uint8_t low, high;    // the second byte's range
+  // the first bytes of this row
+  uint8_t first, last;
+  // the range of the second byte
+  uint8_t low, high;
   size_t bytes;
 };
 constexpr Lead kLeads[] = {
@@ -33,7 +36,7 @@ bool Fits(const Lead& lead, absl::string_view text) {
   return true;
 }
 
-// Bytes of the character at the front; 0: there is none. REQUIRES: text is not empty.
+// The number of bytes of the first character; 0 if it is malformed. REQUIRES: text is not empty.
 size_t CharacterBytes(absl::string_view text) {
   const uint8_t first = Byte(text, 0);
   if (first < 0x80) return 1;
@@ -43,7 +46,7 @@ size_t CharacterBytes(absl::string_view text) {
   return 0;
 }
 
-// REQUIRES: `character` is one, whole.
+// REQUIRES: `character` is one complete character.
 char32_t CodePoint(absl::string_view character) {
   if (character.size() == 1) return Byte(character, 0);
   char32_t code = Byte(character, 0) & (0x7f >> character.size());
@@ -51,10 +54,10 @@ char32_t CodePoint(absl::string_view character) {
   return code;
 }
 
-// What would change how a terminal, or whoever reads a line, takes what stands beside it: controls
-// (U+009B begins a terminal's commands as ESC [ does), separators of lines and paragraphs, and the
-// invisible ones that turn the direction of writing (The Unicode Standard, general categories Cc,
-// Zl, Zp and Cf).
+// Whether a character changes how a terminal or a reader interprets the text around it. These are
+// control characters (U+009B begins a terminal command, as ESC [ does), separators of lines and
+// paragraphs, and invisible characters that change the writing direction (The Unicode Standard,
+// general categories Cc, Zl, Zp and Cf).
 bool IsControl(char32_t code) {
   struct Range {
     char32_t first, last;

@@ -14,7 +14,7 @@
 namespace divvy::wire {
 namespace {
 
-// Values are copied as they lie in memory.
+// Values are copied in the byte order of the machine.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 
 constexpr EnumTable<DType, v1::DType, 9> kDTypes = {{
@@ -33,7 +33,7 @@ bool IsOnCpu(const Tensor& tensor) { return tensor.device().kind == Device::Kind
 
 // ---- in -----------------------------------------------------------------------------------------
 
-// A bool of another value than 0 and 1 is undefined behaviour to read.
+// Reading a bool that is neither 0 nor 1 is undefined behaviour.
 absl::Status CheckBools(const std::string& content) {
   const auto bad = std::find_if(content.begin(), content.end(),
                                 [](char byte) { return byte != 0 && byte != 1; });
@@ -85,7 +85,7 @@ absl::StatusOr<Nest> Leaf(absl::StatusOr<T> value) {
 }
 
 absl::StatusOr<Nest> NestFromProto(const v1::Value& value, int depth_left) {
-  // An error may lie one deeper: it says that what was there is too deep.
+  // An error may lie one level deeper: it replaces a value that was too deep.
   if (depth_left == 0 && !value.has_error())
     return Invalid("", absl::StrCat("is more than ", kMaxNestDepth, " deep"));
   switch (value.kind_case()) {
@@ -108,7 +108,7 @@ void ErrorToProto(const absl::Status& error, v1::Value& out) {
 }
 
 void CannotTravel(absl::string_view why, v1::Value& out) {
-  ErrorToProto(absl::InvalidArgumentError(absl::StrCat("a value cannot travel: ", why)), out);
+  ErrorToProto(absl::InvalidArgumentError(absl::StrCat("a value cannot be sent: ", why)), out);
 }
 
 void TensorToProto(const Tensor& tensor, v1::Value& out) {
@@ -134,7 +134,7 @@ void ListToProto(const Nest::List& list, int depth_left, v1::Value::List& out) {
 }
 
 void DictToProto(const Nest::Dict& dict, int depth_left, v1::Value& out) {
-  // One such key would spoil the whole message.
+  // protobuf would refuse the whole message for one such key.
   const auto bad = std::find_if(dict.begin(), dict.end(),
                                 [](const auto& entry) { return !IsUtf8(entry.first); });
   if (bad != dict.end())

@@ -1,5 +1,5 @@
-// What is refused, and in which words; what survives although it is odd. (round_trip_test.cc has
-// every kind at random.)
+// Which messages are refused and with which text, and which odd values are preserved.
+// (round_trip_test.cc tests random messages of every kind.)
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Decoding fails with InvalidArgument and Reason::kInvalid, and the text begins with `field`.
+// Expects InvalidArgument with Reason::kInvalid, and a text that begins with `field`.
 template <typename Message>
 void ExpectRefused(const Message& message, absl::string_view field) {
   const auto value = FromProto(message);
@@ -35,7 +35,7 @@ void ExpectRefused(const Message& message, absl::string_view field) {
   EXPECT_THAT(std::string(value.status().message()), StartsWith(std::string(field)));
 }
 
-// A valid T's message after `change`.
+// The message of a valid T, after `change`.
 template <typename T>
 auto Changed(const std::function<void(decltype(ToProto(std::declval<T>()))&)>& change) {
   auto message = ToProto(testing::Generator(7).Make<T>());
@@ -261,12 +261,12 @@ TEST(NestTest, AFailureTravelsAsItsError) {
 TEST(NestTest, WhatCannotTravelArrivesAsAnErrorForItsAuthor) {
   const absl::Status key = Travelled(Nest::Dict{{"\xff", Nest()}}).status();
   EXPECT_EQ(key, absl::InvalidArgumentError(
-                     "a value cannot travel: the key \"\\xff\" is not UTF-8. Rename it"));
+                     "a value cannot be sent: the key \"\\xff\" is not UTF-8. Rename it"));
   Nest deep = Travelled(Deep(kMaxNestDepth + 1, true));
   for (int i = 0; i < kMaxNestDepth; ++i) deep = deep["k"];
-  EXPECT_EQ(deep.status(),
-            absl::InvalidArgumentError("a value cannot travel: it has more than 24 lists and dicts "
-                                       "within each other. Make it flatter"));
+  EXPECT_EQ(deep.status(), absl::InvalidArgumentError(
+                               "a value cannot be sent: it has more than 24 lists and dicts "
+                               "within each other. Make it flatter"));
 }
 
 TEST(NestTest, ADeeperMessageIsRefused) {
@@ -571,7 +571,7 @@ v1::FromWorkerFrame FrameWith(FromWorker message) {
   return ToProto(frame);
 }
 
-// A job in the middle of a pass.
+// The state of a job in the middle of a pass.
 JobState HalfWay() {
   JobState state;
   state.job = JobId(7);
@@ -670,7 +670,7 @@ TEST(FrameTest, ADispatchThatCannotRunIsRefused) {
   refused(overflow, "dispatch.inputs[0].count: is 1");
 }
 
-// Indices are up to 65,535, so there may be one more worker than that.
+// Indices go up to 65,535, so the number of workers may be one more.
 TEST(FrameTest, DataIsCutAmongAsManyWorkersAsThereAreIndices) {
   StreamFrame<ToWorker> frame;
   frame.number = 1;

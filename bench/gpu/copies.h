@@ -1,4 +1,4 @@
-// What benchmarks of copies to a device wait by.
+// The wait that benchmarks of copies to a device use.
 #ifndef DIVVY_BENCH_GPU_COPIES_H_
 #define DIVVY_BENCH_GPU_COPIES_H_
 
@@ -7,10 +7,11 @@
 
 namespace divvy::bench {
 
-// Waits until the device has done all that this thread has told it, and brings an element that it
-// computes behind that. So Divvy knows that the device is done with the memory of tensors that are
-// gone, and copies into it again. After a wait that Divvy does not know of (cudaDeviceSynchronize,
-// for one) each copy would get memory of its own, and a benchmark would measure how that is got.
+// Waits until the device has done all work of this thread, by copying an element back that the
+// device computes last. Divvy then knows that the device no longer uses the memory of destroyed
+// tensors, and reuses that memory for copies. After a wait that Divvy does not see, such as
+// cudaDeviceSynchronize, each copy would allocate memory, and a benchmark would measure the
+// allocations. Errors: those of the copies and of the computation.
 absl::Status AwaitCopies(Device device);
 
 }  // namespace divvy::bench

@@ -24,7 +24,8 @@ TEST(AwaitCopiesTest, CopiesUseTheMemoryOfThoseBeforeTheWait) {
     ASSERT_TRUE(AwaitCopies(kGpu).ok());
   }
   EXPECT_EQ(math.costs().uploads, 4 * (kCopies + 1));
-  EXPECT_LE(math.costs().allocations, kCopies + 10) << "of the first round, and some small ones";
+  EXPECT_LE(math.costs().allocations, kCopies + 10)
+      << "those of the first round, and some small allocations";
   internal::SetGpuBackend(nullptr);
   SetGpuMemory(nullptr);
 }

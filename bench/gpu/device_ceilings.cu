@@ -21,8 +21,8 @@ void Check(cublasStatus_t status, const char* what) {
   std::exit(EXIT_FAILURE);
 }
 
-// Pairs of bytes whose pattern is a number near 1 or -1, both as two bfloat16 and as one float32:
-// zeros would multiply faster than what users have.
+// Fills words with a bit pattern that is a number near 1 or -1, both as two bfloat16 and as one
+// float32. Zeros would multiply faster than real data.
 __global__ void FillWithNumbers(uint32_t* words, int64_t n) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (i >= n) return;
@@ -31,7 +31,7 @@ __global__ void FillWithNumbers(uint32_t* words, int64_t n) {
   words[i] = (hash & 0x807f807fu) | 0x3f803f80u;
 }
 
-// Memory that grows and stays.
+// Device memory that grows when needed and is never freed.
 struct DeviceBuffer {
   void* data = nullptr;
   int64_t bytes = 0;
@@ -62,7 +62,7 @@ class CudaCeilings : public DeviceCeilings {
     return properties.name;
   }
 
-  // In the mode of ops/cuda/cuda_math.cu: sums of narrow products are not rounded on the way.
+  // Uses the mode of ops/cuda/cuda_math.cu: intermediate sums of narrow products are not rounded.
   void Multiply(Precision precision, const std::vector<Product>& products, int times) override {
     const int mode =
         precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
@@ -77,7 +77,7 @@ class CudaCeilings : public DeviceCeilings {
 
   void Synchronize() override { Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 
-  // Tensors come from the device's own pool, which is one for the process.
+  // Tensors come from the device's default pool; the process has only one.
   std::optional<int64_t> TakePeakBytes() override {
     cudaMemPool_t pool;
     int has_pools = 0;
@@ -95,7 +95,7 @@ class CudaCeilings : public DeviceCeilings {
   }
 
  private:
-  // cuBLAS's matrices stand in columns: what it takes for c is ours transposed.
+  // cuBLAS stores matrices by columns, so its c is the transpose of ours.
   void MultiplyOnce(Precision precision, const Product& p) {
     const bool narrow = precision == Precision::kBFloat16;
     const cudaDataType_t type = narrow ? CUDA_R_16BF : CUDA_R_32F;

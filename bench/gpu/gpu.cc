@@ -1,10 +1,13 @@
 // bazel run --config=cuda //bench/gpu [-- --format=json]
 //
-// What the first GPU does through ops/ beside what it does where CUDA's own libraries are called
-// and nothing else: products by shape, training steps of perceptrons at batches of 64 to 4096
-// beside the products that they are made of, how much of copies is hidden behind computation, and
-// what single calls cost. Without CUDA (DIVVY_CUDA_LIBRARY names a library whose devices the host
-// plays) there are no ceilings. Exits with 78 where there is no GPU.
+// The speed of the first GPU through ops/, compared with its speed when only CUDA's own libraries
+// are called:
+// - products by shape;
+// - training steps of perceptrons at batches of 64 to 4096, compared with their products alone;
+// - the part of copies that is hidden behind computation, and the cost of single calls (without a
+//   ceiling).
+// A build without CUDA has no ceilings; DIVVY_CUDA_LIBRARY may then name a library whose devices
+// the host simulates. Exits with 78 if there is no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,10 +35,10 @@
 #include "tensor/device_memory.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "in each of which both run once");
-ABSL_FLAG(int, times, 50, "that a round does what it measures; more often where it is short");
+ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
+ABSL_FLAG(int, times, 50, "repetitions in a round; short operations are repeated more often");
 ABSL_FLAG(int64_t, largest, 4096,
-          "no product, width or batch is larger: for a rehearsal on devices that the host plays");
+          "the largest product, width and batch; lower it on devices that the host simulates");
 
 namespace divvy::bench {
 namespace {
@@ -47,7 +50,7 @@ void Report(const Comparison& comparison, const Unit& unit) {
                                         : Print(comparison, unit);
 }
 
-// A figure that has no ceiling, as it is.
+// Reports a figure without a ceiling.
 void ReportFigure(const std::string& what, double value, const std::string& unit) {
   Comparison figure;
   figure.figure = what;
@@ -55,7 +58,7 @@ void ReportFigure(const std::string& what, double value, const std::string& unit
   Report(figure, {unit});
 }
 
-// A benchmark has nobody to hand an error to.
+// A benchmark ends at the first error.
 template <typename T>
 T OrDie(absl::StatusOr<T> result) {
   if (result.ok()) return *std::move(result);
@@ -76,7 +79,7 @@ Tensor RandomOnHost(const Shape& shape) {
 
 Tensor RandomOnGpu(const Shape& shape) { return OrDie(RandomOnHost(shape).To(kGpu)); }
 
-// Whatever a device found wrong would make a figure meaningless.
+// An error that a device has found would make the figures meaningless.
 void CheckFailures() {
   const DeviceFailures failures = OrDie(GpuMemory())->FindFailures(kGpu);
   if (failures.count == 0) return;
@@ -89,7 +92,7 @@ void Synchronize(DeviceCeilings* ceilings) {
   ceilings != nullptr ? ceilings->Synchronize() : CheckFailures();
 }
 
-// `ceiling` runs only where there are ceilings.
+// If `ceilings` is null, only the figure runs.
 void MeasureAndReport(DeviceCeilings* ceilings, const Contender& figure, const Contender& ceiling,
                       double units, const Unit& unit) {
   const int rounds = absl::GetFlag(FLAGS_rounds);
@@ -112,8 +115,8 @@ void MeasureProduct(DeviceCeilings* ceilings, DType dtype, const Sizes& sizes) {
   const bool narrow = dtype == DType::kBFloat16;
   const double operations =
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  // Small ones as often as takes some milliseconds: the wait at the end of a round then counts for
-  // less than a hundredth.
+  // Small products are repeated for some milliseconds, so that the wait at the end of a round is
+  // less than 1 % of it.
   const int times =
       absl::GetFlag(FLAGS_times) * static_cast<int>(std::clamp(5e9 / operations, 1.0, 40.0));
   const Var a = OrDie(Cast(Var(RandomOnGpu({m, k})), dtype).Value());
@@ -168,7 +171,7 @@ struct Perceptron {
     }
   }
 
-  // The loss's gradient with respect to everything; returns one of them.
+  // Computes the loss's gradients with respect to all kernels and biases. Returns one of them.
   Tensor Step(const Tensor& x, const Tensor& labels) const {
     NoVariables variables;
     GradientTape tape(variables);
@@ -205,14 +208,14 @@ double SecondsEach(int times, const std::function<void()>& run) {
   return 1 / MeasureAlone({"", run}, times, /*rounds=*/3).rate;
 }
 
-// Pinned, as what travels is from the second time on.
+// Pinned memory. The host's memory is pinned from the second copy of the same size on.
 Tensor RandomOnPinnedHost(const Shape& shape) {
   RandomOnGpu(shape);
   return RandomOnHost(shape);
 }
 
-// 64 MB of pinned memory copied while products of 2048^3 are computed, as many of these as take as
-// long as the copy.
+// Copies 64 MB of pinned memory while products of 2048^3 are computed. The number of products is
+// such that they take as long as the copy.
 void MeasureOverlap() {
   const int times = absl::GetFlag(FLAGS_times);
   const int64_t size = AtMostLargest(2048);
@@ -252,7 +255,7 @@ void MeasureOverlap() {
   CheckFailures();
 }
 
-// ---- what single calls cost ---------------------------------------------------------------------
+// ---- the cost of single calls -------------------------------------------------------------------
 
 void MeasureCost(DeviceCeilings* ceilings, const std::string& name,
                  const std::function<void()>& one) {
@@ -264,9 +267,9 @@ void MeasureCost(DeviceCeilings* ceilings, const std::string& name,
   ReportFigure(name, seconds * 1e6, "us");
 }
 
-// A small value need not wait for a large one that was told before it: where it does, its way there
-// and back takes as long as that copy. Each large copy is waited for before the next, or the
-// device's memory would fill with what is on its way.
+// Checks that a small copy does not wait for a large copy that was started before it. If it does,
+// its round trip takes as long as the large copy. The loop waits for each large copy before the
+// next, because the copies in flight would fill the device's memory.
 void MeasureBehindLargeCopy() {
   const Tensor number = Tensor::Vector<float>({1}),
                large = RandomOnPinnedHost({AtMostLargest(4096), AtMostLargest(4096) * 4});
@@ -302,7 +305,7 @@ void MeasureCosts(DeviceCeilings* ceilings) {
 int Main() {
   if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_times) < 1 ||
       absl::GetFlag(FLAGS_largest) < 1) {
-    std::fprintf(stderr, "--rounds, --times and --largest: wanted at least 1\n");
+    std::fprintf(stderr, "--rounds, --times and --largest must be at least 1\n");
     return exit_codes::kUsage;
   }
   const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAll, {}}});

@@ -1,4 +1,4 @@
-// A build without CUDA.
+// DeviceCeilings in a build without CUDA.
 #include "bench/gpu/device_ceilings.h"
 
 namespace divvy::bench {

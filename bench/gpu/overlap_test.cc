@@ -8,8 +8,8 @@ namespace {
 TEST(HiddenPartTest, IsZeroWhereOneFollowsTheOther) {
   EXPECT_DOUBLE_EQ(HiddenPart(3, 5, 8), 0);
   EXPECT_NEAR(HiddenPart(0.08, 2.9, 2.98), 0, 1e-12)
-      << "a copy that is short beside the computation looks hidden only if the two are divided by "
-         "each other";
+      << "a copy that is much shorter than the computation is not hidden just because the total is "
+         "hardly longer";
 }
 
 TEST(HiddenPartTest, IsOneWhereTheShorterCostsNothing) {

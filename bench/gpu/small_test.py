@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/gpu's benchmarks end well and print every figure, small, where there is no GPU."""
+"""bench/gpu's benchmarks succeed with small sizes and without a GPU, and print every figure."""
 import json
 import os
 import subprocess

@@ -1,7 +1,7 @@
-// What one training step tells a GPU: kernels, copies, allocations and waits, each of which costs
-// microseconds whatever its size. Counted on a device that the host plays, in a step whose model,
-// batch and variables are those of bench/gpu. The budgets are what the step costs now: whoever
-// lowers a cost lowers its budget, and whoever raises one sees it here.
+// The number of kernels, copies, allocations and waits of one training step on a GPU. Each of these
+// costs microseconds, whatever its size. They are counted on a device that the host simulates, with
+// the models, batches and variables of bench/gpu. The expected numbers are the current costs: a
+// change that lowers a cost must lower the number, and a change that raises a cost fails here.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@
 namespace divvy::bench {
 namespace {
 
-// Of which the last is counted: by then memory is kept and streams are known.
+// Only the last step is counted: by then the backend keeps memory, and knows the streams.
 constexpr int kSteps = 4;
 
 const TrainModel& ModelOf(int number) {
@@ -45,7 +45,7 @@ const TrainWork& WorkOf(const TrainModel& model, int64_t batch) {
 
 // ---- a worker with one GPU ----------------------------------------------------------------------
 
-// A model's variables on one server, zeros, each with an optimizer.
+// A model's variables on one parameter server; each is zero and has an optimizer.
 std::shared_ptr<const Layout> LayoutOf(const Model& model) {
   std::shared_ptr<const Layout> layout = Layout::Empty();
   uint32_t id = 0;
@@ -78,7 +78,7 @@ class StepCostTest : public ::testing::Test {
     SetGpuMemory(nullptr);
   }
 
-  // What the last of kSteps steps has cost, all told: what its values cost to free is in it.
+  // The costs of the last of kSteps steps, including the costs of freeing its values.
   cuda::HostCosts CostOfStep(const TrainModel& trained, int64_t batch) {
     const Model& model = trained.model;
     layout_ = LayoutOf(model);
@@ -96,7 +96,7 @@ class StepCostTest : public ::testing::Test {
   }
 
  private:
-  // As OpenGpus asks for.
+  // The options that OpenGpus sets.
   static cuda::TransferOptions KeepingMemory() {
     cuda::TransferOptions options;
     options.keeps_memory = true;
@@ -131,7 +131,7 @@ class StepCostTest : public ::testing::Test {
   }
 
   cuda::HostMath math_{1};
-  // outlives data and variables, which lie in its pinned memory
+  // Outlives data and variables, which are in its pinned memory.
   internal::GpuBackend gpu_{math_, 0, KeepingMemory()};
   ThreadPoolExecutor executor_;
   FakeParameterServers ps_;

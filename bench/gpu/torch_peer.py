@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""torch_peer.py: the workloads of bench/gpu/train.cc in PyTorch (eager), each a line of JSON with the same `what`: examples a second of training steps whose
-batches come from the host's memory, and the most device memory that each holds. Adam for dense parameters, row-wise Adagrad is Adagrad here."""
+"""torch_peer.py: the workloads of bench/gpu/train.cc in PyTorch (eager). Prints lines of JSON with
+the same `what`: examples a second of training steps whose batches come from the host's memory, and
+the peak of device memory. Dense parameters use Adam. The table uses Adagrad instead of row-wise
+Adagrad."""
 import json
 import time
 
@@ -19,7 +21,7 @@ def mlp(widths):
 
 
 class MlpWork:
-    """784-512-10 on images of bytes."""
+    """784-512-10 on images of uint8."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -33,7 +35,7 @@ class MlpWork:
 
 
 class DlrmWork:
-    """examples/dlrm.cc: 13 counts, 26 categories of one table."""
+    """examples/dlrm.cc: 13 counts, and 26 categories in one table."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -52,7 +54,7 @@ class DlrmWork:
         categories = self.table(rows.reshape(-1, 1)).reshape(self.batch, 26, 16)
         counts = torch.relu(self.bottom(torch.log1p(counts)))
         features = torch.cat([counts.unsqueeze(1), categories], 1)
-        # By flat index: the gradient of indexing by two tensors would sort and accumulate.
+        # A flat index, because the gradient of indexing by two tensors would sort and accumulate.
         products = torch.bmm(features, features.transpose(1, 2)).reshape(self.batch, 27 * 27)
         pairs = products.index_select(1, self.lower)
         logits = self.top(torch.cat([counts, pairs], 1)).reshape(-1)
@@ -84,7 +86,7 @@ def measure(work):
 
 
 def run(kind, batch):
-    """In a function, so that the memory of one work is given back before the next."""
+    """Runs one workload. A function, so that its memory is released before the next workload."""
     torch.cuda.reset_peak_memory_stats()
     work = kind(batch)
     measure(work)

@@ -1,11 +1,11 @@
 // bazel run --config=cuda //bench/gpu:train [-- --format=json]
 //
 // Examples a second of training with a Trainer in an embedded cluster of one worker and one
-// parameter server, each step of which pulls, computes on the first GPU, and commits: mnist_mlp's
-// model and examples/dlrm.cc's, at several sizes of batch. The ceiling is the forward and backward
-// products of the same batches by cuBLAS alone; where there is no GPU for these, as with
-// --gpus=none, there is none. bench/gpu/torch_peer.py does the same work in PyTorch. With
-// --gpus=all it exits with 78 where there is no GPU.
+// parameter server. Each step pulls, computes on the first GPU, and commits. The models are those
+// of mnist_mlp and examples/dlrm.cc, at several batch sizes. The ceiling is the forward and
+// backward products of the same batches by cuBLAS alone; without a usable GPU there is no ceiling.
+// bench/gpu/torch_peer.py does the same work in PyTorch. With --gpus=all the program exits with 78
+// if there is no GPU.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -21,13 +21,12 @@
 #include "ops/cuda/gpus.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 5, "in each of which both run once");
+ABSL_FLAG(int, rounds, 5, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int64_t, steps, 500,
-          "of each pass, of which a round measures one: so many that the beginning and the end of "
-          "a pass do not count");
+          "steps of a pass; a round measures one pass, so use enough steps to make the beginning "
+          "and the end of a pass negligible");
 
-ABSL_FLAG(int64_t, largest, 4096,
-          "no batch is larger: for a rehearsal on devices that the host plays");
+ABSL_FLAG(int64_t, largest, 4096, "the largest batch; lower it on devices that the host simulates");
 
 namespace divvy::bench {
 namespace {
@@ -47,14 +46,14 @@ void ReportMemory(const std::string& name, int64_t bytes) {
   std::fflush(stdout);
 }
 
-// What other work has left is not this one's.
+// Resets the peak, so that it does not include the memory of earlier works.
 void ForgetMemory(DeviceCeilings& ceilings) {
   TrimGpuMemory();
   ceilings.Synchronize();
   ceilings.TakePeakBytes();
 }
 
-// `ceilings`: null where there are none.
+// `ceilings` is null if there are none.
 absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork& work) {
   const int64_t steps = absl::GetFlag(FLAGS_steps);
   const auto examples = static_cast<double>(work.batch * steps);
@@ -80,7 +79,7 @@ absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork
 
 absl::Status Train(Coordinator& coordinator) {
   if (absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1)
-    return absl::InvalidArgumentError("--steps and --rounds: wanted at least 1");
+    return absl::InvalidArgumentError("--steps and --rounds must be at least 1");
   std::string why;
   const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());

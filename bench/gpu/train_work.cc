@@ -19,8 +19,8 @@ Tensor Filled(const Shape& shape, Draw draw) {
 
 using Leaves = std::map<std::string, Tensor>;
 
-// Batches of this size cut from `examples`, again and again, `steps` of them. Batches are views:
-// what is measured is training, not stacking.
+// `steps` batches of this size, cut from `examples` in repeated passes. The batches are views, so
+// that the benchmark measures training and not stacking.
 absl::StatusOr<Dataset> Batches(const Leaves& examples, int64_t batch, int64_t steps) {
   Nest::Dict batches;
   for (const auto& [name, tensor] : examples) {
@@ -33,7 +33,7 @@ absl::StatusOr<Dataset> Batches(const Leaves& examples, int64_t batch, int64_t s
   return Dataset::FromTensorSlices(std::move(batches)).Repeat().Take(steps);
 }
 
-// ---- mnist_mlp's model over made-up images ------------------------------------------------------
+// ---- mnist_mlp's model over random images -------------------------------------------------------
 
 const Mlp kMlp("mlp", {784, 512, 10});
 
@@ -61,7 +61,7 @@ absl::StatusOr<Dataset> Images(const InputContext&, int64_t batch, int64_t steps
 }
 const DataSource kImages("bench/images", Images);
 
-// ---- DLRM over made-up clicks -------------------------------------------------------------------
+// ---- DLRM over random clicks --------------------------------------------------------------------
 
 constexpr int64_t kCounts = 13, kFields = 26, kRows = 260'000, kWidth = 16,
                   kPairs = (kFields + 1) * kFields / 2;

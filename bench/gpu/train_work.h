@@ -1,5 +1,5 @@
-// What bench/gpu/train.cc trains: mnist_mlp's model and examples/dlrm.cc's, over made-up data that
-// is drawn once in a process.
+// The workloads of bench/gpu/train.cc: the models of mnist_mlp and examples/dlrm.cc, over random
+// data that is drawn once in a process.
 #ifndef DIVVY_BENCH_GPU_TRAIN_WORK_H_
 #define DIVVY_BENCH_GPU_TRAIN_WORK_H_
 
@@ -12,13 +12,13 @@
 
 namespace divvy::bench {
 
-// A size of batch of a model.
+// One batch size of a model.
 struct TrainWork {
-  std::string name;  // that of bench/gpu/torch_peer.py
+  std::string name;  // as in bench/gpu/torch_peer.py
   int64_t batch;
-  // `steps` batches, ready made: to open it draws nothing
+  // `steps` batches. Opening it draws no random numbers.
   BoundDataSource data;
-  // Of a step.
+  // The products of a step.
   std::vector<Product> products;
 };
 
@@ -28,9 +28,9 @@ struct TrainModel {
   std::vector<TrainWork> works;
 };
 
-// Each model with its sizes of batch; a pass over a work's data is `steps` steps. One Trainer
-// trains all works of a model, whose variables are the coordinator's from its first use on. The
-// first call draws the data. REQUIRES: steps >= 1.
+// Each model with its batch sizes. A pass over a work's data has `steps` steps. Use one Trainer for
+// all works of a model, because its variables exist from its first use on. The first call draws the
+// data. REQUIRES: steps >= 1.
 std::vector<TrainModel> TrainModels(int64_t steps);
 
 }  // namespace divvy::bench

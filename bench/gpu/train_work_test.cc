@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The elements of a work's data, by a name of its leaves.
+// One leaf of each element of a work's data.
 std::vector<Tensor> Read(const TrainWork& work, const std::string& leaf) {
   const absl::StatusOr<Dataset> dataset = DataSourceRegistry::Open(work.data, InputContext());
   EXPECT_TRUE(dataset.ok()) << dataset.status();
@@ -32,7 +32,7 @@ TEST(TrainWorkTest, APassIsAsManyBatchesAsWereAskedFor) {
   }
 }
 
-// Each timed pass opens the data: it would measure how fast random numbers are drawn.
+// Each timed pass opens the data, and must not measure the time to draw random numbers.
 TEST(TrainWorkTest, DataIsDrawnOnceHoweverOftenItIsOpened) {
   for (const TrainModel& model : TrainModels(2)) {
     const void* const first = Read(model.works[0], "label")[0].data();
@@ -54,7 +54,7 @@ TEST(TrainWorkTest, HasTheSizesThatThePeerMeasures) {
 
 TEST(TrainWorkTest, ItsProductsAreThoseOfAStep) {
   const std::vector<Product> products = TrainModels(1)[0].works[0].products;
-  // Two layers forward, two kernels' gradients, and the hidden layer's.
+  // Two products forward, the gradients of two kernels, and the gradient of the hidden layer.
   ASSERT_EQ(products.size(), 5u);
   EXPECT_EQ(products[0].m * products[0].n * products[0].k, 64 * 512 * 784);
 }

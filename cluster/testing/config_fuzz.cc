@@ -1,6 +1,6 @@
-// Any bytes as TF_CONFIG, a cluster file, CLUSTER_SPEC or a list of jobs: read or refused as
-// InvalidArgument, on one line that a terminal may show. The first byte says which sources there
-// are.
+// Reads any bytes as TF_CONFIG, a cluster file, CLUSTER_SPEC or a list of jobs. They are accepted,
+// or refused as InvalidArgument with one line that a terminal may show. The first byte chooses the
+// sources.
 #include <string>
 
 #include "absl/status/status.h"

@@ -13,8 +13,8 @@ namespace divvy {
 std::vector<Nest> PlainPass(const Dataset& dataset, const DataEnvironment& environment = {});
 
 // Seeks an iterator to positions that `seed` determines. Expects that Next after Seek(p) returns
-// element p of a plain pass, or the end past it, and that size(), whenever it is known, is the
-// length of the pass.
+// element p of a plain pass, or nullopt if p is past the end. Also expects that size(), if it is
+// known, is the length of the pass.
 void ExpectEveryPositionCanBeSought(const Dataset& dataset, uint64_t seed,
                                     const DataEnvironment& environment = {});
 

@@ -1,4 +1,4 @@
-// A program as a shared library. The macros make libraries that are refused.
+// A program as a shared library. The macros make variants that are refused.
 #include <cstdio>
 
 #include "absl/flags/flag.h"
@@ -8,7 +8,7 @@ ABSL_FLAG(int, library_rows, 3, "of the program in the library");
 
 namespace {
 
-// Runs when the library is loaded; a library that is refused for its symbols must not get so far.
+// Runs when the library is loaded. A library that is refused for its symbols must not get that far.
 const int kLoaded = std::fputs("code of the library ran\n", stderr);
 
 }  // namespace
@@ -24,7 +24,8 @@ int CallsIt() { return mine::DefinedNowhere(kLoaded); }
 absl::Status Train(divvy::Coordinator&) {
   return absl::UnimplementedError(absl::StrCat("rows ", absl::GetFlag(FLAGS_library_rows)));
 }
-#ifdef OTHER_API  // as DIVVY_PROGRAM is in the headers of that version
+// The headers of that version define DIVVY_PROGRAM in this way.
+#ifdef OTHER_API
 extern "C" const char divvy_program_api_2;
 static const divvy::Program program(Train, divvy::runner::ParameterServerStrategy(),
                                     divvy_program_api_2);

@@ -13,8 +13,8 @@
 
 namespace divvy {
 
-// Keeps each registration and gives it `answer`, as it is then. Not thread-safe: for one
-// SimExecutor, which must outlive it.
+// Keeps each registration. Answers it with the value that `answer` has when the reply is sent. Not
+// thread-safe: for one SimExecutor, which must outlive it.
 class FakeCoordinator : public CoordinatorClient {
  public:
   explicit FakeCoordinator(SimExecutor& executor) : executor_(executor) {}
@@ -28,7 +28,8 @@ class FakeCoordinator : public CoordinatorClient {
   absl::StatusOr<RegisterReply> answer = RegisterReply{JobId(1), Epoch(1), std::nullopt};
   absl::Duration answers_after = absl::ZeroDuration();
   std::vector<RegisterRequest> seen;
-  std::vector<double> sent_at;  // seconds, of each
+  // when each registration was sent, in seconds
+  std::vector<double> sent_at;
 
  private:
   SimExecutor& executor_;

@@ -6,8 +6,8 @@
 
 namespace divvy {
 
-// "CreateShards" for a CreateShardsRequest. The compiler writes the type into the function's name,
-// with its namespace or (g++) without, so no list of requests is needed.
+// "CreateShards" for a CreateShardsRequest. The compiler writes the type into the function's name
+// (g++ without its namespace), so no list of requests is needed.
 template <typename Request>
 absl::string_view RequestName() {
   constexpr absl::string_view kBefore = "Request = ";

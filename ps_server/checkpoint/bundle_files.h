@@ -11,8 +11,8 @@
 
 namespace divvy {
 
-// The files in `directory`, which all tasks of the job share. REQUIRES: `files` outlives it and
-// what it makes.
+// The checkpoint files in `directory`, which all tasks of the job share. REQUIRES: `files` outlives
+// the result and the objects that it makes.
 std::unique_ptr<CheckpointFiles> MakeBundleFiles(FileSystem& files, std::string directory);
 
 }  // namespace divvy

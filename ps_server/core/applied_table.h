@@ -1,4 +1,4 @@
-// Records which entries were applied, so that a commit counts once.
+// Records which entries have been applied, so that a commit counts once.
 #ifndef DIVVY_PS_SERVER_CORE_APPLIED_TABLE_H_
 #define DIVVY_PS_SERVER_CORE_APPLIED_TABLE_H_
 
@@ -14,11 +14,12 @@
 
 namespace divvy {
 
-// Entries that are applying or applied, by id (never by attempt), and the horizon below which
-// entries are closed. An entry is there before the first byte is written, so that a retry that
-// comes meanwhile finds it.
-// A closed entry is refused before anybody looks for it here, so it can be forgotten: memory is
-// taken by the ids that are not closed. Not thread-safe: the core's lock guards it.
+// Entries that are being applied or have been applied, by id (never by attempt), and the horizon,
+// which tells the closed entries. An entry is added before its first byte is written, so that a
+// retry that arrives meanwhile finds it.
+//
+// A closed entry is refused before anybody looks for it here, so it can be forgotten. Only entries
+// that are not closed take memory. Not thread-safe: the core's lock guards it.
 //
 //   kUnknown  --Begin-->  kApplying  --Finish-->  kApplied  --ForgetClosed-->  kUnknown
 //                         kApplying  --Abandon--> kUnknown
@@ -27,7 +28,7 @@ class AppliedTable {
   enum class State : uint8_t { kUnknown, kApplying, kApplied };
   enum class Keep : uint8_t { kUnclosed, kHistory };
 
-  // kHistory: counts every entry that was applied, for tests. Grows without bound.
+  // kHistory: counts how often each entry was applied, for tests. Grows without bound.
   explicit AppliedTable(Keep keep = Keep::kUnclosed) : keep_(keep) {}
 
   State Find(EntryId id) const;
@@ -38,24 +39,25 @@ class AppliedTable {
   // The entry was refused before it wrote anything: it is unknown again.
   void Abandon(EntryId id);
 
-  // What it closes is not forgotten before ForgetClosed.
+  // Sets the horizon. Closed ids are forgotten only by ForgetClosed.
   void TakeHorizon(Horizon horizon) { horizon_ = std::move(horizon); }
   const Horizon& horizon() const { return horizon_; }
   bool IsClosed(EntryId id) const { return horizon_.IsClosed(id); }
-  // Forgets closed ids that are applied. One that is still applying is kept until it is settled.
+  // Forgets closed ids that have been applied. An id that is still applying is kept until it is
+  // settled.
   void ForgetClosed();
 
-  // Forgets all but the horizon, and counts anew: another lineage begins.
+  // Forgets everything except the horizon, and counts from 0: another lineage begins.
   void Clear();
 
-  // By id.
+  // The applied entries, by id.
   std::vector<RememberedEntry> Applied() const;
-  // Those of the query that are, in its order.
+  // The applied entries among `query`, in its order.
   std::vector<RememberedEntry> Applied(absl::Span<const EntryId> query) const;
   size_t size() const { return entries_.size(); }
-  // How many commits were applied in this lineage.
+  // Number of commits applied in this lineage.
   uint64_t applied_seq() const { return applied_seq_; }
-  // kHistory: how often each entry was applied in this lineage. Else empty.
+  // kHistory: how often each entry was applied in this lineage. Otherwise empty.
   const std::map<EntryId, int>& history() const { return history_; }
 
  private:

@@ -6,8 +6,8 @@
 namespace divvy {
 namespace {
 
-// Enough to keep a few cores busy with one large transfer, few enough that others get their turn
-// between.
+// Enough to keep several cores busy with one large transfer, and few enough that other tasks get
+// their turn between.
 constexpr int64_t kLanes = 4;
 
 struct Work : std::enable_shared_from_this<Work> {
@@ -29,7 +29,7 @@ struct Work : std::enable_shared_from_this<Work> {
     if (index < count) {
       unit(index);
     } else if (count > 0) {
-      return;  // another lane was quicker
+      return;  // another lane took the last unit
     }
     if (finished.fetch_add(1) + 1 == std::max<int64_t>(count, 1)) return done();
     if (next.load() < count) PostLane();

@@ -13,8 +13,8 @@
 
 namespace divvy {
 
-// Groups pieces of work, in the order given, into units of up to `unit_bytes` (a larger piece is a
-// unit of its own): many small blocks cost one task.
+// Groups pieces of work, in the order given, into units of up to `unit_bytes`, so that many small
+// blocks cost one task. A larger piece is a unit of its own.
 class UnitList {
  public:
   explicit UnitList(int64_t unit_bytes) : unit_bytes_(unit_bytes) {}
@@ -30,9 +30,9 @@ class UnitList {
   int64_t last_bytes_ = 0;
 };
 
-// Runs unit(0) ... unit(count - 1), each in a task of its own, a few at the same time, and then
-// `done` in the last of these tasks. `owner` is held while a unit or `done` runs; once it is gone,
-// nothing more runs.
+// Runs unit(0) ... unit(count - 1), each in a task of its own, several at the same time, and then
+// `done` in the last of these tasks. Returns at once. `owner` is held while a unit or `done` runs;
+// after `owner` has been destroyed, nothing more runs.
 void RunUnits(Executor& executor, std::weak_ptr<void> owner, int64_t count,
               std::function<void(int64_t unit)> unit, std::function<void()> done);
 

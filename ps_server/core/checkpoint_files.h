@@ -1,5 +1,5 @@
-// Where a parameter server's part of a checkpoint is written to and read from: the seam between the
-// core and the files.
+// The seam between the core and the files of a checkpoint: where a parameter server's part of a
+// checkpoint is written and read.
 #ifndef DIVVY_PS_SERVER_CORE_CHECKPOINT_FILES_H_
 #define DIVVY_PS_SERVER_CORE_CHECKPOINT_FILES_H_
 
@@ -16,36 +16,38 @@
 
 namespace divvy {
 
-// Hands bytes to `take`, piece by piece and in order; each piece is there until `take` returns.
-// Returns take's first error, or its own.
+// Passes bytes to `take`, piece by piece and in order. A piece is valid until `take` returns.
+// Returns the first error of `take`, or an error of its own.
 using TakePiece = std::function<absl::Status(absl::Span<const char> piece)>;
 using GivePieces = std::function<absl::Status(const TakePiece& take)>;
 
-// One data file of a checkpoint. Blocks; one thread at a time. After an error the file is worth
-// nothing: every later call gives that error again.
+// One data file of a checkpoint, being written. Blocks; used by one thread at a time. After an
+// error the file is useless, and every later call returns that error.
 class CheckpointPart {
  public:
   virtual ~CheckpointPart() = default;
-  // Adds rows [first_row, first_row + rows) of a tensor, in host byte order. The pieces are small,
-  // so that they pass through the processor's cache. REQUIRES: they have as many bytes as the rows.
+  // Adds rows [first_row, first_row + rows) of a tensor, in host byte order. `pieces` gives them in
+  // small pieces, which fit into the processor's cache. REQUIRES: the pieces have as many bytes as
+  // the rows.
   virtual absl::Status Append(const ShardSpec& shard, int64_t first_row, int64_t rows,
                               const GivePieces& pieces) = 0;
-  // Returns when all of it is on the disk and its name too.
+  // Completes the file. Returns when the file's bytes and its name are on the disk.
   virtual absl::StatusOr<std::vector<SavedSlice>> Finish() = 0;
 };
 
-// A committed checkpoint. Blocks; one thread at a time.
+// A committed checkpoint, being read. Blocks; used by one thread at a time.
 class CheckpointValues {
  public:
   virtual ~CheckpointValues() = default;
-  // Reads rows from `first_row` of the whole tensor called shard.name, as many as `out` has room
-  // for. NotFound: no such tensor. FailedPrecondition: it is of another dtype or shape. DataLoss:
-  // its bytes are not those that were written.
+  // Reads rows of the whole tensor called shard.name, from `first_row` on, as many as `out` has
+  // room for. NotFound: there is no such tensor. FailedPrecondition: it has another dtype or shape.
+  // DataLoss: its bytes are damaged.
   virtual absl::Status Read(const ShardSpec& shard, int64_t first_row, absl::Span<char> out) = 0;
 };
 
-// Thread-safe. Blocks. Errors name the file and the remedy: NotFound (no such checkpoint), DataLoss
-// (damaged), AlreadyExists (the part), else the disk's.
+// Creates and opens checkpoint files. Thread-safe; blocks. Errors name the file and the remedy.
+// NotFound: there is no such checkpoint. DataLoss: it is damaged. AlreadyExists: the part exists
+// already. Otherwise the disk's error.
 class CheckpointFiles {
  public:
   virtual ~CheckpointFiles() = default;

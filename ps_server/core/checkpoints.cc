@@ -1,12 +1,13 @@
 // The checkpoint methods of ParameterServerCore. A server writes its part of a checkpoint while
 // commits continue, and reads one before it accepts any.
 //
-//   Snapshot   1. mark: fixes all shards as they are now; nothing is copied
-//              2. a chain of blocking tasks, one for each slice: read it (the copy, where a commit
-//                 has changed it since, else the live bytes) and append it to the file
-//              3. finish: the file is synced, and whoever waits gets the list of slices
+//   Snapshot   1. mark: freeze all shards as they are now; nothing is copied
+//              2. a chain of background tasks, one for each slice: read the slice (the copies of
+//                 pages that commits have changed since, else the live bytes), and append it to the
+//                 file
+//              3. finish: sync the file, and answer all waiting requests with the list of slices
 //   Load       1. clear everything, and allocate all shards
-//              2. a chain of blocking tasks, one for each slice: read it
+//              2. a chain of blocking tasks, one for each slice: read the slice
 //              3. READY
 //
 // Each task ends early if its run is no longer the current one: another epoch has begun, or another
@@ -19,12 +20,12 @@
 namespace divvy {
 namespace {
 
-// Of an answer: what asks has a deadline.
+// The longest wait before an answer, because the caller has a deadline.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
 
 Reason WhyNotLoaded(const absl::Status& status) {
   if (absl::IsNotFound(status)) return Reason::kCheckpointMissing;
-  // The device failed: the coordinator asks again, and says what it waits for.
+  // The device failed. The coordinator sends the Load again, and reports what it waits for.
   if (absl::IsUnavailable(status)) return Reason::kNotReady;
   if (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status))
     return Reason::kCheckpointCorrupt;
@@ -58,18 +59,20 @@ absl::Status ParameterServerCore::CheckSnapshot(const SnapshotRequest& request) 
   }
   if (request.checkpoint == CheckpointId() || request.file < 0 ||
       request.file >= request.num_files) {
-    return Refusal(Reason::kInvalid,
-                   "a snapshot names its checkpoint, and which data file of how many it is");
+    return Refusal(
+        Reason::kInvalid,
+        "a snapshot must name its checkpoint, its data file and the number of data files");
   }
   if (snapshot_ != nullptr && request.checkpoint < snapshot_->request.checkpoint) {
     return Refusal(Reason::kInvalid,
-                   absl::StrCat(request.checkpoint.name(), " has been given up: ",
-                                snapshot_->request.checkpoint.name(), " came after it"));
+                   absl::StrCat(request.checkpoint.name(), " has been given up: the newer ",
+                                snapshot_->request.checkpoint.name(), " has begun"));
   }
   const bool begins = snapshot_ == nullptr || snapshot_->request.checkpoint != request.checkpoint;
   if (begins && !commits_.is_idle())
     return Refusal(Reason::kNotReady,
-                   "commits are being applied: a checkpoint is cut where none is");
+                   "commits are being applied, and a checkpoint begins only when none is: send the "
+                   "request again");
   return absl::OkStatus();
 }
 
@@ -81,17 +84,19 @@ void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
   WriteSlice(snapshot_);
 }
 
-// Nobody can want it any more.
+// Nobody needs the part any more.
 void ParameterServerCore::DropSnapshot() {
   if (snapshot_ == nullptr) return;
   for (auto& waiting : std::exchange(snapshot_->waiting, {}))
-    Answer(waiting, Refusal(Reason::kNotReady, "the snapshot was given up"));
+    Answer(waiting, Refusal(Reason::kNotReady,
+                            absl::StrCat(snapshot_->request.checkpoint.name(),
+                                         " was given up: another checkpoint or epoch has begun")));
   snapshot_->dropped = true;
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 
-// The writing alone is done behind all else: no lock of the core is held by a thread that may not
-// get the processor, and a block's for a copy of it at most.
+// Only the writing runs with background priority. A thread that may not get the processor holds no
+// lock of the core, and a block's lock only while it copies the block.
 void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   outbox_.Add([this, run] {
     executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {
@@ -118,7 +123,7 @@ void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run
     AnswerSnapshot(*run);
     outbox_.Add([frozen = std::exchange(run->frozen, nullptr)] {});  // freed outside the lock
   }
-  StartNext();  // commits may have waited for the memory of copies
+  StartNext();  // commits may have waited for memory of copies
 }
 
 absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files) {
@@ -161,8 +166,9 @@ void ParameterServerCore::LoadCheckpoint(LoadRequest request, ResultCallback<Loa
   }
   if (loading_->request.checkpoint != request.checkpoint) {
     return Answer(done, Refusal(Reason::kInvalid,
-                                absl::StrCat("it is loading ", loading_->request.checkpoint.name(),
-                                             " in this epoch")));
+                                absl::StrCat("it is already loading another checkpoint in this "
+                                             "epoch, ",
+                                             loading_->request.checkpoint.name())));
   }
   loading_->waiting.push_back(std::move(done));
   AnswerLater([run = std::weak_ptr<LoadRun>(loading_)](ParameterServerCore& core)
@@ -245,7 +251,7 @@ void ParameterServerCore::OnSliceRead(const std::shared_ptr<LoadRun>& run,
 // Another epoch has begun.
 void ParameterServerCore::DropLoading() {
   if (loading_ == nullptr) return;
-  shards_.End(loading_->batch).IgnoreError();  // it is dropped in any case
+  shards_.End(loading_->batch).IgnoreError();  // the batch is dropped in any case
   state_ = PsState::kEmpty;
   AnswerLoading(*loading_, Refusal(Reason::kNotReady, "another epoch has begun"));
   outbox_.Add([dropped = std::exchange(loading_, nullptr)] {});  // freed outside the lock

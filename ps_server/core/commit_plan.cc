@@ -33,7 +33,7 @@ absl::Span<const int64_t> RowsOf(const CommitPart& part) {
                              static_cast<size_t>(part.rows->shape().num_elements()));
 }
 
-// Those of rising rows that lie in a block.
+// The part of `rows`, which rise, that lies in a block.
 absl::Span<const int64_t> RowsWithin(absl::Span<const int64_t> rows, const Blocks& blocks,
                                      int64_t block) {
   const auto from = std::lower_bound(rows.begin(), rows.end(), blocks.first_row(block)),
@@ -41,7 +41,7 @@ absl::Span<const int64_t> RowsWithin(absl::Span<const int64_t> rows, const Block
   return rows.subspan(static_cast<size_t>(from - rows.begin()), static_cast<size_t>(to - from));
 }
 
-// Rows are there if and only if the operation takes them, and each is in the shard.
+// OK if the part has rows exactly if the operation takes them, and every row is in the shard.
 absl::Status CheckRows(const CommitPart& part, const Shard& shard) {
   if (!part.rows) return IsScatter(part.op) ? Bad(part, shard, "it needs rows") : absl::OkStatus();
   if (!IsScatter(part.op) && part.op != WriteOp::kGradient)
@@ -201,7 +201,7 @@ void CommitPlan::Apply(int64_t unit, FrozenShards* frozen) const {
   }
 }
 
-// What the operations are about to change in a block.
+// Calls `frozen` for the rows that the operations are about to change in a block.
 void CommitPlan::Keep(FrozenShards& frozen, const Target& target, int64_t block) {
   const Blocks& blocks = target.shard->blocks();
   for (const Op& op : target.ops) {

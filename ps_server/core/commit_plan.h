@@ -17,36 +17,39 @@
 
 namespace divvy {
 
-// Everything that could be refused has been: applying cannot fail and allocates nothing but what
-// `frozen` keeps. All parts of one shard are applied to a block at once, in the order given, under
-// the block's lock; so a read of a block sees all of a commit's writes to it or none. Blocks are
-// independent of each other (every operation works row by row), so the result does not depend on
-// the order of the units. Immutable; holds its shards and the commit's tensors.
+// Make checks everything that could be refused, so applying cannot fail. Applying allocates nothing
+// but the copies that `frozen` keeps. All parts of one shard are applied to a block at once, in the
+// order given, under the block's lock, so a read of a block sees all of a commit's writes to it or
+// none. Every operation works row by row, so blocks are independent, and the result does not depend
+// on the order of the units. Immutable; holds its shards and the commit's tensors.
 class CommitPlan {
  public:
-  // Errors with a Reason, naming the part, the shard and both shapes or dtypes. kUnknownShard: a
-  // shard or slot is not in `shards`. kBadCommit: no parts; a part that does not name a slot 0;
-  // rows where the operation takes none, or none where it does; rows that are not int64 [n], out of
-  // range, or (gradients) not unique and rising; values of another dtype or shape, or not in host
-  // memory; an operation that the dtype does not take; a gradient of something else than float32,
-  // with an invalid OptimizerStep, or with slots that are not those of its kind.
-  // Pure. A unit is as much work as `unit_bytes` of parameters.
+  // Checks the parts and cuts them into blocks. A unit has about `unit_bytes` of parameters. Pure.
+  //
+  // Errors have a Reason and name the operation and the shard, and both shapes or dtypes if they
+  // differ.
+  // - kUnknownShard: a shard or slot is not in `shards`.
+  // - kBadCommit: there are no parts; a part does not name slot 0; the operation takes no rows and
+  //   has some, or needs rows and has none; rows are not int64 [n], out of range, or (gradients)
+  //   not unique and rising; values have another dtype or shape, or are not in host memory; the
+  //   dtype does not take the operation; a gradient is for a dtype other than float32, has an
+  //   invalid OptimizerStep, or names slots that are not those of its optimizer.
   static absl::StatusOr<CommitPlan> Make(std::vector<CommitPart> parts, const ShardTable& shards,
                                          int64_t unit_bytes);
 
   int64_t units() const { return units_.count(); }
-  // Writes the blocks of one unit, each after `frozen` (null: none) has been told which rows.
-  // REQUIRES: the commit has its turn at all shards of queues(); each unit is applied once, in any
-  // order, on any thread.
+  // Writes the blocks of one unit. Before it writes a block, it calls `frozen` (null: none) with
+  // the rows that will change. REQUIRES: the commit has its turn at all shards of queues(); each
+  // unit is applied once, in any order, on any thread.
   void Apply(int64_t unit, FrozenShards* frozen = nullptr) const;
 
-  // At most what Apply has `frozen` keep, all units together.
+  // Upper bound of the bytes that Apply makes `frozen` keep, for all units together.
   int64_t most_kept_bytes() const { return most_kept_bytes_; }
 
-  // The variables' shards it writes to (slot 0), rising: a turn at each of them covers the slots
-  // too.
+  // The variables' shards (slot 0) that the commit writes to, in rising order. A turn at each of
+  // them covers the slots, too.
   std::vector<ShardKey> queues() const;
-  // All shards it writes to, slots included.
+  // All shards that the commit writes to, with slots.
   const ShardTable& shards() const { return touched_; }
   // The shard of each part, as requested.
   const std::vector<std::shared_ptr<Shard>>& part_shards() const { return part_shards_; }
@@ -54,9 +57,9 @@ class CommitPlan {
  private:
   struct Op {
     CommitPart part;
-    // Of a gradient.
+    // Slots of a gradient.
     std::vector<Shard*> slots;
-    // Of a scatter: positions of `rows`, by block, within a block as given.
+    // Of a scatter: positions in `rows`, sorted by block; in the given order within a block.
     std::vector<int64_t> order;
   };
   struct Target {
@@ -74,7 +77,7 @@ class CommitPlan {
   static void ApplyGradient(const Op& op, Shard& shard, int64_t block);
 
   std::map<ShardKey, Target> targets_;
-  // target and block; targets_ does not change any more
+  // Target and block of each piece. The pointers stay valid because targets_ no longer changes.
   std::vector<std::pair<const Target*, int64_t>> pieces_;
   UnitList units_;
   int64_t most_kept_bytes_ = 0;

@@ -27,7 +27,7 @@ ShardKey Key(int slot = 0, int part = 0) {
   return {VariableId(1), static_cast<uint8_t>(slot), static_cast<uint16_t>(part)};
 }
 
-// A shard of values computed at once, in `table`.
+// Makes a shard in `table`, with its initial values.
 Shard& Make(ShardTable& table, ShardKey key, Shape shape, DType dtype,
             Initializer initializer = Zeros(), int64_t block_bytes = 1 << 20, int64_t first_row = 0,
             Shape full_shape = {-1}) {
@@ -66,7 +66,7 @@ CommitPart Gradient(const OptimizerStep& step, std::vector<uint8_t> slots, Tenso
   return part;
 }
 
-// Applies at once; the units backwards, for their order must not matter.
+// Applies the parts at once. Takes the units backwards, because their order must not matter.
 absl::Status Apply(std::vector<CommitPart> parts, const ShardTable& table, int64_t unit_bytes = 1) {
   absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(parts), table, unit_bytes);
   if (!plan.ok()) return plan.status();
@@ -152,7 +152,7 @@ TEST(FrozenShardsTest, AFewRowsCostAFewPagesAndNotTheirBlocks) {
   const auto plan = CommitPlan::Make(
       {Part(WriteOp::kScatterAdd, FilledWith({3, 4}, 1), {7, 8, 90'000})}, table, 1 << 20);
   for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
-  EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share one";
+  EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share a page";
   EXPECT_EQ(plan->most_kept_bytes(), 3 * 4096);
 }
 
@@ -221,7 +221,7 @@ TEST(CommitPlanTest, WorkIsCutIntoUnitsOfTheBlocksTouched) {
   };
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 160), 10);
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4)
-      << "three blocks a unit";
+      << "three blocks in each unit";
   EXPECT_EQ(
       units({Part(WriteOp::kScatterAdd, *Tensor::Zeros(DType::kFloat32, {4, 4}), {95, 3, 90, 4})},
             160),
@@ -246,8 +246,8 @@ std::vector<float> RandomValues(Random& random, int64_t n) {
   return values;
 }
 
-// Dense and sparse gradients on [7, 3]: whole and in one block, or in three parts and blocks of one
-// row.
+// Applies dense and sparse gradients to a variable of shape [7, 3]: whole and in one block, or cut
+// into three parts and blocks of one row.
 std::vector<float> Train(const Optimizer& optimizer, bool cut, std::vector<int32_t>* counts) {
   ShardTable table;
   const std::vector<int64_t> offsets =
@@ -336,7 +336,7 @@ class RefusalTest : public testing::Test {
     Make(table_, Key(0, 1), {3, 2}, DType::kBool);
     Make(table_, Key(0, 2), {}, DType::kFloat32);
   }
-  // What is refused, and with words that contain `text`.
+  // Expects that the part is refused with `reason` and a message that contains `text`.
   void Refuses(CommitPart part, absl::string_view text, Reason reason = Reason::kBadCommit) {
     const absl::Status status = Apply({std::move(part)}, table_);
     EXPECT_EQ(ReasonOf(status), reason) << status;
@@ -503,7 +503,7 @@ TEST_F(MemoryBudgetTest, WhatIsLargerThanAllIsRefusedAtOnceNamingTheFlag) {
   EXPECT_EQ(ReasonOf(last_), Reason::kInvalid);
 }
 
-// A worker that hangs in the middle of a commit, or means harm, holds up itself alone.
+// A worker that hangs in the middle of a commit, or is malicious, delays only itself.
 TEST(MemoryBudgetShareTest, OneOwnerHoldsHalfAtMostAndKeepsNobodyWaiting) {
   MemoryBudget budget(100, MemoryBudget::TooLarge::kIsRefused, MemoryBudget::Share::kHalf);
   std::vector<std::string> told;
@@ -520,10 +520,10 @@ TEST(MemoryBudgetShareTest, OneOwnerHoldsHalfAtMostAndKeepsNobodyWaiting) {
   reserve("second", "w0", 20);
   reserve("third", "w0", 5);
   EXPECT_EQ(told, (Told{"refused large", "first"}))
-      << "the third would fit, and comes after the second all the same";
+      << "the third claim would fit, but waits for the second";
   const auto other = reserve("other", "w1", 20, 1000);
   EXPECT_EQ(told, (Told{"refused large", "first", "other"}));
-  EXPECT_EQ(budget.free_bytes(), 10) << "overhead counts as far as one claim may go";
+  EXPECT_EQ(budget.free_bytes(), 10) << "overhead counts up to the limit of one claim";
   reserve("late", "w2", 20);
   budget.Release(first);
   EXPECT_EQ(told, (Told{"refused large", "first", "other", "second", "third", "late"}));
@@ -569,7 +569,7 @@ TEST_F(MemoryBudgetTest, AReservationThatWaitsCanBeWithdrawn) {
   const auto a = Reserve("a", 60);
   const auto b = Reserve("b", 80);
   Reserve("c", 40);
-  // Its stream is broken: c need not wait for it any more.
+  // Its stream has broken, so c need not wait for it any more.
   budget_.Release(b);
   EXPECT_EQ(told_, (Told{"a", "c"}));
   budget_.Release(b);
@@ -591,7 +591,7 @@ TEST_F(MemoryBudgetTest, AGrantMayReleaseAndReserveAgain) {
   EXPECT_EQ(rounds, 4);
 }
 
-// Many threads take and give back; never more than there is.
+// Many threads reserve and release. The sum of reservations never exceeds the total.
 TEST(MemoryBudgetStressTest, NeverGrantsMoreThanThereIs) {
   MemoryBudget budget(1000);
   std::atomic<int64_t> held{0}, most{0}, grants{0};
@@ -609,7 +609,7 @@ TEST(MemoryBudgetStressTest, NeverGrantsMoreThanThereIs) {
           held -= bytes;
           ++grants;
         });
-        budget.Release(ticket_now);  // perhaps before it was granted: then it never is
+        budget.Release(ticket_now);  // perhaps before the grant, which then never comes
       });
     }
     Mutex mu;

@@ -1,4 +1,4 @@
-// The commits that a parameter server has taken and not yet answered.
+// The commits that a parameter server has accepted and not yet answered.
 #ifndef DIVVY_PS_SERVER_CORE_COMMIT_QUEUE_H_
 #define DIVVY_PS_SERVER_CORE_COMMIT_QUEUE_H_
 
@@ -14,7 +14,7 @@
 
 namespace divvy {
 
-// A commit waits for its turn at every shard that it writes (WriterQueues), runs, and is then
+// A commit waits for its turn at every shard that it writes to (WriterQueues), runs, and is then
 // removed. A second request with the same entry waits beside the queues until the first is settled.
 //
 //   Enter  --TakeReady-->  taken  --Start-->  running  --Finish-->  gone
@@ -24,23 +24,26 @@ namespace divvy {
 template <typename Run>
 class CommitQueue {
  public:
-  // REQUIRES: `shards` are the variables' shards (slot 0) that it writes, distinct and not empty.
+  // Adds a commit that writes to `shards`. REQUIRES: they are variables' shards (slot 0), distinct
+  // and not empty.
   void Enter(const Run& run, const std::vector<ShardKey>& shards) {
     turns_.Enter(run, shards);
     ++waiting_;
   }
 
   bool has_ready() const { return turns_.has_ready(); }
-  // The next whose turn has come; nullopt: none. The caller calls Start or Refuse.
+  // The next commit whose turn has come; nullopt: there is none. The caller then calls Start or
+  // Refuse.
   std::optional<Run> TakeReady() {
     std::optional<Run> run = turns_.TakeReady();
     if (run) --waiting_;
     return run;
   }
   void Start(const Run& run) { running_.insert(run); }
-  // REQUIRES: it was taken, and not started. `shards` as for Enter.
+  // The commit is refused at its turn. REQUIRES: it was taken and not started. `shards` as for
+  // Enter.
   void Refuse(const std::vector<ShardKey>& shards) { turns_.Leave(shards); }
-  // REQUIRES: it is running. `shards` as for Enter.
+  // The commit has been applied. REQUIRES: it is running. `shards` as for Enter.
   void Finish(const Run& run, const std::vector<ShardKey>& shards) {
     running_.erase(run);
     turns_.Leave(shards);
@@ -48,7 +51,7 @@ class CommitQueue {
 
   // `run` waits until the commit of `entry` is settled.
   void AddDuplicate(EntryId entry, const Run& run) { duplicates_[entry].push_back(run); }
-  // Those that wait for `entry`, in the order of arrival. They wait no longer.
+  // Removes and returns the requests that wait for `entry`, in the order of arrival.
   std::vector<Run> TakeDuplicates(EntryId entry) {
     const auto found = duplicates_.find(entry);
     if (found == duplicates_.end()) return {};
@@ -62,12 +65,12 @@ class CommitQueue {
     const Run* const first = turns_.First(ShardKey{shard.variable, 0, shard.part});
     return first != nullptr && running_.count(*first) > 0;
   }
-  // Those that run, in no particular order.
+  // The running commits, in no particular order.
   const std::set<Run>& running() const { return running_; }
-  // How many wait for their turn.
+  // Number of commits that wait for their turn.
   size_t waiting() const { return waiting_; }
-  // No commit waits or runs. One that was taken and neither started nor refused counts as neither,
-  // and so do duplicates that wait for the first's answer.
+  // Whether no commit waits or runs. Commits that were taken but neither started nor refused do not
+  // count, nor do duplicates that wait for the first request's answer.
   bool is_idle() const { return running_.empty() && waiting_ == 0; }
 
  private:

@@ -53,7 +53,7 @@ TEST(CommitQueueTest, AShardIsBeingWrittenOnlyWhileACommitRuns) {
   EXPECT_FALSE(queue.IsBeingWritten(Key(1)));
   queue.Start(*queue.TakeReady());
   EXPECT_TRUE(queue.IsBeingWritten(Key(1)));
-  EXPECT_TRUE(queue.IsBeingWritten(Key(1, 2))) << "a slot of it";
+  EXPECT_TRUE(queue.IsBeingWritten(Key(1, 2))) << "a slot of the shard";
   EXPECT_FALSE(queue.IsBeingWritten(Key(2)));
   queue.Finish("a", {Key(1)});
   EXPECT_FALSE(queue.IsBeingWritten(Key(1)));

@@ -1,11 +1,14 @@
-// Commits: admission, the queues of writers, applying, and who is answered when.
+// Commits: admission, the queues of writers, applying, and the answers.
 //
-//   arrival   1. CheckAdmissible  2. plan, without the lock  3. CheckAdmissible again, dedupe, plan
-//             4. APPLYING, a place in the queue of every shard written
-//   turn      5. at the head of all its queues: CheckAdmissible and the shards' existence once
-//             more, for a fence, an epoch or a delete may have passed
-//   running   6. block tasks       end  7. versions, APPLIED, answer; same-id requests that came
-//             meanwhile go through 3 again; next in the queues
+//   arrival   1. CheckAdmissible
+//             2. make the plan, without the lock
+//             3. Enter: CheckAdmissible again, dedupe, CheckPlan
+//             4. the entry is APPLYING, and the commit enters the queue of every shard it writes to
+//   turn      5. at the head of all its queues: CheckAdmissible and CheckPlan once more, because a
+//                fence, an epoch or a deletion may have come meanwhile
+//   running   6. block tasks apply the plan
+//   end       7. shard versions grow, the entry is APPLIED, the commit is answered; requests with
+//                the same id that arrived meanwhile go through 3 again; the next commits start
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
 #include "base/failpoint.h"
@@ -38,9 +41,11 @@ bool ParameterServerCore::MayCommit(SessionId session) const {
 absl::Status ParameterServerCore::CheckCommitter(const Fence& fence, EntryId entry) const {
   RETURN_IF_ERROR(CheckCall(fence, Ready()));
   if (MayCommit(fence.session)) return absl::OkStatus();
-  return Refusal(Reason::kSessionFenced,
-                 absl::StrCat("session ", fence.session.value(), " may not commit (any more)"),
-                 entry);
+  return Refusal(
+      Reason::kSessionFenced,
+      absl::StrCat("session ", fence.session.value(),
+                   " may not commit: it has been fenced, or this server does not know it"),
+      entry);
 }
 
 absl::Status ParameterServerCore::CheckCommit(const Fence& fence, std::optional<int> worker) const {
@@ -65,23 +70,25 @@ absl::Status ParameterServerCore::CheckAdmissible(const CommitRequest& request) 
   return absl::OkStatus();
 }
 
-// The header is whole, the plan could be made, and its shards are still those of the table.
+// Whether the header is complete, the plan could be made, and the plan's shards are still in the
+// table.
 absl::Status ParameterServerCore::CheckPlan(const CommitRun& run) const {
   if (run.request.entry.value() == 0 || run.request.participants < 1)
-    return Refusal(Reason::kInvalid, "a commit names its entry and how many servers it goes to");
+    return Refusal(Reason::kInvalid, "a commit must name its entry and at least 1 participant");
   if (!run.plan.ok())
     return Refusal(ReasonOf(run.plan.status()), run.plan.status().message(), run.request.entry);
   for (const auto& [key, shard] : run.plan->shards()) {
     const auto found = shards_.table()->find(key);
     if (found == shards_.table()->end() || found->second != shard)
-      return Refusal(Reason::kUnknownShard, absl::StrCat(ShardText(shard->spec()), " is gone"),
+      return Refusal(Reason::kUnknownShard,
+                     absl::StrCat(ShardText(shard->spec()), " has been deleted or replaced"),
                      run.request.entry);
   }
   return absl::OkStatus();
 }
 
-// The entry has been applied: answers. Or it is on its way: `run` will be looked at again when that
-// is settled.
+// Answers `run` if its entry has been applied already. If the entry is being applied, `run` waits
+// until that is settled.
 bool ParameterServerCore::IsDuplicate(const std::shared_ptr<CommitRun>& run) {
   if (!RuleHolds(Rule::kDedupe)) return false;
   const AppliedTable::State state = applied_.Find(run->request.entry);
@@ -104,7 +111,8 @@ void ParameterServerCore::Enter(const std::shared_ptr<CommitRun>& run) {
   commits_.Enter(run, run->plan->queues());
 }
 
-// Whether there is memory to keep what a commit changes of a checkpoint that is being written.
+// Whether there is memory for copies of the rows that a commit changes while a checkpoint is
+// written.
 bool ParameterServerCore::MayStart() const {
   return snapshot_ == nullptr || snapshot_->over ||
          snapshot_->expected_bytes + snapshot_->frozen->kept_bytes() <
@@ -141,8 +149,8 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
   SettleDuplicates(run->request.entry);
 }
 
-// They arrived while the entry was being applied. It was: they are answered as duplicates. It was
-// refused: the first of them takes its place.
+// Handles the requests that arrived while the entry was being applied. If the entry was applied,
+// they are answered as duplicates. If it was refused, the first of them takes its place.
 void ParameterServerCore::SettleDuplicates(EntryId entry) {
   for (const auto& run : commits_.TakeDuplicates(entry)) Enter(run);
 }
@@ -152,7 +160,7 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   const EntryId entry = run->request.entry;
   if (snapshot_ != nullptr && run->frozen != nullptr && snapshot_->frozen == run->frozen)
     snapshot_->expected_bytes -= run->plan->most_kept_bytes();
-  // perhaps the last handle: freed outside the lock
+  // Perhaps the last handle, which is freed outside the lock.
   outbox_.Add([frozen = std::move(run->frozen)] {});
   commits_.Finish(run, run->plan->queues());
   HitFailpoint(Failpoint::kPushBlocksDone);
@@ -169,8 +177,8 @@ void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {
   AnswerShutdowns();
 }
 
-// A running apply that no Attach or Sync may leave behind: of an older epoch, or of a session that
-// is out of the set.
+// Whether a running commit is of an older epoch, or of a session that is not in the set. No Attach
+// or Sync is answered before such a commit has ended.
 bool ParameterServerCore::ObsoleteRunning() const {
   for (const auto& run : commits_.running()) {
     const Fence& fence = run->request.fence;

@@ -15,8 +15,8 @@ int64_t BytesOf(const Shard& shard, int64_t block) {
   return (shard.blocks().end_row(block) - shard.blocks().first_row(block)) * shard.row_bytes();
 }
 
-// A step touches rows of a few hundred bytes: of larger pages it would copy what it does not
-// change.
+// A step touches rows of a few hundred bytes. With larger pages more unchanged bytes would be
+// copied.
 constexpr int64_t kPageBytes = 4096;
 
 int64_t RowsPerPage(const Shard& shard) {
@@ -81,7 +81,7 @@ int64_t FrozenShards::MostKept(const Shard& shard, int64_t rows) {
 
 void FrozenShards::BeforeWrite(const Shard& shard, int64_t first, int64_t end) {
   const auto found = frozen_.find(&shard);
-  if (found == frozen_.end()) return;  // made since
+  if (found == frozen_.end()) return;  // created after the freeze
   const int64_t index = shard.blocks().BlockOf(first), begin = shard.blocks().first_row(index),
                 page_rows = RowsPerPage(shard);
   Block& block = found->second.blocks[static_cast<size_t>(index)];
@@ -94,7 +94,7 @@ void FrozenShards::BeforeWrite(const Shard& shard, int64_t first, int64_t end) {
   }
 }
 
-// False: there is no memory for it.
+// False: there is no memory for the copy.
 bool FrozenShards::Keep(const Shard& shard, int64_t block, Pages& pages, size_t page) {
   const Rows rows = RowsOfPage(shard, block, page);
   const size_t bytes = static_cast<size_t>(rows.bytes(shard));
@@ -127,8 +127,8 @@ absl::Status FrozenShards::Read(const ShardSlice& slice, const TakePiece& take) 
   return absl::OkStatus();
 }
 
-// The live bytes to `out`, where no copy was kept; and the copies. As little as possible is done
-// under the block's lock.
+// Copies the live bytes of pages without a copy to `out`, and returns the copies of the others.
+// Overlay puts these in place without the block's lock, so that the lock is held briefly.
 absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int64_t block,
                                                             char* out) {
   const Shard& shard = *frozen.shard;
@@ -136,7 +136,8 @@ absl::StatusOr<FrozenShards::Pages> FrozenShards::TakeBlock(Frozen& frozen, int6
   if (std::exchange(taken.state, Block::State::kRead) == Block::State::kLost) {
     return absl::ResourceExhaustedError(absl::StrCat(
         ShardText(shard.spec()),
-        ": no memory for copies of what commits changed while the checkpoint was written"));
+        ": no memory for copies of the rows that commits changed while the checkpoint was "
+        "written"));
   }
   Pages kept = std::move(taken.kept);
   const int64_t begin = shard.blocks().first_row(block);

@@ -1,4 +1,4 @@
-// The values of all shards at one moment, kept readable while commits go on.
+// The values of all shards at one moment, kept readable while commits continue.
 #ifndef DIVVY_PS_SERVER_CORE_FROZEN_SHARDS_H_
 #define DIVVY_PS_SERVER_CORE_FROZEN_SHARDS_H_
 
@@ -14,7 +14,7 @@
 
 namespace divvy {
 
-// A run of whole blocks of one shard: what is read from it, and written to a file, at a time.
+// A run of whole blocks of one shard, which is read and written to a file at a time.
 struct ShardSlice {
   std::shared_ptr<const Shard> shard;
   int64_t first_block = 0, end_block = 0;
@@ -22,35 +22,36 @@ struct ShardSlice {
   int64_t bytes() const { return rows * shard->row_bytes(); }
 };
 
-// All rows of all shards, in the order of their keys, in slices of up to `slice_bytes` (at least
-// one block). A shard without rows has one, too.
+// All rows of all shards, in the order of the shards' keys, in slices of up to `slice_bytes` (at
+// least one block). A shard without rows has one empty slice.
 std::vector<ShardSlice> SlicesOf(const ShardTable& shards, int64_t slice_bytes);
 
 // Copy-on-write by pages; a page is a run of rows within a block. Construction copies nothing. A
-// writer calls BeforeWrite before it changes rows, which keeps a copy of their pages if they have
-// not been read yet. Read returns the copies, or the live bytes where there is no copy, and frees
-// the copies. So the extra memory is what was changed and not yet read, and a step that touches a
-// few scattered rows copies little (bench:checkpoint).
+// writer calls BeforeWrite before it changes rows, which copies their pages if they have not been
+// read yet. Read returns the copies, or the live bytes if there is no copy, and frees the copies.
+// So the extra memory holds only pages that were changed and not yet read, and a step that touches
+// a few scattered rows copies little (bench:checkpoint).
 //
 // Thread-safe: a block's state is guarded by the block's own lock.
 class FrozenShards {
  public:
-  // The moment is now. REQUIRES: nothing writes to the shards before this returns; every later
-  // writer calls BeforeWrite.
+  // Freezes the shards as they are now. REQUIRES: nothing writes to the shards before the
+  // constructor returns; every later writer calls BeforeWrite.
   FrozenShards(const ShardTable& shards, int64_t slice_bytes);
 
-  // Keeps what rows [first, end), all of one block, hold. Does not fail: where there is no memory
-  // for the copy, Read will say so. REQUIRES: the caller holds the block's lock; first < end.
+  // Keeps the values of rows [first, end), which all lie in one block. Does not fail: if there is
+  // no memory for the copy, Read returns the error. REQUIRES: the caller holds the block's lock;
+  // first < end.
   void BeforeWrite(const Shard& shard, int64_t first, int64_t end);
 
-  // At most so much is kept for `rows` rows of a shard, wherever they lie.
+  // Upper bound of the bytes that are kept for `rows` rows of a shard, wherever they lie.
   static int64_t MostKept(const Shard& shard, int64_t rows);
 
   // SlicesOf the shards.
   const std::vector<ShardSlice>& slices() const { return slices_; }
-  // Gives the slice as it was at that moment, block by block. ResourceExhausted: rows were changed,
-  // and there was no memory to keep what they held; or there is none to read a block. Else the
-  // first error of `take`. REQUIRES: each slice is read once.
+  // Passes the slice, as it was at that moment, to `take`, block by block. ResourceExhausted: there
+  // was no memory to keep changed rows, or there is none to read a block. Otherwise the first error
+  // of `take`. REQUIRES: each slice is read once.
   absl::Status Read(const ShardSlice& slice, const TakePiece& take);
 
   int64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
@@ -59,7 +60,7 @@ class FrozenShards {
   using Pages = std::vector<std::unique_ptr<char[]>>;
   struct Block {
     enum class State : uint8_t { kLive, kLost, kRead } state = State::kLive;
-    // By page, null where it is the live one; empty: all are.
+    // Copies by page; null if the live page is valid. Empty: all live pages are valid.
     Pages kept;
   };
   struct Frozen {

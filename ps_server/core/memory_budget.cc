@@ -23,7 +23,8 @@ MemoryBudget::Ticket MemoryBudget::Reserve(Claim claim, std::function<void(absl:
     outbox_.Add([granted = std::move(granted), refusal] { granted(refusal); });
     return ticket;
   }
-  // Overhead alone makes no claim too large.
+  // A claim is never too large because of its overhead: it reserves only as much of the overhead as
+  // the limit leaves room for.
   const int64_t most = std::max(share_bytes_, std::min(claim.bytes, total_bytes_));
   const int64_t bytes =
       std::min(claim.bytes, most) + std::min(claim.overhead, most - std::min(claim.bytes, most));
@@ -37,8 +38,8 @@ bool MemoryBudget::IsWithinShare(const Held& claim) const {
   return claim.owner.empty() || held == owners_.end() || held->second + claim.bytes <= share_bytes_;
 }
 
-// In the order in which they asked, but who waits for what its own owner holds is passed over, and
-// with it what the same owner asked for later.
+// Grants claims in the order of arrival. A claim that waits for memory of its own owner is passed
+// over, and so are later claims of that owner.
 void MemoryBudget::GrantWhatFits() {
   std::set<std::string> passed_over;
   for (auto next = waiting_.begin(); next != waiting_.end();) {

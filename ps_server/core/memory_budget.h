@@ -17,40 +17,41 @@
 
 namespace divvy {
 
-// Reservations of bytes, first come, first served, and to one owner no more than its share, so that
-// whoever holds memory for long holds up itself alone. A commit's payload is read only after its
-// `total_bytes` have been granted, so a sender is held back by the flow control of its stream, and
-// memory is bounded whatever is sent. The values of a pull are copied only after their bytes have
-// been granted. No deadlock: who holds a reservation waits for nobody but its own bytes, or for its
-// peer to take them.
+// Reservations of bytes. Claims are granted in the order of arrival, and one owner may hold at most
+// its share, so an owner that holds memory for long delays only itself.
 //
-//   const MemoryBudget::Ticket ticket = budget.Reserve(begin.total_bytes, [](absl::Status granted)
-//   { ... read the payload, or refuse ... });
-//   // the commit has been answered, the reply is sent, or the stream is broken
+// A commit's payload is read only after its `total_bytes` have been granted. Until then the flow
+// control of the stream holds the sender back, so memory is bounded whatever is sent. The values of
+// a pull are copied only after their bytes have been granted. There is no deadlock: the holder of a
+// reservation waits only for its own bytes to arrive, or for its peer to receive them.
+//
+//   const MemoryBudget::Ticket ticket = budget.Reserve(
+//       begin.total_bytes, [](absl::Status granted) { ... read the payload, or refuse ... });
+//   // After the commit has been answered, the reply has been sent, or the stream has broken:
 //   budget.Release(ticket);
 //
-// Thread-safe; no method waits. `granted` is called without a lock, perhaps from within Reserve,
-// else from within somebody's Release.
+// Thread-safe; no method blocks. `granted` is called without a lock, from within Reserve or from
+// within a later Release of any caller.
 class MemoryBudget {
  public:
   using Ticket = uint64_t;
 
-  // What happens to a claim that is larger than the share of one owner.
+  // What happens to a claim that is larger than one owner's share.
   enum class TooLarge : uint8_t {
-    // A commit: its sender was told the limit.
+    // For commits: the claim is refused. The sender knows the limit.
     kIsRefused,
-    // A reply: it must be given, so it waits until it is alone (until its owner has nothing else,
-    // if there is so much in all).
+    // For replies, which must be sent: the claim waits until its owner holds nothing else. A claim
+    // larger than the total reserves the total, so it waits until no other claim is held.
     kTakesAll,
   };
-  // How much of the total one owner may hold.
+  // The part of the total that one owner may hold.
   enum class Share : uint8_t { kAll, kHalf };
 
   struct Claim {
     int64_t bytes = 0;
-    // What they cost besides; no claim is refused for it.
+    // Further bytes that the claim costs. No claim is refused because of them.
     int64_t overhead = 0;
-    // "": nobody's, and bound by the total alone
+    // "": no owner, so only the total limits the claim.
     std::string owner;
   };
 
@@ -63,20 +64,21 @@ class MemoryBudget {
         free_bytes_(total_bytes) {}
   MemoryBudget(const MemoryBudget&) = delete;
 
-  // `granted` is called once: with OK when the bytes are reserved, after all that asked before and
-  // do not wait for what their own owner holds; with INVALID, at once, where they are negative, or
-  // refused as more than one claim may have. Another thread may be about to call it while Release
-  // returns: it then finds a reservation that is gone, and drops the request.
+  // Reserves bytes. `granted` is called once, with OK, when the bytes have been reserved: after all
+  // earlier claims, except those that wait for memory of their own owner. It is called with
+  // INVALID, at once, if the bytes are negative or the claim is too large. If Release withdraws a
+  // claim, another thread may still be about to call `granted`; the callback must then notice that
+  // its request is gone.
   Ticket Reserve(Claim claim, std::function<void(absl::Status)> granted);
   Ticket Reserve(int64_t bytes, std::function<void(absl::Status)> granted) {
     return Reserve({bytes, 0, ""}, std::move(granted));
   }
 
-  // Gives a reservation back, or withdraws one that waits: its `granted` is then not called. A
-  // second time, or of a refused one: does nothing.
+  // Gives a reservation back, or withdraws a claim that waits; its `granted` is then not called. No
+  // effect for a ticket that was released before or was refused.
   void Release(Ticket ticket);
 
-  // Of one claim, where larger ones are refused.
+  // The largest claim that is not refused, with TooLarge::kIsRefused.
   int64_t most_bytes() const { return share_bytes_; }
   int64_t free_bytes() const;
   size_t waiting() const;
@@ -103,7 +105,7 @@ class MemoryBudget {
   Ticket next_ DIVVY_GUARDED_BY(mu_) = 1;
   std::list<Waiting> waiting_ DIVVY_GUARDED_BY(mu_);
   std::map<Ticket, Held> held_ DIVVY_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> owners_ DIVVY_GUARDED_BY(mu_);  // what each holds
+  std::map<std::string, int64_t> owners_ DIVVY_GUARDED_BY(mu_);  // bytes that each owner holds
 };
 
 }  // namespace divvy

@@ -1,5 +1,5 @@
-// Start, epochs, sessions, the end, and what can be seen from outside. Commits are in commits.cc,
-// shards and reads in shards_and_reads.cc, checkpoints in checkpoints.cc.
+// Start, epochs, sessions, the end, and inspection. Commits are in commits.cc, shards and reads in
+// shards_and_reads.cc, checkpoints in checkpoints.cc.
 #include "ps_server/core/parameter_server_core.h"
 
 #include <algorithm>
@@ -88,8 +88,8 @@ void ParameterServerCore::WatchCoordinator() {
   });
 }
 
-// A coordinator syncs every second. One that was not heard since the last look may be another one,
-// at another address, that does not know this task.
+// A coordinator sends Sync every second. If it was not heard since the last look, it may have been
+// replaced by one at another address that does not know this task.
 void ParameterServerCore::Look() {
   bool heard = false;
   {
@@ -140,7 +140,7 @@ absl::Status ParameterServerCore::CheckHorizon(const Horizon& horizon) const {
   const bool sorted = std::is_sorted(horizon.open.begin(), horizon.open.end());
   if (sorted && (horizon.open.empty() || horizon.open.back() < horizon.next))
     return absl::OkStatus();
-  return Refusal(Reason::kInvalid, "a horizon's open ids are sorted and below its next");
+  return Refusal(Reason::kInvalid, "a horizon's open ids must be sorted and below its next id");
 }
 
 // ---- Attach -------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ void ParameterServerCore::Call(PsAttachRequest request, ResultCallback<PsAttachR
   CoreLock lock(mu_, outbox_);
   absl::Status status = CheckRequest(request.fence, Receiver(true), CallKind::kAttach);
   if (status.ok()) status = CheckProtocol(request.protocol, Receiver(true));
-  if (status.ok() && end_.is_ending()) status = Refusal(Reason::kNotReady, "shutting down");
+  if (status.ok() && end_.is_ending()) status = Refusal(Reason::kNotReady, "it is shutting down");
   if (!status.ok()) return Answer(done, std::move(status));
   Heard();
   if (request.fence.epoch > epoch_) BeginEpoch(request.fence);
@@ -166,7 +166,7 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   DropSnapshot();
   DropLoading();
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
-  // Those that waited for the memory of a snapshot are refused now.
+  // Commits that waited for the memory of a snapshot are refused now.
   StartNext();
 }
 
@@ -189,8 +189,8 @@ PsAttachReply ParameterServerCore::AttachReplyNow() const {
 
 void ParameterServerCore::Call(LoadRequest request, ResultCallback<LoadReply> done) {
   CoreLock lock(mu_, outbox_);
-  // While an apply of an older epoch still runs, no Attach of this one has been answered: such a
-  // Load has overtaken it.
+  // While a commit of an older epoch still runs, no Attach of this epoch has been answered, so this
+  // Load has overtaken its Attach.
   absl::Status status =
       CheckFromCoordinator(request.fence, !end_.is_ending() && !ObsoleteRunning());
   const bool asked_again = status.ok() && state_ == PsState::kReady;
@@ -216,10 +216,10 @@ absl::Status ParameterServerCore::CheckLoad(const LoadRequest& request) const {
   RETURN_IF_ERROR(CheckHorizon(request.horizon));
   if (request.from == LoadRequest::From::kCheckpoint) return absl::OkStatus();
   if (state_ == PsState::kLoading)
-    return Refusal(Reason::kInvalid, "it is loading a checkpoint in this epoch");
+    return Refusal(Reason::kInvalid, "it is already loading a checkpoint in this epoch");
   if (request.from == LoadRequest::From::kEmpty) return absl::OkStatus();
   if (state_ != PsState::kFrozen)
-    return Refusal(Reason::kInvalid, "it holds no state that could be kept; load EMPTY");
+    return Refusal(Reason::kInvalid, "it holds no state to keep; load EMPTY or a checkpoint");
   if (request.expected_lineage != lineage_ || request.layout_hash != shards_.layout_hash()) {
     return Refusal(Reason::kInvalid,
                    absl::StrCat("its state is of lineage ", lineage_.value(), " and layout ",
@@ -254,7 +254,7 @@ SyncReply ParameterServerCore::SyncReplyNow(const SyncRequest& request) {
   const bool draining = end_.is_draining();
   const SyncReply reply{request.seq, applied_.Applied(request.query), applied_.applied_seq(),
                         shards_.bytes(), draining || end_.is_ending()};
-  if (draining) end_.CompleteDrain();  // told: carried out behind the answer
+  if (draining) end_.CompleteDrain();  // the drain ends after this answer
   return reply;
 }
 
@@ -279,7 +279,7 @@ void ParameterServerCore::AnswerHeld() {
         Answer(sync->done, status);
     }
   }
-  AnswerShutdowns();  // a drain ends once it has been told
+  AnswerShutdowns();  // a drain ends once the coordinator has been told
 }
 
 // ---- Shutdown -----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ void ParameterServerCore::BeginShutdown(int exit_code, std::string why) {
 void ParameterServerCore::Drain() {
   CoreLock lock(mu_, outbox_);
   if (!end_.StartDrain()) return;
-  if (state_ != PsState::kReady) return CompleteDrain();  // nobody counts on it
+  if (state_ != PsState::kReady) return CompleteDrain();  // no job depends on its values
   outbox_.Add([this, weak = weak_from_this()] {
     executor_.PostAfter(options_.drain_notice, [weak] {
       const auto self = weak.lock();
@@ -324,7 +324,7 @@ void ParameterServerCore::AnswerShutdowns() {
     outbox_.Add([on_exit = on_exit_, exit = *exit] { on_exit(exit.code, exit.why); });
 }
 
-// ---- What can be seen ---------------------------------------------------------------------------
+// ---- Inspection ---------------------------------------------------------------------------------
 
 ParameterServerSnapshot ParameterServerCore::Inspect(Detail detail) const {
   ParameterServerSnapshot snapshot;

@@ -32,9 +32,9 @@
 //   (*core)->Commit(request, [](absl::StatusOr<CommitReply> reply) { ... });
 //
 // The core uses memory for the shards (memory_limit_bytes), for one buffer for each commit and
-// reply under way (bounded by the receiver, MemoryBudget), for copies of what commits change while
-// a checkpoint is written (snapshot_buffer_bytes), and for the applied entries that the horizon has
-// not closed.
+// reply in flight (bounded by the server's MemoryBudget), for copies of the rows that commits
+// change while a checkpoint is written (snapshot_buffer_bytes), and for the applied entries that
+// the horizon has not closed.
 #ifndef DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 #define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 
@@ -84,8 +84,8 @@ struct ParameterServerOptions {
   ClusterView cluster;
   // Version and commit of the binary, for messages; may be empty.
   std::string build;
-  // The largest commit that this server accepts, which it reports to all (--commit_buffer_bytes).
-  // 0: any.
+  // The largest commit that this server accepts (--commit_buffer_bytes), in bytes. Attach replies
+  // tell it to the coordinator. 0: any.
   int64_t max_commit_bytes = 0;
   // The largest reply to a Pull, in bytes. A larger one is allowed only up to the size of the
   // shards that the pull names. 0: any.
@@ -95,7 +95,7 @@ struct ParameterServerOptions {
   // The size of a block in bytes: as many whole rows as fit, at least one. A block is read and
   // written as one. > 0.
   int64_t block_bytes = 1 << 20;
-  // Seeds the jitter of its waits.
+  // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
   // The interval of registrations while no coordinator is attached.
   absl::Duration register_every = absl::Seconds(2);
@@ -109,8 +109,8 @@ struct ParameterServerOptions {
   // How many bytes of a checkpoint's tensors are written or read at a time; the buffer of a reader
   // is this large. > 0.
   int64_t slice_bytes = 64 << 20;
-  // The memory for copies of what commits change while a checkpoint is written. No commit begins at
-  // or above this limit, so the copies of one commit may exceed it. > 0.
+  // The memory for copies of the rows that commits change while a checkpoint is written. No commit
+  // begins at or above this limit, so the copies of one commit may exceed it. > 0.
   int64_t snapshot_buffer_bytes = int64_t{1} << 30;
   // For tests: Inspect() reports every id applied in the lineage. Grows without bound.
   bool record_history = false;
@@ -138,19 +138,19 @@ struct ParameterServerSnapshot {
   std::vector<RememberedEntry> remembered;  // applied and not forgotten, by id
   std::map<EntryId, int> history;  // record_history: how often each id was applied in this lineage
   uint64_t applied_seq = 0;        // commits applied in this lineage
-  int64_t memory_bytes = 0;        // of shards, those being made included
+  int64_t memory_bytes = 0;        // of shards, with those being made
   size_t running = 0;              // commits that are being applied
   size_t queued = 0;               // commits that wait for a shard
   std::map<ShardKey, Shard> shards;
   // This server is writing its part of a checkpoint.
   bool saving = false;
-  // Asked to end (Drain), and waiting until the coordinator knows.
+  // Asked to end (Drain), and waiting until the coordinator has been told.
   bool draining = false;
   bool shutting_down = false;
 };
 
-// Thread-safe. Destroying the last handle stops the core like a killed process: block tasks under
-// way stop at their next block, and pending `done` callbacks are dropped.
+// Thread-safe. Destroying the last handle stops the core like a killed process: running block tasks
+// stop at their next block, and pending `done` callbacks are dropped.
 class ParameterServerCore : public std::enable_shared_from_this<ParameterServerCore> {
  public:
   // Starts empty and registers with `coordinator` until attached. It registers again when it has
@@ -166,16 +166,16 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
       std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit);
 
   // Takes `fence.epoch` if it is higher. From then on no session may commit, and READY becomes
-  // FROZEN. Answers when no apply of an older epoch is running. Commits that wait for a shard then
-  // are refused at their turn, so after the reply nothing of an older epoch changes this server.
-  // STALE_EPOCH: a newer Attach came meanwhile.
+  // FROZEN. Answers when no apply of an older epoch is running. Commits that wait for a shard at
+  // that time are refused at their turn, so after the reply nothing of an older epoch changes this
+  // server. STALE_EPOCH: a newer Attach arrived meanwhile.
   void Call(PsAttachRequest request, ResultCallback<PsAttachReply> done);
 
   // Gives the server its state for the epoch and makes it READY with the given horizon. If it is
   // READY already, answers OK and does nothing.
   //
   // - kEmpty: forgets shards, entries and history. The lineage becomes the epoch.
-  // - kKeep: keeps all. INVALID: the state is not of the expected lineage and layout.
+  // - kKeep: keeps everything. INVALID: the state is not of the expected lineage and layout.
   // - kCheckpoint: forgets all, makes the shards that the request names, and reads their rows,
   //   whichever servers wrote them. Answers when all is read, or after half a second with the
   //   progress so far; the caller then asks again. Errors: MEMORY_LIMIT; CHECKPOINT_MISSING (also:
@@ -187,18 +187,18 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   // INVALID, for each kind: the horizon is not sorted, or the server is loading something else.
   void Call(LoadRequest request, ResultCallback<LoadReply> done);
 
-  // Takes the horizon and the sessions of the request if `seq` is above all seen in this epoch.
+  // Takes the horizon and the sessions of the request if its `seq` is the highest in this epoch.
   // Answers when no apply of a session outside the set is running, and forgets closed ids just
   // before. The reply's `applied` lists the ids of the query that are applied and remembered.
   // Session 0 is always in the set. INVALID: the horizon is not sorted.
   void Call(SyncRequest request, ResultCallback<SyncReply> done);
 
   // Writes this server's part of a checkpoint: all shards as they are at the first request for it.
-  // Commits go on meanwhile. Answers at once, or with request.wait when the part is on the disk,
+  // Commits continue meanwhile. Answers at once, or with request.wait when the part is on the disk,
   // but at the latest after half a second. NOT_READY: commits are being applied, so the part has
   // not begun; ask again. INVALID: a later checkpoint was requested since. DISK: this part has
   // failed for good, or the server has no checkpoint directory. REQUIRES of the caller: at the
-  // first request no commit is under way at this or any other server. Otherwise the parts are not
+  // first request no commit is in flight at this or any other server. Otherwise the parts are not
   // of one moment.
   void Call(SnapshotRequest request, ResultCallback<SnapshotReply> done);
 
@@ -372,7 +372,7 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   std::vector<ResultCallback<ShutdownReply>> held_shutdowns_ DIVVY_GUARDED_BY(mu_);
   // The last checkpoint part requested in this epoch; null: none.
   std::shared_ptr<SnapshotRun> snapshot_ DIVVY_GUARDED_BY(mu_);
-  // The load under way; set in LOADING only.
+  // The load in progress; set in LOADING only.
   std::shared_ptr<LoadRun> loading_ DIVVY_GUARDED_BY(mu_);
   // Whether the coordinator was heard since the last Look.
   bool heard_ DIVVY_GUARDED_BY(mu_) = false;

@@ -21,7 +21,7 @@ namespace {
 constexpr Incarnation kPs{77}, kCoordinator{5};
 constexpr JobId kJob{9};
 
-// What one request was answered, in order; one answer is right.
+// The answers to one request, in order. There should be one.
 template <typename Reply>
 struct Answers {
   std::vector<absl::StatusOr<Reply>> all;
@@ -76,8 +76,8 @@ std::vector<T> ValuesOf(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// A parameter server in virtual time, and the words to speak with it. A method that returns a reply
-// runs everything to its end first.
+// A parameter server in virtual time, with functions to send requests. Functions that return a
+// reply run all tasks first.
 class Server {
  public:
   explicit Server(uint64_t seed = 1, ParameterServerOptions options = {},
@@ -142,12 +142,13 @@ class Server {
     return answers;
   }
 
-  // READY in the present epoch, nothing in it.
+  // Makes the server READY in the current epoch, without shards.
   void Begin() {
     EXPECT_TRUE(Done(SendAttach())->one().ok());
     EXPECT_TRUE(Done(SendLoad())->one().ok());
   }
-  // ... with one shard: int64 zeros, `rows` rows of two elements: one block each with SmallBlocks.
+  // As Begin, with one shard: int64 zeros, `rows` rows of two elements. With SmallBlocks each row
+  // is a block.
   void BeginWithRows(int64_t rows) {
     Begin();
     EXPECT_TRUE(Done(SendCreate({Spec(Key(1), Shape{rows, 2})}))->one().ok());
@@ -155,7 +156,7 @@ class Server {
   CommitPart AddOne(int64_t rows, uint32_t variable = 1) {
     return Part(WriteOp::kAdd, Key(variable), Filled<int64_t>({rows, 2}, 1));
   }
-  // Runs tasks until a commit is half applied: some block has it, and some has not.
+  // Runs tasks until a commit is half applied: some blocks have its writes and some do not.
   void RunIntoACommit() {
     do ASSERT_TRUE(executor.RunOne());
     while (core->Inspect().running == 0 || Sum(1) == 0);
@@ -270,9 +271,9 @@ TEST(PsStateTest, LoadEmptyMakesItReadyWithTheGivenHorizonAndLineage) {
   EXPECT_EQ(ps.CommitReason(99, {}), Reason::kStepClosed);
 }
 
-// The layout of a new lineage is counted from its first variable on. A server that kept the higher
-// version of the lineage before would tell an adopting coordinator of a layout change that never
-// was.
+// Layout versions of a new lineage start with its first variable. If a server kept the higher
+// version of the previous lineage, it would report to an adopting coordinator a layout change that
+// never happened.
 TEST(PsStateTest, TheLayoutIsThatOfTheLastLoadAlsoWhereItsVersionIsLower) {
   Server ps;
   ps.BeginWithRows(1);
@@ -452,7 +453,8 @@ TEST(CommitTest, NeedsItsSessionInTheSet) {
   EXPECT_EQ(ps.CommitReason(1, {ps.AddOne(1)}, 4), Reason::kNone);
   ps.Done(ps.SendSync(2, {}));
   EXPECT_EQ(ps.CommitReason(2, {ps.AddOne(1)}, 4), Reason::kSessionFenced);
-  EXPECT_EQ(ps.CommitReason(2, {ps.AddOne(1)}, 0), Reason::kNone) << "the coordinator's own";
+  EXPECT_EQ(ps.CommitReason(2, {ps.AddOne(1)}, 0), Reason::kNone)
+      << "the coordinator's own session";
   EXPECT_EQ(ps.Sum(1), 4);
 }
 
@@ -471,7 +473,7 @@ TEST(CommitTest, AnAppliedEntryIsADuplicateWhateverItsParts) {
   ps.BeginWithRows(1);
   ps.Done(ps.SendCommit(1, {ps.AddOne(1)}));
   EXPECT_TRUE(ps.Done(ps.SendCommit(1, {}))->one()->duplicate)
-      << "dedupe comes before the parts are looked at";
+      << "duplicates are detected before the parts are checked";
 }
 
 TEST(CommitTest, WithoutEntryOrParticipantsIsInvalid) {
@@ -534,7 +536,8 @@ TEST(FenceTest, SyncWaitsForARunningApplyOfARemovedSession) {
   EXPECT_FALSE(older->answered()) << "an older number is answered, and acts as the newest";
   ps.executor.RunUntilIdle();
   EXPECT_TRUE(commit->one().ok());
-  ASSERT_EQ(sync->one()->applied.size(), 1u) << "what was running counts, and the fence tells it";
+  ASSERT_EQ(sync->one()->applied.size(), 1u)
+      << "the running commit counts, and the Sync reply lists it";
   EXPECT_EQ(again->one()->applied.size(), 1u);
   EXPECT_EQ(older->one()->seq, 1u);
   EXPECT_TRUE(ps.core->Inspect().sessions.empty());
@@ -693,11 +696,11 @@ TEST(CreateShardsTest, RefusesWhatItCannotMake) {
   EXPECT_TRUE(refused(Spec(Key(2), Shape{-1, 4}))) << "unknown rows";
   EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kString)));
   EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kFloat32, Orthogonal{})))
-      << "made on the coordinator";
+      << "the coordinator makes its values";
   EXPECT_TRUE(refused(Spec(Key(2), Shape{4, 4}, DType::kInt64, RandomNormal{})))
-      << "a law that the dtype cannot hold";
+      << "a distribution that the dtype cannot hold";
   EXPECT_TRUE(refused(Spec(Key(2, 1), Shape{4, 4}))) << "a slot of no variable";
-  EXPECT_TRUE(refused(Spec(Key(1, 1), Shape{3, 2}))) << "a slot of other rows";
+  EXPECT_TRUE(refused(Spec(Key(1, 1), Shape{3, 2}))) << "a slot with other rows";
   EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(3), Shape{1}), Spec(Key(3), Shape{1})}))->reason(),
             Reason::kInvalid);
   EXPECT_EQ(ps.core->Inspect().shards.size(), 1u);
@@ -766,7 +769,7 @@ TEST(CreateShardsTest, ANewEpochOrADeleteMeanwhileLeavesNothing) {
 TEST(DeleteShardsTest, ALateCreateBringsNothingBack) {
   Server ps;
   ps.BeginWithRows(2);
-  EXPECT_TRUE(ps.Done(ps.SendDelete({Key(1), Key(5)}))->one().ok()) << "absent ones are fine";
+  EXPECT_TRUE(ps.Done(ps.SendDelete({Key(1), Key(5)}))->one().ok()) << "absent shards are skipped";
   EXPECT_EQ(ps.Done(ps.SendCreate({Spec(Key(1), Shape{2, 2})}))->reason(), Reason::kInvalid);
   EXPECT_EQ(ps.core->Inspect().layout_version, 2u);
 }
@@ -837,16 +840,16 @@ TEST(PullTest, TellsBeforehandWhatMemoryTheReplyTakes) {
   EXPECT_EQ(bytes({{Key(2), {}}}), 0);
   EXPECT_EQ(bytes({{Key(1), {}}, {Key(1), {}}}), 0);
   EXPECT_EQ(ps.core->PullReplyBytes({Fence(), {{Key(1), {}}}}), 0);
-  // rows are looked at once, by the pull
+  // Only the Pull checks the rows themselves.
   EXPECT_EQ(bytes({{Key(1), Tensor::Vector<int64_t>({4})}}), 2 * 8);
 }
 
-// A few bytes of row numbers ask for much memory.
+// A few bytes of row numbers could otherwise ask for much memory.
 TEST(PullTest, RowsThatAreNamedAgainAndAgainHaveALimit) {
   ParameterServerOptions options;
   options.max_pull_bytes = 100;
   Server ps(1, options);
-  ps.BeginWithRows(4);  // of two int64: 64 bytes
+  ps.BeginWithRows(4);  // rows of two int64: 64 bytes
   const auto rows = [&](int64_t times) {
     return std::vector<PullPart>{{Key(1), Filled<int64_t>({times}, 3)}};
   };
@@ -888,9 +891,9 @@ TEST(FenceTest, AWorkersCertificateCommitsInItsOwnSessionAlone) {
   EXPECT_NE(others.message().find("worker 0 may not commit in session 3, which is of worker 7"),
             std::string::npos)
       << others;
-  // The chief's, or without TLS.
+  // The certificate is the coordinator's, or there is no TLS.
   EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), std::nullopt).ok());
-  // By a coordinator that does not say whose it is.
+  // The Sync does not name the session's worker.
   ps.Done(ps.SendSync(2, {SessionId(3)}));
   EXPECT_TRUE(ps.core->CheckCommit(ps.fence(3), 0).ok());
 }
@@ -971,9 +974,9 @@ TEST(RegisterTest, GoesOnUntilAttachedAndBeginsAgainWhenNothingIsHeard) {
   core->Call({fence}, [](const absl::StatusOr<PsAttachReply>& reply) {
     EXPECT_TRUE(reply.ok() && reply->without_checkpoints);
   });
-  executor.RunFor(absl::Seconds(3));  // 10 s: looked, and the Attach had been heard
+  executor.RunFor(absl::Seconds(3));  // 10 s: the Attach was heard since the last look
   EXPECT_EQ(coordinator->seen.size(), 4u);
-  executor.RunFor(absl::Seconds(6));  // 15 s: nothing since
+  executor.RunFor(absl::Seconds(6));  // 15 s: nothing was heard since
   EXPECT_EQ(coordinator->seen.size(), 5u);
   coordinator->answer->over = 1;
   executor.RunUntilIdle();
@@ -1019,7 +1022,7 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
   EXPECT_TRUE(ps.exits.empty());
   ps.executor.RunFor(absl::Seconds(0.2));
   EXPECT_EQ(ps.exits, std::vector<int>{143});
-  Server empty;  // nobody counts on it
+  Server empty;  // no job depends on its values
   empty.core->Drain();
   EXPECT_EQ(empty.exits, std::vector<int>{143});
 }
@@ -1033,8 +1036,8 @@ TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
 
 // ---- many requests at once ----------------------------------------------------------------------
 
-// Every request of a small life, delivered a second time and late, answers the same kind and
-// changes nothing.
+// Delivers every request of a short life a second time, late. The answer is the same, and nothing
+// changes.
 TEST(IdempotencyTest, ASecondDeliveryOfAnyRequestChangesNothing) {
   Server ps;
   const auto twice = [&](const char* name, const std::function<bool()>& send) {
@@ -1057,7 +1060,7 @@ TEST(IdempotencyTest, ASecondDeliveryOfAnyRequestChangesNothing) {
   twice("Shutdown", [&] { return ps.Done(ps.SendShutdown(0))->one().ok(); });
 }
 
-// A model of one int64 variable of rows of two elements.
+// A model: int64 variables with rows of two elements.
 using Model = std::map<uint32_t, std::vector<int64_t>>;
 
 void ApplyToModel(const CommitPart& part, Model& model) {
@@ -1166,7 +1169,7 @@ TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
       const PullPartReply& part = pull->one()->parts[0];
       const std::vector<int64_t> values = ValuesOf<int64_t>(part.values);
       for (size_t i = 0; i < values.size(); ++i) {
-        ASSERT_EQ(values[i], values[i / 4 * 4]) << "one block, one state";
+        ASSERT_EQ(values[i], values[i / 4 * 4]) << "a block shows one state";
         ASSERT_EQ(values[i] % 2, 0) << "both parts of a commit or none";
         ASSERT_GE(values[i], static_cast<int64_t>(part.version) * 2);
         if (!part.torn) {
@@ -1177,11 +1180,9 @@ TEST(ConcurrentReadsTest, AreNeverTornWithinABlockAndNeverGoBack) {
   }
 }
 
-// Real threads, for ThreadSanitizer: clients that commit, pull and sync at once, with each commit
-// sent twice. ---- checkpoints
-// --------------------------------------------------------------------------------
+// ---- checkpoints --------------------------------------------------------------------------------
 
-// Checkpoints in memory: a tensor's rows, by name.
+// Checkpoints in memory: for each checkpoint, the rows of tensors by name.
 class FakeFiles : public CheckpointFiles {
  public:
   struct Tensor {
@@ -1203,7 +1204,7 @@ class FakeFiles : public CheckpointFiles {
 
   std::map<CheckpointId, Checkpoint> checkpoints;
   absl::Status create_error, append_error, read_error;
-  std::function<void()> while_appending;  // what happens while the disk takes its time
+  std::function<void()> while_appending;  // called during an append
 
  private:
   class Part : public CheckpointPart {
@@ -1328,7 +1329,8 @@ TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
   EXPECT_EQ(ps_->Sum(1), 40);
 }
 
-// Each alone is let begin, for nothing is kept yet: both at once would keep twice the bound.
+// Each commit alone may begin, because nothing is kept yet. Both at once would keep twice the
+// bound.
 TEST_F(CheckpointTest, CommitsThatRunAtOnceShareTheMemoryOfCopies) {
   ParameterServerOptions options = Options();
   options.snapshot_buffer_bytes = 1;
@@ -1382,7 +1384,8 @@ TEST_F(CheckpointTest, ADiskThatFailsFailsThisCheckpointAndNotTheNext) {
   files_.append_error = absl::ResourceExhaustedError("no space");
   EXPECT_TRUE(SendSnapshot(kFirst, false)->one().ok()) << "marked: nothing has been written yet";
   EXPECT_EQ(ps_->Done(SendSnapshot(kFirst, true))->reason(), Reason::kDisk);
-  EXPECT_EQ(ps_->Done(SendSnapshot(kFirst, true))->reason(), Reason::kDisk) << "for good";
+  EXPECT_EQ(ps_->Done(SendSnapshot(kFirst, true))->reason(), Reason::kDisk)
+      << "the part has failed for good";
   files_.append_error = absl::OkStatus();
   EXPECT_TRUE(Save(kSecond)->one().ok());
 }
@@ -1412,7 +1415,7 @@ TEST_F(CheckpointTest, AnotherEpochAnswersWhoWaitsForASlowDiskOnce) {
   files_.while_appending = [this] {
     ps_->epoch = ps_->epoch.next();
     ps_->SendAttach();
-    // The answer that was to come after half a second, too.
+    // Also the answer that was due after half a second.
     ps_->executor.RunFor(absl::Seconds(1));
   };
   ps_->executor.RunUntilIdle();
@@ -1475,7 +1478,7 @@ TEST_F(CheckpointTest, WhatCannotBeLoadedLeavesItEmptyAndAnotherMayBeTried) {
             Reason::kCheckpointCorrupt);
   files_.read_error = absl::UnavailableError("cannot read it: the device failed (EIO)");
   EXPECT_EQ(ps_->Done(SendLoad(kFirst, {Spec(Key(1), Shape{4, 2})}))->reason(), Reason::kNotReady)
-      << "no damage: ask again";
+      << "not damaged: the coordinator asks again";
   EXPECT_EQ(ps_->core->Inspect().state, PsState::kEmpty);
   EXPECT_EQ(ps_->core->Inspect().memory_bytes, 0);
   files_.read_error = absl::OkStatus();

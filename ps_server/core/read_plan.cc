@@ -67,7 +67,7 @@ absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const 
   for (const PullPart& part : parts) {
     ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
     RETURN_IF_ERROR(CheckRows(part, *shard));
-    // A few bytes of a request would ask for as much memory as anybody likes.
+    // Otherwise a request of a few bytes could ask for any amount of memory.
     if (!part.rows && !whole.insert(part.shard).second)
       return Invalid(*shard, "it is named whole twice; name it once");
     RETURN_IF_ERROR(AddBytes(part, *shard, bytes));
@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const 
   if (most_bytes == 0 || bytes <= std::max(most_bytes, there_are)) return bytes;
   return MakeError(Reason::kInvalid,
                    absl::StrCat("a read of ", bytes, " bytes from shards that have ", there_are,
-                                ": with rows that are named again and again it may be ", most_bytes,
+                                " bytes: if rows are named repeatedly, the limit is ", most_bytes,
                                 " bytes. Name each row once, or raise --pull_buffer_bytes"));
 }
 

@@ -16,20 +16,22 @@
 
 namespace divvy {
 
-// Copies blocks out, each whole under its lock; a commit may land between two of them. Holds its
-// shards, so a delete meanwhile does no harm.
+// Copies blocks out, each under its lock. A commit may be applied between two blocks. The plan
+// holds its shards, so a deletion meanwhile does no harm.
 class ReadPlan {
  public:
-  // The bytes of the values that are asked for: what Make takes memory for. Looks at no row: a pull
-  // is counted before it waits for that memory, and planned when it has it, by the shards of that
-  // moment. Errors with a Reason, naming the shard. kUnknownShard. kInvalid: rows that are not
-  // int64 [n] in host memory; a shard that is named whole twice; more bytes than can be counted; or
-  // more than `most_bytes` (0: any) and than the shards named have, since rows are named again and
-  // again.
+  // The memory in bytes that Make allocates for the values of `parts`. Does not check the rows
+  // themselves: the memory of a pull is reserved first, and the pull is planned afterwards, with
+  // the shards of that moment.
+  //
+  // Errors have a Reason and name the shard. kUnknownShard: a shard is not in `shards`. kInvalid:
+  // rows are not int64 [n] in host memory; a shard is named whole twice; the number of bytes
+  // overflows; or the values are larger than `most_bytes` (0: no limit) and than all shards named
+  // together, which is possible only if rows are named repeatedly.
   static absl::StatusOr<int64_t> Bytes(absl::Span<const PullPart> parts, const ShardTable& shards,
                                        int64_t most_bytes);
-  // Errors as Bytes; kInvalid, too, for rows out of range. Else ResourceExhausted: no memory for
-  // the answer.
+  // Plans the pull. Errors as Bytes. Also kInvalid: a row is out of range. ResourceExhausted
+  // without a Reason: no memory for the values.
   static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards,
                                        int64_t most_bytes, int64_t unit_bytes);
 
@@ -40,9 +42,9 @@ class ReadPlan {
   struct Part {
     PullPart asked;
     std::shared_ptr<Shard> shard;
-    Tensor values;               // what is read; complete after all units
-    std::vector<int64_t> order;  // positions of the rows asked for, by block
-    char* to = nullptr;          // values' buffer
+    Tensor values;               // the values read; complete after all units
+    std::vector<int64_t> order;  // positions in the requested rows, sorted by block
+    char* to = nullptr;          // buffer of `values`
   };
   std::vector<Part>& parts() { return parts_; }
 

@@ -1,4 +1,4 @@
-// What the core keeps of a request while block tasks work for it. Internal to this folder.
+// The core's data of a request while block tasks work for it. Internal to this folder.
 #ifndef DIVVY_PS_SERVER_CORE_RUNS_H_
 #define DIVVY_PS_SERVER_CORE_RUNS_H_
 
@@ -18,10 +18,10 @@
 namespace divvy {
 
 struct ParameterServerCore::CommitRun {
-  CommitRequest request;  // without its parts: the plan has them
+  CommitRequest request;  // without its parts, which are in the plan
   ResultCallback<CommitReply> done;
   absl::StatusOr<CommitPlan> plan;
-  // Of a checkpoint that is being written: told before a block is changed.
+  // The checkpoint that is being written; called before a block is changed. Null: none.
   std::shared_ptr<FrozenShards> frozen;
 };
 
@@ -33,10 +33,10 @@ struct ParameterServerCore::ReadRun {
   Fence fence;
   ResultCallback<PullReply> done;
   ReadPlan plan;
-  std::vector<Seen> at_start;  // of each part
+  std::vector<Seen> at_start;  // for each part
 };
 
-// Shards whose first values are being computed.
+// Shards whose initial values are being computed.
 struct ParameterServerCore::CreateRun {
   CreateRun(HeldCreate call, int64_t unit_bytes)
       : batch(std::move(call.request)), done(std::move(call.done)), units(unit_bytes) {}
@@ -48,34 +48,35 @@ struct ParameterServerCore::CreateRun {
   std::vector<std::pair<Shard*, int64_t>> pieces;  // shard, block
   UnitList units;
   Mutex mu;
-  absl::Status error DIVVY_GUARDED_BY(mu);  // the first of a block
+  absl::Status error DIVVY_GUARDED_BY(mu);  // the first error of a block
 };
 
-// This server's part of a checkpoint, while it is written and until another is asked for. One
-// blocking task at a time touches what is not `Under the lock`.
+// This server's part of a checkpoint, while it is written and until another one is requested. Only
+// one blocking task at a time uses the fields above `Under the core's lock`.
 struct ParameterServerCore::SnapshotRun {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
       : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
-  absl::Status WriteNext(CheckpointFiles& files);  // the next slice; the last one ends the file
+  // Writes the next slice. The last one completes the file.
+  absl::Status WriteNext(CheckpointFiles& files);
   bool finished() const { return next == frozen->slices().size() && part == nullptr; }
 
-  const SnapshotRequest request;  // that began it
+  const SnapshotRequest request;  // the request that began it
   std::shared_ptr<FrozenShards> frozen;
-  // null before the first slice, and once the file is finished
+  // Null before the first slice, and after the file is complete.
   std::unique_ptr<CheckpointPart> part;
   size_t next = 0;
   int64_t written_bytes = 0;
   std::vector<SavedSlice> slices;
-  std::atomic<bool> dropped{false};  // nobody wants it any more
-  // Under the lock.
+  std::atomic<bool> dropped{false};  // nobody needs the part any more
+  // Under the core's lock.
   std::vector<ResultCallback<SnapshotReply>> waiting;
   int64_t told_bytes = 0;
-  int64_t expected_bytes = 0;  // that the commits that run may have kept
+  int64_t expected_bytes = 0;  // upper bound of the copies that running commits may still cause
   bool over = false;
   absl::Status error;
 };
 
-// A checkpoint that is being read. As above.
+// A checkpoint that is being read. Threads as for SnapshotRun.
 struct ParameterServerCore::LoadRun {
   LoadRun(LoadRequest request, CreateShardsRequest create)
       : request(std::move(request)), batch(std::move(create)) {}
@@ -87,7 +88,7 @@ struct ParameterServerCore::LoadRun {
   std::unique_ptr<CheckpointValues> values;
   size_t next = 0;
   int64_t read_bytes = 0;
-  // Under the lock.
+  // Under the core's lock.
   std::vector<ResultCallback<LoadReply>> waiting;
   int64_t told_bytes = 0;
 };

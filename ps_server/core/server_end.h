@@ -1,4 +1,4 @@
-// How a parameter server comes to its end.
+// The states at the end of a parameter server.
 #ifndef DIVVY_PS_SERVER_CORE_SERVER_END_H_
 #define DIVVY_PS_SERVER_CORE_SERVER_END_H_
 
@@ -10,8 +10,8 @@ namespace divvy {
 //   kServing  --StartDrain-->  kDraining  --CompleteDrain-->  kEnding  --TakeExit, once-->  kEnding
 //   kServing, kDraining  --Begin-->  kEnding
 //
-// A draining server still serves: it waits until the coordinator has been told. An ending one takes
-// nothing new. Not thread-safe: the core's lock guards it.
+// A draining server still serves, and waits until the coordinator has been told. An ending server
+// accepts no new requests. Not thread-safe: the core's lock guards it.
 class ServerEnd {
  public:
   struct Exit {
@@ -19,20 +19,22 @@ class ServerEnd {
     std::string why;
   };
 
-  // The server ends with this code. Once it is ending, a second call changes nothing.
+  // The server ends with this exit code. Further calls have no effect.
   void Begin(int code, std::string why);
 
-  // The process was asked to end. False, and nothing is done: it is draining or ending already.
+  // The process was asked to end. Returns false, and does nothing, if the server is draining or
+  // ending already.
   bool StartDrain();
-  // The coordinator knows of the drain, or was waited for long enough: the server ends with
-  // exit_codes::kDrained. Once it is ending, this changes nothing. REQUIRES: StartDrain has
+  // Called when the coordinator knows of the drain, or has been waited for long enough. The server
+  // ends with exit_codes::kDrained. No effect if it is ending already. REQUIRES: StartDrain has
   // returned true.
   void CompleteDrain();
 
   bool is_draining() const { return draining_ && !exit_; }
   bool is_ending() const { return exit_.has_value(); }
 
-  // What to end the process with: given once, when it is ending; nullopt before and afterwards.
+  // The exit code and the reason with which the process should end. Returned once, when the server
+  // is ending; nullopt before and afterwards.
   std::optional<Exit> TakeExit();
 
  private:

@@ -1,4 +1,4 @@
-// Which sessions may commit to a parameter server.
+// The sessions that may commit to a parameter server.
 #ifndef DIVVY_PS_SERVER_CORE_SESSION_SET_H_
 #define DIVVY_PS_SERVER_CORE_SESSION_SET_H_
 
@@ -11,7 +11,7 @@
 
 namespace divvy {
 
-// The set of the newest Sync of the epoch. The coordinator's own session is always in it. Not
+// The sessions of the newest Sync of the epoch, and always the coordinator's own session. Not
 // thread-safe: the core's lock guards it.
 class SessionSet {
  public:
@@ -20,18 +20,18 @@ class SessionSet {
   // Another epoch has begun: only the coordinator may commit until its first Sync.
   void Clear();
 
-  // Takes the sessions of `request`. False, and nothing is done, for a Sync that is not newer than
-  // all that were taken in this epoch.
+  // Takes the sessions of `request`. Returns false, and does nothing, if an equal or newer Sync of
+  // this epoch has been taken.
   bool Take(const SyncRequest& request);
 
   bool Has(SessionId session) const {
     return session == kCoordinatorSession || workers_.count(session) > 0;
   }
 
-  // The worker that has this session. kAnyWorker: no Sync has named one.
+  // The worker that has this session. kAnyWorker: no Sync has named its worker.
   int WorkerOf(SessionId session) const;
 
-  // Those that Sync has named, sorted.
+  // The sessions of the newest Sync, sorted.
   std::vector<SessionId> sessions() const;
 
  private:

@@ -32,7 +32,7 @@ bool Equal(const VarianceScaling& a, const VarianceScaling& b) {
          a.seed == b.seed;
 }
 bool Equal(const Identity& a, const Identity& b) { return a.gain == b.gain; }
-// Those that no parameter server evaluates: never in a shard.
+// Initializers that no parameter server evaluates; a shard never has one.
 bool Equal(const Orthogonal&, const Orthogonal&) { return false; }
 bool Equal(const FromRows&, const FromRows&) { return false; }
 bool Equal(const Tensor&, const Tensor&) { return false; }
@@ -47,14 +47,16 @@ absl::Status CheckGeometry(const ShardSpec& spec) {
   RETURN_IF_ERROR(spec.shape.status());
   RETURN_IF_ERROR(spec.full_shape.status());
   if (spec.shape.num_elements() < 0 || spec.full_shape.num_elements() < 0)
-    return absl::InvalidArgumentError("a dimension is not known");
+    return absl::InvalidArgumentError(absl::StrCat("shape ", spec.shape.ToString(), " of ",
+                                                   spec.full_shape.ToString(),
+                                                   " has an unknown dimension"));
   if (spec.shape.num_elements() > std::numeric_limits<int64_t>::max() / 8)
-    return absl::InvalidArgumentError("more bytes than can be counted");
+    return absl::InvalidArgumentError("the shard's size in bytes overflows an int64");
   const int64_t rows = spec.shape.rows(), all_rows = spec.full_shape.rows();
   if (!SameRows(spec.shape, spec.full_shape) || spec.first_row < 0 || rows > all_rows ||
       spec.first_row > all_rows - rows) {
     return absl::InvalidArgumentError(absl::StrCat("rows from ", spec.first_row, " of shape ",
-                                                   spec.shape.ToString(), " are no part of ",
+                                                   spec.shape.ToString(), " do not lie within ",
                                                    spec.full_shape.ToString()));
   }
   return absl::OkStatus();
@@ -63,21 +65,23 @@ absl::Status CheckGeometry(const ShardSpec& spec) {
 absl::Status CheckValues(const ShardSpec& spec) {
   if (DispatchDType(
           spec.dtype, [](auto) { return false; }, true))
-    return absl::InvalidArgumentError(absl::StrCat("dtype ", DTypeName(spec.dtype)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no tensor can have dtype ", DTypeName(spec.dtype)));
   if (!EvaluatedPerRow(spec.initializer))
     return absl::InvalidArgumentError(
-        "an initializer whose values are made elsewhere: create with zeros and assign");
+        "a parameter server cannot evaluate this initializer: create the shard with zeros and "
+        "assign the values");
   return Validate(spec.initializer, spec.full_shape, spec.dtype);
 }
 
 absl::Status CheckSlot(const ShardSpec& spec, const ShardSpec* variable) {
   if (spec.key.slot == 0) return absl::OkStatus();
   if (variable == nullptr)
-    return absl::InvalidArgumentError("a slot of a variable that is not here");
+    return absl::InvalidArgumentError("the slot's variable is not on this parameter server");
   if (spec.shape.rows() != variable->shape.rows() || spec.first_row != variable->first_row) {
-    return absl::InvalidArgumentError(absl::StrCat("a slot's rows are its variable's, and shape ",
-                                                   spec.shape.ToString(), " is not cut as ",
-                                                   variable->shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the slot's rows differ from its variable's: ", spec.shape.ToString(),
+                     ", and not those of ", variable->shape.ToString()));
   }
   return absl::OkStatus();
 }

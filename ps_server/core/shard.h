@@ -82,7 +82,7 @@ class Shard {
   template <typename T>
   T* row_as(int64_t index) {
     return reinterpret_cast<T*>(row(index));
-  }  // REQUIRES: T is its dtype's
+  }  // REQUIRES: T is the type of the shard's dtype
 
   // Copies the values. Each block is whole, but while commits run the blocks may be of different
   // moments. ResourceExhausted: no memory.

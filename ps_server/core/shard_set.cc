@@ -64,7 +64,8 @@ absl::Status ShardSet::AddToBatch(const ShardSpec& spec, ShardBatch& batch) cons
   return absl::OkStatus();
 }
 
-// What a slot belongs to: made by the same request, or there already. Null: neither.
+// The spec of a slot's variable, which the same request makes or which exists already. Null:
+// neither.
 const ShardSpec* ShardSet::VariableOf(const ShardSpec& spec, const ShardBatch& batch) const {
   const ShardKey whole = WholeOf(spec.key);
   if (const auto found = batch.specs.find(whole); found != batch.specs.end()) return found->second;
@@ -72,7 +73,7 @@ const ShardSpec* ShardSet::VariableOf(const ShardSpec& spec, const ShardBatch& b
   return known == table_->end() ? nullptr : &known->second->spec();
 }
 
-// A variable stands before its slots, which share its blocks.
+// A variable comes before its slots in `fresh`, so its blocks exist when its slots need them.
 absl::Status ShardSet::MakeShards(ShardBatch& batch) const {
   for (auto& [key, shard] : batch.fresh) {
     const ShardKey whole = WholeOf(key);
@@ -136,7 +137,7 @@ void ShardSet::SetLayout(uint64_t version, uint64_t hash) {
   layout_hash_ = hash;
 }
 
-// A request that changes the layout and comes late does not turn it back.
+// A late request does not lower the version of the layout.
 void ShardSet::RaiseLayout(uint64_t version, uint64_t hash) {
   if (version >= layout_version_) SetLayout(version, hash);
 }

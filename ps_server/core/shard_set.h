@@ -1,4 +1,5 @@
-// Which shards a parameter server holds, is making and has deleted, and what memory they take.
+// The shards of a parameter server: those that it holds, is making and has deleted, with their
+// memory.
 #ifndef DIVVY_PS_SERVER_CORE_SHARD_SET_H_
 #define DIVVY_PS_SERVER_CORE_SHARD_SET_H_
 
@@ -14,7 +15,7 @@
 
 namespace divvy {
 
-// Shards that one request makes. `request`, `fresh` and `bytes` are for the caller to read.
+// Shards that one request creates. The caller may read `request`, `fresh` and `bytes`.
 struct ShardBatch {
   // Sorts the shards: a variable comes before its slots.
   explicit ShardBatch(CreateShardsRequest wanted);
@@ -22,13 +23,13 @@ struct ShardBatch {
   ShardBatch& operator=(const ShardBatch&) = delete;
 
   CreateShardsRequest request;
-  std::map<ShardKey, const ShardSpec*> specs;  // of the request: those that do not exist yet
-  ShardTable fresh;                            // made from them
-  int64_t bytes = 0;                           // of `fresh`
+  std::map<ShardKey, const ShardSpec*> specs;  // the requested shards that do not exist yet
+  ShardTable fresh;                            // the shards made from `specs`
+  int64_t bytes = 0;                           // memory of `fresh`
 };
 
-// A batch is begun, its values are computed or read elsewhere, and it is ended. Then it is
-// installed or dropped. Not thread-safe: the core's lock guards it.
+// A batch is begun, the caller computes or reads its values, and it is ended. Then it is installed
+// or dropped. Not thread-safe: the core's lock guards it.
 //
 //   Begin  --End-->  Install, or the batch is dropped
 //
@@ -40,43 +41,44 @@ class ShardSet {
  public:
   using Table = std::shared_ptr<const ShardTable>;
 
-  // All shards together, those being made included, take `memory_limit_bytes` at most. A shard is
-  // cut into blocks of `block_bytes`.
+  // All shards together, with those being made, take at most `memory_limit_bytes`. A shard is cut
+  // into blocks of `block_bytes`.
   ShardSet(int64_t memory_limit_bytes, int64_t block_bytes);
 
-  // The shards that are whole. A table is swapped and never changed, so it may be read without the
-  // lock.
+  // The complete shards. A table is swapped and never changed, so it may be read without the lock.
   const Table& table() const { return table_; }
   uint64_t layout_version() const { return layout_version_; }
   uint64_t layout_hash() const { return layout_hash_; }
-  // Of the shards in table(); of those being made.
+  // Memory of the shards in table(), and of those being made.
   int64_t bytes() const { return bytes_; }
   int64_t bytes_being_made() const { return bytes_being_made_; }
 
-  // Whether one of them is being made.
+  // Whether one of these shards is being made.
   bool IsMaking(const std::vector<ShardSpec>& specs) const;
 
-  // Takes memory for all shards of the batch that do not exist yet, or for none. Errors with a
-  // Reason, naming the shard. kMemoryLimit: they do not fit. kInvalid: the shard exists, made from
+  // Allocates all shards of the batch that do not exist yet, or none. Errors have a Reason and name
+  // the shard. kMemoryLimit: the shards do not fit. kInvalid: a shard exists and was made from
   // another spec; it is named twice; its variable was deleted; or Shard::Check refuses it. After an
-  // error the batch is of no use. REQUIRES: the batch was not begun before, and lives until End.
-  // Its shards are not being made.
+  // error the batch is useless. REQUIRES: the batch was not begun before, and lives until End; none
+  // of its shards is being made.
   absl::Status Begin(ShardBatch& batch);
-  // They are being made no longer. kInvalid, naming it: one was deleted meanwhile. REQUIRES: begun.
+  // The batch's shards are no longer being made. kInvalid, naming the shard: one was deleted
+  // meanwhile. REQUIRES: the batch has begun.
   absl::Status End(const ShardBatch& batch);
-  // Adds the shards to the table, and takes in the layout of the request. REQUIRES: End was OK.
+  // Adds the batch's shards to the table, and takes the layout of the request. REQUIRES: End was
+  // OK.
   void Install(const ShardBatch& batch);
 
-  // Those that are not there are skipped. The ids of variables are never used again. Returns the
-  // table without the deletion, which the caller frees outside the lock.
+  // Deletes shards; those that do not exist are skipped. Ids of deleted variables are never used
+  // again. Returns the table without the deletion, which the caller frees outside the lock.
   Table Delete(const DeleteShardsRequest& request);
 
-  // Forgets all, deletions and the layout included, but for the bytes of batches that are being
-  // made: their End gives them back. Returns the table, as Delete.
+  // Forgets everything, with deletions and the layout, except the bytes of batches that are being
+  // made: their End gives these back. Returns the table, as Delete.
   Table Clear();
 
-  // The layout that a Load names, also where its version is lower: a new lineage counts its layouts
-  // anew.
+  // Takes the layout of a Load, even if its version is lower: a new lineage counts its layouts from
+  // the start.
   void SetLayout(uint64_t version, uint64_t hash);
 
  private:
@@ -88,9 +90,9 @@ class ShardSet {
   const int64_t memory_limit_bytes_, block_bytes_;
   Table table_ = std::make_shared<const ShardTable>();
   uint64_t layout_version_ = 0, layout_hash_ = 0;
-  // In this lineage: a late request must not bring one back.
+  // Variables deleted in this lineage. A late request must not create one of them again.
   std::set<VariableId> deleted_;
-  // Of the shards that are being made.
+  // The batches of the shards that are being made.
   std::map<ShardKey, const ShardBatch*> makers_;
   int64_t bytes_ = 0, bytes_being_made_ = 0;
 };

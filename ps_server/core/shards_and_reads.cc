@@ -69,8 +69,8 @@ void ParameterServerCore::FinishCreate(CreateRun& run) {
   for (HeldCreate& call : std::exchange(held_creates_, {})) EnterCreate(std::move(call));
 }
 
-// OK: its epoch still holds, nobody deleted a shard of it meanwhile, and all values could be
-// computed.
+// OK if the epoch is still current, none of the shards has been deleted meanwhile, and all values
+// have been computed.
 absl::Status ParameterServerCore::EndCreate(CreateRun& run) {
   const absl::Status ended = shards_.End(run.batch);
   RETURN_IF_ERROR(CheckCall(run.batch.request.fence, Ready()));

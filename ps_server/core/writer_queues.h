@@ -1,4 +1,4 @@
-// Whose turn it is to write to which shards.
+// The queues in which writers wait for their turn at shards.
 #ifndef DIVVY_PS_SERVER_CORE_WRITER_QUEUES_H_
 #define DIVVY_PS_SERVER_CORE_WRITER_QUEUES_H_
 
@@ -16,12 +16,13 @@
 namespace divvy {
 
 // A queue of writers for each shard. A writer has its turn when it is first in the queues of all
-// its shards; two that share no shard may have theirs at the same time. Each enters all its queues
-// at once, so no two wait for each other. Not thread-safe.
+// its shards. Two writers without a common shard may have their turns at the same time. A writer
+// enters all its queues at once, so writers cannot wait for each other in a circle. Not
+// thread-safe.
 //
-// Entering and leaving cost a few steps for each shard of the writer itself, whatever the others
-// do: a writer counts the queues in which it waits, and is looked at again only when that count
-// changes. `Writer` is copied: a shared pointer.
+// Entering and leaving cost a few steps for each shard of the writer, however many other writers
+// there are: each writer counts the queues in which it waits, and is looked at only when this count
+// changes. `Writer` is copied, so use a shared pointer.
 //
 //   queues.Enter(run, run->shards());
 //   // and when one ends: queues.Leave(shards), and again
@@ -41,7 +42,8 @@ class WriterQueues {
     if (place->waits_in == 0) ready_.push_back(writer);
   }
 
-  // The next whose turn has come, each once, in the order of their turns; nullopt: none.
+  // The next writer whose turn has come, in the order of their turns. Each writer is returned once.
+  // nullopt: there is none.
   std::optional<Writer> TakeReady() {
     if (ready_.empty()) return std::nullopt;
     Writer writer = std::move(ready_.front());
@@ -50,7 +52,7 @@ class WriterQueues {
   }
   bool has_ready() const { return !ready_.empty(); }
 
-  // A writer has ended. REQUIRES: it was taken, and `shards` are those it entered with.
+  // A writer has ended. REQUIRES: TakeReady has returned it, and `shards` are those of its Enter.
   void Leave(const std::vector<ShardKey>& shards) {
     for (const ShardKey shard : shards) {
       const auto queue = queues_.find(shard);
@@ -64,18 +66,18 @@ class WriterQueues {
     }
   }
 
-  // First in the queue of a shard; null: nobody.
+  // The first writer in the queue of a shard; null: there is none.
   const Writer* First(ShardKey shard) const {
     const auto queue = queues_.find(shard);
     return queue == queues_.end() ? nullptr : &queue->second.front()->writer;
   }
-  // Places of queues that were entered or left, since the beginning: the work done.
+  // Number of queue places entered and left since the beginning, as a measure of the work done.
   uint64_t steps() const { return steps_; }
 
  private:
   struct Place {
     Writer writer;
-    size_t waits_in = 0;  // how many of its queues have another first
+    size_t waits_in = 0;  // number of its queues in which another writer is first
   };
   std::map<ShardKey, std::deque<std::shared_ptr<Place>>> queues_;
   std::deque<Writer> ready_;

@@ -36,7 +36,7 @@ TEST(WriterQueuesTest, OneShardIsWrittenInTheOrderOfArrival) {
   queues.Enter("a", {Key(1)});
   queues.Enter("b", {Key(1), Key(2)});
   queues.Enter("c", {Key(2)});
-  EXPECT_EQ(TakeAll(queues), Names({"a"})) << "c is behind b";
+  EXPECT_EQ(TakeAll(queues), Names({"a"})) << "c waits behind b";
   EXPECT_EQ(*queues.First(Key(1)), "a");
   EXPECT_EQ(queues.First(Key(3)), nullptr);
   queues.Leave({Key(1)});
@@ -45,8 +45,8 @@ TEST(WriterQueuesTest, OneShardIsWrittenInTheOrderOfArrival) {
   EXPECT_EQ(TakeAll(queues), Names({"c"}));
 }
 
-// A commit to all shards behind one commit to each of them: it is not looked at from the beginning
-// each time that one of those ends.
+// A commit to all shards waits behind one commit to each of them. The end of each of these must not
+// cost a new look at all queues.
 TEST(WriterQueuesTest, TheWorkIsLinearInTheShardsOfEachWriter) {
   constexpr uint32_t kShards = 1000;
   WriterQueues<std::string> queues;
@@ -68,7 +68,9 @@ TEST(WriterQueuesTest, AtAnyTimeTheReadyAreThoseThatAreFirstEverywhere) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(seed);
     WriterQueues<int> queues;
-    std::vector<std::pair<int, std::vector<ShardKey>>> entered;  // and not ended, in order
+    std::vector<std::pair<int, std::vector<ShardKey>>>
+        // Writers that have entered and not ended, in order.
+        entered;
     std::set<int> begun;
     for (int writer = 0; writer < 60; ++writer) {
       std::vector<ShardKey> shards;

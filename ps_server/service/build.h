@@ -1,4 +1,4 @@
-// A parameter server as a process and a cluster in one process have it.
+// Builds a parameter server. Used by its process and by the embedded cluster.
 #ifndef DIVVY_PS_SERVER_SERVICE_BUILD_H_
 #define DIVVY_PS_SERVER_SERVICE_BUILD_H_
 
@@ -10,8 +10,8 @@
 
 namespace divvy {
 
-// Starts the core: it registers at once. options: seed and build are filled in. The rest, and the
-// errors, as ParameterServerCore::Start.
+// Starts the core, which registers with `coordinator` at once. `options`: seed and build are filled
+// in. Otherwise, and for the errors, as ParameterServerCore::Start.
 absl::StatusOr<std::shared_ptr<ParameterServerCore>> BuildPs(
     ParameterServerOptions options, Executor& executor,
     std::shared_ptr<CoordinatorClient> coordinator, OnExit on_exit);

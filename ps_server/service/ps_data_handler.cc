@@ -8,7 +8,10 @@
 namespace divvy {
 namespace {
 
-absl::Status Starting() { return MakeError(Reason::kNotReady, "the parameter server is starting"); }
+absl::Status Starting() {
+  return MakeError(Reason::kNotReady,
+                   "this parameter server is still starting: send the request again");
+}
 
 }  // namespace
 

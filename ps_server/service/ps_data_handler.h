@@ -1,4 +1,4 @@
-// Pulls and commits, as the data streams deliver them.
+// The handler of pulls and commits that arrive on data streams.
 #ifndef DIVVY_PS_SERVER_SERVICE_PS_DATA_HANDLER_H_
 #define DIVVY_PS_SERVER_SERVICE_PS_DATA_HANDLER_H_
 
@@ -12,8 +12,8 @@
 
 namespace divvy {
 
-// Hands them to the core; a request that comes before the core is there answers NOT_READY.
-// Thread-safe.
+// Passes pulls and commits to the core. A request that arrives before the core has been started
+// fails with NOT_READY. Thread-safe.
 class PsDataHandler : public DataHandler {
  public:
   // REQUIRES: all outlive the server.

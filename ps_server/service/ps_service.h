@@ -1,4 +1,4 @@
-// The control calls of a parameter server, as gRPC delivers them.
+// The gRPC service of a parameter server: its control calls.
 #ifndef DIVVY_PS_SERVER_SERVICE_PS_SERVICE_H_
 #define DIVVY_PS_SERVER_SERVICE_PS_SERVICE_H_
 
@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
-// answers NOT_READY.
+// Decodes requests, calls the core, and encodes replies. It decides nothing. A call that arrives
+// before the core has been started fails with NOT_READY. Thread-safe.
 class PsService : public v1::ParameterServer::CallbackService {
  public:
   // REQUIRES: `core` outlives the server that this is registered with.

@@ -1,4 +1,4 @@
-// A parameter server's word on itself.
+// The status of a parameter server for Admin.GetStatus.
 #ifndef DIVVY_PS_SERVER_SERVICE_PS_STATUS_H_
 #define DIVVY_PS_SERVER_SERVICE_PS_STATUS_H_
 
@@ -7,7 +7,7 @@
 
 namespace divvy {
 
-// What Admin.GetStatus answers. Pure.
+// The reply of Admin.GetStatus. Pure.
 v1::TaskStatus PsTaskStatus(const ParameterServerOptions& options,
                             const ParameterServerSnapshot& snapshot);
 

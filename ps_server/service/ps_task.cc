@@ -49,7 +49,7 @@ PsTask::PsTask(const PsTaskOptions& options)
       dialer_(executor_, options.task.tls) {}
 
 PsTask::~PsTask() {
-  // What it still holds is let go as by a killed process.
+  // Unfinished requests are dropped, as by a killed process.
   core_.Reset();
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();

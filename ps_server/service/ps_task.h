@@ -1,4 +1,4 @@
-// A parameter server as a process has it: the core, its server, and the way to the coordinator.
+// The parameter server of a process: the core, its server, and the client of the coordinator.
 #ifndef DIVVY_PS_SERVER_SERVICE_PS_TASK_H_
 #define DIVVY_PS_SERVER_SERVICE_PS_TASK_H_
 
@@ -22,13 +22,14 @@ namespace divvy {
 
 struct PsTaskOptions {
   TaskOptions task;
-  // index, incarnation, address, cluster, checkpoint_files, max_commit_bytes and max_pull_bytes are
-  // filled in from the others, and what BuildPs says
+  // Start fills in index, incarnation, address, cluster, checkpoint_files, max_commit_bytes and
+  // max_pull_bytes from the other options, and BuildPs fills in seed and build.
   ParameterServerOptions core;
-  // Of commits being received; a task may have half, which is also the largest commit.
+  // Memory for commits that are being received. One sender may have half of it, which is also the
+  // largest commit.
   int64_t commit_buffer_bytes = 512 << 20;
-  // Of replies to pulls being made and sent; a task may have half. A larger one waits until it is
-  // alone.
+  // Memory for replies to pulls, while they are made and sent. One caller may have half of it. A
+  // larger reply waits until its caller has no other reply in memory.
   int64_t pull_buffer_bytes = 1 << 30;
   // Empty: this server writes and reads no checkpoints.
   std::string checkpoint_dir;
@@ -37,21 +38,24 @@ struct PsTaskOptions {
   absl::Status Validate() const;
 };
 
-// Thread-safe.
+// A parameter server task. Thread-safe.
 class PsTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from
-  // a task of an executor: the process is to end with this code, and why. InvalidArgument,
-  // FailedPrecondition: the options, the certificates, or an address that cannot be listened on
-  // (exit 78).
+  // Listens, and starts the core, which registers with the coordinator until it is attached.
+  // `on_exit` is called once, from a task of an executor, with the exit code and the reason with
+  // which the process should end.
+  //
+  // InvalidArgument, FailedPrecondition: invalid options or certificates, or an address that cannot
+  // be listened on. The caller should exit with 78.
   static absl::StatusOr<std::unique_ptr<PsTask>> Start(const PsTaskOptions& options,
                                                        OnExit on_exit);
-  ~PsTask();  // stops serving and waits for what runs
+  ~PsTask();  // stops serving and waits for running tasks
 
-  // As after SIGTERM: says so to the coordinator, ends what is being applied, then on_exit.
+  // Ends the parameter server as after SIGTERM: tells the coordinator, completes the commits that
+  // are being applied, then calls on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
-  // What `divvyctl status` asks for, in one line.
+  // The status of the task (Admin.GetStatus) in one line, for the log.
   std::string StatusText() const { return server_->StatusText(); }
 
  private:
@@ -62,7 +66,7 @@ class PsTask {
   PsTaskOptions options_;
   ThreadPoolExecutor executor_;
   MemoryBudget commits_, replies_;
-  std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: none
+  std::unique_ptr<CheckpointFiles> checkpoint_files_;  // null: the server keeps no checkpoints
   OnceSet<ParameterServerCore> core_;
   PsService service_;
   PsDataHandler data_;

@@ -1,4 +1,4 @@
-// A process that is a parameter server, from its flags to its exit code.
+// The process of a parameter server, from its flags to its exit code.
 #ifndef DIVVY_PS_SERVER_SERVICE_RUN_H_
 #define DIVVY_PS_SERVER_SERVICE_RUN_H_
 
@@ -7,14 +7,14 @@
 
 namespace divvy {
 
-// What the flags say of the memory of a parameter server that receives nothing over a network:
-// --memory_limit_bytes, --snapshot_buffer_bytes, and --commit_buffer_bytes where it is not the
-// default, for no commit is buffered. To be called after they were parsed; they have their defaults
-// in a process that parses none.
+// The memory limits in the flags, for a parameter server that receives nothing over a network:
+// --memory_limit_bytes, --snapshot_buffer_bytes, and --commit_buffer_bytes if it differs from its
+// default (no commit is buffered, so the default sets no limit). Call it after the flags have been
+// parsed. In a process that parses no flags, they have their defaults.
 ParameterServerOptions PsLimitsFromFlags();
 
-// Plays a parameter server until the process is to end; returns its exit code. For main, after the
-// flags were parsed. REQUIRES: no other thread yet.
+// Runs a parameter server until the process should end, and returns the exit code. For main, after
+// the flags have been parsed. Blocks. REQUIRES: no other thread runs yet.
 int RunParameterServer(const TaskOptions& task);
 
 }  // namespace divvy

@@ -1,5 +1,5 @@
-// Any bytes as the URI of a certificate: one that names a task names it in one way alone. And as
-// what a probe sends: answered whatever it is.
+// Parses any bytes as the URI of a certificate: a URI that names a task has only one spelling. Then
+// takes the bytes as the request of a probe, which gets an answer whatever it is.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"

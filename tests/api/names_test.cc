@@ -1,4 +1,4 @@
-// A program whose own names are those that Divvy uses inside: divvy.h exports none of them, so that
+// A program that defines the names which Divvy uses internally. divvy.h exports none of them, so
 // `using namespace divvy` makes none ambiguous.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "divvy.h"
 
-// Of the protocol's messages and of what its parts are made of.
+// Names of the protocol's messages and of the types inside them.
 #define OWN_NAMES(V)                                                                               \
   V(AdminRequest)                                                                                  \
   V(CancelSteps)                                                                                   \

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What must not compile: each piece of C++ below is refused by the compiler, with the words that say why, and compiles when it is mended.
+"""What must not compile: the compiler refuses each piece of C++ below, with the words that say why.
+The corrected piece compiles.
 
-divvy.h is compiled once, as a precompiled header. Run in the root of the headers (a test's runfiles, or the tree).
+divvy.h is compiled once, as a precompiled header. Run it in the root of the headers (a test's
+runfiles, or the tree).
 """
 import os
 import re
@@ -13,7 +15,7 @@ import unittest
 COMPILER = ["g++", "-std=c++17", "-fsyntax-only", "-fdiagnostics-color=never"]
 ROOT = os.getcwd()
 
-# What the pieces use.
+# Declarations that the pieces use.
 DECLARED = """
 #include "divvy.h"
 
@@ -34,8 +36,8 @@ ModelOutput Forward(GradientTape& tape, const Nest& batch);
 
 MAY_CHANGE = "this argument may change on its way to the step or data source"
 
-# (what it is, what is refused, the compiler's words, the same mended); the body of a function with
-# these parameters.
+# (description, refused piece, words of the compiler's error, corrected piece). A piece is the body
+# of a function with these parameters.
 PARAMETERS = "Coordinator& coordinator, ReplicaContext& replica, int64_t large, size_t size, double half, const Var& ids, WorkerContext& worker, Iterator batches"
 REFUSED = [
     ("a number that is cut", "(void)coordinator.Schedule(kCount, 1.9);", MAY_CHANGE,
@@ -73,7 +75,7 @@ REFUSED = [
 
 
 def compiled(arguments, text=None):
-    """What the compiler says; None: nothing, it compiles."""
+    """The compiler's output; None if the text compiles."""
     run = subprocess.run(COMPILER + ["-I" + ROOT] + arguments, input=text, capture_output=True, text=True, check=False)
     return run.stderr if run.returncode else None
 

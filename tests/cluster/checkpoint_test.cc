@@ -1,5 +1,5 @@
-// Checkpoints, as a program sees them: a whole cluster in this process, its files in a directory of
-// the test.
+// Checkpoints as a program sees them: a whole cluster in this process, with its files in a
+// directory of the test.
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,11 +31,11 @@ const VariableSpec kTable{"table",
                           DType::kFloat32,
                           VariableAggregation::kNone,
                           FixedShardsPartitioner{3}};
-// Its values are made by the coordinator.
+// The coordinator makes its initial values.
 const VariableSpec kBasis{"basis", {4, 4}, Orthogonal{}, {}};
 const VariableSpec kCount{"count", {}, Zeros(), {}, DType::kInt64};
 
-// A gradient that depends on what the table holds: a slot that was not restored shows.
+// The gradient depends on the table's values, so a slot that was not restored changes the result.
 absl::Status Descend(ReplicaContext& replica) {
   GradientTape tape(replica);
   return replica.ApplyGradients(tape.Gradient(ReduceSum(Square(tape.Read("table")))));
@@ -53,7 +53,7 @@ class CheckpointTest : public ::testing::Test {
       : directory_(absl::StrCat(::testing::TempDir(), "/",
                                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
 
-  // One worker, so that the order of the steps is one.
+  // With one worker, the order of the steps is fixed.
   absl::StatusOr<std::unique_ptr<EmbeddedCluster>> Start(int num_ps) {
     EmbeddedSetup setup;
     setup.options.num_ps = num_ps;
@@ -131,12 +131,13 @@ TEST_F(CheckpointTest, ATimeoutEndsTheWaitAndNotTheCheckpoint) {
   Coordinator& coordinator = cluster->coordinator();
   ASSERT_TRUE(Create(coordinator).ok());
   ASSERT_TRUE(RunSteps(coordinator, 3).ok());
-  // No checkpoint can be complete while a parameter server is away.
+  // No checkpoint can be completed while a parameter server is away.
   cluster->KillPs(1);
   const absl::Status early = coordinator.SaveCheckpoint(absl::Milliseconds(20)).status();
   EXPECT_EQ(early.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(early.message().find("not complete after 20ms"), absl::string_view::npos) << early;
-  EXPECT_FALSE(coordinator.SaveCheckpoint(absl::ZeroDuration()).ok()) << "waits for the same one";
+  EXPECT_FALSE(coordinator.SaveCheckpoint(absl::ZeroDuration()).ok())
+      << "it waits for the same one";
   ASSERT_TRUE(cluster->RestartPs(1).ok());
   const auto saved = coordinator.SaveCheckpoint();
   EXPECT_TRUE(saved.ok()) << saved.status();
@@ -166,8 +167,8 @@ TEST_F(CheckpointTest,
   ASSERT_EQ(*coordinator.RestoreLatest(), 3);
   EXPECT_EQ((*ValueOf(coordinator, "late").values<float>())[1], 5);
   EXPECT_NE((*ValueOf(coordinator, "basis").values<float>())[0], 0)
-      << "brought by the coordinator, after the choice";
-  ASSERT_TRUE(Create(coordinator, {kTable}).ok()) << "declared after it was restored";
+      << "made by the coordinator, after the restore";
+  ASSERT_TRUE(Create(coordinator, {kTable}).ok()) << "declared after the restore";
   EXPECT_TRUE(BitwiseEqual(ValueOf(coordinator, "table"), table));
   EXPECT_TRUE(absl::IsAlreadyExists(Create(coordinator, {kTable}))) << "declared twice";
 }
@@ -189,8 +190,8 @@ TEST_F(CheckpointTest, AVariableOfAnotherShapeIsNamedAndNothingIsRestored) {
       << "the program may begin anew";
 }
 
-// A renamed layer, or the directory of another job, would train on in silence: epochs skipped, the
-// old weights kept for ever.
+// A renamed layer, or another job's directory, would otherwise go unnoticed: training would
+// continue, but skip epochs and ignore the restored weights.
 TEST_F(CheckpointTest, AnotherModelsCheckpointIsRefusedAndStaysWhatItIs) {
   {
     const auto cluster = *Start(2);
@@ -290,7 +291,7 @@ TEST_F(CheckpointTest, AnotherJobsVariablesStartFromItWhateverItsServersAndNothi
     ASSERT_TRUE(cluster->coordinator().strategy().CreateVariable(*spec).ok());
   }
   EXPECT_TRUE(BitwiseEqual(ValueOf(cluster->coordinator(), "tower/table"), table));
-  EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 0) << "no name fits it";
+  EXPECT_EQ(*ValueOf(cluster->coordinator(), "count").scalar<int64_t>(), 0) << "no name matches it";
   EXPECT_EQ(cluster->coordinator().step(), 0);
 }
 
@@ -331,7 +332,7 @@ TEST_F(CheckpointTest, ATrainersModelStartsFromIt) {
 
 class DamageTest : public CheckpointTest {
  protected:
-  // Checkpoints of 3 and of 5 steps.
+  // Makes checkpoints of 3 and of 5 steps.
   DamageTest() {
     const auto cluster = *Start(2);
     EXPECT_TRUE(Create(cluster->coordinator()).ok());
@@ -365,12 +366,12 @@ TEST_F(DamageTest, WhereAllAreDamagedItIsSaidAndNothingBegins) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr(directory_));
 }
 
-// ---- where the data stands ----------------------------------------------------------------------
+// ---- positions in the data ----------------------------------------------------------------------
 
 constexpr int64_t kRecords = 40;
 const VariableSpec kVisits{"visits", {kRecords}, Zeros(), {}, DType::kInt64};
 
-// Shuffled, so that another order in another life would show.
+// Shuffled, so that a different order in another life would show.
 absl::StatusOr<Dataset> Records(const InputContext& input) {
   std::vector<int64_t> ids(kRecords);
   for (int64_t i = 0; i < kRecords; ++i) ids[i] = i;
@@ -395,14 +396,14 @@ const Step kVisit("test/checkpoint/visit", Visit);
 
 class PositionTest : public CheckpointTest {
  protected:
-  // Begins a life of the program.
+  // Begins another life of the program.
   std::unique_ptr<EmbeddedCluster> Begin(int num_ps) {
     auto cluster = *Start(num_ps);
     EXPECT_TRUE(Create(cluster->coordinator(), {kVisits}).ok());
     EXPECT_TRUE(cluster->coordinator().RestoreLatest().ok());
     return cluster;
   }
-  // So many steps of the program's own loop.
+  // Schedules `steps` steps in the program's own loop.
   static void Visit(Coordinator& coordinator, const Iterator& records, int steps) {
     for (int i = 0; i < steps; ++i) ASSERT_TRUE(coordinator.Schedule(kVisit, records).ok());
     ASSERT_TRUE(coordinator.Join().ok());
@@ -440,7 +441,7 @@ TEST_F(PositionTest, AnEpochThatWasBegunIsEndedAndCountsAsOne) {
   EXPECT_EQ(cluster->coordinator().epoch(), 1);
   ASSERT_TRUE(cluster->coordinator().RunEpoch(kVisit, kSource()).ok());
   EXPECT_EQ(cluster->coordinator().epoch(), 2);
-  EXPECT_EQ(cluster->coordinator().step(), 28) << "six steps of the pass were behind it";
+  EXPECT_EQ(cluster->coordinator().step(), 28) << "six steps of the pass were done before";
   ExpectEachVisited(cluster->coordinator(), 2);
 }
 
@@ -496,7 +497,7 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
     ASSERT_TRUE(coordinator.RunEpoch(kVisit, kSource()).ok());
     EXPECT_EQ(*internal::SupportOf(coordinator).RestoreUnlessBegun(), 0);
     EXPECT_EQ(internal::SupportOf(coordinator).TakeRestoredEpochs(5), 0)
-        << "it was done in this life of the program";
+        << "these steps were done in this life of the program";
     ASSERT_TRUE(coordinator.SaveCheckpoint().ok());
   }
   {
@@ -509,11 +510,11 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
   }
   const auto cluster = Begin(1);
   EXPECT_EQ(*internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(), 0)
-      << "the program has asked itself, and counts itself";
+      << "a program that restores by itself counts by itself";
   EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 0);
 }
 
-// ---- what other programs read ----
+// ---- exports for other programs ----
 
 std::vector<std::string> NamesIn(const std::string& safetensors) {
   std::vector<std::string> names;
@@ -541,7 +542,7 @@ TEST_F(ExportTest, SafetensorsHoldTheVariablesAndTheirSlotsAndNothingElse) {
   Coordinator& coordinator = cluster_->coordinator();
   const std::string name = absl::StrCat(to_, "/towers.safetensors");
   ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
-  EXPECT_EQ(coordinator.durable_steps(), 3) << "a checkpoint of all that was done was made";
+  EXPECT_EQ(coordinator.durable_steps(), 3) << "the export makes a checkpoint of all steps";
   const auto file = SafetensorsReader::Open(FileSystem::Real(), name);
   ASSERT_TRUE(file.ok()) << file.status();
   std::vector<std::string> names;
@@ -578,7 +579,7 @@ TEST_F(ExportTest, ADirectoryGetsTensorFlowBundlesAndNamesTheNewest) {
     ASSERT_EQ(words.size(), 3u) << newest;
     const auto bundle = BundleReader::Open(FileSystem::Real(), absl::StrCat(to_, "/", words[1]));
     ASSERT_TRUE(bundle.ok()) << bundle.status();
-    EXPECT_FALSE((*bundle)->index().is_own()) << "it holds something of Divvy's own";
+    EXPECT_FALSE((*bundle)->index().is_own()) << "it holds something that is Divvy's only";
     EXPECT_EQ((*bundle)->index().tensors.size(), 6u);
     EXPECT_TRUE(BitwiseEqual(*(*bundle)->ReadTensor("table"), ValueOf(coordinator, "table")));
     EXPECT_EQ(*(*bundle)->ReadTensor("count")->scalar<int64_t>(), count);
@@ -590,7 +591,7 @@ TEST_F(ExportTest, WhatCannotBeWrittenIsSaidAndTheJobGoesOn) {
   Coordinator& coordinator = cluster_->coordinator();
   EXPECT_EQ(coordinator.Export("").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(coordinator.Export(directory_).code(), absl::StatusCode::kAlreadyExists)
-      << "checkpoints stand there";
+      << "the directory has checkpoints";
   ASSERT_EQ(FileSystem::Real().ReplaceFile(to_, "a file"), absl::OkStatus());
   const absl::Status refused = coordinator.Export(absl::StrCat(to_, "/towers.safetensors"));
   EXPECT_FALSE(refused.ok());
@@ -619,7 +620,7 @@ TEST(NoCheckpointsTest, AModelIsExportedAllTheSameInBothForms) {
   setup.options.num_ps = 2;
   const auto cluster = *EmbeddedCluster::Start(setup);
   Coordinator& coordinator = cluster->coordinator();
-  // More than the 64 MiB that are read at a time.
+  // More than the 64 MiB that are read at once.
   const VariableSpec large{"large",
                            {4'500'000, 2},
                            RandomUniform{0, 1, 3},

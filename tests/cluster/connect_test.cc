@@ -1,4 +1,4 @@
-// A program with a main of its own: Connect to tasks that run elsewhere, here as servers of this
+// A program with its own main: Connect to tasks that run elsewhere. Here they are servers of this
 // process on free ports.
 #include <memory>
 #include <optional>
@@ -29,7 +29,7 @@ absl::Status AddOne(WorkerContext& worker) {
 }
 const Step kAddOne("connect_test/add_one", AddOne);
 
-// The exit code that a task was told.
+// The exit code that the coordinator sent to a task.
 class Told {
  public:
   OnExit Listener() {
@@ -76,7 +76,7 @@ class ConnectTest : public testing::Test {
     return value.data_as<float>()[0];
   }
 
-  const LoopbackPort port_ = *LoopbackPort::Reserve();  // of the chief
+  const LoopbackPort port_ = *LoopbackPort::Reserve();  // for the chief
   Told ps_told_, worker_told_;
   std::unique_ptr<PsTask> ps_;
   std::unique_ptr<WorkerTask> worker_;
@@ -90,7 +90,7 @@ TEST_F(ConnectTest, RunsStepsOnTheClusterAndTheEndOfTheJobReachesEveryTask) {
   EXPECT_EQ((*coordinator)->strategy().cluster_resolver(), mine);
   ASSERT_TRUE((*coordinator)->strategy().CreateVariable({"counter", {}}).ok());
   EXPECT_EQ(*Count(**coordinator, 20), 20);
-  // No task has a directory for checkpoints, and the model is not lost for that.
+  // No task has a checkpoint directory, but the model can still be exported.
   const std::string exported = absl::StrCat(testing::TempDir(), "/counter.safetensors");
   ASSERT_EQ((*coordinator)->Export(exported), absl::OkStatus());
   const auto file = SafetensorsReader::Open(FileSystem::Real(), exported);
@@ -106,7 +106,7 @@ TEST_F(ConnectTest, ACoordinatorThatGoesWithoutFinishLeavesTheClusterToTheNext) 
     auto first = Connect(Resolver(), StrategyOptions());
     ASSERT_TRUE(first.ok()) << first.status();
   }
-  // Without --job_name and --state_dir it begins another job.
+  // Without --job_name and --state_dir, this begins another job.
   const auto other_job = Connect(Resolver(), StrategyOptions());
   EXPECT_FALSE(other_job.ok());
   EXPECT_THAT(std::string(other_job.status().message()), HasSubstr("--state_dir"));

@@ -1,4 +1,4 @@
-// The coordinator's contract, on a whole cluster in this process with real threads: the rules and
+// The coordinator's contract on a whole cluster in this process, with real threads: the rules and
 // tests of TensorFlow's ClusterCoordinator, made exact.
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// ---- steps; what a test wants of them is in globals, for all workers live in this process ----
+// ---- steps; tests control them by globals, because all workers are in this process ----
 
 const VariableSpec kCounter{"counter", {}, Zeros(), {}, DType::kInt64};
 
@@ -134,7 +134,7 @@ absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) 
 }
 const Step kCountsExamples("test/counts_examples", CountsExamples);
 
-// Adds to the counter, then to a row that the table has not.
+// Adds to the counter, then to a row outside the table.
 absl::Status ScattersOutside(WorkerContext& worker) {
   RETURN_IF_ERROR(Add(worker, 1'000'000));
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
@@ -157,7 +157,7 @@ absl::Status ReadsUnknownVariable(WorkerContext& worker) {
 }
 const Step kReadsUnknownVariable("test/reads_unknown_variable", ReadsUnknownVariable);
 
-// 0, 1, ... n - 1 in batches of 3.
+// The numbers 0, 1, ... n - 1 in batches of 3.
 absl::StatusOr<Dataset> Numbers(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i;
@@ -171,8 +171,8 @@ const DataSource kNumbersForEach("test/numbers_for_each", Numbers,
 const DataSource kNumbersInParts("test/numbers_in_parts", Numbers,
                                  InputOptions{AutoShardPolicy::kData});
 
-// TensorFlow's idioms for data that each worker has of its own. With leased data a worker reads
-// only what others do not.
+// TensorFlow's idioms for sharding data by worker. With leased data they are a mistake: each worker
+// would have other elements.
 absl::StatusOr<Dataset> ShardedNumbers(const InputContext& input, int64_t n) {
   ASSIGN_OR_RETURN(const Dataset numbers, Numbers(input, n));
   return numbers.Shard(input.num_workers, input.worker_index);
@@ -187,7 +187,7 @@ absl::StatusOr<Dataset> RandomNumbers(const InputContext& input, int64_t n) {
 }
 const DataSource kRandomNumbers("test/random_numbers", RandomNumbers);
 
-// The first batch is the same on every worker, and no other.
+// Only the first batch is the same on every worker.
 absl::StatusOr<Dataset> SameAtFirst(const InputContext& input, int64_t n) {
   std::vector<int64_t> numbers(n);
   for (int64_t i = 0; i < n; ++i) numbers[i] = i < 3 ? i : i + input.worker_index;
@@ -241,8 +241,8 @@ TEST_F(CoordinatorTest, EveryScheduledStepCountsOnce) {
   EXPECT_TRUE(*coordinator().Done());
 }
 
-// A pass may be over before the other worker has opened its iterator, and has then read everything
-// from one: so a few passes are made.
+// One worker may read a whole pass before the other one has opened its iterator. So there are
+// several passes.
 TEST_F(CoordinatorTest, ADataSourceThatDiffersBetweenWorkersEndsTheRun) {
   Start(1, 2);
   for (const DataSource<int64_t>* const source :
@@ -327,9 +327,8 @@ TEST_F(CoordinatorTest, AJoinThatIsPolledLeavesOneWaiterHoweverOften) {
   EXPECT_EQ(cluster_->Sizes().at("joins"), 0);
 }
 
-// Memory whose first reader is stopped there until it may go on, or for ten seconds if nobody lets
-// it: so that a test sees what waits for the reader. Others may read and write it from then on. One
-// at a time.
+// Memory that stops its first reader until LetGoOn, or for ten seconds. So a test sees which tasks
+// wait for that reader. After that, all may read and write the memory. Only one object at a time.
 class StoppingMemory {
  public:
   explicit StoppingMemory(size_t bytes) : bytes_(bytes) {
@@ -349,7 +348,7 @@ class StoppingMemory {
   StoppingMemory(const StoppingMemory&) = delete;
 
   const void* data() const { return memory_; }
-  // Whether somebody has begun to read, which is waited for.
+  // Waits until a reader has come; false after a timeout.
   bool AwaitReader() const { return Await(reached_[0]); }
   void LetGoOn() const { DIVVY_CHECK(write(go_on_[1], "", 1) == 1); }
   bool was_let_go_on() const { return was_let_go_on_; }
@@ -359,7 +358,7 @@ class StoppingMemory {
     pollfd event{pipe, POLLIN, 0};
     return poll(&event, 1, /*milliseconds=*/10'000) == 1;
   }
-  // Within the signal's handler: system calls alone.
+  // Runs in the signal handler, so it makes system calls only.
   void Stop() {
     if (write(reached_[1], "", 1) == 1) was_let_go_on_ = Await(go_on_[0]);
     mprotect(memory_, bytes_, PROT_READ | PROT_WRITE);
@@ -374,8 +373,8 @@ class StoppingMemory {
 };
 StoppingMemory* StoppingMemory::current_ = nullptr;
 
-// Cutting gigabytes into commits takes seconds. A worker that waited so long for an answer would
-// count as lost.
+// Cutting gigabytes into commits takes seconds. If a worker waited for an answer that long, it
+// would count as lost.
 TEST_F(CoordinatorTest, StepsGoOnWhileTheProgramsOwnWriteIsPlanned) {
   Start(2, 1);
   VariableSpec spec{"table", {4, 1}, Zeros()};
@@ -388,7 +387,7 @@ TEST_F(CoordinatorTest, StepsGoOnWhileTheProgramsOwnWriteIsPlanned) {
   ThreadPoolExecutor writer(1);
   writer.Post([&] {
     const Tensor rows = *Tensor::Borrow(DType::kFloat32, {4, 1}, memory.data(), Device{}, [] {});
-    // In turns to both shards, so both copy.
+    // The ids alternate between the two shards, so both copy.
     written = table->ScatterRows(Variable::Scatter::kAdd,
                                  {Tensor::Vector<int64_t>({3, 0, 2, 1}), rows, 4});
     done.Pass();
@@ -436,7 +435,7 @@ TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
   EXPECT_THAT(std::string(raised.message()), HasSubstr("not today"));
   EXPECT_EQ(failed->Fetch().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Counter(), 0);
-  EXPECT_TRUE(coordinator().Join().ok());  // usable again, the same error is not raised twice
+  EXPECT_TRUE(coordinator().Join().ok());  // usable again; the same error is not raised twice
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1).ok());
   EXPECT_TRUE(coordinator().Join().ok());
   EXPECT_EQ(Counter(), 1);
@@ -445,7 +444,7 @@ TEST_F(CoordinatorTest, AFailedStepLeavesNoTraceAndIsRaisedOnce) {
 TEST_F(CoordinatorTest, TwoFailingStepsRaiseOneError) {
   Start(1, 2);
   ASSERT_TRUE(coordinator().Schedule(kAddThenFail, std::string("one")).ok());
-  // Or it raised the first one's error.
+  // Schedule may raise the first step's error instead.
   const bool both_run = coordinator().Schedule(kAddThenFail, std::string("two")).ok();
   EXPECT_EQ(coordinator().Join().ok(), !both_run);
   EXPECT_TRUE(coordinator().Join().ok());
@@ -550,7 +549,7 @@ TEST_F(CoordinatorTest, AWorkerThatComesBackTakesStepsAgain) {
 TEST_F(CoordinatorTest, ParameterServersThatAreLostAgainAndAgainCostNoElementOfAPass) {
   Start(2, 2);
   for (int pass = 0; pass < 3; ++pass) {
-    ASSERT_TRUE(cluster_->RestartPs(pass % 2).ok());  // found out when the pass has begun
+    ASSERT_TRUE(cluster_->RestartPs(pass % 2).ok());  // noticed after the pass has begun
     const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(1'000));
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     EXPECT_EQ(metrics->at("x").count(), 1'000);
@@ -564,7 +563,7 @@ TEST_F(CoordinatorTest, ALostParameterServerIsUnavailableByName) {
   ASSERT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
   ASSERT_TRUE(cluster_->RestartPs(1).ok());
   absl::Status status;
-  // It is told within seconds.
+  // The loss is reported within seconds.
   while (status.ok()) status = coordinator().Schedule(kAdd, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("ps 1"));
@@ -596,7 +595,7 @@ TEST_F(CoordinatorTest, RunEpochVisitsEachElementOnceWhenAWorkerIsKilled) {
 
 TEST_F(CoordinatorTest, WithSeveralReplicasAStepTakesABatchForEach) {
   Start(1, 1, /*replicas=*/2);
-  // batches of 3, 3 | 3, 1
+  // Batches of 3, 3 | 3, 1.
   const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbers(10));
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_EQ(metrics->at("x").count(), 10);
@@ -614,7 +613,7 @@ TEST_F(CoordinatorTest, RunUntilGoesOnPassAfterPass) {
 TEST_F(CoordinatorTest, RunUntilGoesOnWhereTheLastOneStopped) {
   Start(1, 2);
   ASSERT_TRUE(coordinator().RunUntil(4, kCountsExamples, kNumbers(30)).ok());
-  ASSERT_TRUE(coordinator().RunEpoch(kCountsBatches, kNumbers(30)).ok());  // as a validation
+  ASSERT_TRUE(coordinator().RunEpoch(kCountsBatches, kNumbers(30)).ok());  // like a validation
   ASSERT_TRUE(coordinator().RunUntil(10, kCountsExamples, kNumbers(30)).ok());
   EXPECT_EQ(Counter(), 435) << "each element once";
   ASSERT_TRUE(coordinator().RunUntil(20, kCountsExamples, kNumbers(30)).ok());
@@ -666,7 +665,7 @@ TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
   const auto dataset = coordinator().CreatePerWorkerDataset(kBrokenData());
   ASSERT_TRUE(dataset.ok());
   const Iterator iterator = dataset->MakeIterator();
-  EXPECT_TRUE(coordinator().Join().ok());  // silent until used
+  EXPECT_TRUE(coordinator().Join().ok());  // no error before a step uses the source
   EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
@@ -770,7 +769,7 @@ TEST_F(CoordinatorTest, AVariableOfAnotherClusterIsRefusedInAScopeAndInAStep) {
   EXPECT_EQ(Counter(), 0);
   captured() = coordinator().strategy().FindVariable("counter").value();
   EXPECT_FALSE(coordinator().Join().ok());
-  // Of the same job: on the step's behalf.
+  // A variable of the same job may be used.
   EXPECT_TRUE(coordinator().Schedule(kAddsToCaptured)->Fetch().ok());
   EXPECT_EQ(Counter(), 1);
   captured().reset();

@@ -1,4 +1,4 @@
-// Which GPUs devices_test.cc computes on: what a test of its cases is linked with says it.
+// The GPUs that devices_test.cc computes on. A test is linked with one implementation.
 #ifndef DIVVY_TESTS_CLUSTER_DEVICES_PLACE_H_
 #define DIVVY_TESTS_CLUSTER_DEVICES_PLACE_H_
 
@@ -11,9 +11,9 @@ namespace divvy {
 constexpr int64_t kHostLimitBytes = 1 << 20;
 
 struct DevicesPlace {
-  // --gpu_memory_bytes of every cluster; 0: none
+  // --gpu_memory_bytes of every cluster; 0: no limit.
   int64_t limit_bytes = 0;
-  // Not OK: there is no GPU, and the cases are skipped with these words.
+  // Not OK if there is no GPU. The tests are then skipped with this message.
   absl::Status found;
 };
 

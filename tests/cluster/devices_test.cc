@@ -1,6 +1,6 @@
-// Whole clusters in this process whose replicas compute on devices: four that the host plays; and
-// the cases that any number will do for (AnyGpusTest) on those of the library that the process
-// loads.
+// Whole clusters in this process whose replicas compute on four devices that the host emulates.
+// Tests that work with any number of devices (AnyGpusTest) use those of the library that the
+// process loads.
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -28,7 +28,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-// ---- a program that says nothing of devices -----------------------------------------------------
+// ---- a program that does not mention devices ----------------------------------------------------
 
 const VariableSpec kHidden{"hidden", {5, 8}, GlorotUniform(), Momentum{0.1}};
 const VariableSpec kHiddenBias{"hidden_bias", {8}, Zeros(), Momentum{0.1}};
@@ -42,7 +42,7 @@ const VariableSpec kTable{"table",
                           FixedShardsPartitioner{2}};
 const VariableSpec kTotal{"total", {2}, Zeros(), {}, DType::kFloat32, VariableAggregation::kSum};
 
-// `n` examples of 5 numbers, some of which are ids, with a class by a planted rule. In batches of
+// `n` examples of 5 numbers, some of which are ids, with a class by a planted rule, in batches of
 // 8.
 absl::StatusOr<Dataset> Examples(const InputContext&, int64_t n) {
   Random random(17);
@@ -124,9 +124,9 @@ class AnyGpusTest : public ::testing::Test {
     return result;
   }
 
-  // Step by step, so that one worker's order is the same each time; the loss of each.
+  // Runs one step after another, so that the order is the same each time. Returns the loss of each.
   static std::vector<float> Train(EmbeddedCluster& cluster, const DataSource<int64_t>& examples) {
-    // Of the last step: one replica has a part of a batch, another none.
+    // In the last step, one replica has a part of a batch and another has none.
     const int64_t replicas = NumReplicas(cluster), missing = replicas == 1 ? 4 : 12;
     const auto dataset =
         cluster.coordinator().CreatePerWorkerDataset(examples(kSteps * 8 * replicas - missing));
@@ -150,7 +150,7 @@ class AnyGpusTest : public ::testing::Test {
 };
 DevicesPlace AnyGpusTest::place_;
 
-// Cases that want four.
+// Tests that need four devices.
 class DevicesTest : public AnyGpusTest {};
 
 TEST_F(AnyGpusTest, TrainingOnGpusGivesTheValuesOfTrainingOnTheCpu) {
@@ -166,8 +166,8 @@ TEST_F(DevicesTest, AWorkerHasAReplicaOnEachGpu) {
   EXPECT_EQ(NumReplicas(*Start(On::kGpus, 1, 0)), 4);
 }
 
-// The one that has opened the data first is given the first step: in which order two workers read
-// is no two times the same.
+// The worker that opens the data first gets the first step, so the order in which two workers read
+// differs from run to run.
 TEST_F(DevicesTest, TwoWorkersShareTheGpusAndTheExamples) {
   const auto gpus = Start(On::kGpus, 2, 0);
   EXPECT_EQ(gpus->coordinator().strategy().num_replicas_in_sync(), 2);
@@ -176,7 +176,7 @@ TEST_F(DevicesTest, TwoWorkersShareTheGpusAndTheExamples) {
   EXPECT_LT(losses.back(), 2 * losses.front());
 }
 
-// In a process of its own, whose devices stay lost.
+// Runs in a process of its own, because lost devices stay lost.
 TEST_F(DevicesTest, GpusThatAreLostEndTheProgramSoThatItIsStartedAgain) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto train = [this] {
@@ -197,14 +197,15 @@ TEST_F(DevicesTest, GpusThatAreLostEndTheProgramSoThatItIsStartedAgain) {
               "GPU:[0-3] .host device [0-3]. is lost: an illegal memory access was encountered");
 }
 
-// ---- by option ----------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 TEST_F(DevicesTest, AProgramWithAMainOfItsOwnChoosesGpusByOption) {
   EmbeddedOptions options;
   options.gpus = "all";
   options.gpu_memory_bytes = kHostLimitBytes;
   EXPECT_EQ((*StartEmbedded(options))->strategy().num_replicas_in_sync(), 2);
-  EXPECT_EQ((*StartEmbedded())->strategy().num_replicas_in_sync(), 1);  // on the CPU
+  EXPECT_EQ((*StartEmbedded())->strategy().num_replicas_in_sync(),
+            1);  // without the option: the CPU
 }
 
 TEST_F(DevicesTest, GpusThatDoNotGoRoundAreRefusedByOption) {
@@ -236,7 +237,7 @@ TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
                     HasSubstr("3 GPUs cannot be divided evenly among 2 workers")));
 }
 
-// ---- where things are ---------------------------------------------------------------------------
+// ---- where values are ---------------------------------------------------------------------------
 
 absl::StatusOr<std::vector<std::string>> WhereReplica(ReplicaContext& replica, const Nest& batch) {
   GradientTape tape(replica);
@@ -321,7 +322,7 @@ TEST_F(DevicesTest, SparseIdsStayOnTheCpu) {
   EXPECT_EQ((*moved)["x"].tensor()->device().ToString(), "GPU:1");
 }
 
-// Constants of the program's own beside values of the device.
+// Constants of the program together with values on the device.
 absl::Status ConstantsReplica(ReplicaContext& replica) {
   GradientTape tape(replica);
   const Var scores = MatMul(Var(*Tensor::Copy<float>({2, 5}, {1, 0, 0, 0, 0, 0, 1, 0, 0, 0})),
@@ -369,9 +370,9 @@ TEST_F(AnyGpusTest, ATrainerLearnsOnGpus) {
   EXPECT_GT(values->at("validation/accuracy"), 0.6);
 }
 
-// ---- what goes back -----------------------------------------------------------------------------
+// ---- what comes back from devices ---------------------------------------------------------------
 
-// Writes of each kind and a result, all of values on the device.
+// Writes of each kind and a result, all with values on the device.
 absl::StatusOr<Tensor> WriteReplica(ReplicaContext& replica) {
   const float id = static_cast<float>(replica.replica_id_in_sync_group());
   ASSIGN_OR_RETURN(const Tensor mine, Tensor::Vector<float>({id + 1, 10}).To(replica.device()));
@@ -401,7 +402,7 @@ TEST_F(DevicesTest, WritesAndResultsComeFromTheDevices) {
   EXPECT_THAT(std::vector<float>(table.begin() + 8, table.begin() + 12), ElementsAre(1, 10, 2, 10));
 }
 
-// Rows whose ids lie on a GPU, as those of a batch do.
+// Rows whose ids are on a GPU, like those of a batch.
 absl::StatusOr<Nest> SlicesStep(WorkerContext& worker) {
   const Device gpu = worker.strategy().extended().worker_devices()[1];
   ASSIGN_OR_RETURN(const Tensor ids, Tensor::Vector<int64_t>({4, 2}).To(gpu));
@@ -417,10 +418,10 @@ TEST_F(DevicesTest, RowsComeBackWithTheirIds) {
   EXPECT_THAT(*slices->indexed_slices()->rows.values<float>(), ElementsAre(1, 2));
 }
 
-// ---- what goes wrong ----------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
-// Replica `bad` has a label that is no class, and nothing of it comes back but in a sum on another
-// GPU.
+// Replica `bad` has a label that is no class. Its values return to the host only in a sum that
+// another GPU computes.
 absl::Status BadLabelReplica(ReplicaContext& replica, int64_t bad) {
   GradientTape tape(replica);
   const int64_t label = replica.replica_id_in_sync_group() == bad ? 77 : 0;
@@ -466,7 +467,7 @@ TEST_F(DevicesTest, AStepThatFindsNoMemoryOnItsDeviceFailsAndTheNextGoesOn) {
   EXPECT_TRUE(Run(*cluster, kHoard, kHostLimitBytes / 8).ok());
 }
 
-// Of 3 classes; `looks`: at what it has computed.
+// A label out of 3 classes. With `looks`, the step reads its result on the host.
 absl::Status LabelReplica(ReplicaContext& replica, int64_t label, bool looks) {
   ASSIGN_OR_RETURN(const Tensor logits,
                    Tensor::Copy<float>({1, 3}, {1, 2, 3})->To(replica.device()));

@@ -1,5 +1,5 @@
-// The evaluator beside a job: both in this process, one thread. The job goes on while the evaluator
-// scores, so the order of things is one.
+// The evaluator beside a job, both in this process and one thread. The job continues while the
+// evaluator scores, so the order of events is fixed.
 #include <functional>
 #include <memory>
 #include <string>
@@ -54,7 +54,7 @@ absl::StatusOr<Dataset> ThreeRows(const InputContext&) {
 }
 const DataSource kThreeRows("three rows", ThreeRows);
 
-// A job whose only worker is this thread's: it goes on when it is told to.
+// A job with one worker, which runs on this thread when the test lets it.
 class EvaluatorTest : public ::testing::Test {
  protected:
   EvaluatorTest() {
@@ -66,13 +66,13 @@ class EvaluatorTest : public ::testing::Test {
     for (const VariableSpec& spec : {kCount, kWeights})
       EXPECT_TRUE(job_->coordinator().strategy().CreateVariable(spec).ok());
   }
-  // Trains so many steps, and saves them.
+  // Trains for `steps` steps and saves a checkpoint.
   std::string TrainAndSave(int steps) {
     for (int i = 0; i < steps; ++i) EXPECT_TRUE(job_->coordinator().Schedule(kCountStep).ok());
     EXPECT_TRUE(job_->coordinator().Join(absl::InfiniteDuration()).ok());
     return job_->coordinator().SaveCheckpoint().value_or("");
   }
-  // As the process of the chief does it.
+  // Ends the job as the chief's process does.
   void EndJob(int exit_code = 0) {
     const absl::Status result =
         exit_code == 0 ? absl::OkStatus() : absl::InvalidArgumentError("the program's own");
@@ -89,8 +89,8 @@ class EvaluatorTest : public ::testing::Test {
     options.look_every = absl::Milliseconds(1);
     return *EvaluatorTask::Start(std::move(options));
   }
-  // Notes the step of each checkpoint that is scored, and then lets the job go on: after[i] follows
-  // the score of number i.
+  // Notes the step of each scored checkpoint, then lets the job continue: after[i] runs after score
+  // number i.
   absl::Status Watch(EvaluatorTask& evaluator, std::vector<std::function<void()>> after) {
     return evaluator.Watch([this, after](Coordinator& restored) -> absl::Status {
       ASSIGN_OR_RETURN(Variable count, restored.strategy().FindVariable("count"));
@@ -167,7 +167,7 @@ TEST_F(EvaluatorTest, EndsWithTheExitCodeOfAJobThatFailed) {
 TEST_F(EvaluatorTest, OnesThatTheJobRemovesBeforeTheirTurnAreLeftOut) {
   TrainAndSave(1);
   const auto evaluator = MakeEvaluator(directory_);
-  // Old ones are removed in the background: the job saves until the first of these is gone.
+  // Old checkpoints are removed in the background. The job saves until the first of these is gone.
   int64_t saved_step = 1;
   const auto more_until_one_is_removed = [&] {
     const std::string second = TrainAndSave(1) + ".index";

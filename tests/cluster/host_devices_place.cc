@@ -1,4 +1,4 @@
-// 4 GPUs that the host plays, for the process: two for each of two workers.
+// Four GPUs that the host emulates for the process: two for each of two workers.
 #include <cstdlib>
 
 #include "tests/cluster/devices_place.h"

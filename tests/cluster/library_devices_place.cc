@@ -1,5 +1,5 @@
-// Those of the library that the process finds; ops/cuda/testing/gpu_place.cc has opened them,
-// without a limit of memory.
+// The GPUs of the library that the process finds. ops/cuda/testing/gpu_place.cc has opened them,
+// without a memory limit.
 #include "ops/testing/place.h"
 #include "tests/cluster/devices_place.h"
 

@@ -33,7 +33,7 @@ Tensor Floats(std::vector<float> values) { return Tensor::Vector<float>(values);
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// Every kind of collective; what each replica got, as texts.
+// Calls every kind of collective. Returns the result of each as text.
 absl::StatusOr<std::string> MeetInAllWays(ReplicaContext& replica, const Nest& mine) {
   ASSIGN_OR_RETURN(const Nest sum, replica.AllReduce(ReduceOp::kSum, mine));
   ASSIGN_OR_RETURN(const Nest all, replica.AllGather(mine, 0));
@@ -74,8 +74,8 @@ absl::Status DifferentiateStep(WorkerContext& worker, bool sums) {
 }
 const Step kDifferentiate("replicas/differentiate", DifferentiateStep);
 
-// The loss (m - 4)^2 on each replica of the mean m of all replicas' x = weights[0] + id: each
-// replica's gradient is that of the mean.
+// The loss (m - 4)^2 on each replica, where m is the mean over all replicas of x = weights[0] + id.
+// Each replica has the gradient of the mean.
 absl::Status ThroughACollective(ReplicaContext& replica) {
   GradientTape tape(replica);
   const Var x = ReduceSum(tape.Read("weights") * Var(Floats({1, 0}))) +
@@ -88,7 +88,7 @@ absl::Status ThroughACollectiveStep(WorkerContext& worker) {
 }
 const Step kThroughACollective("replicas/through_a_collective", ThroughACollectiveStep);
 
-// All replicas stage a write; then one does something else.
+// All replicas stage a write. Then one does something else than the others.
 absl::Status StrayReplica(ReplicaContext& replica, const std::string& how) {
   ASSIGN_OR_RETURN(Variable total, replica.strategy().FindVariable("total"));
   RETURN_IF_ERROR(total.AssignAdd(Floats({1})));
@@ -103,8 +103,8 @@ absl::Status StrayStep(WorkerContext& worker, std::string how) {
 }
 const Step kStray("replicas/stray", StrayStep);
 
-// A model that knows nothing of the tape: prediction = weights . x + table[id], loss (prediction -
-// 1)^2, differentiated by hand on plain memory.
+// A model without the tape: prediction = weights . x + table[id], loss (prediction - 1)^2,
+// differentiated by hand on plain memory.
 struct HandMade {
   std::vector<VariableSpec> specs = {kWeights};
   std::vector<float> weights_gradient;
@@ -224,7 +224,7 @@ TEST_F(ReplicasTest, GradientsAreAveragedUnlessToldToBeSummedAndRowsAreConcatena
 TEST_F(ReplicasTest, AGradientGoesThroughACollective) {
   ASSERT_TRUE(coordinator_->Schedule(kThroughACollective).ok());
   ASSERT_TRUE(coordinator_->Join().ok());
-  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6
+  // d/dx_i of the mean of (m - 4)^2 with m = 1 is 2 (1 - 4) = -6.
   EXPECT_THAT(Read(kWeights), ElementsAre(6, 0));
 }
 

@@ -1,5 +1,5 @@
-// Trainer on a whole cluster in this process: what it measures is exact however the work is spread,
-// and callbacks see it while it runs.
+// Trainer on a whole cluster in this process: its metrics are exact however the work is divided,
+// and callbacks see them while it runs.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -25,7 +25,7 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 
-// ---- a model whose metrics tell which records they saw ----
+// ---- a model whose metrics show which records they saw ----
 
 const Dense kLogit("logit", 3, 1);
 
@@ -36,7 +36,7 @@ ModelOutput Classify(GradientTape& tape, const Nest& batch) {
            {"auc", Auc(logits, batch["label"])},
            {"rmse", Rmse(Sigmoid(logits), batch["label"])},
            {"square", MeanOf(batch["square"])}},
-          // Of data that have ids, and no labels.
+          // For data with ids and without labels.
           {{"probability", Sigmoid(logits)}, {"id", batch["id"]}}};
 }
 const Model kClassifier("training_test/classifier", {kLogit}, Classify);
@@ -52,7 +52,7 @@ ModelOutput BeSilent(GradientTape& tape, const Nest& batch) {
 }
 const Model kSilent("training_test/silent", {kOther}, BeSilent);
 
-// `n` records with labels by a planted rule, each with the square of its number; in batches of 7.
+// `n` records with labels by a planted rule and with the square of their number, in batches of 7.
 absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
   Random random(41);
   std::vector<float> x(3 * n), labels(n);
@@ -71,7 +71,7 @@ absl::StatusOr<Dataset> Records(const InputContext& input, int64_t n) {
 }
 const DataSource kRecords("training_test/records", Records);
 
-// `n` records without labels, in order; x follows from the id.
+// The column of record `id` in data without labels, which is in the order of the ids.
 float XOf(int64_t id, int64_t column) {
   return static_cast<float>((id * 7 + column * 3) % 11) / 11;
 }
@@ -123,7 +123,7 @@ class TrainingTest : public ::testing::Test {
 
   std::string tensorboard_dir_;
   Mutex mu_;
-  std::string text_ DIVVY_GUARDED_BY(mu_);  // what a person sees
+  std::string text_ DIVVY_GUARDED_BY(mu_);  // what a user's terminal shows
   std::unique_ptr<EmbeddedCluster> cluster_;
   std::unique_ptr<Trainer> trainer_;
 };
@@ -160,7 +160,7 @@ TEST_F(TrainingTest, MetricsCountAStepOnceHoweverOftenItWasTried) {
   EXPECT_EQ(values->at("validation/square"), MeanSquare(100));
 }
 
-// What the model gives for these ids by hand.
+// Compares with the model's outputs for these ids, computed by hand.
 void ExpectPredictions(Coordinator& coordinator, int64_t n, const Outputs& outputs) {
   const auto kernel = *coordinator.strategy().FindVariable("logit/kernel")->Read(),
              bias = *coordinator.strategy().FindVariable("logit/bias")->Read();
@@ -360,7 +360,7 @@ std::vector<Event> EventsOf(const std::string& directory, const std::string& run
   return events;
 }
 
-// The values that a tag has, by step.
+// The values of a tag, by step.
 std::vector<std::pair<int64_t, EventData>> SeriesOf(const std::vector<Event>& events,
                                                     const std::string& tag) {
   std::vector<std::pair<int64_t, EventData>> series;
@@ -389,7 +389,7 @@ TEST_F(TrainingTest, EventFilesTellOfTrainingAndOfWhatIsReported) {
               HasSubstr("| --note | a\\|b |\n| parameter servers | 2 |\n| workers | 2 |"));
   EXPECT_THAT(std::get<std::string>(SeriesOf(train, "variables").at(0).second),
               HasSubstr("logit/kernel  float32 [3, 1]"));
-  // As reported; its steps' own means are not points.
+  // The mean that was reported; the means of the single steps are not points.
   ASSERT_EQ(SeriesOf(validation, "loss").size(), 1u);
   EXPECT_EQ(std::get<float>(SeriesOf(validation, "loss")[0].second),
             static_cast<float>(values->at("validation/loss")));

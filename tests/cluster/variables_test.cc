@@ -1,5 +1,5 @@
 // Variables on a whole cluster in this process: how they are cut and named, who may create them,
-// and what replicas and workers write to those in several shards.
+// and what replicas and workers write to variables with several shards.
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// Replica 0 brings the ones, replica 1 the threes.
+// Replica 0 adds the ones, replica 1 the threes.
 absl::Status AddFromEachReplica(ReplicaContext& replica, const std::string& name) {
   ASSIGN_OR_RETURN(Variable variable, replica.strategy().FindVariable(name));
   const float mine = replica.replica_id_in_sync_group() == 0 ? 1 : 3;
@@ -34,7 +34,7 @@ absl::Status AddFromEachReplicaStep(WorkerContext& worker, std::string name) {
 }
 const Step kAddFromEachReplica("variables_test/add_from_each_replica", AddFromEachReplicaStep);
 
-// Rows 0 and 6 of a table that is cut between them.
+// Adds to rows 0 and 6 of a table, which are in different shards.
 absl::Status AddToTwoRows(WorkerContext& worker) {
   ASSIGN_OR_RETURN(Variable table, worker.strategy().FindVariable("table"));
   ASSIGN_OR_RETURN(Tensor ones, Tensor::Copy<float>({3, 1}, {1, 1, 1}));
@@ -94,7 +94,7 @@ StrategyOptions InShards(int64_t shards_more_than_ps) {
 }
 
 TEST_F(VariablesTest, AreCutByTheStrategysPartitionerUnlessTheirSpecHasItsOwn) {
-  Start(InShards(2));  // of 2 ps: several shards on each
+  Start(InShards(2));  // more shards than the 2 parameter servers
   EXPECT_THAT(OffsetsOf({"by_the_strategy", {9}}), ElementsAre(0, 3, 5, 7, 9));
   EXPECT_THAT(OffsetsOf(CutInTwo("by_its_spec", {9})), ElementsAre(0, 5, 9));
   EXPECT_THAT(OffsetsOf({"fewer_rows", {3, 8}}), ElementsAre(0, 1, 2, 3));
@@ -102,7 +102,7 @@ TEST_F(VariablesTest, AreCutByTheStrategysPartitionerUnlessTheirSpecHasItsOwn) {
   EXPECT_THAT(OffsetsOf({"no_rows", {0, 4}}), ElementsAre(0, 0));
 }
 
-// What is in a tensor of float32; its shape is looked at apart.
+// The elements of a float32 tensor. Its shape is checked elsewhere.
 std::vector<float> FloatsIn(const absl::StatusOr<Tensor>& tensor) {
   EXPECT_TRUE(tensor.ok()) << tensor.status();
   if (!tensor.ok()) return {};
@@ -159,7 +159,7 @@ TEST_F(VariablesTest, AStrategysPartitionerThatMakesNoSenseFailsTheFirstVariable
   const absl::Status refused = strategy().CreateVariable({"matrix", {4, 4}}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("[2, 2]"));
-  EXPECT_TRUE(strategy().CreateVariable({"scalar", {}}).ok());  // of which it is not asked
+  EXPECT_TRUE(strategy().CreateVariable({"scalar", {}}).ok());  // the partitioner is not called
 }
 
 TEST_F(VariablesTest, AreColocatedWithAShardOfOneThatIsCut) {

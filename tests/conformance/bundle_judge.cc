@@ -16,8 +16,8 @@
 namespace divvy::conformance {
 namespace {
 
-// What a slice_spec names: "14 8 3,4:0,8" is rows 3 to 6, as all slices of these files are whole
-// rows; "" is the whole tensor.
+// The rows that a slice_spec names. "14 8 3,4:0,8" means rows 3 to 6, because all slices of these
+// files are whole rows. "" means the whole tensor.
 absl::StatusOr<BundleExtent> RowsOf(const std::string& spec, const Shape& shape) {
   if (spec.empty()) return BundleExtent{0, shape.rows()};
   const std::vector<std::string> words = absl::StrSplit(spec, ' ');
@@ -51,7 +51,7 @@ std::string ComplexDifference(absl::string_view name, const std::vector<float>& 
   return "";
 }
 
-// What Divvy's tensors hold, and complex64 as pairs.
+// Compares all dtypes of Divvy's tensors, and complex64 as pairs of numbers.
 std::string NumbersDifference(const BundleReader& reader, const std::string& name,
                               BundleExtent rows, const Json& wanted) {
   const BundleTensor& tensor = *reader.index().Find(name);

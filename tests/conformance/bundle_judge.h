@@ -6,8 +6,8 @@
 
 namespace divvy::conformance {
 
-// A checkpoint that TensorFlow has written: its tensors and no others, each slice exact and in its
-// data file; and written again, its index has the same bytes.
+// Judges a checkpoint that TensorFlow has written. It has exactly these tensors, and each slice is
+// exact and in its data file. Written again by Divvy, its index has the same bytes.
 Verdict JudgeBundle(const Json& test_case);
 
 }  // namespace divvy::conformance

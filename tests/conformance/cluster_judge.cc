@@ -17,7 +17,7 @@ std::optional<T> Given(const Json& constructor, const char* name) {
   return constructor.at(name).get<T>();
 }
 
-// TensorFlow's None is our "": a text that is not set.
+// TensorFlow's None for a text that is not set is an empty text in Divvy.
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json ClusterAnswer(const ClusterSpec& spec) {
@@ -64,7 +64,7 @@ absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::s
   return Json(std::move(master));
 }
 
-// Texts that TensorFlow reads and Divvy refuses, where the case itself does not say so.
+// Texts that TensorFlow reads and Divvy refuses, in cases without a `divvy` that says so.
 bool IsRefusedOnPurpose(const Json& test_case) {
   const Json config = Json::parse(
       test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(),

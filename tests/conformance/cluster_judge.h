@@ -6,9 +6,9 @@
 
 namespace divvy::conformance {
 
-// What the resolver reads from one TF_CONFIG, and whether a cluster with parameter servers can be
-// so. Exact. Deviating: what Divvy takes otherwise on purpose and the case cannot say by a value of
-// its own ("master" is the chief, null is an empty job), and what TensorFlow lets pass unread: a
+// Judges what the resolver reads from a TF_CONFIG, and whether that is a valid cluster with
+// parameter servers. Exact. Deviating are differences on purpose that a case cannot state by a
+// value ("master" is the chief, null is an empty job), and texts that TensorFlow does not check: a
 // task that is no object, a negative index.
 Verdict JudgeTfConfig(const Json& test_case);
 

@@ -29,7 +29,7 @@ class CaseTest : public testing::Test {
   const Json case_;
 };
 
-// A file that cannot be read is one failing test, not none.
+// A file that cannot be read gives one failing test. Without it there would be no test.
 class ReadableTest : public testing::Test {
  public:
   explicit ReadableTest(absl::Status status) : status_(std::move(status)) {}
@@ -58,10 +58,10 @@ void RegisterCases(const Family& family) {
 }  // namespace
 }  // namespace divvy::conformance
 
-// The first argument that gtest leaves is the file to judge.
+// The first argument after those of gtest is the file to judge.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (!divvy::TestDevice().ok()) GTEST_FLAG_SET(filter, "GpuTest.*");  // which says why
+  if (!divvy::TestDevice().ok()) GTEST_FLAG_SET(filter, "GpuTest.*");  // reports the reason
   for (const divvy::conformance::Family& family : divvy::conformance::Families()) {
     if (argc == 2 && family.file == argv[1]) {
       divvy::conformance::RegisterCases(family);

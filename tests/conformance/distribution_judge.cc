@@ -20,7 +20,7 @@ namespace divvy::conformance {
 namespace {
 
 constexpr Tolerance kArithmetic{1e-6, 1e-6};
-// The file does not tell of how many rows the IndexedSlices are.
+// The file does not have the number of rows of the IndexedSlices.
 constexpr int64_t kRowsOfTheWhole = 1 << 20;
 
 // ---- reduce_gather ------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ Axes AxesFrom(const Json& axis) {
   return Axes(absl::Span<const int>(axis.get<std::vector<int>>()));
 }
 
-// All replicas' results, which must be one.
+// The result of all replicas, which must be the same.
 absl::StatusOr<Nest> SameOnAll(const absl::StatusOr<PerReplica<Nest>>& results) {
   RETURN_IF_ERROR(results.status());
   for (int i = 1; i < results->size(); ++i) {
@@ -120,7 +120,7 @@ std::optional<Variable::Scatter> ScatterFrom(const std::string& op) {
   return found == ops.end() ? std::nullopt : std::optional<Variable::Scatter>(found->second);
 }
 
-// Not validated: to refuse what does not fit is the variable's business.
+// Without validation: the variable must refuse slices that do not fit.
 absl::StatusOr<IndexedSlices> ScatteredRows(const Json& test_case, int64_t num_rows) {
   IndexedSlices slices;
   slices.num_rows = num_rows;
@@ -151,7 +151,7 @@ absl::StatusOr<Variable> CreateSharded(Strategy& strategy, const Json& test_case
 
 // ---- sharded_index ------------------------------------------------------------------------------
 
-// The variable whose flat element k is k.
+// A variable whose flat element k has the value k.
 absl::StatusOr<ShardedVariable> CountedFrom(const Json& test_case) {
   const Shape shape = ShapeFrom(test_case.at("shape"));
   std::vector<int32_t> values(shape.num_elements());
@@ -198,7 +198,7 @@ Verdict JudgeReduceGather(const Json& test_case) {
 
 Verdict JudgeScatter(const Json& test_case) {
   const std::optional<Variable::Scatter> op = ScatterFrom(test_case.at("op").get<std::string>());
-  if (!op) return Failed("an operation that variables have not got");
+  if (!op) return Failed("an operation that variables do not have");
   const absl::StatusOr<std::unique_ptr<Coordinator>> cluster =
       ClusterOf(static_cast<int>(test_case.at("shards").size()));
   if (!cluster.ok()) return Failed(cluster.status().ToString());

@@ -7,13 +7,14 @@
 
 namespace divvy::conformance {
 
-// Reduce and Gather by a strategy, AllReduce and AllGather by replicas on threads of their own.
-// Relative and absolute 1e-6.
+// Judges Reduce and Gather of a strategy, and AllReduce and AllGather of replicas, which run on
+// threads of their own. Relative and absolute tolerance 1e-6.
 Verdict JudgeReduceGather(const Json& test_case);
-// Scatters by a program into a variable of a cluster in this process with a parameter server for
-// each shard; a call that fails must leave it as it was. Relative and absolute 1e-6.
+// Judges scatters by a program into a variable of a cluster in this process, with a parameter
+// server for each shard. A call that fails must leave the variable unchanged. Relative and absolute
+// tolerance 1e-6.
 Verdict JudgeScatter(const Json& test_case);
-// Python's indices, the rows pulled from the shards as a worker pulls them. Exact.
+// Judges Python's indices. Rows are pulled from the shards as a worker pulls them. Exact.
 Verdict JudgeShardedIndex(const Json& test_case);
 
 }  // namespace divvy::conformance

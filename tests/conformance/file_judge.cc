@@ -14,7 +14,7 @@ namespace {
 
 // ---- events
 
-// The event that has this tag at this step, and its record.
+// The event with a given tag and step, and its record.
 struct Found {
   std::string record;
   Event event;
@@ -57,7 +57,7 @@ std::string BucketsDifference(const std::vector<HistogramBucket>& buckets, const
   return Difference("left, right, count", tensor, wanted);
 }
 
-// What a point has that `wanted` has not: the field of `wanted` tells the plugin.
+// The difference between a point and `wanted`. The field in `wanted` tells the plugin.
 struct DataDifference {
   const Json& wanted;
 

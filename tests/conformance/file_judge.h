@@ -6,8 +6,8 @@
 
 namespace divvy::conformance {
 
-// The point of this tag and step in the folder's event files. Exact; and written again, its record
-// has the same bytes.
+// Judges the point of this tag and step in the folder's event files. Exact. Written again by Divvy,
+// its record has the same bytes.
 Verdict JudgeEvent(const Json& test_case);
 
 }  // namespace divvy::conformance

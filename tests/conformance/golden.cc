@@ -33,7 +33,7 @@ double ElementAsDouble(T value) {
   }
 }
 
-// How far outside the tolerance: 0 or less is within it.
+// How far `got` is outside the tolerance; 0 or less: inside.
 double Excess(double got, double wanted, Tolerance tolerance) {
   if (std::isnan(got) || std::isnan(wanted))
     return std::isnan(got) && std::isnan(wanted) ? 0 : std::numeric_limits<double>::infinity();
@@ -64,7 +64,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (!file)
     return absl::NotFoundError(
         absl::StrCat("no golden file ", path,
-                     "; run it by bazel, or set DIVVY_GOLDEN_DIR to the directory that holds it"));
+                     "; run the test by bazel, or set DIVVY_GOLDEN_DIR to its directory"));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -77,7 +77,7 @@ Verdict RunJudge(const Judge& judge, const Json& test_case) {
   try {
     return judge(test_case);
   } catch (const Json::exception&
-               error) {  // the library's own way to say that a field is missing or of another type
+               error) {  // the JSON library throws if a field is missing or has another type
     return Failed(absl::StrCat("not of the schema: ", error.what()));
   }
 }
@@ -85,8 +85,8 @@ Verdict RunJudge(const Judge& judge, const Json& test_case) {
 std::string GoldenDirectory() {
   const char* elsewhere = std::getenv("DIVVY_GOLDEN_DIR");
   if (elsewhere == nullptr || *elsewhere == 0) return "tests/golden";
-  // `bazel run` starts programs in the runfiles; a relative directory is meant from where the user
-  // stands.
+  // `bazel run` starts programs in the runfiles. A relative directory is relative to where the user
+  // is.
   const char* user_directory = std::getenv("BUILD_WORKING_DIRECTORY");
   return *elsewhere == '/' || user_directory == nullptr
              ? elsewhere
@@ -180,7 +180,7 @@ std::string FailureDifference(const absl::Status& got, const Json& wanted) {
   const Json& code = wanted.at("status");
   if (got.ok()) return absl::StrCat("succeeded, wanted the error ", code.dump());
   if (code.is_null()) return "";
-  // The files say InvalidArgument, Abseil INVALID_ARGUMENT.
+  // The files have InvalidArgument, Abseil has INVALID_ARGUMENT.
   std::string name;
   for (const char c : code.get<std::string>()) {
     if (std::isupper(static_cast<unsigned char>(c)) && !name.empty()) name += '_';

@@ -1,4 +1,4 @@
-// The judges' own tools: a comparison that lets everything pass would judge nothing.
+// Tests of the judges' tools. A comparison that accepted everything would judge nothing.
 #include "tests/conformance/golden.h"
 
 #include <cmath>
@@ -101,7 +101,7 @@ TEST(JudgeTest, AFileWithoutAJudgeIsNotCovered) {
   EXPECT_EQ(RunJudge(nullptr, Parse("{}")).outcome, Outcome::kNotCovered);
 }
 
-// Cases that no golden file has: a right answer passes, a wrong one fails.
+// Cases that no golden file has: a right answer must pass, and a wrong one must fail.
 TEST(JudgeTest, WrongAnswersFail) {
   const auto outcome = [](const char* file, const char* text) {
     return JudgeText(file, text).outcome;
@@ -162,7 +162,7 @@ TEST(JudgeTest, WrongAnswersFail) {
       Outcome::kFailed);
 }
 
-// One step of SGD from 1 with gradient 2: 0 at a rate of 0.5.
+// One step of SGD from 1 with gradient 2: the result is 0 at a rate of 0.5.
 std::string OneStep(const std::string& family, const std::string& same_in, const std::string& w,
                     const std::string& more = "") {
   return R"({"optimizer": "SGD", "family": ")" + family + R"(", "same_in": [)" + same_in +

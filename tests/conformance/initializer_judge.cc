@@ -58,7 +58,8 @@ std::string MomentsDifference(const std::vector<float>& values, const Json& law)
   const double got = std::sqrt(squares / n);
   if (std::fabs(mean - wanted_mean) > 5 * stddev / std::sqrt(n))
     return absl::StrCat("the mean is ", mean, ", wanted ", wanted_mean);
-  // The standard error of a normal sample's standard deviation; that of a uniform one is smaller.
+  // The standard error of the standard deviation of a normal sample; that of a uniform sample is
+  // smaller.
   if (std::fabs(got - stddev) > 5 * stddev / std::sqrt(2 * n))
     return absl::StrCat("the standard deviation is ", got, ", wanted ", stddev);
   return "";
@@ -76,7 +77,8 @@ std::string SupportDifference(const std::vector<float>& values, const Json& law)
   return "";
 }
 
-// Rows, or columns where these are fewer, of norm `gain` and orthogonal to each other.
+// The rows (or the columns, if there are fewer) must have norm `gain` and be orthogonal to each
+// other.
 std::string OrthogonalDifference(const std::vector<float>& q, const Shape& shape, double gain) {
   const int64_t rows = shape.dim(0), columns = shape.dim(1);
   const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
@@ -117,7 +119,7 @@ Verdict JudgeInitializer(const Json& test_case) {
   if (!values.ok()) return Failed(values.status().ToString());
   for (const int64_t shards : {2, 3}) {
     if (ValuesInShards(*initializer, context, shards).value() != *values)
-      return Failed(absl::StrCat("other values in ", shards, " shards"));
+      return Failed(absl::StrCat("the values differ in ", shards, " shards"));
   }
   return PassedUnless(LawDifference(*values, context.shape, wanted));
 }

@@ -6,9 +6,9 @@
 
 namespace divvy::conformance {
 
-// The law, not the numbers: constants and the identity exactly; limits to 1e-6 of themselves; mean
-// and standard deviation within five times the error that a sample of this size has; orthogonality
-// to 1e-5. And the same values whether made in 1, 2 or 3 shards.
+// Judges the distribution, not the single numbers: constants and the identity exactly; limits to
+// 1e-6 of their value; mean and standard deviation within five times the standard error of a sample
+// of this size; orthogonality to 1e-5. The values must be the same in 1, 2 and 3 shards.
 Verdict JudgeInitializer(const Json& test_case);
 
 }  // namespace divvy::conformance

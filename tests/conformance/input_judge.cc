@@ -16,7 +16,7 @@ namespace {
 
 // ---- rebatch ------------------------------------------------------------------------------------
 
-using Examples = std::vector<int64_t>;  // their numbers
+using Examples = std::vector<int64_t>;  // numbers of examples
 using Batches = std::vector<Examples>;
 
 Tensor Numbers(int64_t first, int64_t count) {
@@ -25,7 +25,7 @@ Tensor Numbers(int64_t first, int64_t count) {
   return Tensor::Vector<int64_t>(numbers);
 }
 
-// The examples 0, 1, ... in batches of these sizes, which the recipe does not show.
+// The examples 0, 1, ... in batches of these sizes. The dataset's recipe does not show the sizes.
 Dataset OfUnknownSize(const Examples& sizes) {
   const auto batch = [sizes](int64_t index) -> absl::StatusOr<std::optional<Nest>> {
     return Nest(Numbers(std::accumulate(sizes.begin(), sizes.begin() + index, int64_t{0}),
@@ -34,14 +34,14 @@ Dataset OfUnknownSize(const Examples& sizes) {
   return Dataset::Generator(batch, static_cast<int64_t>(sizes.size()));
 }
 
-// As many examples in batches of `size`, by Batch.
+// The same number of examples in batches of `size`, made by Batch.
 Dataset InBatchesOf(int64_t size, const Examples& sizes) {
   return Dataset::FromTensorSlices(
              Nest(Numbers(0, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}))))
       .Batch(size);
 }
 
-// OfUnknownSize's, by Batch. nullopt: they cannot be made so.
+// The elements of OfUnknownSize, made by Batch; nullopt if Batch cannot make them.
 std::optional<Dataset> OfKnownSize(const Examples& sizes) {
   if (sizes.empty() || sizes[0] < 1) return std::nullopt;
   const auto is_first = [&sizes](int64_t size) { return size == sizes[0]; };
@@ -114,8 +114,7 @@ Verdict JudgeUnknownSize(const Json& test_case, const Json& wanted) {
   return PassedUnless(BatchesDifference(Batches{sizes}, {wanted.at("batches").get<Examples>()}));
 }
 
-// A step takes a batch for each replica; where too few are left, the others get none of the
-// examples.
+// A step takes a batch for each replica. If too few are left, the other replicas get no examples.
 Verdict JudgeSteps(const Json& test_case, const Json& wanted) {
   const Examples input = test_case.at("input_batches").get<Examples>();
   const int replicas = test_case.at("replicas").get<int>();
@@ -134,7 +133,7 @@ Verdict JudgeSteps(const Json& test_case, const Json& wanted) {
 
 // ---- tfrecord -----------------------------------------------------------------------------------
 
-// The file's head tells the types.
+// The types are as the file's head says.
 DType TypeOf(absl::string_view feature) {
   if (feature == "label" || feature == "ids") return DType::kInt64;
   return feature == "dense" ? DType::kFloat32 : DType::kString;

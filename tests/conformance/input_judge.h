@@ -6,11 +6,11 @@
 
 namespace divvy::conformance {
 
-// Exact. Batches that are alike are given both as a recipe that shows their size and as one that
-// does not.
+// Exact. Batches of one size are made both by a recipe that shows their size and by one that does
+// not.
 Verdict JudgeRebatch(const Json& test_case);
 
-// The record in each of the folder's files, plain and compressed. Exact.
+// Judges a record in each of the folder's files, plain and compressed. Exact.
 Verdict JudgeTfRecord(const Json& test_case);
 
 }  // namespace divvy::conformance

@@ -18,12 +18,12 @@ namespace {
 
 constexpr Tolerance kOperation{1e-5, 1e-6};
 
-// From where the test computes.
+// Copies a value from the test's device to the host.
 absl::StatusOr<Tensor> Here(const absl::StatusOr<Tensor>& value) {
   return value.ok() ? value->To(Device{}) : value;
 }
 
-// The inputs of a case, by name: floating ones are watched.
+// The inputs of a case, by name. The tape watches floating ones.
 struct Inputs {
   GradientTape& tape;
   std::map<std::string, Var> vars;
@@ -69,7 +69,7 @@ Var PermuteAs(const Var& x, const std::vector<int>& axes) {
 
 Var ReduceMaxOfAll(const Var& x) { return ReduceMax(Reshape(x, {-1}), 0); }
 
-// Factorisation machines, of the operations they are made of.
+// Factorisation machines, made of several operations.
 Var FmInteraction(const Inputs& in) {
   const Var e = in["embeddings"];
   return ReduceSum(Square(ReduceSum(e, 1)) - ReduceSum(Square(e), 1), 1) * 0.5f;
@@ -166,7 +166,7 @@ std::string GradientDifference(const std::string& input, const Gradients& gradie
   const auto* slices = std::get_if<IndexedSlices>(&found->second);
   if (slices == nullptr)
     return Difference(what, Here(std::get<Tensor>(found->second)), wanted, kOperation);
-  // Of TensorFlow's own integer type.
+  // The ids have TensorFlow's integer type of the case.
   const absl::StatusOr<Tensor> ids = TensorFrom(wanted.at("ids"));
   const absl::StatusOr<Tensor> wide = ids.ok() ? Here(Cast(*ids, DType::kInt64).Value()) : ids;
   if (!wide.ok()) return wide.status().ToString();
@@ -177,13 +177,13 @@ std::string GradientDifference(const std::string& input, const Gradients& gradie
 }
 
 std::string OutputDifference(const Var& output, const Json& wanted) {
-  // A GPU tells what it found out while computing.
+  // A GPU reports errors of the computation when its result is read.
   const absl::StatusOr<Tensor> here = Here(output.Value());
   if (IsFailure(wanted)) return FailureDifference(here.status(), wanted);
   return Difference("output", here, wanted.at("output"), kOperation);
 }
 
-// `read` is where a gather's table lies; everything else is watched or constant.
+// A gather's table goes into `read`. Other inputs are watched or constant.
 absl::StatusOr<Inputs> InputsOf(const Json& test_case, GradientTape& tape, MapReader& read) {
   Inputs inputs{tape, {}, test_case.at("attrs")};
   const bool looks_up = test_case.at("op") == "gather";
@@ -245,13 +245,13 @@ Nest ListsFrom(const Json& test_case) {
 std::optional<Combiner> CombinerFrom(const Json& test_case) {
   const std::map<std::string, Combiner> combiners = {
       {"sum", Combiner::kSum}, {"mean", Combiner::kMean}, {"sqrtn", Combiner::kSqrtN}};
-  // TensorFlow's default
+  // "mean" is TensorFlow's default.
   const auto found =
       combiners.find(OptionalFrom<std::string>(test_case, "combiner").value_or("mean"));
   return found == combiners.end() ? std::nullopt : std::optional<Combiner>(found->second);
 }
 
-// nullopt: a kind of lookup that Divvy has not got.
+// nullopt: Divvy does not have this kind of lookup.
 absl::StatusOr<std::optional<Var>> LookUp(const Json& test_case, GradientTape& tape) {
   const std::string op = test_case.at("op").get<std::string>();
   LookupOptions options;

@@ -1,5 +1,5 @@
-// Judges of losses_grads.json and embedding.json: both by way of a tape that computes where the
-// binary's place is (ops/testing/place.h).
+// Judges of losses_grads.json and embedding.json. Both use a tape that computes on the binary's
+// test device (ops/testing/place.h).
 #ifndef DIVVY_TESTS_CONFORMANCE_OPERATION_JUDGE_H_
 #define DIVVY_TESTS_CONFORMANCE_OPERATION_JUDGE_H_
 
@@ -7,10 +7,10 @@
 
 namespace divvy::conformance {
 
-// The output, and the gradient of sum(output * upstream) with respect to each input that has one.
-// Relative 1e-5, absolute 1e-6.
+// Judges the output, and the gradient of sum(output * upstream) with respect to each input that has
+// one. Relative tolerance 1e-5, absolute 1e-6.
 Verdict JudgeOperation(const Json& test_case);
-// Lookup and LookupSparse, plain and safe. Relative and absolute 1e-6.
+// Judges Lookup and LookupSparse, plain and safe. Relative and absolute tolerance 1e-6.
 Verdict JudgeLookup(const Json& test_case);
 
 }  // namespace divvy::conformance

@@ -36,7 +36,7 @@ std::optional<LearningRate> MakeSchedule(const std::string& name, const Json& ar
   }
   if (name == "CosineDecay") {
     CosineDecay decay{initial, decay_steps, args.value("alpha", 0.0)};
-    // Keras warms up only where a target is given.
+    // Keras warms up only if a target is given.
     if (args.contains("warmup_target") && !args.at("warmup_target").is_null()) {
       decay.warmup_target = number("warmup_target");
       decay.warmup_steps = args.value("warmup_steps", int64_t{0});
@@ -79,7 +79,7 @@ Optimizer MakeFtrl(const Json& args, double rate) {
               Number(args, "l2_shrinkage_regularization_strength", 0)};
 }
 
-// nullopt: one that Divvy has not got.
+// nullopt: Divvy does not have this optimizer.
 std::optional<Optimizer> MakeOptimizer(const std::string& name, const Json& args) {
   const double rate = args.at("learning_rate").get<double>();
   if (name == "SGD" && Number(args, "momentum", 0) == 0) return Sgd{rate};
@@ -96,7 +96,7 @@ std::optional<Optimizer> MakeOptimizer(const std::string& name, const Json& args
   return std::nullopt;
 }
 
-// A float32 variable and its slots, cut into shards as parameter servers hold them.
+// A float32 variable and its slots, cut into shards as on parameter servers.
 class ShardedParameter {
  public:
   ShardedParameter(const Optimizer& optimizer, const Tensor& initial, DivSplit split)
@@ -140,7 +140,7 @@ class ShardedParameter {
     }
   }
 
-  // "w" and the float slots by name.
+  // The tensors by name: "w" and the float slots.
   std::map<std::string, absl::StatusOr<Tensor>> State() const {
     std::map<std::string, absl::StatusOr<Tensor>> state;
     state.emplace("w", Tensor::Copy<float>(shape_, values_));
@@ -211,7 +211,7 @@ std::string BitsDifference(const StateAtSteps& a, const StateAtSteps& b) {
   for (size_t step = 0; step < a.steps.size(); ++step) {
     for (const auto& [name, value] : a.steps[step]) {
       if (!BitwiseEqual(*value, *b.steps[step].at(name)))
-        return absl::StrCat("other bits of ", name, " after step ", step);
+        return absl::StrCat("the bits of ", name, " differ after step ", step);
     }
   }
   return "";
@@ -275,7 +275,7 @@ Verdict JudgeOptimizer(const Json& test_case) {
   std::string difference = StepsDifference(
       *whole, on_purpose ? test_case.at("divvy").at("steps") : test_case.at("expect"), absolute);
   if (!difference.empty() && !own)
-    return Deviating(absl::StrCat(family, " computes otherwise: ", difference));
+    return Deviating(absl::StrCat(family, " computes differently: ", difference));
   return PassedUnless(std::move(difference));
 }
 

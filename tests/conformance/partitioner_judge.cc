@@ -12,7 +12,7 @@ namespace {
 
 using Counts = std::vector<int64_t>;
 
-// nullopt: a partitioner that Divvy has not got.
+// nullopt: Divvy does not have this partitioner.
 std::optional<absl::StatusOr<Counts>> Ask(const Json& test_case, const Shape& shape, DType dtype) {
   const std::string kind = test_case.at("partitioner").get<std::string>();
   const Json& args = test_case.at("args");

@@ -6,9 +6,9 @@
 
 namespace divvy::conformance {
 
-// Exact. Deviating: shapes of more than 2^63 elements, which Divvy refuses.
+// Exact. Shapes of more than 2^63 elements, which Divvy refuses, are deviating.
 Verdict JudgePartitioner(const Json& test_case);
-// Names, sizes and offsets of the shards; shard and row of each id. Exact.
+// Judges names, sizes and offsets of the shards, and the shard and row of each id. Exact.
 Verdict JudgeDivSplit(const Json& test_case);
 
 }  // namespace divvy::conformance

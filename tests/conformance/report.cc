@@ -1,6 +1,6 @@
 // bazel run //tests/conformance:report
-// How Divvy's answers compare with TensorFlow's, file by file; DIVVY_GOLDEN_DIR names another
-// directory of cases. Exit code 1 if a case failed or a file cannot be read.
+// Prints how Divvy's answers compare with TensorFlow's, file by file. DIVVY_GOLDEN_DIR names
+// another directory of cases. Exit code 1: a case failed, or a file cannot be read.
 #include <array>
 #include <iomanip>
 #include <iostream>
@@ -10,10 +10,10 @@
 namespace divvy::conformance {
 namespace {
 
-constexpr int kShownFailures = 5;  // of each file
+constexpr int kShownFailures = 5;  // for each file
 
 struct Counts {
-  std::array<int, 4> of{};  // by Outcome
+  std::array<int, 4> of{};  // counts by Outcome
   int unreadable = 0;
 };
 

@@ -22,7 +22,7 @@ ShardedVariable::ShardedVariable(std::string name, Tensor whole, const Json& sha
   }
 }
 
-// What a parameter server answers: the shard, or the rows of it that are asked for.
+// The answer of a parameter server: the whole shard, or the requested rows of it.
 absl::StatusOr<PullPartReply> ShardedVariable::Answer(const PullPart& part) const {
   PullPartReply reply;
   ASSIGN_OR_RETURN(reply.values, whole_.Rows(layout_.offsets[part.shard.part],

@@ -1,5 +1,5 @@
-// A variable in shards, read as a worker reads it: cut into parts for each parameter server, and
-// put together again.
+// A variable in shards, read as a worker reads it: the read is cut into parts for the parameter
+// servers, and the answers are put together.
 #ifndef DIVVY_TESTS_CONFORMANCE_SHARDED_VARIABLE_H_
 #define DIVVY_TESTS_CONFORMANCE_SHARDED_VARIABLE_H_
 
@@ -17,12 +17,12 @@ namespace divvy::conformance {
 
 class ShardedVariable {
  public:
-  // `shards` lists the rows of each shard; every one lies on a ps of its own. REQUIRES: they add up
-  // to the rows of `whole`.
+  // `shards` lists the number of rows of each shard. Each shard is on a ps of its own. REQUIRES:
+  // the numbers add up to the rows of `whole`.
   ShardedVariable(std::string name, Tensor whole, const Json& shards);
 
   const VariableLayout& layout() const { return layout_; }
-  // The rows in the order asked for. InvalidArgument: there is no such row.
+  // The rows in the order of `ids`. InvalidArgument: there is no such row.
   absl::StatusOr<Tensor> Rows(const Tensor& ids) const;
 
  private:
@@ -32,7 +32,7 @@ class ShardedVariable {
   Tensor whole_;
 };
 
-// What a tape on `device` reads from, where there is this one variable. Rows only.
+// Lets a tape on `device` read this one variable, by rows only.
 class ShardedReader : public VariableReader {
  public:
   ShardedReader(ShardedVariable variable, Device device)

@@ -1,11 +1,12 @@
-// A cluster under the tests of the coordinator's rules. The tests are one text; what they run on is
-// whichever of these is linked with them:
+// A cluster for the tests of the coordinator's rules. The tests are the same for all clusters. They
+// run on the cluster that is linked with them:
 //
-//   simulated_cluster.cc   the three cores in one thread, over a network and in a time that are
-//                          simulated; step bodies are scripts
+//   simulated_cluster.cc   the three cores in one thread, on a simulated network and in virtual
+//   time;
+//                          step bodies are scripts
 //   embedded_cluster.cc    the cluster of StartEmbedded: one process, real threads, no network
-//   served_cluster.cc      the tasks as processes have them, gRPC between them; in one process, so
-//                          that a test can hold a step at its gate
+//   served_cluster.cc      tasks as in processes of their own, with gRPC between them, but in one
+//                          process, so that a test can hold a step at its gate
 #ifndef DIVVY_TESTS_COORDINATOR_CLUSTER_UNDER_TEST_H_
 #define DIVVY_TESTS_COORDINATOR_CLUSTER_UNDER_TEST_H_
 
@@ -27,11 +28,11 @@
 
 namespace divvy::rules {
 
-// An answer that comes later. Copies wait for the same one. Thread-safe.
+// An answer that comes later. Copies wait for the same answer. Thread-safe.
 template <typename T>
 class Pending {
  public:
-  // `peek` gives the answer once it is there.
+  // `peek` returns the answer once it is there.
   explicit Pending(std::function<std::optional<T>()> peek) : peek_(std::move(peek)) {}
   bool ready() const { return peek_().has_value(); }
   T value() const { return *peek_(); }  // REQUIRES: ready
@@ -40,7 +41,7 @@ class Pending {
   std::function<std::optional<T>()> peek_;
 };
 
-// The other end of a Pending. Thread-safe; copies are one.
+// The other end of a Pending. Copies share one answer. Thread-safe.
 template <typename T>
 class Promise {
  public:
@@ -65,20 +66,19 @@ class Promise {
 
 struct ClusterOptions {
   int num_ps = 1, num_workers = 1;
-  // Of the coordinator; what names tasks is filled in.
+  // Options of the coordinator. The cluster fills in addresses of tasks.
   CoordinatorOptions limits;
 };
 
-// A step that was scheduled: whether it was taken, and what came of it. As RemoteValue::Fetch gives
-// it.
+// A scheduled step: whether the coordinator accepted it, and its result as of RemoteValue::Fetch.
 struct Scheduled {
   Pending<absl::Status> accepted;
   Pending<absl::StatusOr<Nest>> result;
 };
 
-// To be used by one thread, which is the program's. Calls of the program begin and go on by
-// themselves, so that a test can look at one that blocks. The variable "counter" has an element on
-// each parameter server; steps and data: steps.h.
+// Used by one thread, the program's. Calls of the program run on their own, so that a test can look
+// at one that blocks. The variable "counter" has one element on each parameter server. Steps and
+// data are those of steps.h.
 class ClusterUnderTest {
  public:
   virtual ~ClusterUnderTest() = default;
@@ -87,28 +87,29 @@ class ClusterUnderTest {
   virtual Scheduled Schedule(const std::string& step, Nest::List args) = 0;
   virtual Pending<absl::Status> Join() = 0;
   virtual Pending<absl::StatusOr<bool>> Done() = 0;
-  // "counter" as it stands. Internal: its elements, which every step changes alike, differ.
+  // The value of "counter". Every step changes all its elements alike; Internal: they differ.
   virtual Pending<absl::StatusOr<int64_t>> Counter() = 0;
-  // For what does not block.
+  // For calls that do not block.
   virtual BlockingCoordinator& coordinator() = 0;
 
-  // ---- misfortunes ----
-  virtual void KillWorker(int index) = 0;   // in the middle of whatever it does
-  virtual void StartWorker(int index) = 0;  // another life of one that was killed
+  // ---- faults ----
+  virtual void KillWorker(int index) = 0;   // at any moment of a step
+  virtual void StartWorker(int index) = 0;  // a new life of a killed worker
   virtual void KillPs(int index) = 0;
-  virtual void StartPs(int index) = 0;  // another life, empty
-  virtual void CutPs(int index) = 0;    // nobody reaches it, until
+  virtual void StartPs(int index) = 0;  // a new life, empty
+  virtual void CutPs(int index) = 0;    // no task reaches it, until
   virtual void HealPs(int index) = 0;
 
   // ---- waiting ----
-  // Until the condition holds. False: not within a minute (of virtual time, where time is).
+  // Waits until the condition holds. Returns false after a minute (of virtual time in the
+  // simulation).
   virtual bool WaitUntil(const std::function<bool()>& condition) = 0;
-  // Gives what would happen by itself the opportunity: a second where time is virtual, a call
-  // through the coordinator elsewhere.
+  // Gives pending events the opportunity to happen: a second of virtual time in the simulation, a
+  // call through the coordinator elsewhere.
   virtual void LetThingsHappen() = 0;
 };
 
-// Starts it and waits until it takes steps.
+// Starts the cluster and waits until it accepts steps.
 absl::StatusOr<std::unique_ptr<ClusterUnderTest>> MakeCluster(const ClusterOptions& options);
 
 }  // namespace divvy::rules

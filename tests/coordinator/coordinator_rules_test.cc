@@ -1,5 +1,5 @@
-// The rules of TensorFlow's ClusterCoordinator as its own tests pin them, made exact where a step
-// counts once. One text for three clusters: what is linked with it decides which
+// The rules of TensorFlow's ClusterCoordinator as its own tests state them, made exact where a step
+// counts once. The same tests run on three clusters; the one that is linked is used
 // (cluster_under_test.h).
 #include <cstdint>
 #include <map>
@@ -27,7 +27,7 @@ using ::testing::Not;
 
 class CoordinatorRulesTest : public ::testing::Test {
  protected:
-  // A killed process' connection breaks at once.
+  // The connection of a killed process breaks at once.
   CoordinatorRulesTest() { options_.limits.reconnect_limit = absl::Milliseconds(100); }
   void Start(int num_ps, int num_workers) {
     options_.num_ps = num_ps;
@@ -64,7 +64,7 @@ class CoordinatorRulesTest : public ::testing::Test {
     return text;
   }
 
-  // Begins a step that is to be taken.
+  // Schedules a step, which must be accepted.
   Pending<absl::StatusOr<Nest>> Schedule(const std::string& step, Nest::List args) {
     const Scheduled scheduled = cluster_->Schedule(step, std::move(args));
     const absl::Status accepted = Await(scheduled.accepted);
@@ -196,7 +196,7 @@ TEST_F(CoordinatorRulesTest, AStepThatKeepsLosingItsWorkerIsGivenUp) {
 
 // ---- parameter servers ----
 
-// Whether this is how the loss of ps `index` is told.
+// Checks that this error reports the loss of ps `index`.
 void ExpectPsLost(const absl::Status& status, int index) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(ReasonOf(status), Reason::kPsLost) << status;
@@ -248,7 +248,7 @@ TEST_F(CoordinatorRulesTest, ALogThatIsFullWithoutCheckpointsMakesTheNextLossThe
   ExpectPsLost(raised, 0);
 }
 
-// At durability `checkpoint`, to the end of this part.
+// The rest of this part uses --durability=checkpoint.
 
 TEST_F(CoordinatorRulesTest, ALostParameterServerWakesAJoinThatWaits) {
   options_.limits.durability = Durability::kCheckpoint;
@@ -305,7 +305,7 @@ TEST_F(CoordinatorRulesTest, APsThatComesBackEmptyIsALossAndNoVariableIsMissing)
   ASSERT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
   cluster_->KillPs(0);
   cluster_->StartPs(0);
-  // Who speaks to it first, a worker or the coordinator, makes no difference.
+  // Either a worker or the coordinator calls the new life first. It makes no difference.
   const Scheduled step = cluster_->Schedule(kAdd, {Arg(1)});
   const absl::Status accepted = Await(step.accepted);
   const absl::Status failed = accepted.ok() ? Await(step.result).status() : accepted;
@@ -316,13 +316,13 @@ TEST_F(CoordinatorRulesTest, APsThatComesBackEmptyIsALossAndNoVariableIsMissing)
 
 TEST_F(CoordinatorRulesTest, APsThatIsAwayForAWhileIsWaitedForHoweverOften) {
   Start(2, 2);
-  for (int blip = 0; blip < 5; ++blip) {  // the third would be fatal if they were counted
+  for (int blip = 0; blip < 5; ++blip) {  // if they counted as losses, the third would be fatal
     cluster_->CutPs(blip % 2);
     ScheduleMany(5, kAdd, Arg(1));
     const Pending<absl::Status> joined = cluster_->Join();
     ASSERT_TRUE(cluster_->WaitUntil([this] {
       return !cluster_->coordinator().Snapshot().waits.empty();
-    })) << "it is said for what the job waits";
+    })) << "the job must report what it waits for";
     EXPECT_FALSE(joined.ready());
     cluster_->HealPs(blip % 2);
     ASSERT_TRUE(Await(joined).ok());
@@ -378,7 +378,7 @@ TEST_F(CoordinatorRulesTest, StepsAreScheduledFromSeveralThreadsWhileOthersJoin)
   Start(2, 2);
   std::vector<Pending<absl::Status>> answers;
   for (int i = 0; i < 60; ++i) {
-    // None waits for the one before.
+    // Each call is made without waiting for the one before.
     answers.push_back(cluster_->Schedule(kAdd, {Arg(1)}).accepted);
     if (i % 10 == 0) answers.push_back(cluster_->Join());
   }
@@ -477,7 +477,7 @@ TEST_F(CoordinatorRulesTest, AnErrorIsRaisedOnceAndTheCoordinatorIsUsableAgain) 
   EXPECT_TRUE(*Done());
   ScheduleMany(10, kAdd, Arg(1));
   EXPECT_TRUE(Join().ok());
-  EXPECT_EQ(Counter(), 10) << "of a step that failed there is no trace";
+  EXPECT_EQ(Counter(), 10) << "a failed step must leave no trace";
 }
 
 TEST_F(CoordinatorRulesTest, ScheduleJoinAndDoneAlikeRaiseTheError) {
@@ -564,7 +564,7 @@ TEST_F(CoordinatorRulesTest, AScheduleMadeWhileAJoinWaitsBringsNoErrorOfItsOwn) 
   EXPECT_THAT(Await(joined).message(), HasSubstr("the only one"));
   EXPECT_TRUE(Await(meanwhile.accepted).ok());
   EXPECT_EQ(ReasonOf(Await(meanwhile.result).status()), Reason::kBatchCancelled);
-  EXPECT_TRUE(Join().ok()) << "that it was cancelled is no error of a step";
+  EXPECT_TRUE(Join().ok()) << "a cancellation is not raised as a step's error";
   EXPECT_TRUE(Await(Schedule(kAdd, {Arg(1)})).ok());
 }
 
@@ -574,7 +574,7 @@ TEST_F(CoordinatorRulesTest, AStepOfALostWorkerIsCancelledWhereAnErrorWaitsToBeR
   const auto on_lost_worker = Schedule(kAddAtGate, {Arg(1)});
   AwaitAtGate(1);
   ASSERT_FALSE(Await(Schedule(kFail, {Arg("first")})).ok());
-  for (int worker : {0, 1}) cluster_->KillWorker(worker);  // whichever has it
+  for (int worker : {0, 1}) cluster_->KillWorker(worker);  // one of them has the step
   gate().Open();
   EXPECT_EQ(ReasonOf(Await(on_lost_worker).status()), Reason::kBatchCancelled)
       << Await(on_lost_worker).status();
@@ -591,7 +591,7 @@ TEST_F(CoordinatorRulesTest, EachWorkerIteratesOverTheWholeDatasetAndItsEndIsNoE
   const Iterator numbers = MakeIterator(Numbers(4));
   std::map<int64_t, std::vector<int64_t>> seen;  // by worker
   int ends = 0;
-  // Each worker meets its end once, and then there is nobody to ask any more.
+  // Each worker reaches its end once; after that, no worker has data left.
   for (int i = 0; i < 11; ++i) {
     const absl::StatusOr<Nest> value = Await(Schedule(kNext, {Arg(numbers)}));
     ASSERT_TRUE(value.ok() || IsEndOfData(value.status())) << value.status();

@@ -56,7 +56,7 @@ Pending<absl::StatusOr<int64_t>> LiveCluster::Counter() {
   return Begin<absl::StatusOr<int64_t>>([this] { return ReadCounter(coordinator()); });
 }
 
-// Looks again and again: a snapshot of the coordinator tells nobody that it has changed.
+// Polls, because a change of the coordinator's snapshot notifies no one.
 bool LiveCluster::WaitUntil(const std::function<bool()>& condition) {
   const absl::Duration end = Clock::Real().Elapsed() + kPatience;
   Mutex mu;

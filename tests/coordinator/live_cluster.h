@@ -1,4 +1,4 @@
-// What clusters of real threads have in common: the program's calls, each on a thread of its own.
+// The common part of clusters with real threads: each call of the program runs on its own thread.
 #ifndef DIVVY_TESTS_COORDINATOR_LIVE_CLUSTER_H_
 #define DIVVY_TESTS_COORDINATOR_LIVE_CLUSTER_H_
 
@@ -22,9 +22,9 @@ class LiveCluster : public ClusterUnderTest {
   void LetThingsHappen() override;
 
  protected:
-  // Waits until the cluster takes steps, and makes "counter".
+  // Waits until the cluster accepts steps, and creates "counter".
   absl::Status Prepare(int num_ps);
-  // To be called first in the destructor of an implementation: the program's threads end.
+  // Ends the program's threads. An implementation's destructor must call it first.
   void StopProgram();
 
  private:

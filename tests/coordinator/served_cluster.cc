@@ -1,4 +1,5 @@
-// The tasks as processes have them, on ports of 127.0.0.1, a proxy before each parameter server.
+// Tasks as in processes of their own, on ports of 127.0.0.1, with a proxy before each parameter
+// server.
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@
 namespace divvy::rules {
 namespace {
 
-// Tasks here do not exit: who kills one destroys it.
+// A task here does not exit. To kill it, it is destroyed.
 void IgnoreExit(int, const std::string&) {}
 
 class ServedCluster : public LiveCluster {
@@ -97,7 +98,7 @@ class ServedCluster : public LiveCluster {
   const ClusterOptions options_;
   const std::vector<TaskId> ids_;
   std::vector<LoopbackPort> ports_;
-  std::vector<std::string> addresses_;  // as the cluster knows them
+  std::vector<std::string> addresses_;  // in the cluster spec
   std::vector<std::unique_ptr<FaultProxy>> proxies_;
   std::vector<std::unique_ptr<PsTask>> ps_;
   std::vector<std::unique_ptr<WorkerTask>> workers_;

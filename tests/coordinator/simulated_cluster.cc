@@ -17,8 +17,8 @@
 #include "worker/core/testing/scripted_step_runner.h"
 #include "worker/core/worker_core.h"
 
-// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the
-// memory goes with the process.
+// Step bodies of killed processes are never resumed and hold references to themselves, so they leak
+// here. In a real cluster the memory goes with the process.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
 namespace divvy::rules {
@@ -29,8 +29,8 @@ constexpr absl::Duration kPatience = absl::Minutes(10);
 void IgnoreExit(int, const std::string&) {}
 std::string PsAddress(int index) { return absl::StrCat("ps/", index); }
 
-// The data of a worker, as in life; a script asks whether it is open before it reads, for to read
-// what is not blocks.
+// A worker's data. A script must not block, so before it reads it asks here whether the data is
+// open.
 class WatchedInputs : public InputOpener {
  public:
   explicit WatchedInputs(Executor& executor) : inputs_(executor) {}
@@ -59,7 +59,7 @@ class WatchedInputs : public InputOpener {
   std::set<ResourceId> open_;
 };
 
-// One process life. Kept to the end, so that what late tasks refer to is there.
+// One life of a process. It is kept until the end, because late tasks refer to it.
 struct Process {
   std::shared_ptr<sim::Node> node;
   std::unique_ptr<sim::SimDialer> dialer;
@@ -156,7 +156,7 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
         network_(world_, options.limits.job_seed),
         random_(options.limits.job_seed) {}
   ~SimulatedCluster() override {
-    for (const auto& process : processes_) {  // cores hold connections, and those their nodes
+    for (const auto& process : processes_) {  // cores hold connections, which hold their nodes
       if (process->worker != nullptr) process->worker->Abandon();
       if (process->chief != nullptr) process->chief->Abandon();
       process->node->core = nullptr;
@@ -236,7 +236,7 @@ class SimulatedCluster : public ClusterUnderTest, public sim::SimSite {
   Random random_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::map<int, Process*> workers_;
-  int lives_ = 0;  // of workers: each has an address of its own
+  int lives_ = 0;  // of workers; each life has an address of its own
   Process* chief_ = nullptr;
   std::unique_ptr<BlockingCoordinator> coordinator_;
 };
@@ -251,7 +251,7 @@ Process& SimulatedCluster::NewProcess(const std::string& address) {
 }
 
 absl::Status SimulatedCluster::Start() {
-  // late and doubled messages, for which nobody is taken for lost
+  // Late and duplicated messages, but not so late that a task counts as lost.
   sim::FaultRates rates;
   rates.slow = 0.1 * random_.Uniform();
   rates.duplicate = 0.1 * random_.Uniform();
@@ -312,8 +312,8 @@ absl::Status SimulatedCluster::StartCoordinator() {
   return absl::OkStatus();
 }
 
-// Another one at each repetition of a test (--gtest_repeat, which says how many there have been),
-// and always the same ones: the test alone, repeated as often, fails again.
+// Each repetition of a test (--gtest_repeat) gets another seed, in the same sequence every time. So
+// a test that is run alone and repeated as often fails again.
 uint64_t NextSeed() {
   static auto* const repetitions = new std::map<std::string, uint64_t>;
   const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();

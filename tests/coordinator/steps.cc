@@ -76,7 +76,7 @@ void CountOpened(const std::string& name) {
   ++opened().times[name];
 }
 
-// Not read ahead: the simulation has no thread that could.
+// Without prefetch, because the simulation has no thread for it.
 constexpr InputOptions kAllOnEachWorker{AutoShardPolicy::kOff, true, 0};
 
 absl::StatusOr<Dataset> OpenNumbers(const InputContext&, int64_t n) {

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""coverage.py [ROOT]: reads docs/reference/semantics_coverage.md, docs/reference/deviations.md and of docs/operating/operations.md the tables that end in "shown by", below ROOT (default: this
-tree), and names each row that claims what is not so.
+"""coverage.py [ROOT]: checks the claims of docs/reference/semantics_coverage.md and
+docs/reference/deviations.md, and of those tables of docs/operating/operations.md that end in "shown
+by". The pages are below ROOT (default: this tree). Names each row with a wrong claim:
 
-  empty      a cell without words
-  test       a test that no source has, or not the file named before it; a golden file that is not there
-  deviation  a row of deviations.md that is not there, or stands there twice
-  rule       a rule of the specification without a row, or a number that it has not
-  placeholder  a last cell that puts off what it should name ("comes with ...", "TODO")
-  nothing    a row that names neither a test, nor a golden file, nor a deviation, nor a reason (_REASONS)
+  empty        a cell without words
+  test         a test that does not exist, or is not in the file named before it; a golden file that
+               does not exist
+  deviation    a row of deviations.md that does not exist, or exists twice
+  rule         a rule of the specification without a row, or a row of a rule that does not exist
+  placeholder  a last cell that puts off its content ("comes with ...", "TODO")
+  nothing      a row that names neither a test, a golden file, a deviation nor a reason (_REASONS)
 
-In the last cell of a row, `dir/x_test.cc` is the file of the tests behind it, `Suite.Test` a test (`Suite/Instance` and `Suite` name all of a suite), `x.json` a
-golden file, and `deviations: rule` a row of deviations.md. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
+In the last cell of a row, `dir/x_test.cc` is the file of the tests after it, `Suite.Test` a test
+(`Suite/Instance` and `Suite` name all tests of a suite), `x.json` a golden file, and
+`deviations: rule` a row of deviations.md. Prints "file:line: rule: words" for each finding. Exits
+with 1 if there is one.
 """
 import os
 import re
@@ -19,15 +23,15 @@ import sys
 COVERAGE, DEVIATIONS, OPERATIONS = "docs/reference/semantics_coverage.md", "docs/reference/deviations.md", "docs/operating/operations.md"
 SHOWN_BY = "shown by"
 
-# The sections of the specification: TensorFlow's semantics 1 to 6, the twenty tests of 3.11 one by
-# one, and what the strategy's interface adds.
+# The rules of the specification: sections 1 to 6 of TensorFlow's semantics, the twenty tests of
+# 3.11 one by one, and the additions of the strategy's interface.
 RULES = (["1.%d" % i for i in range(1, 11)] + ["2.%d" % i for i in range(1, 15)] + ["3.%d" % i for i in range(1, 11)] + ["3.11 %d" % i for i in range(1, 21)] +
          ["4.%d" % i for i in range(1, 11)] + ["5.%d" % i for i in range(1, 5)] + ["6.%d" % i for i in range(1, 5)] + ["G%d" % i for i in range(1, 13)])
 
-# What may stand in place of a test.
+# Reasons that a row may have instead of a test.
 _REASONS = ("no rule",)
 
-# Words of a claim that nobody has kept yet.
+# Words of a promise that has not been kept yet.
 _PLACEHOLDER = re.compile(r"\b(?:comes? (?:back )?with|to come|not yet|later version|TODO|TBD|planned)\b")
 
 _TEST = re.compile(r"^[ \t]*(?:TEST|TEST_F|TEST_P|TYPED_TEST)\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
@@ -36,7 +40,8 @@ _NAME = re.compile(r"^[A-Z]\w*(?:[./]\w+)?$")
 
 
 def rows(text, last=None):
-    """(line, cells) of each row of the tables, their heads left out; with `last`, of those whose head ends in that cell."""
+    """(line, cells) of each row of the tables, without the tables' heads. With `last`: only of the
+    tables whose head ends in that cell."""
     found, counts = [], True
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
@@ -76,7 +81,7 @@ class Tests:
 
 
 class Page:
-    """One document and what is wrong with it."""
+    """A page and its findings."""
 
     def __init__(self, root, path, tests, last=None):
         self.root, self.path, self.tests = root, path, tests
@@ -95,7 +100,7 @@ class Page:
                 self.find(line, "empty", "cell %d of %s" % (cells.index("") + 1, cells[0]))
 
     def check_pins(self, line, cell, deviations):
-        """Each thing in backticks of the last cell; how many there are."""
+        """Checks each thing in backticks in the last cell. Returns their number."""
         file, pins = None, re.findall(r"`((?:deviations: .*?)|[^`]*)`(?=[,:; ]|$)", cell)
         for pin in pins:
             if pin.startswith("deviations: "):
@@ -104,10 +109,10 @@ class Page:
             elif _SOURCE.match(pin):
                 file = pin
                 if not os.path.isfile(os.path.join(self.root, pin)):
-                    self.find(line, "test", "%s is not there" % pin)
+                    self.find(line, "test", "%s does not exist" % pin)
             elif pin.endswith(".json"):
                 if not os.path.isfile(os.path.join(self.root, "tests/golden", pin)):
-                    self.find(line, "test", "%s is not there" % pin)
+                    self.find(line, "test", "%s does not exist" % pin)
             elif not _NAME.match(pin) or not self.tests.has(pin, file):
                 self.find(line, "test", "%s is not in %s" % (pin, file or "the tests"))
         return len(pins)
@@ -152,6 +157,6 @@ def main(root):
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))

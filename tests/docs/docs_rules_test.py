@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""What coverage.py makes of small trees that claim too much, snippets.py of guides that show something else than what is built,
-links.py of pages that lead nowhere, quotes.py of a page that quotes what the source does not say, and outputs.py of outputs that nobody made."""
+"""Runs the checkers of this folder on small wrong examples: coverage.py on trees that claim too
+much, snippets.py on guides that differ from the built code, links.py on pages with dead links,
+quotes.py on a page with quotes that the source does not have, and outputs.py on outputs that were
+not generated.
+"""
 import os
 import tempfile
 import unittest
@@ -19,7 +22,7 @@ SHOWN = "| it waits | `ATest.Holds` |\n"
 
 
 def findings(covered=COVERED, deviations=DEVIATION, test="TEST(ATest, Holds) {}", shown=SHOWN):
-    """(kind, words) of each finding in a tree with these rows and one test."""
+    """(kind, words) of each finding, in a tree with these rows and one test."""
     files = {
         "docs/reference/semantics_coverage.md": "| rule | what holds | held by |\n|---|---|---|\n" + covered,
         "docs/reference/deviations.md": "| rule | TensorFlow | Divvy | why | write instead | pinned by |\n|---|---|---|---|---|---|\n" + deviations,
@@ -50,8 +53,8 @@ class CoverageTest(unittest.TestCase):
 
     def test_a_test_that_is_not_there(self):
         self.assertEqual([("test", "ATest.Gone is not in a/a_test.cc")], findings(with_row("`a/a_test.cc`: `ATest.Gone`")))
-        self.assertEqual([("test", "scatter_nd.json is not there")], findings(with_row("`scatter_nd.json`")))
-        self.assertIn(("test", "b/b_test.cc is not there"), findings(with_row("`b/b_test.cc`: `ATest.Holds`")))
+        self.assertEqual([("test", "scatter_nd.json does not exist")], findings(with_row("`scatter_nd.json`")))
+        self.assertIn(("test", "b/b_test.cc does not exist"), findings(with_row("`b/b_test.cc`: `ATest.Holds`")))
 
     def test_a_row_that_puts_off_what_it_should_name(self):
         for words in ("comes with", "TODO", "to come"):
@@ -122,12 +125,12 @@ class LinksTest(unittest.TestCase):
         self.assertEqual([], self.words("# Top\n[a](other.md) [b](../a.h) [c](other.md#files--fences) [d](#top) [e](https://x.y/z#w)\n`docs/other.md`\n"))
 
     def test_what_is_not(self):
-        self.assertEqual(["gone.md is not there"], self.words("[a](gone.md)\n"))
+        self.assertEqual(["gone.md does not exist"], self.words("[a](gone.md)\n"))
         self.assertEqual(["other.md has no heading #fences"], self.words("[a](other.md#fences)\n"))
-        self.assertEqual(["docs/gone.h is not there"], self.words("see `docs/gone.h`\n"))
+        self.assertEqual(["docs/gone.h does not exist"], self.words("see `docs/gone.h`\n"))
 
     def test_links_alone(self):
-        self.assertEqual(["gone.md is not there"], self.words("[a](gone.md) `docs/gone.h`\n", links_only=True))
+        self.assertEqual(["gone.md does not exist"], self.words("[a](gone.md) `docs/gone.h`\n", links_only=True))
 
 
 TREE = {"a.cc": "int a;\n"}
@@ -144,10 +147,10 @@ class OutputsTest(unittest.TestCase):
 
     def test_an_output_has_a_command_and_options_that_there_are(self):
         self.assertEqual(["an output without a command"], self.words("<!-- output -->\n```\na\n```\n"))
-        self.assertEqual(["there is no option lines=3"], self.words("<!-- output: lines=3 -->\n```\n$ a\n```\n"))
+        self.assertEqual(["unknown option lines=3"], self.words("<!-- output: lines=3 -->\n```\n$ a\n```\n"))
 
     def test_a_file_is_as_it_stands_in_the_tree(self):
-        self.assertEqual(["b.cc is not there"], self.words("<!-- file: b.cc -->\n```\n```\n"))
+        self.assertEqual(["b.cc does not exist"], self.words("<!-- file: b.cc -->\n```\n```\n"))
         self.assertIn("differs from a.cc", self.words("<!-- file: a.cc -->\n```\nint b;\n```\n")[0])
 
     def test_a_part_of_a_file_may_be_shown(self):
@@ -156,7 +159,7 @@ class OutputsTest(unittest.TestCase):
 
     def test_some_pages_show_no_output_that_nobody_made(self):
         block = "```\n$ echo a\na\n```\n"
-        self.assertIn("that nobody made", self.words(block)[0])
+        self.assertIn("that was not generated", self.words(block)[0])
         self.assertEqual([], self.words(block, page="docs/other.md"))
 
     def test_an_update_runs_the_commands_and_cuts_what_they_print(self):
@@ -216,7 +219,7 @@ class QuotesTest(unittest.TestCase):
 
     def test_a_limit_that_has_changed(self):
         self.assertEqual([("source", "a.cc does not have: kMost = 9")], self.findings(limits="<!-- a.cc: kMost = 9 -->"))
-        self.assertEqual([("source", "gone.h is not there")], self.findings(limits="<!-- gone.h: kMost -->"))
+        self.assertEqual([("source", "gone.h does not exist")], self.findings(limits="<!-- gone.h: kMost -->"))
 
     def test_a_page_that_quotes_nothing(self):
         self.assertEqual([("none", "no line of the log is quoted")], self.findings(lines=""))

@@ -1,5 +1,5 @@
-// The C++ of docs/guide.md, and tests that run it. What stands between "// guide: NAME" and "//
-// guide: end" is in the guide word for word: snippets.py compares.
+// The C++ of docs/guide, and tests that run it. The text between "// guide: NAME" and "// guide:
+// end" is in the guide word for word, which snippets.py checks.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -56,7 +56,7 @@ absl::Status Train(Coordinator& coordinator) {
   auto scope = coordinator.strategy().Scope();
   RETURN_IF_ERROR(CreateVariable(kWeights).status());
   RETURN_IF_ERROR(CreateVariable(kBias).status());
-  // A program that is started again goes on where it was.
+  // A restarted program resumes where it was.
   RETURN_IF_ERROR(coordinator.RestoreLatest().status());
   while (coordinator.epoch() < 5)
     RETURN_IF_ERROR(coordinator.RunEpoch(kTrain, kPoints(1000)).status());
@@ -88,7 +88,7 @@ StrategyOptions CutAboveAMebibyte() {
   options.partitioner = [](int num_ps) -> Partitioner {
     return MinSizePartitioner{1 << 20, num_ps};
   };
-  options.placement = StrategyOptions::Placement::kBalanced;  // else round robin, as TensorFlow
+  options.placement = StrategyOptions::Placement::kBalanced;  // default: round robin
   return options;
 }
 // DIVVY_PROGRAM(Train, CutAboveAMebibyte());
@@ -181,12 +181,12 @@ absl::Status UseIt(const Variable& table) {
   ASSIGN_OR_RETURN(Tensor whole, table.Read());
   // v[2:6, -1]
   ASSIGN_OR_RETURN(Tensor part, table.At({IndexSlice{2, 6}, -1}));
-  // In the order asked.
+  // Rows in the order of the ids.
   ASSIGN_OR_RETURN(Tensor rows, table.Rows(Tensor::Vector<int64_t>({9, 0, 9})));
-  // The whole shape, checked first.
+  // Checks first that the value has the variable's shape.
   RETURN_IF_ERROR(table.Assign(whole));
   IndexedSlices slices{Tensor::Vector<int64_t>({9, 0, 9}), rows, /*num_rows=*/1'000};
-  RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd, slices));  // both 9s count
+  RETURN_IF_ERROR(table.ScatterRows(Variable::Scatter::kAdd, slices));  // row 9 is added twice
   return part.shape() == Shape({4}) ? absl::OkStatus() : absl::InternalError("another shape");
 }
 // guide: end
@@ -202,11 +202,11 @@ TEST(GuideTest, VariablesAreCreatedReadAndWritten) {
 
 // guide: warm_start
 absl::Status StartFrom(Coordinator& coordinator, const std::string& checkpoint) {
-  // A prefix of ours, and what it is called there.
+  // A prefix of this program's names, and the prefix in the checkpoint.
   ASSIGN_OR_RETURN(const WarmStart start, WarmStart::Open(checkpoint, {{"tower/", "encoder/"}}));
   ASSIGN_OR_RETURN(const VariableSpec kernel,
                    start.Apply({"tower/kernel", {4, 2}, GlorotUniform()}));
-  // begins as "encoder/kernel" of the checkpoint
+  // It begins with the value of "encoder/kernel" in the checkpoint.
   return coordinator.strategy().CreateVariable(kernel).status();
 }
 // guide: end
@@ -266,11 +266,11 @@ TEST(GuideTest, AHundredStepsCountToAHundred) {
 absl::Status RaisedOnce(Coordinator& coordinator) {
   // No variable "counter": the step fails.
   RETURN_IF_ERROR(coordinator.Schedule(kCount, 1).status());
-  // NotFound, with the step, the worker and the names that there are
+  // NotFound. The message names the step, the worker and the existing variables.
   const absl::Status raised = coordinator.Join();
   if (raised.code() != absl::StatusCode::kNotFound)
     return absl::InternalError("it should have failed");
-  // OK: an error is raised once, and the coordinator goes on
+  // OK: an error is raised once, and the coordinator can be used again.
   return coordinator.Join();
 }
 // guide: end
@@ -301,7 +301,7 @@ const DataSource kClicks("clicks", Clicks);
 
 // guide: policies
 const DataSource kByFiles("clicks by files", Clicks, InputOptions{AutoShardPolicy::kFile});
-// As TensorFlow under parameter servers.
+// Each worker reads everything, as in TensorFlow with parameter servers.
 const DataSource kEverything("clicks for each", Clicks, InputOptions{AutoShardPolicy::kOff});
 // guide: end
 
@@ -323,7 +323,7 @@ const DataSource kGlobalBatches("global batches", GlobalBatches);
 
 // guide: iterate
 absl::StatusOr<Metrics> CountBatches(WorkerContext& worker, Iterator batches) {
-  // One for each replica; OutOfRange at the end.
+  // A batch for each replica; OutOfRange at the end of the data.
   ASSIGN_OR_RETURN(PerReplica<Nest> batch, worker.Next(batches));
   double examples = 0;
   for (const Nest& one : batch.values()) {
@@ -448,10 +448,10 @@ const VariableSpec kDense{
 absl::Status Apply(ReplicaContext& replica, GradientTape& tape, const Var& losses) {
   ASSIGN_OR_RETURN(Gradients gradients, tape.Gradient(ReduceMean(losses)));
   RETURN_IF_ERROR(gradients.ClipByGlobalNorm(1.0));
-  // Each variable's own optimizer, on its ps; the mean over the replicas.
+  // Applies each variable's own optimizer, on its ps, to the mean over the replicas.
   return replica.ApplyGradients(gradients);
-  // replica.ApplyGradients(gradients, ReduceOp::kSum);               // TensorFlow's
-  // replica.ApplyGradients(gradients, Adam{1e-3}, ReduceOp::kMean);  // this one for all
+  // replica.ApplyGradients(gradients, ReduceOp::kSum);               // sum, TensorFlow's default
+  // replica.ApplyGradients(gradients, Adam{1e-3}, ReduceOp::kMean);  // one optimizer for all
 }
 // guide: end
 
@@ -482,11 +482,11 @@ namespace own_gradients {
 
 // guide: own_gradients
 absl::Status TrainByHand(ReplicaContext& replica, const Tensor& x) {
-  // One round trip.
+  // Reads both in one round trip.
   ASSIGN_OR_RETURN(std::vector<Tensor> parameters,
                    replica.ReadAll({program::kWeights, program::kBias}));
   Gradients gradients;
-  // What your library gives for the loss weights . x + bias.
+  // The gradients that your library computes of the loss weights . x + bias.
   gradients.Set("weights", x);
   gradients.Set("bias", Tensor::Vector<float>({1}));
   return replica.ApplyGradients(gradients);

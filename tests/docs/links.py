@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""links.py [--links] [ROOT]: the Markdown pages of this tree (or of ROOT), and what they name and is
-not there: the target of a link, the heading behind its #, and a file whose path stands in
-backticks. --links looks at links only: the SDK has the pages, and not the sources that they name.
-Prints "page:line: words" and exits with 1 if there is any.
+"""links.py [--links] [ROOT]: finds names in the Markdown pages of this tree (or of ROOT) that lead
+nowhere: the target of a link, the heading after its #, and a file whose path is in backticks. With
+--links it checks links only, because the SDK has the pages without the sources that they name.
+Prints "page:line: words" for each finding. Exits with 1 if there is one.
 """
 import os
 import re
@@ -21,7 +21,7 @@ def pages(root):
 
 
 def headings(text):
-    """As GitHub makes anchors of them."""
+    """The anchors that GitHub makes of the headings."""
     return {"#" + re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
 
@@ -31,7 +31,7 @@ def read(path):
 
 
 def missing(root, page, links_only=False):
-    """(line, words) of what is not there."""
+    """(line, words) of each missing target."""
     text, beside = read(os.path.join(root, page)), os.path.join(root, os.path.dirname(page))
     found = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -40,12 +40,12 @@ def missing(root, page, links_only=False):
             if re.match(r"\w+:", target):
                 continue
             if not os.path.exists(path):
-                found.append((number, "%s is not there" % target))
+                found.append((number, "%s does not exist" % target))
             elif heading and path.endswith(".md") and heading not in headings(read(path)):
                 found.append((number, "%s has no heading %s" % (target or page, heading)))
         for path in [] if links_only else _PATH.findall(line):
             if not any(os.path.exists(os.path.join(folder, path)) for folder in (root, beside)):
-                found.append((number, "%s is not there" % path))
+                found.append((number, "%s does not exist" % path))
     return found
 
 
@@ -56,12 +56,12 @@ def main(root, links_only):
         for finding in missing(root, page, links_only):
             wrong += 1
             print(page + ":%d: %s" % finding)
-    print("%d pages, %d things that are not there" % (count, wrong))
+    print("%d pages, %d missing targets" % (count, wrong))
     return 1 if wrong or not count else 0
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     roots = [argument for argument in sys.argv[1:] if argument != "--links"]
     root = roots[0] if roots else os.path.dirname(os.path.dirname(here))

@@ -1,25 +1,27 @@
 #!/usr/bin/env python3
-"""outputs.py [--update|--files] [PAGE...]: the sample outputs and the copied files of README.md and docs/.
+"""outputs.py [--update|--files] [PAGE...]: generates the sample outputs and the copied files in
+README.md and docs/.
 
-A block of a page that follows one of these comments is made, not written:
+A block of a page that follows one of these comments is generated:
 
-  <!-- output -->              The lines that begin with "$ " are commands (a line that ends in "\\"
-                               or has an open quote goes on in the next). What they print stands
-                               behind each. Words after "output:" say what of it is shown:
-                               only=REGEX, the lines that have it; from=TEXT, from the first line
-                               that has TEXT on; head=N and tail=N of these, with "..." between.
-                               wants=NAME: it is left as it is where the environment lacks NAME.
-  <!-- file: PATH -->          The block is that file of the tree; with from=TEXT behind the path,
-                               from the first line that has TEXT on.
-  <!-- write: NAME -->         The block is written here. The commands of the page find it as a file.
+  <!-- output -->              The lines that begin with "$ " are commands. (A line that ends in
+                               "\\" or has an open quote continues in the next line.) The output of
+                               each command follows it. Words after "output:" select what is shown:
+                               only=REGEX, the lines that match; from=TEXT, the lines from the first
+                               one with TEXT; head=N and tail=N of these, with "..." between.
+                               wants=NAME: the block is unchanged if the environment lacks NAME.
+  <!-- file: PATH -->          The block is that file of the tree. from=TEXT after the path: the
+                               lines from the first one with TEXT.
+  <!-- write: NAME -->         The block is the source: it is written to the file NAME, which the
+                               commands of the page use.
 
 Without a flag it checks what can be checked without running anything: each output has a command,
-each file is as it stands in the tree, each of the PAGES that promise it has no output without a
-mark. Prints "page:line: words" and exits with 1 if anything is wrong.
+each copied file is the same as in the tree, and the pages in PAGES have no output without a mark.
+Prints "page:line: words" for each finding. Exits with 1 if there is one.
 
---update runs the commands of these pages (default: all) and fills the blocks; --files copies files
-only. Commands of the tutorial run in a new folder of a new home, where the SDK is unpacked; all
-others in the tree.
+--update runs the commands of these pages (default: all) and fills the blocks. --files copies files
+only. Commands of the tutorial run in a new folder of a new home directory, where the SDK is
+unpacked. All other commands run in the tree.
 """
 import os
 import re
@@ -29,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 
-# Where no command may be shown with an output that nobody made.
+# The pages on which every output of a command must be generated.
 PAGES = ("README.md", "docs/start/tutorial.md", "docs/reference/performance.md")
 ALONE = ("docs/start/tutorial.md",)
 
@@ -39,14 +41,14 @@ _OPTIONS = {"head": int, "tail": int, "from": str, "only": str, "wants": str}
 
 
 class Block:
-    """A fenced block of a page, with its mark."""
+    """A fenced block of a page, with the comment before it."""
 
     def __init__(self, text, match):
         self.line = text.count("\n", 0, match.start(3)) + 1
         self.kind, self.words, self.body = match.group(1), match.group(2) or "", match.group(4)
 
     def file(self, read):
-        """The path, and the text of the file that is shown; None: it is not there."""
+        """The path of the file that is shown, and its text; None: it does not exist."""
         path, _, options = self.words.partition(" ")
         text = read(path)
         if text is None:
@@ -54,17 +56,17 @@ class Block:
         return path, "\n".join(cut(text.split("\n"), self.options(options)))
 
     def options(self, words=None):
-        """NAME -> value. ValueError: a word that is none of them."""
+        """NAME -> value. ValueError: an unknown option."""
         found = {}
         for word in shlex.split(self.words if words is None else words):
             name, _, value = word.partition("=")
             if name not in _OPTIONS:
-                raise ValueError("there is no option %s" % word)
+                raise ValueError("unknown option %s" % word)
             found[name] = _OPTIONS[name](value)
         return found
 
     def commands(self):
-        """The commands, each as it stands, without the "$ "."""
+        """The commands, without the "$ "."""
         found, lines = [], self.body.split("\n")
         while lines:
             line = lines.pop(0)
@@ -77,7 +79,7 @@ class Block:
         return found
 
     def shown(self):
-        """What stands there beside the commands."""
+        """The text of the block without its commands."""
         left = self.body
         for command in self.commands():
             left = left.replace("$ " + command + "\n", "", 1)
@@ -85,7 +87,7 @@ class Block:
 
 
 def goes_on(command):
-    """Whether the next line belongs to it."""
+    """Whether the command continues in the next line."""
     return command.endswith("\\") or command.count("'") % 2 == 1
 
 
@@ -94,7 +96,7 @@ def blocks(text):
 
 
 def check(page, text, read):
-    """(line, words) of what is wrong. `read`: path -> text of a file of the tree, or None."""
+    """(line, words) of each finding. `read`: path -> text of a file of the tree, or None."""
     found = []
     for block in blocks(text):
         if block.kind == "output":
@@ -107,17 +109,17 @@ def check(page, text, read):
         elif block.kind == "file":
             path, there = block.file(read)
             if there is None:
-                found.append((block.line, "%s is not there" % path))
+                found.append((block.line, "%s does not exist" % path))
             elif there != block.body:
                 words = "differs from %s; run tools/docs_outputs --files"
                 found.append((block.line, words % path))
         elif block.kind is None and page in PAGES and block.commands() and block.shown():
-            found.append((block.line, "an output that nobody made: mark it with <!-- output -->"))
+            found.append((block.line, "an output that was not generated: mark it with <!-- output -->"))
     return found
 
 
 def cut(lines, options):
-    """The lines that are shown."""
+    """The lines to show."""
     if "only" in options:
         lines = [line for line in lines if re.search(options["only"], line)]
     if "from" in options:
@@ -130,7 +132,7 @@ def cut(lines, options):
 
 
 def filled(text, run, read):
-    """The page with its blocks made anew. `run`: command -> what it prints; None: only files."""
+    """The page with new blocks. `run`: command -> its output; None: only files are copied."""
     def fill(match):
         block = Block(text, match)
         body = block.body
@@ -182,7 +184,8 @@ class Runner:
 
     def __call__(self, command):
         print("$ " + command, file=sys.stderr)
-        # Bazel says on standard error what it builds; a program that it runs prints the figures.
+        # `bazel run` prints the build to standard error, and the program prints its figures to
+        # standard output.
         errors = subprocess.DEVNULL if command.startswith("bazel run") else subprocess.STDOUT
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
@@ -251,6 +254,6 @@ def main(root, arguments):
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.exit(main(os.path.dirname(os.path.dirname(here)), sys.argv[1:]))

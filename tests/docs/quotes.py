@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""quotes.py [ROOT]: compares docs/operating/security.md and docs/operating/troubleshooting.md, below ROOT
-(default: this tree), with the source.
+"""quotes.py [ROOT]: compares docs/operating/security.md and docs/operating/troubleshooting.md with
+the source, below ROOT (default: this tree). Its findings:
 
-  line    a text in backticks, in a table whose first column is called "line", that no source file
-          says. The text is a line of the log; "..." in it stands for what changes. One source file
-          must have every part between two "..." in a string literal, or at the end of one literal
-          and the start of another.
-  source  a comment <!-- FILE: TEXT --> whose FILE is not there or does not have TEXT. White space
-          does not count. A limit is followed by such a comment, with the constant's definition.
-  none    a page has no such line, or docs/operating/security.md has no such comment.
+  line    a text in backticks, in a table whose first column is called "line", that is not in the
+          source. The text is a line of the log; "..." stands for a part that varies. One source
+          file must have every part between two "...": in a string literal, or at the end of one
+          literal and the start of another.
+  source  a comment <!-- FILE: TEXT --> whose FILE does not exist or does not have TEXT. White space
+          does not count. Such a comment, with a constant's definition, follows each limit.
+  none    a page without such a line, or docs/operating/security.md without such a comment
 
-Tests and their helpers are no source. Prints "page:line: rule: words" and exits with 1 if anything
-is wrong.
+Tests and their helpers do not count as source. Prints "page:line: rule: words" for each finding.
+Exits with 1 if there is one.
 """
 import os
 import re
@@ -21,14 +21,14 @@ PAGE, TROUBLES = "docs/operating/security.md", "docs/operating/troubleshooting.m
 
 _COMMENT = re.compile(r"<!-- ([\w./]+): (.*?) -->")
 _CODE = re.compile(r"`([^`]+)`")
-# A comment, a character, or a string; the strings are the last two groups.
+# Matches a comment, a character, or a string. The last two groups are the strings.
 _TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)'"
                     r"|R\"\((.*?)\)\"|\"((?:[^\"\\\n]|\\.)*)\"", re.DOTALL)
 _NO_SOURCE = re.compile(r"(?:^|/)(?:testing|tests|bench|examples)/|_test\.cc$")
 
 
 def literals(source):
-    """The string literals of C++ text. Those with only white space between them are one."""
+    """The string literals of C++ text. Literals with only white space between them are joined."""
     found, end = [], None
     for token in _TOKEN.finditer(source):
         raw, plain = token.group(1), token.group(2)
@@ -45,7 +45,7 @@ def literals(source):
 
 
 def has(known, part):
-    """Whether one of the literals has `part`, or two of them make it."""
+    """Whether one of the literals has `part`, or the end of one and the start of another do."""
     if any(part in text for text in known):
         return True
     for cut in range(1, len(part)):
@@ -73,7 +73,7 @@ def sources(root):
 
 
 def quoted_lines(page):
-    """(line number, text) of each text in backticks in the first column of the tables of lines."""
+    """(line number, text) of each text in backticks, in the first column of the tables of lines."""
     found, counts, lines = [], False, page.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.startswith("|"):
@@ -97,7 +97,7 @@ def read(path):
 
 
 def check_lines(known, page):
-    """The findings, and how many lines there are."""
+    """The findings, and the number of lines."""
     quoted = quoted_lines(page)
     found = [] if quoted else [(1, "none", "no line of the log is quoted")]
     for number, text in quoted:
@@ -108,21 +108,21 @@ def check_lines(known, page):
 
 
 def check_sources(root, page):
-    """The findings, and how many comments there are."""
+    """The findings, and the number of comments."""
     found, count = [], 0
     for number, line in enumerate(page.split("\n"), 1):
         for path, text in _COMMENT.findall(line):
             count += 1
             whole = os.path.join(root, path)
             if not os.path.isfile(whole):
-                found.append((number, "source", "%s is not there" % path))
+                found.append((number, "source", "%s does not exist" % path))
             elif squeezed(text) not in squeezed(read(whole)):
                 found.append((number, "source", "%s does not have: %s" % (path, text)))
     return found if count else [(1, "none", "no limit names its source")], count
 
 
 def check(root):
-    """(page, line, rule, words) of each finding, and how many lines and sources there are."""
+    """(page, line, rule, words) of each finding, and the numbers of lines and sources."""
     known, found, count = sources(root), [], 0
     for name in (PAGE, TROUBLES):
         page = read(os.path.join(root, name))
@@ -143,6 +143,6 @@ def main(root):
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""snippets.py [--update] [ROOT]: compares the C++ of the pages in docs/guide with
+"""snippets.py [--update] [ROOT]: compares the C++ on the pages of docs/guide with
 tests/docs/guide_snippets_test.cc, which is built and run.
 
-In the source a snippet stands between "// guide: NAME" and "// guide: end". On a page it stands
-behind "<!-- snippet: NAME -->", as a block of cpp. --update writes the blocks anew from the source.
-Prints "PAGE:line: words" for each block that differs or has no name, and for each snippet that no
-page shows; exits with 1 if there is any.
+In the source, a snippet is between "// guide: NAME" and "// guide: end". On a page it is the block
+of cpp after "<!-- snippet: NAME -->". --update copies the blocks from the source. Prints
+"PAGE:line: words" for each block that differs or has no name, and for each snippet that is on no
+page. Exits with 1 if there is one.
 """
 import os
 import re
@@ -31,7 +31,7 @@ def compare(pages, known):
             line, name = text.count("\n", 0, block.start()) + 1, block.group(1)
             shown.add(name)
             if name is None:
-                found.append((page, line, "a block of cpp without a name: nobody compiles it"))
+                found.append((page, line, "a block of cpp without a name is not compiled"))
             elif name not in known:
                 found.append((page, line, "there is no snippet %s" % name))
             elif block.group(2) != known[name]:
@@ -76,7 +76,7 @@ def main(root, update):
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     roots = [argument for argument in sys.argv[1:] if argument != "--update"]
     root = roots[0] if roots else os.path.dirname(os.path.dirname(here))

@@ -27,17 +27,17 @@
 namespace divvy {
 namespace {
 
-// At the latest, at the beginning and after a fault.
+// How long the first round of steps, or one after a fault, may take.
 constexpr absl::Duration kUntilItCounts = absl::Seconds(60);
 constexpr absl::Duration kUntilItEnds = absl::Seconds(60);
-// beyond what the coordinator hears nothing of a worker for
+// Longer than the coordinator waits for a silent worker.
 constexpr absl::Duration kLongPause = absl::Milliseconds(6500);
-// That a disk is full, or has room again.
+// How long the job may take to notice that a disk is full, or has room again.
 constexpr absl::Duration kUntilItNotices = absl::Seconds(30);
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(300);
-// bytes of a checkpoint: each has two counters, of 64 x 8 bytes
+// Less than a ps writes for a checkpoint: two counters of 64 x 8 bytes.
 constexpr uint64_t kLeastOfAPs = 1000;
-// kills, before the cluster is given time to recover
+// The largest number of kills before the cluster gets time to recover.
 constexpr int kMostAtOnce = 4;
 
 class Chaos {
@@ -70,12 +70,12 @@ class Chaos {
   }
   bool HasCheckpoints() const { return Hits(Role::kPs) || Hits(Role::kChief); }
   absl::Status Violation(absl::string_view what) const {
-    return absl::InternalError(absl::StrCat(what, " (its directory is left: ", directory_.path(),
+    return absl::InternalError(absl::StrCat(what, " (its directory is kept: ", directory_.path(),
                                             ")", cluster_->processes().LastLines()));
   }
 
   absl::Status Begin() {
-    FileSystem::Real().Remove(stop_file_).IgnoreError();  // of a run that failed
+    FileSystem::Real().Remove(stop_file_).IgnoreError();  // left by a run that failed
     ProcessClusterOptions cluster;
     cluster.program = options_.program;
     cluster.num_ps = options_.num_ps;
@@ -93,7 +93,7 @@ class Chaos {
       cluster.flags.push_back("--durability=" + options_.durability);
     if (!options_.gpus.empty())
       cluster.flags.insert(cluster.flags.end(), {"--gpus=" + options_.gpus, "--on_gpus"});
-    cluster.flags.push_back("--max_recoveries=1000000");  // so many are no sign of a fault here
+    cluster.flags.push_back("--max_recoveries=1000000");  // many recoveries are no fault here
     if (options_.changes) cluster.flags.push_back("--changes");
     if (options_.liar)
       cluster.flags.push_back(absl::StrCat("--min_workers=", options_.num_workers));
@@ -112,13 +112,13 @@ class Chaos {
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
     std::vector<std::string> flags = TlsFlags(absl::StrCat(RoleName(task.role), "-", task.index));
-    // 1, the default, among them
+    // Depths 1 (the default) to 3.
     if (task.role == Role::kWorker)
       flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));
     return cluster_->Start(task, {std::move(flags), {}, ""});
   }
 
-  // ---- a worker that lies
+  // ---- the lying worker
 
   bool IsLiar(TaskId task) const {
     return options_.liar && task == WorkerTask(options_.num_workers);
@@ -142,7 +142,7 @@ class Chaos {
             absl::StrCat("--tls_cert=", own, ".pem"), absl::StrCat("--tls_key=", own, ".key")};
   }
 
-  // Begins it, and returns its name among the processes.
+  // Starts divvyctl and returns its name among the processes.
   absl::StatusOr<std::string> Divvyctl(std::vector<std::string> words) {
     std::string name = absl::StrCat("divvyctl ", ++commands_);
     words.insert(words.begin(), options_.divvyctl);
@@ -157,7 +157,7 @@ class Chaos {
                   absl::StrCat("--workers=", options_.num_workers + (options_.liar ? 1 : 0))}));
     ASSIGN_OR_RETURN(const ExitStatus status,
                      cluster_->processes().WaitForExit(certs, kUntilItCounts));
-    return status.ok() ? absl::OkStatus() : Violation("divvyctl made no certificates");
+    return status.ok() ? absl::OkStatus() : Violation("`divvyctl certs` made no certificates");
   }
 
   absl::StatusOr<std::string> AskForResize(int num_ps) {
@@ -167,14 +167,14 @@ class Chaos {
     return Divvyctl(std::move(words));
   }
 
-  // ---- while they run
+  // ---- while the tasks run
 
-  // Lets the cluster run, and starts again what asks for it.
+  // Lets the cluster run, and restarts tasks that ask for it by their exit code.
   absl::Status RunFor(absl::Duration time) {
     return RunUntil([] { return false; }, time).status();
   }
 
-  // The same until `done()`; returns it.
+  // The same until `done()` is true or `time` has passed. Returns whether it became true.
   absl::StatusOr<bool> RunUntil(const std::function<bool()>& done, absl::Duration time) {
     const absl::Duration until = Now() + time;
     for (;;) {
@@ -192,11 +192,12 @@ class Chaos {
     const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, absl::ZeroDuration());
     return status.ok() && status->ok();
   }
-  // The job goes on without it. A chief that has been started since wants all that TF_CONFIG names.
+  // Whether the job goes on without this server. A chief that was started since waits for all tasks
+  // of TF_CONFIG.
   bool IsTakenAway(TaskId task) {
     return taken_away_ == task && HasSucceeded(task) && began_[ToString(kChiefTask)] == asked_life_;
   }
-  // Is to be started again, or should not have ended.
+  // Whether the task has ended and has to be restarted, rightly or not.
   bool IsDown(TaskId task) {
     return !cluster_->running(task) && !(down_ == task) && !IsTakenAway(task) &&
            !(ending_ && HasSucceeded(task));
@@ -216,13 +217,14 @@ class Chaos {
     return absl::OkStatus();
   }
 
-  // A task that was not killed ends by itself for three reasons: the chief, that others were struck
-  // while it ran; whoever has no room for its files; and a server that the job goes on without.
+  // A task that was not killed may exit by itself for three reasons: the chief, because another
+  // task was hit while it ran; a task without room for its files; a server that a resize has
+  // removed.
   absl::Status Explain(TaskId task, ExitStatus status) {
     const bool others = status.code() == exit_codes::kTryAgain && task == kChiefTask &&
                         struck_at_ >= began_[ToString(task)];
     const bool disk = status.code() == exit_codes::kResources && full_ == task;
-    // And slow to do so.
+    // A removed server may end late.
     const bool told_to_go =
         task == PsTask(options_.num_ps - 1) && began_[ToString(task)] < resized_at_;
     const bool taken_away = status.ok() && (taken_away_ == task || told_to_go);
@@ -234,7 +236,7 @@ class Chaos {
     return absl::OkStatus();
   }
 
-  // Whether the chief has told of a round of steps since this was last asked.
+  // Whether the chief has reported a round of steps since the previous call.
   bool HasCounted() {
     const std::string& said = cluster_->output(kChiefTask);
     const size_t at = said.rfind("counted ");
@@ -251,7 +253,7 @@ class Chaos {
   }
 
   absl::Status WaitForProgress() {
-    HasCounted();  // what was finished before
+    HasCounted();  // skips the rounds so far
     const absl::Duration mark = Now();
     return RunUntil([&] { return counted_at_ > mark; }, absl::InfiniteDuration()).status();
   }
@@ -260,7 +262,7 @@ class Chaos {
 
   absl::Status Strike() {
     const uint64_t kind = options_.only_kills ? 0 : random_.Below(12);
-    struck_at_ = absl::InfiniteDuration();  // until it is over
+    struck_at_ = absl::InfiniteDuration();  // while the fault lasts
     if (options_.changes && random_.Below(6) == 0) {
       RETURN_IF_ERROR(Resize());
       struck_at_ = Now();
@@ -274,8 +276,8 @@ class Chaos {
     return struck;
   }
 
-  // One after another, also while the cluster recovers from the one before; then it is given the
-  // time for it.
+  // Kills several tasks, one after another, also while the cluster recovers from the kill before.
+  // Then waits for the recovery.
   absl::Status KillSome() {
     int left = 1 + static_cast<int>(random_.Below(kMostAtOnce));
     if (options_.faults > 0) left = std::min(left, options_.faults - result_.faults());
@@ -289,7 +291,7 @@ class Chaos {
     return is_loss ? WaitForProgress() : absl::OkStatus();
   }
 
-  // Of each role as often as of another, whatever their numbers.
+  // Picks each role with the same probability, however many tasks it has.
   TaskId Pick() {
     const Role role = options_.roles[random_.Below(options_.roles.size())];
     std::vector<TaskId> tasks;
@@ -298,10 +300,10 @@ class Chaos {
     return tasks[random_.Below(tasks.size())];
   }
 
-  // One in four stays away for a moment.
+  // One killed task in four is restarted after a pause.
   absl::Status Kill(TaskId victim) {
     ASSIGN_OR_RETURN(const ExitStatus ended, cluster_->Kill(victim));
-    // By itself, a moment before.
+    // It may have exited by itself a moment before.
     if (ended.signal != SIGKILL) RETURN_IF_ERROR(Explain(victim, ended));
     ++result_.kills[victim.role];
     if (!options_.only_kills && random_.Below(4) == 0) {
@@ -312,7 +314,7 @@ class Chaos {
     return Start(victim);
   }
 
-  // Whether divvyctl has ended, and was told that the job is on its way to another number still.
+  // Whether divvyctl was refused because another resize has not ended yet.
   bool IsRefused(const std::string& divvyctl) {
     if (cluster_->processes().running(divvyctl)) return false;
     const absl::StatusOr<ExitStatus> status =
@@ -327,12 +329,12 @@ class Chaos {
       RETURN_IF_ERROR(
           RunUntil([&] { return !cluster_->processes().running(grow); }, kUntilItNotices).status());
       if (!IsRefused(grow)) return absl::OkStatus();
-      if (Now() > until) return Violation("the job stayed on its way to fewer parameter servers");
+      if (Now() > until) return Violation("the resize to fewer parameter servers did not end");
       RETURN_IF_ERROR(RunFor(kBetweenKills));
     }
   }
 
-  // The last server is taken away, and comes back. Half of the time another task dies meanwhile.
+  // Removes the last server and adds it again. Half of the time another task is killed meanwhile.
   absl::Status Resize() {
     ++result_.resizes;
     const TaskId last = PsTask(options_.num_ps - 1);
@@ -347,12 +349,13 @@ class Chaos {
     const auto is_settled = [&] {
       return IsTakenAway(last) || began_[ToString(kChiefTask)] != asked_life_ || IsRefused(shrink);
     };
-    RETURN_IF_ERROR(Wait(is_settled, "a parameter server that was taken away did not end"));
+    RETURN_IF_ERROR(Wait(is_settled, "a parameter server that a resize removed did not end"));
     RETURN_IF_ERROR(RunFor(kBetweenKills * random_.Uniform()));
     RETURN_IF_ERROR(Grow());
     resized_at_ = Now();
     if (!cluster_->running(last)) RETURN_IF_ERROR(Start(last));
-    // On a busy machine the request to grow may not arrive in time, and the job never hears of it.
+    // On a busy machine the request to grow may come too late. Then this server is still waiting at
+    // the job's end.
     late_.push_back(last);
     taken_away_.reset();
     return WaitForProgress();
@@ -377,7 +380,8 @@ class Chaos {
     return absl::OkStatus();
   }
 
-  // Some of its next file can still be written. What a worker writes nobody waits for.
+  // Lets a task write only a part of its next file. A worker is killed instead: no one notices a
+  // worker's full disk.
   absl::Status FillDisk(TaskId victim) {
     if (victim.role == Role::kWorker || !HasCheckpoints()) return Kill(victim);
     ++result_.full_disks;
@@ -389,13 +393,13 @@ class Chaos {
       return cluster_->output(kChiefTask).find("could not be made", before) != std::string::npos ||
              began_[ToString(victim)] != life;
     };
-    RETURN_IF_ERROR(Wait(noticed, "a checkpoint was made on a full disk"));
+    RETURN_IF_ERROR(Wait(noticed, "no failed checkpoint was reported for a full disk"));
     RETURN_IF_ERROR(RunFor(absl::Seconds(1) * random_.Uniform()));
     cluster_->LimitFiles(victim, ProcessCluster::kUnlimited);
     const std::string newest = NewestCheckpoint();
     RETURN_IF_ERROR(Wait([&] { return NewestCheckpoint() != newest; },
-                         "no checkpoint was made once the disk had room again"));
-    full_.reset();  // until then it may end of what it met
+                         "no checkpoint was made after the disk had room again"));
+    full_.reset();  // before this, the task may exit because of the full disk
     return WaitForProgress();
   }
 
@@ -409,8 +413,8 @@ class Chaos {
 
   // ---- the end
 
-  // The chief is told that it has counted enough. What others did to it before may still end it
-  // once more.
+  // Creates the file that makes the chief stop counting. Earlier faults may still end a task once
+  // more.
   absl::Status End() {
     RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(stop_file_, ""));
     ending_ = true;
@@ -423,7 +427,7 @@ class Chaos {
                                       absl::Seconds(1));
       if (!HasSucceeded(kChiefTask)) RETURN_IF_ERROR(SeeToTheDead());
     }
-    // The chief may have gone before it heard of them.
+    // The chief may have ended before these tasks registered.
     for (const TaskId& task : late_) cluster_->Signal(task, SIGTERM);
     RETURN_IF_ERROR(cluster_->WaitForAll(kUntilItEnds));
     for (const TaskId& task : tasks_) RETURN_IF_ERROR(CheckEnd(task));
@@ -438,7 +442,7 @@ class Chaos {
     if (status.ok() || (was_asked && status.code() == exit_codes::kDrained))
       return absl::OkStatus();
     return Violation(
-        absl::StrCat(ToString(task), " ", status.ToString(), " though the job is complete"));
+        absl::StrCat(ToString(task), " ", status.ToString(), " although the job is complete"));
   }
 
   absl::Status ReadCount() {
@@ -454,7 +458,7 @@ class Chaos {
     if (at != std::string::npos &&
         absl::SimpleAtoi(said.substr(begin, said.find('\n', begin) - begin), &result_.steps))
       return absl::OkStatus();
-    return Violation("there is no count");
+    return Violation("the chief printed no \"counter = N\"");
   }
 
   const ChaosOptions& options_;
@@ -464,18 +468,18 @@ class Chaos {
   std::unique_ptr<ProcessCluster> cluster_;
   std::unique_ptr<LyingWorker> liar_;                      // null: every worker is honest
   std::vector<TaskId> tasks_;                              // all but the liar
-  std::map<std::string, absl::Duration> began_;            // the latest life of each task
-  std::optional<TaskId> down_;                             // is not to be started again yet
-  std::optional<TaskId> taken_away_;                       // the job was asked to go on without it,
+  std::map<std::string, absl::Duration> began_;            // start of the latest life of each task
+  std::optional<TaskId> down_;                             // must not be restarted yet
+  std::optional<TaskId> taken_away_;                       // a resize was asked to remove it,
   absl::Duration asked_life_;                              // in this life of the chief
-  absl::Duration resized_at_ = -absl::InfiniteDuration();  // when the job had all its servers again
+  absl::Duration resized_at_ = -absl::InfiniteDuration();  // when the job had all servers again
   int commands_ = 0;
-  std::optional<TaskId> full_;  // has no room for its files
+  std::optional<TaskId> full_;  // its disk is full
   absl::Duration struck_at_;    // the end of the latest fault
   bool ending_ = false;
-  // started again since, or after a resize: the chief may not know of them
+  // Tasks that were restarted near the end, or after a resize. The chief may not know of them.
   std::vector<TaskId> late_;
-  // Of the chief's output: the latest round.
+  // The position of the latest round in the chief's output.
   std::optional<size_t> read_;
   absl::Duration counted_at_;
   ChaosResult result_;

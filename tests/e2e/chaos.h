@@ -1,4 +1,4 @@
-// Tasks of every role killed, stopped and cut off at random while the counter program counts.
+// Kills, stops and disconnects tasks of every role at random, while the counter program counts.
 #ifndef DIVVY_TESTS_E2E_CHAOS_H_
 #define DIVVY_TESTS_E2E_CHAOS_H_
 
@@ -16,28 +16,28 @@ namespace divvy {
 
 struct ChaosResult {
   std::map<Role, int> kills;
-  // SIGSTOP, and SIGCONT later
+  // Pauses of a task: SIGSTOP, and SIGCONT later.
   int pauses = 0;
-  // Of connections: cut, delayed, half-open, stalled, refused.
+  // Connections that were cut, delayed, half-open, stalled or refused.
   int breaks = 0;
-  // A task can write nothing for a while.
+  // Times when a task could write nothing for a while.
   int full_disks = 0;
-  // With one parameter server fewer, and then with all again.
+  // Resizes to one parameter server fewer, and back.
   int resizes = 0;
-  // By a coordinator, of what the servers held.
+  // Coordinators that adopted what the servers held.
   int adoptions = 0;
-  // That one worker told.
+  // False messages of the lying worker.
   int64_t lies = 0;
-  // steps that this worker was given, and said that another must run
+  // Steps that the lying worker received and returned to the coordinator.
   int64_t given_back = 0;
-  // It went back to a checkpoint, or to the beginning, instead.
+  // Coordinators that rewound to a checkpoint, or to the beginning, instead of adopting.
   int not_adopted = 0;
-  // "chief 138" -> how often a task ended so by itself and was started again, for what was done to
-  // others or to its disk
+  // "chief 138" -> how often that task exited with that code by itself and was restarted. The
+  // reason was a fault of another task, or of its own disk.
   std::map<std::string, int> ends;
-  // Without a finished round of steps.
+  // The longest time without a finished round of steps.
   absl::Duration longest_gap;
-  // Of the job, each counted once.
+  // The steps of the job, each counted once.
   int64_t steps = 0;
 
   int all_kills() const;
@@ -46,50 +46,53 @@ struct ChaosResult {
 
 struct ChaosOptions {
   std::string program;    // counter_program
-  std::string directory;  // for the file that ends it
+  std::string directory;  // for the file whose existence ends the program
   int num_ps = 3, num_workers = 4;
-  // whom faults hit
+  // The roles whose tasks are hit.
   std::vector<Role> roles = {Role::kWorker};
-  // Else one strike in four is of another kind.
+  // If false, one fault in four is a pause, a broken connection or a full disk.
   bool only_kills = true;
-  // That the steps read, each once in a pass; 0: they read none.
+  // The number of records that the steps read, each once in a pass; 0: the steps read no data.
   int64_t records = 0;
-  // The program assigns and creates variables while its steps run, and one strike in six resizes
-  // the job.
+  // The program assigns and creates variables while its steps run, and one fault in six is a
+  // resize.
   bool changes = false;
   // Every task has a certificate.
   bool tls = false;
-  // One more worker answers anything (LyingWorker, hostile_peers.h); wants tls.
+  // One more worker sends false messages (LyingWorker, hostile_peers.h). Requires `tls`.
   bool liar = false;
-  // makes the certificates, and asks for a resize
+  // The path of divvyctl, which makes the certificates and asks for a resize.
   std::string divvyctl;
-  // The job's --gpus, and workers must compute on them; empty: its own default.
+  // The job's --gpus; its workers must then compute on GPUs. Empty: the flag's default.
   std::string gpus;
-  // The job's --durability; empty: its own default.
+  // The job's --durability. Empty: the flag's default.
   std::string durability;
-  // ends after so many; 0: any number
+  // The run ends after this many faults; 0: no limit.
   int faults = 50;
-  // Or, of them, so many kills; 0: any number.
+  // The run ends after this many kills; 0: no limit.
   int kills = 0;
-  // Or so long.
+  // The run ends after this time.
   absl::Duration time = absl::InfiniteDuration();
-  // Between two of them, at most.
+  // The longest pause between two faults.
   absl::Duration pause = absl::Milliseconds(400);
-  // Of all that is random.
+  // The seed of all random choices.
   uint64_t seed = 1;
   std::function<void(const ChaosResult& so_far)> on_fault = [](const ChaosResult&) {};
 };
 
-// Blocks until the job is over. Whatever was killed, and ended with 138 because others were, is
-// started again. An error: a counter was not exact; a task ended with a code or by a signal that
-// nothing done to it or to others explains, or other than by 0 in the end; no round of steps was
-// finished for a minute; no checkpoint was made once a disk had room again; or the end did not
-// come. It has the last lines of every task.
+// Runs a job under faults, and blocks until it is over. Restarts every task that was killed, and
+// every task that exited with 138 because of a fault elsewhere. Returns Internal, with the last
+// lines of every task, if
+//   - a counter was not exact;
+//   - a task ended with a code or signal that no fault explains, or other than with 0 at the end;
+//   - no round of steps was finished for a minute;
+//   - no checkpoint was made after a disk had room again;
+//   - the job did not end.
 absl::StatusOr<ChaosResult> RunChaos(const ChaosOptions& options);
 
-// "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections, 1 full disks, 1
-// resizes, 2 adoptions (1 not), 0 lies (0 steps given back); ended by themselves: chief 138 2
-// times; at most 2.1s without a finished round of steps".
+// A summary on one line: "12 kills (2 coordinator, 3 ps, 7 worker), 3 pauses, 4 broken connections,
+// 1 full disks, 1 resizes, 2 adoptions (1 not), 0 lies (0 steps given back); ended by themselves:
+// chief 138 2 times; at most 2.1s without a finished round of steps".
 std::string ToString(const ChaosResult& result);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// tools/chaos: many faults, and the exact sum they leave.
+// tools/chaos: runs a job under many faults and checks its exact sum.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,25 +14,24 @@
 #include "tools/launch/supervisor.h"
 
 ABSL_FLAG(double, minutes, 1, "how long, at most");
-ABSL_FLAG(int, kills, 0, "ends earlier, after so many; 0: only when the time is over");
-ABSL_FLAG(uint64_t, seed, 0, "of victims, faults and pauses; 0: takes one and prints it");
+ABSL_FLAG(int, kills, 0, "end after this many kills; 0: only when --minutes have passed");
+ABSL_FLAG(uint64_t, seed, 0, "seed of victims, faults and pauses; 0: a random one, printed");
 ABSL_FLAG(int, ps, 3, "parameter servers");
 ABSL_FLAG(int, workers, 4, "workers");
 ABSL_FLAG(std::vector<std::string>, roles,
-          std::vector<std::string>({"worker", "ps", "coordinator"}), "whom faults hit");
-ABSL_FLAG(std::string, durability, "", "the job's; empty: its own default");
+          std::vector<std::string>({"worker", "ps", "coordinator"}), "roles whose tasks are hit");
+ABSL_FLAG(std::string, durability, "", "--durability of the job; empty: the flag's default");
 ABSL_FLAG(std::string, gpus, "",
-          "the job's: workers compute there or fail; empty: its own default");
-ABSL_FLAG(int64_t, records, 0, "that the steps read, each once in a pass; 0: they read none");
-ABSL_FLAG(bool, changes, false,
-          "the program assigns and creates variables while its steps run, and the job is resized");
-ABSL_FLAG(bool, tls, false, "every task has a certificate");
+          "--gpus of the job; workers must then compute on GPUs; empty: the flag's default");
+ABSL_FLAG(int64_t, records, 0, "records that the steps read, each once in a pass; 0: no data");
+ABSL_FLAG(bool, changes, false, "assign and create variables while steps run, and resize the job");
+ABSL_FLAG(bool, tls, false, "give every task a certificate");
 ABSL_FLAG(bool, liar, false,
-          "one more worker, with a certificate of the job, answers anything; with --tls");
-ABSL_FLAG(bool, only_kills, false, "no SIGSTOP, no broken connections, no full disks");
+          "add a worker with a certificate of the job that sends false messages; implies --tls");
+ABSL_FLAG(bool, only_kills, false, "no pauses, no broken connections, no full disks");
 ABSL_FLAG(std::string, program, "", "counter_program");
 ABSL_FLAG(std::string, divvyctl, "", "divvyctl");
-ABSL_FLAG(std::string, directory, "/tmp", "for one small file");
+ABSL_FLAG(std::string, directory, "/tmp", "directory for one small file");
 
 namespace divvy {
 namespace {
@@ -73,15 +72,14 @@ int Main() {
   for (const std::string& name : absl::GetFlag(FLAGS_roles)) {
     const std::optional<Role> role = ChaosRole(name);
     if (!role)
-      return Say(absl::StrCat("there is no role \"", name, "\": worker, ps, coordinator")),
+      return Say(absl::StrCat("--roles: unknown role \"", name, "\"; use worker, ps, coordinator")),
              exit_codes::kUsage;
     options.roles.push_back(*role);
   }
   if (options.changes && options.records > 0)
-    return Say("--changes goes with steps that read no data: leave out --records"),
-           exit_codes::kUsage;
+    return Say("--changes needs steps that read no data: leave out --records"), exit_codes::kUsage;
   if (options.changes && options.num_ps < 2)
-    return Say("--changes takes a parameter server away: --ps=2 at least"), exit_codes::kUsage;
+    return Say("--changes removes a parameter server: use --ps=2 or more"), exit_codes::kUsage;
   Say(absl::StrCat(options.num_ps, " ps, ", options.num_workers, " workers, ",
                    absl::FormatDuration(options.time), ", faults of ",
                    absl::StrJoin(absl::GetFlag(FLAGS_roles), ", "), ", seed ", options.seed));
@@ -90,8 +88,8 @@ int Main() {
     return Say(absl::StrCat("seed ", options.seed, ": ", result.status().message())),
            Say("FAILED: 1 violation"), 1;
   Say(ToString(*result));
-  Say(absl::StrCat("PASSED: 0 violations; every counter = ", result->steps,
-                   " = the steps that were scheduled"));
+  Say(absl::StrCat("PASSED: 0 violations; every counter is ", result->steps,
+                   ", the number of scheduled steps"));
   return 0;
 }
 

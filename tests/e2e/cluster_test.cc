@@ -1,5 +1,5 @@
-// Clusters of real processes: what is lost, cut, stopped, misconfigured or sent by strangers, and
-// what the job makes of it. Every wait has a watch.
+// Clusters of real processes: what the job does when tasks are lost, stopped, misconfigured or cut
+// off, and when strangers connect. Every wait has a timeout.
 #include <signal.h>
 
 #include <algorithm>
@@ -34,14 +34,14 @@ constexpr auto kTo = FaultProxy::kToTarget, kFrom = FaultProxy::kFromTarget;
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
-// Lines with something in them.
+// The lines that are not empty.
 std::vector<std::string> Lines(const std::string& text) {
   return absl::StrSplit(text, '\n', absl::SkipWhitespace());
 }
 
 // ---- (a) workers killed at random
 
-// tools/chaos, for as long as a test may last.
+// What tools/chaos does, for as long as a test may take.
 ChaosOptions ShortChaos() {
   ChaosOptions options;
   options.program = kCounter;
@@ -73,8 +73,8 @@ TEST(ChaosTest, FiftyKilledWorkersLeaveTheExactSum) {
   EXPECT_GE(RunAndPrint(options).all_kills(), 50);
 }
 
-// It is given steps as the others are, and says of each that another must run it; of itself it says
-// anything.
+// The lying worker receives steps like the others. It reports of each that another worker must run
+// it, and sends false answers about itself.
 TEST(ChaosTest, AWorkerThatLiesBesideThoseThatAreKilledChangesNoSum) {
   ChaosOptions options = ShortChaos();
   options.tls = options.liar = true;
@@ -104,8 +104,8 @@ TEST_F(CountingTest, AWorkerKilledBetweenItsCommitsLeavesEachAppliedOnce) {
   CountOn(1);
   for (int i = 0; i < 3; ++i) {
     const TaskId victim = WorkerTask(i % 2), next = WorkerTask((i + 1) % 2);
-    // One ps has the commit of a step before the other has heard of it; then its worker dies, and
-    // what it had sent arrives late.
+    // One ps has a step's commit while the other one's commit is still on its way. Then the worker
+    // dies, and its delayed commit arrives late.
     cluster_->proxy(PsTask(1)).Stall(kTo);
     cluster_->processes().RunFor(absl::Milliseconds(200));
     Kill(victim);
@@ -123,7 +123,7 @@ TEST_F(CountingTest, AStoppedWorkerThatWakesAfterItsStepsWereGivenAwayChangesNot
   StartAll();
   CountOn(1);
   cluster_->Signal(WorkerTask(0), SIGSTOP);
-  // A round ends only once the stopped worker's steps have been run by the other.
+  // A round ends only after the other worker has run the stopped worker's steps.
   CountOn(3);
   cluster_->Signal(WorkerTask(0), SIGCONT);
   CountOn(3);
@@ -151,8 +151,8 @@ TEST_F(CountingTest, CutDelayedAndHalfOpenConnectionsCostNothingButTime) {
 
 // ---- (e) parameter servers
 
-// Killed while steps run, again and again: the coordinator stays, and the program itself checks
-// that every counter is exact.
+// Parameter servers are killed again and again while steps run. The coordinator stays, and the
+// program itself checks that every counter is exact.
 TEST_F(CountingTest, ParameterServersThatAreKilledCostTimeAndNothingElse) {
   Make(2, 2, /*proxied=*/false,
        {"--checkpoint_dir=" + TemporaryPath("checkpoints_replayed"), "--checkpoint_every=300ms"});
@@ -203,8 +203,8 @@ TEST_F(CountingTest, APsThatStaysAwayIsSaidAndUnavailableAfterItsTimeout) {
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("UNAVAILABLE"));
 }
 
-// Each in turn: the job loses nothing that a checkpoint covers, and in the end every step counts
-// once.
+// A ps and the coordinator are lost in turn. The job loses nothing that a checkpoint covers, and in
+// the end every step counts once.
 TEST_F(CountingTest, AfterTheLossOfAPsAndOfTheCoordinatorTheJobGoesOnFromItsNewestCheckpoint) {
   const std::string directory = TemporaryPath("checkpoints");
   Make(2, 2, /*proxied=*/false,
@@ -275,8 +275,8 @@ TEST_F(CountingTest, ARestartedCoordinatorRunsTheProgramAgainOnTheSameCluster) {
   Finish();
 }
 
-// No checkpoint is made before the kill; the program checks that its bytes and the steps fit, and
-// in the end that every counter is exact.
+// No checkpoint is made before the kill. The program checks that its state fits the number of steps
+// and, in the end, that every counter is exact.
 TEST_F(CountingTest, AKilledCoordinatorGoesOnWithWhatTheServersHoldAndLoadsNothing) {
   Make(2, 2, /*proxied=*/false,
        {"--state_dir=" + TemporaryPath("state_adopted"),
@@ -342,8 +342,8 @@ TEST_F(CountingTest, WorkersComeAndGoWhileTheJobRuns) {
 
 // ---- (h2) tasks that know a part of the cluster
 
-// TF_CONFIG as Kubeflow writes it for a job whose workers may come and go: the chief knows nobody,
-// a ps itself alone, a worker itself and the ps.
+// TF_CONFIG as Kubeflow writes it for an elastic job: the chief knows no other task, a ps knows
+// itself alone, a worker knows itself and the ps.
 class SparseTest : public CountingTest {
  protected:
   std::string KubeflowConfig(TaskId task) const {
@@ -389,7 +389,7 @@ TEST_F(SparseTest, AJobRunsWhereTheChiefKnowsNobodyAndFindsAllAgainAfterEachLoss
 TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) {
   Make(2, 2, /*proxied=*/false);
   for (const TaskId& task : {PsTask(0), PsTask(1), WorkerTask(0)}) Start(task, Sparse(task));
-  Start(kChiefTask);  // knows all
+  Start(kChiefTask);  // its TF_CONFIG names all tasks
   CountOn(1);
   LifeOptions liar = Sparse(WorkerTask(1));
   std::string& config = liar.environment["TF_CONFIG"];
@@ -407,8 +407,8 @@ TEST_F(SparseTest, WhatContradictsTheChiefIsRefusedInOneLineAndToKnowLessIsNot) 
 
 // ---- signals
 
-// A job whose steps read data, and a worker that its chief does not know of before it comes, when
-// passes are under way. The program itself checks that each record was visited once in each pass.
+// A job whose steps read data, and a worker that is unknown to the chief until it joins in the
+// middle of a pass. The program itself checks that each record was visited once in each pass.
 class LateWorkerTest : public SparseTest {
  protected:
   void StartWithoutWorkerOne(std::vector<std::string> flags) {
@@ -417,7 +417,7 @@ class LateWorkerTest : public SparseTest {
       Start(task, Sparse(task));
     CountOn(1);
   }
-  // As `divvyctl status` tells it.
+  // Waits until `divvyctl status` shows steps of that worker.
   void AwaitStepsOf(TaskId worker) {
     const absl::Duration until = Now() + kPatience;
     std::string said;
@@ -447,8 +447,8 @@ TEST_F(LateWorkerTest, ReadsLeasedDataWithTheOthersAtOnce) {
   Finish();
 }
 
-// A pass takes far longer than a worker to join: one that is about to when a pass is cut has joined
-// before the others have read their parts.
+// A pass takes far longer than the join of a worker. So a worker that is joining when a pass is
+// divided has joined before the others have read their parts.
 TEST_F(LateWorkerTest, HasNoPartOfAPassThatWasCutBeforeItCameAndItsPartOfTheNext) {
   StartWithoutWorkerOne({"--records=4000", "--in_parts"});
   Start(WorkerTask(1), Sparse(WorkerTask(1)));
@@ -477,7 +477,7 @@ TEST_F(CountingTest, AStepThatNeverReturnsHoldsItsWorkerNoLongerThanTheDrainTime
   WaitFor(WorkerTask(1), "hanging");
   cluster_->Signal(WorkerTask(1), SIGTERM);
   EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
-  CountOn(2);  // its step was given away
+  CountOn(2);  // another worker has run its step
   Finish();
 }
 
@@ -487,7 +487,7 @@ TEST_F(CountingTest, AStepThatNeverReturnsDoesNotOutliveItsJob) {
     Start(task, {{"--min_workers=1"}, {}, ""});
   WaitFor(WorkerTask(1), "hanging");
   cluster_->Signal(kChiefTask, SIGTERM);
-  // It does not wait for the step any longer than its own drain timeout.
+  // The chief waits for the step no longer than its own drain timeout.
   EXPECT_EQ(ExitOf(kChiefTask), 143);
   cluster_->Signal(WorkerTask(1), SIGTERM);
   EXPECT_EQ(ExitOf(WorkerTask(1)), 143);
@@ -524,8 +524,8 @@ TEST(EmbeddedRefusalTest, AStepThatIsMadeWhenItIsNeededIsRefusedWhereTheProgramH
   ASSERT_TRUE(processes.Start("program", {{kCounter, "--late_step"}, {}, ChildOutput::kPipe}).ok());
   EXPECT_NE(processes.WaitForExit("program", kPatience)->code(), 0);
   EXPECT_THAT(processes.output("program"),
-              HasSubstr("the Step \"counter/late\" was made after main had begun, so no other "
-                        "process has it: define it const "
+              HasSubstr("the Step \"counter/late\" was constructed after main began, so other "
+                        "processes do not know it: define it const "
                         "at namespace scope"));
 }
 
@@ -663,7 +663,7 @@ TEST_F(EvaluatorTest, EndsWithAJobThatItsCoordinatorGivesUp) {
 
 // ---- (k) the same bits everywhere
 
-// The checksums that the program prints.
+// The checksums in the program's output.
 std::vector<std::string> Checksums(const std::string& output) {
   std::vector<std::string> checksums;
   for (const std::string& line : Lines(output)) {

@@ -1,9 +1,9 @@
-// A program whose result is known whatever dies on the way: each step adds 1 to every element of
-// every counter, and the counters lie on all parameter servers. Those of --descents it adds by a
-// gradient of -1 and an optimizer. With --records the steps are those of passes over data, of which
-// every record counts its visits. With --changes it assigns and creates variables while its steps
-// run. Prints "counter = N" in the end if every element of every counter is N, the number of steps
-// that were asked for, and every record was visited once in each pass.
+// A program whose result is known, whatever dies while it runs. Each step adds 1 to every element
+// of every counter, and the counters lie on all parameter servers. To the counters of --descents it
+// adds 1 by a gradient of -1 and an optimizer. With --records the steps are those of passes over
+// data, and each record counts its visits. With --changes the program assigns and creates variables
+// while its steps run. At the end it prints "counter = N" if every element of every counter is N,
+// the number of scheduled steps, and if every record was visited once in each pass.
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,22 +19,22 @@
 #include "base/status_macros.h"
 #include "divvy.h"
 
-ABSL_FLAG(int64_t, steps, 1000, "at least so many");
-ABSL_FLAG(std::string, stop_file, "", "then goes on until this file is there");
-ABSL_FLAG(int64_t, round, 200, "steps between two looks for the file");
-ABSL_FLAG(int, counters, 6, "one after another on the parameter servers in turn");
-ABSL_FLAG(int, descents, 0, "counters that count by gradients, besides");
+ABSL_FLAG(int64_t, steps, 1000, "the smallest number of steps");
+ABSL_FLAG(std::string, stop_file, "", "after --steps, continue until this file exists");
+ABSL_FLAG(int64_t, round, 200, "steps between two checks of --stop_file");
+ABSL_FLAG(int, counters, 6, "number of counters, placed on the parameter servers in turn");
+ABSL_FLAG(int, descents, 0, "number of further counters that count by gradients");
 ABSL_FLAG(int64_t, records, 0,
-          "of the data that the steps read, five at a time, pass after pass; 0: they read none");
+          "records of the data that the steps read, five at a time, in passes; 0: no data");
 ABSL_FLAG(bool, in_parts, false,
-          "each worker reads a part of the records, which is cut when a pass begins "
+          "each worker reads a part of the records, divided when a pass begins "
           "(AutoShardPolicy::kAuto)");
-ABSL_FLAG(bool, late_step, false, "schedules a step that is made only then, and ends");
-ABSL_FLAG(bool, changes, false, "assigns and creates variables while its steps run");
-ABSL_FLAG(int64_t, elements, 1, "of each counter");
-ABSL_FLAG(bool, reads, false, "each step reads every counter as a whole, and some rows of it");
-ABSL_FLAG(bool, on_gpus, false, "a gradient that is not computed on a GPU is an error");
-ABSL_FLAG(int, hanging_worker, -1, "the worker whose steps never return");
+ABSL_FLAG(bool, late_step, false, "schedule a step that is constructed only then, and end");
+ABSL_FLAG(bool, changes, false, "assign and create variables while steps run");
+ABSL_FLAG(int64_t, elements, 1, "elements of each counter");
+ABSL_FLAG(bool, reads, false, "each step reads every counter whole, and some of its rows");
+ABSL_FLAG(bool, on_gpus, false, "fail a step whose gradient is not computed on a GPU");
+ABSL_FLAG(int, hanging_worker, -1, "index of a worker whose steps never return");
 
 using namespace divvy;
 
@@ -42,13 +42,13 @@ VariableSpec Counter(int i) {
   return {absl::StrCat("counter/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64};
 }
 
-// Whole numbers, which float32 holds exactly up to this.
+// Counters of whole numbers in float32, which is exact up to this value.
 constexpr int64_t kExactInFloat = int64_t{1} << 24;
 VariableSpec Descent(int i) {
   return {absl::StrCat("descent/", i), {absl::GetFlag(FLAGS_elements)}, Zeros(), Sgd{1.0}};
 }
 
-// All elements of a counter.
+// A counter with this value in all elements.
 Tensor Filled(int64_t value) {
   return Tensor::Vector<int64_t>(
       std::vector<int64_t>(static_cast<size_t>(absl::GetFlag(FLAGS_elements)), value));
@@ -64,7 +64,7 @@ VariableSpec Visits() {
   for (;;) pause();
 }
 
-// -1 for each element, computed where the replica computes.
+// A gradient of -1 for each element, computed on the replica's device.
 absl::StatusOr<Tensor> Down(ReplicaContext& replica) {
   if (absl::GetFlag(FLAGS_on_gpus) && replica.device().kind != Device::Kind::kGpu) {
     return absl::InternalError(absl::StrCat("the replica is on ", replica.device().ToString()));
@@ -81,7 +81,7 @@ absl::Status Descend(ReplicaContext& replica) {
   return replica.ApplyGradients(gradients);
 }
 
-// Other workers add meanwhile, so the values are not looked at.
+// Other workers add meanwhile, so the values are not checked.
 absl::Status ReadAll(WorkerContext& worker) {
   const int64_t last = absl::GetFlag(FLAGS_elements) - 1;
   for (int i = 0; i < absl::GetFlag(FLAGS_counters); ++i) {
@@ -141,8 +141,8 @@ absl::Status Check(const Variable& counter, int64_t wanted) {
   return absl::OkStatus();
 }
 
-// What the program does beside its steps, a round at a time: a variable is assigned, and another is
-// created with a value that the program brings.
+// The changes that the program makes beside its steps in each round: it assigns a variable, and
+// creates another with initial values of its own.
 class Changes {
  public:
   absl::Status Declare() {
@@ -151,7 +151,7 @@ class Changes {
         CreateVariable({"mark", {absl::GetFlag(FLAGS_elements)}, Zeros(), {}, DType::kInt64}));
     return absl::OkStatus();
   }
-  // What was assigned in the round before is still there, whatever was lost since.
+  // First checks that the values of earlier rounds are still there, whatever was lost since.
   absl::Status Make(int64_t round) {
     RETURN_IF_ERROR(CheckAll());
     RETURN_IF_ERROR(mark_->Assign(Filled(round)));
@@ -178,7 +178,7 @@ class Changes {
 
   std::optional<Variable> mark_;
   std::optional<int64_t> assigned_;  // in this life of the program
-  std::vector<Variable> brought_;    // number i holds i everywhere
+  std::vector<Variable> brought_;    // brought/i has the value i everywhere
 };
 
 bool IsAskedToStop() {
@@ -191,18 +191,18 @@ int64_t StepsOfARound() {
   return records > 0 ? (records + kBatch - 1) / kBatch : absl::GetFlag(FLAGS_round);
 }
 
-// The rounds that were over when the state was saved are in the checkpoint, and of the round after
-// them a part at most.
+// A checkpoint has all rounds that had ended when the program state was set, and at most a part of
+// the next round.
 absl::Status CheckState(const std::string& state, int64_t restored) {
   int64_t counted = 0;
   if (!state.empty() && !absl::SimpleAtoi(state, &counted))
     return absl::InternalError(absl::StrCat("the program's state is \"", state, "\""));
   if (counted <= restored && restored <= counted + StepsOfARound()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the checkpoint holds ", restored,
-                                          " steps, and the program's state in it is of ", counted));
+                                          " steps, but its program state is that of ", counted));
 }
 
-// Returns how many steps were asked for, those of a checkpoint that it goes on from included.
+// Returns the number of scheduled steps, including those of the restored checkpoint.
 absl::StatusOr<int64_t> Resume(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(const int64_t restored, coordinator.RestoreLatest());
   RETURN_IF_ERROR(CheckState(coordinator.program_state(), restored));
@@ -232,7 +232,7 @@ absl::StatusOr<int64_t> Count(Coordinator& coordinator) {
   return asked;
 }
 
-// The same in passes over the data.
+// The same in passes over data.
 absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   RETURN_IF_ERROR(Resume(coordinator).status());
   while (coordinator.step() < absl::GetFlag(FLAGS_steps) || !IsAskedToStop()) {
@@ -243,11 +243,11 @@ absl::StatusOr<int64_t> CountPasses(Coordinator& coordinator) {
   }
   const int64_t wanted = coordinator.epoch() * StepsOfARound();
   if (coordinator.step() == wanted) return wanted;
-  return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes were of ",
-                                          coordinator.step(), " steps, wanted ", wanted));
+  return absl::InternalError(absl::StrCat(coordinator.epoch(), " passes had ", coordinator.step(),
+                                          " steps, wanted ", wanted));
 }
 
-// No other process has it: the mistake of a program that declares its steps where it uses them.
+// Constructs a step where it is used, a mistake: no other process has this step.
 absl::Status ScheduleLateStep(Coordinator& coordinator) {
   const Step late("counter/late", AddOne);
   return coordinator.Schedule(late).status();
@@ -274,7 +274,7 @@ absl::Status Train(Coordinator& coordinator) {
   ASSIGN_OR_RETURN(const int64_t steps, visits ? CountPasses(coordinator) : Count(coordinator));
   if (!descents.empty() && steps > kExactInFloat)
     return absl::OutOfRangeError(
-        absl::StrCat("--descents count no further than ", kExactInFloat, " steps"));
+        absl::StrCat("--descents count exactly only up to ", kExactInFloat, " steps"));
   for (const Variable& counter : counters) RETURN_IF_ERROR(Check<int64_t>(counter, steps));
   for (const Variable& descent : descents) RETURN_IF_ERROR(Check<float>(descent, steps));
   if (visits) RETURN_IF_ERROR(Check<int64_t>(*visits, coordinator.epoch()));

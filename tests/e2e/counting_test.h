@@ -1,4 +1,4 @@
-// The fixture of tests that make a cluster of processes count, whatever happens to it.
+// The fixture of tests that run the counter program on a cluster of processes, under faults.
 #ifndef DIVVY_TESTS_E2E_COUNTING_TEST_H_
 #define DIVVY_TESTS_E2E_COUNTING_TEST_H_
 
@@ -23,7 +23,7 @@ inline std::string TemporaryPath(absl::string_view name) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
 }
 
-// A cluster of the counter program, which counts until Finish.
+// A cluster that runs the counter program, which counts until Finish.
 class CountingTest : public ::testing::Test {
  protected:
   void Make(int num_ps, int num_workers, bool proxied, std::vector<std::string> flags = {}) {
@@ -51,7 +51,7 @@ class CountingTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.status();
     return status.ok() ? status->code() : -1;
   }
-  // So many rounds of steps from now on have finished.
+  // Waits until `rounds` more rounds of steps have finished.
   void CountOn(int rounds) {
     for (int i = 0; i < rounds; ++i) WaitFor(kChiefTask, "counted ");
   }
@@ -63,7 +63,7 @@ class CountingTest : public ::testing::Test {
     const absl::Status started = cluster_->Start(task, life);
     ASSERT_TRUE(started.ok()) << started;
   }
-  // Ends the job: the program itself checks that every counter is exact.
+  // Ends the job. The program itself checks that every counter is exact.
   void Finish() {
     ASSERT_TRUE(FileSystem::Real().ReplaceFile(stop_file_, "").ok());
     WaitFor(kChiefTask, "counter = ");
@@ -72,10 +72,10 @@ class CountingTest : public ::testing::Test {
     EXPECT_TRUE(ended.ok()) << ended;
   }
 
-  // A path of this very test.
+  // A path that no other test uses.
   static std::string OwnPath(absl::string_view name) {
     std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::replace(test.begin(), test.end(), '/', '_');  // of a parameter
+    std::replace(test.begin(), test.end(), '/', '_');  // from a test's parameter
     return TemporaryPath(absl::StrCat(name, "_", test));
   }
 

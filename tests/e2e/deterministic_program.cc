@@ -1,6 +1,6 @@
-// A program that ends in the same bits wherever it runs, if one worker runs its steps: dense and
-// sparse gradients, several optimizers, variables cut into pieces. Prints "<variable> crc32c
-// <checksum of its bytes>" for each in the end.
+// A program that ends in the same bits on every cluster, if one worker runs its steps. It uses
+// dense and sparse gradients, several optimizers, and variables that are cut into shards. At the
+// end it prints "<variable> crc32c <checksum of its bytes>" for each variable.
 #include <cstdio>
 #include <string>
 
@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "divvy.h"
 
-ABSL_FLAG(int, epochs, 3, "how often the numbers are seen");
+ABSL_FLAG(int, epochs, 3, "passes over the data");
 
 using namespace divvy;
 
@@ -71,7 +71,7 @@ absl::Status Train(Coordinator& coordinator) {
   return absl::OkStatus();
 }
 
-// Three pieces of what has three rows and more, on however many parameter servers.
+// Three shards for each variable with three rows or more, on any number of parameter servers.
 StrategyOptions Pieces() {
   StrategyOptions options = runner::ParameterServerStrategy();
   options.partitioner = [](int) { return Partitioner(FixedShardsPartitioner{3}); };

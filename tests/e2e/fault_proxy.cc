@@ -25,7 +25,7 @@
 namespace divvy {
 namespace {
 
-// Of one direction of a connection, before the sender has to wait.
+// Bytes held for one direction of a connection before its sender has to wait.
 constexpr size_t kMostHeldBytes = 1 << 20;
 constexpr int kDirections[] = {FaultProxy::kToTarget, FaultProxy::kFromTarget};
 
@@ -66,14 +66,14 @@ absl::StatusOr<int> TargetPort(const std::string& target) {
       absl::StrCat("a fault proxy's target is 127.0.0.1:port, not \"", target, "\""));
 }
 
-// Closed in this way, a connection ends in a reset.
+// Closes the socket so that the connection ends in a reset.
 void Reset(Descriptor& socket) {
   const linger now = {1, 0};
   if (socket) setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
   socket.Close();
 }
 
-// Bytes under way in one direction.
+// The bytes in flight in one direction.
 struct Stream {
   struct Chunk {
     absl::Duration due;
@@ -82,11 +82,11 @@ struct Stream {
   std::deque<Chunk> chunks;
   size_t held = 0;  // bytes in `chunks`
   bool sender_done = false, receiver_told = false;
-  bool lossy = false;  // something of it was thrown away
+  bool lossy = false;  // some bytes were discarded
 };
 
 struct Connection {
-  // [0]: who has connected; [1]: the target. Stream d flows from ends[d] to ends[1 - d]
+  // ends[0] is the client, ends[1] the target. Stream d flows from ends[d] to ends[1 - d].
   Descriptor ends[2];
   Stream streams[2];
   bool broken = false;
@@ -94,7 +94,7 @@ struct Connection {
 
 }  // namespace
 
-// What the thread does: one turn is a wait and all that was due.
+// The loop of the proxy's thread. Each turn waits, and then does all that is due.
 class FaultProxy::Loop {
  public:
   Loop(FaultProxy& proxy, Descriptor listener) : proxy_(proxy), listener_(std::move(listener)) {}
@@ -127,7 +127,8 @@ class FaultProxy::Loop {
     absl::Duration deadline = absl::InfiniteDuration();
     for (Connection& connection : connections_) {
       for (const int end : {0, 1}) {
-        // An end that nothing is wanted of is left out: one that has hung up would be due for ever.
+        // An end with nothing to wait for is left out: if it has hung up, poll would return at once
+        // for ever.
         const short wanted = Wanted(connection, end);
         events.push_back({wanted == 0 ? -1 : connection.ends[end].get(), wanted, 0});
       }
@@ -147,7 +148,7 @@ class FaultProxy::Loop {
     if (events[1].revents != 0) Accept();
   }
 
-  // What to wait for at one end: bytes to take, and room for those that are due.
+  // The events to wait for at one end: bytes to read, and room for bytes that are due.
   short Wanted(const Connection& connection, int end) const {
     const Stream &out = connection.streams[end], &in = connection.streams[1 - end];
     const bool may_take = !out.sender_done && out.held < kMostHeldBytes;
@@ -156,7 +157,7 @@ class FaultProxy::Loop {
     return static_cast<short>((may_take ? POLLIN : 0) | (has_due ? POLLOUT : 0));
   }
 
-  // When a chunk that is not due yet will be.
+  // The time at which the next chunk becomes due.
   absl::Duration NextDue(const Stream& stream, int d) const {
     if (rules_.stall[d] || stream.chunks.empty() || stream.chunks.front().due <= Now())
       return absl::InfiniteDuration();
@@ -198,7 +199,7 @@ class FaultProxy::Loop {
     shutdown(connection.ends[1 - d].get(), SHUT_WR);
   }
 
-  // Returns whether there is room for more.
+  // Sends a part of the first chunk. Returns whether the receiver may have room for more.
   bool GiveSome(Connection& connection, int d) {
     Stream& stream = connection.streams[d];
     std::string& bytes = stream.chunks.front().bytes;
@@ -206,7 +207,7 @@ class FaultProxy::Loop {
                                ? std::min(bytes.size(), static_cast<size_t>(*budget_[d]))
                                : bytes.size();
     const ssize_t put = send(connection.ends[1 - d].get(), bytes.data(), allowed, MSG_NOSIGNAL);
-    // ENOTCONN: the target has not answered yet
+    // ENOTCONN: the connection to the target is not established yet.
     if (put < 0 && errno != EAGAIN && errno != ENOTCONN) Break(connection);
     if (put < 0) return false;
     stream.held -= static_cast<size_t>(put);
@@ -247,7 +248,7 @@ class FaultProxy::Loop {
     for (Descriptor& end : connection.ends) Reset(end);
   }
 
-  // Forgets the connections that are over.
+  // Removes the connections that have ended.
   void Sweep() {
     connections_.remove_if([](const Connection& connection) {
       return connection.broken ||
@@ -259,12 +260,12 @@ class FaultProxy::Loop {
   FaultProxy& proxy_;
   const Descriptor listener_;
   Rules rules_;
-  std::array<std::optional<int64_t>, 2> budget_;  // of CutAfter
+  std::array<std::optional<int64_t>, 2> budget_;  // bytes left of CutAfter
   std::list<Connection> connections_;
   Counts counts_;
 };
 
-// ---- the other threads' side
+// ---- methods for other threads
 
 absl::StatusOr<std::unique_ptr<FaultProxy>> FaultProxy::Start(const std::string& target) {
   Rules rules;

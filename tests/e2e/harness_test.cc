@@ -1,4 +1,4 @@
-// The harness itself: a proxy over plain sockets, and a cluster of made-up tasks.
+// Tests of the test harness: the proxy with plain sockets, and a cluster of shell scripts as tasks.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,11 +25,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
-constexpr absl::Duration kMoment = absl::Milliseconds(30);  // for what must not happen
+constexpr absl::Duration kMoment = absl::Milliseconds(30);  // to see that something does not happen
 
 enum class End { kOpen, kClosed, kReset };
 
-// How the connection stands, once something can be read or nothing came for `timeout`.
+// Waits until something can be read or `timeout` has passed, and returns the connection's state.
 End EndOf(const Descriptor& socket, absl::Duration timeout = kPatience) {
   char byte;
   if (!WaitForEvent(socket, POLLIN, timeout)) return End::kOpen;
@@ -94,7 +94,7 @@ TEST_F(FaultProxyTest, ACutIsAResetOnBothSides) {
   EXPECT_EQ(EndOf(client_), End::kReset);
   EXPECT_EQ(EndOf(server_), End::kReset);
   EXPECT_EQ(proxy_->open_connections(), 0);
-  Connect();  // new ones are welcome
+  Connect();  // new connections are forwarded
   ASSERT_TRUE(Send(client_, "again"));
   EXPECT_EQ(Receive(server_, 5), "again");
 }
@@ -192,7 +192,7 @@ TEST_F(FaultProxyTest, ANewTargetGetsTheConnectionsMadeFromThenOn) {
   Connect();
   const std::unique_ptr<FaultProxy> other = *FaultProxy::Start(proxy_->address());
   ASSERT_TRUE(proxy_->Retarget(other->address()).ok());
-  ASSERT_TRUE(other->Retarget("127.0.0.1:1").ok());  // where nobody listens
+  ASSERT_TRUE(other->Retarget("127.0.0.1:1").ok());  // nothing listens there
   const Descriptor elsewhere = ConnectTo(proxy_->address());
   EXPECT_EQ(EndOf(elsewhere), End::kReset);
   ASSERT_TRUE(Send(client_, "still here"));
@@ -265,8 +265,8 @@ TEST(ProcessClusterTest, BehindProxiesATaskListensElsewhereThanItsAddressSays) {
 
 // ---- RunChaos
 
-// A program that plays the counter program's part in chaos, ending as `last` says; tasks but the
-// chief do `first`.
+// Writes a shell script that takes the counter program's place. The chief runs `last` at the end;
+// the other tasks run `first`.
 std::string FakeCounter(const std::string& name, const std::string& last,
                         const std::string& first = "true") {
   const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);

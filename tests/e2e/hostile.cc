@@ -21,7 +21,7 @@
 namespace divvy {
 namespace {
 
-// One kind after another, each watched.
+// Runs one kind of attack after another, and checks the job after each.
 class Siege {
  public:
   explicit Siege(const HostileOptions& options)
@@ -47,8 +47,8 @@ class Siege {
  private:
   bool Wanted(const std::string& name) const { return absl::StrContains(name, options_.only); }
 
-  // The hostile side has a thread of its own; this one reads what the tasks print, so that none
-  // waits for that.
+  // The attack runs on a thread of its own. This thread reads the tasks' output, so that no task
+  // blocks on a full pipe.
   absl::Status Try(const HostileAttack& attack) {
     if (!Wanted(attack.name)) return absl::OkStatus();
     HostileKind kind;
@@ -97,7 +97,7 @@ class Siege {
   Frames frames_{job_};
   Liar liar_{job_};
   HostileResult result_;
-  ThreadPoolExecutor hostile_thread_{1};  // last: joined first
+  ThreadPoolExecutor hostile_thread_{1};  // the last member, so it is joined first
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Strangers, members with the wrong certificate, and a worker that lies, at the ports of a job that
-// trains; and a parameter server that lies, in another.
+// Attacks a training job at its ports, by strangers, by members with the wrong certificate and by a
+// lying worker. Attacks a second job by a lying parameter server.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_H_
 #define DIVVY_TESTS_E2E_HOSTILE_H_
 
@@ -14,25 +14,25 @@
 namespace divvy {
 
 struct HostileOptions {
-  // counter_program
+  // The path of counter_program.
   std::string program;
-  // An empty one, for certificates, checkpoints and odd files.
+  // An empty directory, for certificates, checkpoints and damaged files.
   std::string directory;
-  // Of all that is random.
+  // The seed of all random choices.
   uint64_t seed = 1;
-  // 1: some thousand tries; the number of tries grows with it
+  // The number of tries: 1 means some thousand.
   double scale = 1;
-  // kinds whose names hold this; empty: all
+  // Runs only the kinds whose name contains this; empty: all.
   std::string only;
   std::function<void(const HostileKind& done)> on_kind = [](const HostileKind&) {};
 };
 
-// Starts 2 parameter servers and 2 workers with certificates, which count; a third worker of the
-// cluster is the hostile one. Tries every kind of hostility, one after another, from this machine
-// alone, and looks after each whether every task runs and answers and the job goes on. Then it does
-// the same to small jobs on odd files, and to one with a parameter server that lies. Blocks until
-// the job has ended. Faults are in the result; an error: the job could not begin, or did not end,
-// or its result was not exact.
+// Starts 2 parameter servers and 2 honest workers with certificates, which count. The hostile side
+// plays a third worker of the cluster. Tries every kind of attack, one after another, all from this
+// machine. After each kind it checks that every task runs and answers and that the job goes on.
+// Then it runs small jobs on damaged files, and a job with a lying parameter server. Blocks until
+// all jobs have ended. The result holds the faults. Returns an error if the job could not begin,
+// did not end, or its result was not exact.
 absl::StatusOr<HostileResult> RunHostile(const HostileOptions& options);
 
 }  // namespace divvy

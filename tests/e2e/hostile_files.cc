@@ -27,14 +27,14 @@ constexpr absl::Duration kUntilItEnds = absl::Seconds(30);
 constexpr int kMostLives = 3;
 constexpr char kWithinMemory[] = "ulimit -v 4194304; exec \"$@\"";  // KiB
 
-// One parameter server, one worker and a chief on a directory, on loopback.
+// A job of one parameter server, one worker and a chief on a directory, over loopback.
 class SmallJob {
  public:
   SmallJob(std::string program, std::string directory, int64_t steps)
       : program_(std::move(program)), directory_(std::move(directory)), steps_(steps) {}
 
-  // How the chief ended; none: it did not, and was killed. A chief that asks to be started again
-  // is.
+  // Returns how the chief ended; nullopt if it did not end and was killed. Restarts a chief that
+  // asks for it.
   absl::StatusOr<std::optional<ExitStatus>> Run() {
     ProcessClusterOptions options;
     options.program = program_;
@@ -53,7 +53,7 @@ class SmallJob {
     }
     return status;
   }
-  // Another task that a signal ended; empty: none.
+  // Names another task that ended by a signal; empty if there is none.
   std::string Crash() {
     for (const TaskId& task : {PsTask(0), WorkerTask(0)}) {
       const absl::StatusOr<ExitStatus> status = cluster_->WaitForExit(task, absl::ZeroDuration());
@@ -95,7 +95,7 @@ void Write(const std::string& path, const std::string& bytes) {
   FileSystem::Real().ReplaceFile(path, bytes).IgnoreError();
 }
 
-// What may stand in the place of a file; the name of it.
+// Damages the file at `path`. Returns a description of the damage.
 std::string MakeOdd(const std::string& path, Random& random) {
   const std::string bytes = FileSystem::Real().ReadFile(path).value_or("");
   const uint64_t oddity = random.Below(11);
@@ -119,7 +119,8 @@ std::string MakeOdd(const std::string& path, Random& random) {
   }
 }
 
-// A name that was not there before, like those that are: a newer checkpoint, a stray part.
+// Adds a damaged file under a new name, similar to an existing one: a newer checkpoint, or a stray
+// part.
 std::string AddOdd(const std::vector<std::string>& files, Random& random) {
   const std::string& like = files[random.Below(files.size())];
   std::string path = like;
@@ -148,7 +149,7 @@ class OddFiles {
     ASSIGN_OR_RETURN(const std::optional<ExitStatus> status, job.Run());
     return status && status->ok()
                ? absl::OkStatus()
-               : absl::InternalError(absl::StrCat("no good job to begin with: ", job.LastLines()));
+               : absl::InternalError(absl::StrCat("the undamaged job failed: ", job.LastLines()));
   }
 
   absl::Status Try() {
@@ -174,7 +175,7 @@ class OddFiles {
       kind_.Crash(absl::StrCat(oddity, ": the chief ", status->ToString(), job.LastLines()));
     if (const std::string crash = job.Crash(); !crash.empty())
       kind_.Crash(absl::StrCat(oddity, ": ", crash, job.LastLines()));
-    // The program compares every element with what it must be.
+    // The program compares every element with its expected value.
     if (absl::StrContains(job.output(), ", wanted "))
       kind_.WrongAccept(absl::StrCat(oddity, ": ", job.output()));
   }

@@ -1,4 +1,4 @@
-// Checkpoints, state directories and flags' files that somebody else has made.
+// Runs jobs on damaged checkpoints, state directories and flag files.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_FILES_H_
 #define DIVVY_TESTS_E2E_HOSTILE_FILES_H_
 
@@ -11,11 +11,11 @@
 
 namespace divvy {
 
-// Runs `program`, a counter_program, as a small job, so often on a copy of a good job's directory
-// in which something has become odd: a file cut short, changed, huge, or a link, a pipe, a device
-// or a directory in its place. Each must end within half a minute, within 4 GiB of addresses, by an
-// exit code and not by a signal, and with an exact result if it says that all is well. Blocks. An
-// error: there is no good job to begin with.
+// Runs `program`, a counter_program, `tries` times as a small job. Each run gets a copy of a good
+// job's directory in which one file was damaged: cut short, changed, made huge, or replaced by a
+// link, a pipe, a device or a directory. Each run must end within half a minute and within 4 GiB of
+// address space, by an exit code and not by a signal. If it reports success, its result must be
+// exact. Blocks. Returns an error if the good job cannot be made.
 absl::Status TryOddFiles(const std::string& program, const std::string& directory, int64_t tries,
                          Random& random, HostileKind& kind);
 

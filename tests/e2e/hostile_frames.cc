@@ -10,9 +10,10 @@
 namespace divvy {
 namespace {
 
-// gRPC 1.51 reads on as long as bytes come, and ends none of the calls that have begun meanwhile,
-// open or reset: each holds 37 to 61 KiB (measured with 1,000, 5,000 and 20,000 on a connection)
-// that its memory quota does not count. Neither that quota nor the size of its reads bounds them.
+// gRPC 1.51 keeps reading as long as bytes arrive. Meanwhile it ends no call that has begun,
+// whether the call is open or reset. Each call holds 37 to 61 KiB (measured with 1,000, 5,000 and
+// 20,000 calls on a connection). The memory quota does not count these bytes, and neither the quota
+// nor the size of the reads bounds them.
 constexpr uint32_t kResetCalls = 5000;
 constexpr int64_t kResetCallBytes = int64_t{64} << 10;
 
@@ -26,7 +27,7 @@ std::string EndlessHeaders() {
   return bytes;
 }
 
-// One large header in the table, named again and again.
+// One large header in the dynamic table, referenced again and again.
 std::string RepeatedHeader() {
   std::string block =
       http2::CallHeaders(kCommit) + http2::KeptHeader("x-large", std::string(3500, 'v'));
@@ -94,7 +95,7 @@ HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_
     for (int64_t i = 0; i < tries; ++i) {
       const TaskId task = job_.Any();
       SendHttp2(kind, task, flood);
-      // So that no two floods are under way in a task; LookAfter asks whether it answers.
+      // So no task gets two floods at once. LookAfter checks whether the task answers.
       job_.Answers(task);
     }
   };
@@ -104,7 +105,8 @@ HostileAttack Frames::Flood(const std::string& name, Bytes bytes, int64_t burst_
 void Frames::SendHttp2(HostileKind& kind, TaskId task, const std::string& bytes) {
   std::optional<TlsConnection> connection = job_.ConnectAs(HostileJob::kLiarsCertificate, task);
   if (!connection)
-    return kind.Note("no connection"), kind.Hang(absl::StrCat(ToString(task), " shakes no hands"));
+    return kind.Note("no connection"),
+           kind.Hang(absl::StrCat(ToString(task), " ends no handshake"));
   connection->Send(http2::kPreface + http2::Frame(http2::kSettings, 0, 0, "") + bytes);
   connection->ReceiveAll();
   kind.Note(connection->closed() ? "closed" : "left open");
@@ -114,7 +116,7 @@ void Frames::OddFrames(HostileKind& kind, int64_t tries) {
   for (int64_t i = 0; i < tries; ++i) {
     const std::string payload = RandomBytes(random_, random_.Below(2000));
     const auto size = static_cast<uint32_t>(payload.size());
-    // right; the most there can be; cut short
+    // The right length, the largest possible one, or one beyond the end.
     const uint32_t claimed = i % 3 == 0 ? size : i % 3 == 1 ? 0xffffff : size + 100;
     SendHttp2(kind, job_.Any(),
               http2::Frame(claimed, static_cast<uint8_t>(random_.Below(12)),
@@ -123,7 +125,7 @@ void Frames::OddFrames(HostileKind& kind, int64_t tries) {
   }
 }
 
-// Streams with a message that is announced and never whole, on connections that stay open for a
+// Streams with a message that is announced and never completed. Their connections stay open for a
 // while.
 void Frames::HalfMessages(HostileKind& kind, int64_t tries) {
   constexpr uint32_t kStreams = 50, kAnnounced = 16'000'000;
@@ -145,11 +147,11 @@ void Frames::HalfMessages(HostileKind& kind, int64_t tries) {
   for (TlsConnection& connection : held) connection.ReceiveAll();
 }
 
-// Calls that are answered, by who takes no answer.
+// Calls that are answered, from clients that read no answer.
 void Frames::SlowReaders(HostileKind& kind, int64_t tries) {
   std::vector<TlsConnection> held;
   while (kind.tries < tries) {
-    std::string bytes = http2::kPreface + http2::Setting(4, 0);  // a window of nothing
+    std::string bytes = http2::kPreface + http2::Setting(4, 0);  // a window of 0 bytes
     for (uint32_t stream = 1; stream < 100; stream += 2) {
       bytes +=
           http2::Frame(http2::kHeaders, http2::kEndHeaders, stream, http2::CallHeaders(kGetStatus));

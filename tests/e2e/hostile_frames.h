@@ -1,4 +1,4 @@
-// HTTP/2 by hand, behind a certificate that is right: what no client of gRPC's sends.
+// Hand-made HTTP/2 behind a valid certificate: frames that no gRPC client sends.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_FRAMES_H_
 #define DIVVY_TESTS_E2E_HOSTILE_FRAMES_H_
 
@@ -10,13 +10,13 @@
 
 namespace divvy {
 
-// Odd frames, floods of right ones, messages that are never whole, and answers that nobody takes.
-// To be used by the hostile side's thread.
+// Malformed frames, floods of valid ones, messages that are never completed, and clients that read
+// no answer. Used by the hostile side's thread only.
 class Frames {
  public:
   explicit Frames(HostileJob& job) : job_(job), random_(job.random()) {}
-  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
-  // What is to come at the end of a run: what gRPC took for it the process keeps for later.
+  std::vector<HostileAttack> Attacks();  // REQUIRES: this object outlives them
+  // Attacks for the end of a run, because the process keeps the memory that gRPC takes for them.
   std::vector<HostileAttack> LastAttacks();
 
  private:

@@ -25,7 +25,7 @@ constexpr absl::Duration kUntilTheJobEnds = absl::Seconds(3),
                          kUntilAllHaveEnded = absl::Seconds(10);
 constexpr int64_t kBeyondBudgets = int64_t{64} << 20;
 
-// A number of a process in /proc, in KiB there.
+// A value of /proc/PID/status, which has it in KiB; in bytes.
 int64_t MemoryOf(pid_t pid, const std::string& what) {
   const std::string status =
       FileSystem::Real().ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
@@ -61,8 +61,8 @@ HostileJob::HostileJob(Options options)
 
 absl::Status HostileJob::Begin() {
   RaiseOpenFileLimit();
-  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that are closed
-  umask(077);                // of keys
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL may write to a closed connection
+  umask(077);                // for the files with keys
   ASSIGN_OR_RETURN(
       HostileCertificates certificates,
       HostileCertificates::Make(options_.directory + "/certificates", kNumPs, kNumWorkers));
@@ -91,7 +91,7 @@ absl::Status HostileJob::Begin() {
   RETURN_IF_ERROR(AwaitRounds(none));
   for (const TaskId& task : tasks()) {
     if (!Answers(task))
-      return absl::InternalError(absl::StrCat(ToString(task), " answers nobody at the beginning"));
+      return absl::InternalError(absl::StrCat(ToString(task), " does not answer at the beginning"));
     resting_bytes_[ToString(task)] = MemoryOf(pid(task), "VmRSS:");
   }
   return absl::OkStatus();
@@ -101,8 +101,8 @@ absl::Status HostileJob::Start(TaskId task) {
   LifeOptions life;
   life.flags = certificates_->FlagsOf(CertificateName(task));
   life.flags.push_back("--health_address=" + health_address(task));
-  // A job that has ended with an error is over for its state directory: the next one goes on from
-  // the checkpoints.
+  // After a job has ended with an error, its state directory cannot be used again. The next job has
+  // another one, and continues from the checkpoints.
   const std::string state = absl::StrCat(options_.directory, "/state-", jobs_ended_),
                     checkpoints = "--checkpoint_dir=" + options_.directory + "/checkpoints";
   if (task.role == Role::kChief)
@@ -153,7 +153,8 @@ absl::Status HostileJob::LookAfter(HostileKind& kind, int64_t burst_bytes) {
   return absl::OkStatus();
 }
 
-// A job may go on without a task that has ended, and one that was just started answers nobody yet.
+// A job may go on without a task that has ended, and a task that was just started may not answer
+// yet.
 absl::Status HostileJob::AwaitAll(HostileKind& kind) {
   const auto all_answer = [this] {
     const std::vector<TaskId> those = tasks();
@@ -189,7 +190,7 @@ absl::Status HostileJob::AwaitRounds(HostileKind& kind) {
   const auto round = [this](absl::Duration timeout) {
     return cluster_->WaitForText(kChiefTask, "counted ", timeout).status();
   };
-  while (round(absl::ZeroDuration()).ok()) {  // those of the past
+  while (round(absl::ZeroDuration()).ok()) {  // skips the rounds so far
   }
   const absl::Duration until = Clock::Real().Elapsed() + kPatience;
   absl::Status counted;
@@ -213,8 +214,8 @@ absl::Status HostileJob::RunUntil(const std::function<bool()>& done, absl::Durat
   return absl::OkStatus();
 }
 
-// A task that has ended alone is started a little later: the coordinator may be about to end the
-// job, and the task was told so first.
+// A task that has ended alone is restarted a little later. The coordinator may be ending the job,
+// and may have told this task first.
 absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
   if (!cluster_->running(kChiefTask)) return StartAfterChief(kind);
   const absl::Duration now = Clock::Real().Elapsed();
@@ -228,10 +229,11 @@ absl::Status HostileJob::StartWhatEnded(HostileKind& kind) {
   return absl::OkStatus();
 }
 
-// A coordinator that has no memory or disk left does not end the job: it is started again with its
-// state directory, and the other tasks have waited for it. Of any other error it tells them, and
-// the next job has a state directory of its own. A task that could not be told in time would refuse
-// that job: a person stops it then, as the refusal says, and so does this.
+// A coordinator without memory or disk does not end the job. It is restarted with its state
+// directory, and the other tasks wait for it. After any other error the coordinator ends the job
+// and tells the tasks, and the next job gets a state directory of its own. A task that could not be
+// told in time would refuse the next job. An operator stops such a task, as its refusal says; this
+// function does the same.
 absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
   ASSIGN_OR_RETURN(const ExitStatus status, cluster_->WaitForExit(kChiefTask, kPatience));
   if (status.signal != 0 || status.code() == exit_codes::kResources ||
@@ -253,14 +255,15 @@ absl::Status HostileJob::StartAfterChief(HostileKind& kind) {
   return absl::OkStatus();
 }
 
-// Of this kind: the kernel then counts anew (proc(5), clear_refs).
+// Notes the peak of this kind, and makes the kernel count anew for the next one (proc(5),
+// clear_refs).
 void HostileJob::NotePeak(TaskId task, HostileKind& kind) {
   const int64_t peak = MemoryOf(pid(task), "VmHWM:"),
                 allowed = AllowedBytes(task) + kind.burst_bytes;
   kind.peak_bytes = std::max(kind.peak_bytes, peak);
   if (peak > allowed)
     kind.TooMuch(
-        absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, and may hold ", allowed >> 20));
+        absl::StrCat(ToString(task), " held ", peak >> 20, " MiB, but may hold ", allowed >> 20));
   if (kind.burst_bytes == 0) peaks_[ToString(task)] = std::max(peaks_[ToString(task)], peak);
   std::ofstream(absl::StrCat("/proc/", pid(task), "/clear_refs")) << "5";
 }
@@ -289,7 +292,7 @@ void HostileJob::AwaitAnswers(HostileKind& kind, absl::Duration patience) {
   }
 }
 
-// ---- means --------------------------------------------------------------------------------------
+// ---- helpers ------------------------------------------------------------------------------------
 
 RawCalls HostileJob::As(const std::string& member, TaskId task, absl::Duration deadline) const {
   return RawCalls(address(task), MakeChannelCredentials(certificates_->Of(member), ""), deadline);

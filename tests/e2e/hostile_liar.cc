@@ -38,12 +38,12 @@ std::vector<HostileAttack> Liar::Attacks() {
 
 // ---- data streams -------------------------------------------------------------------------------
 
-// Transfers of which none may be accepted.
+// Sends one transfer, which must not be accepted.
 void Liar::StreamMustBeRefused(HostileKind& kind, RawCalls& calls, const char* method,
                                const std::vector<std::string>& messages, const std::string& what) {
   const RawCalls::StreamEnd end = calls.Stream(method, messages);
-  // Who has said all it wanted gets no answer that was not on its way yet: whether anything was
-  // taken shows in the sum.
+  // After the client has ended its side, the server sends no further reply. Whether it accepted
+  // anything shows in the sum.
   std::string outcome = end.status.ok() ? "ended without an answer" : CodeName(end.status);
   for (const std::string& reply : end.replies) {
     const absl::Status said = StatusOfReply(reply);
@@ -82,7 +82,7 @@ std::vector<std::string> Liar::OddTransfer() {
   return messages;
 }
 
-// A frame that only a server sends, or one of payload that nothing announced.
+// A frame that only a server sends, or a payload frame that no header announced.
 std::string Liar::OtherKind() {
   v1::FrameHeader header;
   header.set_request_id(1 + random_.Below(3));
@@ -159,7 +159,7 @@ void Liar::Lies(HostileKind& kind, int64_t tries) {
     service_->AwaitAttach(absl::Seconds(2));
   }
   kind.tries = kind.outcomes["taken for what they are"] = service_->lies() - before;
-  if (kind.tries == 0) kind.Hang("nobody has attached the lying worker");
+  if (kind.tries == 0) kind.Hang("the coordinator did not attach the lying worker");
 }
 
 std::optional<v1::WorkerAttachRequest> Liar::Attached() {
@@ -183,7 +183,7 @@ v1::FrameHeader Liar::CommitOf(const v1::WorkerAttachRequest& attached, int ps) 
   return header;
 }
 
-// One element of a counter, plus a thousand: what must never be there.
+// A commit that adds 1,000 to one element of a counter. It must never be applied.
 std::string Liar::Poison(v1::FrameHeader header, uint32_t variable) {
   v1::CommitBegin::Part& part = *header.mutable_commit()->add_parts();
   part.mutable_shard()->set_variable(variable);
@@ -202,7 +202,7 @@ void Liar::SpoilFence(v1::Fence& fence) {
     case 2: fence.set_coordinator_incarnation(random_.Next()); break;
     case 3: fence.set_target_incarnation(random_.Next()); break;
     case 4: fence.set_session(0); break;
-    // near ones may be its own, later
+    // A number near its own could become its own session later.
     default:
       fence.set_session(fence.session() + 100'000 + static_cast<uint32_t>(random_.Below(1000)));
       break;
@@ -212,7 +212,7 @@ void Liar::SpoilFence(v1::Fence& fence) {
 void Liar::BadCommits(HostileKind& kind, int64_t tries,
                       const std::function<BadCommit(v1::FrameHeader)>& spoil) {
   const auto attached = Attached();
-  if (!attached) return kind.Hang("nobody has attached the lying worker");
+  if (!attached) return kind.Hang("the coordinator did not attach the lying worker");
   while (kind.tries < tries) {
     const int ps = static_cast<int>(random_.Below(HostileJob::kNumPs));
     RawCalls calls = CallsTo(PsTask(ps));
@@ -232,7 +232,8 @@ void Liar::WrongFences(HostileKind& kind, int64_t tries) {
   });
 }
 
-// What GetStatus tells an admin of an honest worker a liar may guess.
+// Uses the sessions of honest workers, as GetStatus shows them to an admin. A liar might guess
+// them.
 void Liar::OthersSessions(HostileKind& kind, int64_t tries) {
   BadCommits(kind, tries, [this](v1::FrameHeader header) {
     const TaskId other = WorkerTask(static_cast<int>(random_.Below(HostileJob::kNumWorkers - 1)));
@@ -242,7 +243,7 @@ void Liar::OthersSessions(HostileKind& kind, int64_t tries) {
   });
 }
 
-// In its own session, and for shards that are not there.
+// Commits in its own session, to shards that do not exist.
 void Liar::UnfitCommits(HostileKind& kind, int64_t tries) {
   BadCommits(kind, tries, [this](const v1::FrameHeader& header) {
     return BadCommit{Poison(header, 100'000 + static_cast<uint32_t>(random_.Below(1000))),
@@ -250,10 +251,10 @@ void Liar::UnfitCommits(HostileKind& kind, int64_t tries) {
   });
 }
 
-// Announced, and never sent: half of the budget, and that not for long.
+// Announces a commit of half the budget, sends no payload, and holds the stream for 2 seconds.
 void Liar::Announced(HostileKind& kind, int64_t tries) {
   const auto attached = Attached();
-  if (!attached) return kind.Hang("nobody has attached the lying worker");
+  if (!attached) return kind.Hang("the coordinator did not attach the lying worker");
   for (int64_t i = 0; i < tries; ++i) {
     const int ps = static_cast<int>(i % HostileJob::kNumPs);
     v1::FrameHeader header = CommitOf(*attached, ps);

@@ -1,5 +1,5 @@
-// A worker of the cluster that lies: to the coordinator about itself, and to the parameter servers
-// in its commits.
+// A lying worker of the cluster. It lies to the coordinator about itself, and to the parameter
+// servers in its commits.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
 #define DIVVY_TESTS_E2E_HOSTILE_LIAR_H_
 
@@ -15,14 +15,14 @@
 
 namespace divvy {
 
-// Plays worker 2 of the job, with its certificate. What it has no right to commit would show in the
-// job's sum. To be used by the hostile side's thread.
+// Plays worker 2 of the job, with that worker's certificate. A commit that is applied without right
+// would show in the job's sum. Used by the hostile side's thread only.
 class Liar {
  public:
   explicit Liar(HostileJob& job) : job_(job), random_(job.random()) {}
-  // Its service; once, before the first attack. REQUIRES: the job has begun.
+  // Starts its service. Called once, before the first attack. REQUIRES: the job has begun.
   absl::Status Start(uint64_t seed);
-  // REQUIRES: this outlives them
+  // REQUIRES: this object outlives the attacks.
   std::vector<HostileAttack> Attacks();
 
  private:
@@ -46,7 +46,7 @@ class Liar {
   bool RegisterAt(const std::string& address);
   void Registrations(HostileKind& kind, int64_t tries);
   void Lies(HostileKind& kind, int64_t tries);
-  // The right to commit that it is given; none: nobody gives it one.
+  // The newest Attach request, which carries its right to commit; nullopt if none comes.
   std::optional<v1::WorkerAttachRequest> Attached();
 
   // ---- commits ----
@@ -54,7 +54,7 @@ class Liar {
   v1::FrameHeader CommitOf(const v1::WorkerAttachRequest& attached, int ps);
   std::string Poison(v1::FrameHeader header, uint32_t variable);
   void SpoilFence(v1::Fence& fence);
-  // Commits of which each is made from an honest one's header; none may be applied.
+  // Sends commits that `spoil` makes from the header of an honest one. None may be applied.
   void BadCommits(HostileKind& kind, int64_t tries,
                   const std::function<BadCommit(v1::FrameHeader)>& spoil);
   void WrongFences(HostileKind& kind, int64_t tries);

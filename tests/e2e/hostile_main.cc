@@ -1,4 +1,5 @@
-// tools/hostile: what strangers and members that lie send to a job, and a table of what came of it.
+// tools/hostile: attacks a job by strangers and by lying members, and prints a table of the
+// results.
 #include <cstdio>
 #include <string>
 
@@ -10,9 +11,9 @@
 #include "tools/launch/working_directory.h"
 
 ABSL_FLAG(double, scale, 13,
-          "1: some thousand tries, in a minute; 13: more than 100,000, in a quarter of an hour");
-ABSL_FLAG(uint64_t, seed, 0, "of all that is random; 0: takes one and prints it");
-ABSL_FLAG(std::string, only, "", "kinds whose names hold this");
+          "1: some thousand tries in a minute; 13: more than 100,000 in a quarter of an hour");
+ABSL_FLAG(uint64_t, seed, 0, "seed of all random choices; 0: a random one, printed");
+ABSL_FLAG(std::string, only, "", "run only the kinds whose name contains this");
 ABSL_FLAG(std::string, program, "", "counter_program");
 
 namespace divvy {
@@ -39,17 +40,17 @@ int Main() {
   const absl::StatusOr<HostileResult> result = RunHostile(options);
   if (!result.ok())
     return Say(absl::StrCat("hostile: ", result.status().message(),
-                            "\nFAILED: its directory is left: ", directory->path())),
+                            "\nFAILED: its directory is kept: ", directory->path())),
            1;
   Say(result->Table());
   for (const std::string& fault : result->Faults()) Say("hostile: " + fault);
   if (!result->Faults().empty())
     return Say(absl::StrCat("FAILED: ", result->Faults().size(), " faults, seed ", options.seed,
-                            "; its directory is left: ", directory->path())),
+                            "; its directory is kept: ", directory->path())),
            1;
   directory->Remove();
-  Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter = ", result->steps,
-                   " = the steps that were scheduled"));
+  Say(absl::StrCat("PASSED: ", result->tries(), " tries; every counter is ", result->steps,
+                   ", the number of scheduled steps"));
   return 0;
 }
 

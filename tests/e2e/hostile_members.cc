@@ -6,7 +6,7 @@
 namespace divvy {
 namespace {
 
-// A registration that chance, or a change, has made the member's own.
+// Whether a random or changed registration is one that the member may make for itself.
 bool IsOfItself(const std::string& role, const std::string& message) {
   v1::RegisterRequest request;
   const bool is_worker = role == "worker";
@@ -76,7 +76,7 @@ void Members::AllowedCalls(HostileKind& kind, int64_t tries,
   }
 }
 
-// ---- what is said -------------------------------------------------------------------------------
+// ---- the content of requests --------------------------------------------------------------------
 
 void Members::WrongRoles(HostileKind& kind, int64_t tries) {
   while (kind.tries < tries) {
@@ -113,7 +113,7 @@ void Members::CutShort(HostileKind& kind, int64_t tries) {
   });
 }
 
-// ---- how much of it -----------------------------------------------------------------------------
+// ---- the size and number of requests ------------------------------------------------------------
 
 void Members::TooLarge(HostileKind& kind, int64_t tries) {
   const std::string large(17 << 20, 'x');

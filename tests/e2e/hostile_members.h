@@ -1,4 +1,5 @@
-// Who has a certificate of the job, and calls what is not its own, or with bytes that are none.
+// Attacks by members: tasks with a certificate of the job that make calls of other roles, or send
+// garbage.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_MEMBERS_H_
 #define DIVVY_TESTS_E2E_HOSTILE_MEMBERS_H_
 
@@ -12,15 +13,15 @@
 
 namespace divvy {
 
-// Calls of gRPC that must be refused, each with its right status. To be used by the hostile side's
-// thread.
+// gRPC calls that must be refused, each with the right status. Used by the hostile side's thread
+// only.
 class Members {
  public:
   explicit Members(HostileJob& job) : job_(job), random_(job.random()) {}
-  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
+  std::vector<HostileAttack> Attacks();  // REQUIRES: this object outlives them
 
  private:
-  // Calls of one method, by one member, to one task.
+  // Calls of one method by one member to one task.
   struct Portion {
     TaskId task;
     std::string member, role;
@@ -31,8 +32,8 @@ class Members {
   Portion AnyPortion();
   void MustBeRefused(HostileKind& kind, const Portion& portion, int count, const MakeMessage& make,
                      RawCalls::Options options = RawCalls::Options());
-  // By who may make the call, which is no less to be refused for what it says. A changed request of
-  // an admin could be a real one.
+  // Calls by a role that may make them. They must be refused for their content. An admin's requests
+  // are left out: a changed one could be a real request.
   void AllowedCalls(HostileKind& kind, int64_t tries,
                     const std::function<std::string(const Method&)>& make);
 

@@ -13,7 +13,7 @@ namespace divvy {
 namespace {
 
 std::string Nothing(uint64_t) { return ""; }
-// field 1: another incarnation
+// Field 1 (the coordinator's incarnation) with a value that no coordinator has.
 std::string OfNobody(uint64_t seed) {
   return std::string("\x09") + std::string(8, static_cast<char>(1 + seed % 255));
 }

@@ -30,7 +30,7 @@ absl::StatusOr<CertifiedKey> WithNames(const CertifiedKey& authority, CertifiedK
   const std::vector<ssl::Certificate> chain = ssl::ReadCertificates(Memory(made.certificate).get());
   const ssl::Key key = ssl::ReadKey(Memory(authority.key).get());
   if (chain.empty() || key == nullptr)
-    return absl::InternalError("a certificate of the test cannot be read");
+    return absl::InternalError("cannot read a certificate that the test has made");
   X509* const certificate = chain[0].get();
   X509_EXTENSION_free(
       X509_delete_ext(certificate, X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1)));
@@ -118,7 +118,7 @@ std::vector<std::string> HostileCertificates::FlagsOf(absl::string_view task) co
   return {"--tls_ca=" + files.ca, "--tls_cert=" + files.cert, "--tls_key=" + files.key};
 }
 
-// ---- a worker that lies -------------------------------------------------------------------------
+// ---- the lying worker ---------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<LyingWorker>> LyingWorker::Start(const TlsFiles& files,
                                                                 uint64_t seed,
@@ -173,7 +173,7 @@ grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachReq
     MutexLock lock(mu_);
     attached_ = *request;
     session_.emplace(SessionId(request->fence().session()));
-    // So that it is given a step soon, in each run.
+    // A valid reply, so that the worker soon gets a step in each run.
     if (given_back_ == 0 && attaches_ % 2 == 0) kind = 2;
     ++attaches_;
     came_.NotifyAll();
@@ -184,7 +184,7 @@ grpc::Status LyingWorker::Attach(grpc::ServerContext*, const v1::WorkerAttachReq
     reply->ParseFromString(
         wire::testing::Mutated(wire::testing::RandomBytes<WorkerAttachReply>(seed), random));
   } else {
-    reply->set_incarnation(seed | 1);  // one that the coordinator takes, perhaps
+    reply->set_incarnation(seed | 1);  // the coordinator may accept this one
     reply->set_replicas(1);
     reply->set_slots(static_cast<int32_t>(1 + seed % 3));
   }
@@ -215,7 +215,7 @@ void LyingWorker::SayAnything(Stream& stream) {
 }
 
 void LyingWorker::GiveBack(Stream& stream) {
-  constexpr int kMostHeard = 200;  // then the stream breaks
+  constexpr int kMostHeard = 200;  // messages, after which the stream breaks
   std::vector<StreamFrame<FromWorker>> said;
   {
     MutexLock lock(mu_);
@@ -242,7 +242,7 @@ std::optional<std::vector<StreamFrame<FromWorker>>> LyingWorker::AnswersTo(
     MutexLock lock(mu_);
     if (!session_) return std::nullopt;
     if (!frame.ok() || !session_->Receive(*std::move(frame), answers, message).ok()) {
-      // What it says anywhere has acknowledged what it never got.
+      // An earlier random frame has acknowledged messages that this worker never received.
       session_.reset();
       return std::nullopt;
     }

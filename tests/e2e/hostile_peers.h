@@ -1,4 +1,4 @@
-// Who is hostile: certificates of every wrong kind, and a worker that lies.
+// The hostile peers: certificates of every wrong kind, and a lying worker.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_PEERS_H_
 #define DIVVY_TESTS_E2E_HOSTILE_PEERS_H_
 
@@ -22,13 +22,13 @@
 
 namespace divvy {
 
-// A certificate that no task may believe, and why.
+// A certificate that every task must refuse, and the reason.
 struct OddCertificate {
-  std::string name;                        // "of another CA"
-  std::optional<ClientCertificate> files;  // none: it shows none
+  std::string name;                        // the reason, for example "of another CA"
+  std::optional<ClientCertificate> files;  // nullopt: the peer shows no certificate
 };
 
-// The certificates of a job, made by what `divvyctl certs` is made of, and odd ones beside them.
+// A job's certificates, made by the code of `divvyctl certs`, and wrong ones beside them.
 // Immutable.
 class HostileCertificates {
  public:
@@ -49,25 +49,26 @@ class HostileCertificates {
   std::vector<OddCertificate> odd_;
 };
 
-// A worker's service that answers anything: a random status with a random detail, a random reply,
-// and on the stream of steps random frames; or it keeps to the stream's protocol and says of each
-// step that it is given that another worker must run it. It never says that such a step is done,
-// has failed or was half applied: docs/operating/security.md tells what that does. Thread-safe.
+// A worker's service that gives false answers: a random status with a random detail, a random
+// reply, or random frames on the Steps stream. Otherwise it keeps to the stream's protocol, and
+// reports of each step that another worker must run it. It never reports such a step as finished,
+// failed or half applied, because such reports are believed (docs/operating/security.md).
+// Thread-safe.
 class LyingWorker final : public v1::Worker::Service {
  public:
-  // Listens with the worker's certificate; on port 0: on one that is free.
+  // Listens with the worker's certificate. Port 0: a free one.
   static absl::StatusOr<std::unique_ptr<LyingWorker>> Start(
       const TlsFiles& files, uint64_t seed, const std::string& address = "127.0.0.1:0");
   ~LyingWorker() override;
 
   std::string address() const { return address_; }
-  // Blocks until it has been attached once more since the call before; false: not within the
-  // timeout.
+  // Blocks until another Attach has come since the previous call. Returns false after `timeout`.
   bool AwaitAttach(absl::Duration timeout);
-  // Of the latest Attach: its own right to commit, and where the parameter servers are.
+  // The latest Attach: the worker's own right to commit, and the addresses of the parameter
+  // servers.
   std::optional<v1::WorkerAttachRequest> attached();
   int64_t lies();
-  int64_t given_back();  // steps that it was given and did not run
+  int64_t given_back();  // steps that it received and did not run
 
   grpc::Status Attach(grpc::ServerContext*, const v1::WorkerAttachRequest* request,
                       v1::WorkerAttachReply* reply) override;
@@ -84,8 +85,8 @@ class LyingWorker final : public v1::Worker::Service {
   uint64_t Draw();
   void SayAnything(Stream& stream);
   void GiveBack(Stream& stream);
-  // What to send: the session's numbers, and the answer to what the frame brought. nullopt: the
-  // session is over.
+  // The frames to send: the session's numbers, and the answer to the message in `heard`. nullopt:
+  // the session is over.
   std::optional<std::vector<StreamFrame<FromWorker>>> AnswersTo(const v1::ToWorkerFrame& heard);
   std::optional<FromWorker> AnswerTo(const ToWorker& message);
   Report GivenBack(const Dispatch& dispatch);
@@ -94,12 +95,13 @@ class LyingWorker final : public v1::Worker::Service {
   CondVar came_;
   Random random_ DIVVY_GUARDED_BY(mu_);
   std::optional<v1::WorkerAttachRequest> attached_ DIVVY_GUARDED_BY(mu_);
-  // The session of the latest Attach. None: it was broken off, so that its steps go to others.
+  // The session of the latest Attach. nullopt after it was broken off, so that its steps go to
+  // others.
   std::optional<ResumableStream<FromWorker, ToWorker>> session_ DIVVY_GUARDED_BY(mu_);
   int64_t lies_ DIVVY_GUARDED_BY(mu_) = 0, attaches_ DIVVY_GUARDED_BY(mu_) = 0,
                 seen_ DIVVY_GUARDED_BY(mu_) = 0, given_back_ DIVVY_GUARDED_BY(mu_) = 0;
   std::string address_;
-  std::unique_ptr<grpc::Server> server_;  // last: goes first
+  std::unique_ptr<grpc::Server> server_;  // the last member, so it is destroyed first
 };
 
 }  // namespace divvy

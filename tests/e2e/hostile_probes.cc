@@ -33,7 +33,7 @@ std::vector<HostileAttack> Probes::Attacks() {
 
 Descriptor Probes::Connect(HostileKind& kind, TaskId task) {
   Descriptor connection = ConnectTo(job_.health_address(task));
-  if (!connection) kind.Hang(absl::StrCat(ToString(task), " takes no connection of a probe"));
+  if (!connection) kind.Hang(absl::StrCat(ToString(task), " does not accept a probe's connection"));
   return connection;
 }
 
@@ -44,12 +44,12 @@ void Probes::Ask(HostileKind& kind, const std::string& bytes) {
   Send(connection, bytes, kShort);
   shutdown(connection.get(), SHUT_WR);
   const std::string answer = Receive(connection, 1 << 16, kShort);
-  if (answer.empty()) return kind.Note("closed without a word");
+  if (answer.empty()) return kind.Note("closed without an answer");
   kind.Note(answer.substr(0, answer.find("\r\n")));
   const bool fits = answer.size() <= kMostAnswer && absl::StartsWith(answer, "HTTP/1.1 ");
   if (!fits)
     kind.WrongAccept(absl::StrCat(ToString(task), " answers a probe with ", answer.size(),
-                                  " bytes that are not its own"));
+                                  " bytes that are no answer to a probe"));
 }
 
 void Probes::MustServe(HostileKind& kind) {
@@ -94,7 +94,7 @@ void Probes::HalfRequests(HostileKind& kind, int64_t tries) {
     Send(held.back(), probe.substr(0, random_.Below(probe.size())), kShort);
     kind.Note("held, then closed");
   }
-  MustServe(kind);  // beside them
+  MustServe(kind);  // while the connections are open
 }
 
 void Probes::SlowSenders(HostileKind& kind, int64_t tries) {

@@ -1,4 +1,4 @@
-// Whoever reaches --health_address, where nobody shows a certificate.
+// Attacks on --health_address, where peers show no certificate.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_PROBES_H_
 #define DIVVY_TESTS_E2E_HOSTILE_PROBES_H_
 
@@ -11,18 +11,19 @@
 
 namespace divvy {
 
-// Bytes that are no request, requests without end, slow senders and thousands of connections. A
-// probe that asks as it should is answered beside them. To be used by the hostile side's thread.
+// Bytes that are no request, endless requests, slow senders and thousands of connections. Meanwhile
+// an honest probe must be answered. Used by the hostile side's thread only.
 class Probes {
  public:
   explicit Probes(HostileJob& job) : job_(job), random_(job.random()) {}
-  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
+  std::vector<HostileAttack> Attacks();  // REQUIRES: this object outlives them
 
  private:
   Descriptor Connect(HostileKind& kind, TaskId task);
-  // Sends `bytes`, and notes what comes back: nothing, or one short answer of HTTP.
+  // Sends `bytes` and checks the answer: none, or one short HTTP response.
   void Ask(HostileKind& kind, const std::string& bytes);
-  // An honest probe of every task: a hang if it is not told that the task serves.
+  // Sends an honest probe to every task. Records a hang for each that does not answer that it
+  // serves.
   void MustServe(HostileKind& kind);
 
   void RandomRequests(HostileKind& kind, int64_t tries);

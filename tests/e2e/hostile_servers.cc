@@ -19,7 +19,7 @@ const TaskId kReplaced = PsTask(1);
 
 struct Plan {
   Lie lie;
-  // lies at a scale of 1; fewer come if they take longer than a second
+  // Lies at a scale of 1. Fewer are told if one takes longer than a second.
   int64_t tries;
 };
 
@@ -65,7 +65,7 @@ class RogueSiege {
     return job;
   }
 
-  // Whom the others reach: from now on all connections lead there.
+  // Makes the other tasks reach this server by leading all connections to `address`.
   absl::Status LeadTo(const std::string& address) {
     RETURN_IF_ERROR(job_.cluster().proxy(kReplaced).Retarget(address));
     job_.cluster().proxy(kReplaced).CutAll();
@@ -84,9 +84,9 @@ class RogueSiege {
     rogue_->Tell(Lie::kNone);
     kind.tries = kind.outcomes["told"] = rogue_->lies() - before;
     RETURN_IF_ERROR(LeadTo(job_.cluster().bind_address(kReplaced)));
-    // What it claimed to have done is believed for as long as it lives.
+    // The server's claims are believed for as long as it lives, so it is replaced.
     RETURN_IF_ERROR(job_.Replace(kReplaced));
-    if (kind.tries == 0) kind.Hang("nobody has asked the parameter server that lies");
+    if (kind.tries == 0) kind.Hang("no task called the lying parameter server");
     RETURN_IF_ERROR(job_.LookAfter(kind, 0));
     options_.on_kind(std::move(kind));
     return absl::OkStatus();
@@ -94,7 +94,7 @@ class RogueSiege {
 
   const RogueServerOptions options_;
   HostileJob job_;
-  std::unique_ptr<RogueServer> rogue_;  // goes before the job
+  std::unique_ptr<RogueServer> rogue_;  // destroyed before the job
 };
 
 }  // namespace

@@ -12,22 +12,22 @@
 namespace divvy {
 
 struct RogueServerOptions {
-  // counter_program
+  // The path of counter_program.
   std::string program;
-  // That there is not yet: for the job's certificates and checkpoints.
+  // A directory that does not exist yet, for the job's certificates and checkpoints.
   std::string directory;
   uint64_t seed = 1;
   double scale = 1;  // of the number of lies
-  std::string only;  // kinds whose names hold this
+  std::string only;  // runs only the kinds whose name contains this
   std::function<void(HostileKind kind)> on_kind;
 };
 
-// Runs a job whose steps read and write, and puts a RogueServer in the place of its second
-// parameter server, for one kind of lie after another. What the coordinator and the workers do
-// while they are lied to is theirs: they may retry, give a step up, or end by an exit code (and are
-// started again). No task may be ended by a signal, or hold more memory than it may, and the job
-// must go on once the server is honest again. The sum is not looked at: a parameter server is
-// believed about the values that it holds. Blocks. An error: the job could not begin.
+// Runs a job whose steps read and write, and replaces its second parameter server by a RogueServer,
+// for one kind of lie after another. While the server lies, the coordinator and the workers may
+// retry, give a step up, or end by an exit code; they are then restarted. No task may end by a
+// signal or hold more memory than it may, and the job must go on once the server is honest again.
+// The sum is not checked, because a parameter server is trusted with the values that it holds.
+// Blocks. Returns an error if the job could not begin.
 absl::Status TryRogueServer(const RogueServerOptions& options);
 
 }  // namespace divvy

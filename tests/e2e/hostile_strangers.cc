@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kShort = absl::Milliseconds(500);
 constexpr absl::Duration kUntilItAnswers = absl::Seconds(30);
 
-// A whole call of gRPC's, without TLS.
+// A whole gRPC call without TLS.
 std::string PlainCall() {
   return http2::kPreface + http2::Frame(http2::kSettings, 0, 0, "") +
          http2::Frame(http2::kHeaders, http2::kEndHeaders, 1,
@@ -49,13 +49,13 @@ void Strangers::SendPlain(HostileKind& kind, TaskId task, const std::string& byt
   const Descriptor stranger = ConnectTo(job_.address(task));
   if (!stranger)
     return kind.Note("no connection"),
-           kind.Hang(absl::StrCat(ToString(task), " takes no connection"));
+           kind.Hang(absl::StrCat(ToString(task), " does not accept a connection"));
   Send(stranger, bytes, kShort);
   shutdown(stranger.get(), SHUT_WR);
   const std::string answer = Receive(stranger, 1 << 16, kShort);
-  kind.Note(answer.empty() ? "closed without a word" : "an alert of TLS");
+  kind.Note(answer.empty() ? "closed without an answer" : "a TLS alert");
   if (answer.size() > 4096)
-    kind.WrongAccept(absl::StrCat(ToString(task), " said ", answer.size(), " bytes to a stranger"));
+    kind.WrongAccept(absl::StrCat(ToString(task), " sent ", answer.size(), " bytes to a stranger"));
 }
 
 void Strangers::RandomBytesBeforeTls(HostileKind& kind, int64_t tries) {
@@ -105,7 +105,7 @@ void Strangers::ShowOddCertificate(HostileKind& kind, const OddCertificate& odd,
 // ---- connections --------------------------------------------------------------------------------
 
 void Strangers::IdleConnections(HostileKind& kind, int64_t tries) {
-  const int64_t a_round = 200;  // fewer than a task takes
+  const int64_t a_round = 200;  // fewer than a task accepts
   const std::string hello = ClientHello();
   for (int64_t done = 0; done < tries; done += a_round) {
     std::vector<Descriptor> held;
@@ -115,7 +115,7 @@ void Strangers::IdleConnections(HostileKind& kind, int64_t tries) {
         Send(held.back(), hello.substr(0, static_cast<size_t>(i) % hello.size()), kShort);
       kind.Note("held, then closed");
     }
-    job_.AwaitAnswers(kind, absl::ZeroDuration());  // beside them
+    job_.AwaitAnswers(kind, absl::ZeroDuration());  // while the connections are open
   }
 }
 

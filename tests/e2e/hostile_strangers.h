@@ -1,4 +1,4 @@
-// Who has no certificate of the job, and connections that do nothing.
+// Attacks by strangers, who have no certificate of the job, and connections that do nothing.
 #ifndef DIVVY_TESTS_E2E_HOSTILE_STRANGERS_H_
 #define DIVVY_TESTS_E2E_HOSTILE_STRANGERS_H_
 
@@ -10,12 +10,12 @@
 
 namespace divvy {
 
-// Bytes before TLS, certificates that no task may believe, connections without end, and a task
-// without file descriptors. To be used by the hostile side's thread.
+// Bytes before TLS, certificates that every task must refuse, endless connections, and a task
+// without file descriptors. Used by the hostile side's thread only.
 class Strangers {
  public:
   explicit Strangers(HostileJob& job) : job_(job) {}
-  std::vector<HostileAttack> Attacks();  // REQUIRES: this outlives them
+  std::vector<HostileAttack> Attacks();  // REQUIRES: this object outlives them
 
  private:
   void SendPlain(HostileKind& kind, TaskId task, const std::string& bytes);

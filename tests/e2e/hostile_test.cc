@@ -1,5 +1,5 @@
-// The short form of tools/hostile: what strangers, members with the wrong certificate and a lying
-// worker send to a running job.
+// A short run of tools/hostile: attacks by strangers, by members with the wrong certificate and by
+// a lying worker on a running job.
 #include <signal.h>
 
 #include <cstdio>
@@ -31,7 +31,7 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
         absl::FormatTime("%H:%M:%S", Clock::Real().WallTime(), absl::UTCTimeZone()).c_str());
     for (const std::string& fault : kind.faults)
       std::printf("%s: %s\n", kind.name.c_str(), fault.c_str());
-    // A run that is ended for its time says how far it came.
+    // If the test times out, its output shows how far it came.
     std::fflush(stdout);
   };
   ASSERT_TRUE(FileSystem::Real().CreateDirectory(options.directory).ok());
@@ -44,7 +44,7 @@ TEST(HostileTest, NothingThatIsSentEndsStallsOrBendsTheJob) {
   EXPECT_GT(result->steps, 0);
 }
 
-// The other worker goes on, so the job does.
+// The other worker continues, so the job does too.
 TEST(HostileJobTest, ATaskThatEndedIsToldOfTheKindThatItEndedIn) {
   HostileJob::Options options;
   options.program = "tests/e2e/counter_program";

@@ -1,4 +1,4 @@
-// HTTP/2 by hand (RFC 9113), for tests that send what no client of gRPC's would.
+// Hand-made HTTP/2 (RFC 9113), for tests that send what no gRPC client sends.
 #ifndef DIVVY_TESTS_E2E_HTTP2_H_
 #define DIVVY_TESTS_E2E_HTTP2_H_
 
@@ -28,7 +28,7 @@ inline std::string BigEndian(uint64_t value, int bytes) {
   return text;
 }
 
-// A frame that says it is `length` long.
+// A frame whose header announces `length` bytes.
 inline std::string Frame(uint32_t length, uint8_t type, uint8_t flags, uint32_t stream,
                          const std::string& payload) {
   return BigEndian(length, 3) + static_cast<char>(type) + static_cast<char>(flags) +
@@ -38,12 +38,12 @@ inline std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std
   return Frame(static_cast<uint32_t>(payload.size()), type, flags, stream, payload);
 }
 
-// A setting: 4 is the window of a stream, 1 the size of the table of headers.
+// A setting. Id 4 is the window of a stream, 1 the size of the header table.
 inline std::string Setting(uint16_t id, uint32_t value) {
   return Frame(kSettings, kNone, 0, BigEndian(id, 2) + BigEndian(value, 4));
 }
 
-// An integer of HPACK (RFC 7541, 5.1) behind the high bits of `first`.
+// An integer of HPACK (RFC 7541, 5.1), after the high bits of `first`.
 inline std::string HpackNumber(uint8_t first, int bits, uint64_t value) {
   const uint64_t most = (uint64_t{1} << bits) - 1;
   if (value < most) return std::string(1, static_cast<char>(first | value));
@@ -55,7 +55,8 @@ inline std::string HpackNumber(uint8_t first, int bits, uint64_t value) {
 inline std::string HpackText(const std::string& text) {
   return HpackNumber(0, 7, text.size()) + text;
 }
-// A header that goes into no table; or into the dynamic one.
+// Header: a header that the receiver does not store. KeptHeader: one that it stores in its dynamic
+// table.
 inline std::string Header(const std::string& name, const std::string& value) {
   return std::string(1, 0) + HpackText(name) + HpackText(value);
 }
@@ -63,13 +64,13 @@ inline std::string KeptHeader(const std::string& name, const std::string& value)
   return std::string(1, 0x40) + HpackText(name) + HpackText(value);
 }
 
-// The headers of a call of gRPC's.
+// The headers of a gRPC call.
 inline std::string CallHeaders(const std::string& method) {
   return Header(":method", "POST") + Header(":scheme", "https") + Header(":path", method) +
          Header(":authority", "localhost") + Header("te", "trailers") +
          Header("content-type", "application/grpc");
 }
-// The beginning of a message of gRPC's that says it is `size` long.
+// The prefix of a gRPC message that announces `size` bytes.
 inline std::string MessageFront(uint32_t size, bool compressed = false) {
   return std::string(1, compressed ? 1 : 0) + BigEndian(size, 4);
 }

@@ -1,5 +1,5 @@
-// docs/operating/operations.md, row by row: what a signal does to each role in each state of the
-// job, what exit codes say, and what an operator may ask for.
+// Tests docs/operating/operations.md row by row: what a signal does to each role in each state of
+// the job, what exit codes mean, and what an operator can do.
 #include <signal.h>
 #include <string.h>
 
@@ -33,14 +33,15 @@ absl::Duration Now() { return Clock::Real().Elapsed(); }
 
 class OperationsTest : public CountingTest {
  protected:
-  // A job that goes on where it was: with the directories for that, a checkpoint so often.
+  // A job that can resume: with a state directory and a checkpoint directory, and checkpoints at
+  // this interval.
   void MakeDurable(std::vector<std::string> flags, absl::string_view checkpoint_every = "0s") {
     flags.insert(flags.end(),
                  {"--state_dir=" + OwnPath("state"), "--checkpoint_dir=" + OwnPath("checkpoints"),
                   absl::StrCat("--checkpoint_every=", checkpoint_every)});
     Make(2, 2, /*proxied=*/false, std::move(flags));
   }
-  // Starts again what has ended and asks for it.
+  // Restarts tasks that have ended with an exit code that asks for it.
   void ReviveTheDead() {
     for (const TaskId& task : cluster_->tasks()) {
       if (cluster_->running(task)) continue;
@@ -50,7 +51,7 @@ class OperationsTest : public CountingTest {
       Start(task);
     }
   }
-  // Rounds of steps finish, whoever has to be started again for it.
+  // Waits for a round of steps, and restarts tasks meanwhile.
   void CountOnWhoeverDies() {
     const size_t before = cluster_->output(kChiefTask).size();
     const absl::Duration until = Now() + kPatience;
@@ -60,15 +61,15 @@ class OperationsTest : public CountingTest {
       ReviveTheDead();
     }
   }
-  // Ends the job; every task says so by 0.
+  // Ends the job and checks that every task exits with 0.
   void FinishAll() {
     Finish();
     for (const TaskId& task : cluster_->tasks()) EXPECT_EQ(ExitOf(task), 0) << ToString(task);
   }
-  // What `divvyctl WORDS --addr=<that task's>` prints.
+  // Runs `divvyctl WORDS --addr=ADDRESS` with the address of task `asked`, and returns its output.
   std::string Divvyctl(std::vector<std::string> words, TaskId asked, int exit_code = 0) {
     const std::string name = absl::StrCat("divvyctl ", ++commands_);
-    // These ask nobody.
+    // These commands call no task.
     if (words[0] != "certs" && words[0] != "state")
       words.push_back("--addr=" + cluster_->address(asked));
     words.insert(words.begin(), "tools/divvyctl");
@@ -77,7 +78,7 @@ class OperationsTest : public CountingTest {
         << cluster_->processes().LastLines();
     return cluster_->processes().output(name);
   }
-  // The steps of the latest "counted".
+  // The number of steps in the latest "counted" line.
   int64_t Counted() const {
     const std::string& said = cluster_->output(kChiefTask);
     const size_t begin = said.rfind("counted ") + 8;
@@ -97,7 +98,7 @@ using Case = std::tuple<TaskId, int, When>;
 
 class SignalTest : public OperationsTest, public ::testing::WithParamInterface<Case> {
  protected:
-  // The job is in that state; the task lives.
+  // Brings the job into that state, with the task running.
   void Reach(When state, TaskId task) {
     MakeDurable({}, state == When::kCheckpointing ? "1ms" : "0s");
     missing_ = task.role == Role::kChief ? PsTask(1) : kChiefTask;
@@ -107,10 +108,10 @@ class SignalTest : public OperationsTest, public ::testing::WithParamInterface<C
     state == When::kAttaching ? WaitFor(task, " is at ") : WaitFor(kChiefTask, "counted ");
   }
 
-  TaskId missing_;  // while attaching
+  TaskId missing_;  // not started in the state kAttaching
 };
 
-// What is lost is run again; nothing is counted twice. SIGTERM ends a task with 143, for work
+// Lost steps are run again, and none is counted twice. SIGTERM ends a task with 143, because work
 // remains.
 TEST_P(SignalTest, LeavesAJobThatGoesOnAndCountsEachStepOnce) {
   const auto [task, signal, state] = GetParam();
@@ -166,7 +167,7 @@ TEST_P(AnyTaskTest, EndsWith130WhenInterrupted) {
   FinishAll();
 }
 
-// Longer than a worker may say nothing, and a coordinator to a worker.
+// The pause is longer than a worker, or the coordinator, may be silent.
 TEST_P(AnyTaskTest, ThatIsStoppedForLongerThanItsSilenceIsBorneGoesOnWhenItWakes) {
   MakeDurable({});
   StartAll();
@@ -209,7 +210,7 @@ TEST_F(OperationsTest, AWorkerOfAnotherProgramEndsAndBothLogsSayWhy) {
   for (const TaskId& task : {kChiefTask, WorkerTask(1)})
     WaitFor(task, "runs another program than the coordinator: it has no step");
   Start(WorkerTask(1));
-  // "counting" may have been said before the refusal: one worker is enough to begin
+  // "counting" may have been printed before the refusal: the job begins with one worker.
   CountOn(1);
   FinishAll();
 }
@@ -273,16 +274,17 @@ TEST_F(OperationsTest, ACoordinatorThatStaysForAStragglerGoesWhenItIsAsked) {
   for (const TaskId& task : {PsTask(0), WorkerTask(0)}) EXPECT_EQ(ExitOf(task), 0);
   const absl::Duration asked = Now();
   cluster_->Signal(kChiefTask, SIGTERM);
-  EXPECT_EQ(ExitOf(kChiefTask), 0);  // the job is complete
+  EXPECT_EQ(ExitOf(kChiefTask), 0);  // because the job is complete
   EXPECT_LT(Now() - asked, absl::Seconds(8));
 }
 
 TEST_F(OperationsTest, WhatNoMemoryIsAllowedForEndsTheJobWith74) {
   Make(1, 1, /*proxied=*/false, {"--memory_limit_bytes=8"});
   for (const TaskId& task : cluster_->tasks()) Start(task);
-  // Is told that the job has failed.
+  // The ps is told that the job has failed.
   EXPECT_NE(ExitOf(PsTask(0)), 0);
-  // Which may stay for the worker, and does not call it work that remains.
+  // The chief may wait for the worker. SIGTERM does not change its exit code to the one for work
+  // that remains.
   cluster_->Signal(kChiefTask, SIGTERM);
   EXPECT_EQ(ExitOf(kChiefTask), 74);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("--memory_limit_bytes"));
@@ -318,7 +320,7 @@ TEST_F(OperationsTest, AFullDiskOfTheStateDirectoryEndsTheCoordinatorWith74AndTh
   FinishAll();
 }
 
-// What an older version stored when a task said that it obeyed epoch 2^64 - 2.
+// Writes what an older version stored after a task had reported epoch 2^64 - 2.
 void PoisonState(const std::string& directory) {
   ThreadPoolExecutor executor(1);
   absl::StatusOr<std::unique_ptr<Store>> store = SqliteStore::Open(directory, executor);
@@ -341,19 +343,18 @@ TEST_F(OperationsTest, AStateDirectoryWithAnEpochThatCannotBeIsMendedAndTheJobGo
   EXPECT_EQ(ExitOf(kChiefTask), 65);
   EXPECT_THAT(cluster_->output(kChiefTask), HasSubstr("epoch 18446744073709551614 of job"));
   EXPECT_THAT(Divvyctl({"state", "show", OwnPath("state")}, kChiefTask),
-              HasSubstr("to be mended by `divvyctl state repair`"));
+              HasSubstr("to be repaired by `divvyctl state repair`"));
   EXPECT_THAT(Divvyctl({"state", "repair", OwnPath("state")}, kChiefTask),
-              HasSubstr("epoch 18446744073709551614 cannot be: it becomes 10485"));
+              HasSubstr("epoch 18446744073709551614 is not valid: it becomes 10485"));
   Start(kChiefTask);
   WaitFor(kChiefTask, "restored ");
   CountOn(1);
   FinishAll();
 }
 
-// ---- launched
+// ---- divvyctl launch
 
-// As `divvyctl launch` has it: each task is started again, with what the launcher has given it to
-// go on from.
+// `divvyctl launch` restarts each task with the directories that it has given to the job.
 TEST_F(OperationsTest, ALaunchedJobWhoseTasksOfEveryRoleAreKilledEndsExactly) {
   WatchedProcesses processes;
   const std::vector<std::string> command = {"tools/divvyctl",
@@ -415,13 +416,13 @@ TEST_F(OperationsTest, AnEmptyCheckpointDirSwitchesCheckpointsOffInALaunchToo) {
   ASSERT_TRUE(
       processes.Start("launch", {command, {{"TMPDIR", directory}}, ChildOutput::kPipe}).ok());
   ASSERT_TRUE(processes.WaitForText("launch", "counted ", kPatience).ok());
-  // With a directory this would save what is there, and say where.
+  // With a checkpoint directory, SIGINT would save a checkpoint and print where.
   processes.Signal("launch", SIGINT);
   EXPECT_EQ(processes.WaitForExit("launch", kPatience)->code(), 130) << processes.LastLines();
   EXPECT_TRUE(FileSystem::Real().ListDirectory(directory)->empty());
 }
 
-// ---- what an operator asks for
+// ---- operations by divvyctl
 
 TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
   MakeDurable({});
@@ -432,7 +433,7 @@ TEST_F(OperationsTest, AnOperatorSavesAndDrainsAndTheNextCoordinatorGoesOn) {
   EXPECT_THAT(Divvyctl({"drain"}, kChiefTask),
               ContainsRegex("^drained: ([0-9]+) steps finished, ckpt-1-2 holds [0-9]+\n$"));
   EXPECT_EQ(ExitOf(kChiefTask), 143);
-  // They wait for the next.
+  // The other tasks wait for the next coordinator.
   EXPECT_TRUE(cluster_->running(PsTask(0)) && cluster_->running(WorkerTask(0)));
   Start(kChiefTask);
   WaitFor(kChiefTask, "restored ");
@@ -447,7 +448,7 @@ TEST_F(OperationsTest, AJobGoesOnWithFewerAndThenWithMoreParameterServers) {
             "the job goes on with 1 parameter server\n");
   EXPECT_EQ(ExitOf(PsTask(1)), 0);
   CountOn(1);
-  // It goes on without us: ps 1 is to come.
+  // divvyctl waits no longer, but the resize continues: ps 1 has not been started yet.
   Divvyctl({"resize", "--ps=2", "--timeout=500ms"}, kChiefTask, 138);
   Start(PsTask(1));
   WaitFor(kChiefTask, "the job goes on with 2 parameter servers instead of 1");

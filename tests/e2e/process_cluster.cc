@@ -14,7 +14,7 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kUntilGone = absl::Seconds(10);  // after SIGKILL
+constexpr absl::Duration kUntilGone = absl::Seconds(10);  // the longest wait after SIGKILL
 
 }  // namespace
 
@@ -57,13 +57,13 @@ absl::StatusOr<ExitStatus> ProcessCluster::Kill(TaskId task) {
   return WaitForExit(task, kUntilGone);
 }
 
-// The soft limit alone: an ordinary user may raise it again.
+// Changes the soft limit only, because an ordinary user can raise it again.
 void ProcessCluster::LimitFiles(TaskId task, uint64_t bytes) {
   static_assert(kUnlimited == RLIM_INFINITY, "the same");
   if (!running(task)) return;
   const pid_t pid = processes_.pid(ToString(task));
   rlimit limit{};
-  if (prlimit(pid, RLIMIT_FSIZE, nullptr, &limit) != 0) return;  // it has just ended
+  if (prlimit(pid, RLIMIT_FSIZE, nullptr, &limit) != 0) return;  // the task has just ended
   limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
   prlimit(pid, RLIMIT_FSIZE, &limit, nullptr);
 }

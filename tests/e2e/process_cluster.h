@@ -1,4 +1,4 @@
-// A cluster of real processes under test.
+// Runs a cluster of real processes for a test.
 #ifndef DIVVY_TESTS_E2E_PROCESS_CLUSTER_H_
 #define DIVVY_TESTS_E2E_PROCESS_CLUSTER_H_
 
@@ -24,44 +24,47 @@ inline TaskId PsTask(int index) { return {Role::kPs, index}; }
 inline TaskId WorkerTask(int index) { return {Role::kWorker, index}; }
 
 struct ProcessClusterOptions {
-  std::string program;  // plays every role by TF_CONFIG
+  std::string program;  // plays every role, chosen by TF_CONFIG
   int num_ps = 2, num_workers = 2;
-  // Of every task.
+  // Flags of every task.
   std::vector<std::string> flags;
-  // Each task's address in TF_CONFIG is that of a FaultProxy before it.
+  // A FaultProxy stands before each task, and TF_CONFIG names the proxy's address.
   bool proxied = false;
 };
 
-// What one life of a task has besides.
+// What is special in one life of a task.
 struct LifeOptions {
-  // After those of the cluster: the last one counts.
+  // Appended to the cluster's flags. Of two equal flags the last one counts.
   std::vector<std::string> flags;
-  // In place of the task's own where the names are the same.
+  // Overrides variables of the task's environment.
   std::map<std::string, std::string> environment;
-  // In place of the cluster's.
+  // Replaces the cluster's program.
   std::string program;
 };
 
-// The tasks of one program on free ports of 127.0.0.1, each told who it is by TF_CONFIG. Ports stay
-// the same over restarts. Nothing waits without a timeout; what still runs in the end is killed.
-// Not thread-safe; to be used by one thread.
+// The tasks of one program on free ports of 127.0.0.1. TF_CONFIG gives each task its role and
+// index. Ports stay the same over restarts. Every wait has a timeout. The destructor kills the
+// tasks that still run. Not thread-safe: used by one thread.
 class ProcessCluster {
  public:
-  // Makes ports and proxies; starts nothing.
+  // Makes ports and proxies. Starts no task.
   static absl::StatusOr<std::unique_ptr<ProcessCluster>> Make(ProcessClusterOptions options);
 
-  // Starts the task, or a new life of it. REQUIRES: it does not run.
+  // Starts the task, or a new life of it. REQUIRES: the task does not run.
   absl::Status Start(TaskId task, const LifeOptions& life = {});
-  // What Start starts: for a second process that plays the same task, through processes().
+  // The options that Start uses. With them, processes() can start a second process for the same
+  // task.
   ChildOptions OptionsOf(TaskId task, const LifeOptions& life = {}) const;
-  // Chief, ps, workers: all that do not run.
+  // Starts the tasks that do not run: first the chief, then ps, then workers.
   absl::Status StartAll(const LifeOptions& life = {});
-  // SIGKILL, SIGSTOP, SIGCONT, SIGTERM ...; nothing if it does not run.
+  // Sends a signal (SIGKILL, SIGSTOP, SIGCONT, SIGTERM, ...). Does nothing if the task does not
+  // run.
   void Signal(TaskId task, int signal) { processes_.Signal(ToString(task), signal); }
-  // SIGKILL, and waits until it is gone. Returns how it ended: by another way, if it was faster.
+  // Sends SIGKILL and waits for the end. Returns how the task ended: it may have exited just
+  // before.
   absl::StatusOr<ExitStatus> Kill(TaskId task);
-  // As if the disk were full to it: from now on it cannot write a file beyond so many bytes, until
-  // it is given more or has ended. Nothing if it does not run.
+  // Acts like a full disk: from now on the task cannot write a file beyond `bytes`, until the limit
+  // is raised or the task ends. Does nothing if the task does not run.
   void LimitFiles(TaskId task, uint64_t bytes);
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
@@ -74,13 +77,14 @@ class ProcessCluster {
   absl::StatusOr<ExitStatus> WaitForExit(TaskId task, absl::Duration timeout) {
     return processes_.WaitForExit(ToString(task), timeout);
   }
-  // Waits until every task has ended. DeadlineExceeded names those that have not.
+  // Waits until every task has ended. DeadlineExceeded names the tasks that have not.
   absl::Status WaitForAll(absl::Duration timeout);
-  // For all else: other processes beside the tasks, waits for conditions, the last lines of all.
+  // The processes themselves: to start others beside the tasks, wait for conditions, print last
+  // lines.
   WatchedProcesses& processes() { return processes_; }
 
   const std::vector<TaskId>& tasks() const { return tasks_; }
-  // As TF_CONFIG has it.
+  // The task's address in TF_CONFIG.
   std::string address(TaskId task) const { return advertised_[IndexOf(task)]; }
   std::string bind_address(TaskId task) const { return ports_[IndexOf(task)].address(); }
   std::string TfConfig(TaskId task) const;

@@ -1,4 +1,4 @@
-// The example programs as a person runs them: what they learn, and what they say to bad input. Each
+// The example programs as a user runs them: what they learn, and how they refuse bad input. Each
 // refusal is one clear message and an exit code.
 #include <signal.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ Outcome Digits(const std::string& flags) {
   return RunCommand(absl::StrCat("examples/digits --data=examples/data/digits.csv.gz ", flags));
 }
 
-// The number behind the last "<name> " in the text.
+// The number after the last "<name> " in the text.
 double Last(const std::string& text, const std::string& name) {
   const size_t at = text.rfind(absl::StrCat(name, " "));
   double value = -1;
@@ -63,7 +63,7 @@ std::string WriteTemporary(const std::string& name, const std::string& contents)
   return path;
 }
 
-// A digits file: 20 lines with 64 pixels of `pixel`, then `label`.
+// A digits file of 20 lines, each with 64 times `pixel`, then `label`.
 std::string DigitsFile(const std::string& name, const std::string& pixel,
                        const std::string& label) {
   std::string line;
@@ -78,13 +78,13 @@ TEST(ProgramsTest, DigitsLearnsToItsAccuracyWithTwoWorkers) {
   const Outcome outcome = Digits("--ps=2 --workers=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_GE(Last(outcome.text, "accuracy"), 0.965) << outcome.text;
-  // 1,437, 30 times: each once, and none of the validation's
+  // 1,437 training examples, each seen once in each of 30 epochs; none is a validation example.
   EXPECT_THAT(outcome.text, HasSubstr("1,350 training steps, 43,110 examples seen"));
   EXPECT_THAT(outcome.text, HasSubstr("epoch 30/30  step 1,350"));
   EXPECT_THAT(outcome.text, HasSubstr("peak memory"));
 }
 
-// Files of the libsvm collection have -1 and +1 for no and yes.
+// Files of the libsvm collection use -1 and +1 as labels.
 TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
   std::string text;
   for (int i = 0; i < 400; ++i)
@@ -102,10 +102,10 @@ TEST(ProgramsTest, LogisticRegressionTakesLabelsOfBothSigns) {
   EXPECT_THAT(refused.text, HasSubstr("signs.libsvm: line 401: the id 200 is not in [0, 127)"));
   EXPECT_EQ(refused.exit_code, 65);
   EXPECT_THAT(refused.text, Not(HasSubstr("0 training steps")))
-      << "a figure of nothing stands in front of the error";
+      << "a figure of an empty run is printed before the error";
 }
 
-// Runs `command`, sends `signal` when its output has `words`, and reads it to its end.
+// Runs `command`, sends `signal` once its output contains `words`, and returns the whole output.
 Outcome RunAndSignal(const std::string& command, const std::string& words, int signal) {
   int out[2];
   EXPECT_EQ(pipe(out), 0);
@@ -143,7 +143,7 @@ TEST(ProgramsTest, ASignalDrainsAnEmbeddedProgramWhichThenGoesOnWhereItWas) {
         RunAndSignal(absl::StrCat(flags, " --epochs=1000000"), "epoch 2/", signal);
     EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.text;
     EXPECT_THAT(stopped.text, HasSubstr("asked to end"));
-    // It has those behind it.
+    // The checkpoint has all epochs of --epochs=1.
     const Outcome resumed = RunCommand(absl::StrCat(flags, " --epochs=1"));
     EXPECT_EQ(resumed.exit_code, 0) << resumed.text;
     EXPECT_THAT(resumed.text, Not(HasSubstr("train: "))) << "the epoch was trained again";
@@ -174,7 +174,7 @@ TEST(ProgramsTest, DigitsRunsOnOtherClustersToo) {
   EXPECT_EQ(Digits("--ps=3 --workers=4 --replicas_per_worker=2 --epochs=1").exit_code, 0);
 }
 
-// On a machine with devices of the host, which play GPUs.
+// Runs the digits example on devices that the host emulates in place of GPUs.
 Outcome DigitsOnDevices(const std::string& devices, const std::string& flags) {
   return RunCommand(absl::StrCat(
       "DIVVY_CUDA_LIBRARY=ops/cuda/testing/libdivvy_host_devices.so DIVVY_HOST_DEVICES=", devices,
@@ -253,14 +253,15 @@ TEST(ProgramsTest, MnistLearnsToItsAccuracyWhereItsFilesAre) {
   EXPECT_GE(Last(convolutional.text, "  accuracy"), 0.97) << convolutional.text;
 }
 
-// Small and short; the default sizes come nearer to what is planted (README.md).
+// Small, short runs. With the default sizes the results come nearer to the planted model
+// (README.md).
 
 TEST(ProgramsTest, MatrixFactorizationComesNearItsNoiseFloor) {
   const Outcome outcome =
       RunCommand("examples/matrix_factorization --ps=2 --workers=2 --ratings=100000 --epochs=8");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   EXPECT_NEAR(Last(outcome.text, "noise floor"), 0.5, 0.01) << outcome.text;
-  EXPECT_LE(Last(outcome.text, "ratio"), 1.4) << outcome.text;  // of the biases alone: 1.6
+  EXPECT_LE(Last(outcome.text, "ratio"), 1.4) << outcome.text;  // biases alone reach 1.6
   EXPECT_GE(Last(outcome.text, "ratio"), 1) << outcome.text;
 }
 
@@ -268,7 +269,7 @@ TEST(ProgramsTest, DlrmComesNearThePlantedModel) {
   const Outcome outcome =
       RunCommand("examples/dlrm --ps=2 --workers=2 --impressions=60000 --epochs=2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_GE(Last(outcome.text, "ratio"), 0.8) << outcome.text;  // of guesses: 0.6
+  EXPECT_GE(Last(outcome.text, "ratio"), 0.8) << outcome.text;  // guessing reaches 0.6
   EXPECT_LE(Last(outcome.text, "ratio"), 1) << outcome.text;
 }
 
@@ -278,7 +279,7 @@ TEST(ProgramsTest, TwoTowerComesNearThePlantedPointsOnAClusterOfProcessesToo) {
         "tools/divvyctl launch --ps=2 --workers=2 -- examples/two_tower"}) {
     const Outcome outcome = RunCommand(absl::StrCat(launch, " --visits=50000 --epochs=3"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-    EXPECT_GE(Last(outcome.text, "ratio"), 0.55) << outcome.text;  // of guesses: 0.09
+    EXPECT_GE(Last(outcome.text, "ratio"), 0.55) << outcome.text;  // guessing reaches 0.09
     EXPECT_LE(Last(outcome.text, "ratio"), 1) << outcome.text;
   }
 }
@@ -302,7 +303,7 @@ TEST(ProgramsTest, TheRecommendersReadFilesToo) {
         absl::StrCat("examples/", program, " --epochs=1 --data=", WriteTemporary(program, text)));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
     EXPECT_THAT(outcome.text, HasSubstr("held out: "));
-    EXPECT_EQ(Last(outcome.text, "ratio"), -1) << "nothing is planted there";
+    EXPECT_EQ(Last(outcome.text, "ratio"), -1) << "files have no planted model";
   }
 }
 
@@ -313,7 +314,7 @@ TEST(BadInputTest, ABadLineOfTheRecommendersIsNamedWithTheFix) {
         "line 2: column \"item\": 2000 is not in [0, 1683): correct the line"}},
       {"dlrm",
        {"0\t1\n0\t1\n",
-        "line 2: has 2 fields parted by tabs, wanted a label, 13 counts and 26 categories"}},
+        "line 2: has 2 fields separated by tabs, wanted a label, 13 counts and 26 categories"}},
       {"two_tower", {"user,item,tag\n1,2,jazz\n1,2\n", "line 3: has 2 fields, wanted 3"}},
   };
   for (const auto& [program, bad] : data) {
@@ -375,7 +376,7 @@ TEST(BadInputTest, ALabelOutOfRangeIsNamedWithTheNumberOfClasses) {
 
 TEST(BadInputTest, ALossThatIsNotFiniteEndsTheRunWhereNumericsAreChecked) {
   std::string text;
-  // twice the error, its derivative, is infinite
+  // The derivative, twice the error, overflows to infinity.
   for (int i = 1; i < 400; ++i) absl::StrAppend(&text, i, "\t", i, "\t3e38\t0\n");
   const Outcome outcome =
       RunCommand("examples/matrix_factorization --check_numerics --batch_size=1 --data=" +

@@ -59,7 +59,7 @@ void RawCalls::CallEach(const std::string& method, const std::vector<std::string
   for (size_t done = 0; done < messages.size(); ++done) {
     void* tag = nullptr;
     bool ok = false;
-    queue.Next(&tag, &ok);  // the deadlines see to it that one comes
+    queue.Next(&tag, &ok);  // returns at the call's deadline at the latest
     const std::unique_ptr<UnaryCall> call(static_cast<UnaryCall*>(tag));
     ended(call->message, call->status, BytesOf(call->reply));
     if (begun < messages.size()) begin(begun++);
@@ -105,7 +105,8 @@ RawCalls::StreamEnd RawCalls::Run(const std::string& method,
     stream->WritesDone(nullptr);
     wait();
   }
-  // Also of a stream that takes no more: gRPC hands out its status behind the last reply.
+  // Reads also when the stream takes no more messages: gRPC returns its status after the last
+  // reply.
   for (bool more = begun; more;) {
     grpc::ByteBuffer reply;
     stream->Read(&reply, nullptr);

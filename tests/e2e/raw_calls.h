@@ -1,4 +1,4 @@
-// Calls of gRPC with any bytes for messages.
+// gRPC calls whose messages are any bytes.
 #ifndef DIVVY_TESTS_E2E_RAW_CALLS_H_
 #define DIVVY_TESTS_E2E_RAW_CALLS_H_
 
@@ -17,9 +17,10 @@
 namespace divvy {
 
 grpc::ByteBuffer BufferOf(const std::string& bytes);
-std::string BytesOf(const grpc::ByteBuffer& buffer);  // empty also of a buffer that holds nothing
+std::string BytesOf(const grpc::ByteBuffer& buffer);  // empty for an invalid buffer too
 
-// One channel. Every call has a deadline, so nothing blocks for longer. Not thread-safe.
+// A channel to one task. Every call has a deadline, and no method blocks for longer. Not
+// thread-safe.
 class RawCalls {
  public:
   RawCalls(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
@@ -27,10 +28,10 @@ class RawCalls {
 
   struct Options {
     int at_once = 64;
-    bool gzip = false;         // messages are compressed
-    std::string large_header;  // of every call; may be empty
+    bool gzip = false;         // compresses the messages
+    std::string large_header;  // sent with every call; may be empty
   };
-  // A call of `method` for each message; `ended` is told how each ended, and what was answered.
+  // Calls `method` once for each message. `ended` gets the status and the reply of each call.
   using Ended =
       std::function<void(size_t message, const grpc::Status& status, const std::string& reply)>;
   void CallEach(const std::string& method, const std::vector<std::string>& messages,
@@ -44,8 +45,8 @@ class RawCalls {
     std::vector<std::string> replies;
     grpc::Status status;
   };
-  // A stream: all messages, then the end of what we say; reads until the server ends it.
-  // DEADLINE_EXCEEDED: it did not. `hold`: does not end it.
+  // Opens a stream, sends all messages and closes this side, then reads until the server ends it.
+  // The status is DEADLINE_EXCEEDED if the server does not.
   StreamEnd Stream(const std::string& method, const std::vector<std::string>& messages,
                    bool gzip = false);
   StreamEnd HeldStream(const std::string& method, const std::vector<std::string>& messages,

@@ -1,14 +1,14 @@
 // bazel run //bench:recovery [-- --format=json]
 //
-// What a loss costs, in clusters of real processes (2 ps, 2 workers) that work while one of them is
-// SIGKILLed and started again at once:
-//   ps       from the kill to the next step that is finished: the servers hold 64 MB of variables
-//            with Adam, and read them from their checkpoint. Beside its ceiling: reading that
-//            checkpoint's files, by this process and right then. What it costs to run the steps
-//            since the checkpoint again is in it
-//   worker   from the kill to the moment in which its step begins on another worker
-//   log      steps per second at durability `replay`, and at `checkpoint`, in turns: what keeping
-//            the log costs while nothing is lost
+// Measures what a loss costs, on clusters of real processes (2 ps, 2 workers) that work while one
+// of them is SIGKILLed and restarted at once:
+//   ps       from the kill to the next finished step. The servers hold 64 MB of variables with
+//            Adam, and load them from their checkpoint. The ceiling is a plain read of that
+//            checkpoint's files by this process at that time. The measured time includes running
+//            the steps since the checkpoint again.
+//   worker   from the kill to the moment when its step begins on another worker
+//   log      steps per second with --durability=replay and with --durability=checkpoint, in turns:
+//            the cost of keeping the redo log while nothing is lost
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,8 +32,8 @@
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(std::string, program, "bench/recovery_program", "");
-ABSL_FLAG(int, kills, 5, "of each role");
-ABSL_FLAG(int, rounds, 5, "of the rates, in each of which both durabilities run once");
+ABSL_FLAG(int, kills, 5, "kills of each role");
+ABSL_FLAG(int, rounds, 5, "rounds of the step rates; each runs both durabilities once");
 
 namespace divvy::bench {
 namespace {
@@ -63,7 +63,7 @@ absl::StatusOr<absl::Duration> TimeIn(const std::string& line) {
   return absl::Nanoseconds(nanoseconds);
 }
 
-// The first line of the task with `text` that was printed at or after `then`.
+// The first line with `text` in the output of `task` that was printed at or after `then`.
 absl::StatusOr<std::string> LineAfter(ProcessCluster& cluster, TaskId task, absl::string_view text,
                                       absl::Duration then) {
   for (;;) {
@@ -83,7 +83,7 @@ struct PsLoss {
   double seconds = 0, read_seconds = 0, megabytes = 0;
 };
 
-// Reads what `directory` holds of the newest checkpoint, as a plain program would.
+// Reads the files of the newest checkpoint in `directory`, as a plain program would.
 absl::Status ReadCheckpoint(const std::string& directory, PsLoss& loss) {
   const absl::Duration began = Clock::Real().Elapsed();
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<PsLoss>> LoseServers(const std::string& directory) {
     const absl::Duration began = Clock::Real().Elapsed();
     RETURN_IF_ERROR(cluster->Kill(victim).status());
     RETURN_IF_ERROR(cluster->Start(victim));
-    // A step that was finished before the kill may be told after it; the next one needs both
+    // A step that finished before the kill may be reported after it. The next step needs both
     // servers.
     RETURN_IF_ERROR(cluster->WaitForText(kChiefTask, "steps are run again", kPatience).status());
     ASSIGN_OR_RETURN(const absl::Duration next, FirstAfter(*cluster, kChiefTask, "finished at",

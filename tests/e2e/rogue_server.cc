@@ -35,8 +35,8 @@ std::string AnyBytes(Random& random, size_t size) {
   return bytes;
 }
 
-// Mostly one after which the caller tries again: any other may end the job, which then has to begin
-// anew before there are more lies.
+// Mostly a status after which the caller retries. Any other one may end the job, which must then
+// restart before more lies can be told.
 grpc::Status AnyStatus(Random& random) {
   constexpr grpc::StatusCode kTryAgain[] = {grpc::UNAVAILABLE, grpc::DEADLINE_EXCEEDED,
                                             grpc::RESOURCE_EXHAUSTED, grpc::ABORTED,
@@ -79,7 +79,7 @@ void SpoilReply(v1::FrameHeader& header, Random& random) {
     SpoilPart(*reply.mutable_parts(static_cast<int>(random.Below(parts))), random);
 }
 
-// The header tells other things, and the payload may be longer or shorter.
+// The header has other values, and the payload may be longer or shorter.
 std::string InvalidOperands(const std::string& answer, Random& random) {
   absl::string_view payload;
   absl::StatusOr<v1::FrameHeader> header = wire::testing::Opened(answer, payload);
@@ -89,7 +89,7 @@ std::string InvalidOperands(const std::string& answer, Random& random) {
   std::string bytes(payload);
   if (random.Chance(0.2))
     bytes.resize(bytes.size() + 1 + random.Below(64), static_cast<char>(random.Next()));
-  // seldom: the rest is waited for, ten seconds long
+  // Rarely, because the receiver waits ten seconds for the rest.
   if (random.Chance(0.02)) bytes.resize(random.Below(bytes.size() + 1));
   return wire::EncodeHeader(*header) + bytes;
 }
@@ -106,7 +106,7 @@ std::string FrameOutOfTurn(Random& random) {
   return wire::EncodeHeader(header) + AnyBytes(random, random.Below(200));
 }
 
-// The reply announces much, and sends much more than was asked for.
+// A reply that announces and sends much more than was requested.
 Told HugeData(const std::string& answer, Random& random) {
   absl::string_view payload;
   absl::StatusOr<v1::FrameHeader> header = wire::testing::Opened(answer, payload);
@@ -195,14 +195,14 @@ Told Instead(Lie lie, const std::string& method, const std::string& answer, Rand
   return told;
 }
 
-// ---- passing on ---------------------------------------------------------------------------------
+// ---- forwarding ---------------------------------------------------------------------------------
 
-// One call: the caller's side is a reactor of the server, the real server's side one of a client.
-// What happens on either is done in order by one SerialExecutor, so nothing here is locked. Deletes
-// itself when both sides are over.
+// One call. A reactor of the server faces the caller, and a reactor of a client faces the real
+// server. One SerialExecutor handles the events of both in order, so no lock is needed. The object
+// deletes itself when both sides are over.
 //
-// The caller's messages start writes to the real server at any time, so that side is held open
-// (AddHold) until the caller has said all, or the call is over.
+// The caller's messages start writes to the real server at any time. So that side is held open
+// (AddHold) until the caller has sent everything, or the call is over.
 class RogueServer::Call final : public grpc::ServerGenericBidiReactor {
  public:
   Call(RogueServer& rogue, grpc::GenericCallbackServerContext& context, bool may_compress)
@@ -308,7 +308,7 @@ class RogueServer::Call final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer request_, answer_, said_;
   Told told_;
   size_t next_ = 0;
-  int over_ = 0;  // sides
+  int over_ = 0;  // sides that have ended
   bool let_go_ = false, finished_ = false;
 };
 

@@ -1,5 +1,4 @@
-// A parameter server that answers what it likes: it stands before a real one, with the same
-// certificate.
+// A lying parameter server: a proxy before a real one, with the same certificate.
 #ifndef DIVVY_TESTS_E2E_ROGUE_SERVER_H_
 #define DIVVY_TESTS_E2E_ROGUE_SERVER_H_
 
@@ -20,49 +19,49 @@
 
 namespace divvy {
 
-// What becomes of an answer of the real server.
+// What happens to an answer of the real server.
 enum class Lie {
-  // passed on as it is
+  // It is passed on.
   kNone,
-  // bytes of it are changed, or the call is refused with any status
+  // Some of its bytes are changed, or the call is refused with any status.
   kOther,
-  // Of a pull or a commit: other types, shapes, parts and sizes than were asked for.
+  // The reply to a pull or a commit has other types, shapes, parts and sizes than requested.
   kUnfit,
-  // bytes that are no message, a message of another method, frames out of turn
+  // Bytes that are no message, a message of another method, or frames out of order.
   kGarbage,
-  // cut short, and the call ends as if all were well
+  // The answer is cut short, and the call ends as if it were complete.
   kHalf,
-  // 128 MiB that nobody asked for, a message above the limit, 64 MiB of zeros in a compressed one
+  // 128 MiB that were not requested, a message above the limit, or 64 MiB of zeros, compressed.
   kHuge,
-  // Never comes.
+  // The answer never comes.
   kSilent,
 };
 inline constexpr Lie kLies[] = {Lie::kOther, Lie::kUnfit, Lie::kGarbage,
                                 Lie::kHalf,  Lie::kHuge,  Lie::kSilent};
 const char* NameOf(Lie lie);
 
-// What leaves in place of one message.
+// What is sent in place of one message.
 struct Told {
   std::vector<std::string> messages;
-  bool ends = false;        // the call ends behind them, with `refusal`
-  grpc::Status refusal;     // or OK
-  bool silent = false;      // nothing comes any more
+  bool ends = false;        // then the call ends, with `refusal`
+  grpc::Status refusal;     // may be OK
+  bool silent = false;      // nothing more is sent
   bool compressed = false;  // by gzip
 };
-// `answer` is what the real server sent on `method` ("/divvy.v1.ParameterServer/Sync"). REQUIRES:
-// lie is not kNone.
+// Makes a lie from `answer`, which the real server sent on `method`
+// ("/divvy.v1.ParameterServer/Sync"). REQUIRES: `lie` is not kNone.
 Told Instead(Lie lie, const std::string& method, const std::string& answer, Random& random);
 
-// Passes every call on to the real server, as the caller (whose certificate it has, too), and
-// answers with what came back or, now and then, with a lie. Requests arrive as they are, so the
-// real server knows what was asked of it. Thread-safe.
+// Forwards every call to the real server, with the certificate of the caller. Answers with the real
+// reply or, now and then, with a lie. Requests arrive unchanged, so the real server knows what was
+// asked of it. Thread-safe.
 class RogueServer final : private grpc::CallbackGenericService {
  public:
   struct Options {
-    std::string task;     // "ps-1": whose certificate it shows
-    std::string backend;  // the real server's "127.0.0.1:port"
+    std::string task;     // the task whose certificate it shows, for example "ps-1"
+    std::string backend;  // the address of the real server, "127.0.0.1:port"
     uint64_t seed = 1;
-    double rate = 0.2;  // of answers that are lies
+    double rate = 0.2;  // the share of lies among the answers
   };
   // REQUIRES: `certificates` outlives it.
   static absl::StatusOr<std::unique_ptr<RogueServer>> Start(const HostileCertificates& certificates,
@@ -71,7 +70,7 @@ class RogueServer final : private grpc::CallbackGenericService {
 
   const std::string& address() const { return address_; }
   void Tell(Lie lie);
-  int64_t lies() const;  // told so far
+  int64_t lies() const;  // so far
 
  private:
   class Call;
@@ -80,7 +79,7 @@ class RogueServer final : private grpc::CallbackGenericService {
       grpc::GenericCallbackServerContext* context) override;
   std::shared_ptr<grpc::Channel> ChannelAs(const std::string& member);
   void CallIsOver();
-  // False: the answer is passed on.
+  // Whether to lie; if so, `told` is what to send. Otherwise the answer is passed on.
   bool Lies(const std::string& method, const std::string& answer, Told& told);
 
   const HostileCertificates& certificates_;
@@ -89,12 +88,12 @@ class RogueServer final : private grpc::CallbackGenericService {
   Random random_ DIVVY_GUARDED_BY(mu_);
   Lie lie_ DIVVY_GUARDED_BY(mu_) = Lie::kNone;
   int64_t lies_ DIVVY_GUARDED_BY(mu_) = 0;
-  int calls_ DIVVY_GUARDED_BY(mu_) = 0;  // that are not over
+  int calls_ DIVVY_GUARDED_BY(mu_) = 0;  // in flight
   CondVar over_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ DIVVY_GUARDED_BY(mu_);
   std::string address_;
   ThreadPoolExecutor executor_{2};
-  std::unique_ptr<grpc::Server> server_;  // last: goes first
+  std::unique_ptr<grpc::Server> server_;  // the last member, so it is destroyed first
 };
 
 }  // namespace divvy

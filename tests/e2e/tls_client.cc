@@ -38,7 +38,7 @@ std::string ClientHello() {
   SSL* const ssl = SSL_new(context);
   BIO* const sent = BIO_new(BIO_s_mem());
   SSL_set_bio(ssl, BIO_new(BIO_s_mem()), sent);
-  SSL_connect(ssl);  // sends its first message, and then waits in vain
+  SSL_connect(ssl);  // sends its first message, and gets no answer
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(sent, &bytes);
   std::string hello(bytes, static_cast<size_t>(size));

@@ -1,5 +1,4 @@
-// A TLS connection to a task of this machine, with any certificate or none, that sends whatever it
-// is told to.
+// A TLS connection to a task of this machine, with any certificate or none, that sends any bytes.
 #ifndef DIVVY_TESTS_E2E_TLS_CLIENT_H_
 #define DIVVY_TESTS_E2E_TLS_CLIENT_H_
 
@@ -14,30 +13,30 @@
 
 namespace divvy {
 
-// PEM files of who connects. It believes every server.
+// PEM files of the client. The client trusts every server.
 struct ClientCertificate {
   std::string certificate, key;
 };
 
-// The first bytes that a TLS client sends, of gRPC's kind (ALPN h2).
+// The first bytes that a gRPC client sends over TLS (ALPN h2).
 std::string ClientHello();
 
-// Not thread-safe. Blocks up to the timeouts given; nothing here waits for ever.
+// Not thread-safe. Blocks up to the given timeouts, never longer.
 class TlsConnection {
  public:
-  // None: the handshake failed. One that succeeds says nothing of the certificate yet: under TLS
-  // 1.3 a server refuses it afterwards.
+  // Returns nullopt if the handshake failed. A handshake that succeeds does not mean that the
+  // certificate was accepted: under TLS 1.3 the server refuses it afterwards.
   static std::optional<TlsConnection> Open(const std::string& address,
                                            const std::optional<ClientCertificate>& certificate,
                                            absl::Duration timeout);
   TlsConnection(TlsConnection&&) = default;
 
-  // False: the server takes no more (for `timeout`, or for ever).
+  // Returns false if the server takes no more bytes within `timeout`, or has closed the connection.
   bool Send(const std::string& bytes);
-  // Up to 64 KiB. Empty: the server has ended the connection, or said nothing for the timeout;
-  // closed() tells which.
+  // Reads up to 64 KiB. The result is empty if the server has ended the connection or sent nothing
+  // within the timeout; closed() tells which.
   std::string Receive();
-  // Reads until the server says nothing more.
+  // Reads until the server sends nothing more.
   std::string ReceiveAll();
   bool closed() const { return closed_; }
 

@@ -1,5 +1,5 @@
-// Any bytes to the methods of Admin, over a connection to a real server: each call is answered, and
-// what an operator asks of another life of the coordinator is not done.
+// Sends any bytes to the methods of Admin, over a connection to a real server. Each call is
+// answered, and a request for another life of the coordinator has no effect.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr Incarnation kOwn{7};
 
-// What an operator's calls come to: an answer, an error, or none at all.
+// How an operator's request ends: with a reply, an error, or no answer.
 enum class Answer { kReply, kError, kNone };
 
-// Of a coordinator.
+// The operator's side of a coordinator.
 class Operated {
  public:
   OperatorCalls Calls() {
@@ -53,7 +53,7 @@ struct World {
 std::string Request(fuzz::Choices& choices) {
   std::string bytes;
   if (choices.Often()) {
-    v1::ResizeRequest request;  // the others are the first field of it
+    v1::ResizeRequest request;  // the other requests are its first field
     request.set_target_incarnation(choices.Nearly(kOwn).value());
     if (choices.Often()) request.set_num_ps(static_cast<int32_t>(choices.Number()));
     bytes = request.SerializeAsString();
@@ -63,7 +63,7 @@ std::string Request(fuzz::Choices& choices) {
   return bytes;
 }
 
-// gRPC reads a request as this method does.
+// Whether the bytes, as gRPC parses them for this method, name this life of the coordinator.
 bool MeansThisLife(const std::string& bytes, bool is_resize) {
   v1::ResizeRequest resize;
   v1::DrainRequest other;
@@ -93,8 +93,8 @@ void Call(World& world, fuzz::Choices& choices) {
   const bool is_operators = method >= 1 && method <= 3;
   const bool may = has_deadline && is_operators && MeansThisLife(bytes, method == 3);
   fuzz::Require(world.operated.TakeAsked() == (may ? 1 : 0),
-                "done for who meant another life, or not for who meant this one");
-  if (is_operators && !may) fuzz::Require(!status.ok(), "what was not done is answered with OK");
+                "a request for another life had an effect, or one for this life had none");
+  if (is_operators && !may) fuzz::Require(!status.ok(), "a refused request is answered with OK");
 }
 
 void Try(absl::string_view bytes) {

@@ -1,6 +1,6 @@
-// A directory of checkpoints with any names in it, one a line, and the first line as what the file
-// "checkpoint" says: a name means one checkpoint, the newest come first, and collecting old
-// checkpoints removes nothing that Divvy does not write.
+// A directory of checkpoints with any file names, one per line of the input. The first line is the
+// content of the file "checkpoint". A name means one checkpoint, the newest come first, and the
+// removal of old checkpoints removes only files that Divvy writes.
 #include <memory>
 #include <set>
 #include <string>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kDirectory[] = "/c";
 
-// What Divvy may have written: "ckpt-EPOCH-SERIAL.", and more.
+// Whether Divvy may have written the file: its name begins with "ckpt-EPOCH-SERIAL.".
 bool IsOwn(absl::string_view file) {
   return CheckpointOf(file.substr(0, file.find('.'))).has_value();
 }
@@ -37,16 +37,16 @@ void CheckNames(FileSystem& files, const std::set<std::string>& names) {
   for (const std::string& name : names) {
     indices += absl::EndsWith(name, ".index") ? 1 : 0;
     if (const auto id = CheckpointOf(name))
-      fuzz::Require(id->name() == name, "a second way to write a checkpoint");
+      fuzz::Require(id->name() == name, "two names mean the same checkpoint");
   }
   const auto prefixes = CheckpointPrefixes(files, kDirectory);
   fuzz::Require(prefixes.ok() ? prefixes->size() == indices : indices == 0,
-                "not every index is a checkpoint");
+                "an index of a checkpoint is not listed");
   const auto own = ListCheckpoints(files, kDirectory);
   fuzz::Require(own.ok() && own->size() <= indices, "more checkpoints than indices");
   for (size_t i = 0; i < own->size(); ++i) {
     const std::string name = (*own)[i].name();
-    fuzz::Require(names.count(name + ".index") == 1, "a checkpoint that is not there");
+    fuzz::Require(names.count(name + ".index") == 1, "a checkpoint without an index is listed");
     fuzz::Require(prefixes->at(i) == absl::StrCat(kDirectory, "/", name),
                   "the newest do not come first");
   }
@@ -62,7 +62,7 @@ void CheckCollecting(FileSystem& files, const std::set<std::string>& names) {
   (void)(*catalog)->Collect(2, CheckpointId{Epoch(1), 1}, below, removed);
   const std::set<std::string> left = FilesIn(files);
   for (const std::string& name : names) {
-    if (left.count(name) == 0) fuzz::Require(IsOwn(name), "a file is removed that is not Divvy's");
+    if (left.count(name) == 0) fuzz::Require(IsOwn(name), "a file that is not Divvy's was removed");
   }
 }
 

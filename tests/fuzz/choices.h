@@ -1,5 +1,4 @@
-// A fuzzer's bytes as choices: which message comes next, with which values, and how much time
-// passes.
+// Turns a fuzzer's bytes into choices: the next message, its values, and how much time passes.
 #ifndef DIVVY_TESTS_FUZZ_CHOICES_H_
 #define DIVVY_TESTS_FUZZ_CHOICES_H_
 
@@ -20,7 +19,7 @@
 
 namespace divvy::fuzz {
 
-// Not thread-safe. After the last byte every choice is 0.
+// After the last byte every choice is 0. Not thread-safe.
 class Choices {
  public:
   explicit Choices(absl::string_view bytes) : bytes_(bytes) {}
@@ -28,7 +27,7 @@ class Choices {
   bool done() const { return at_ >= bytes_.size(); }
   uint64_t Below(uint64_t bound) { return Byte() % bound; }  // REQUIRES: 0 < bound <= 256
   bool Often() { return Byte() >= 24; }
-  // Small ones, and those at the edges.
+  // Small numbers, and numbers at the edges of the range.
   uint64_t Number() {
     constexpr uint64_t kEdges[] = {0,
                                    1,
@@ -41,7 +40,7 @@ class Choices {
     const uint64_t byte = Byte();
     return byte < 8 ? kEdges[byte] : byte - 8;
   }
-  // up to two minutes
+  // Up to two minutes.
   absl::Duration Time() {
     return absl::Milliseconds(1) * static_cast<double>(uint64_t{1} << Below(18));
   }
@@ -50,7 +49,7 @@ class Choices {
     const uint64_t seed = Byte() << 8;
     return wire::testing::Generator(seed + Byte()).Make<T>();
   }
-  // `right`, and now and then another.
+  // `right`, or now and then another id.
   template <typename Id>
   Id Nearly(Id right) {
     return Often() ? right : Id(static_cast<typename Id::value_type>(Number()));
@@ -71,7 +70,7 @@ class Choices {
   size_t at_ = 0;
 };
 
-// A completion that may be called once.
+// A callback that must not be called more than once.
 template <typename Reply>
 ResultCallback<Reply> Once(const std::shared_ptr<int>& open) {
   ++*open;

@@ -1,6 +1,6 @@
-// A coordinator, a program that asks for anything, and parameter servers and workers that answer
-// anything, late, twice over or never, in virtual time: it neither crashes nor answers the program
-// twice, and keeps no more than a job of this size needs.
+// A coordinator in virtual time, with a program that makes any calls, and with parameter servers
+// and workers that answer anything, late, twice or never. The coordinator does not crash, answers
+// each call of the program once, and keeps no more than a job of this size needs.
 #include <deque>
 #include <memory>
 #include <string>
@@ -22,9 +22,9 @@ namespace divvy {
 namespace {
 
 constexpr int kMostTasks = 3;
-constexpr int64_t kMostEntries = 100'000;  // of all structures
+constexpr int64_t kMostEntries = 100'000;  // in all structures together
 
-// How a call ends, by the fuzzer's choice.
+// Chooses how a call ends, by the fuzzer's bytes.
 class Answers {
  public:
   Answers(fuzz::Choices& choices, SimExecutor& executor) : choices_(choices), executor_(executor) {}
@@ -42,7 +42,7 @@ class Answers {
       executor_.PostAfter(delay,
                           [done = std::move(done), reply = std::move(reply)] { done(reply); });
   }
-  // The proper one, or any of its kind.
+  // Answers with the proper reply, or with any reply of its type.
   template <typename Reply>
   void GiveAny(ResultCallback<Reply> done, Reply proper) {
     if (!choices_.Often()) proper = choices_.Any<Reply>();
@@ -132,7 +132,7 @@ class AnyWorker : public WorkerClient, public std::enable_shared_from_this<AnyWo
     if (answers_.choices().Often()) frame.session = session_;
     Pass(std::move(frame));
   }
-  // Of the step that it was given first, whatever has become of it.
+  // Reports on the step that the worker received first, whatever its state.
   void SayReport() {
     if (steps_.empty()) return;
     auto report = answers_.choices().Any<Report>();

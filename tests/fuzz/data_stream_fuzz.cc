@@ -1,6 +1,6 @@
-// Any messages on a data stream, over a connection to a real server, whose handler grants memory
-// and answers at once, later, or not: the stream ends, all memory that was granted is given back,
-// and the handler gets nothing that was not admitted and granted.
+// Sends any messages on a data stream, over a connection to a real server. The handler grants
+// memory and answers at once, later or never. The stream ends, all granted memory is released, and
+// the handler gets only transfers that were admitted and granted.
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,23 +22,23 @@ namespace divvy {
 namespace {
 
 constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
-constexpr int64_t kMostBytes = 1 << 20;  // of a transfer
+constexpr int64_t kMostBytes = 1 << 20;  // in one transfer
 
 bool MayCome(const Fence& fence) {
   return fence.job == kFence.job && fence.epoch == kFence.epoch && fence.session == kFence.session;
 }
 
-// Decides by the bits of a number.
+// A handler whose decisions follow the bits of a number.
 class Handler : public DataHandler {
  public:
-  // From now on; REQUIRES: nothing is open.
+  // Sets the number for later decisions. REQUIRES: no transfer is open.
   void DecideBy(uint64_t bits) {
     MutexLock lock(mu_);
     bits_ = bits;
     settles_ = false;
     granted_bytes_ = 0;
   }
-  // Grants and answers what is open, and from now on all at once.
+  // Grants and answers all that is open, and from now on everything at once.
   void Settle() {
     std::vector<std::function<void()>> open;
     {
@@ -48,23 +48,23 @@ class Handler : public DataHandler {
     }
     for (const auto& one : open) one();
   }
-  // Waits until nothing is held any more.
+  // Waits until no memory is held.
   void AwaitRelease() {
     MutexLock lock(mu_);
     const bool all =
         changed_.WaitFor(mu_, fuzz::kHang, [this]() DIVVY_REQUIRES(mu_) { return held_ == 0; });
-    fuzz::Require(all, "memory is not given back");
+    fuzz::Require(all, "memory was not released");
   }
 
   absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
     return MayCome(fence) ? absl::OkStatus() : MakeError(Reason::kSessionFenced, "no such session");
   }
   void Call(PullRequest request, ResultCallback<PullReply> done) override {
-    fuzz::Require(MayCome(request.fence), "a pull that was not admitted");
+    fuzz::Require(MayCome(request.fence), "the handler got a pull that was not admitted");
     NowOrLater([done = std::move(done)] { done(MakeError(Reason::kNotReady, "later")); });
   }
   void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
-    fuzz::Require(MayCome(request.fence), "a commit that was not admitted");
+    fuzz::Require(MayCome(request.fence), "the handler got a commit that was not admitted");
     int64_t bytes = 0;
     for (const CommitPart& part : request.parts)
       bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
@@ -81,7 +81,7 @@ class Handler : public DataHandler {
   }
   uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
     fuzz::Require(claim.bytes >= 0 && claim.overhead >= 0 && claim.bytes + claim.overhead > 0,
-                  "memory for nothing is asked for");
+                  "memory of 0 bytes or less was requested");
     uint64_t ticket = 0;
     {
       MutexLock lock(mu_);
@@ -97,7 +97,7 @@ class Handler : public DataHandler {
   void Release(DataMemory, uint64_t ticket) override {
     MutexLock lock(mu_);
     fuzz::Require(ticket != 0 && ticket <= last_ && held_ > 0,
-                  "memory is given back that nobody holds");
+                  "memory was released that was not held");
     --held_;
     changed_.NotifyAll();
   }
@@ -126,9 +126,9 @@ struct World {
   fuzz::RawServer server{{}, &data};
 };
 
-// ---- what is sent
+// ---- the sender
 
-// Transfers as a client sends them, and now and then what none sends.
+// Sends transfers as a client does, and now and then messages that no client sends.
 class Sender {
  public:
   Sender(fuzz::Choices& choices, bool pulls) : choices_(choices), pulls_(pulls) {}
@@ -148,8 +148,8 @@ class Sender {
     }
   }
 
-  // With a fence that is admitted, or not; sometimes without one of its messages, or with another
-  // byte in one.
+  // A transfer whose fence is admitted, or not. Sometimes one of its messages is missing, or has a
+  // changed byte.
   template <typename Request>
   void Transfer() {
     auto request = choices_.Any<Request>();

@@ -1,5 +1,5 @@
-// A parameter server and any messages in any order, in virtual time: it neither crashes nor holds
-// more memory than it may, answers each request once, and ends up idle.
+// A parameter server in virtual time, with any messages in any order. It does not crash, holds no
+// more memory than it may, answers each request once, and is idle in the end.
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,7 +45,7 @@ class Run {
           "more memory than it may hold");
     }
     executor_.RunFor(absl::Minutes(5));
-    fuzz::Require(exited_ || *open_ == 0, "a request without an answer");
+    fuzz::Require(exited_ || *open_ == 0, "a request was not answered");
     (void)core_->StateHash();
   }
 
@@ -145,7 +145,7 @@ class Run {
     PullRequest request;
     for (uint64_t i = choices_.Below(4); i > 0; --i) request.parts.push_back({Key(), MakeRows()});
     request.fence = MakeFence();
-    fuzz::Require(core_->PullReplyBytes(request) >= 0, "a reply of less than nothing");
+    fuzz::Require(core_->PullReplyBytes(request) >= 0, "a reply has a negative size");
     Send(std::move(request));
   }
 

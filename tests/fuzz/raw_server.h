@@ -1,4 +1,4 @@
-// A server on a free port and a connection to it, for fuzzers of what gRPC hands on.
+// A server on a free port and a connection to it, for fuzzers of code behind gRPC.
 #ifndef DIVVY_TESTS_FUZZ_RAW_SERVER_H_
 #define DIVVY_TESTS_FUZZ_RAW_SERVER_H_
 
@@ -21,14 +21,14 @@
 
 namespace divvy::fuzz {
 
-constexpr absl::Duration kHang = absl::Seconds(60);  // what takes longer does not end
+constexpr absl::Duration kHang = absl::Seconds(60);  // a call that takes longer counts as hanging
 
 inline grpc::ByteBuffer BufferOf(const std::string& bytes) {
   const grpc::Slice slice(bytes);
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// The result of the one operation that is under way.
+// Waits for the operation in flight, of which there is one. Returns its result.
 inline bool Await(grpc::CompletionQueue& queue) {
   void* tag = nullptr;
   bool ok = false;
@@ -37,7 +37,7 @@ inline bool Await(grpc::CompletionQueue& queue) {
   return ok;
 }
 
-// REQUIRES: the services and the hook live longer.
+// REQUIRES: the services and the hook outlive it.
 class RawServer {
  public:
   RawServer(std::vector<grpc::Service*> services, GenericServiceHook* hook) {
@@ -48,7 +48,7 @@ class RawServer {
     server_ = *std::move(started);
     channel_ = MakeChannel(absl::StrCat("127.0.0.1:", server_->port()),
                            grpc::InsecureChannelCredentials());
-    Require(channel_->WaitForConnected(GrpcDeadline(kHang)), "the server is not reached");
+    Require(channel_->WaitForConnected(GrpcDeadline(kHang)), "the server cannot be reached");
   }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 

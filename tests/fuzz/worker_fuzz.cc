@@ -1,5 +1,5 @@
-// A worker and any messages of a coordinator in any order, in virtual time, beside parameter
-// servers that answer: it neither crashes nor answers a request twice.
+// A worker in virtual time, with any messages of a coordinator in any order, and with parameter
+// servers that answer. The worker does not crash, and answers no request twice.
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,7 +54,7 @@ class Run {
   void Play() {
     while (!choices_.done()) Next();
     executor_.RunFor(absl::Minutes(2));
-    fuzz::Require(*open_ == 0, "a request without an answer");
+    fuzz::Require(*open_ == 0, "a request was not answered");
     (void)core_->Inspect();
     (void)core_->StateHash();
   }
@@ -73,7 +73,7 @@ class Run {
   void Attach() {
     auto request = choices_.Any<WorkerAttachRequest>();
     if (choices_.Often()) request.view = ps_.view();
-    // That the dialer has.
+    // Addresses that the dialer knows.
     for (PsAddress& ps : request.view) ps.address = ps.index % 2 == 0 ? "ps0" : "ps1";
     if (choices_.Often()) request.layout = layout_;
     if (choices_.Often()) request.protocol = ProtocolRange();

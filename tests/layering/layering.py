@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""layering.py [ROOT]: reads every C++ file below ROOT (default: this tree) and names each line that breaks the rules of the layout.
+"""layering.py [ROOT]: reads every C++ file below ROOT (default: this tree), and names each line
+that breaks a rule of the layout:
 
-  order    a file includes only from folders to its left in the dependency order (_FOLDERS below), and no chain of includes leads back to its beginning
-  testing  X/testing belongs to X, and only tests use it
-  library  headers of gRPC, protobuf, CUDA, BLAS and spdlog, and Abseil's locks, stay in the folders that may know them
-  world    time, waiting, threads, files and unseeded randomness enter through base/ and nowhere else
-  lock     a class has at most 20 fields that a lock guards; the analysis of locks is switched off in at most 5 places outside tests
-  width    a line has at most 100 columns, but for what a string cannot do without
+  order    A file includes only from folders that its own folder may use (_FOLDERS below), and
+           includes have no cycle.
+  testing  X/testing belongs to X, and only tests use it.
+  library  Only some folders may include headers of gRPC, protobuf, CUDA, BLAS and spdlog, and
+           Abseil's locks.
+  world    Time, waiting, threads, files and unseeded randomness come only from base/.
+  lock     A class has at most 20 fields that a lock guards. The analysis of locks is switched off
+           in at most 5 places outside tests.
+  width    A line has at most 100 columns, unless a string needs more.
 
-Comments and strings do not count, but for width. Prints "file:line: rule: words" and exits with 1 if anything is wrong.
+Comments and strings do not count, except for width. Prints "file:line: rule: words" for each
+finding. Exits with 1 if there is one.
 """
 import os
 import re
@@ -16,15 +21,16 @@ import sys
 
 # ---- the dependency order ------------------------------------------------------------------------
 _PURE = {"base", "tensor", "formats"}
-_KERNELS = _PURE | {"kernels"}                                # element arithmetic, without BLAS
+_KERNELS = _PURE | {"kernels"}  # arithmetic on elements, without BLAS
 _FAMILIES = {"optimizers", "initializers", "partitioners"}
-_VARIABLES = _KERNELS | _FAMILIES | {"variables"}             # neither ops nor data: a parameter server links no BLAS and no code of the user
+# Neither ops nor data: a parameter server links no BLAS and runs no user code.
+_VARIABLES = _KERNELS | _FAMILIES | {"variables"}
 _PROTOCOL = _VARIABLES | {"protocol"}
 _CLUSTER = _PROTOCOL | {"cluster"}
 _STRATEGY = _CLUSTER | {"ops", "data", "strategy"}
 _WIRE = _PROTOCOL | {"proto", "wire"}
 _RPC = _WIRE | {"cluster", "rpc"}
-_TASK = _RPC | {"task"}                                       # the frame of a process
+_TASK = _RPC | {"task"}  # the frame of a process
 
 
 def _role(role, core, second):
@@ -41,13 +47,13 @@ _ROLES = {
     **_role("worker", _STRATEGY, []),
     **_role("coordinator", _STRATEGY, ["store", "report", "checkpoint"]),
 }
-for _stock in ("worker", "coordinator"):  # their mains load a program, so they are made of program/
+for _stock in ("worker", "coordinator"):  # their mains load a program, so they may use program/
     _ROLES[_stock] = _ROLES[_stock] | {"program"}
 _API = _STRATEGY | {"train", "."}
 _PROGRAM = _API | _TASK | set(_ROLES) | {"program"}
 
-# What each folder may include from; itself among it. "." is divvy.h. The longest name that fits a
-# file decides: ps_server/core/x.h is "ps_server/core".
+# The folders that each folder may include from, itself included. "." is divvy.h. A file belongs to
+# the folder with the longest matching name: ps_server/core/x.h to "ps_server/core".
 _FOLDERS = {
     "base": {"base"},
     "tensor": {"base", "tensor"},
@@ -67,11 +73,11 @@ _FOLDERS = {
     **_ROLES,
     "program": _PROGRAM,
     **{folder: _PROGRAM | {folder} for folder in ["examples", "bench", "tools"]},
-    "tests": _PROGRAM | {"tests", "tools"},  # processes are started in one way: tools/launch
+    "tests": _PROGRAM | {"tests", "tools"},  # tests start processes by tools/launch
 }
 
-# ---- who may know which library ------------------------------------------------------------------
-_ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: calls that people make, behind divvyctl
+# ---- libraries and the folders that may use them -------------------------------------------------
+_ON_TOP = ("tests", "bench", "tools/ctl")  # tools/ctl: the calls of divvyctl
 _SERVICES = tuple(role for role in _ROLES if role.endswith("/service"))
 _CORES = tuple(role for role in _ROLES if role.endswith("/core"))
 _LIBRARIES = [
@@ -84,7 +90,7 @@ _LIBRARIES = [
 ]
 _ABSL_LOCKS = re.compile(r"absl/(synchronization/|strings/cord)")
 
-# ---- the door to the world -----------------------------------------------------------------------
+# ---- time, threads, files, randomness ------------------------------------------------------------
 _WAITING = (re.compile(r"\bsleep_(for|until)\b|\bSleepFor\b|(?<![\w.>])(u|nano)?sleep\s*\(|\bclock_nanosleep\b"), "waiting: post a delayed task (base/executor.h)")
 _WORLD = [
     (re.compile(r"\babsl::(Now|GetCurrentTimeNanos)\b|\b(system|steady|high_resolution)_clock\b|\b(gettimeofday|clock_gettime)\b|"
@@ -100,7 +106,7 @@ _FILES = (re.compile(r"\bstd::(basic_)?[io]?f(stream|ilebuf)\b|\bstd::filesystem
 _MOST_GUARDED_FIELDS = 20
 _MOST_SWITCHED_OFF = 5
 _SWITCHED_OFF = re.compile(r"^(?![ \t]*#).*\bDIVVY_NO_THREAD_SAFETY_ANALYSIS\b", re.M)
-# A class with its name, another brace, the end of what a brace opened, or a guarded field.
+# Matches a class with its name, any other opening brace, a closing brace, or a guarded field.
 _SCOPE = re.compile(r"\b(?:class|struct)\s+(?:DIVVY_\w+(?:\([^()]*\))?\s+)?(?P<class>\w+(?:::\w+)*)[^;{}()]*\{|(?P<open>\{)|(?P<close>\})|"
                     r"(?P<field>\bDIVVY_(?:PT_)?GUARDED_BY\()")
 
@@ -113,7 +119,8 @@ _COLUMNS = 100
 
 
 def _blank(text, keep_strings):
-    """`text` without comments and raw strings, and without other strings unless they are kept; lines stay where they are."""
+    """`text` without comments and raw strings, and without other strings unless they are kept. Line
+    numbers stay the same."""
 
     def blank(match):
         token = match.group(0)
@@ -127,7 +134,7 @@ def _line(text, offset):
 
 
 def _folder_of(path):
-    """The name in _FOLDERS that `path` falls under; None if there is none."""
+    """The name in _FOLDERS that `path` belongs to; None if there is none."""
     parts = path.split("/")[:-1]
     for length in (2, 1):
         if len(parts) >= length and "/".join(parts[:length]) in _FOLDERS:
@@ -144,8 +151,10 @@ def _is_test(path):
 
 
 def _guarded_fields(text):
-    """(line, class, guarded fields) of each class in `text`, which has no comments and strings. A field belongs to the innermost class around it."""
-    found, scopes = [], []  # of each brace that is open: the index in `found`, or None
+    """(line, class, guarded fields) of each class in `text`, which has no comments and strings. A
+    field counts for the innermost class around it."""
+    # `scopes` has, for each open brace, its index in `found`, or None.
+    found, scopes = [], []
     for match in _SCOPE.finditer(text):
         if match.group("class"):
             scopes.append(len(found))
@@ -156,13 +165,13 @@ def _guarded_fields(text):
             del scopes[-1:]
         else:
             owner = next((index for index in reversed(scopes) if index is not None), None)
-            if owner is not None:  # else it is the definition of the macro
+            if owner is not None:  # None: the definition of the macro
                 found[owner][2] += 1
     return found
 
 
 class Tree:
-    """The sources below a folder, and what is wrong with them: (file, line, rule, words)."""
+    """The sources below a folder, and the findings in them: (file, line, rule, words)."""
 
     def __init__(self, root):
         self.root = root
@@ -186,7 +195,8 @@ class Tree:
 
     def _list(self):
         for folder, folders, files in os.walk(self.root):
-            # Links (bazel-*) are not followed; stand-ins for Bazel's rule sets are not ours.
+            # Links (bazel-*) are not followed. third_party has stand-ins for Bazel's rule sets,
+            # which are not ours.
             folders[:] = [f for f in folders if not f.startswith(".") and not (folder == self.root and f == "third_party")]
             for name in files:
                 if _SOURCE.search(name):
@@ -196,7 +206,7 @@ class Tree:
         self.findings.append((path, line, rule, words))
 
     def _resolve(self, path, name):
-        """The file of the tree that `name` means, which generated ones are too; None: a library's."""
+        """The file of the tree that `name` means, also a generated one; None: a library's header."""
         beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
         for candidate in (name, beside):
             if candidate in self._files:
@@ -233,7 +243,8 @@ class Tree:
             self._add(path, line, "library", "%s: the packaged Abseil is not instrumented, ThreadSanitizer would see races that are not there" % name)
 
     def _check_world(self, path, text):
-        measures = path.startswith(("base/", "bench/"))  # a benchmark reads the processor time of the processes it starts
+        # A benchmark reads the processor time of the processes that it starts.
+        measures = path.startswith(("base/", "bench/"))
         rules = list(_WORLD) if not measures else []
         if not path.startswith("base/") or _is_test(path):
             rules.append(_WAITING)
@@ -246,7 +257,7 @@ class Tree:
     def _check_locks(self, path, text):
         for line, name, fields in _guarded_fields(text):
             if fields > _MOST_GUARDED_FIELDS:
-                words = "%s has %d fields that a lock guards, and %d are the most: a part of it is a class of its own"
+                words = "%s has %d fields that a lock guards, the limit is %d: move some into a class of their own"
                 self._add(path, line, "lock", words % (name, fields, _MOST_GUARDED_FIELDS))
         if not _is_test(path):
             self._switched_off += [(path, _line(text, match.end())) for match in _SWITCHED_OFF.finditer(text)]
@@ -260,12 +271,12 @@ class Tree:
     def _check_switched_off(self):
         if len(self._switched_off) <= _MOST_SWITCHED_OFF:
             return
-        words = "the analysis of locks is switched off in %d places, and %d are the most" % (len(self._switched_off), _MOST_SWITCHED_OFF)
+        words = "the analysis of locks is switched off in %d places, the limit is %d" % (len(self._switched_off), _MOST_SWITCHED_OFF)
         for path, line in self._switched_off:
             self._add(path, line, "lock", words)
 
     def _check_cycles(self):
-        """Depth first; an include of a file that is still being visited closes a cycle."""
+        """Visits depth first. An include of a file that is still being visited closes a cycle."""
         done, path = set(), []
 
         def visit(file):
@@ -295,6 +306,6 @@ def main(root):
 
 
 if __name__ == "__main__":
-    # The tree itself, though Bazel runs a link to this file.
+    # The real tree: Bazel runs this file through a link.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))))

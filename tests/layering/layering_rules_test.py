@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every rule of layering.py against a small tree that breaks it, and against one that does not."""
+"""Tests every rule of layering.py on a small tree that breaks it, and on one that does not."""
 import os
 import tempfile
 import unittest
@@ -45,7 +45,7 @@ class OrderTest(unittest.TestCase):
         }))
 
     def check(self, path, *names):
-        """Only the last of the includes is wrong."""
+        """Checks that only the last of the includes is wrong."""
         self.assertEqual([(path, len(names), "order")], findings({path: includes(*names)}))
 
     def test_an_upward_include_is_caught_with_its_line(self):

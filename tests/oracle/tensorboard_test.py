@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tensorboard_test.py WRITE_EVENTS: TensorBoard's own reader finds in our event files what write_events.cc has put there. Needs the package tensorboard."""
+"""tensorboard_test.py WRITE_EVENTS: TensorBoard's own reader finds in the event files what
+write_events.cc has written. Needs the package tensorboard."""
 import math
 import os
 import subprocess

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""tensorflow_test.py WRITE_BUNDLE DIVVYCTL: TensorFlow and safetensors read what we write, and we read what they write.
+"""tensorflow_test.py WRITE_BUNDLE DIVVYCTL: TensorFlow and safetensors read Divvy's files, and
+Divvy reads theirs.
 
-WRITE_BUNDLE (write_bundle.cc) makes a checkpoint of ours. Needs the packages tensorflow (or tensorflow-cpu) and safetensors.
+WRITE_BUNDLE (write_bundle.cc) makes a checkpoint of Divvy. Needs the packages tensorflow (or
+tensorflow-cpu) and safetensors.
 """
 import os
 import subprocess
@@ -27,7 +29,7 @@ SAFETENSORS_TYPES = {'float32': 'F32', 'int32': 'I32', 'int64': 'I64', 'uint8': 
 
 
 def checkpoint(*words):
-  """What `divvyctl checkpoint WORDS` prints."""
+  """The output of `divvyctl checkpoint WORDS`."""
   return subprocess.run([DIVVYCTL, 'checkpoint', *words], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -96,7 +98,7 @@ class TensorFlowTest(unittest.TestCase):
     layer = tf.Module()
     layer.kernel, layer.steps = tf.Variable(tf.random.normal([300, 20])), tf.Variable(7, dtype=tf.int64)
     written = tf.train.Checkpoint(layer=layer).save(prefix)
-    self.assertIn('whole: ', checkpoint('verify', written))  # its graph, a string, included
+    self.assertIn('whole: ', checkpoint('verify', written))  # also its graph, which is a string
     checkpoint('import', written, copy)
     theirs, ours = tf.train.load_checkpoint(written), tf.train.load_checkpoint(copy)
     numbers_of = {name for name, dtype in theirs.get_variable_to_dtype_map().items() if dtype != tf.string}
@@ -129,7 +131,7 @@ class SafetensorsTest(unittest.TestCase):
       with self.subTest(name):
         out = os.path.join(self.folder.name, name)
         files = checkpoint('export', self.folder.name, out, *flags).split()
-        self.assertEqual(1 if name == 'one' else 5, len(files))  # four and their index
+        self.assertEqual(1 if name == 'one' else 5, len(files))  # 5: four files and their index
         tensors = self.read(out)
         self.assertEqual(set(EXPECTED), set(tensors))
         for tensor, (dtype, shape) in EXPECTED.items():

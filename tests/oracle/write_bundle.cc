@@ -1,4 +1,4 @@
-// write_bundle DIRECTORY: a checkpoint as a coordinator and two parameter servers write it, for
+// write_bundle DIRECTORY: writes a checkpoint as a coordinator and two parameter servers do, for
 // tensorflow_test.py. Element i of each tensor is i % 100 + 1.
 #include <cstdio>
 #include <memory>
@@ -19,8 +19,8 @@ struct Item {
   std::string name;
   DType dtype;
   Shape shape;
-  // rows at which slices end; the first is the first parameter server's, the next the second's, and
-  // so on in turns
+  // The rows at which slices end. The slices belong to the first and the second parameter server in
+  // turn.
   std::vector<int64_t> cuts;
 };
 

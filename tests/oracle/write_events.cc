@@ -1,5 +1,4 @@
-// write_events DIRECTORY: event files as a training that is restarted writes them, for
-// tensorboard_test.py.
+// write_events DIRECTORY: writes event files as a restarted training does, for tensorboard_test.py.
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -12,7 +11,7 @@
 namespace divvy {
 namespace {
 
-// A loss of 1 / step, and "train/odd" at every odd step.
+// Writes a loss of 1 / step, and "train/odd" at every odd step.
 absl::Status WriteSteps(SummaryWriter& summaries, int64_t first, int64_t last) {
   for (int64_t step = first; step <= last; ++step) {
     RETURN_IF_ERROR(summaries.Scalars("train", step, {{"loss", 1.0 / static_cast<double>(step)}}));
@@ -22,7 +21,7 @@ absl::Status WriteSteps(SummaryWriter& summaries, int64_t first, int64_t last) {
   return absl::OkStatus();
 }
 
-// As a process leaves it that dies within a write.
+// Cuts the last record, as a process does that dies in the middle of a write.
 absl::Status CutLastRecord(const std::string& directory) {
   FileSystem& files = FileSystem::Real();
   ASSIGN_OR_RETURN(const auto names, files.ListDirectory(directory));
@@ -43,7 +42,7 @@ absl::Status WriteAll(const std::string& directory) {
     RETURN_IF_ERROR(summaries.Scalars("cut", 2, {{"loss", 2}}));
   }
   RETURN_IF_ERROR(CutLastRecord(absl::StrCat(directory, "/cut")));
-  SummaryWriter again(directory);  // from the checkpoint of step 59
+  SummaryWriter again(directory);  // restarted from the checkpoint of step 59
   return WriteSteps(again, 60, 120);
 }
 

@@ -1,9 +1,11 @@
 #!/bin/bash
-# one_copy_test.sh LIBDIVVY BINARY...: a process must have one copy of all that is Divvy's (docs/adr/0004). So nothing that libdivvy.so exports may be defined in a
-# binary that links it: two registries of steps, and a program that cannot be found, would come of it. Inline functions and templates are shared by the loader.
+# one_copy_test.sh LIBDIVVY BINARY...: a process must have one copy of everything of Divvy
+# (docs/adr/0004). So a binary that links libdivvy.so must not define anything that libdivvy.so
+# exports: two registries of steps, for example, would hide a program. Inline functions and
+# templates are shared by the loader.
 set -eu
 
-# Strong symbols that the files define; not the linker's own.
+# Strong symbols that the files define, without those of the linker.
 defined() { nm --defined-only "$@" | awk '$2 ~ /^[TDBRtdbr]$/ {print $3}' | grep -vxE '_init|_fini|_start|_end|_edata|__bss_start|main' | sort -u; }
 
 library=$1 failed=0

@@ -1,6 +1,7 @@
 #!/bin/bash
-# sdk_test.sh SDK.tar: with the SDK, g++ and pkg-config alone, examples become programs that run their cluster in one process, and one of them a program library that
-# the stock binaries run as a cluster of processes.
+# sdk_test.sh SDK.tar: with only the SDK, g++ and pkg-config, examples become programs that run
+# their cluster in one process. One of them also becomes a program library, which the stock binaries
+# run as a cluster of processes.
 set -euo pipefail
 
 sources=$PWD/examples links=$PWD/tests/docs/links.py
@@ -12,19 +13,19 @@ export PKG_CONFIG_PATH=$sdk/lib/pkgconfig HOME=$TEST_TMPDIR PATH=$PATH:/usr/sbin
 
 fail() { echo "FAILED: $*"; exit 1; }
 
-# ---- what is in it: no header knows protobuf or gRPC
+# ---- headers: none includes protobuf or gRPC
 [[ $(pkg-config --modversion divvy) =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "no version"
-if grep -rlE '#include "(grpc|proto/|google/protobuf)' "$sdk/include"; then fail "these headers are none of a program's"; fi
+if grep -rlE '#include "(grpc|proto/|google/protobuf)' "$sdk/include"; then fail "these headers must not be in the SDK"; fi
 
-# ---- what else a person wants of it
+# ---- documents and examples
 for file in README.md Dockerfile share/divvy/example/{digits.cc,digits.csv.gz,CMakeLists.txt} \
   share/doc/divvy/{LICENSE,docs/README.md,docs/guide/README.md,docs/operating/operations.md,docs/operating/deploy.md}; do
   [[ -s $sdk/$file ]] || fail "no $file"
 done
 "$links" --links "$sdk" >log || { cat log; fail "a document leads nowhere"; }
 
-# The image has the packages of all libraries that a program and the stock binaries name. Readers read to the end: a writer whose pipe is closed early ends
-# with an error, and the test with it.
+# The image has the packages of all libraries that a program and the stock binaries need. Every
+# reader below reads to the end: a writer whose pipe is closed early fails, and so would the test.
 for file in "$sdk"/lib/libdivvy.so "$sdk"/bin/*; do readelf -d "$file"; done | grep -oP 'NEEDED.*\[\K[^]]+' | sort -u | grep -v divvy >needed
 while read -r library; do
   path=$(ldconfig -p | awk -v name="$library" '$1 == name && !found++ { print $NF }')
@@ -49,10 +50,10 @@ grep -q -- '--blas_threads=0' log || { cat log; fail "the flags of a worker"; }
 "$sdk/bin/divvyctl" launch --help | grep -- '--max_restarts=5' >/dev/null || fail "the flags of divvyctl launch"
 code=0
 "$sdk/bin/divvyctl" resize --addr=127.0.0.1:1 2>log || code=$?
-[[ $code -eq 64 ]] && grep -q 'Give --ps=N' log || { cat log; fail "resize without --ps ended with $code"; }
+[[ $code -eq 64 ]] && grep -q 'by --ps=N' log || { cat log; fail "resize without --ps ended with $code"; }
 code=0
 "$sdk/bin/divvyctl" drain --chaos=1s --addr=127.0.0.1:1 2>log || code=$?
-[[ $code -eq 64 ]] && grep -q 'divvyctl drain: it has no flag --chaos' log || { cat log; fail "a flag of another command ended with $code"; }
+[[ $code -eq 64 ]] && grep -q 'divvyctl drain has no flag --chaos' log || { cat log; fail "a flag of another command ended with $code"; }
 
 # ---- a program
 mapfile -t flags < <(pkg-config --cflags --libs divvy | xargs -n 1)
@@ -66,12 +67,12 @@ code=0
 ./digits --bind_address=127.0.0.1:0 2>log || code=$?
 [[ $code -eq 78 ]] && grep -q -- '--bind_address: nothing is sent over a network' log || { cat log; fail "a flag that an embedded cluster does not obey ended with $code"; }
 
-# ---- one of several files
+# ---- a program of several files
 g++ -std=c++17 -O1 -Wall -Wextra -Wno-unused-parameter -I"$(dirname "$sources")" "$sources"/{two_tower,planted}.cc -o two_tower "${flags[@]}"
 ./two_tower --ps=1 --workers=1 --visits=5000 --epochs=1 >log 2>&1 || { cat log; fail "the program of two files"; }
 grep -q 'held out: recall@10' log || { cat log; fail "what it has learnt"; }
 
-# ---- the first as a library
+# ---- the first program as a library
 g++ -shared digits.o -o libdigits.so -Wl,-z,defs "${flags[@]}"
 cat >task <<END
 #!/bin/bash

@@ -1,5 +1,5 @@
-// What parameter servers have applied, as the network saw it: beside their own history, which the
-// code under test writes.
+// The commits that parameter servers have applied, as seen on the network. The servers' own
+// history, which the code under test writes, is checked against this record.
 #ifndef DIVVY_TESTS_SIM_APPLIED_RECORD_H_
 #define DIVVY_TESTS_SIM_APPLIED_RECORD_H_
 
@@ -19,15 +19,15 @@ namespace divvy::sim {
 // Not thread-safe.
 class AppliedRecord {
  public:
-  // A server has said that it applied this commit just now, for the first time.
+  // Records that server `ps` has just answered that it applied this commit for the first time.
   void Applied(Incarnation ps, Epoch lineage, const CommitRequest& request);
 
-  // Whether each entry was applied by all servers that it is for, or by none; `servers`: those of
-  // the job, in this lineage.
+  // Whether each entry was applied by all of its participants or by none. `servers` are the
+  // parameter servers of the job in this lineage.
   bool AllWhole(const std::vector<Incarnation>& servers, Epoch lineage) const;
 
-  // What is wrong with a server's history of its lineage; empty: nothing. A commit may have been
-  // applied and not answered yet.
+  // Describes what is wrong with a server's history of its lineage; empty if nothing is. The
+  // history may hold a commit that has been applied and not answered yet.
   std::string Contradiction(Incarnation ps, const ParameterServerSnapshot& seen) const;
 
  private:
@@ -38,7 +38,7 @@ class AppliedRecord {
   std::map<std::pair<Incarnation, Epoch>, std::map<EntryId, Entry>> applied_;
 };
 
-// The number that the program has given its direct write; nullopt: a step's commit.
+// The serial that the program gave its direct write; nullopt if the commit is a step's.
 std::optional<int64_t> SerialOf(const CommitRequest& request);
 
 }  // namespace divvy::sim

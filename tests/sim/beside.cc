@@ -21,7 +21,7 @@ void Beside::Start() {
   for (uint64_t n = site_.random().Below(5); n > 0; --n) Begin([this] { CallSomething(); });
 }
 
-// The call is made a little later; it is under way from now on.
+// Makes the call a little later. It counts as in flight from now on.
 void Beside::Begin(std::function<void()> call) {
   ++under_way_;
   const uint64_t most = site_.random().Chance(0.6) ? 50 : 3'000;
@@ -82,7 +82,7 @@ void Beside::Add() {
   site_.Write(std::move(write), Ending());
 }
 
-// What it saw finished is there.
+// Checks that the values hold at least what the program saw finished.
 void Beside::Read() {
   const int variable = static_cast<int>(site_.random().Below(config_.num_variables));
   const std::vector<int64_t> floor = site_.values()[variable];
@@ -95,7 +95,7 @@ void Beside::Read() {
     const absl::Span<const int64_t> read = *(*values)[0].values<int64_t>();
     for (size_t i = 0; i < floor.size(); ++i) {
       if (read[i] < floor[i])
-        site_.Violated("X9", absl::StrCat("the program read ", read[i], " where ", floor[i],
+        site_.Violated("X9", absl::StrCat("the program read ", read[i], " although ", floor[i],
                                           " had finished (v", variable, "[", i, "])"));
     }
     End();
@@ -105,7 +105,7 @@ void Beside::Read() {
 
 void Beside::CreateWithValues() {
   const std::string name = absl::StrCat("x", life_, "_", ++next_variable_);
-  site_.Tell(absl::StrCat("program: creates ", name, ", and brings its values"));
+  site_.Tell(absl::StrCat("program: creates ", name, " with values"));
   ++under_way_;
   site_.core().ExpectValues(+1);
   const VariableSpec spec{name, {kBroughtRows, kBroughtWidth}, Zeros(), {}, DType::kInt64};
@@ -122,7 +122,7 @@ void Beside::CreateWithValues() {
                               }));
 }
 
-// It is refused, and nothing of it is left.
+// The creation must be refused, and leave nothing behind.
 void Beside::CreateHuge() {
   const VariableSpec spec{kHuge, {kTightMemory / 2, 3}, Zeros(), {}, DType::kInt64};
   site_.core().CreateVariable(

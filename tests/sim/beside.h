@@ -1,5 +1,6 @@
-// What a program does while its steps are in flight: reads, writes and assigns variables, creates
-// others with values that it brings, saves checkpoints, changes the learning rate.
+// The calls that a program makes while its steps are in flight: it reads, writes and assigns
+// variables, creates variables with initial values of its own, saves checkpoints and changes the
+// learning rate.
 #ifndef DIVVY_TESTS_SIM_BESIDE_H_
 #define DIVVY_TESTS_SIM_BESIDE_H_
 
@@ -12,22 +13,23 @@
 
 namespace divvy::sim {
 
-// Lives through all lives of the program. Not thread-safe, as the simulation is not.
+// Lives as long as the cluster, over all lives of the program. Not thread-safe: the simulation has
+// one thread.
 class Beside {
  public:
-  // REQUIRES: both outlive it.
+  // REQUIRES: `config` and `site` outlive this object.
   Beside(const SimConfig& config, ProgramSite& site) : config_(config), site_(site) {}
 
-  // Another life of the program begins: nothing is under way.
+  // Another life of the program begins: no call is in flight.
   void BeginLife(int life);
-  // A round of steps begins: calls are made in its first seconds.
+  // Starts a round of steps. The calls of the round are made within its first seconds.
   void Start();
-  // Calls `then` when no call is under way. REQUIRES: the round's steps have ended.
+  // Calls `then` when no call is in flight. REQUIRES: the round's steps have ended.
   void WhenDone(std::function<void()> then);
-  // Whether a round is under way, so that the program may make calls.
+  // Whether a round is running, so that the program may make calls.
   bool open() const { return open_; }
 
-  // The calls, made now. REQUIRES: open().
+  // Make one call at once. REQUIRES: open().
   void CreateWithValues();
   void CreateHuge();
   void AssignCells();
@@ -43,7 +45,7 @@ class Beside {
   std::function<void()> Ending() {
     return [this] { End(); };
   }
-  // `body`, in this life of the program only.
+  // Wraps `body`: it runs only while this life of the program goes on.
   template <typename Body>
   auto Mine(Body body) {
     return [alive = site_.Alive(), body](auto&&... args) {

@@ -1,16 +1,20 @@
-// The simulated cluster from within: its processes, its program, its faults, and what the
-// invariants are checked against. Its parts are
+// The inside of the simulated cluster: its processes, its program, its faults, and the state that
+// the invariants are checked against. Its parts are
 //
 //   sim_cluster.cc      starting processes, and the run
-//   cluster_steps.cc    what step functions do, and what they check as they read
-//   cluster_program.cc  the program: rounds of steps, passes, writes, the end; beside.h: what it
-//   does meanwhile cluster_passes.cc   its passes over data, and which positions they have visited
-//   cluster_readers.cc  and over two datasets in one step, which it reads by iterators of its own;
-//   loops.h: its other loops cluster_cuts.cc     what a life of the program goes on from:
-//   checkpoints, and what the servers hold cluster_faults.cc   the faults; lying_worker.h: a worker
-//   that says what it likes
-//   cluster_judge.cc    the checks that need the whole cluster; order_judge.h and applied_record.h:
-//                       those that do not
+//   cluster_steps.cc    step functions: what they do, and what they check as they read
+//   cluster_program.cc  the program: rounds of steps, passes, writes, the end
+//   beside.h            the calls that the program makes while a round runs
+//   cluster_passes.cc   passes over data, and which positions they have visited
+//   cluster_readers.cc  steps that read two datasets by iterators that the program made
+//   loops.h             the program's other loops
+//   cluster_cuts.cc     the state that a life of the program continues from: checkpoints, and what
+//                       the parameter servers hold
+//   cluster_faults.cc   the faults
+//   lying_worker.h      a worker that sends false messages
+//   lying_server.h      a parameter server that sends false answers
+//   cluster_judge.cc    the checks that need the whole cluster
+//   order_judge.h, applied_record.h   the checks that do not
 #ifndef DIVVY_TESTS_SIM_CLUSTER_H_
 #define DIVVY_TESTS_SIM_CLUSTER_H_
 
@@ -60,11 +64,12 @@ constexpr char kCheckpoints[] = "/checkpoints";
 
 inline std::string PsAddressOf(int index) { return absl::StrCat("ps/", index); }
 
-// What a step assigns to "assigned", beside its deltas: its id, so that no value comes twice.
+// The part of a step that assigns rows of the variable "assigned", beside its deltas. The assigned
+// value is the step's id, so no value occurs twice.
 constexpr int64_t kAssignedRows = 8, kAssignedWidth = 2;
 struct Assignment {
-  bool reads_whole = false;     // before it
-  int64_t first = 0, last = 0;  // the rows assigned: none, one, or all
+  bool reads_whole = false;     // reads the whole variable before it assigns
+  int64_t first = 0, last = 0;  // the rows that it assigns: none, one, or all
 };
 inline const Shape& AssignedShape() {
   static const Shape shape{kAssignedRows, kAssignedWidth};
@@ -73,10 +78,10 @@ inline const Shape& AssignedShape() {
 
 // ---- the cluster ----
 
-// A session, and the state of the servers under it.
+// A session, and the state of the parameter servers during it.
 using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
-// One process life. Kept to the end of the run, so that what late tasks refer to is there.
+// One life of a process. It is kept until the end of the run, because late tasks refer to it.
 struct Process {
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
@@ -94,29 +99,29 @@ struct Process {
   Incarnation incarnation;
   int replicas = 1;  // of a worker
   std::optional<int> exit_code;
-  // Of a worker whose GPU has failed: those that have met it, the one in which it failed among
-  // them.
+  // For a worker whose GPU has failed: how many steps have run without the GPU, including the step
+  // in which it failed.
   int steps_without_device = 0;
-  // Of a worker: what had finished when the newest steps of its session began, and which training
-  // steps of the session had begun before and were not known to have finished.
+  // For a worker, at the start of a step: the values that had finished by then, and the earlier
+  // training steps of the session that were not known to have finished.
   struct Begun {
     std::vector<std::vector<int64_t>> finished;
     std::set<EntryId> own;
   };
   std::pair<Epoch, SessionId> session;
   std::deque<Begun> floors;
-  // What the first attempts of its training steps add, under one state of the servers: of those
-  // that have begun, and of those that the worker has reported.
+  // What the first attempts of its training steps add, under one state of the servers: `own_begun`
+  // for steps that have begun, `own_done` for steps that the worker has reported.
   ServersState own_in;
   std::map<EntryId, std::vector<Delta>> own_begun, own_done;
-  // And what a row that the session reads is at least: what it has read of it, and what its
-  // finished steps have added since. By variable and row.
+  // A lower bound for each row that the session reads, by variable and row: the value that it last
+  // read, and what its finished steps have added since.
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
-  int64_t rows_reused = 0;          // in its session, when one last looked
-  // Of "assigned", in this session and under this state of the servers: values by row that a
-  // finished step of it has replaced, and those that an unreported one will have.
+  int64_t rows_reused = 0;          // in its session, at the last check
+  // Values of "assigned", by row, in this session and under this state of the servers: `replaced`
+  // by a finished step of the session, and `to_be_replaced` by a step that is not reported yet.
   using Replaced = std::set<std::pair<int64_t, int64_t>>;
   ServersState assigned_in;
   Replaced replaced;
@@ -168,7 +173,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
       result_.trace.push_back(absl::StrFormat("%9.3f  %s", absl::ToDoubleSeconds(now()), text));
   }
 
-  // For the parts of the program.
+  // For the parts of the program (ProgramSite).
   CoordinatorCore& core() override { return *core_; }
   Random& random() override { return random_; }
   bool may_fault() const override { return !faults_stopped_; }
@@ -200,7 +205,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void StartLying();
   void StopLying();
   void StartCoordinator(StoredJob stored);
-  // A worker or ps ends by itself; the supervisor starts it again where that makes sense.
+  // A worker or a ps exits by itself. The supervisor restarts it unless the exit is final.
   void OnExit(Process* process, int code);
   void OnWorkerExit(const Process& process);
   void OnPsExit(const Process& process);
@@ -214,7 +219,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
                     bool check, std::vector<script::Move>& moves);
   void Assign(const StepCall& call, std::vector<script::Move>& moves) const;
   void CheckAssigned(const Tensor& values);
-  // What the step does to a cell, and the gradient for which it needs slots; nothing, too.
+  // CellChangeOf: the change that a step makes to a cell. LateGradientOf: the gradient that it
+  // gives to an optimizer whose slots are made on demand. Both are nullopt for most steps.
   struct CellChange {
     int64_t cell = 0;
     CellOp op;
@@ -248,7 +254,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   }
   script::Return Answer(const StepCall& call) const;
 
-  // the program: it lives and dies with its coordinator. What comes for an earlier life is dropped.
+  // The program. It lives and dies with its coordinator. Mine() drops callbacks of an earlier life.
   template <typename Body>
   auto Mine(Body body) {
     return [this, life = life_, body](auto&&... args) {
@@ -278,13 +284,14 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   bool MustAdopt();
   void AdoptPass();
   int64_t AddUnreported(const std::map<EntryId, std::set<int>>& applied);
-  // An entry: a run of a step, as it was begun, or a direct write, as it was sent.
+  // An entry as the simulation saw it: a run of a step when it began, or a direct write when it was
+  // sent.
   struct Ran {
     int64_t tag = 0;
     double learning_rate_scale = 1;
-    int64_t serial = 0;  // not 0: it is a direct write, and no step
+    int64_t serial = 0;  // not 0: the entry is a direct write
     int64_t ordinal = -1;
-    int64_t positions = 0;  // of the pass
+    int64_t positions = 0;  // of the pass, leased to the step
   };
   std::optional<Ran> RanAs(EntryId id);
   void ForgetRunsOfLaterEpochs();
@@ -355,7 +362,7 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   void StartDuplicate();
   void Kill(const Process& process);
   void FinishKill(Process& process);
-  // The coordinator's process is gone, or goes on unseen as a zombie: another is started.
+  // The coordinator's process has died, or continues as a zombie. Another one is started.
   void ReplaceCoordinator(absl::Duration after, bool zombie);
   void RestartTasks();
   void CheckAlways();
@@ -387,129 +394,136 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   std::map<int, Process*> workers_;  // the newest life of each
   std::map<int, int> newest_life_;
   std::shared_ptr<Node> liar_;
-  bool has_lied_ = false, lies_ = false;  // a parameter server, up to now, and now
-  std::set<EntryId> falsely_done_;        // so a liar said
-  bool liar_was_believed_ = false;        // where data ends: fewer than two others had opened it
-  Process* chief_ = nullptr;              // the newest life of the coordinator
-  int life_ = 0;                          // of it
+  // Whether a parameter server has lied so far, and whether it lies now.
+  bool has_lied_ = false, lies_ = false;
+  // The steps that the lying worker has reported as finished without running them.
+  std::set<EntryId> falsely_done_;
+  // The lying worker's end of the data was accepted: fewer than two other workers had opened it.
+  bool liar_was_believed_ = false;
+  Process* chief_ = nullptr;  // the newest life of the coordinator
+  int life_ = 0;              // the number of that life
   bool chief_down_ = true, chief_draining_ = false;
-  // Its core.
+  // The coordinator's core.
   std::shared_ptr<CoordinatorCore> core_;
-  // The highest id of earlier lives whose store was kept.
+  // The highest entry id of earlier lives whose store was kept.
   uint64_t ids_of_the_past_ = 0;
 
   std::vector<Shape> shapes_;
-  // What the variables hold, as the program knows it.
+  // What the variables hold, as far as the program knows.
   struct Model {
-    // By variable: what finished steps and writes have made of it.
+    // By variable: the values that the finished steps and writes add up to.
     std::vector<std::vector<int64_t>> values;
-    // By row of "assigned": what finished steps have assigned; the last of them is there, whichever
-    // that was.
+    // By row of "assigned": every value that a finished step has assigned. The row holds the last
+    // one, but which one was last is not known.
     std::map<int64_t, std::set<int64_t>> assigned;
     int64_t adam_commits = 0, steps = 0;
     OrderJudge cells;
-    // What the slots of "late" are.
+    // The slots of the variable "late".
     double late_momentum = 0, late_adagrad = 0;
-    // variables that were created with values, and the serial of these
+    // Variables that were created with values, and the serial of those values.
     std::map<std::string, int64_t> brought;
-    // Of the program, when it last told its state.
+    // The number of finished rounds when the program last set its program state.
     int rounds = 0;
-    // That it told.
+    // The newest program state.
     std::string program_state;
-    // All that it has told, and `effects` then.
+    // Every program state so far, with the value of `effects` at that time.
     std::vector<std::pair<std::string, int64_t>> told;
-    // steps and writes that the program saw finished
+    // The number of steps and writes that the program saw finish.
     int64_t effects = 0;
-    // Those steps.
+    // The entry ids of those steps.
     std::set<EntryId> reported;
-    // Of those steps.
+    // The ordinals of those steps.
     std::set<int64_t> ordinals;
     struct Pass {
       std::string source;
       Nest args;          // of the source
-      int64_t epoch = 0;  // of the coordinator, before it
-      int64_t begun = 0;  // the tick
-      std::vector<std::pair<int64_t, int64_t>>
-          visited;             // positions, of steps that finished before this life of the program
-      bool failed = false;     // its program was told of an error
-      bool uncertain = false;  // it goes on in one that failed, or begins: nobody can tell
-      bool stopped = false;    // by StopRun, or it was over by then
+      int64_t epoch = 0;  // coordinator.epoch() before the pass
+      int64_t begun = 0;  // the tick at which it began
+      // Positions (first, count) of steps that finished before this life of the program.
+      std::vector<std::pair<int64_t, int64_t>> visited;
+      bool failed = false;     // the program received an error
+      bool uncertain = false;  // it may continue a pass that failed, or begin anew
+      bool stopped = false;    // by StopRun, unless it had ended before
     };
-    std::optional<Pass> pass;       // under way
-    std::optional<Pass> last_pass;  // whose end the program has been told
+    std::optional<Pass> pass;       // the running pass
+    std::optional<Pass> last_pass;  // the newest pass whose end the program knows
   };
   Model model_;
   struct Cut {
-    std::optional<Model> model;  // none: of a zombie, whose program nobody follows
+    std::optional<Model> model;  // none: a zombie's cut, whose program is not modelled
     std::vector<uint64_t> applied_seqs;
-    // The core that cut it: a job that begins anew, its store lost, counts from the beginning.
+    // The core that made the cut. Each core is another object, so a job that begins anew after its
+    // store was lost, and counts from the beginning, is told apart.
     const void* by = nullptr;
   };
-  // What the program of a coordinator knew when that was replaced, by the lineage of the servers'
-  // state. None: nobody followed that program.
+  // What the program of a coordinator knew when that coordinator was replaced, by the lineage of
+  // the servers' state. Without a model: that program was not followed.
   struct Past {
     std::optional<Model> model;
     std::map<int64_t, DirectWrite> writes;
   };
   std::map<Epoch, Past> past_;
-  // What a coordinator that was killed has left behind, where its successor has no reason to load a
-  // checkpoint.
+  // The state in which a killed coordinator left the servers, if its successor has no reason to
+  // load a checkpoint.
   struct LeftBehind {
     std::vector<Incarnation> ps;
     Epoch lineage;
     uint64_t layout_version = 0;
   };
   std::optional<LeftBehind> left_behind_;
-  // Of this life.
+  // In this life of the coordinator.
   bool has_loaded_ = false, must_adopt_ = false, has_run_ = false;
-  // By server and lineage: the newest that it was told of.
+  // By server and lineage: the newest layout version that the server has received.
   std::map<std::pair<Incarnation, Epoch>, uint64_t> told_layouts_;
-  // Of this life, by serial: not answered.
+  // The writes of this life that have no answer yet, by serial.
   std::map<int64_t, DirectWrite> pending_writes_;
   int64_t next_serial_ = 1, ticks_ = 0;
   std::map<int64_t, int64_t> scheduled_;        // tag -> tick
-  std::map<EntryId, std::set<int>> inherited_;  // applied by earlier lives: what was adopted
-  Epoch inherited_lineage_;                     // of it
-  // By the epoch they were run or sent in: a store that is lost has its ids given again.
+  std::map<EntryId, std::set<int>> inherited_;  // applied in earlier lives and adopted by this one
+  Epoch inherited_lineage_;                     // the lineage in which they were adopted
+  // By entry id and the epoch in which the entry was run or sent: after the loss of a store, ids
+  // are given again.
   std::map<JobId, std::map<std::pair<EntryId, Epoch>, Ran>> ran_;
   AppliedRecord applied_;
   Beside beside_;
   Loops loops_;
-  // lives of parameter servers, when the program called EndJob
+  // The incarnations of parameter servers that were gone when the program called EndJob.
   std::set<uint64_t> gone_at_end_;
   InMemoryFileSystem disk_;
   std::map<CheckpointId, Cut> cuts_;
-  std::optional<CheckpointId> newest_;  // that was committed
-  bool asked_to_restore_ = false;       // by this life's program
-  bool restoring_ = false;              // and it has not been answered
+  std::optional<CheckpointId> newest_;  // of the committed checkpoints
+  bool asked_to_restore_ = false;       // this life's program has called RestoreLatest
+  bool restoring_ = false;              // and has no answer yet
   int created_ = 0, rounds_done_ = 0, outstanding_ = 0;
-  size_t passes_before_ = 0;                                    // of this life, the one under way
-  uint64_t next_token_ = 1;                                     // of a loop
-  std::map<std::pair<EntryId, Epoch>, int> devices_broken_by_;  // how many, by this entry
-  Random when_{MixSeeds(config_.seed, 6)};  // faults off the grid come, and loops are stopped
+  size_t passes_before_ = 0;  // passes that this life finished before the running one
+  uint64_t next_token_ = 1;   // of a loop
+  // How many GPUs each entry has broken.
+  std::map<std::pair<EntryId, Epoch>, int> devices_broken_by_;
+  // Draws the times of faults off the grid, and when loops are stopped.
+  Random when_{MixSeeds(config_.seed, 6)};
   struct Reading {
     ResourceId left, right;
-    int64_t visited = 0;  // of `left`, before the newest batch
-    int batches = 0;      // of `left` alone
+    int64_t visited = 0;  // elements of `left` before the newest batch
+    int batches = 0;      // batches of `left` alone
   };
   std::optional<Reading> reading_;
-  int num_ps_ = config_.num_ps;  // of the job; a person may change it
+  int num_ps_ = config_.num_ps;  // of the job; a resize changes it
   bool is_resizing_ = false;
   // The cut at which a variable was created.
   std::optional<CheckpointId> created_at_;
-  // Of servers that load.
+  // How many more servers are to die while they load.
   int deaths_to_come_ = 0;
-  // In this life of the coordinator: how often, by ps.
+  // How often each ps has died while loading, in this life of the coordinator.
   std::map<int, int> died_loading_;
   int64_t next_tag_ = 1;
   bool over_ = false, faults_stopped_ = false, ps_killed_ = false;
-  // Which variable each id is of, at each server and in each lineage of its state; and which worker
-  // each session is of, where the store was kept.
+  // `names_`: the variable's name for each shard key, at each server and in each lineage of its
+  // state. `sessions_`: the worker that each session belongs to, while the store is kept.
   std::map<std::tuple<Incarnation, Epoch, ShardKey>, std::string> names_;
   std::map<std::tuple<JobId, SessionId>, std::string> sessions_;
   std::optional<absl::Duration> not_running_since_;
   int64_t rewinds_before_ = 0;  // when the job was last seen running
-  // How far the job's recovery had come when one last looked.
+  // The progress of the job's recovery at the last check.
   struct RecoveryProgress {
     int64_t rewinds = 0;
     std::optional<int64_t> steps_to_replay;
@@ -518,12 +532,12 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
     }
   };
   RecoveryProgress recovery_seen_;
-  bool told_the_end_ = false;  // by EndJob, while the coordinator lived
+  bool told_the_end_ = false;  // EndJob has returned while the coordinator lived
   bool calls_ = false;         // the program waits for an answer
   bool had_zombie_ = false, lost_store_ = false, had_duplicate_ = false;
   int duplicates_ = 0;
   std::set<int> killed_ps_;
-  // Of this life of the coordinator, as far as counted.
+  // What has been counted of this life of the coordinator.
   int64_t recoveries_ = 0;
   std::optional<int64_t> pass_elements_;
 };

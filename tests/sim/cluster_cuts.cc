@@ -14,8 +14,8 @@ namespace divvy::sim {
 
 // ---- what the servers hold ----
 
-// A life whose program has not been told what it goes on with has the knowledge of what that was
-// made from.
+// If the program of this life has not been told yet which state it continues from, its model is
+// that of the checkpoint that the state was made from.
 void Cluster::RememberPast() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
   const CoordinatorSnapshot seen = core_->Snapshot();
@@ -25,11 +25,11 @@ void Cluster::RememberPast() {
   const auto cut =
       restoring_ && seen.last_checkpoint ? cuts_.find(*seen.last_checkpoint) : cuts_.end();
   if (cut != cuts_.end()) past.model = cut->second.model;
-  // It may have loaded all, and not begun.
+  // The lineage may still be unknown: the life may have loaded all servers and not begun.
   past_[truth.lineage != Epoch() ? truth.lineage : seen.epoch_id] = std::move(past);
 }
 
-// `simple`: it was killed, and nothing else has happened to its store.
+// `simple`: the coordinator was killed, and nothing else has happened to its store.
 void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
   left_behind_.reset();
   const CoordinatorSnapshot seen = core_->Snapshot();
@@ -37,7 +37,7 @@ void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
   const bool odd =
       had_duplicate_ || had_zombie_ || lost_store_ || config_.changing_steps || is_resizing_;
   if (!simple || odd || seen.phase != CoordinatorSnapshot::Phase::kRunning || !stored.state) return;
-  // The store has not been told yet.
+  // The store does not know this lineage yet.
   if (stored.state->held != StateRow::Held::kAll || stored.state->state.lineage != truth.lineage)
     return;
   for (const VariableRow& row : stored.variables) {
@@ -53,7 +53,7 @@ void Cluster::OnCreateShards(const Node& ps, const CreateShardsRequest& request)
   told = std::max(told, request.layout_version);
 }
 
-// An id that was used is never another variable's.
+// A variable id that was used is never given to another variable.
 void Cluster::CheckNames(Incarnation ps, Epoch lineage, const std::vector<ShardSpec>& shards) {
   for (const ShardSpec& shard : shards) {
     const std::string& name =
@@ -68,8 +68,8 @@ void Cluster::OnAttach(const Node& worker, const WorkerAttachRequest& request) {
   const std::string& of =
       sessions_.try_emplace({request.fence.job, request.fence.session}, worker.address)
           .first->second;
-  // One that a server has made up may be so far from those before that its sessions have the
-  // numbers of theirs.
+  // An epoch that a lying server made up may be so far from the earlier ones that its sessions get
+  // numbers that were used before.
   const bool far_epochs = has_lied_;
   if (of != worker.address && !lost_store_ && !far_epochs) {
     Violation("X14", absl::StrCat("session ", request.fence.session.value(), " is ", worker.address,
@@ -77,7 +77,7 @@ void Cluster::OnAttach(const Node& worker, const WorkerAttachRequest& request) {
   }
 }
 
-// The first that a coordinator sends: until then all is as its predecessor left it.
+// Checks the servers at the coordinator's first Load, when they are as its predecessor left them.
 void Cluster::LookBeforeLoad(const LoadRequest& request) {
   if (chief_down_ || request.fence.coordinator != chief_->incarnation ||
       std::exchange(has_loaded_, true))
@@ -85,8 +85,8 @@ void Cluster::LookBeforeLoad(const LoadRequest& request) {
   must_adopt_ = request.from != LoadRequest::From::kKeep && MustAdopt();
 }
 
-// Whether every server of the life before is there, with the state that this one left, and no entry
-// is half applied.
+// Whether every server of the previous life is there, with the state in which that life left it,
+// and no entry is half applied.
 bool Cluster::MustAdopt() {
   if (!left_behind_ || core_->Inspect().ps != left_behind_->ps) return false;
   for (const Incarnation life : left_behind_->ps) {
@@ -97,24 +97,24 @@ bool Cluster::MustAdopt() {
     if (ps == processes_.end() || !(*ps)->node->executor->alive()) return false;
     const ParameterServerSnapshot seen = (*ps)->ps->Inspect();
     if (seen.state != PsState::kFrozen || seen.lineage != left_behind_->lineage) return false;
-    // A change was under way.
+    // A change of the layout was in flight.
     if (told_layouts_[{life, seen.lineage}] > left_behind_->layout_version) return false;
   }
   return applied_.AllWhole(left_behind_->ps, left_behind_->lineage);
 }
 
-// Of the newest epoch up to now: what the id was in it.
+// The entry with this id in the newest epoch up to now.
 std::optional<Cluster::Ran> Cluster::RanAs(EntryId id) {
   const auto& ran = ran_[core_->job()];
   const auto after = ran.upper_bound({id, core_->Snapshot().epoch_id});
   if (after == ran.begin() || std::prev(after)->first.first != id) return std::nullopt;
-  // Whose store is lost.
+  // An entry of an older lineage belongs to a life whose store is lost.
   const bool of_another_life = std::prev(after)->first.second < core_->Inspect().lineage;
   return of_another_life ? std::nullopt : std::optional<Ran>(std::prev(after)->second);
 }
 
-// A coordinator that has lost its store counts some epochs of its predecessors again, and nothing
-// has run in it yet.
+// A coordinator that has lost its store uses some epochs of its predecessors again. Nothing of the
+// current life has run in them yet.
 void Cluster::ForgetRunsOfLaterEpochs() {
   auto& ran = ran_[core_->job()];
   const Epoch now = core_->Snapshot().epoch_id;
@@ -133,7 +133,7 @@ void Cluster::OnApplied(const Node& ps, const CommitRequest& request) {
   applied_.Applied(request.fence.target, seen.lineage, request);
 }
 
-// By id, at the servers that the coordinator counts on.
+// By entry id: the servers of the coordinator's view that have applied it.
 std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
   std::map<EntryId, std::set<int>> applied;
   for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
@@ -143,8 +143,8 @@ std::map<EntryId, std::set<int>> Cluster::AppliedNow() {
   return applied;
 }
 
-// What has been applied, and the program that began it was not told of: those steps count, and so
-// do its writes. Returns how many they are.
+// Adds the entries that were applied, but not reported to the program that began them: these steps
+// and writes count too. Returns their number.
 int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) {
   int64_t added = 0;
   for (const auto& [id, where] : applied) {
@@ -163,12 +163,12 @@ int64_t Cluster::AddUnreported(const std::map<EntryId, std::set<int>>& applied) 
   return added;
 }
 
-// All that a checkpoint would have to have, and in addition what had finished since.
+// An adopted state must have all that a checkpoint must have, and all that had finished since.
 void Cluster::OnAdopted(int64_t steps) {
   ++result_.adoptions, ++result_.restores;
   inherited_lineage_ = core_->Inspect().lineage;
   const auto past = past_.find(inherited_lineage_);
-  if (past == past_.end()) return Violation("X3", "what was adopted is of no coordinator's life");
+  if (past == past_.end()) return Violation("X3", "no coordinator has left the adopted state");
   if (!past->second.model) {
     result_.job_lost = over_ = true;  // the state of a zombie's program
     return;
@@ -180,17 +180,17 @@ void Cluster::OnAdopted(int64_t steps) {
   result_.adoptions_in_pass += model_.pass.has_value();
   const int64_t unreported = AddUnreported(inherited_);
   Trace(absl::StrCat("program: adopted ", steps, " steps, with ", unreported,
-                     " entries that nobody had been told of"));
+                     " entries that had not been reported"));
   if (steps != model_.steps)
     Violation("X3",
-              absl::StrCat("adopted ", steps, " steps, of ", model_.steps, " that are whole"));
+              absl::StrCat("adopted ", steps, " steps, although ", model_.steps, " are complete"));
   const std::string told = core_->program_state();
-  // What was told after it need not be stored as long as nothing has begun since.
+  // A later program state need not be stored as long as no entry has begun since it was set.
   while (!model_.told.empty() && model_.told.back().first != told) {
     if (model_.effects > model_.told.back().second) {
       Violation("X3",
                 absl::StrCat("adopted program state \"", told, "\", and steps that began after \"",
-                             model_.told.back().first, "\" was told"));
+                             model_.told.back().first, "\" was set"));
     }
     model_.told.pop_back();
   }
@@ -213,12 +213,12 @@ void Cluster::CheckLastCheckpoint() {
   const auto cut = last ? cuts_.find(*last) : cuts_.end();
   if (cut == cuts_.end()) return Violation("X3", "the job has ended without a checkpoint");
   if (cut->second.model->values != model_.values)
-    Violation("X3", absl::StrCat(last->name(), " is the last, and has not all that was finished"));
+    Violation("X3", absl::StrCat(last->name(), " is the last, and lacks finished entries"));
 }
 
 std::vector<uint64_t> Cluster::AppliedSeqs() const {
   std::vector<uint64_t> seqs;
-  // Those that the coordinator counts on, whoever else serves their index.
+  // The servers of the coordinator's view, even if another process serves their index by now.
   for (const Incarnation life : core_->Inspect().ps) {
     for (const auto& process : processes_) {
       if (process->ps != nullptr && process->incarnation == life)
@@ -228,8 +228,8 @@ std::vector<uint64_t> Cluster::AppliedSeqs() const {
   return seqs;
 }
 
-// The first request of a checkpoint leaves the coordinator in the event of the cut: what has
-// finished before has been told to the program.
+// The first request of a checkpoint is sent in the event that makes the cut. So the program has
+// been told of everything that finished before the cut.
 void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   Cut& cut = cuts_[checkpoint];
   if (cut.by == from.core.get()) return;
@@ -238,7 +238,7 @@ void Cluster::OnSnapshot(const Node& from, CheckpointId checkpoint) {
   cut.applied_seqs = AppliedSeqs();
   if (from.core != core_) return;
   cut.model = model_;
-  // Who loads it counts ids anew, where the store is lost.
+  // If the store is lost, the life that loads this checkpoint gives the entry ids again.
   cut.model->reported.clear();
   if (model_.pass) cut.model->pass->visited = Visited();
 }

@@ -32,7 +32,7 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
     world_.PostAfter(while_away, [&worker] { worker.node->executor->Resume(); });
   } else if (kind < 55 && config_.replace_workers && !faults_stopped_) {
     Trace(absl::StrCat("fault: replaces ", address, ", which goes on as a zombie"));
-    // cut off from the coordinator alone, it goes on with what it has
+    // Cut off from the coordinator alone, the worker continues with what it has.
     if (random_.Chance(0.5)) {
       network_.BreakStreams(address);
       network_.Cut(address, chief_address());
@@ -69,7 +69,7 @@ void Cluster::FaultOfWorker(int index, Process& worker, uint64_t kind, absl::Dur
   }
 }
 
-// Whoever else has its address by now lives on.
+// Another process that has the same address by now lives on.
 void Cluster::Kill(const Process& process) {
   if (network_.Find(process.node->address) == process.node)
     return network_.Kill(process.node->address);
@@ -102,12 +102,13 @@ void Cluster::FaultOfPs(absl::Duration while_away) {
   if (!config_.replay || faults_stopped_ || !random_.Chance(0.3)) return;
   world_.PostAfter(while_away + absl::Milliseconds(static_cast<int64_t>(random_.Below(500))),
                    [this] {
-                     // While the job goes back, or forward again.
+                     // Another loss during the rewind or the replay.
                      if (!over_ && !faults_stopped_) FaultOfPs(absl::Milliseconds(300));
                    });
 }
 
-// A smaller machine, say, whose memory the state does not fit into.
+// Stands for a server that dies whenever it loads, for example because the state does not fit into
+// its memory.
 void Cluster::OnLoad(const Node& ps, const LoadRequest& request) {
   LookBeforeLoad(request);
   if (deaths_to_come_ == 0 || request.from == LoadRequest::From::kKeep || chief_down_ ||
@@ -119,19 +120,19 @@ void Cluster::OnLoad(const Node& ps, const LoadRequest& request) {
 void Cluster::DieLoading(const Node& ps, Incarnation target) {
   const auto is_it = [&ps](const auto& process) { return process->node.get() == &ps; };
   const auto found = std::find_if(processes_.begin(), processes_.end(), is_it);
-  if ((*found)->incarnation != target) return;  // meant for one that was there before
+  if ((*found)->incarnation != target) return;  // meant for an earlier process at this address
   if ((*found)->index >= num_ps_ || ps_[(*found)->index] != found->get()) return;
   --deaths_to_come_;
   const int times = ++died_loading_[(*found)->index];
   ++result_.died_loading;
-  Trace(absl::StrCat("fault: kills ", ps.address, " as it loads"));
+  Trace(absl::StrCat("fault: kills ", ps.address, " while it loads"));
   ps.executor->Kill();
   world_.Post([this, victim = found->get()] { FinishKill(*victim); });
   if (times > config_.max_recoveries + 2)
-    Violation(
-        "X16",
-        absl::StrCat("ps ", (*found)->index, " was lost ", times,
-                     " times as it loaded, more than max_recoveries allows, and the job goes on"));
+    Violation("X16",
+              absl::StrCat(
+                  "ps ", (*found)->index, " was lost ", times,
+                  " times while it loaded, more than max_recoveries allows, and the job goes on"));
 }
 
 void Cluster::PausePs(absl::Duration while_away) {
@@ -142,7 +143,7 @@ void Cluster::PausePs(absl::Duration while_away) {
   world_.PostAfter(while_away, [ps] { ps->node->executor->Resume(); });
 }
 
-// As a machine that is suspended with all that runs on it: its clocks jump when it goes on.
+// Suspends the machine with all its processes. Their clocks jump when it resumes.
 void Cluster::SuspendMachine(absl::Duration while_away) {
   Trace("fault: the machine is suspended");
   for (const auto& process : processes_) {
@@ -163,7 +164,7 @@ void Cluster::FaultOfCoordinator(absl::Duration while_away) {
   if (chief_down_ || chief_draining_) return;
   if (config_.drain && random_.Chance(0.3)) return DrainCoordinator();
   const bool zombie = config_.zombie_coordinator && random_.Chance(0.5);
-  // Else it goes on as if nothing were; no ps can tell it.
+  // A zombie that is not stopped runs on, but is cut off from every ps for a while.
   const bool stopped = zombie && random_.Chance(0.5);
   Trace(absl::StrCat("fault: ",
                      stopped  ? "stops "
@@ -185,9 +186,9 @@ void Cluster::DrainCoordinator() {
   chief_draining_ = true;
   core_->Drain(Mine([this] {
     ++result_.drained;
-    // A read that is being put together is answered, too.
+    // A read that is being assembled is also answered.
     const absl::Duration answered = config_.slow_work ? absl::Seconds(5) : absl::Milliseconds(1);
-    // A call made at the very moment has its answer by then.
+    // A call made in the same moment has its answer by then.
     world_.PostAfter(
         answered, Mine([this] {
           if (chief_down_) return;
@@ -197,13 +198,13 @@ void Cluster::DrainCoordinator() {
         }));
   }));
   world_.PostAfter(kDrainTimeout, Mine([this] {
-                     // The supervisor has no more patience.
+                     // The supervisor waits no longer.
                      if (!chief_down_)
                        ReplaceCoordinator(absl::Milliseconds(300), /*zombie=*/false);
                    }));
 }
 
-// The machine that they all run on.
+// Kills every process: the machine that they all run on loses power.
 void Cluster::LosePower() {
   Trace("fault: the power goes");
   ++result_.power_losses;
@@ -234,9 +235,9 @@ void Cluster::DrainWorker(Process& worker) {
   worker.node->executor->Post([core = worker.worker] { core->Drain(); });
   world_.PostAfter(kDrainTimeout, [this, &worker] {
     if (worker.exit_code || !worker.node->executor->alive()) return;
-    // Until the coordinator ends the job for it, which takes longer.
+    // A lost ps holds up the drain until the coordinator ends the job for it, which takes longer.
     const bool waits_for_ps = ps_killed_ && !config_.restart_ps;
-    // A commit may have waited for a disk.
+    // Before that, a commit may have waited for a disk.
     const bool had_time = faults_stopped_ && now() > config_.fault_time + absl::Seconds(5);
     if (had_time && !waits_for_ps)
       Violation("X16", absl::StrCat(worker.node->address, " did not drain"));
@@ -245,7 +246,7 @@ void Cluster::DrainWorker(Process& worker) {
   });
 }
 
-// A mistake of a person: the index is served already.
+// An operator's mistake: starts a second process for an index that is served already.
 void Cluster::StartDuplicate() {
   had_duplicate_ = true;
   if (random_.Chance(0.5)) {
@@ -289,8 +290,8 @@ void Cluster::Fault() {
   if (config_.power_loss && random_.Chance(0.03) && !chief_down_ && !chief_draining_) LosePower();
 }
 
-// A process comes to a named moment, within its own task or within a call of the program, which is
-// the coordinator's.
+// A process reaches a failpoint, either in its own task or in a call of the program. The latter is
+// the coordinator's process.
 void Cluster::OnFailpoint(Failpoint point) {
   const int64_t hit = ++result_.hits[static_cast<size_t>(point)];
   if (config_.kill_at != point || config_.kill_at_hit != hit || faults_stopped_ || over_) return;
@@ -301,7 +302,7 @@ void Cluster::OnFailpoint(Failpoint point) {
   Process* const victim = running == processes_.end() ? chief_ : running->get();
   Trace(absl::StrCat("fault: kills ", victim->node->address, " at ", FailpointName(point)));
   ++result_.killed_at_points;
-  // Nothing leaves it any more; its connections break when the task is over.
+  // It sends nothing more. Its connections break when the task is over.
   victim->node->executor->Kill();
   world_.Post([this, victim] { FinishKill(*victim); });
 }
@@ -342,7 +343,7 @@ void Cluster::StopFaults() {
   network_.HealAll();
   network_.set_rates(FaultRates());
   disk_.FailNothingMore();
-  // Of two of one index it may be either.
+  // Of two processes with one index, the coordinator may count on either.
   const std::vector<Incarnation> serving = core_->Inspect().ps;
   for (const auto& process : processes_) {
     if (process->node->executor->paused()) process->node->executor->Resume();

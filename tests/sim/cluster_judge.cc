@@ -13,7 +13,7 @@
 namespace divvy::sim {
 
 void Cluster::CheckAlways() {
-  // sessions that could still have an id applied
+  // For each entry: the sessions whose commit of it would still be applied.
   std::map<std::tuple<JobId, Epoch, EntryId>, std::set<uint32_t>> admissible;
   const auto counts_on = [servers = lost_store_ ? core_->Inspect().ps
                                                 : std::vector<Incarnation>()](const Process& ps) {
@@ -40,7 +40,7 @@ void Cluster::CheckAlways() {
       const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
       result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || worker.epoch != seen.epoch || worker.job != seen.job) continue;
-      // A coordinator without its store may count the epochs of its predecessor once more, on other
+      // A coordinator that has lost its store may use the epochs of its predecessor again, on other
       // servers.
       if (lost_store_ && !counts_on(*ps)) continue;
       if (std::count(seen.sessions.begin(), seen.sessions.end(), worker.session) == 0) continue;
@@ -63,7 +63,7 @@ void Cluster::CheckAlways() {
   }
   const CoordinatorSnapshot seen = core_->Snapshot();
   has_run_ |= seen.phase == CoordinatorSnapshot::Phase::kRunning;
-  // first values that the program brings are let in
+  // Initial values that the program brings are accepted beyond the limit.
   const int64_t beyond = config_.beside ? 100'000 : 10'000;
   if (seen.redo_log_bytes > config_.redo_log_bytes + beyond)
     Violation("X7", absl::StrCat("the redo log has ", seen.redo_log_bytes, " bytes"));
@@ -79,7 +79,7 @@ void Cluster::CheckAlways() {
   }
 }
 
-// With all that failed there again, a job that goes on does so soon.
+// When every process is back, a job that continues does so soon.
 void Cluster::CheckRecovery() {
   const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
   const bool runs = phase == CoordinatorSnapshot::Phase::kRunning ||
@@ -90,10 +90,10 @@ void Cluster::CheckRecovery() {
     not_running_since_ = now();
     rewinds_before_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/operating/security.md), and it
-  // may sit on each step of a replay that it is given until that step's deadline. So does a
-  // parameter server's false word that it ends. By default --max_recoveries ends such a job; most
-  // programs here allow 1,000.
+  // A lying worker can report steps as half applied, which costs rewinds
+  // (docs/operating/security.md). It can also keep each step of a replay until the step's deadline.
+  // A lying parameter server that announces its end costs rewinds too. By default --max_recoveries
+  // ends such a job, but most programs here allow 1,000 recoveries.
   const bool lied_to = config_.liar || config_.lying_ps;
   if (lied_to && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
     ++result_.rewound_too_often;
@@ -106,11 +106,11 @@ void Cluster::CheckRecovery() {
   if (now() - *not_running_since_ > kLongestRecovery)
     Violation("X16", absl::StrCat("the job has not run for ",
                                   absl::FormatDuration(now() - *not_running_since_),
-                                  " since all was there again"));
+                                  " although every process is back"));
 }
 
-// Of two processes of one index: the one whose state the coordinator counts on. False if it has
-// ended, which the coordinator may not know yet.
+// Of two processes with one index, makes ps_[index] the one whose state the coordinator counts on.
+// Returns false if that process has ended, which the coordinator may not know yet.
 bool Cluster::FindServingPs(int index) {
   const Epoch lineage = core_->Inspect().lineage;
   const Incarnation life = core_->Inspect().ps[index];
@@ -125,19 +125,18 @@ bool Cluster::FindServingPs(int index) {
 
 void Cluster::CheckAtRest() {
   const CoordinatorCore::Inspection truth = core_->Inspect();
-  // A direct write of another round is under way, or the state is not there again.
+  // A direct write of another round is in flight, or the state is not restored yet.
   if (!truth.open.empty() || truth.steps_to_replay) return;
   const int serving = static_cast<int>(truth.ps.size());
   for (int i = 0; i < serving; ++i) {
-    // lost, or another coordinator's by now: this one will learn it
+    // The server is lost, or serves another coordinator by now. This coordinator will learn it.
     if (!FindServingPs(i)) return;
   }
   std::map<EntryId, std::set<int>> applied = AppliedNow();
   for (const auto& [id, where] : inherited_) {
-    if (truth.lineage != inherited_lineage_) break;  // all has been loaded since
+    if (truth.lineage != inherited_lineage_) break;  // every server has loaded since
     if (applied[id] != where)
-      Violation("X2",
-                absl::StrCat("id ", id.value(), " was adopted, and its servers are others now"));
+      Violation("X2", absl::StrCat("id ", id.value(), " was adopted, and is on other servers now"));
     applied.erase(id);
   }
   for (const auto& [id, participants] : truth.finished) {
@@ -156,7 +155,7 @@ void Cluster::CheckAtRest() {
     Process* const ps = ps_[i];
     const ParameterServerSnapshot seen = ps->ps->Inspect();
     for (const auto& [key, shard] : seen.shards) {
-      // Its only int32 values are Adam's row counts.
+      // Adam's row counts are the only int32 values.
       if (shard.value.dtype() != DType::kInt32 || !absl::StartsWith(shard.name, "adam/")) continue;
       const absl::Span<const int32_t> counts = *shard.value.values<int32_t>();
       for (const int32_t t : counts) {
@@ -179,11 +178,13 @@ void Cluster::CheckPlaces() {
   const std::shared_ptr<const Layout> layout = core_->layout();
   const VariableLayout *const near = layout->Find(kNear), *const to = layout->Find(kNearTo);
   if (near != nullptr && to != nullptr && near->ps != std::vector<int>{to->ps[0]})
-    Violation("create", absl::StrCat("\"near\" is on ps ", absl::StrJoin(near->ps, " "),
-                                     ", and what it was put beside begins on ps ", to->ps[0]));
+    Violation("create",
+              absl::StrCat("\"near\" is on ps ", absl::StrJoin(near->ps, " "),
+                           ", but the variable that it was put with is on ps ", to->ps[0]));
 }
 
-// Those of "late" are sums of what its finished steps have used, exact in floats.
+// The slots of "late" are sums of what its finished steps have used. These sums are exact in
+// floats.
 void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen) {
   for (const auto& [key, shard] : seen.shards) {
     const bool momentum = absl::StartsWith(shard.name, "late/Momentum/");
@@ -193,7 +194,7 @@ void Cluster::CheckSlots(const Process& ps, const ParameterServerSnapshot& seen)
     for (const float slot : slots) {
       if (slot != wanted)
         Violation("X4", absl::StrCat("ps ", ps.index, ": ", shard.name, " is ", slot,
-                                     ", and its commits make ", wanted));
+                                     ", but its commits add up to ", wanted));
     }
   }
 }

@@ -41,7 +41,7 @@ void Cluster::RunPass() {
 
 void Cluster::OnPassOver(const absl::Status& status) {
   CheckPass(*pass_elements_, status.ok());
-  if (EndsTheJob(status)) return OnRaised(status, "Run");  // for the next life it is under way
+  if (EndsTheJob(status)) return OnRaised(status, "Run");  // the next life continues the pass
   model_.pass->visited = Visited();
   model_.pass->failed = !status.ok();
   model_.last_pass = std::exchange(model_.pass, std::nullopt);
@@ -50,7 +50,7 @@ void Cluster::OnPassOver(const absl::Status& status) {
   EndRound();
 }
 
-// Loops that no later life takes up.
+// Runs loops that no later life continues.
 void Cluster::RunLoops() {
   const int64_t first_tag = std::exchange(next_tag_, next_tag_ + Loops::kTags);
   scheduled_[first_tag] = Tick();
@@ -75,7 +75,8 @@ void Cluster::StopSometime(uint64_t token) {
         });
 }
 
-// What steps of the pass under way have read, in this life of the program and those before.
+// The positions (first, count) that steps of the running pass have read, in this life of the
+// program and in earlier ones.
 std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
   std::vector<std::pair<int64_t, int64_t>> visited = model_.pass->visited;
   const auto of_this_life = core_->Inspect().finished_positions;
@@ -85,17 +86,19 @@ std::vector<std::pair<int64_t, int64_t>> Cluster::Visited() const {
   return visited;
 }
 
-// The wire lets no such number through; and shares of data that belong to nobody are not read.
+// The wire refuses a higher number of workers, and the share of a worker that does not exist would
+// never be read.
 void Cluster::OnToWorker(const ToWorker& message) {
   const auto* make = std::get_if<MakeResource>(&message);
   if (make != nullptr) loops_.OnMake(*make);
-  const int most = 4 * (config_.num_workers + 4);  // a liar claims a few beside its own
+  const int most = 4 * (config_.num_workers + 4);  // a liar registers a few indices beside its own
   if (make != nullptr && make->num_workers > most)
     Violation("X10",
               absl::StrCat("data is cut for ", make->num_workers, " workers, of which few exist"));
 }
 
-// Most of those who are there decide where data ends: beside one other, or none, the liar does.
+// The majority of the workers that have opened the data decides where it ends. With fewer than two
+// honest ones, the liar decides.
 void Cluster::OnFalseEnd() {
   const auto has_opened = [epoch = core_->Snapshot().epoch_id](const auto& entry) {
     const Process& process = *entry.second;
@@ -108,12 +111,12 @@ void Cluster::OnFalseEnd() {
 
 void Cluster::CheckPass(int64_t elements, bool complete) {
   const std::vector<int> times = TimesRead(Visited(), elements);
-  // By whoever comes to it.
+  // Any worker that reaches the end reports it.
   const bool end_is_told = config_.liar && (model_.pass->source == "unknown" || liar_was_believed_);
   const bool some_may_be_skipped =
       !complete || end_is_told || model_.pass->uncertain || model_.pass->stopped ||
       (StepsMayFail() &&
-       !model_.pass->visited.empty());  // by a step that failed in an earlier life
+       !model_.pass->visited.empty());  // skipped by a step that failed in an earlier life
   for (int64_t p = 0; p < elements; ++p) {
     if (times[p] > 1 || (!some_may_be_skipped && times[p] == 0))
       Violation("X10",
@@ -121,11 +124,11 @@ void Cluster::CheckPass(int64_t elements, bool complete) {
   }
 }
 
-// The store is told that a pass is over after the program is: a life that finds it still there goes
-// on in it, and tells its program once more.
+// The store learns that a pass is over after the program does. A life that still finds the pass
+// there continues it, and reports its end to the program once more.
 void Cluster::AdoptPass() {
   const absl::StatusOr<StoredJob> stored = chief_->store->Load();
-  // Others in it may be of earlier lives, and nobody takes them up any more.
+  // Other passes in the store may be of earlier lives. No life continues those.
   const auto is_stored = [&stored](const std::optional<Model::Pass>& pass) {
     if (!pass || !stored.ok() || !stored->state) return false;
     const std::vector<DataPass>& data = stored->state->state.data;
@@ -134,7 +137,7 @@ void Cluster::AdoptPass() {
     });
   };
   const bool has_last = is_stored(model_.last_pass);
-  // Its end was not told to the program.
+  // The pass has ended, but the program was not told.
   if (!has_last && !is_stored(model_.pass) && model_.pass && model_.pass->stopped)
     model_.pass.reset();
   if (!has_last) return;

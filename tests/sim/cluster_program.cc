@@ -32,7 +32,7 @@ void Cluster::ApplyAssignment(int64_t tag, EntryId step) {
     model_.assigned[row].insert(static_cast<int64_t>(step.value()));
 }
 
-// What only a liar says: it is not what our step functions return.
+// A value that none of our step functions returns was made up by the liar.
 void Cluster::Finished(const Nest& value) {
   if (config_.liar &&
       (value.list() == nullptr || value.list()->size() != 5 || !value[0].tensor().ok())) {
@@ -69,15 +69,15 @@ void Cluster::CountStep(const Ran& ran, uint32_t attempt, EntryId step) {
   }
 }
 
-// Steps of a loop may be dispatched beside each other, however late one is.
+// Steps of a loop may be dispatched in any order, so all of them count from the start of the loop.
 int64_t Cluster::BegunAt(int64_t tag) const {
-  const auto after = scheduled_.upper_bound(tag);  // the tags of a loop follow its first
+  const auto after = scheduled_.upper_bound(tag);  // a loop's tags follow its first one
   if (tag > 0 && after != scheduled_.begin()) return std::prev(after)->second;
   return model_.pass ? model_.pass->begun : 0;
 }
 
-// The disk has failed in the one moment in which nobody can know whether a checkpoint is there: the
-// next life looks.
+// The disk has failed at the one moment after which the coordinator cannot know whether the
+// checkpoint exists. The next life looks for it.
 bool Cluster::IsUnsureCommit(const absl::Status& error) const {
   return config_.disk_faults && absl::IsUnavailable(error) &&
          absl::StrContains(error.message(), "nobody knows");
@@ -88,7 +88,7 @@ bool Cluster::IsStoreFault(const absl::Status& error) const {
          absl::StrContains(error.message(), "the store's disk");
 }
 
-// A life that cannot read what it is to begin with ends, and its supervisor starts another.
+// A life that cannot read the state to begin with ends, and its supervisor starts another.
 bool Cluster::IsReadFault(const absl::Status& error) const {
   return config_.reads_fail && !has_run_ && absl::IsUnavailable(error) &&
          absl::StrContains(error.message(), "the disk is broken");
@@ -109,13 +109,13 @@ bool Cluster::IsGivenUp(const absl::Status& error) const {
           absl::StrContains(error.message(), "was given up after"));
 }
 
-// Rules of what values are, which steps have made them, and what was read: a server that lies is
-// where they are.
+// Rules about values: what they are, which steps have made them, and what was read. A lying server
+// holds values, so these rules are not checked then.
 bool Cluster::IsOfValues(absl::string_view rule) {
   return rule != "X7" && rule != "X14" && rule != "X16" && rule != "X17";
 }
 
-// It serves as more than one worker, all of which have a higher index than the others.
+// The liar registers as several workers. All of them have a higher index than the honest ones.
 bool Cluster::NamesLiar(const absl::Status& error) const {
   for (absl::string_view text = error.message();
        config_.liar && absl::StrContains(text, "worker ");) {
@@ -128,9 +128,9 @@ bool Cluster::NamesLiar(const absl::Status& error) const {
   return false;
 }
 
-// The errors that no later call of this coordinator survives.
+// Whether no later call of this coordinator can succeed after this error.
 bool Cluster::EndsTheJob(const absl::Status& error) const {
-  if (has_lied_ && !error.ok()) return true;  // a program without a handler for it
+  if (has_lied_ && !error.ok()) return true;  // the program does not handle such errors
   const Reason reason = ReasonOf(error);
   return IsUnsureCommit(error) || IsStoreFault(error) || IsReadFault(error) ||
          IsTooManyRecoveries(error) || reason == Reason::kPsLost || reason == Reason::kStaleEpoch ||
@@ -146,7 +146,7 @@ bool Cluster::IsExpected(const absl::Status& error) const {
       IsTooManyRecoveries(error) || (config_.liar_may_end_job && NamesLiar(error)))
     return true;
   if (config_.liar && NamesLiar(error) && absl::StrContains(error.message(), "half applied"))
-    return true;  // what a step of it has written cannot be taken back
+    return true;  // the writes of its half-applied step cannot be taken back
   switch (ReasonOf(error)) {
     case Reason::kPsLost:
       return std::any_of(killed_ps_.begin(), killed_ps_.end(),
@@ -155,7 +155,7 @@ bool Cluster::IsExpected(const absl::Status& error) const {
                          }) ||
              had_duplicate_ ||
              (had_zombie_ && config_.learn_addresses &&
-              absl::StrContains(error.message(), "not registered")) ||  // it still hears the zombie
+              absl::StrContains(error.message(), "not registered")) ||  // it obeys the zombie
              (config_.changing_steps && absl::StrContains(error.message(), "half applied")) ||
              IsGivenUp(error) ||
              (config_.changing_steps && config_.max_step_attempts < 1000 &&
@@ -168,7 +168,7 @@ bool Cluster::IsExpected(const absl::Status& error) const {
               absl::StrContains(error.message(), "--job_name")) ||
              (had_zombie_ &&
               absl::StrContains(error.message(),
-                                "--checkpoint_dir"));  // the zombie has saved one meanwhile
+                                "--checkpoint_dir"));  // the zombie has made a checkpoint meanwhile
     case Reason::kJobOver: return chief_draining_;
     default: return false;
   }
@@ -176,10 +176,10 @@ bool Cluster::IsExpected(const absl::Status& error) const {
 
 void Cluster::JobLost(const absl::Status& error) {
   calls_ = false;
-  if (chief_down_) return;  // said to another call already
+  if (chief_down_) return;  // another call has reported it already
   Trace(absl::StrCat("the coordinator ends: ", error.message()));
   if (!IsExpected(error)) Violation("X16", absl::StrCat("the job ended with ", error.ToString()));
-  if (ReasonOf(error) == Reason::kJobOver) return;  // its drain says when
+  if (ReasonOf(error) == Reason::kJobOver) return;  // DrainCoordinator sees to it
   const bool for_good = ReasonOf(error) == Reason::kPsLost && ps_killed_ && !config_.restart_ps;
   if (lies_) StopLying();
   if (for_good || !config_.kill_coordinator) {
@@ -190,7 +190,7 @@ void Cluster::JobLost(const absl::Status& error) {
   ReplaceCoordinator(absl::Milliseconds(500), /*zombie=*/false);
 }
 
-// What a person does who reads of another job's tasks: starts all of them again.
+// An operator who reads that the tasks are of another job restarts all of them.
 void Cluster::RestartTasks() {
   for (int i = 0; i < num_ps_; ++i) {
     network_.Kill(ps_[i]->node->address);
@@ -231,16 +231,15 @@ void Cluster::OnRaised(const absl::Status& error, absl::string_view call) {
   ++result_.failed_steps;
   result_.given_up += IsGivenUp(error);
   result_.raised_by_liar += NamesLiar(error);
-  // So it said, where nobody knows the size.
+  // A liar may report the end of data whose size is not known.
   const bool found_nothing = config_.liar && absl::StrContains(error.message(), "has no element");
   if (!config_.failing_steps && !config_.changing_steps && !IsGivenUp(error) && !NamesLiar(error) &&
       !found_nothing)
-    Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " though no step fails"));
+    Violation("X8", absl::StrCat(call, " raised ", error.ToString(), " although no step fails"));
   Trace(absl::StrCat(call, " raised: ", error.message()));
   DropReading();
   beside_.WhenDone([this] {
-    // whatever was raised: nothing is in flight, and nothing of what failed or was cancelled is
-    // anywhere
+    // After any error nothing is in flight, and no ps holds anything of a failed or cancelled step.
     CheckAtRest();
     Next();
   });
@@ -250,12 +249,12 @@ void Cluster::Act() {
   if (over_ || !result_.violation.ok()) return;
   if (created_ < static_cast<int>(Declarations().size())) return CreateNext();
   if (config_.restore && !std::exchange(asked_to_restore_, true)) return Restore();
-  // It was over, and its program has not been told any more.
+  // The pass was over, but its program did not learn that before it ended.
   if (model_.pass && core_->epoch() > model_.pass->epoch) {
     CheckPass(*pass_elements_, true);
     model_.pass.reset();
   }
-  if (model_.pass) return RunPass();  // that the life before was in the middle of
+  if (model_.pass) return RunPass();  // the previous life was in the middle of it
   model_.rounds = rounds_done_;
   model_.program_state = absl::StrCat(rounds_done_);
   model_.told.emplace_back(model_.program_state, model_.effects);
@@ -291,7 +290,7 @@ std::vector<std::string> Cluster::BroughtNames() const {
   return names;
 }
 
-// Variables that an earlier life created: they are in what this one goes on from.
+// Creates variables that an earlier life created. The state that this life continues from has them.
 void Cluster::ClaimBrought(std::vector<std::string> names) {
   if (names.empty()) return ReadAll();
   const VariableSpec spec{names.back(), {kBroughtRows, kBroughtWidth}, Zeros(), {}, DType::kInt64};
@@ -318,7 +317,7 @@ void Cluster::Restore() {
   calls_ = restoring_ = true;
   core_->RestoreLatest(Mine([this](const absl::StatusOr<int64_t>& steps) {
     calls_ = false;
-    // Else the program does not know what the job has begun with.
+    // After an error the program does not know which state the job has begun with.
     if (steps.ok()) restoring_ = false;
     if (EndsTheJob(steps.status())) return JobLost(steps.status());
     if (!steps.ok()) return Violation("RestoreLatest", steps.status().ToString());
@@ -332,13 +331,13 @@ void Cluster::OnRestored(int64_t steps) {
   if (core_->Snapshot().adopted_steps) return OnAdopted(steps);
   if (must_adopt_)
     Violation("X21",
-              "nothing but the coordinator was lost, and the job goes on from a checkpoint, or "
-              "anew, instead of what its servers hold");
+              "only the coordinator was lost, but the job continues from a checkpoint, or begins "
+              "anew, instead of adopting what its servers hold");
   const std::optional<CheckpointId> from = core_->Snapshot().last_checkpoint;
   Trace(absl::StrCat("program: restored ", steps, " steps from ", from ? from->name() : "nothing"));
   if (!from) {
-    if (steps != 0) Violation("X3", absl::StrCat(steps, " steps, and no checkpoint"));
-    // Where the store was lost and the servers are new, ids and epochs are counted anew.
+    if (steps != 0) Violation("X3", absl::StrCat(steps, " steps without a checkpoint"));
+    // If the store was lost and the servers are new, ids and epochs begin anew.
     ran_[core_->job()].clear();
     return Next();
   }
@@ -352,8 +351,8 @@ void Cluster::OnRestored(int64_t steps) {
   model_ = *cut->second.model;
   rounds_done_ = model_.rounds;
   if (steps != model_.steps)
-    Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, of ", model_.steps,
-                                 " that had finished"));
+    Violation("X3", absl::StrCat(from->name(), " has ", steps, " steps, but ", model_.steps,
+                                 " had finished"));
   if (core_->program_state() != model_.program_state)
     Violation("X3", absl::StrCat("program state ", core_->program_state(), ", not ",
                                  model_.program_state));
@@ -375,7 +374,7 @@ void Cluster::ScheduleSome() {
   ScheduleAll(std::move(requests), [this] { JoinThen([this] { EndRound(); }); });
 }
 
-// Its steps have ended without an error.
+// The round's steps have ended without an error.
 void Cluster::EndRound() {
   calls_ = false;
   beside_.WhenDone([this] {
@@ -384,8 +383,8 @@ void Cluster::EndRound() {
   });
 }
 
-// No step is open as it begins, and one server gets its part when the steps that are scheduled next
-// have had time to commit.
+// Assigns while no step is open. One server gets its part late: the steps that are scheduled next
+// have had time to commit by then.
 void Cluster::AssignAtRest() {
   if (!faults_stopped_)
     CutForAWhile(chief_address(), PsAddressOf(static_cast<int>(random_.Below(num_ps_))),
@@ -439,7 +438,8 @@ void Cluster::WriteSome() {
 }
 
 void Cluster::Write(DirectWrite write, std::function<void()> then) {
-  // Of a zombie: its successor goes on with what was known when it was replaced.
+  // The caller may be the program of a zombie. Its successor continues with the model as it was at
+  // the replacement.
   if (chief_down_) return;
   write.serial = next_serial_++;
   write.begun = Tick();
@@ -507,14 +507,14 @@ void Cluster::ReadAll() {
   core_->Read(reads, Mine([this](const absl::StatusOr<std::vector<Tensor>>& values) {
                 if (!values.ok()) return OnRaised(values.status(), "Read");
                 for (int i = 0; i < config_.num_variables; ++i) {
-                  // What a ps holds of a re-run step may come from either attempt: no figure is
-                  // promised.
+                  // The writes of a re-run step on a ps may come from either attempt, so no value
+                  // is certain.
                   if (!JudgesReads()) continue;
                   const absl::Span<const int64_t> read = *(*values)[i].values<int64_t>();
                   if (!std::equal(read.begin(), read.end(), model_.values[i].begin(),
                                   model_.values[i].end())) {
                     Violation("X2", absl::StrCat("v", i, " is [", absl::StrJoin(read, " "),
-                                                 "], the finished steps make [",
+                                                 "], but the finished steps add up to [",
                                                  absl::StrJoin(model_.values[i], " "), "]"));
                   }
                 }
@@ -528,12 +528,9 @@ void Cluster::CheckCells(const Tensor& values) {
   const absl::Span<const int64_t> read = *values.values<int64_t>();
   for (int64_t cell = 0; cell < kCells; ++cell) {
     if (model_.cells.Explains(cell, read[cell])) continue;
-    Violation(
-        "X9",
-        absl::StrCat(
-            "cell ", cell, " is ", read[cell],
-            ", which no order of what finished makes, or not the one that the program has seen: ",
-            model_.cells.TextOf(cell)));
+    Violation("X9", absl::StrCat("cell ", cell, " is ", read[cell],
+                                 ", which no allowed order of the finished operations makes: ",
+                                 model_.cells.TextOf(cell)));
   }
 }
 
@@ -554,8 +551,8 @@ void Cluster::CheckBrought() {
           for (size_t i = 0; i < read.size(); ++i) {
             if (read[i] != serial * kWriteUnit + static_cast<int64_t>(i)) {
               return Violation(
-                  "X2", absl::StrCat(name, " is [", absl::StrJoin(read, " "), "], and was given ",
-                                     serial * kWriteUnit, " and so on"));
+                  "X2", absl::StrCat(name, " is [", absl::StrJoin(read, " "),
+                                     "], but it began with ", serial * kWriteUnit, " and so on"));
             }
           }
         }
@@ -565,7 +562,7 @@ void Cluster::CheckBrought() {
       }));
 }
 
-// The program has just seen an order of what finished.
+// Loses a server just after the program has seen one order of the finished operations.
 void Cluster::LoseWhatWasRead() {
   const bool may_lose =
       config_.assign_in_steps && config_.kill_ps && config_.restart_ps && config_.replay;
@@ -573,7 +570,7 @@ void Cluster::LoseWhatWasRead() {
     FaultOfPs(absl::Milliseconds(300));
 }
 
-// At rest: each row is what one finished step has assigned, or 0 where none has.
+// At rest, each row has a value that a finished step has assigned, or 0 if none has.
 void Cluster::CheckAssigned(const Tensor& values) {
   const absl::Span<const int64_t> read = *values.values<int64_t>();
   for (int64_t row = 0; row < kAssignedRows; ++row) {
@@ -584,8 +581,8 @@ void Cluster::CheckAssigned(const Tensor& values) {
                     [&](int64_t one) { return one == value; });
     if (whole && (assigned.empty() ? value == 0 : assigned.count(value) > 0)) continue;
     Violation("X2", absl::StrCat("row ", row, " of \"assigned\" begins with ", value,
-                                 ", and what finished has assigned [", absl::StrJoin(assigned, " "),
-                                 "]"));
+                                 ", but finished steps have assigned [",
+                                 absl::StrJoin(assigned, " "), "]"));
   }
 }
 
@@ -606,7 +603,7 @@ void Cluster::EndProgram() {
         if (status.ok() && config_.checkpoints) CheckLastCheckpoint();
         for (const Incarnation life : core_->Inspect().ps) {
           if (gone_at_end_.count(life.value()) > 0)
-            Violation("X2", "the job is called complete, and a server that was gone has its state");
+            Violation("X2", "the job is called complete, but a server that was gone counts for it");
         }
         over_ = told_the_end_ = true;
       }));

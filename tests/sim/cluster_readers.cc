@@ -8,9 +8,9 @@
 
 namespace divvy::sim {
 
-// Steps that read two datasets of the program's own, of which one ends before the other. They
-// handle the end ("read_on"), or are over with it ("read"). Then steps that read the longer one
-// alone, until nothing is left of it: each of its elements has been read once by then.
+// Steps that read two of the program's datasets, one of which ends before the other. Some steps
+// handle the end ("read_on"), the others end with it ("read"). After them, steps read the longer
+// dataset alone until its end. Then each of its elements must have been read once.
 
 constexpr int64_t kMoreThanElements = 20, kMostBatches = 6;
 
@@ -22,7 +22,7 @@ int64_t Cluster::ElementsOf(const std::string& source) const {
 }
 
 void Cluster::ReadTwo() {
-  // No later life of the program takes such a pass up.
+  // No later life of the program continues such a pass.
   const Nest args(Nest::List{Nest(int64_t{life_}), Nest(Tick())});
   reading_ = Reading{core_->MakeIterator("left", args, /*leased=*/true),
                      core_->MakeIterator("right", args, /*leased=*/true), 0, 0};
@@ -84,8 +84,8 @@ void Cluster::CheckRead(ResourceId iterator, int64_t elements, bool complete) {
   }
 }
 
-// What the step finds of the positions that it was given. False: nothing of one of them, and the
-// step does not handle that.
+// Plays a step's read of its leased positions. Returns false if one of the datasets has no element
+// there and the step does not handle that.
 bool Cluster::TakeInputs(Process& process, const StepCall& call,
                          std::vector<script::Move>& moves) const {
   const std::map<ResourceId, MakeResource> open = process.inputs->open();

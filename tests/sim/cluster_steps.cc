@@ -24,7 +24,7 @@ std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
   if (config_.changing_steps && attempt > 1 && random.Chance(0.3))
     random = Random(MixSeeds(MixSeeds(config_.seed, tag), attempt));
   std::vector<Delta> deltas;
-  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));  // none, too
+  const int touched = static_cast<int>(random.Below(config_.num_variables + 1));  // may be none
   for (int i = 0; i < touched; ++i) {
     Delta delta;
     delta.variable = static_cast<int>(random.Below(config_.num_variables));
@@ -40,14 +40,14 @@ std::vector<Delta> Cluster::DeltasOf(int64_t tag, uint32_t attempt) const {
 }
 
 bool Cluster::StepFails(int64_t tag, uint32_t attempt) const {
-  // On every attempt.
+  // Fails on every attempt.
   if (config_.failing_steps && MixSeeds(MixSeeds(config_.seed, tag), 5) % 29 == 0) return true;
   return config_.changing_steps && attempt > 1 &&
          MixSeeds(MixSeeds(config_.seed, tag), 6 + attempt) % 11 == 0;
 }
 
-// A GPU that has failed fails every later step of its process. That may be a few: what a step of a
-// session says that has ended meanwhile is not heard.
+// A lost GPU fails every later step of its process. A few steps may still come: if their session
+// has ended meanwhile, the coordinator does not hear their reports.
 bool Cluster::LosesDevice(Process& process, const StepCall& call, EntryId step) {
   if (!config_.lose_devices) return false;
   const uint64_t draw = MixSeeds(MixSeeds(config_.seed, static_cast<uint64_t>(TagOf(call))), 9);
@@ -56,13 +56,13 @@ bool Cluster::LosesDevice(Process& process, const StepCall& call, EntryId step) 
   if (!breaks && process.steps_without_device == 0) return false;
   constexpr int kMostUnheard = 6;
   if (++process.steps_without_device > kMostUnheard) {
-    Violation("X16", absl::StrCat(process.node->address, " has lost its GPU, and has been given ",
+    Violation("X16", absl::StrCat(process.node->address, " has lost its GPU, but has been given ",
                                   process.steps_without_device - 1, " steps since"));
   }
   const int broken = ++devices_broken_by_[{step, process.session.first}];
   if (broken > static_cast<int>(kMostDevicesLost) + kMostUnheard) {
     Violation("X16",
-              absl::StrCat("step ", TagOf(call), " is run again, though it has cost the GPUs of ",
+              absl::StrCat("step ", TagOf(call), " is run again, although it has cost the GPUs of ",
                            broken - 1, " workers"));
   }
   Trace(absl::StrCat(process.node->address, " has lost its GPU in step ", TagOf(call)));
@@ -84,8 +84,8 @@ void Cluster::BeginInSession(Process& process, const WorkerSnapshot& runner) {
   if (process.floors.size() > kLongestAgo) process.floors.pop_front();
 }
 
-// The worker has reported the step. The steps of its session that begin from now on see what it has
-// written. One that has begun already (--pipeline_depth) may not.
+// The worker has reported the step. Steps of its session that begin from now on see the step's
+// writes. A step that has begun already (--pipeline_depth) may not see them.
 void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   AssignBeforeReport(from, step);
   for (const auto& process : processes_) {
@@ -104,8 +104,8 @@ void Cluster::OnReported(const Node& from, SessionId session, EntryId step) {
   }
 }
 
-// The step has committed: the program assigns behind it, and is answered before it hears that the
-// step has finished.
+// The step has committed. The program assigns after it, and has the answer before it learns that
+// the step has finished.
 void Cluster::AssignBeforeReport(const Node& worker, EntryId step) {
   if (!config_.assign_in_steps || !beside_.open() || chief_down_ || faults_stopped_ ||
       !random_.Chance(0.3))
@@ -118,14 +118,15 @@ void Cluster::AssignBeforeReport(const Node& worker, EntryId step) {
   });
 }
 
-// What had finished when the step so many before the newest of its session began, or the first one.
+// The record of the step that began `steps_back` steps before the session's newest one; of the
+// session's oldest recorded step if there are fewer.
 const Process::Begun& Cluster::BegunBefore(const Process& process, int steps_back) {
   const size_t newest = process.floors.size() - 1;
   return process.floors[newest - std::min(newest, static_cast<size_t>(steps_back))];
 }
 
-// And what the steps of its own session added that had begun before the oldest step that may be
-// missed.
+// The lower bound of BegunBefore, and in addition what earlier steps of the same session have
+// added.
 Cluster::Floors Cluster::FloorWithOwn(const Process& process, int steps_back) const {
   const Process::Begun& oldest = BegunBefore(process, steps_back);
   Floors floor = oldest.finished;
@@ -145,13 +146,13 @@ void Cluster::ReadWhole(Process& process, int64_t tag, int variable,
        floor = BegunBefore(process, steps_back).finished[variable],
        with_own = FloorWithOwn(process, steps_back)[variable]](const script::Reads& reads) {
         HitFailpoint(Failpoint::kStepPulled);
-        // cancelled while it read, and goes on all the same
+        // The step was cancelled while it read, and ignores that.
         if (reads.empty()) return std::vector<StagedWrite>();
         const absl::Span<const int64_t> values = *reads.back()[0].values<int64_t>();
         const std::vector<int64_t>& least = begun_in == StateOf(process) ? with_own : floor;
         for (size_t i = 0; i < values.size(); ++i) {
           if (values[i] < least[i]) {
-            Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " where ", least[i],
+            Violation("X9", absl::StrCat("step ", tag, " read ", values[i], " although ", least[i],
                                          " had finished (v", variable, "[", i, "])"));
           }
         }
@@ -159,8 +160,8 @@ void Cluster::ReadWhole(Process& process, int64_t tag, int variable,
       }});
 }
 
-// Of the n-th read, of a variable's rows: each is at least what it was in the oldest state that may
-// be read, and what this session has read or written before.
+// Checks the n-th read of a step, which reads rows. Each row is at least what it was in the oldest
+// state that may be read, and at least what this session has read or written before.
 script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable,
                                    std::vector<int64_t> ids, size_t nth) {
   const std::vector<int64_t> floor =
@@ -175,12 +176,12 @@ script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable,
       const int64_t value = values[i * width], least = floor[ids[i] * width];
       int64_t& seen = process.seen[{variable, ids[i]}];
       if (value < least)
-        Violation("X9", absl::StrCat("step ", tag, " read ", value, " where ", least,
+        Violation("X9", absl::StrCat("step ", tag, " read ", value, " although ", least,
                                      " had finished (v", variable, ", row ", ids[i], ")"));
       if (value < seen)
-        Violation("X11", absl::StrCat("step ", tag, " read ", value, " where its session has seen ",
+        Violation("X11", absl::StrCat("step ", tag, " read ", value, " after its session has read ",
                                       seen, " (v", variable, ", row ", ids[i], ")"));
-      // Else it has not read what its worker keeps for training steps.
+      // A read-only step does not read the rows that its worker keeps for training steps.
       if (!IsReadOnly(tag)) seen = std::max(seen, value);
     }
     return std::vector<StagedWrite>();
@@ -207,7 +208,7 @@ void Cluster::ReadRows(Process& process, const StepCall& call, bool check,
   }
 }
 
-// What the step has read is from before its own writes.
+// Remembers the rows as they are after the step. The step has read them before its own writes.
 void Cluster::RememberWritten(Process& process, EntryId step, const std::vector<Delta>& deltas) {
   Process::Rows after = process.seen;
   for (const Delta& delta : deltas) {
@@ -230,23 +231,24 @@ Assignment Cluster::AssignmentOf(int64_t tag) const {
                             : Assignment{assignment.reads_whole, row, row + 1};
 }
 
-// Within one of these a value that was replaced does not come again. A coordinator that goes back
-// runs steps again beside each other.
+// While this state lasts, a replaced value does not come back. A recovery changes the state,
+// because it replays steps that may overlap.
 ServersState Cluster::StateOf(const Process& process) {
   const WorkerSnapshot worker = process.worker->Inspect();
   const CoordinatorSnapshot chief = core_->Snapshot();
   return {worker.epoch, worker.session, core_->Inspect().lineage, chief.recoveries, chief.phase};
 }
 
-// Reads all rows, in one of two ways; `check`: and remembers what its assign will replace. That is
-// sure of a first attempt only: another may have been applied before it was read.
+// Reads all rows of "assigned", whole or by row. With `check`, the step also remembers the values
+// that its assign will replace. That is certain only at a first attempt: for a later one, an
+// earlier attempt may have been applied before the read.
 void Cluster::ReadAssigned(Process& process, const WorkerSnapshot& runner, const StepCall& call,
                            bool check, std::vector<script::Move>& moves) {
   if (process.assigned_in != StateOf(process))
     process.replaced.clear(), process.to_be_replaced.clear();
   process.assigned_in = StateOf(process);
   Assignment assignment = AssignmentOf(TagOf(call));
-  if (!call.ordinal) assignment.last = assignment.first;  // it is read-only
+  if (!call.ordinal) assignment.last = assignment.first;  // a read-only step assigns nothing
   VariableRead read{"assigned", std::nullopt};
   if (!assignment.reads_whole) read.ids = Tensor::Vector<int64_t>({0, 1, 2, 3, 4, 5, 6, 7});
   const auto before =
@@ -258,7 +260,7 @@ void Cluster::ReadAssigned(Process& process, const WorkerSnapshot& runner, const
   Process::Replaced gone = process.replaced;
   const auto committing = runner.committing ? process.to_be_replaced.find(*runner.committing)
                                             : process.to_be_replaced.end();
-  // Whose assigns are not missed either.
+  // A step does not miss the assigns of the step that is committing either.
   if (committing != process.to_be_replaced.end())
     gone.insert(committing->second.begin(), committing->second.end());
   moves.push_back(script::Compute{[this, &process, call, assignment, nth = before + 1,
@@ -271,7 +273,7 @@ void Cluster::ReadAssigned(Process& process, const WorkerSnapshot& runner, const
       const int64_t value = values[row * kAssignedWidth];
       if (replaced.count({row, value}) > 0) {
         Violation("X11", absl::StrCat("step ", TagOf(call), " read ", value, " in row ", row,
-                                      " of \"assigned\", which its session has replaced"));
+                                      " of \"assigned\", although its session has replaced it"));
       }
       if (row >= assignment.first && row < assignment.last) will_be.emplace(row, value);
     }
@@ -316,16 +318,16 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (positions < lease.count) moves.push_back(script::Ended{{lease.iterator, *pass_elements_}});
   result_.reruns += call.attempt > 1;
   if (random.Chance(0.1)) moves.push_back(script::IgnoreCancel{});
-  // The model is of this life's program, and what is run again after a rewind reads what there was
-  // then.
+  // The model is that of the current life of the program. A step that is replayed after a rewind
+  // reads older values.
   const CoordinatorSnapshot chief = core_->Snapshot();
   const bool of_the_past =
       runner.epoch != chief.epoch_id || chief.phase != CoordinatorSnapshot::Phase::kRunning;
-  // A part of the first may have been applied.
+  // A part of the first attempt may have been applied.
   if (call.attempt > 1) process.own_begun.erase(call.step);
   if (call.ordinal && call.attempt == 1 && !of_the_past)
     process.own_begun.emplace(call.step, DeltasOf(tag, call.attempt));
-  // A job that began anew beside tasks of the old one may count the same epochs.
+  // A job that began anew beside tasks of the old one may use the same epochs.
   const bool two_worlds = lost_store_ && (had_duplicate_ || had_zombie_);
   if (random.Chance(0.5) && JudgesReads() && !of_the_past && !two_worlds) {
     ReadWhole(process, tag, static_cast<int>(random.Below(config_.num_variables)), moves);
@@ -341,7 +343,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
     moves.push_back(script::Take{absl::Milliseconds(static_cast<int64_t>(random.Below(400)))});
   moves.push_back(script::Take{absl::Microseconds(
       static_cast<int64_t>(random.Below(random.Chance(0.05) ? 3'000'000 : 5'000)))});
-  const bool comes_again = Loops::IsOf(call);  // in each pass of its loop
+  const bool comes_again = Loops::IsOf(call);  // the same tag runs in each pass of its loop
   if (config_.long_steps && !comes_again && call.attempt == 1 &&
       MixSeeds(MixSeeds(config_.seed, tag), 8) % 50 == 0) {
     ++result_.overran;
@@ -379,7 +381,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
         script::Stage{{"late", WriteOp::kGradient, *Tensor::Copy<float>(Shape{4}, values),
                        std::nullopt, optimizer}});
   }
-  // another may read what one before it has committed
+  // Another step may read what an earlier one has committed.
   if (reads_rows && !of_the_past && call.attempt == 1) {
     moves.push_back(script::Compute{[this, &process, step = call.step,
                                      deltas = DeltasOf(tag, call.attempt)](const script::Reads&) {
@@ -396,7 +398,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   return moves;
 }
 
-// What the program learns of the run that counted.
+// The result that the program receives, from the attempt that counted.
 script::Return Cluster::Answer(const StepCall& call) const {
   const std::vector<int64_t> numbers = {
       TagOf(call), static_cast<int64_t>(call.attempt), static_cast<int64_t>(call.step.value()),

@@ -1,9 +1,9 @@
 // bazel run //tests/sim:explore -- --seeds=N --from=S [--minutes=M] [--trace]
 //
-// Runs the simulation over seeds S, S + 1, ... and stops at the first violation, with the command
-// that replays it. For nights: --minutes, and --keep_going, which tells of each violation and stops
-// at none.
-// --with=cells,max_recoveries=4 sets fields of SimConfig, whatever the seed draws.
+// Runs the simulation over the seeds S, S + 1, ... and stops at the first violation. It prints the
+// command that replays that seed. For long runs, --minutes sets a time instead of a number of
+// seeds, and --keep_going reports every violation without stopping. --with=cells,max_recoveries=4
+// sets fields of SimConfig, whatever the seed draws.
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -20,11 +20,11 @@
 
 ABSL_FLAG(uint64_t, seeds, 500, "how many");
 ABSL_FLAG(uint64_t, from, 1, "the first");
-ABSL_FLAG(double, minutes, 0, "go on until so much time has passed, whatever --seeds says; 0: off");
-ABSL_FLAG(bool, trace, false, "print what happens");
-ABSL_FLAG(bool, keep_going, false, "go on after a violation");
-ABSL_FLAG(std::vector<std::string>, with, {}, "fields of SimConfig that are turned on");
-ABSL_FLAG(std::vector<std::string>, without, {}, "fields of SimConfig that are turned off");
+ABSL_FLAG(double, minutes, 0, "run for this long, whatever --seeds says; 0: off");
+ABSL_FLAG(bool, trace, false, "print the trace of each seed");
+ABSL_FLAG(bool, keep_going, false, "continue after a violation");
+ABSL_FLAG(std::vector<std::string>, with, {}, "fields of SimConfig to turn on, or field=number");
+ABSL_FLAG(std::vector<std::string>, without, {}, "fields of SimConfig to turn off");
 
 namespace {
 
@@ -96,11 +96,11 @@ bool Set(SimConfig& config, const std::string& name, bool value) {
     if (absl::StartsWith(name, field))
       return config.*member = std::stoi(name.substr(field.size())), true;
   }
-  std::fprintf(stderr, "--with, --without: there is no %s\n", name.c_str());
+  std::fprintf(stderr, "--with, --without: SimConfig has no field %s here\n", name.c_str());
   return false;
 }
 
-// As the command line has them.
+// The flags --with and --without as they were given.
 std::string FieldsSet() {
   const auto text = [](absl::string_view flag, const std::vector<std::string>& fields) {
     return fields.empty() ? "" : absl::StrCat(" --", flag, "=", absl::StrJoin(fields, ","));
@@ -150,8 +150,8 @@ int main(int argc, char** argv) {
   std::printf(
       "%llu seeds, %s: %lld events, %lld steps finished, %lld re-runs, %lld batches raised an "
       "error, %lld faults, %lld jobs ended with a lost ps; "
-      "%lld checkpoints, %lld restores, %lld times without power, %lld rewinds, with all there "
-      "again the longest %s; %lld that a liar made rewind too often; "
+      "%lld checkpoints, %lld restores, %lld power losses, %lld rewinds, longest recovery %s; "
+      "%lld that a liar made rewind too often; "
       "%s\n",
       static_cast<unsigned long long>(seed - absl::GetFlag(FLAGS_from)),
       violations == 0 ? "no violation" : absl::StrCat(violations, " violations").c_str(),

@@ -1,5 +1,5 @@
-// The named moments of base/failpoint.h: each is come to, and a process that dies there costs
-// nothing that was promised.
+// Tests every failpoint of base/failpoint.h: the simulation reaches each, and a process that dies
+// there breaks no promise of the protocol.
 #include "base/failpoint.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace divvy::sim {
 namespace {
 
-// Jobs with all that has a failpoint: checkpoints as often as can be, restarts from them, lost
-// workers and broken streams, ids that run out soon.
+// Jobs that reach many failpoints: checkpoints as often as possible, restarts from them, lost
+// workers, broken streams, and small blocks of ids.
 SimConfig BusyJob(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
   config.num_ps = std::max(config.num_ps, 2);
@@ -32,7 +32,7 @@ SimConfig BusyJob(uint64_t seed) {
   return config;
 }
 
-constexpr uint64_t kSeeds = 6, kMostSeeds = 60;  // the second: for a moment that few jobs come to
+constexpr uint64_t kSeeds = 6, kMostSeeds = 60;  // kMostSeeds: for failpoints that few jobs reach
 
 class FailpointTest : public ::testing::TestWithParam<int> {};
 
@@ -51,7 +51,7 @@ TEST_P(FailpointTest, AProcessThatDiesThereCostsNothingThatWasPromised) {
         << "seed " << seed << ", hit " << config.kill_at_hit << ": " << result.violation;
     killed += result.killed_at_points;
   }
-  EXPECT_GT(killed, 0) << "nobody comes to " << FailpointName(point);
+  EXPECT_GT(killed, 0) << "no seed reaches " << FailpointName(point);
 }
 
 INSTANTIATE_TEST_SUITE_P(

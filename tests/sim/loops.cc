@@ -10,16 +10,16 @@
 namespace divvy::sim {
 namespace {
 
-// Steps that are over with their data, and those that go on without.
+// The functions of steps that end with their data, and of steps that continue without it.
 constexpr char kEnds[] = "loop", kGoesOn[] = "loop_on";
-// The size of the first is known, that of the second is not, and of the third each worker has a
-// share.
+// The data sources: one of known size, one of unknown size, and one that is divided among the
+// workers.
 constexpr char kKnown[] = "loop/known", kUnknown[] = "loop/unknown", kOwn[] = "loop/own";
 constexpr int64_t kTagsOfLoop = Loops::kTags / 2;
 
 int64_t ElementsOf(const SimConfig& config, const std::string& source) {
   Random random(MixSeeds(MixSeeds(config.seed, 9), HashText(source)));
-  const int64_t least = source == kOwn ? 40 : 1;  // no share of it is empty
+  const int64_t least = source == kOwn ? 40 : 1;  // enough for a share of every worker
   return least + static_cast<int64_t>(random.Below(60));
 }
 
@@ -71,7 +71,7 @@ Loops::Loop Loops::Draw(int64_t first_tag) {
   const bool to_step = random.Chance(0.3);
   if (to_step)
     request.last_step = site_.core().step() + 1 + static_cast<int64_t>(random.Below(100));
-  // A loop to a step begins where the last one in the life of its program stopped.
+  // A loop to a given step begins where the previous one in this life of the program stopped.
   loop.args = to_step ? 0 : drawn_;
   request.source_args = Nest(Nest::List{Nest(int64_t{life_}), Nest(loop.args)});
   ++counts_.loops, counts_.own += !request.leased;
@@ -137,7 +137,7 @@ void Loops::Check(const Loop& loop) {
     site_.Violated("X10", absl::StrCat("a loop to step ", *request.last_step, " is over at step ",
                                        site_.core().step()));
   if (request.leased) return CheckLeased(loop, whole && !MayFail());
-  // Without a fault, no worker begins its share a second time, and none is away.
+  // Only without faults is every worker there, and none begins its share a second time.
   const bool calm = config_.fault_rate == 0 && config_.lose == 0 && config_.break_stream == 0 &&
                     config_.slow == 0 && config_.late == 0;
   if (whole && calm && !MayFail()) CheckOwn(loop);
@@ -156,8 +156,8 @@ void Loops::CheckLeased(const Loop& loop, bool complete) {
   }
 }
 
-// Each worker that has read of its share has read all of it, and no element was read twice or by
-// two.
+// Checks that each worker that has read of its share has read all of it, and that no element was
+// read twice.
 void Loops::CheckOwn(const Loop& loop) {
   ++counts_.own_judged;
   const int64_t elements = ElementsOf(config_, kOwn);
@@ -184,7 +184,7 @@ void Loops::CheckOwn(const Loop& loop) {
 
 void Loops::OnMake(const MakeResource& make) {
   const Nest::List* args = make.args.list();
-  // A zombie's.
+  // Data of another life, such as a zombie's, is not recorded.
   if (!absl::StartsWith(make.source, "loop/") || args == nullptr ||
       *(*args)[0].tensor()->scalar<int64_t>() != life_)
     return;
@@ -216,7 +216,8 @@ bool Loops::Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, 
     moves.push_back(script::Ended{{iterator, lease.first + there}});
     if (there > 0) return true;
   }
-  // What its first run did can be done again without the element.
+  // A second run of a step may find its data at the end, because the first run has taken the
+  // element. It can succeed without one.
   const bool goes_on = call.function == kGoesOn || (is_own && again);
   counts_.handled_ends += goes_on;
   return goes_on;

@@ -1,6 +1,6 @@
-// Loops of the program other than its ordinary pass: over data that is each worker's own, up to a
-// training step, with steps that handle the end of the data themselves, and two beside each other.
-// No later life of the program takes one of them up.
+// The program's loops other than its ordinary pass: loops over data of which each worker reads its
+// own share, loops that end at a given training step, loops whose steps handle the end of the data
+// themselves, and two loops at the same time. No later life of the program continues one of them.
 #ifndef DIVVY_TESTS_SIM_LOOPS_H_
 #define DIVVY_TESTS_SIM_LOOPS_H_
 
@@ -22,30 +22,32 @@
 
 namespace divvy::sim {
 
-// Lives through all lives of the program. Not thread-safe, as the simulation is not.
+// Lives as long as the cluster, over all lives of the program. Not thread-safe: the simulation has
+// one thread.
 class Loops {
  public:
-  // REQUIRES: both outlive it.
+  // REQUIRES: `config` and `site` outlive this object.
   Loops(const SimConfig& config, ProgramSite& site) : config_(config), site_(site) {}
 
-  // Another life of the program begins: no loop is under way.
+  // Another life of the program begins: no loop is running.
   void BeginLife(int life);
-  // Runs one loop or two, whose steps have tags from `first_tag` to kTags beyond it. `done`, when
-  // all are over: OK, or the first error. An error that ends the program is told at once.
+  // Runs one loop or two, whose steps have tags from `first_tag` to `first_tag + kTags`. Calls
+  // `done` when all loops are over, with OK or with the first error. An error that ends the program
+  // is reported at once.
   void Run(int64_t first_tag, std::function<void(const Nest&)> value,
            std::function<void(const absl::Status&)> done);
   static constexpr int64_t kTags = 2000;
 
   // ---- for the workers ----
   static void Define(const SimConfig& config, ScriptedInputOpener& inputs);
-  // Whether the step is of such a loop, and then its tag.
+  // Whether the step belongs to one of these loops. If so, TagOf has its tag.
   static bool IsOf(const StepCall& call);
   static int64_t TagOf(const StepCall& call);
-  // What a step finds of its data. False: nothing is left, and it does not handle that. `again`: it
-  // has been run before.
+  // Plays a step's read of its data and appends the moves that follow. Returns false if the data
+  // has ended and the step does not handle that. `again`: the step has run before.
   bool Take(int worker, ScriptedInputOpener& inputs, const StepCall& call, bool again,
             std::vector<script::Move>& moves);
-  // A worker is told to open data.
+  // A worker was asked to open data.
   void OnMake(const MakeResource& make);
 
   struct Counts {
@@ -75,13 +77,14 @@ class Loops {
   ProgramSite& site_;
   int life_ = 0;
   int64_t drawn_ = 0;
-  uint64_t next_token_ = uint64_t{1} << 40;   // not those of the program's other loops
-  std::vector<std::shared_ptr<Loop>> loops_;  // under way
+  uint64_t next_token_ = uint64_t{1} << 40;   // apart from the tokens of the program's other loops
+  std::vector<std::shared_ptr<Loop>> loops_;  // running
   int left_ = 0;
   std::function<void(const absl::Status&)> done_;
-  // In this life, by source and the number among its arguments.
+  // The iterators of this life, by source and the number among the source's arguments.
   std::map<std::pair<std::string, int64_t>, std::set<ResourceId>> made_;
-  // Of data of the workers' own: what each share's worker has taken, by iterator and index.
+  // For data that each worker reads its own share of: the elements that the worker of each share
+  // has taken, by iterator and share index.
   std::map<std::pair<ResourceId, int>, std::vector<int64_t>> taken_;
   std::map<ResourceId, int> shares_;
   Counts counts_;

@@ -54,7 +54,7 @@ void LyingServer::Bend(const LoadRequest&, LoadReply& reply) {
   }
 }
 
-// Of the entries that it was asked for: that it has them, or has not.
+// A false answer says that the server has applied entries that it has not, or the reverse.
 void LyingServer::Bend(const SyncRequest& request, SyncReply& reply) {
   const auto other = any_.Make<SyncReply>();
   switch (random_.Below(5)) {

@@ -1,5 +1,5 @@
-// A parameter server that lies: what it does is right, and now and then another answer leaves it
-// than the one that was to.
+// A parameter server that lies. It does what it should, but now and then sends another answer than
+// the true one.
 #ifndef DIVVY_TESTS_SIM_LYING_SERVER_H_
 #define DIVVY_TESTS_SIM_LYING_SERVER_H_
 
@@ -13,16 +13,16 @@
 
 namespace divvy::sim {
 
-// Any answer that the wire lets through, of the type and, for values, of the sizes that were asked
-// for. Not thread-safe, as the simulation is not.
+// Makes the false answers. Each passes the checks of wire/, has the type that was asked for and, if
+// it carries values, their sizes. Not thread-safe: the simulation has one thread.
 class LyingServer {
  public:
   LyingServer(int index, uint64_t seed);
 
-  // From now on its answers are what they should be.
+  // All later answers are true.
   void Stop() { rate_ = 0; }
 
-  // What leaves it in place of `honest`; none: nothing does.
+  // The answer to send in place of `honest`; nullopt: none is sent.
   template <typename Request, typename Reply>
   std::optional<absl::StatusOr<Reply>> Instead(const Request& request,
                                                const absl::StatusOr<Reply>& honest) {
@@ -50,7 +50,7 @@ class LyingServer {
     return any_.ReplyTo(request);
   }
 
-  // A little of an answer is another: what is nearly right is believed for longest.
+  // Changes a little of a true answer: an answer that is nearly right is believed for longest.
   void Bend(const PsAttachRequest& request, PsAttachReply& reply);
   void Bend(const LoadRequest& request, LoadReply& reply);
   void Bend(const SyncRequest& request, SyncReply& reply);

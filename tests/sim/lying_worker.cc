@@ -8,7 +8,7 @@
 namespace divvy::sim {
 namespace {
 
-constexpr size_t kRemembered = 20;  // of what it was told
+constexpr size_t kRemembered = 20;  // messages of each kind that it may refer to later
 
 template <typename T>
 void Remember(std::deque<T>& all, T one) {
@@ -16,7 +16,7 @@ void Remember(std::deque<T>& all, T one) {
   if (all.size() > kRemembered) all.pop_front();
 }
 
-constexpr uint32_t kNobodysVariable = 1'000'000;  // no layout has it, so no commit to it is applied
+constexpr uint32_t kNobodysVariable = 1'000'000;  // in no layout, so commits to it are refused
 
 }  // namespace
 
@@ -76,7 +76,7 @@ void LyingWorker::Register() {
       request.address =
           options_.addresses_of_others[random_.Below(options_.addresses_of_others.size())];
     }
-    if (random_.Chance(0.3)) {  // a task that is nowhere
+    if (random_.Chance(0.3)) {  // claims to be a task that does not exist
       request.index += static_cast<int>(random_.Below(65'536 - request.index));
       request.address = other.address;
     }
@@ -89,7 +89,7 @@ void LyingWorker::Register() {
   coordinator_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
 }
 
-// Any reason that there is, with an epoch that has been, that may come, or that cannot be.
+// Refuses for any reason, with an old epoch, a future one, or one that cannot be.
 absl::Status LyingWorker::Refusal() {
   ErrorDetail detail;
   constexpr Reason kOften[] = {Reason::kStaleEpoch, Reason::kWrongJob, Reason::kSecondCoordinator};
@@ -109,7 +109,7 @@ absl::Status LyingWorker::Refusal() {
 void LyingWorker::Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) {
   attached_ = request;
   if (options_.only_refuses || random_.Chance(0.3)) {
-    if (random_.Chance(0.1)) return;  // never
+    if (random_.Chance(0.1)) return;  // never answers
     return Later(
         absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 900 : 20))),
         [done, refusal = Refusal()] { done(refusal); });
@@ -179,7 +179,7 @@ void LyingWorker::SayLater(FromWorker word, double never) {
   if (random_.Chance(never)) return;
   const absl::Duration delay =
       absl::Milliseconds(static_cast<int64_t>(random_.Below(random_.Chance(0.1) ? 4'000 : 20)));
-  if (random_.Chance(0.1)) Later(2 * delay, [this, word] { Say(word); });  // twice
+  if (random_.Chance(0.1)) Later(2 * delay, [this, word] { Say(word); });  // sends it twice
   Later(delay, [this, word = std::move(word)] { Say(word); });
 }
 
@@ -205,10 +205,10 @@ void LyingWorker::Say(FromWorker word) {
   session_->connection->Send(*std::move(frame));
 }
 
-// ---- words ----
+// ---- false messages ----
 
-// An earlier attempt may have been half applied: whoever says that it did not go on then ends a job
-// that does not replay.
+// An earlier attempt may have been half applied. A report that the step will not be completed would
+// then end a job that does not replay, so such reports are not made without `says_applied`.
 StepOutcome LyingWorker::AnyOutcome(uint32_t attempt) {
   const uint64_t kind = random_.Below(100);
   if (!options_.says_applied && attempt > 1)
@@ -243,7 +243,7 @@ Report LyingWorker::ReportOf(const Dispatch& dispatch) {
   return report;
 }
 
-// Of a step that it was given, or that another was, or that nobody was yet.
+// A report on a step of its own, on another worker's step, or on a step that does not exist yet.
 Report LyingWorker::AnyReport() {
   if (!steps_.empty() && random_.Chance(0.7)) return ReportOf(steps_[random_.Below(steps_.size())]);
   auto report = any_.Make<Report>();
@@ -265,7 +265,7 @@ ResourceReady LyingWorker::ReadyOf(ResourceId iterator) {
   return ready;
 }
 
-// Slots that honest steps use, and slots that cannot be.
+// Slots that honest steps use, and impossible ones.
 NeedSlots LyingWorker::AnySlots() {
   auto need = any_.Make<NeedSlots>();
   if (!steps_.empty() && random_.Chance(0.7)) need.step = steps_[random_.Below(steps_.size())].step;
@@ -293,7 +293,7 @@ FromWorker LyingWorker::AnyWord() {
   return Draining{};
 }
 
-// ---- what it asks of servers ----
+// ---- requests to parameter servers ----
 
 Fence LyingWorker::AnyFence(Incarnation target) {
   Fence fence = attached_->fence;

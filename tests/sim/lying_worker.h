@@ -1,5 +1,5 @@
-// A worker that says what it likes: any message that a worker may send, with any values, early,
-// late, twice, or never.
+// A worker that lies: it sends any message that a worker may send, with any values, early, late,
+// twice or never.
 #ifndef DIVVY_TESTS_SIM_LYING_WORKER_H_
 #define DIVVY_TESTS_SIM_LYING_WORKER_H_
 
@@ -20,31 +20,31 @@
 
 namespace divvy::sim {
 
-// It runs no step, and what it commits is always refused: its words alone are false. Everything
-// that it sends is what the wire lets through. It is told of steps, iterators and holds as an
-// honest worker is, so that many of its words name what there is. Not thread-safe, as the
-// simulation is not.
+// The worker runs no step, and its commits are always refused, so it can do harm by its messages
+// alone. Every message passes the checks of wire/. The worker receives steps, iterators and holds
+// like an honest one, so many of its messages name things that exist. Not thread-safe: the
+// simulation has one thread.
 class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<LyingWorker> {
  public:
   struct Options {
-    int index = 0;  // it may register other ones, above this
+    int index = 0;  // it may also register higher ones
     std::string address;
     uint64_t seed = 1;
-    // That steps have finished.
+    // Whether it reports steps as finished.
     bool says_done = false;
-    // That step functions have failed.
+    // Whether it reports that step functions failed.
     bool says_failed = false;
-    // That servers have applied a part of a step that has failed.
+    // Whether it reports that servers have applied a part of a failed step.
     bool says_applied = true;
-    // It joins no coordinator, and has a reason each time.
+    // It refuses every coordinator that attaches it, for some reason.
     bool only_refuses = false;
-    // Of other workers.
+    // Addresses of other workers, which it may claim as its own.
     std::vector<std::string> addresses_of_others;
   };
 
   // REQUIRES: `site` outlives it.
   LyingWorker(Options options, SimSite& site, std::shared_ptr<Node> node);
-  // It registers from now on.
+  // Begins to register and to send messages.
   void Start() { Act(); }
 
   void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override;
@@ -60,7 +60,7 @@ class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<Ly
     std::shared_ptr<StreamConnection<FromWorker>> connection;
   };
 
-  void Act();  // now and then
+  void Act();  // calls itself again after a while
   void OnFrame(const std::shared_ptr<StreamConnection<FromWorker>>& connection,
                StreamFrame<ToWorker> frame);
   void AnswerTo(const ToWorker& message);
@@ -90,8 +90,8 @@ class LyingWorker : public WorkerStandIn, public std::enable_shared_from_this<Ly
   Incarnation incarnation_;
   std::optional<WorkerAttachRequest> attached_;  // the newest
   std::unique_ptr<Session> session_;
-  std::deque<Dispatch> steps_;  // the newest that it was given
-  std::set<EntryId> given_;     // all
+  std::deque<Dispatch> steps_;  // the newest that it received
+  std::set<EntryId> given_;     // all that it received
   std::deque<ResourceId> iterators_;
   std::deque<uint64_t> holds_;
 };

@@ -1,5 +1,5 @@
-// The tests test: with one rule of the protocol switched off, the explorer must find a violation
-// within 60 seeds.
+// Tests of the tests: with one rule of the protocol switched off, the explorer must find a
+// violation within 60 seeds.
 #include <algorithm>
 #include <iostream>
 
@@ -12,8 +12,8 @@
 namespace divvy::sim {
 namespace {
 
-// The explorer's configuration with more zombies, no ps killed, and re-runs that differ from the
-// lost run: what a late commit leaves behind then shows.
+// The explorer's configuration with more zombies, without lost parameter servers, and with re-runs
+// that differ from the lost run. A late commit then leaves a visible difference.
 SimConfig Rough(uint64_t seed) {
   SimConfig config = ConfigOf(seed);
   config.kill_ps = config.kill_coordinator = config.duplicates = config.drain = config.liar =
@@ -27,7 +27,7 @@ SimConfig Rough(uint64_t seed) {
   return config;
 }
 
-// Re-runs that always may differ.
+// Any re-run may differ from the lost run.
 SimConfig WithChangingSteps(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.changing_steps = true;
@@ -35,8 +35,8 @@ SimConfig WithChangingSteps(uint64_t seed) {
   return config;
 }
 
-// Coordinators that are replaced while they live, and little else: they and their successors then
-// count their sessions alike.
+// Coordinators that are replaced while they live, with few other faults. So a coordinator and its
+// successor give the same session numbers.
 SimConfig WithZombieCoordinators(uint64_t seed) {
   SimConfig config;
   config.seed = seed;
@@ -47,7 +47,7 @@ SimConfig WithZombieCoordinators(uint64_t seed) {
   return config;
 }
 
-// Checkpoints as often as can be, restored from as often.
+// Checkpoints and restores as often as possible.
 SimConfig WithCheckpoints(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.checkpoints = config.restore = config.kill_coordinator = true;
@@ -55,7 +55,7 @@ SimConfig WithCheckpoints(uint64_t seed) {
   return config;
 }
 
-// Parameter servers that come back empty, as often as can be.
+// Parameter servers that come back empty, as often as possible.
 SimConfig WithRewinds(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.kill_ps = config.restart_ps = config.replay = true;
@@ -64,7 +64,7 @@ SimConfig WithRewinds(uint64_t seed) {
   return config;
 }
 
-// And little else, beside a program that goes on for long: so that it often reads just then.
+// In addition few other faults, and a longer program: it often reads during a rewind.
 SimConfig WithRewindsAndReads(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
   config.kill_workers = config.pause_workers = config.cut_links = config.replace_workers =
@@ -74,7 +74,7 @@ SimConfig WithRewindsAndReads(uint64_t seed) {
   return config;
 }
 
-// Coordinators that are killed again and again, beside workers whose commits are slow to arrive.
+// Coordinators that are killed again and again, beside workers whose commits arrive late.
 SimConfig WithAdoptions(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.kill_coordinator = config.restore = true;
@@ -84,29 +84,30 @@ SimConfig WithAdoptions(uint64_t seed) {
   return config;
 }
 
-// And a parameter server is lost soon after.
+// In addition a parameter server is lost soon after each adoption.
 SimConfig WithAdoptionsAndRewinds(uint64_t seed) {
   SimConfig config = WithAdoptions(seed);
   config.restart_ps = config.replay = config.lose_at_worst = true;
   config.drain = config.store_faults = config.kill_workers = false;
   config.fault_rate = 0.1;
-  // Else none can ever be made, and a lost server ends the job from then on.
+  // The log is large: without checkpoints a full log is given up for good, and a lost server ends
+  // the job from then on.
   config.checkpoints = seed % 2 == 0;
   config.redo_log_bytes = 256 << 20;
   return config;
 }
 
-// A parameter server is lost when the program has ended, and nobody needs it for a step any more.
+// A parameter server is lost when the program has ended and no step needs the server any more.
 SimConfig WithALossAtTheEnd(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
   config.lose_at_worst = true;
   config.checkpoints = false;
-  config.fault_rate = 0.01;  // so that it ends while faults go on
+  config.fault_rate = 0.01;  // low, so that the program ends while faults still happen
   config.num_ps = 1;
   return config;
 }
 
-// Workers that keep rows, whose steps read them.
+// Workers with a row cache, whose steps read rows.
 SimConfig WithRows(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.changing_steps = false;
@@ -115,8 +116,8 @@ SimConfig WithRows(uint64_t seed) {
   return config;
 }
 
-// Steps and assigns of the program that change the same cells, beside each other and one after the
-// other, and servers that are lost.
+// Steps and assigns of the program change the same cells, some at the same time and some in
+// sequence, and servers are lost.
 SimConfig WithCells(uint64_t seed) {
   SimConfig config = WithRewinds(seed);
   config.cells = config.beside = config.assign_in_steps = true;
@@ -126,7 +127,7 @@ SimConfig WithCells(uint64_t seed) {
   return config;
 }
 
-// One after the other, and no call of the program meanwhile.
+// Steps run in sequence, and the program makes no calls meanwhile.
 SimConfig WithOrderedSteps(uint64_t seed) {
   SimConfig config = WithRewindsAndReads(seed);
   config.cells = config.assign_in_steps = true;
@@ -135,11 +136,11 @@ SimConfig WithOrderedSteps(uint64_t seed) {
   config.batch = 6;
   config.cell_rate = 0.6;
   config.rounds = 16;
-  config.fault_rate = 0.005;  // servers are lost just after the program has read
+  config.fault_rate = 0.005;  // low: servers are lost just after the program has read
   return config;
 }
 
-// And the program assigns all the while.
+// In addition the program assigns all the time.
 SimConfig WithAssigns(uint64_t seed) {
   SimConfig config = WithOrderedSteps(seed);
   config.beside = true;
@@ -157,7 +158,7 @@ SimConfig WithReaders(uint64_t seed) {
   return config;
 }
 
-// Workers that join while data is read that was cut without them.
+// Workers that join while others read data that was divided without them.
 SimConfig WithOwnData(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.loops = config.own_data = config.late_workers = true;
@@ -188,17 +189,17 @@ SimConfig WithDeathsWhileLoading(uint64_t seed) {
   config.die_loading = true;
   config.max_recoveries = 4;
   config.rounds = 12;
-  // few others are lost
+  // Few other losses.
   config.fault_rate = 0.01;
-  // All deaths are its own.
+  // With one server, all deaths are counted for it.
   config.num_ps = 1;
-  // Each life of the coordinator counts anew.
+  // Each life of the coordinator counts from 0, so it must not be replaced.
   config.kill_coordinator = config.drain = config.power_loss = false;
   return config;
 }
 
-// A worker that says what it likes, beside three that live. With nobody lost, nobody but the liar
-// may raise an error or end the job.
+// A lying worker beside three honest ones, without any loss. Only an error that names the liar may
+// be raised or end the job.
 SimConfig WithLiar(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.failing_steps = false;
@@ -209,7 +210,7 @@ SimConfig WithLiar(uint64_t seed) {
   return config;
 }
 
-// It refuses to join, and has a reason each time.
+// The liar refuses every coordinator that attaches it, for some reason.
 SimConfig WithRefusals(uint64_t seed) {
   SimConfig config = WithLiar(seed);
   config.liar_only_refuses = true;
@@ -224,7 +225,7 @@ SimConfig WithRefusalsThatEndIt(uint64_t seed) {
   return config;
 }
 
-// GPUs that fail, with nobody else lost: the supervisor starts the workers again.
+// GPUs that fail, without other losses. The supervisor restarts the workers.
 SimConfig WithLostDevices(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.lose_devices = config.breaking_steps = true;
@@ -237,7 +238,7 @@ SimConfig WithLostDevices(uint64_t seed) {
   return config;
 }
 
-// Steps of a worker that overlap, some of which assign.
+// Overlapping steps on each worker, some of which assign.
 SimConfig WithPipelines(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.pipeline_depth = 2;
@@ -247,7 +248,7 @@ SimConfig WithPipelines(uint64_t seed) {
   return config;
 }
 
-// The first of 60 seeds that shows the broken rule, as a violation of `invariant`; 0: none did.
+// The first of 60 seeds at which breaking `rule` violates `invariant`; 0 if there is none.
 uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Rough,
                             absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
@@ -371,7 +372,7 @@ TEST(MutationTest, ASizeThatOneWorkerClaimsAmongOthersWhoDoNotKnowItIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kSizeIsOfMost, WithLiar), 0u);
 }
 TEST(MutationTest, AnEpochWithoutSenseThatIsStoredIsFound) {
-  SetRuleBroken(Rule::kOneWorkerEndsNoJob, true);  // as it was
+  SetRuleBroken(Rule::kOneWorkerEndsNoJob, true);  // an older fault that led to this one
   EXPECT_NE(FirstSeedThatFails(Rule::kEpochsArePlausible, WithRefusalsThatEndIt,
                                "X16: DATA_LOSS: the store says that epoch "),
             0u);

@@ -9,17 +9,18 @@
 namespace divvy::sim {
 namespace {
 
-constexpr int kMostStates = 2'000;  // that a search looks at
+constexpr int kMostStates = 2'000;  // that one search visits
 
 }  // namespace
 
-// From the end: the last operation is one that none of the others must follow, the one before it
-// likewise, until one replaces the value. What lies before that one does not matter.
+// Searches backwards, from the last operation. An operation may come last if none of the others
+// must follow it. The search ends at an operation that replaces the value: what came before does
+// not matter.
 class OrderJudge::Search {
  public:
   Search(const Row& row, int64_t value) : row_(row), value_(value) {}
 
-  // All ways in which the value may have come about; nullopt: there is too much to look at.
+  // All ways in which the value may have come about; nullopt if there are too many states to visit.
   std::optional<std::vector<Explanation>> Run() {
     Visit({}, 1, 0);
     if (states_ > kMostStates) return std::nullopt;
@@ -27,7 +28,8 @@ class OrderJudge::Search {
   }
 
  private:
-  // The operations `behind` make scale * x + add of the x before them.
+  // The operations in `behind` come last. Together they turn the x before them into scale * x +
+  // add.
   void Visit(const std::set<Number>& behind, int64_t scale, int64_t add) {
     if (states_ > kMostStates || !seen_.insert({behind, scale, add}).second) return;
     ++states_;
@@ -47,7 +49,7 @@ class OrderJudge::Search {
     if (!any_left && add == value_) found_.push_back({-1, behind});  // rows begin with 0
   }
 
-  // Of the operations that are not `behind`.
+  // Whether the operation may be the last of those that are not in `behind`.
   bool MayComeLast(Number number, const std::set<Number>& behind) const {
     return std::none_of(row_.operations.begin(), row_.operations.end(), [&](const auto& other) {
       return other.first != number && behind.count(other.first) == 0 &&
@@ -74,7 +76,7 @@ void OrderJudge::Finished(const Operation& operation) {
   if (operation.op.scale == 0) ForgetWhatIsReplaced(row, number);
 }
 
-// What must come before an operation that replaces the value can never be seen again.
+// Operations that must come before a replacement of the value can never be seen again.
 void OrderJudge::ForgetWhatIsReplaced(Row& row, Number by) {
   for (auto other = row.operations.begin(); other != row.operations.end();) {
     other = other->first != by && Precedes(row, other->first, by) ? row.operations.erase(other)
@@ -114,7 +116,8 @@ std::string OrderJudge::TextOf(int64_t row) const {
   return text;
 }
 
-// What all explanations have in common, of a direct write that is the last to replace the value.
+// If all explanations agree, and a direct write is the last to replace the value, keeps the order
+// of that write and each step.
 void OrderJudge::Learn(Row& row, const std::vector<Explanation>& explanations) {
   if (explanations.empty() || explanations[0].last < 0) return;
   const Number write = explanations[0].last;

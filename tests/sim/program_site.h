@@ -1,4 +1,4 @@
-// What the parts of the simulated program share with the cluster that it runs on.
+// The interface between the simulated cluster and the parts of its program.
 #ifndef DIVVY_TESTS_SIM_PROGRAM_SITE_H_
 #define DIVVY_TESTS_SIM_PROGRAM_SITE_H_
 
@@ -27,51 +27,52 @@ struct Delta {
 constexpr int64_t kCells = 4;
 constexpr char kCellsName[] = "cells";
 
-// One that was asked to lie where the first shard of the other does.
+// A variable that the program asks to be placed with the first shard of another one.
 constexpr char kNear[] = "near", kNearTo[] = "v0";
 
-// One that no server has the memory for, where memory is limited.
+// A variable that is too large for every server, where memory is limited.
 constexpr char kHuge[] = "huge";
 constexpr int64_t kTightMemory = 1 << 20;
 
-// Every element of a direct write is serial * kWriteUnit, or a little more: so a commit names the
-// write that it is of.
+// Every element of a direct write is serial * kWriteUnit, or a little more. So each commit shows
+// which write it belongs to.
 constexpr int64_t kWriteUnit = 1'000'000;
 
-// A direct write of the program: one of the three.
+// A direct write of the program: one of `deltas`, `cells` and `brought` is set.
 struct DirectWrite {
-  // Given by ProgramSite::Write.
+  // Set by ProgramSite::Write, as is `begun`.
   int64_t serial = 0;
-  // likewise
   int64_t begun = 0;
-  // added to variables; each amount is that of the serial
+  // Added to variables. Each amount is serial * kWriteUnit.
   std::vector<Delta> deltas;
-  // assigned; all of them: in one assign of the whole variable
+  // Values for all cells, written by one assign of the whole variable.
   std::vector<int64_t> cells;
-  // The first values of this variable, which has kBroughtRows x kBroughtWidth elements.
+  // The name of a variable with kBroughtRows x kBroughtWidth elements, which is created with
+  // values.
   std::string brought;
 };
 constexpr int64_t kBroughtRows = 5, kBroughtWidth = 2;
 
-// REQUIRES: outlives what it is given to. Callbacks run in the life of the program in which they
-// were given, and are dropped when that is over.
+// What the cluster offers to a part of the program. A callback runs only in the life of the program
+// in which it was given; it is dropped when that life is over. REQUIRES: the site outlives the
+// parts that use it.
 class ProgramSite {
  public:
   virtual ~ProgramSite() = default;
   virtual CoordinatorCore& core() = 0;
   virtual Random& random() = 0;
-  virtual bool may_fault() const = 0;  // faults have not stopped
-  // Whether this life of the program goes on.
+  virtual bool may_fault() const = 0;  // false once faults have stopped
+  // A function that tells whether this life of the program still goes on.
   virtual std::function<bool()> Alive() = 0;
   virtual void After(absl::Duration delay, std::function<void()> then) = 0;
-  // Writes, and counts it as finished where `then` is called.
+  // Sends a direct write. Counts it as finished when `then` is called.
   virtual void Write(DirectWrite write, std::function<void()> then) = 0;
-  // Variables as the finished steps and writes have made them.
+  // The values of the variables that the finished steps and writes add up to.
   virtual const std::vector<std::vector<int64_t>>& values() const = 0;
-  // An error that ends this life of the program. False: it is of another kind.
+  // Ends this life of the program if the error is one that ends it; otherwise returns false.
   virtual bool EndsProgram(const absl::Status& error) = 0;
   virtual void Violated(absl::string_view rule, const std::string& what) = 0;
-  virtual void Tell(absl::string_view text) = 0;  // to the trace
+  virtual void Tell(absl::string_view text) = 0;  // writes to the trace
 };
 
 }  // namespace divvy::sim

@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kUnaryDeadline = absl::Seconds(1), kStreamProgress = absl::Seconds(3);
 
-// Answers, or lies.
+// Gives the true answer or, at a lying server, a false one.
 template <typename Request, typename Reply>
 void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<Reply>& reply,
                 const ResultCallback<Reply>& answer) {
@@ -31,7 +31,7 @@ void AnswerFrom(const Node& node, const Request& request, const absl::StatusOr<R
   if (const auto instead = node.lies->Instead(request, reply)) answer(*instead);
 }
 
-// What the site is told of a request that arrives at a ps.
+// Reports the arrival of a request at a ps to the site.
 template <typename Request>
 void TellArrival(SimSite& site, const Node& at, const Request& request) {
   if constexpr (std::is_same_v<Request, LoadRequest>) site.OnLoad(at, request);
@@ -42,7 +42,7 @@ class SimPsClient : public Sends<SimPsClient, ParameterClient> {
  public:
   SimPsClient(SimSite& site, std::shared_ptr<Node> from, std::string to)
       : site_(site), from_(std::move(from)), to_(std::move(to)) {}
-  // As the real one: what is under way then is answered all the same.
+  // Like the real client: requests in flight end with Cancelled.
   ~SimPsClient() override {
     for (const auto& [number, cancel] : *open_) from_->executor->Post(cancel);
     open_->clear();
@@ -61,7 +61,7 @@ class SimPsClient : public Sends<SimPsClient, ParameterClient> {
   void Send(CommitRequest request, ResultCallback<CommitReply> done);
 
  private:
-  // `done`, or its cancellation, whichever comes first.
+  // Runs `done` with the answer or with its cancellation, whichever comes first.
   template <typename Reply>
   ResultCallback<Reply> Opened(ResultCallback<Reply> done) {
     const uint64_t number = ++calls_;
@@ -114,11 +114,11 @@ void SimPsClient::Send(Request request, ResultCallback<ReplyTo<Request>> done) {
       std::is_same_v<Request, PullRequest> ? kStreamProgress : kUnaryDeadline;
   site_.network().Call<Reply>(
       from_, to_, deadline,
-      // This client may be gone by then.
+      // This client may be destroyed by then.
       [site = &site_, request, line](Node& node, ResultCallback<Reply> answer) {
         site->Trace(line);
         TellArrival(*site, node, request);
-        if (!node.executor->alive()) return;  // killed just then
+        if (!node.executor->alive()) return;  // killed by the observer
         const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
         core->Call(request, [site, line, answer, request, at = &node](absl::StatusOr<Reply> reply) {
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
@@ -142,8 +142,8 @@ void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) 
       [site = &site_, request, line](Node& node, ResultCallback<CommitReply> answer,
                                      const std::function<void()>& waits) {
         site->Trace(line);
-        // A session that is gone never comes back. (It may go while its commit is applied: the Sync
-        // waits for that.)
+        // A fenced session never comes back. (It may be fenced while its commit is applied: the
+        // Sync waits for that.)
         const SessionId session = request.fence.session;
         const std::vector<SessionId> sessions =
             std::static_pointer_cast<ParameterServerCore>(node.core)->Inspect().sessions;
@@ -154,7 +154,7 @@ void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) 
                               at = &node](absl::StatusOr<CommitReply> reply) {
           if (reply.ok() && !reply->duplicate) site->OnApplied(*at, request);
           if (fenced && reply.ok() && !reply->duplicate)
-            site->Violation("X6", absl::StrCat(line, " was applied, though its session is fenced"));
+            site->Violation("X6", absl::StrCat(line, " was applied, but its session is fenced"));
           if (!reply.ok()) site->Trace(absl::StrCat(line, ": ", reply.status().message()));
           AnswerFrom(*at, request, reply, answer);
         };
@@ -163,7 +163,7 @@ void SimPsClient::Send(CommitRequest request, ResultCallback<CommitReply> done) 
       Opened<CommitReply>(count));
 }
 
-// While `waiting` is true: says so now and then, as long as the process lives.
+// Calls `waits` now and then, as long as `waiting` is true and the process lives.
 void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor,
                     const std::shared_ptr<bool>& waiting, const std::function<void()>& waits) {
   executor->PostAfter(kStreamProgress / 4, [executor, waiting, waits] {
@@ -173,9 +173,9 @@ void SayThatItWaits(const std::shared_ptr<NodeExecutor>& executor,
   });
 }
 
-// As a data stream brings it: the header, a reservation, then the payload. Who waits for the
-// reservation is told so. A stream that breaks, or that nothing comes on, gives its reservation
-// back; what was under way on it may still arrive, late.
+// Receives a commit as a data stream does: the header, a reservation of memory, then the payload.
+// The sender is told while it waits for the reservation. A stream that breaks or stays silent
+// releases its reservation. Its payload may still arrive, late.
 void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& request,
                                 ResultCallback<CommitReply> answer, std::function<void()> waits) {
   const auto core = std::static_pointer_cast<ParameterServerCore>(node.core);
@@ -192,7 +192,7 @@ void SimPsClient::ReceiveCommit(SimSite& site, Node& node, const CommitRequest& 
         if (!granted.ok()) return answer(granted);
         const bool breaks = site.network().BreaksStream();
         if (breaks) executor->Post(give_back);
-        // Nothing more comes.
+        // The rest of the payload never arrives.
         if (breaks && site.network().PayloadDelay() < absl::Milliseconds(1)) return;
         executor->PostAfter(
             site.PayloadTime() * (breaks ? 500 : 1), [core, request, answer, give_back] {
@@ -234,8 +234,8 @@ void SimWorkerClient::Call(ShutdownRequest request, ResultCallback<ShutdownReply
       std::move(done));
 }
 
-// Between a connection and the worker's core: a frame names its session alone, so the worker must
-// be of no session by that number but the sender's own.
+// Stands between a connection and the worker's core. A frame names its session and nothing else, so
+// a worker that has a session with this number must have it from the sender.
 class CheckedListener : public StreamListener<ToWorker> {
  public:
   CheckedListener(SimSite& site, Epoch sender, std::shared_ptr<WorkerCore> worker,
@@ -246,7 +246,7 @@ class CheckedListener : public StreamListener<ToWorker> {
     const WorkerSnapshot worker = worker_->Inspect();
     if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
       site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(),
-                                         " is taken for one of session ", frame.session.value(),
+                                         " was taken for one of session ", frame.session.value(),
                                          " of epoch ", worker.epoch.value()));
     }
     if (frame.message) site_.OnToWorker(*frame.message);
@@ -261,7 +261,7 @@ class CheckedListener : public StreamListener<ToWorker> {
   const std::shared_ptr<StreamListener<ToWorker>> listener_;
 };
 
-// What a worker sends, as it leaves.
+// Reports what a worker sends to the site, when it is sent.
 class WatchedConnection : public StreamConnection<FromWorker> {
  public:
   WatchedConnection(SimSite& site, const Node& from,

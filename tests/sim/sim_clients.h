@@ -1,4 +1,4 @@
-// The clients of a simulated process: every request becomes messages of the network.
+// The clients of a simulated process. They turn every request into messages of the network.
 #ifndef DIVVY_TESTS_SIM_SIM_CLIENTS_H_
 #define DIVVY_TESTS_SIM_SIM_CLIENTS_H_
 
@@ -14,45 +14,46 @@
 
 namespace divvy::sim {
 
-// The simulation that clients are part of: where they send, and whom they tell what passes.
+// The simulation as its clients see it: the network they send through, and the hooks that they
+// call.
 class SimSite {
  public:
   virtual ~SimSite() = default;
   virtual Network& network() = 0;
-  // Of the coordinator that tasks register with.
+  // The address of the coordinator that tasks register with.
   virtual const std::string& chief_address() const = 0;
   // An invariant of the protocol does not hold.
   virtual void Violation(absl::string_view rule, const std::string& what) = 0;
   virtual void Trace(absl::string_view text) {}
-  // That a commit's payload takes, once there is memory for it.
+  // How long a commit's payload takes to arrive, once memory is reserved for it.
   virtual absl::Duration PayloadTime() { return network().PayloadDelay(); }
-  // A coordinator asks a ps for it.
+  // A coordinator sends Snapshot to a ps.
   virtual void OnSnapshot(const Node& from, CheckpointId) {}
-  // A ps has marked it.
+  // A ps has marked its shards for the checkpoint.
   virtual void OnMarked(const Node& from, CheckpointId) {}
-  // A ps said that a commit waits for memory.
+  // A ps answers that a commit waits for memory.
   virtual void OnWaits() {}
-  // A worker says that the step has finished.
+  // A worker reports that the step has finished.
   virtual void OnReported(const Node& from, SessionId session, EntryId step) {}
   virtual void OnCommitAnswered(const absl::Status& status) {}
-  // One arrives at a ps.
+  // A commit arrives at a ps.
   virtual void OnCommit(const CommitRequest& request) {}
-  // It was applied for the first time.
+  // A ps has applied the commit, for the first time.
   virtual void OnApplied(const Node& ps, const CommitRequest& request) {}
-  // One is about to reach a ps.
+  // A Load arrives at a ps, which has not seen it yet.
   virtual void OnLoad(const Node& ps, const LoadRequest& request) {}
-  // A worker says that the step has finished, and has not run it.
+  // A worker reports that the step has finished, but has not run it.
   virtual void OnFalselyDone(EntryId step) {}
-  // A worker says how large data is, or that it has ended, and has not read it.
+  // A worker reports the size or the end of data that it has not read.
   virtual void OnFalseEnd() {}
-  // One arrives at a worker.
+  // A message arrives at a worker.
   virtual void OnToWorker(const ToWorker& message) {}
   virtual void OnCreateShards(const Node& ps, const CreateShardsRequest& request) {}
-  // One arrives at a worker.
+  // An Attach arrives at a worker.
   virtual void OnAttach(const Node& worker, const WorkerAttachRequest& request) {}
 };
 
-// The ways from one process to the others. Node::core is what answers at the other end. REQUIRES:
+// Makes a process' clients of the other processes. At the other end Node::core answers. REQUIRES:
 // `site` outlives every client.
 class SimDialer : public Dialer {
  public:

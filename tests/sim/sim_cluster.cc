@@ -36,7 +36,7 @@ void Cluster::StartPs(int index, const std::string& address) {
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
   }
-  // several blocks a shard, so that pulls, fences and crashes fall between them
+  // Several blocks for each shard, so that pulls, fences and crashes fall between them.
   options.block_bytes = 16;
   Process* const raw = process.get();
   process->ps =
@@ -75,7 +75,8 @@ void Cluster::StartWorker(int index, int life) {
   options.incarnation = Incarnation(random_.Next() | 1);
   options.address = address;
   options.seed = random_.Next();
-  // Every commit is planned, and every pull assembled, beside all else that happens.
+  // With 0, every commit is planned and every pull assembled on the executor, while other events
+  // happen.
   if (config_.seed % 2 == 0) options.at_once_bytes = 0;
   options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
   const bool is_other = config_.other_replicas && !faults_stopped_ &&
@@ -97,7 +98,7 @@ void Cluster::StartLying() {
   ps_[0]->node->lies = std::make_shared<LyingServer>(0, when_.Next());
 }
 
-// A person has read which server it was that ended the job, and starts it anew before the program.
+// An operator has read which server ended the job, and restarts that server before the program.
 void Cluster::StopLying() {
   lies_ = false;
   ++result_.ended_by_lies;
@@ -105,7 +106,7 @@ void Cluster::StopLying() {
   StartPs(0);
 }
 
-// Beside the workers of the job, and known to nobody.
+// The liar's index is above those of the job's workers, so the coordinator does not expect it.
 void Cluster::StartLiar() {
   LyingWorker::Options options;
   options.index = config_.num_workers;
@@ -144,7 +145,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
     options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
   if (config_.other_replicas || config_.liar) options.replicas_per_worker = config_.replicas;
-  options.ps_timeout = absl::Seconds(40);  // beyond any cut that heals
+  options.ps_timeout = absl::Seconds(40);  // longer than any cut link lasts
   if (config_.trace) options.watchdog = absl::Minutes(1);
   options.step_deadline = config_.step_deadline;
   options.id_block = config_.id_block;
@@ -160,7 +161,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
     options.checkpoint_every = absl::Milliseconds(700);
     options.keep_checkpoints = 2;
   }
-  const int shards = 1 + static_cast<int>(random_.Below(num_ps_));  // another cut in each life
+  const int shards = 1 + static_cast<int>(random_.Below(num_ps_));  // other shards in each life
   options.partitioner = [shards](int) -> Partitioner { return FixedShardsPartitioner{shards}; };
   auto core = CoordinatorCore::Start(options, *chief_->node->executor, world_.clock(),
                                      *chief_->dialer, *chief_->store);
@@ -173,21 +174,21 @@ void Cluster::StartCoordinator(StoredJob stored) {
                        });
       return;
     }
-    // A store was lost, another job begun, and the old one's coordinator woke and made a
-    // checkpoint: a person has to say which of the two goes on.
+    // A store was lost and another job begun. Then the old job's coordinator woke and made a
+    // checkpoint. An operator has to choose one of the two jobs.
     const bool two_jobs = ReasonOf(core.status()) == Reason::kWrongJob && lost_store_ &&
                           had_zombie_ && !config_.named_job;
     const bool had_ended = ReasonOf(core.status()) == Reason::kJobOver && complete;
     if (!two_jobs && !had_ended) Violation("X16", core.status().ToString());
     result_.job_lost |= two_jobs;
-    // Those that were not told of an end then are not told any more.
+    // Tasks that have not learnt of the job's end will not learn of it any more.
     over_ = true;
     return;
   }
   core_ = chief_->chief = *core;
   const std::optional<CheckpointId> found = core_->Snapshot().newest_found;
   if (newest_ && (!found || *found < *newest_))
-    Violation("X17", absl::StrCat(newest_->name(), " was committed, and is not found again"));
+    Violation("X17", absl::StrCat(newest_->name(), " was committed, but is not found again"));
   core_->KeepHistory();
   chief_->node->core = core_;
   chief_down_ = chief_draining_ = calls_ = false;
@@ -206,7 +207,7 @@ void Cluster::StartCoordinator(StoredJob stored) {
   Next();
 }
 
-// A person changes the number of parameter servers.
+// An operator changes the number of parameter servers.
 void Cluster::FaultOfNumber() {
   if (is_resizing_ || chief_down_ || chief_draining_) return;
   const int wanted =
@@ -222,7 +223,7 @@ void Cluster::FaultOfNumber() {
                 }));
 }
 
-// Who was to join, and is not of the job.
+// Kills servers that were to join and do not belong to the job.
 void Cluster::StopJoining() {
   is_resizing_ = false;
   for (const auto& process : processes_) {
@@ -246,7 +247,7 @@ void Cluster::OnExit(Process* process, int code) {
   world_.Post([this, process] {
     Kill(*process);
     const CoordinatorSnapshot::Phase phase = core_->Snapshot().phase;
-    // Else a zombie said so.
+    // An exit with 0 may also follow a zombie's word; then the job has not ended.
     const bool ended = !chief_down_ && (phase == CoordinatorSnapshot::Phase::kEnding ||
                                         phase == CoordinatorSnapshot::Phase::kOver);
     if (over_ || (process->exit_code == 0 && ended)) return;
@@ -254,7 +255,8 @@ void Cluster::OnExit(Process* process, int code) {
   });
 }
 
-// The supervisor looks a little later whether the index is served, if need be by an older life.
+// A little later the supervisor checks whether a process serves the index; an older life counts
+// too.
 void Cluster::OnWorkerExit(const Process& process) {
   const int index = process.index;
   for (const auto& other : processes_) {
@@ -273,14 +275,14 @@ void Cluster::OnPsExit(const Process& process) {
       ps_[index] = other.get();
   }
   world_.PostAfter(absl::Seconds(2), [this, index, drained = process.exit_code == 143] {
-    // Of a drained one FaultOfPs says what becomes.
+    // FaultOfPs decides whether a drained one is restarted.
     if (!over_ && !drained && index < num_ps_ && !ps_[index]->node->executor->alive())
       StartPs(index);
   });
 }
 
-// Where they may be late, the last comes at once, so that those before it join in what was cut
-// without them.
+// With `late_workers` only one worker starts at once. If it is the last one, the workers before it
+// join data that was divided without them.
 void Cluster::StartWorkers() {
   Random random(MixSeeds(config_.seed, 49));
   const int first = random.Chance(0.3) ? config_.num_workers - 1 : 0;
@@ -341,16 +343,16 @@ SimResult Cluster::Run() {
   if (result_.violation.ok() && !over_)
     Violation("X16", "nothing is left to happen, but the program has not ended");
   if (result_.violation.ok() && told_the_end_) {
-    // tasks that missed the Shutdown learn of the end when they register: one that was stopped,
-    // after its silence
+    // Tasks that missed the Shutdown learn of the end when they register. A paused task does so
+    // after its silence.
     world_.RunFor(absl::Seconds(30));
     CheckAtRest();
     for (int i = 0; i < static_cast<int>(core_->Inspect().ps.size()); ++i) {
       FindServingPs(i);
       const Process* const ps = ps_[i];
-      if (ps_killed_ && !ps->node->executor->alive()) continue;  // in the job's last moment
+      if (ps_killed_ && !ps->node->executor->alive()) continue;  // killed in the job's last moment
       if (ps->exit_code != 0)
-        Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0"));
+        Violation("X16", absl::StrCat("ps ", ps->index, " did not exit with 0 at the job's end"));
     }
   }
   result_.orders_not_judged = model_.cells.given_up();
@@ -362,11 +364,11 @@ SimResult Cluster::Run() {
   result_.virtual_time = now();
   result_.trace_hash = MixSeeds(hash_, static_cast<uint64_t>(result_.events));
   if (liar_ != nullptr) liar_->executor->Kill(), liar_->core = liar_->stand_in = nullptr;
-  for (const auto& process : processes_) {  // cores hold connections, and those their nodes
+  for (const auto& process : processes_) {  // cores hold connections, which hold their nodes
     if (process->worker != nullptr) process->worker->Abandon();
     if (process->chief != nullptr) process->chief->Abandon();
     process->node->core = nullptr;
-    process->node->executor->Kill();  // what goes with the last tasks posts nothing more
+    process->node->executor->Kill();  // the destructors of the last tasks post nothing more
   }
   return std::move(result_);
 }

@@ -6,8 +6,8 @@
 namespace divvy::sim {
 namespace {
 
-// What programs do beside the ordinary, from numbers of their own: what is drawn above stays as it
-// is when one is added.
+// Calls of the program beside its steps. Each Draw function has a random generator of its own, so a
+// new draw does not change the others.
 void DrawProgram(SimConfig& config) {
   Random random(MixSeeds(config.seed, 43));
   config.cells = random.Chance(0.4);
@@ -34,13 +34,14 @@ void DrawLimits(SimConfig& config) {
   if (random.Chance(0.15)) config.max_step_attempts = 3 + static_cast<int>(random.Below(6));
 }
 
-// What programs read besides, and what they are like.
+// Further data that the program reads, workers that start late, and variables of special sizes and
+// places.
 void DrawMore(SimConfig& config) {
   Random random(MixSeeds(config.seed, 47));
   config.loops = random.Chance(0.4);
   const bool may_replay = (config.kill_ps && config.restart_ps && config.replay) ||
                           config.changing_steps || config.power_loss;
-  // What a step reads of it may be another element when it is replayed.
+  // A replayed step may read another element of such data than at its first run.
   config.own_data = config.loops && !may_replay && random.Chance(0.7);
   config.late_workers = random.Chance(0.25);
   config.colocated = random.Chance(0.3);
@@ -50,15 +51,15 @@ void DrawMore(SimConfig& config) {
   config.reads_fail = config.disk_faults && random.Chance(0.5);
 }
 
-// GPUs that fail, from numbers of their own.
+// GPUs that fail.
 void DrawDevices(SimConfig& config) {
   Random random(MixSeeds(config.seed, 50));
   config.lose_devices = random.Chance(0.15);
   config.breaking_steps = config.lose_devices && random.Chance(0.3);
 }
 
-// A worker that lies, and the others go on beside it. Steps that it keeps to itself come back when
-// their deadline has passed.
+// A lying worker or a lying parameter server. A step that the worker does not report returns to the
+// queue when its deadline has passed.
 void DrawLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 45));
   config.liar = random.Chance(0.15);
@@ -68,9 +69,10 @@ void DrawLiar(SimConfig& config) {
 
 }  // namespace
 
-// Who says that a step is done which nobody has done is believed, whoever asks the servers again
-// later finds that it is not: no state is loaded or replayed then. And a step that a server has
-// half of, so it says, is taken back only with a log.
+// A false report that a step has finished is accepted. A later life that asks the servers finds
+// that it was not applied. So with `liar_says_done` no state is loaded or replayed. With
+// `liar_says_applied` a step that is falsely called half applied can be taken back only with a redo
+// log.
 void AddLiar(SimConfig& config) {
   Random random(MixSeeds(config.seed, 46));
   config.liar = true;
@@ -83,7 +85,7 @@ void AddLiar(SimConfig& config) {
   config.step_deadline = absl::Seconds(6);
   config.max_step_attempts = config.max_recoveries = 1000;
   config.changing_steps = config.die_loading = config.duplicates = false;
-  config.own_data = false;  // nobody else reads its share
+  config.own_data = false;  // the share of the liar would never be read
   if (config.liar_says_done)
     config.kill_coordinator = config.kill_ps = config.power_loss = config.replay =
         config.read_only_steps = false;
@@ -92,9 +94,8 @@ void AddLiar(SimConfig& config) {
     config.replay = true, config.redo_log_bytes = 256 << 20;
 }
 
-// The job goes on, or ends with an error that names the server; then that one is started anew, and
-// the program. Of what the state had become by then nothing can be judged, but that the job comes
-// to its end.
+// The job continues, or ends with an error that names the server. Then the server and the program
+// are restarted. The values of the state cannot be judged, only that the job comes to its end.
 void AddLyingPs(SimConfig& config) {
   config.lying_ps = config.kill_coordinator = true;
   config.liar = config.resize = config.zombie_coordinator = config.lose_store = config.power_loss =

@@ -1,4 +1,4 @@
-// The disk of the simulation as one process has it: dead processes write nothing.
+// The simulated disk as one process sees it. A dead process writes nothing.
 #ifndef DIVVY_TESTS_SIM_SIM_FILES_H_
 #define DIVVY_TESTS_SIM_SIM_FILES_H_
 
@@ -11,10 +11,10 @@
 
 namespace divvy::sim {
 
-// A process that is killed within a task (base/failpoint.h) runs to the task's end, as nothing can
-// stop it there: what it does to the disk from then on is Unavailable and undone. The moments
-// between two operations of a checkpoint, which the cores do not see, are failpoints here. Not
-// thread-safe.
+// A process that is killed at a failpoint (base/failpoint.h) cannot be stopped before its current
+// task ends. From the kill on, its operations on the disk fail with Unavailable and change nothing.
+// The cores do not see the moments between two operations of a checkpoint, so those are failpoints
+// of this class. Not thread-safe.
 class ProcessFiles : public FileSystem {
  public:
   enum class Of { kPs, kCoordinator };

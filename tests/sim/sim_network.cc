@@ -57,7 +57,7 @@ std::shared_ptr<Node> Network::Find(const std::string& address) const {
   return found == nodes_.end() ? nullptr : found->second;
 }
 
-// Killed within the very task that sends.
+// Whether a process was killed within the task that is sending.
 bool Network::DiedSpeaking(const std::string& from) const {
   const std::shared_ptr<Node> node = Find(from);
   return node != nullptr && !node->executor->alive();
@@ -87,8 +87,8 @@ std::vector<absl::Duration> Network::Arrivals(const std::string& from, const std
   return arrivals;
 }
 
-// A connection: two ordered ways. Whatever breaks it, each side learns so by itself, perhaps late;
-// frames under way are lost.
+// A connection: two ordered directions. When it breaks, each side learns it separately, perhaps
+// late. Frames in flight are lost.
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
   Wire(Network& network, std::shared_ptr<Node> coordinator, std::string worker,
@@ -102,14 +102,14 @@ class Wire : public std::enable_shared_from_this<Wire> {
                  Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept);
   void ToTheWorker(StreamFrame<ToWorker> frame);
   void ToTheCoordinator(StreamFrame<FromWorker> frame);
-  // `by_coordinator`, `by_worker`: that side closed it and hears nothing more.
+  // The side that closed the connection (`by_coordinator`, `by_worker`) gets no more callbacks.
   void Break(bool by_coordinator = false, bool by_worker = false);
   bool touches(const std::string& address) const {
     return address == coordinator_->address || address == worker_address_;
   }
 
  private:
-  // Runs `deliver` at `node` after a delay, after everything sent that way before.
+  // Runs `deliver` at `node` after a delay, and after all earlier deliveries in this direction.
   void InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
                absl::Duration& last, std::function<void()> deliver);
 
@@ -153,7 +153,7 @@ void Wire::InOrder(const std::string& from, const std::string& to,
   ++network_.messages_;
   if (broken_) return;
   if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
-  if (network_.CutOff(from, to)) return;  // the other side hears nothing; nobody is told
+  if (network_.CutOff(from, to)) return;  // lost, and neither side learns it
   const absl::Duration now = network_.world_.clock().Elapsed();
   absl::Duration delay = network_.Delay();
   if (const auto slowed = network_.slowed_.extract({from, to}); !slowed.empty())

@@ -1,5 +1,5 @@
-// A network that loses, doubles, delays and reorders, between nodes that die, stop and come back:
-// all of it from one seed, in virtual time.
+// A network that loses, duplicates, delays and reorders messages, between nodes that die, pause and
+// come back. All of it follows from one seed, in virtual time.
 #ifndef DIVVY_TESTS_SIM_SIM_NETWORK_H_
 #define DIVVY_TESTS_SIM_SIM_NETWORK_H_
 
@@ -20,11 +20,12 @@
 
 namespace divvy::sim {
 
-// The executor of one process life. What it was given is dropped once it is killed (and what a task
-// that kills its own process says after that, too) and kept for later while it is paused (SIGSTOP).
+// The executor of one life of a process. Once it is killed, it drops its tasks, and all that a task
+// sends after killing its own process. While it is paused (SIGSTOP), it keeps its tasks for later.
 class NodeExecutor : public Executor {
  public:
-  // `blocking`: how long each piece of blocking work takes; none: no time.
+  // `blocking` returns how long each piece of blocking work takes; without it such work takes no
+  // time.
   NodeExecutor(Executor& world, std::function<absl::Duration()> blocking)
       : world_(world), state_(std::make_shared<State>()), blocking_(std::move(blocking)) {}
   void Post(Task task) override { PostAfter(absl::ZeroDuration(), std::move(task)); }
@@ -38,7 +39,7 @@ class NodeExecutor : public Executor {
   void Resume();
   bool alive() const { return state_->alive; }
   bool paused() const { return state_->paused; }
-  bool running() const { return state_->running; }  // a task of it
+  bool running() const { return state_->running; }  // one of its tasks
 
  private:
   struct State {
@@ -55,12 +56,12 @@ struct FaultRates {
   double lose = 0, duplicate = 0;  // of each message
   double break_stream = 0;         // of each frame: the connection breaks there
   double slow = 0;                 // of each message: late by up to slow_by
-  double late =
-      0;  // of each request: it arrives up to 8 s later, when nobody waits for it any more
+  // Of each request: it arrives up to 8 s later, when its caller no longer waits.
+  double late = 0;
   absl::Duration latency = absl::Milliseconds(1), slow_by = absl::Milliseconds(200);
 };
 
-// Answers what is sent to a worker, in place of a WorkerCore.
+// Answers the messages to a worker in place of a WorkerCore.
 class WorkerStandIn : public StepsAcceptor {
  public:
   virtual void Attach(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) = 0;
@@ -72,13 +73,13 @@ class LyingServer;
 struct Node {
   std::string address;
   std::shared_ptr<NodeExecutor> executor;
-  // What answers there: a ParameterServerCore, WorkerCore or CoordinatorCore.
+  // The core that answers: a ParameterServerCore, WorkerCore or CoordinatorCore.
   std::shared_ptr<void> core;
-  // Of a ps: commits are received under it; null: as much as one wants.
+  // For a ps: the budget from which commits reserve their memory; null: no limit.
   std::shared_ptr<MemoryBudget> commit_budget;
-  // Of a ps: what leaves it in place of its answers; null: they do.
+  // For a ps that lies: makes answers in place of the true ones.
   std::shared_ptr<LyingServer> lies;
-  // Of a worker: answers in place of `core`, which is not null all the same.
+  // For a worker: answers in place of `core`, which must not be null either.
   std::shared_ptr<WorkerStandIn> stand_in;
 };
 
@@ -86,45 +87,46 @@ class Network {
  public:
   Network(SimExecutor& world, uint64_t seed) : world_(world), random_(seed) {}
 
-  // The process at `address` from now on; another that was there is gone. The core may be set
-  // later.
+  // Starts a process at `address`. It replaces another one there. Its core may be set later.
   std::shared_ptr<Node> Boot(const std::string& address);
   // Kills the process at `address`: its memory is gone, its connections break.
   void Kill(const std::string& address);
   std::shared_ptr<Node> Find(const std::string& address) const;
 
   void set_rates(FaultRates rates) { rates_ = rates; }
-  // Of processes that are booted from now on.
+  // Applies to processes that are booted from now on.
   void set_blocking(std::function<absl::Duration()> blocking) { blocking_ = std::move(blocking); }
-  // Cuts the way from one address to another (one way), until Heal.
+  // Cuts the link from one address to another, in this direction only, until Heal.
   void Cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
   void Heal(const std::string& from, const std::string& to) { cuts_.erase({from, to}); }
   void HealAll() { cuts_.clear(); }
-  // The next frame of a stream from one address to the other takes so much longer; those behind it
-  // wait.
+  // Delays the next stream frame from one address to the other by `by`. Later frames wait behind
+  // it.
   void SlowNext(const std::string& from, const std::string& to, absl::Duration by) {
     slowed_[{from, to}] = by;
   }
   void BreakStreams(const std::string& address);
   int64_t messages() const { return messages_; }
-  // How long the payload of a message takes behind its header.
+  // How long a message's payload takes to arrive after its header.
   absl::Duration PayloadDelay() { return Delay(); }
   bool BreaksStream() { return random_.Chance(rates_.break_stream); }
 
-  // A request from `from` to `to`: `deliver` runs there with a way to answer. `done` runs at `from`
-  // once, by `deadline` at the latest.
+  // Sends a request from `from` to `to`. `deliver` runs there and answers by its callback. `done`
+  // runs once at `from`: with the answer, or with DeadlineExceeded when `deadline` has passed
+  // without one.
   template <typename Reply>
   void Call(const std::shared_ptr<Node>& from, const std::string& to, absl::Duration deadline,
             std::function<void(Node&, ResultCallback<Reply>)> deliver, ResultCallback<Reply> done);
-  // The same, but `deliver` has a way to say that the request waits, too: it is given up when
-  // nothing was heard of it for one to two `silence`.
+  // The same, but `deliver` also has a callback by which it says that the request waits. The
+  // request ends with DeadlineExceeded when the sender has heard neither an answer nor that
+  // callback for one to two times `silence`.
   template <typename Reply>
   void CallThatMayWait(
       const std::shared_ptr<Node>& from, const std::string& to, absl::Duration silence,
       std::function<void(Node&, ResultCallback<Reply>, std::function<void()> waits)> deliver,
       ResultCallback<Reply> done);
 
-  // A connection of a Steps stream, opened by the coordinator at `from`.
+  // Opens a connection of a Steps stream from the coordinator `from` to a worker.
   std::shared_ptr<StreamConnection<ToWorker>> Open(
       const std::shared_ptr<Node>& from, const std::string& to,
       std::shared_ptr<StreamListener<FromWorker>> listener,
@@ -138,11 +140,11 @@ class Network {
     return cuts_.count({from, to}) > 0 || DiedSpeaking(from);
   }
   bool DiedSpeaking(const std::string& from) const;
-  // Runs `give_up` when a whole `silence` has passed in which nothing was heard.
+  // Runs `give_up` when a whole `silence` has passed without a message.
   void WatchSilence(absl::Duration silence, const std::shared_ptr<bool>& heard,
                     std::function<void()> give_up);
   absl::Duration Delay();
-  // The times at which a message sent now arrives: none if it is lost, two if it is doubled.
+  // The times at which a message sent now arrives: none if it is lost, two if it is duplicated.
   std::vector<absl::Duration> Arrivals(const std::string& from, const std::string& to);
 
   SimExecutor& world_;

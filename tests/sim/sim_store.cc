@@ -10,13 +10,13 @@ SimStore::SimStore(NodeExecutor& executor, uint64_t seed, StoredJob stored)
     : state_(std::make_shared<State>(State{executor, Random(seed), std::move(stored), {}})) {}
 
 void SimStore::Put(StoreChange change, std::function<void(absl::Status)> done) {
-  if (!state_->executor.alive()) return;  // killed before it said so
+  if (!state_->executor.alive()) return;  // killed before it sent the change
   state_->writes.push_back({std::move(change), std::move(done)});
   if (state_->writes.size() == 1) StartWriting(state_);
 }
 
 void SimStore::StartWriting(const std::shared_ptr<State>& state) {
-  const bool slow = state->random.Chance(0.03);  // a disk that has much else to do
+  const bool slow = state->random.Chance(0.03);  // a busy disk
   const absl::Duration takes =
       (slow ? absl::Milliseconds(400) : absl::Milliseconds(2)) * state->random.Uniform();
   state->executor.PostAfter(takes, [state] {

@@ -1,5 +1,5 @@
-// The store of a simulated coordinator: a change takes a while to be durable, and a process that is
-// killed forgets what was not.
+// The store of a simulated coordinator. A change takes a while to become durable. A killed process
+// loses the changes that are not durable.
 #ifndef DIVVY_TESTS_SIM_SIM_STORE_H_
 #define DIVVY_TESTS_SIM_SIM_STORE_H_
 
@@ -14,7 +14,7 @@
 
 namespace divvy::sim {
 
-// Not thread-safe, as the simulation is not.
+// Not thread-safe: the simulation has one thread.
 class SimStore : public Store {
  public:
   SimStore(NodeExecutor& executor, uint64_t seed, StoredJob stored);
@@ -24,17 +24,17 @@ class SimStore : public Store {
   void Close() override {}
   absl::Status Scrub() override { return absl::OkStatus(); }
 
-  // Its disk fails: the change that is being written, or the next one, and all that follow are
-  // refused. That one is durable, or not.
+  // Makes its disk fail. The change that is being written (or the next one) and all later changes
+  // are refused. That first change may be durable all the same.
   void Break() { state_->broken = true; }
   bool broken() const { return state_->broken; }
 
-  // Another process has taken the state directory, and its lock: nothing that this one has not been
-  // told of is done any more, and it hears of nothing.
+  // Another process has taken the state directory and its lock. Changes that have not been
+  // acknowledged yet are dropped, and their callers get no answer.
   void TakeAway() { state_->taken = true; }
 
-  // What another process finds if this one dies now: what was done, and the first few of the
-  // changes that were on their way.
+  // What another process finds if this one dies now: the durable changes, and a random number of
+  // the first changes in flight.
   StoredJob LeftBehind() const;
 
  private:
@@ -47,7 +47,7 @@ class SimStore : public Store {
     Random random;
     StoredJob durable;
     std::deque<Write> writes;              // the first is being written
-    bool broken = false, refused = false;  // it fails; it has
+    bool broken = false, refused = false;  // the disk fails; a change has been refused
     bool taken = false;
   };
   static void StartWriting(const std::shared_ptr<State>& state);

@@ -1,4 +1,4 @@
-// The explorer over fixed ranges of seeds: what `tools/test` runs. A failing seed prints the
+// Runs the explorer over fixed ranges of seeds (part of `tools/test`). A failing seed prints the
 // command that replays it with its trace.
 #include <iostream>
 #include <string>
@@ -9,9 +9,9 @@
 #include "gtest/gtest.h"
 #include "tests/sim/sim_cluster.h"
 
-// The step bodies of killed processes are never resumed, and hold themselves: as in life, where the
-// memory goes with the process. Under AddressSanitizer the simulation is run for its other reports;
-// leaks of the cores are looked for in their own tests and in tests/cluster.
+// Step bodies of killed processes are never resumed and hold references to themselves, so they leak
+// here; in a real cluster the memory goes with the process. Leaks of the cores are found by their
+// own tests and by tests/cluster. The simulation runs under AddressSanitizer for its other reports.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
 namespace divvy::sim {
@@ -75,7 +75,7 @@ TEST(SimPsLossTest, ALostParameterServerEndsTheJobWithUnavailableThatNamesIt) {
   EXPECT_GT(lost, 0);
 }
 
-// Faults of one kind, and none of the network.
+// Faults of the kinds that the test turns on, and none of the network.
 SimConfig Calm(uint64_t seed) {
   SimConfig config;
   config.seed = seed;
@@ -97,8 +97,8 @@ TEST(SimReplicasTest, AWorkerOfAnotherNumberThanTheCoordinatorWasToldComesFirstI
   EXPECT_GT(refused, 40);
 }
 
-// A step's first pull may leave while those before it compute, and it may run while the one before
-// it commits; nothing else of the protocol changes.
+// A step's first pull may be sent while earlier steps compute, and the step may run while the
+// previous one commits. The rest of the protocol stays the same.
 TEST(SimPipelineTest, AStepMissesNoMoreOfItsOwnWorkerThanTheDepthAllows) {
   int64_t ahead = 0, beside_commits = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
@@ -158,7 +158,7 @@ TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyO
 
 TEST(SimReadersTest, TwoDatasetsInAStepAreReadToTheEndWhicheverEndsFirst) {
   int64_t read = 0;
-  // 244: steps failed just before the coordinator was killed
+  // In seed 244, steps failed just before the coordinator was killed.
   for (uint64_t seed = 220; seed <= 250; ++seed) {
     SimConfig config = ConfigOf(seed);
     config.readers = true;
@@ -169,7 +169,7 @@ TEST(SimReadersTest, TwoDatasetsInAStepAreReadToTheEndWhicheverEndsFirst) {
   EXPECT_GT(read, 10);
 }
 
-// As programs do that are not like the one above.
+// In these tests the program runs other loops than the ordinary pass (loops.h).
 TEST(SimLoopsTest, EachWorkersOwnDataIsReadOnceByThoseThatAreThereWhenItIsCut) {
   int64_t judged = 0, late = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -203,7 +203,7 @@ TEST(SimLoopsTest, LoopsToAStepOverOwnDataAndBesideEachOtherReadWhatIsTheirsThou
   EXPECT_GT(late, 30);
 }
 
-// What was read while the log was run again is older than what the program has seen finished.
+// A row that was read during a replay is older than what the program has seen finished.
 TEST(SimRowCacheTest, NoRowThatWasReadInAReplayOutlivesIt) {
   int64_t rewinds = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -238,7 +238,7 @@ TEST(SimDeviceTest, ALostGpuCostsAWorkerAndNotTheJob) {
   int64_t lost = 0, given_up = 0, finished = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SimConfig config = ConfigOf(seed);
-    if (config.lying_ps) continue;  // whose first error ends the program
+    if (config.lying_ps) continue;  // its first lie ends the program
     config.lose_devices = true;
     config.breaking_steps = seed % 2 == 0;
     const SimResult result = RunSimulation(config);
@@ -264,11 +264,11 @@ TEST(SimLiarTest, AWorkerThatSaysWhatItLikesCostsItselfAlone) {
   EXPECT_GT(finished, 3'000);
 }
 
-// It ended the coordinator by SIGSEGV.
+// A regression test: this answer once ended the coordinator with SIGSEGV.
 TEST(SimLiarTest, AParameterServerThatCallsACheckpointCorruptWhereNoneAreKeptIsNamed) {
   const SimConfig config = ConfigOf(110'010'643);
   EXPECT_TRUE(config.lying_ps && !config.checkpoints)
-      << "the seed draws something else by now: look for another";
+      << "the seed no longer draws this case: look for another";
   const SimResult result = RunSimulation(config);
   EXPECT_TRUE(result.violation.ok()) << result.violation;
 }
@@ -328,7 +328,7 @@ TEST(SimCoordinatorTest, WithAnEmptyStoreAndANameItFindsItsJobAgain) {
   EXPECT_GT(RunAll(config, 20).coordinators, 25);
 }
 
-// Whose servers of before count the same epochs.
+// The servers of the job before use the same epochs.
 TEST(SimCoordinatorTest, WithAnEmptyStoreItAdoptsNothingThatAServerOfBeforeHolds) {
   for (const uint64_t seed :
        {10047, 10136, 10193, 10650, 10658, 10920, 11105, 11475, 11992, 13009, 14232}) {
@@ -364,7 +364,7 @@ TEST(SimDrainTest, WorkersAndCoordinatorsThatAreAskedToEndDoSoWithoutAStepRunTwi
 TEST(SimDuplicateTest, ASecondProcessOfAnIndexIsRefusedAndTheJobGoesOn) {
   SimConfig config = Calm(1);
   config.duplicates = true;
-  // Between two coordinators the second may be the first to be known.
+  // With two coordinators, the second process may register first.
   config.kill_coordinator = true;
   const Totals totals = RunAll(config, 20);
   EXPECT_GT(totals.refused, 10);
@@ -375,7 +375,7 @@ TEST(SimMemoryTest, ACommitThatWaitsForMemoryLongerThanASilenceKeepsItsPlaceAndI
   config.fault_rate = 0;
   config.num_ps = 1;
   config.num_workers = 8;
-  config.commit_buffer_bytes = 250;  // one or two at a time
+  config.commit_buffer_bytes = 250;  // room for one or two commits
   config.payload_time = absl::Seconds(2);
   const SimResult result = RunSimulation(config);
   EXPECT_TRUE(result.violation.ok()) << result.violation;
@@ -390,7 +390,7 @@ TEST(SimPsLossTest, APsThatComesBackEmptyEndsTheCoordinatorAndTheNextOneBeginsAn
   EXPECT_GT(RunAll(config, 20).coordinators, 25);
 }
 
-// Servers come back empty, again and again, and the coordinator stays.
+// Servers come back empty again and again, and the coordinator lives on.
 SimConfig Losing(uint64_t seed) {
   SimConfig config = Calm(seed);
   config.kill_ps = config.restart_ps = true;
@@ -442,7 +442,7 @@ TEST(SimReplayTest, AFullLogWaitsForTheCheckpointThatMakesRoom) {
   ExpectRewinds(config, 20);
 }
 
-// A log that is given up when it is full must not hold up what comes after, whatever filled it.
+// A log that is given up because it is full must not hold up later steps, whatever filled it.
 TEST(SimReplayTest, AFullLogThatNothingMakesRoomInIsGivenUp) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SimConfig config = Calm(seed);
@@ -452,7 +452,7 @@ TEST(SimReplayTest, AFullLogThatNothingMakesRoomInIsGivenUp) {
   }
 }
 
-// Every task has the directory, and the program asks for what is there.
+// Every task has the checkpoint directory, and the program calls RestoreLatest.
 SimConfig Restoring(uint64_t seed) {
   SimConfig config = Calm(seed);
   config.kill_coordinator = config.checkpoints = config.restore = true;
@@ -467,7 +467,7 @@ TEST(SimCheckpointTest, AJobWhoseCoordinatorIsKilledGoesOnFromTheNewestCut) {
   ExpectRestores(Restoring(1), 20);
 }
 
-// Coordinators that are killed while all else lives.
+// Coordinators that are killed while all other processes live.
 SimConfig Adopting(uint64_t seed) {
   SimConfig config = Calm(seed);
   config.kill_coordinator = config.restore = true;

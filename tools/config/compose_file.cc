@@ -18,9 +18,9 @@ namespace divvy {
 namespace {
 
 constexpr int kPort = 2222;
-// Of one job; a Compose network has room for some more.
+// The most tasks of one job. A Compose network has room for a few more.
 constexpr int kMaxTasks = 1000;
-// Of one worker; hosts have fewer.
+// The most GPUs of one worker. Hosts have fewer.
 constexpr int kMaxGpus = 64;
 
 struct Task {
@@ -37,16 +37,16 @@ std::vector<Task> TasksOf(const ComposeOptions& options) {
   return tasks;
 }
 
-// ---- whose flag it is ---------------------------------------------------------------------------
+// ---- which task reads a flag --------------------------------------------------------------------
 
-// An argument of the program: a flag with its value, also where that is the next word.
+// An argument of the command: a flag with its value, which may be the next word.
 struct Argument {
   std::vector<std::string> words;
-  const OwnFlag* own = nullptr;  // null: the program's
-  std::string value;             // of a flag that has one
+  const OwnFlag* own = nullptr;  // Divvy's flag; null: a flag or word of the program
+  std::string value;             // for a flag with a value
 };
 
-// "--name=value", "-name", "--noname" -> "name"; "": no flag.
+// "--name=value", "-name", "--noname" -> "name". Empty for a word that is no flag.
 absl::string_view FlagName(absl::string_view word) {
   if (!absl::ConsumePrefix(&word, "-")) return "";
   absl::ConsumePrefix(&word, "-");
@@ -67,8 +67,8 @@ std::vector<Argument> ArgumentsOf(const std::vector<std::string>& command) {
   return arguments;
 }
 
-// Those that the task reads. The chief hands the program's own to the workers; an evaluator has
-// nobody to hand them to it.
+// The arguments that the task reads. The program's own flags are for the chief, which sends them to
+// the workers, and for the evaluator, to which no task sends them.
 std::vector<std::string> ArgumentsFor(const Task& task, const std::vector<std::string>& command) {
   std::vector<std::string> words;
   for (const Argument& argument : ArgumentsOf(command)) {
@@ -80,8 +80,8 @@ std::vector<std::string> ArgumentsFor(const Task& task, const std::vector<std::s
   return words;
 }
 
-// Where the tasks keep checkpoints: what --checkpoint_dir among the arguments says, or a directory
-// that the image has; "": nowhere.
+// The directory for checkpoints in the containers: the value of --checkpoint_dir among the
+// arguments, or a directory of the image. Empty: no checkpoints are kept.
 std::string CheckpointDir(const ComposeOptions& options) {
   std::string directory = "/checkpoints";
   for (const Argument& argument : ArgumentsOf(options.command)) {
@@ -96,7 +96,7 @@ bool SaysCheckpointDir(const std::vector<std::string>& words) {
                      [](const std::string& word) { return FlagName(word) == "checkpoint_dir"; });
 }
 
-// What this file says of each task, and nobody else may.
+// The flags that this file sets for each task, so that the command must not have them.
 constexpr absl::string_view kSaidHere[] = {"task_type", "task_index",      "coordinator_address",
                                            "num_ps",    "cluster_file",    "bind_address",
                                            "tls_cert",  "tls_key",         "tls_ca",
@@ -107,22 +107,22 @@ void CheckArguments(const ComposeOptions& options, std::vector<std::string>& pro
     const absl::string_view name = argument.own == nullptr ? "" : argument.own->name;
     if (std::find(std::begin(kSaidHere), std::end(kSaidHere), name) != std::end(kSaidHere)) {
       problems.push_back(absl::StrCat(
-          "--", name, " is each task's own, and is written into the file for each: leave it out"));
+          "--", name, " differs between tasks, and the file sets it for each: leave it out"));
     }
   }
   const std::string directory = CheckpointDir(options);
   if (!directory.empty() && directory[0] != '/')
     problems.push_back(absl::StrCat("--checkpoint_dir is ", ShowText(directory),
-                                    ": a path in the containers begins with /"));
+                                    ": a path in the containers must begin with /"));
 }
 
-// ---- what may be asked for ----------------------------------------------------------------------
+// ---- checks of the options ----------------------------------------------------------------------
 
 bool HasControlCharacter(absl::string_view text) {
   return std::any_of(text.begin(), text.end(), absl::ascii_iscntrl);
 }
 
-// The name of a volume has no slash.
+// A volume's name has no slash; a directory of the host has one.
 bool IsVolume(const std::string& checkpoints) { return !absl::StrContains(checkpoints, "/"); }
 
 void CheckVolume(const std::string& name, std::vector<std::string>& problems) {
@@ -132,11 +132,11 @@ void CheckVolume(const std::string& name, std::vector<std::string>& problems) {
   if (!IsVolume(name) || HasControlCharacter(name)) return;
   if (name == "state")
     problems.push_back(
-        "--checkpoints=state: the chief's state directory has that volume: give another name");
+        "--checkpoints=state: that volume is the chief's state directory: give another name");
   if (std::any_of(name.begin(), name.end(), is_odd)) {
     problems.push_back(absl::StrCat("--checkpoints=", name,
-                                    ": the name of a volume has letters, digits, '_', '-' and '.'; "
-                                    "a directory of the host has a slash"));
+                                    ": the name of a volume may have letters, digits, '_', '-' and "
+                                    "'.'; a directory of the host must have a slash"));
   }
 }
 
@@ -158,17 +158,17 @@ absl::Status Validate(const ComposeOptions& options) {
     problems.push_back(
         absl::StrCat("--gpus_per_worker=", options.gpus_per_worker, ": wanted 0 to ", kMaxGpus));
   }
-  check_text("--image", options.image, "the name of an image that has the program");
+  check_text("--image", options.image, "give the name of an image with the program");
   if (HasControlCharacter(options.data))
     problems.push_back(absl::StrCat("--data has a control character: ", ShowText(options.data)));
   check_text("--checkpoints", options.checkpoints,
-             "the name of a volume, or a directory of the host that all containers may write to "
-             "(--checkpoint_dir= of the program keeps none)");
+             "give the name of a volume, or a directory of the host that all containers may write "
+             "to (the program's flag --checkpoint_dir= turns checkpoints off)");
   CheckVolume(options.checkpoints, problems);
   check_text("--tls_dir", options.tls_dir,
-             "containers are not on loopback, so every task needs a certificate (divvyctl certs)");
+             "containers are not on loopback, so every task needs a certificate: divvyctl certs");
   check_text("the program", options.command.empty() ? "" : options.command[0],
-             "write its path in the image behind \"--\"");
+             "write its path in the image after \"--\"");
   for (size_t i = 1; i < options.command.size(); ++i) {
     if (HasControlCharacter(options.command[i]))
       problems.push_back(
@@ -181,10 +181,10 @@ absl::Status Validate(const ComposeOptions& options) {
 
 // ---- YAML ---------------------------------------------------------------------------------------
 
-// Compose would put variables in for "$".
+// "$$", because Compose replaces "$NAME" by a variable's value.
 std::string Literal(absl::string_view text) { return absl::StrReplaceAll(text, {{"$", "$$"}}); }
 
-// A JSON string is a YAML string as well.
+// A list of JSON strings, which are valid YAML strings.
 std::string List(const std::vector<std::string>& words) {
   return absl::StrCat("[",
                       absl::StrJoin(words, ", ",
@@ -248,7 +248,7 @@ std::string HealthCheckOf(const Task& task) {
       "\n      interval: 2s\n      timeout: 5s\n      start_period: 10s\n      retries: 5\n");
 }
 
-// Compose takes a path without a dot or slash at its head for the name of a volume.
+// Compose takes a path that does not begin with a dot or a slash for a volume's name.
 std::string HostPath(absl::string_view directory) {
   const bool is_path = absl::StartsWith(directory, "/") || absl::StartsWith(directory, ".") ||
                        absl::StartsWith(directory, "~");
@@ -257,7 +257,8 @@ std::string HostPath(absl::string_view directory) {
 
 enum class Access { kRead, kWrite };
 
-// The long form: where the file is not there, it is an error, and not a new folder.
+// In this long form, a missing file on the host is an error. In the short form, Docker would make a
+// directory in its place.
 std::string Bind(const std::string& source, const std::string& target, Access access) {
   return absl::StrCat("      - {type: bind, source: ", QuoteJson(source),
                       ", target: ", QuoteJson(target),
@@ -277,7 +278,7 @@ std::string CheckpointsOf(const Task& task, const ComposeOptions& options) {
   return Volume(options.checkpoints, QuoteJson(directory), access);
 }
 
-// Each task sees its own key alone.
+// Each task sees only its own key.
 std::string VolumesOf(const Task& task, const ComposeOptions& options) {
   std::string text;
   for (const std::string& file :
@@ -293,7 +294,7 @@ std::string VolumesOf(const Task& task, const ComposeOptions& options) {
   return text.empty() ? "" : absl::StrCat("    volumes:\n", text);
 }
 
-// By number and not by count: an engine hands the first so many to everyone who asks for a count.
+// GPUs by number, not by count: for a count, the engine gives the same first GPUs to every service.
 std::string GpusOf(const Task& task, int gpus_per_worker) {
   if (task.role != Role::kWorker || gpus_per_worker == 0) return "";
   std::vector<std::string> numbers;
@@ -334,13 +335,13 @@ std::string Head(const ComposeOptions& options) {
   return absl::StrCat(
       "# Valid for docker-compose from ", options.gpus_per_worker > 0 ? "1.28" : "1.27",
       " and for `docker compose` v2. Made by divvyctl gen compose.\n"
-      "# The certificates: divvyctl certs. Each key must be readable by uid 65532, "
-      "as whom the tasks run.\n"
-      "# Checkpoints are written by the chief and every ps, as uid 65532: into a "
-      "volume that has them already whose they are, or else the image's.\n"
+      "# Make the certificates with divvyctl certs. The tasks run as uid 65532, which must be able "
+      "to read each key.\n"
+      "# The chief and every ps write checkpoints as uid 65532. A new volume gets the owner of the "
+      "image's directory; an existing one keeps its owner.\n"
       "# Exit codes from 128 on mean \"start it again\", lower ones are permanent "
-      "(docs/operating/operations.md). Docker cannot tell them apart, so it starts nothing\n"
-      "# again for ever.\n"
+      "(docs/operating/operations.md). Docker cannot tell them apart, so the number\n"
+      "# of restarts is limited.\n"
       "x-task: &task\n"
       "  image: ",
       QuoteJson(options.image),

@@ -31,14 +31,14 @@ TEST(DescribeClusterTest, EveryTaskHasItsLineAndThisOneAStar) {
           R"("task":{"type":"worker","index":1},"job":{}})"),
       "cluster 358434d9ff7b75b8 (from TF_CONFIG): 1 chief, 2 ps, 2 workers; * is this task\n"
       "  chief 0      h0:2222  runs the program; waits for 2 ps and for workers\n"
-      "  evaluator 0  h9:2222  reads checkpoints; nobody dials it\n"
+      "  evaluator 0  h9:2222  reads checkpoints; no task connects to it\n"
       "  ps 0         h3:2222  holds variables; registers with h0:2222\n"
       "  ps 1         h4:2222  holds variables; registers with h0:2222\n"
       "  worker 0     h1:2222  runs steps; registers with h0:2222\n"
       "* worker 1     h2:2222  runs steps; registers with h0:2222\n"
       "note: TF_CONFIG: not read: \"job\"\n"
       "note: evaluators are in the cluster, but nobody dials them: they read checkpoints\n"
-      "nothing is wrong with it\n");
+      "no problem found\n");
 }
 
 TEST(DescribeClusterTest, WhatCouldBeReadIsShownAboveEverythingThatIsWrong) {
@@ -51,8 +51,8 @@ TEST(DescribeClusterTest, WhatCouldBeReadIsShownAboveEverythingThatIsWrong) {
             "cluster d5d2cb98ae834055 (from TF_CONFIG): 0 chiefs, 2 ps, 0 workers; * is this task\n"
             "  ps 0      h3         holds variables; waits until the coordinator dials it\n"
             "  ps 1      h4:2222    holds variables; waits until the coordinator dials it\n"
-            "  wroker 0  h1:2222    plays no role that is known\n"
-            "* PS 1      not in it  plays no role that is known\n"
+            "  wroker 0  h1:2222    has an unknown role\n"
+            "* PS 1      not in it  has an unknown role\n"
             "wrong: cluster.ps[0] is \"h3\": it has no port: write \"h3:2222\"\n"
             "wrong: cluster has the job \"wroker\": it is written \"worker\"\n"
             "wrong: task.type is \"PS\": it is written \"ps\"\n"
@@ -63,16 +63,15 @@ TEST(DescribeClusterTest, ASparseParameterServerSeesItselfAndTheCoordinator) {
   EXPECT_THAT(
       Described(R"({"cluster":{"ps":["a:1"],"worker":{}},"task":{"type":"ps","index":3}})",
                 {{}, {}, "c:1", {}}),
-      HasSubstr(
-          "* ps 3  a:1      holds variables; registers with c:1\nnothing is wrong with it\n"));
+      HasSubstr("* ps 3  a:1      holds variables; registers with c:1\nno problem found\n"));
 }
 
 TEST(DescribeClusterTest, WhereNothingIsSaidTheClusterIsOneProcess) {
   const ClusterDescription description = DescribeCluster({});
   EXPECT_TRUE(description.can_run);
   EXPECT_EQ(description.text,
-            "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it "
-            "runs in one process\n");
+            "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: all tasks run "
+            "in one process\n");
 }
 
 TEST(DescribeClusterTest, ManyTasksAreCutShortAndThisOneIsShown) {
@@ -86,8 +85,8 @@ TEST(DescribeClusterTest, ManyTasksAreCutShortAndThisOneIsShown) {
 }
 
 TEST(DescribeClusterTest, WhatIsNoTextCannotForgeALine) {
-  EXPECT_THAT(Described("{\"cluster\":{\"a\\nnothing is wrong\":[\"b:1\"]}}"),
-              HasSubstr("a\\x0anothing is wrong 0"));
+  EXPECT_THAT(Described("{\"cluster\":{\"a\\nno problem found\":[\"b:1\"]}}"),
+              HasSubstr("a\\x0ano problem found 0"));
 }
 
 // ---- divvyctl gen compose -----------------------------------------------------------------------
@@ -107,10 +106,10 @@ TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) 
   EXPECT_EQ(
       *file,
       R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
-# The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.
-# Checkpoints are written by the chief and every ps, as uid 65532: into a volume that has them already whose they are, or else the image's.
-# Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operating/operations.md). Docker cannot tell them apart, so it starts nothing
-# again for ever.
+# Make the certificates with divvyctl certs. The tasks run as uid 65532, which must be able to read each key.
+# The chief and every ps write checkpoints as uid 65532. A new volume gets the owner of the image's directory; an existing one keeps its owner.
+# Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operating/operations.md). Docker cannot tell them apart, so the number
+# of restarts is limited.
 x-task: &task
   image: "digits:${TAG:-1}"
   entrypoint: ["/digits"]
@@ -186,7 +185,7 @@ volumes:
 )yaml");
 }
 
-// `divvyctl certs` writes the CA's key beside the others. Whoever has it can make any certificate.
+// `divvyctl certs` writes the CA's key beside the others. It can sign any certificate.
 TEST(ComposeFileTest, NoTaskIsGivenTheKeyOfTheCaNorThatOfAnotherTask) {
   ComposeOptions options = OnePsOneWorker();
   options.num_ps = 2;
@@ -207,7 +206,7 @@ TEST(ComposeFileTest, NoTaskIsGivenTheKeyOfTheCaNorThatOfAnotherTask) {
                 absl::StrContains(line, "\"./certs/ca.pem\""))
         << line;
   }
-  EXPECT_EQ(mounts, 3 * 6) << "a file each, and never the whole directory";
+  EXPECT_EQ(mounts, 3 * 6) << "single files, never the whole directory";
 }
 
 TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
@@ -218,13 +217,13 @@ TEST(ComposeFileTest, TheHostsDirectoryIsAPathAndNotTheNameOfAVolume) {
   EXPECT_THAT(*ComposeFile(options), HasSubstr("source: \"/etc/certs/ca.pem\""));
 }
 
-// The words of a task's command in the file.
+// The command of a task in the file.
 std::string CommandIn(const std::string& file, const std::string& task) {
   const size_t begin = file.find("    command: ", file.find(absl::StrCat("\n  ", task, ":\n")));
   return file.substr(begin, file.find('\n', begin) - begin);
 }
 
-// The lines of its service.
+// The lines of a task's service.
 std::string ServiceIn(const std::string& file, const std::string& task) {
   const std::string head = absl::StrCat("\n  ", task, ":\n");
   const size_t begin = file.find(head);
@@ -357,7 +356,7 @@ TEST(ComposeFileTest, EachWorkerIsHandedGpusThatNoOtherHas) {
       file,
       HasSubstr(
           R"("--state_dir=/state", "--checkpoint_dir=/checkpoints", "--replicas_per_worker=2")"))
-      << "the chief lets no other workers in";
+      << "the chief refuses workers with another number of GPUs";
 }
 
 TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
@@ -369,10 +368,10 @@ TEST(ComposeFileTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
             absl::InvalidArgumentError(
                 "gen compose: --ps=0: wanted 1 to 1000; --workers=1001: wanted 1 to 1000; "
                 "--gpus_per_worker=65: wanted 0 to 64; --image "
-                "is missing: the name of an image that has the program; "
+                "is missing: give the name of an image with the program; "
                 "--tls_dir is missing: containers are not on loopback, so every task needs a "
-                "certificate (divvyctl certs); "
-                "the program is missing: write its path in the image behind \"--\""));
+                "certificate: divvyctl certs; "
+                "the program is missing: write its path in the image after \"--\""));
   options = OnePsOneWorker();
   options.image = "a\nb";
   options.command.push_back("x\ny");
@@ -385,17 +384,17 @@ TEST(ComposeFileTest, WhatTheFileSaysOfEachTaskIsNotSaidForAll) {
   ComposeOptions options = OnePsOneWorker();
   options.command = {"/digits", "--bind_address=0.0.0.0:1", "--checkpoint_dir=ckpt"};
   options.checkpoints = "a b";
-  EXPECT_EQ(ComposeFile(options).status(),
-            absl::InvalidArgumentError(
-                "gen compose: --checkpoints=a b: the name of a volume has letters, digits, '_', "
-                "'-' and '.'; a directory of the host has a "
-                "slash; --bind_address is each task's own, and is written into the file for each: "
-                "leave it out; "
-                "--checkpoint_dir is \"ckpt\": a path in the containers begins with /"));
+  EXPECT_EQ(
+      ComposeFile(options).status(),
+      absl::InvalidArgumentError(
+          "gen compose: --checkpoints=a b: the name of a volume may have letters, digits, "
+          "'_', '-' and '.'; a directory of the host must have a slash; --bind_address differs "
+          "between tasks, and the file sets it for each: leave it out; "
+          "--checkpoint_dir is \"ckpt\": a path in the containers must begin with /"));
   options = OnePsOneWorker();
   options.checkpoints = "state";
   EXPECT_THAT(std::string(ComposeFile(options).status().message()),
-              HasSubstr("--checkpoints=state: the chief's state directory has that volume"));
+              HasSubstr("--checkpoints=state: that volume is the chief's state directory"));
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kNothingIsSaid =
-    "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: the whole of it runs in "
+    "no TF_CONFIG, --cluster_file, CLUSTER_SPEC or flag names a cluster: all tasks run in "
     "one process\n";
-constexpr int kShownTasks = 64;  // of one job
+constexpr int kShownTasks = 64;  // of each role
 
 struct Row {
   std::string task, address, role;
@@ -33,7 +33,7 @@ std::string ServantsRole(absl::string_view what, const ClusterConfig& config) {
 
 std::string RoleOf(const std::string& job, const ClusterConfig& config) {
   const std::optional<Role> role = ParseRole(job);
-  if (!role) return "plays no role that is known";
+  if (!role) return "has an unknown role";
   switch (*role) {
     case Role::kChief:
       return absl::StrCat("runs the program; waits for ",
@@ -42,7 +42,7 @@ std::string RoleOf(const std::string& job, const ClusterConfig& config) {
     case Role::kWorker: return ServantsRole("runs steps", config);
     case Role::kEvaluator: break;
   }
-  return "reads checkpoints; nobody dials it";
+  return "reads checkpoints; no task connects to it";
 }
 
 bool IsThisTask(const ClusterConfig& config, absl::string_view job, int index) {
@@ -106,7 +106,7 @@ ClusterDescription DescribeCluster(const ClusterConfigSources& sources) {
     absl::StrAppend(&text, "wrong: ", problem, "\n");
   const size_t wrong = examination.problems.size();
   absl::StrAppend(
-      &text, wrong == 0 ? "nothing is wrong with it\n"
+      &text, wrong == 0 ? "no problem found\n"
                         : absl::StrCat(Count(static_cast<int>(wrong), "thing is", "things are"),
                                        " wrong: no task would start\n"));
   return {std::move(text), wrong == 0};

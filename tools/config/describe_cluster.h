@@ -1,4 +1,4 @@
-// What `divvyctl config` prints.
+// Makes the text that `divvyctl config` prints.
 #ifndef DIVVY_TOOLS_CONFIG_DESCRIBE_CLUSTER_H_
 #define DIVVY_TOOLS_CONFIG_DESCRIBE_CLUSTER_H_
 
@@ -9,13 +9,13 @@
 namespace divvy {
 
 struct ClusterDescription {
-  std::string text;  // lines, each ended
+  std::string text;  // whole lines
   bool can_run = false;
 };
 
-// The cluster as each of its tasks would understand it: a line for each with its address, whom it
-// waits for and who dials it; the hash; which one this task is; what is noticed; and everything
-// that is wrong. What could be read is shown although something is wrong. Pure.
+// Describes the cluster as each of its tasks understands it. The text has a line for each task,
+// with its address, what it waits for and where it registers; the hash; a star at this task; notes;
+// and every problem. Shows all that could be read even if there are problems. Pure.
 ClusterDescription DescribeCluster(const ClusterConfigSources& sources);
 
 }  // namespace divvy

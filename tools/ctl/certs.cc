@@ -31,7 +31,7 @@ absl::Status Check(const CertsOptions& options) {
   if (options.out.empty())
     return absl::InvalidArgumentError("certs: give the directory to write to by --out=DIR");
   if (options.ps < 0 || options.workers < 0 || options.ps + options.workers > 10'000)
-    return absl::InvalidArgumentError("certs: --ps and --workers count tasks, up to 10,000");
+    return absl::InvalidArgumentError("certs: --ps and --workers must be 0 to 10,000 together");
   if (options.add && options.force)
     return absl::InvalidArgumentError(
         "certs: --add keeps what is there, --force replaces it: give one of them");
@@ -40,9 +40,9 @@ absl::Status Check(const CertsOptions& options) {
       !id || id->domain != job)
     return absl::InvalidArgumentError(
         absl::StrCat("certs: --job=\"", job,
-                     "\": a name of letters, digits, \".\", \"_\" and \"-\", 1 to 40 of them"));
+                     "\": wanted a name of 1 to 40 letters, digits, \".\", \"_\" and \"-\""));
   if (options.lifetime <= absl::ZeroDuration())
-    return absl::InvalidArgumentError("certs: --days is at least 1");
+    return absl::InvalidArgumentError("certs: --days must be at least 1");
   return absl::OkStatus();
 }
 
@@ -53,14 +53,14 @@ absl::Status Write(const CertsOptions& options, FileSystem& files, const std::st
   return files.ReplaceFile(absl::StrCat(options.out, "/", name, ".key"), pair.key);
 }
 
-constexpr absl::string_view kNameOfAuthority = " development CA";  // behind the job
+constexpr absl::string_view kNameOfAuthority = " development CA";  // follows the job's name
 
 std::string PathOf(const CertsOptions& options, absl::string_view file) {
   return absl::StrCat(options.out, "/", file);
 }
 bool Has(FileSystem& files, const std::string& path) { return files.Stat(path).ok(); }
 
-// Who signs, and for which job.
+// The CA that signs, and its job.
 struct Authority {
   CertifiedKey pair;
   std::string job;
@@ -69,8 +69,8 @@ struct Authority {
 absl::StatusOr<Authority> MakeNew(const CertsOptions& options, FileSystem& files) {
   if (!options.force && Has(files, PathOf(options, "ca.pem"))) {
     return absl::AlreadyExistsError(absl::StrCat("certs: ", options.out,
-                                                 " has certificates already; --add makes those "
-                                                 "that are missing, --force replaces them all"));
+                                                 " has certificates already: --add makes the "
+                                                 "missing ones, --force replaces them all"));
   }
   Authority authority;
   authority.job = options.job.empty() ? std::string(kDefaultJob) : options.job;
@@ -87,10 +87,11 @@ absl::StatusOr<Authority> ReadExisting(const CertsOptions& options, FileSystem& 
                      " to add to: leave --add out to begin with a new CA"));
   }
   if (!Has(files, key)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "certs --add: ", key,
-        " is not here: it stays where `divvyctl certs` made the CA. Add there, or put it ",
-        "back; --force makes a new CA, and then every task needs a new certificate"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("certs --add: ", key,
+                     " is missing. It stays where `divvyctl certs` made the CA: run --add there, "
+                     "or put the key ",
+                     "back. --force makes a new CA, and then every task needs a new certificate"));
   }
   Authority authority;
   ASSIGN_OR_RETURN(authority.pair.certificate, files.ReadFile(certificate));

@@ -1,4 +1,4 @@
-// `divvyctl certs`: a development CA and a certificate for each task.
+// `divvyctl certs` makes a development CA and a certificate for each task.
 #ifndef DIVVY_TOOLS_CTL_CERTS_H_
 #define DIVVY_TOOLS_CTL_CERTS_H_
 
@@ -12,24 +12,27 @@
 namespace divvy {
 
 struct CertsOptions {
-  // The directory.
+  // The directory to write to.
   std::string out;
-  // The trust domain of the role URIs; "": divvy, or with `add` that of the CA that is there.
+  // The trust domain of the role URIs. Empty: "divvy", or with `add` that of the existing CA.
   std::string job;
   int ps = 2, workers = 2;
   absl::Duration lifetime = absl::Hours(24 * 365);
-  // overwrite what is there
+  // Overwrites existing files.
   bool force = false;
-  // keep what is there, and make what is missing by the same CA
+  // Keeps existing files, and makes the missing ones with the existing CA.
   bool add = false;
 };
 
-// Writes ca.pem, ca.key, and TASK.pem and TASK.key for chief-0, ps-i, worker-i and admin-0; returns
-// the names of what it has made ("ca", "chief-0", ...). A certificate says its role, and is good
-// for the host TASK, for localhost and for 127.0.0.1. AlreadyExists: the directory has a CA,
-// nothing was written. FailedPrecondition, with `add`: there is no CA to add to, its key is not
-// there, or it is of another job; nothing was written. InvalidArgument: the options. Blocks on the
-// disk. REQUIRES: what `files` makes is readable by its owner alone (umask).
+// Writes ca.pem, ca.key, and TASK.pem and TASK.key for chief-0, ps-i, worker-i and admin-0. Returns
+// the names of the new pairs ("ca", "chief-0", ...). A certificate names its role, and is valid for
+// the hosts TASK, localhost and 127.0.0.1. Blocks on the disk. Errors, after none of which a file
+// has been written:
+//   - AlreadyExists: the directory has a CA, and neither `add` nor `force` is set;
+//   - FailedPrecondition, with `add`: there is no CA, its key is missing, or it is of another job;
+//   - InvalidArgument: the options.
+// Other errors are those of `files`. REQUIRES: the umask makes new files readable by their owner
+// alone.
 absl::StatusOr<std::vector<std::string>> WriteCertificates(const CertsOptions& options,
                                                            FileSystem& files);
 

@@ -25,7 +25,7 @@ TlsFiles FilesOf(const CertsOptions& options, const std::string& task) {
           absl::StrCat(options.out, "/", task, ".key"), absl::StrCat(options.out, "/ca.pem")};
 }
 
-// "ps-2" -> the role that its certificate must have
+// "ps-2" -> the role that its certificate must name.
 PeerRole RoleOf(const std::string& task) {
   return {task.substr(0, task.find('-')), task.substr(task.find('-') + 1)};
 }
@@ -40,7 +40,7 @@ TEST(CertsTest, EachTaskGetsFilesThatItCanStartWith) {
   ASSERT_TRUE(WriteCertificates(options, FileSystem::Real()).ok());
   for (const char* task : {"chief-0", "ps-0", "worker-0", "worker-1", "admin-0"})
     EXPECT_TRUE(CheckTlsFiles(FilesOf(options, task)).ok()) << task;
-  // five tasks and the CA, two files each
+  // Five tasks and the CA, with two files each.
   EXPECT_EQ(FileSystem::Real().ListDirectory(options.out)->size(), 12u);
 }
 
@@ -63,7 +63,7 @@ TEST(CertsTest, AJobThatNoCertificateCouldNameIsRefused) {
     options.job = job;
     const absl::Status refused = WriteCertificates(options, FileSystem::Real()).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << job;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("a name of letters, digits")) << job;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("letters, digits")) << job;
   }
 }
 
@@ -108,8 +108,10 @@ TEST(CertsTest, NothingIsAddedWithoutTheKeyOfTheCa) {
   options.ps = 2;
   const absl::Status refused = WriteCertificates(options, FileSystem::Real()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("it stays where `divvyctl certs` made the CA. Add there, or put it back"));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      HasSubstr(
+          "it stays where `divvyctl certs` made the CA: run --add there, or put the key back"));
   EXPECT_FALSE(FileSystem::Real().Stat(options.out + "/ps-1.pem").ok());
 }
 

@@ -19,7 +19,8 @@ namespace {
 class Table {
  public:
   explicit Table(std::vector<std::string> head) { Add(std::move(head)); }
-  // Names of other programs' files may hold anything: a terminal is shown nothing that it obeys.
+  // Escapes every word, because a name in a file of another program may contain control codes for
+  // the terminal.
   void Add(std::vector<std::string> row) {
     for (std::string& word : row) word = wire::Escaped(word);
     rows_.push_back(std::move(row));

@@ -1,4 +1,4 @@
-// What divvyctl tells of checkpoints.
+// Tests of `divvyctl checkpoint`.
 #include "tools/ctl/checkpoint.h"
 
 #include <string>

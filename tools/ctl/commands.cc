@@ -36,65 +36,66 @@
 #include "tools/launch/launch.h"
 #include "wire/text.h"
 
-// Of several commands.
+// Flags of several commands.
 ABSL_FLAG(std::optional<int>, ps, std::nullopt,
-          "parameter servers; `resize` must be told, the others take 2");
-ABSL_FLAG(int, workers, 2, "workers");
+          "number of parameter servers. Required by resize; 2 for the other commands");
+ABSL_FLAG(int, workers, 2, "number of workers");
 ABSL_FLAG(std::string, format, "",
-          "status: table (default), or json (one object a line); checkpoint export: safetensors "
+          "status: table (default), or json (one object per line). checkpoint export: safetensors "
           "(default), or bundle");
-ABSL_FLAG(std::string, addr, "",
-          "status: host:port,...; health, checkpoint save, drain, resize: host:port. Of a launch: "
-          "the unix:DIRECTORY that its first lines name. Default: the "
-          "tasks of TF_CONFIG");
+ABSL_FLAG(
+    std::string, addr, "",
+    "status: host:port,...; health, checkpoint save, drain, resize: host:port. For a cluster "
+    "of divvyctl launch: the unix:DIRECTORY that its first lines print. Default: the tasks of "
+    "TF_CONFIG");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(1),
-          "checkpoint save, drain, resize: until it is done; it goes on without us afterwards");
+          "checkpoint save, drain, resize: how long to wait. The operation continues afterwards");
 // checkpoint
-ABSL_FLAG(bool, no_slots, false,
-          "checkpoint export: the variables alone, without the slots of their optimizers");
+ABSL_FLAG(bool, no_slots, false, "checkpoint export: without the slots of optimizers");
 ABSL_FLAG(int64_t, max_shard_bytes, divvy::kMaxShardBytes,
-          "checkpoint export to safetensors: bytes of tensors in one file");
+          "checkpoint export to safetensors: the most bytes of tensors in one file");
 // launch
-ABSL_FLAG(std::string, logs, "", "launch: a directory for <task>.log");
+ABSL_FLAG(std::string, logs, "",
+          "launch: directory for the tasks' output, one file <task>.log each");
 ABSL_FLAG(absl::Duration, chaos, absl::ZeroDuration(),
-          "launch: SIGKILLs a random task at that period");
+          "launch: kill (SIGKILL) a random task at this interval; 0: never");
 ABSL_FLAG(std::vector<std::string>, chaos_roles, {"worker"},
-          "launch: whom --chaos may hit, of worker, ps, coordinator");
-ABSL_FLAG(uint64_t, seed, 0, "launch: of --chaos; 0: takes one and prints it");
-ABSL_FLAG(int, max_restarts, 5, "launch: of one task within 10 minutes");
+          "launch: roles that --chaos may kill: worker, ps, coordinator");
+ABSL_FLAG(uint64_t, seed, 0, "launch: random seed of --chaos; 0: a random one, printed");
+ABSL_FLAG(int, max_restarts, 5, "launch: how often a task may be restarted within 10 minutes");
 ABSL_FLAG(bool, evaluator, false,
-          "launch, gen: a process more, which scores the job's checkpoints");
+          "launch, gen: add an evaluator, which scores the job's checkpoints");
 ABSL_FLAG(bool, usage, false,
-          "launch: says at the end what processor time and memory each task has used");
+          "launch: print at the end how much CPU time and memory each task has used");
 // gen
 ABSL_FLAG(int, gpus_per_worker, 0,
-          "gen: GPUs of the host that each worker is handed, each to one worker");
+          "gen: GPUs of the host for each worker. No two workers share a GPU");
 ABSL_FLAG(std::string, image, "", "gen: the container image");
 ABSL_FLAG(std::string, checkpoints, "checkpoints",
-          "gen: the volume that the chief and all parameter servers keep checkpoints in, or with a "
-          "slash a directory of the host");
+          "gen: where the chief and all parameter servers keep checkpoints: the name of a volume, "
+          "or a directory of the host (with a slash)");
 ABSL_FLAG(std::string, data, "",
-          "gen: a directory of the host that the program sees as /data. Default: what the image "
-          "has there");
-ABSL_FLAG(std::string, tls_dir, "./certs", "gen: what `divvyctl certs --out` wrote, on the host");
+          "gen: a directory of the host that the program sees as /data. Default: the image's own "
+          "/data");
+ABSL_FLAG(std::string, tls_dir, "./certs", "gen: the directory of `divvyctl certs`, on the host");
 // health
-ABSL_FLAG(std::string, service, "", "health: the service asked about; empty: the whole task");
-ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: until there is a connection");
-ABSL_FLAG(absl::Duration, rpc_timeout, absl::Seconds(1), "health: until there is an answer");
+ABSL_FLAG(std::string, service, "", "health: the service to check; empty: the whole task");
+ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(1), "health: how long to try to connect");
+ABSL_FLAG(absl::Duration, rpc_timeout, absl::Seconds(1), "health: how long to wait for an answer");
 // certs
 ABSL_FLAG(std::string, out, "", "certs: the directory to write to");
 ABSL_FLAG(std::string, job, "",
-          "certs: the trust domain of the role URIs. Default: divvy; with --add that of the CA");
-ABSL_FLAG(int, days, 365, "certs: how long they are good for");
+          "certs: the trust domain of the role URIs. Default: divvy, or with --add the CA's own");
+ABSL_FLAG(int, days, 365, "certs: how long the certificates are valid");
 ABSL_FLAG(bool, add, false,
-          "certs: keeps what is there, and makes what is missing, by the same CA");
-ABSL_FLAG(bool, force, false, "certs: overwrite what is there");
+          "certs: keep existing files, and make the missing ones with the existing CA");
+ABSL_FLAG(bool, force, false, "certs: overwrite existing files");
 
 namespace divvy {
 namespace {
 
 constexpr int kTasksByDefault = 2;
-constexpr int kBadArguments = 1;  // grpc_health_probe's
+constexpr int kBadArguments = 1;  // as grpc_health_probe has it
 
 int NumPs() { return absl::GetFlag(FLAGS_ps).value_or(kTasksByDefault); }
 
@@ -109,13 +110,13 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials() {
   return MakeChannelCredentials(files, "");
 }
 
-// --addr where it is to name one task: of a launch that is its chief.
+// The one task that --addr names. For the directory of a launch it is the chief.
 std::string TaskFromFlags() {
   const std::string given = absl::GetFlag(FLAGS_addr);
   return SocketsIn(given, FileSystem::Real()).empty() ? given : absl::StrCat(given, "/chief");
 }
 
-// Whom to ask: those of --addr, or every task that TF_CONFIG names.
+// Fills in the tasks to ask: those of --addr, or every task of TF_CONFIG.
 absl::Status FillInTasks(StatusOptions& options) {
   if (const std::string given = absl::GetFlag(FLAGS_addr); !given.empty())
     options.addresses = absl::StrSplit(given, ',');
@@ -135,11 +136,11 @@ absl::Status FillInTasks(StatusOptions& options) {
     }
   }
   if (options.addresses.empty())
-    return absl::InvalidArgumentError("whom to ask? Give --addr=HOST:PORT,... or set TF_CONFIG");
+    return absl::InvalidArgumentError("no task to ask: give --addr=HOST:PORT,... or set TF_CONFIG");
   return absl::OkStatus();
 }
 
-// Of --addr, or of the coordinator that TF_CONFIG names.
+// The coordinator's address comes from --addr, or from TF_CONFIG.
 absl::StatusOr<OperatorOptions> OperatorOptionsFromFlags() {
   OperatorOptions options;
   options.address = TaskFromFlags();
@@ -150,13 +151,13 @@ absl::StatusOr<OperatorOptions> OperatorOptionsFromFlags() {
   }
   if (options.address.empty())
     return absl::InvalidArgumentError(
-        "where is the coordinator? Give --addr=HOST:PORT or set TF_CONFIG");
+        "no coordinator to ask: give --addr=HOST:PORT or set TF_CONFIG");
   ASSIGN_OR_RETURN(options.credentials, Credentials());
   options.timeout = absl::GetFlag(FLAGS_timeout);
   return options;
 }
 
-// Prints what the coordinator made of it.
+// Asks the coordinator and prints its answer. Returns the exit code.
 int Operate(absl::string_view command, absl::StatusOr<std::string> (*ask)(const OperatorOptions&)) {
   const absl::StatusOr<OperatorOptions> options = OperatorOptionsFromFlags();
   if (!options.ok()) return RefuseToStart(options.status());
@@ -168,7 +169,7 @@ int Operate(absl::string_view command, absl::StatusOr<std::string> (*ask)(const 
   return OperatorExitCode(answer.status());
 }
 
-// `command`: "checkpoint", "state"
+// Prints an error of `command` ("checkpoint", "state") and returns the exit code.
 int FilesExitCode(absl::string_view command, const absl::Status& status) {
   if (status.ok()) return EXIT_SUCCESS;
   WriteStandardError(
@@ -261,8 +262,8 @@ int ConfigCommand(const std::vector<std::string>& args) {
 int GenCommand(const std::vector<std::string>& args) {
   if (args.empty() || args[0] != "compose")
     return Misuse(
-        "gen makes one kind of file: divvyctl gen compose --ps=P --workers=W --image=I -- /program "
-        "ARGS");
+        "gen makes a compose file only: divvyctl gen compose --ps=P --workers=W --image=I -- "
+        "/program ARGS");
   ComposeOptions options;
   options.num_ps = NumPs();
   options.num_workers = absl::GetFlag(FLAGS_workers);
@@ -281,12 +282,12 @@ int GenCommand(const std::vector<std::string>& args) {
 
 namespace {
 
-// "ca.pem, and a certificate with its key for ps-2, ps-3; good for 365 days"
+// For example "ca.pem, and a certificate with its key for ps-2, ps-3; valid for 365 days".
 std::string CertificatesText(std::vector<std::string> names) {
   const bool has_authority = names[0] == "ca";
   if (has_authority) names.erase(names.begin());
   return absl::StrCat(has_authority ? "ca.pem, and " : "", "a certificate with its key for ",
-                      absl::StrJoin(names, ", "), "; good for ", absl::GetFlag(FLAGS_days),
+                      absl::StrJoin(names, ", "), "; valid for ", absl::GetFlag(FLAGS_days),
                       " days");
 }
 
@@ -302,7 +303,7 @@ int CertsCommand(const std::vector<std::string>& args) {
   options.lifetime = absl::Hours(24) * absl::GetFlag(FLAGS_days);
   options.force = absl::GetFlag(FLAGS_force);
   options.add = absl::GetFlag(FLAGS_add);
-  umask(077);  // keys are for their owner alone
+  umask(077);  // so that only the owner can read the keys
   if (!options.out.empty()) {
     absl::Status own = FileSystem::Real().CreateDirectory(options.out);
     if (own.ok()) own = CheckOwnFolder(options.out);
@@ -314,7 +315,7 @@ int CertsCommand(const std::vector<std::string>& args) {
   if (absl::IsInvalidArgument(written.status())) return Misuse(written.status().message());
   if (!written.ok()) return RefuseToStart(written.status());
   std::printf("%s: %s\n", options.out.c_str(),
-              written->empty() ? "nothing is missing" : CertificatesText(*written).c_str());
+              written->empty() ? "no certificate is missing" : CertificatesText(*written).c_str());
   return EXIT_SUCCESS;
 }
 
@@ -331,8 +332,8 @@ int CheckpointCommand(const std::vector<std::string>& args) {
   if (verb == "import" && args.size() == 3)
     return PrintExchanged(ImportCheckpoint(files, args[1], args[2]));
   return Misuse(
-      "checkpoint save | list DIR | show PATH | verify PATH | export PATH TO "
-      "[--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots] | import FROM "
+      "checkpoint: wanted save, list DIR, show PATH, verify PATH, export PATH TO "
+      "[--format=safetensors|bundle] [--max_shard_bytes=N] [--no_slots], or import FROM "
       "PREFIX");
 }
 
@@ -341,7 +342,7 @@ int StateCommand(const std::vector<std::string>& args) {
   const std::string verb = args.size() == 2 ? args[0] : "";
   if (verb == "show") return Print("state", DescribeState(files, args[1]));
   if (verb == "repair") return Print("state", RepairState(files, args[1]));
-  return Misuse("state show DIR | repair DIR, of a coordinator that does not run");
+  return Misuse("state: wanted show DIR, or repair DIR (while no coordinator runs on it)");
 }
 
 int DrainCommand(const std::vector<std::string>& args) {
@@ -351,7 +352,7 @@ int DrainCommand(const std::vector<std::string>& args) {
 int ResizeCommand(const std::vector<std::string>& args) {
   const std::optional<int> num_ps = absl::GetFlag(FLAGS_ps);
   if (!args.empty()) return Misuse("resize takes flags only");
-  if (!num_ps) return Misuse("resize: to how many parameter servers? Give --ps=N");
+  if (!num_ps) return Misuse("resize: give the new number of parameter servers by --ps=N");
   if (*num_ps < 1) return Misuse(absl::StrCat("resize: --ps is ", *num_ps, ", wanted at least 1"));
   return Operate("resize", [](const OperatorOptions& options) {
     return ResizeJob(options, *absl::GetFlag(FLAGS_ps));

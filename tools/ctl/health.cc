@@ -30,7 +30,7 @@ int CheckHealth(const HealthOptions& options) {
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = health::Health::NewStub(channel)->Check(&context, request, &response);
-  if (!connected && !status.ok()) {  // the call says what the connection failed of
+  if (!connected && !status.ok()) {  // the call's error says why there is no connection
     return Say(kNoConnection,
                absl::StrCat("no connection within ", absl::FormatDuration(options.connect_timeout),
                             ": ", FromGrpc(status, options.address).message()));

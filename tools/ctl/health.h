@@ -1,4 +1,4 @@
-// `divvyctl health`: for probes of containers and of Kubernetes.
+// `divvyctl health`, a probe for containers and for Kubernetes.
 #ifndef DIVVY_TOOLS_CTL_HEALTH_H_
 #define DIVVY_TOOLS_CTL_HEALTH_H_
 
@@ -18,9 +18,9 @@ struct HealthOptions {
   absl::Duration rpc_timeout = absl::Seconds(1);
 };
 
-// Asks grpc.health.v1.Health once and prints one line on what it heard. Blocks for the two timeouts
-// at most. The exit codes are those of grpc_health_probe: 0 serving, 2 no connection, 3 the call
-// failed, 4 not serving (1, bad arguments, is the caller's).
+// Calls grpc.health.v1.Health once and prints one line with the result. Blocks at most for the two
+// timeouts. Returns the exit codes of grpc_health_probe: 0 serving, 2 no connection, 3 the call
+// failed, 4 not serving (1, bad arguments, is left to the caller).
 int CheckHealth(const HealthOptions& options);
 
 }  // namespace divvy

@@ -20,9 +20,9 @@
 namespace divvy {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(5);  // with an address that nobody answers at
+constexpr absl::Duration kPatience = absl::Seconds(5);  // with an address that does not answer
 
-// One life of the coordinator at an address, and the time that is left for it.
+// One life of the coordinator at an address, and the time left for the operation.
 class CoordinatorAt {
  public:
   explicit CoordinatorAt(const OperatorOptions& options)
@@ -31,14 +31,15 @@ class CoordinatorAt {
         channel_(MakeChannel(options.address, options.credentials)),
         stub_(v1::Admin::NewStub(channel_)) {}
 
-  // Learns who is there: what is asked for later is asked of this life and of no other.
+  // Finds out which life of the coordinator serves there. Later requests are for this life only.
   absl::Status Find() {
     v1::TaskStatus task;
     RETURN_IF_ERROR(Reach(task));
     incarnation_ = task.incarnation();
     if (task.job() == v1::CHIEF) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the task at ", options_.address, " is not the coordinator: give that one's address"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the task at ", options_.address,
+                     " is not the coordinator: give the coordinator's address"));
   }
 
   template <typename Request, typename Reply>
@@ -49,11 +50,11 @@ class CoordinatorAt {
     return Call(method, request, reply);
   }
 
-  // Until its process has closed the connection: the last thing it does.
+  // Waits until the process has closed the connection, which is the last thing that it does.
   absl::Status WaitUntilGone() {
     while (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) {
       if (!channel_->WaitForStateChange(GRPC_CHANNEL_READY, Deadline())) {
-        return absl::DeadlineExceededError(absl::StrCat("drained, but still there after ",
+        return absl::DeadlineExceededError(absl::StrCat("drained, but did not exit within ",
                                                         absl::FormatDuration(options_.timeout)));
       }
     }
@@ -61,8 +62,8 @@ class CoordinatorAt {
   }
 
  private:
-  // A machine that is busy breaks a connection while it is made, and a coordinator that is started
-  // again is away for a moment.
+  // Retries while the call is Unavailable: a busy machine may break a new connection, and a
+  // coordinator that is restarted does not listen for a moment.
   absl::Status Reach(v1::TaskStatus& task) {
     const absl::Duration patience = std::min(until_, Clock::Real().Elapsed() + kPatience);
     Backoff backoff(EntropySeed());
@@ -76,11 +77,11 @@ class CoordinatorAt {
   }
 
   static absl::Status Unreached(const absl::Status& status) {
-    // somebody serves there, and the message says what is wrong
+    // A task serves there, and the message says what is wrong.
     if (absl::StrContains(status.message(), "certificate")) return status;
     return absl::UnavailableError(absl::StrCat(status.message(),
-                                               ". Start the coordinator, or give the address where "
-                                               "it serves: --addr=HOST:PORT, or TF_CONFIG"));
+                                               ". Start the coordinator, or give its address: "
+                                               "--addr=HOST:PORT, or TF_CONFIG"));
   }
 
   gpr_timespec Deadline() const { return GrpcDeadline(until_ - Clock::Real().Elapsed()); }
@@ -105,7 +106,7 @@ std::string DrainedText(const v1::DrainReply& reply) {
   const std::string finished =
       absl::StrCat("drained: ", reply.finished_steps(), " steps finished, ");
   const absl::StatusOr<CheckpointId> checkpoint = wire::FromProto(reply.checkpoint());
-  if (!checkpoint.ok()) return absl::StrCat(finished, "none of them saved: there is no checkpoint");
+  if (!checkpoint.ok()) return absl::StrCat(finished, "none saved: there is no checkpoint");
   return absl::StrCat(finished, checkpoint->name(), " holds ", reply.durable_steps());
 }
 

@@ -1,4 +1,5 @@
-// `divvyctl checkpoint save` and `divvyctl drain`: what an operator asks of a coordinator.
+// `divvyctl checkpoint save`, `divvyctl drain` and `divvyctl resize`: an operator's requests to a
+// coordinator.
 #ifndef DIVVY_TOOLS_CTL_OPERATE_H_
 #define DIVVY_TOOLS_CTL_OPERATE_H_
 
@@ -14,27 +15,29 @@ namespace divvy {
 struct OperatorOptions {
   std::string address;  // of the coordinator, "host:port"
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  absl::Duration timeout = absl::Minutes(1);  // for the whole
+  absl::Duration timeout = absl::Minutes(1);  // for the whole operation
 };
 
-// All block until it is done, at most for the timeout. InvalidArgument: the address is that of
-// another task. FailedPrecondition: the coordinator has no directory for checkpoints. Unavailable:
-// nobody answers there, or the program has not begun. DeadlineExceeded: what was asked for goes on
-// without us. PermissionDenied: not the admin's certificate. ResourceExhausted, DataLoss: a disk;
-// older checkpoints stand.
+// Each function blocks until the operation is done, at most for the timeout. Errors:
+//   - InvalidArgument: another task serves at the address;
+//   - FailedPrecondition: the coordinator cannot do this, for example without --checkpoint_dir;
+//   - Unavailable: nothing answers at the address, or the program has not begun;
+//   - DeadlineExceeded: the operation is not done yet, and continues;
+//   - PermissionDenied: the certificate is not an admin's;
+//   - ResourceExhausted, DataLoss: a disk has failed; older checkpoints are unchanged.
 
-// Has a checkpoint made; returns its name.
+// Makes the coordinator save a checkpoint. Returns its name.
 absl::StatusOr<std::string> SaveCheckpoint(const OperatorOptions& options);
 
-// Has the coordinator drained as by SIGTERM, and waits until it has gone. Returns in a line what
-// was finished and what is saved.
+// Drains the coordinator as SIGTERM does, and waits until its process has ended. Returns one line:
+// how many steps have finished, and how many the newest checkpoint has.
 absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options);
 
-// Has the job go on with so many parameter servers; waits for those that are to join, and until
-// steps run again. Returns that in a line.
+// Changes the number of parameter servers of the job. Waits until new ones have joined and steps
+// run again. Returns one line that says so.
 absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps);
 
-// Of the process of a command that ended so (docs/operating/operations.md).
+// The exit code for a command that ended with this status (docs/operating/operations.md).
 int OperatorExitCode(const absl::Status& status);
 
 }  // namespace divvy

@@ -1,5 +1,5 @@
-// What an operator asks of a coordinator that is not there. The rest is in
-// tests/e2e/operations_test.cc, against real ones.
+// Operations on a coordinator that does not run. tests/e2e/operations_test.cc has the rest, with
+// real coordinators.
 #include "tools/ctl/operate.h"
 
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of a port that nobody else is given meanwhile, and nobody listens on.
+// A port that is reserved for this test, and on which nothing listens.
 class NobodyServesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class NobodyServesTest : public ::testing::Test {
                 HasSubstr(absl::StrCat("cannot reach ", port_.address(),
                                        ": connection refused: nothing listens there")));
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("Start the coordinator, or give the address where it serves: "
+                HasSubstr("Start the coordinator, or give its address: "
                           "--addr=HOST:PORT, or TF_CONFIG"));
     EXPECT_EQ(OperatorExitCode(status), exit_codes::kTryAgain);
   }

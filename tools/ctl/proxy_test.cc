@@ -1,4 +1,4 @@
-// Tasks are asked directly, whatever proxy the environment names: they dial each other so, too.
+// divvyctl calls tasks directly, whatever proxy the environment names, as tasks call each other.
 #include <cstdlib>
 #include <memory>
 

@@ -1,5 +1,5 @@
-// The directory of sockets that `divvyctl launch` makes for a cluster, as the address of all its
-// tasks: "unix:DIRECTORY".
+// `divvyctl launch` makes a directory with the sockets of all its tasks. "unix:DIRECTORY" is the
+// address of all of them.
 #ifndef DIVVY_TOOLS_CTL_SOCKET_DIRECTORY_H_
 #define DIVVY_TOOLS_CTL_SOCKET_DIRECTORY_H_
 
@@ -11,8 +11,8 @@
 namespace divvy {
 
 // The addresses of the tasks whose sockets are in the directory that `address` names, sorted:
-// "unix:DIRECTORY/chief", ... The sockets' locks are left out. Empty: the address is of another
-// kind, or names no directory. Blocks on the file system.
+// "unix:DIRECTORY/chief", ... Lock files are left out. Empty if the address is of another kind, or
+// names no directory. Blocks on the file system.
 std::vector<std::string> SocketsIn(const std::string& address, FileSystem& files);
 
 }  // namespace divvy

@@ -21,11 +21,11 @@
 namespace divvy {
 namespace {
 
-// More than a job can have begun since the newest epoch that its store names, and little beside
+// More epochs than a job can have begun since the newest one in its store, and little compared with
 // kGreatestEpoch.
 constexpr uint64_t kFarAbove = uint64_t{1} << 20;
 
-// Of the epochs that can be; the job's own left out.
+// The greatest valid epoch in the rows, without the job's own.
 Epoch GreatestNamed(const StoredJob& job) {
   Epoch greatest;
   const auto consider = [&greatest](Epoch epoch) {
@@ -40,7 +40,7 @@ Epoch GreatestNamed(const StoredJob& job) {
 const char* NameOf(JobRow::State state) {
   switch (state) {
     case JobRow::State::kNew: return "not begun";
-    case JobRow::State::kRunning: return "running, or to be started again";
+    case JobRow::State::kRunning: return "running, or waiting to be started again";
     case JobRow::State::kComplete: return "complete";
     case JobRow::State::kFailed: return "ended with an error";
   }
@@ -54,11 +54,11 @@ std::string Described(const StoredJob& job) {
                                   " variables, ", job.checkpoints.size(), " checkpoints\n");
   for (const CheckpointRow& row : job.checkpoints) {
     absl::StrAppend(&text, "  ckpt-", row.id.epoch.value(), "-", row.id.serial,
-                    row.state == CheckpointRow::State::kCommitted ? "" : " (not whole)", ": ",
+                    row.state == CheckpointRow::State::kCommitted ? "" : " (not complete)", ": ",
                     row.finished_steps, " steps\n");
   }
   for (const std::string& line : RepairOf(job).said)
-    absl::StrAppend(&text, "to be mended by `divvyctl state repair`: ", line, "\n");
+    absl::StrAppend(&text, "to be repaired by `divvyctl state repair`: ", line, "\n");
   return text;
 }
 
@@ -68,11 +68,11 @@ absl::StatusOr<std::string> ReadDatabase(FileSystem& files, const std::string& d
   absl::StatusOr<std::string> bytes = files.ReadFile(FileIn(directory));
   if (absl::IsNotFound(bytes.status()))
     return absl::NotFoundError(
-        absl::StrCat(directory, ": there is no divvy.db: give the coordinator's --state_dir"));
+        absl::StrCat(directory, " has no divvy.db: give the coordinator's --state_dir"));
   return bytes;
 }
 
-// A directory of its own under TMPDIR, which goes with it.
+// A new directory under TMPDIR, which the destructor removes.
 class Scratch {
  public:
   explicit Scratch(FileSystem& files)
@@ -121,27 +121,27 @@ StateRepair RepairOf(const StoredJob& job) {
   const Epoch named = GreatestNamed(job);
   if (!CanBe(row.epoch) || row.epoch < named) {
     row.epoch = Epoch(std::min(named.value() + kFarAbove, kGreatestEpoch.value() - 1));
-    repair.said.push_back(absl::StrCat("epoch ", job.job.epoch.value(), " cannot be: it becomes ",
-                                       row.epoch.value()));
+    repair.said.push_back(absl::StrCat("epoch ", job.job.epoch.value(),
+                                       " is not valid: it becomes ", row.epoch.value()));
   }
   if (!CanBe(row.lineage)) {
     row.lineage = Epoch();
     repair.said.push_back(absl::StrCat(
         "lineage ", job.job.lineage.value(),
-        " cannot be: it becomes none, and the job goes on from its newest checkpoint"));
+        " is not valid: it is removed, and the job continues from its newest checkpoint"));
   }
   for (const CheckpointRow& checkpoint : job.checkpoints) {
     if (CanBe(checkpoint.id.epoch)) continue;
     repair.change.deleted_checkpoints.push_back(checkpoint.id);
     repair.said.push_back(absl::StrCat("the row of ckpt-", checkpoint.id.epoch.value(), "-",
-                                       checkpoint.id.serial, " cannot be: it goes"));
+                                       checkpoint.id.serial, " is not valid: it is removed"));
   }
   if (!repair.said.empty()) repair.change.job = row;
   return repair;
 }
 
-// To open a store may change it: one of an older version becomes one of this. divvy.db alone is a
-// whole copy, so a copy is opened.
+// Opening a store may change it: a file of an older version is upgraded. So a copy is opened.
+// divvy.db alone is a complete copy.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadDatabase(files, directory));
   const Scratch scratch(files);
@@ -161,13 +161,13 @@ absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& 
 }
 
 absl::StatusOr<std::string> RepairState(FileSystem& files, const std::string& directory) {
-  // As it is; an older version's is another when it has been opened.
+  // The bytes before the store is opened, which upgrades a file of an older version.
   ASSIGN_OR_RETURN(const std::string before, ReadDatabase(files, directory));
   ThreadPoolExecutor executor(1);
   ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, SqliteStore::Open(directory, executor));
   ASSIGN_OR_RETURN(const StoredJob job, store->Load());
   StateRepair repair = RepairOf(job);
-  if (repair.said.empty()) return "there is nothing to mend\n";
+  if (repair.said.empty()) return "there is nothing to repair\n";
   RETURN_IF_ERROR(files.ReplaceFile(FileIn(directory) + ".before-repair", before));
   RETURN_IF_ERROR(PutAndWait(*store, std::move(repair.change)));
   return absl::StrCat(absl::StrJoin(repair.said, "\n"), "\n");

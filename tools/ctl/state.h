@@ -1,5 +1,5 @@
-// What stands in a coordinator's state directory, told to people, and the repair of numbers that
-// cannot be.
+// Describes a coordinator's state directory for an operator, and repairs epochs in it that are not
+// valid.
 #ifndef DIVVY_TOOLS_CTL_STATE_H_
 #define DIVVY_TOOLS_CTL_STATE_H_
 
@@ -12,32 +12,31 @@
 
 namespace divvy {
 
-// The functions that take a directory block on the disk. Errors: NotFound, there is no divvy.db;
-// FailedPrecondition, a later version of Divvy wrote it; DataLoss, it is damaged; others as
-// SqliteStore::Open.
+// The functions that take a directory block on the disk. Errors: NotFound if there is no divvy.db,
+// FailedPrecondition if a later version of Divvy wrote it, DataLoss if it is damaged; otherwise
+// those of SqliteStore::Open.
 
-// A few lines: the job, its state, epoch and lineage, its variables and checkpoints; and what
-// RepairState would mend. Changes nothing there: it reads a copy under TMPDIR, and a coordinator
-// may run on the directory.
+// A few lines: the job, its state, epoch and lineage, its variables and checkpoints, and what
+// RepairState would repair. Changes nothing: it reads a copy under TMPDIR, so a coordinator may run
+// on the directory.
 absl::StatusOr<std::string> DescribeState(FileSystem& files, const std::string& directory);
 
-// Mends epochs that no coordinator can have begun, of a job that cannot be started for them:
-// RepairOf. Before that, it copies divvy.db to divvy.db.before-repair, in place of an older copy.
-// Returns a line for each thing mended, or says that there is nothing to mend. FailedPrecondition,
-// too, where a coordinator holds the directory. A file of an older version becomes one of this
-// version.
+// Repairs epochs that no coordinator can have begun and that keep the job from starting, as
+// RepairOf says. First copies divvy.db to divvy.db.before-repair, replacing an older copy. Returns
+// a line for each repair, or says that there is nothing to repair. FailedPrecondition also means
+// that a coordinator holds the directory. A file of an older version is upgraded to this version.
 absl::StatusOr<std::string> RepairState(FileSystem& files, const std::string& directory);
 
 struct StateRepair {
-  StoreChange change;             // empty where nothing is wrong
-  std::vector<std::string> said;  // a line for each thing that `change` mends
+  StoreChange change;             // empty if there is nothing to repair
+  std::vector<std::string> said;  // a line for each repair in `change`
 };
-// An epoch above kGreatestEpoch is nobody's, nor is one below an epoch that another row names: an
-// overflow ended there. The job gets an epoch far above all that are named, because parameter
-// servers and workers may have obeyed some that no row names; a coordinator takes its next from
-// there. An odd lineage becomes none, so the next coordinator goes on from the newest checkpoint.
-// Rows of checkpoints with such an epoch go; checkpoints themselves are found in their directory.
-// Pure.
+// An epoch above kGreatestEpoch is not valid, and neither is a job's epoch below that of another
+// row: it has overflowed. The job then gets an epoch far above all valid ones, from which the next
+// coordinator counts on, because servers and workers may have obeyed epochs that no row has. A
+// lineage that is not valid is removed, so the next coordinator continues from the newest
+// checkpoint. Rows of checkpoints with such an epoch are removed; the checkpoints themselves are
+// still found in their directory. Pure.
 StateRepair RepairOf(const StoredJob& job);
 
 }  // namespace divvy

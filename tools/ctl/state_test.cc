@@ -37,7 +37,7 @@ CheckpointRow Checkpoint(Epoch epoch, uint64_t serial) {
   return row;
 }
 
-// ---- what is mended
+// ---- repairs
 
 TEST(StateRepairTest, NothingOfASoundJobIsTouched) {
   StoredJob job = Running(Epoch(5));
@@ -57,7 +57,8 @@ TEST(StateRepairTest, AnEpochThatCannotBeBecomesOneFarAboveAllThatAreNamed) {
   EXPECT_EQ(repair.change.job->lineage, Epoch(3));
   EXPECT_EQ(repair.change.job->job, JobId(0xabc));
   EXPECT_EQ(repair.change.job->next_serial, 9u);
-  EXPECT_THAT(repair.said, ElementsAre("epoch 18446744073709551614 cannot be: it becomes 1048583"));
+  EXPECT_THAT(repair.said,
+              ElementsAre("epoch 18446744073709551614 is not valid: it becomes 1048583"));
 }
 
 TEST(StateRepairTest, AnEpochThatHasOverflownIsFoundByWhatItsRowsName) {
@@ -102,7 +103,7 @@ class StateDirectoryTest : public testing::Test {
     absl::Status written = absl::UnknownError("not yet");
     const std::unique_ptr<Store> store = Open();
     store->Put(std::move(change), [&written](const absl::Status& status) { written = status; });
-    store->Close();  // waits for it
+    store->Close();  // waits for the write
     EXPECT_TRUE(written.ok()) << written;
   }
   StoredJob Read() { return Open()->Load().value_or(StoredJob()); }
@@ -120,14 +121,15 @@ TEST_F(StateDirectoryTest, APoisonedOneIsMendedAndTheOldFileKept) {
   Write(job);
   EXPECT_THAT(
       DescribeState(files_, directory_).value_or(""),
-      HasSubstr("to be mended by `divvyctl state repair`: epoch 18446744073709551614 cannot be"));
+      HasSubstr(
+          "to be repaired by `divvyctl state repair`: epoch 18446744073709551614 is not valid"));
   EXPECT_EQ(RepairState(files_, directory_).value_or("refused"),
-            "epoch 18446744073709551614 cannot be: it becomes 1048579\n");
+            "epoch 18446744073709551614 is not valid: it becomes 1048579\n");
   const StoredJob mended = Read();
   EXPECT_EQ(mended.job.epoch, Epoch(3 + (1 << 20)));
   EXPECT_EQ(mended.job.job, JobId(0xabc));
   EXPECT_EQ(mended.checkpoints.size(), 1u);
-  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to mend\n");
+  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to repair\n");
 
   const absl::StatusOr<std::string> before =
       files_.ReadFile(directory_ + "/divvy.db.before-repair");
@@ -142,9 +144,9 @@ TEST_F(StateDirectoryTest, ASoundOneIsDescribedAndLeftAsItIs) {
   job.checkpoints = {Checkpoint(Epoch(4), 8)};
   Write(job);
   EXPECT_EQ(DescribeState(files_, directory_).value_or("refused"),
-            "job 0000000000000abc: running, or to be started again\nepoch 5, lineage 3\n0 "
+            "job 0000000000000abc: running, or waiting to be started again\nepoch 5, lineage 3\n0 "
             "variables, 1 checkpoints\n  ckpt-4-8: 70 steps\n");
-  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to mend\n");
+  EXPECT_EQ(RepairState(files_, directory_).value_or("refused"), "there is nothing to repair\n");
   EXPECT_FALSE(files_.Stat(directory_ + "/divvy.db.before-repair").ok());
   EXPECT_EQ(Read().job.epoch, Epoch(5));
 }
@@ -158,7 +160,7 @@ TEST_F(StateDirectoryTest, OneThatIsDescribedStaysWhatItWasAlsoWhileACoordinator
   ASSERT_TRUE(files_.ReplaceFile(directory_ + "/divvy.db", "no database").ok());
   EXPECT_THAT(std::string(DescribeState(files_, directory_).status().message()),
               HasSubstr(directory_))
-      << "not the copy";
+      << "the directory was changed, not only the copy";
 }
 
 TEST_F(StateDirectoryTest, OneThatACoordinatorHoldsIsRefused) {
@@ -172,9 +174,8 @@ TEST_F(StateDirectoryTest, OneThatACoordinatorHoldsIsRefused) {
 TEST_F(StateDirectoryTest, OneThatIsNotThereIsNotMade) {
   for (const auto& ask : {&DescribeState, &RepairState}) {
     const absl::Status refused = ask(files_, directory_).status();
-    EXPECT_EQ(refused,
-              absl::NotFoundError(directory_ +
-                                  ": there is no divvy.db: give the coordinator's --state_dir"));
+    EXPECT_EQ(refused, absl::NotFoundError(directory_ +
+                                           " has no divvy.db: give the coordinator's --state_dir"));
   }
   EXPECT_FALSE(files_.Stat(directory_).ok());
 }

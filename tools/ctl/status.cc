@@ -28,7 +28,7 @@ struct Answer {
   absl::Status status;
 };
 
-// All answers, once each has come or has run out of time.
+// Asks all tasks at once, and waits until each has answered or timed out.
 class Survey {
  public:
   explicit Survey(const StatusOptions& options) {
@@ -80,7 +80,7 @@ std::string Mebibytes(int64_t bytes) {
   return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20));
 }
 
-// A worker of an older build does not tell.
+// Empty for a worker of an older build, which does not report its devices.
 std::string DevicesOf(const v1::WorkerStatus& worker) {
   std::vector<std::string> gpus;
   for (const v1::WorkerStatus::Device& device : worker.devices()) {
@@ -96,7 +96,7 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
   return worker.devices_size() == 1 ? ", on the CPU" : "";
 }
 
-// Nothing where none are kept.
+// Empty if the worker keeps no rows.
 std::string KeptRows(const v1::WorkerStatus& worker) {
   const int64_t rows = worker.row_hits() + worker.row_misses();
   if (rows == 0) return "";
@@ -105,10 +105,10 @@ std::string KeptRows(const v1::WorkerStatus& worker) {
                          rows, Mebibytes(worker.row_bytes()));
 }
 
-// By its function and, of a training step, its place among those of the job. The id of a step is
-// the protocol's: it leaps where the job was begun again.
+// The function of the running step and, for a training step, its number in the job. The step's id
+// is not shown, because it leaps when a job is started again.
 std::string LiveStep(const v1::WorkerStatus& worker) {
-  // An older build.
+  // An older build does not report the function.
   if (worker.live_function().empty()) return absl::StrCat("step ", worker.live_step());
   return worker.has_live_ordinal()
              ? absl::StrCat(worker.live_function(), ", training step ", worker.live_ordinal() + 1)
@@ -152,7 +152,7 @@ int WidthOf(const StatusOptions& options) {
   return static_cast<int>(width);
 }
 
-// "?": nobody has said.
+// "?" if TF_CONFIG does not name the address.
 std::string NameOf(const StatusOptions& options, const std::string& address) {
   const auto found = options.names.find(address);
   return found == options.names.end() ? "?" : found->second;

@@ -1,4 +1,4 @@
-// `divvyctl status`: what the tasks of a cluster are and do.
+// `divvyctl status` shows what each task of a cluster does.
 #ifndef DIVVY_TOOLS_CTL_STATUS_H_
 #define DIVVY_TOOLS_CTL_STATUS_H_
 
@@ -13,18 +13,18 @@
 namespace divvy {
 
 struct StatusOptions {
-  // Of the tasks to ask, "host:port".
+  // The addresses of the tasks to ask, "host:port".
   std::vector<std::string> addresses;
-  // address -> "ps 0", as far as they are known before they answer
+  // Address -> "ps 0", as far as known before the tasks answer.
   std::map<std::string, std::string> names;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  absl::Duration timeout = absl::Seconds(2);  // for each
+  absl::Duration timeout = absl::Seconds(2);  // for each task
   bool json = false;
 };
 
-// Asks all at once and prints a table (or one JSON object a line) on standard output, in the order
-// of the addresses; a task that does not answer has a line that says why. Blocks for the timeout at
-// most. 0: all answered; 1: some did not.
+// Asks all tasks at once. Prints a table (or one JSON object per line) to standard output, in the
+// order of the addresses. A task that does not answer has a line with the reason. Blocks at most
+// for the timeout. Returns 0 if all have answered, otherwise 1.
 int ShowStatus(const StatusOptions& options);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// The rows of `divvyctl status`.
+// Tests the rows of `divvyctl status`.
 #include "tools/ctl/status.h"
 
 #include <memory>
@@ -71,7 +71,7 @@ TEST(StatusTest, AWorkersRowNamesItsGpusAndTheirMemoryWhereItIsLimited) {
       HasSubstr("7 steps reported, idle, 0 queued, on GPU:0 NVIDIA H200, GPU:1 NVIDIA H200\n"));
   status.mutable_worker()->mutable_devices(1)->clear_name();
   EXPECT_THAT(Shown(status), HasSubstr("on GPU:0 NVIDIA H200, GPU:1"))
-      << "a GPU without a name is no CPU";
+      << "a GPU without a name is shown as a CPU";
   status.mutable_worker()->mutable_devices(1)->set_name("NVIDIA H200");
   status.mutable_worker()->mutable_devices(1)->set_memory_limit_bytes(10 << 20);
   status.mutable_worker()->mutable_devices(1)->set_memory_bytes(3 << 19);
@@ -88,7 +88,7 @@ TEST(StatusTest, AStepIsToldByItsFunctionAndItsPlaceAmongTheTrainingSteps) {
   status.mutable_worker()->set_live_step(1'049'269);
   EXPECT_THAT(Shown(status), HasSubstr("runs step 1049269, 0 queued")) << "an older build";
   status.mutable_worker()->set_live_function("train");
-  EXPECT_THAT(Shown(status), HasSubstr("runs train, 0 queued")) << "it is no training step";
+  EXPECT_THAT(Shown(status), HasSubstr("runs train, 0 queued")) << "not a training step";
   status.mutable_worker()->set_live_ordinal(2054);
   status.mutable_worker()->set_committing(true);
   EXPECT_THAT(Shown(status), HasSubstr("commits train, training step 2055, 0 queued"));
@@ -137,7 +137,7 @@ TEST(StatusTest, WhatIsWaitedForIsToldWithItsTimeOnceThereIsSome) {
 TEST(StatusTest, AWorkersRowSaysThatItComputesOnTheCpu) {
   EXPECT_THAT(Shown(WorkerOn(1)), HasSubstr("0 queued, on the CPU\n"));
   EXPECT_THAT(Shown(WorkerOn(3)), HasSubstr("0 queued, 3 replicas on the CPU\n"));
-  EXPECT_THAT(Shown(WorkerOn(0)), HasSubstr("0 queued\n"));  // an older build
+  EXPECT_THAT(Shown(WorkerOn(0)), HasSubstr("0 queued\n"));  // a worker of an older build
 }
 
 }  // namespace

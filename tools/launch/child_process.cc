@@ -23,7 +23,7 @@
 namespace divvy {
 namespace {
 
-constexpr int kCannotExec = 127;  // seen by nobody: the errno in the pipe says more
+constexpr int kCannotExec = 127;  // not used by the parent, which reads the errno from the pipe
 
 struct Pipe {
   Descriptor read, write;
@@ -44,7 +44,7 @@ void CopySize(int terminal) {
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) ioctl(terminal, TIOCSWINSZ, &size);
 }
 
-// A terminal whose output arrives as it was written: "\n" stays "\n".
+// A terminal that passes output on unchanged: "\n" stays "\n".
 absl::StatusOr<Pipe> MakeTerminal() {
   Pipe ends;
   ends.read = Descriptor(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -60,7 +60,7 @@ absl::StatusOr<Pipe> MakeTerminal() {
   return ends;
 }
 
-// `environ` with `changes` in place of what it had by those names.
+// The variables of `environ`, changed and extended by `changes`.
 std::vector<std::string> MergedEnvironment(const std::map<std::string, std::string>& changes) {
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -78,8 +78,8 @@ std::vector<char*> Pointers(std::vector<std::string>& words) {
   return pointers;
 }
 
-// All that the child needs between fork and exec, made before: there it may call nothing that takes
-// a lock.
+// Everything that the child needs between fork and exec. It is prepared before the fork, because
+// after it the child must not call anything that takes a lock.
 struct Launchpad {
   pid_t parent;
   int input, output, failure;
@@ -87,8 +87,8 @@ struct Launchpad {
   char** environment;
 };
 
-// What this process does with signals is not for the child. SIGTTOU stays ignored: in a background
-// process group the child may still write to a terminal.
+// The child must not inherit this process' signal settings. SIGTTOU stays ignored, so that the
+// child may write to a terminal from its background process group.
 void ResetSignals() {
   sigset_t none;
   sigemptyset(&none);
@@ -99,10 +99,10 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Makes `from` the child's descriptor `to`, and keeps it open over exec.
+// Makes `from` the child's descriptor `to`, which stays open over exec.
 void Install(int from, int to) {
   if (from == to) {
-    // This process was started without it, so a pipe has taken its number.
+    // This process was started without a descriptor `to`, so a pipe has got that number.
     fcntl(to, F_SETFD, 0);
   } else {
     dup2(from, to);
@@ -112,7 +112,7 @@ void Install(int from, int to) {
 [[noreturn]] void RunChild(const Launchpad& pad) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It died before the line above: nobody will send the signal.
+  // If the parent died before the prctl above, no signal will come.
   if (getppid() != pad.parent) _exit(kCannotExec);
   ResetSignals();
   Install(pad.input, STDIN_FILENO);
@@ -124,11 +124,11 @@ void Install(int from, int to) {
   _exit(kCannotExec);
 }
 
-// More than a pipe holds, so that one Read after the end takes all that is left; not for ever, for
-// a child may write as fast as it is read.
+// More than a pipe holds, so that one Read after the end takes the whole rest. Limited, because a
+// child may write as fast as it is read.
 constexpr size_t kMostOfOneRead = 256 << 10;
 
-// The errno of the child's exec; 0 once it has succeeded, which closes the pipe.
+// The errno of the child's exec; 0 if it has succeeded, which closes the pipe.
 int ReadFailure(int pipe) {
   int error = 0;
   ssize_t got;
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ChildOpt
   if (pid < 0) return SystemError(absl::StrCat("start ", command[0]));
   if (pid == 0) RunChild(pad);
   failure.write.Close();
-  // Debian 12's <sys/pidfd.h> declares it for C alone
+  // Debian 12's <sys/pidfd.h> declares pidfd_open for C only.
   Descriptor exit_event(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (const int error = exit_event ? ReadFailure(failure.read.get()) : errno; error != 0) {
     kill(pid, SIGKILL);
@@ -195,8 +195,7 @@ bool ChildProcess::Read(std::string& text) {
       taken += static_cast<size_t>(got);
     } else if (got < 0 && errno == EAGAIN) {
       return true;
-    } else if (got == 0 ||
-               errno != EINTR) {  // a terminal that nobody has open any more reads as EIO
+    } else if (got == 0 || errno != EINTR) {  // EIO: no process has the terminal open any more
       output_.Close();
       return false;
     }
@@ -209,7 +208,7 @@ std::optional<ExitStatus> ChildProcess::Reap() {
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid == 0)
     return std::nullopt;
-  kill(-pid_, SIGKILL);  // the number is ours until the wait below
+  kill(-pid_, SIGKILL);  // the number stays ours until the wait below
   usage_ = WaitUntilGone(pid_);
   exit_event_.Close();
   status_ =

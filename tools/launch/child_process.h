@@ -1,4 +1,4 @@
-// A process started here, and watched without blocking.
+// A child process that is started and watched without blocking.
 #ifndef DIVVY_TOOLS_LAUNCH_CHILD_PROCESS_H_
 #define DIVVY_TOOLS_LAUNCH_CHILD_PROCESS_H_
 
@@ -18,56 +18,57 @@
 namespace divvy {
 
 enum class ChildOutput {
-  // standard output and error come together, in the order written, through output()
+  // Standard output and error come through output(), in the order in which they were written.
   kPipe,
-  // The same through a terminal of its own, of the size of ours: the child draws as it would for a
-  // person.
+  // The same, through a terminal of the child's own with the size of ours. The child draws as it
+  // would on a user's terminal.
   kTerminal,
 };
 
 struct ChildOptions {
-  // The program, then its arguments; a name without a slash is looked for in PATH.
+  // The program, then its arguments. A name without a slash is looked up in PATH.
   std::vector<std::string> command;
-  // set besides what this process has
+  // Variables to add to this process' environment.
   std::map<std::string, std::string> environment;
   ChildOutput output = ChildOutput::kPipe;
 };
 
-// One child. It has a process group of its own: signals reach what it starts as well, and a
-// terminal's Ctrl-C reaches it only through Signal. Its standard input is empty. It dies by SIGKILL
-// with the thread that started it (so even if this process is SIGKILLed), which is promised of the
-// child alone, not of what it starts. Not thread-safe.
+// One child. It has a process group of its own, so signals also reach the processes that it starts,
+// and Ctrl-C on the terminal reaches it only through Signal. Its standard input is empty. The child
+// dies by SIGKILL with the thread that started it, even if this process is SIGKILLed. The processes
+// that the child has started may live on then. Not thread-safe.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start({{"./program",
 //   "--flag"}}));
 //   ... poll() child->output() and child->exit_event(); then Read, and Reap ...
 class ChildProcess {
  public:
-  // Blocks until the child runs its program, or cannot. NotFound, PermissionDenied (no such
-  // program; not executable) and other errors of the operating system name the program.
+  // Blocks until the child runs its program, or cannot. Errors name the program: NotFound,
+  // PermissionDenied if it is not executable, and others of the operating system.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildOptions& options);
 
-  // Kills by SIGKILL what still runs, and waits until it is gone.
+  // Kills the child by SIGKILL if it still runs, and waits until it is gone.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Polls readable when there is something to Read, or its end; -1 after the end.
+  // Polls readable when there is something to Read, or the end of the output; -1 after the end.
   int output() const { return output_.get(); }
-  // Polls readable once the child has ended; -1 after Reap has said how.
+  // Polls readable once the child has ended; -1 after Reap has returned its status.
   int exit_event() const { return exit_event_.get(); }
 
-  // Adds to `text` what the child has written and nobody has read, up to about 256 KiB (output()
-  // then still polls readable); never blocks. False: that was the end.
+  // Appends to `text` the output that has not been read yet, up to about 256 KiB at once. If there
+  // is more, output() still polls readable. Never blocks. Returns false at the end of the output.
   bool Read(std::string& text);
-  // How the child ended; nullopt if it has not. Then kills what it has left behind in its process
-  // group. Never blocks.
+  // Returns how the child ended; nullopt if it has not. At its end, also kills the processes that
+  // it has left in its process group. Never blocks.
   std::optional<ExitStatus> Reap();
-  // What it and the children it waited for have used. Zero until Reap has said how it ended.
+  // The resources used by the child and by the children that it waited for. Zero before Reap has
+  // returned a status.
   Usage usage() const { return usage_; }
-  // To the whole process group. Does nothing once Reap has said how it ended.
+  // Signals the whole process group. Does nothing after Reap has returned a status.
   void Signal(int signal);
-  // Gives the child's terminal the size of ours. Of kTerminal.
+  // Gives the child's terminal the size of ours. REQUIRES: kTerminal.
   void CopyTerminalSize();
 
  private:

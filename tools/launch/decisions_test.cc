@@ -1,5 +1,5 @@
-// What the launcher decides, without a process: when a task is started again, what signals do, what
-// is written where.
+// Tests of the launcher's decisions, without processes: when a task is restarted, what signals do,
+// and what is written where.
 #include <signal.h>
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST(ExitStatusTest, SaysHowAProcessEnded) {
 
 // ---- Supervisor
 
-// Actions as words: "start 0", "signal 2 9", and what is said as it is.
+// Actions as text: "start 0", "signal 2 9", and the words of kSay unchanged.
 std::vector<std::string> Words(const Supervisor::Actions& actions) {
   std::vector<std::string> words;
   for (const Supervisor::Action& action : actions) {
@@ -114,7 +114,7 @@ constexpr int kChief = 0, kPs = 1, kFirstWorker = 2, kSecondWorker = 3, kEvaluat
 
 class SupervisorTest : public ::testing::Test {
  protected:
-  // A chief, one ps, two workers.
+  // With a chief, one ps and two workers.
   void Begin(SupervisorOptions options = {}) {
     supervisor_.emplace(options, ClusterTasks(1, 2));
     EXPECT_EQ(supervisor_->Begin(kStart).size(), options.chaos > absl::ZeroDuration() ? 5u : 4u);
@@ -123,7 +123,7 @@ class SupervisorTest : public ::testing::Test {
                                 absl::Duration after = absl::Seconds(1)) {
     return Words(supervisor_->OnExit(task, status, kStart + after));
   }
-  // What happens at the next deadline.
+  // The actions at the next deadline.
   std::vector<std::string> Next() { return Words(supervisor_->OnTimer(supervisor_->deadline())); }
 
   std::optional<Supervisor> supervisor_;
@@ -304,7 +304,7 @@ TEST_F(SupervisorTest, APermanentFailureOfAWorkerGivesItsCodeWhateverTheChiefSay
 
 TEST_F(SupervisorTest, ATaskThatEndsWithTheChiefsOwnFailureIsNotBlamedForIt) {
   Begin();
-  EXPECT_THAT(Exit(kPs, {66, 0}), ElementsAre()) << "the chief may have told it";
+  EXPECT_THAT(Exit(kPs, {66, 0}), ElementsAre()) << "the chief may have sent it this code";
   EXPECT_THAT(
       Exit(kChief, {66, 0}, absl::Milliseconds(300)),
       ElementsAre("chief ended with exit code 66 (missing input); draining worker 0, worker 1",
@@ -330,7 +330,7 @@ TEST_F(SupervisorTest, ATaskThatFailsByItselfIsBlamedWhenTheChiefGoesOnOrEndsOth
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnToTheChiefThenToTheOthersItNeeds) {
   Begin();
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
-              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills",
+              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; a second signal kills",
                           "signal 0 2"));
   EXPECT_THAT(Exit(kChief, {130, 0}), ElementsAre("signal 1 2", "signal 2 2", "signal 3 2"));
   for (const int task : {kPs, kFirstWorker, kSecondWorker}) Exit(task, {130, 0});
@@ -343,14 +343,14 @@ TEST_F(SupervisorTest, WhereTheChiefIsAboutToBeStartedAgainTheOthersAreAskedAtOn
   EXPECT_THAT(Exit(kChief, kKilled),
               ElementsAre("chief was killed by SIGKILL; starting it again (1 of 5)"));
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGTERM, kStart)),
-              ElementsAre("SIGTERM: draining ps 0, worker 0, worker 1; once more kills",
+              ElementsAre("SIGTERM: draining ps 0, worker 0, worker 1; a second signal kills",
                           "signal 1 15", "signal 2 15", "signal 3 15"));
 }
 
 TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
   Begin();
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
-              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; once more kills",
+              ElementsAre("SIGINT: draining chief, ps 0, worker 0, worker 1; a second signal kills",
                           "signal 0 2"));
   Exit(kFirstWorker, {130, 0});
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGINT, kStart)),
@@ -363,7 +363,7 @@ TEST_F(SupervisorTest, TheFirstSignalIsPassedOnTheSecondKills) {
 TEST_F(SupervisorTest, ATerminalThatHangsUpDrainsBySigterm) {
   Begin();
   EXPECT_THAT(Words(supervisor_->OnSignal(SIGHUP, kStart)),
-              ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; once more kills",
+              ElementsAre("SIGHUP: draining chief, ps 0, worker 0, worker 1; a second signal kills",
                           "signal 0 15"));
 }
 
@@ -416,7 +416,7 @@ TEST_F(SupervisorTest, ChaosSparesTheDeadAndEndsWithTheChief) {
   Begin(options);
   Next();
   Next();
-  EXPECT_THAT(Next(), IsEmpty());  // both are struck already
+  EXPECT_THAT(Next(), IsEmpty());  // both workers are dead already
   EXPECT_THAT(Exit(kChief, {0, 0}), ElementsAre("chaos: 2 kills before the job was complete"));
   EXPECT_EQ(supervisor_->deadline(), kStart + absl::Seconds(4));
 }
@@ -444,11 +444,11 @@ TEST_F(SupervisorTest, AChiefThatEndsForWhatChaosTookFromItIsNotInACrashLoop) {
               ElementsAre("chief ended with exit code 138 (peers unreachable or fenced; may be "
                           "started again); starting it again"));
   Next();
-  Next();  // both are back, and nobody was struck since
+  Next();  // both are back, and no task was killed since
   EXPECT_THAT(Exit(kChief, {138, 0}, absl::Seconds(1.9))[0], HasSubstr("draining"));
 }
 
-// ---- what tasks are told
+// ---- the environment of tasks
 
 TEST(TaskListTest, TfConfigNamesEveryTaskAndTheOneItIsFor) {
   EXPECT_EQ(
@@ -485,7 +485,7 @@ TEST(LaunchOptionsTest, EverythingWrongIsSaidAtOnce) {
   EXPECT_THAT(wrong, HasSubstr("no program was given"));
   EXPECT_THAT(wrong, HasSubstr("--max_restarts is -2"));
   EXPECT_THAT(wrong,
-              HasSubstr("--chaos_roles names \"chief\"; there are worker, ps and coordinator"));
+              HasSubstr("--chaos_roles names \"chief\"; the roles are worker, ps, coordinator"));
 }
 
 // ---- the log

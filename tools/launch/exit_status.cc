@@ -10,7 +10,7 @@
 namespace divvy {
 namespace {
 
-// "" where the number says all there is to say.
+// Empty for codes without a meaning of their own.
 absl::string_view MeaningOf(int exit_code) {
   switch (exit_code) {
     case exit_codes::kUsage: return "usage";

@@ -6,16 +6,16 @@
 
 namespace divvy {
 
-// A value.
+// How a process ended. A value.
 struct ExitStatus {
-  int exit_code = 0;  // where no signal ended it
-  int signal = 0;     // that ended it; 0: none
+  int exit_code = 0;  // if no signal ended it
+  int signal = 0;     // the signal that ended it; 0: none
 
   bool ok() const { return code() == 0; }
-  // As a shell has it: the exit code, or 128 + the signal.
+  // The code that a shell reports: the exit code, or 128 + the signal.
   int code() const { return signal == 0 ? exit_code : 128 + signal; }
-  // "ended with exit code 78 (bad configuration)", "was killed by SIGKILL": what
-  // docs/operating/operations.md says of the code.
+  // For example "ended with exit code 78 (bad configuration)" or "was killed by SIGKILL". The
+  // meaning of a code is that of docs/operating/operations.md.
   std::string ToString() const;
 };
 

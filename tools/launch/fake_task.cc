@@ -1,19 +1,21 @@
-// A task of a made-up program, for tests of the launcher: does what its arguments say, in order. An
-// argument that begins with "<type><index>:" (chief0:, ps1:) is for that task of TF_CONFIG alone.
-// SIGTERM and SIGINT are held back until `await` or `finish`.
+// A task of a fake program for tests of the launcher. It does what its arguments say, in order. An
+// argument that begins with "<type><index>:" (chief0:, ps1:) is for that task of TF_CONFIG only.
+// SIGTERM and SIGINT stay blocked until `await` or `finish`.
 //
-//   show         prints TF_CONFIG             pid   prints its process id
-//   env=NAME     prints what that variable of the environment says       unset=NAME   prints so if
-//                it is not there
-//   print=TEXT   a line on standard output    draw=TEXT   TEXT on standard error, "~" for a
-//                carriage return, without an end of line
-//   tty          says whether standard error is a terminal
-//   once=FILE    passes over the next argument if FILE is there; else makes it
+//   show         prints TF_CONFIG
+//   pid          prints the process id
+//   env=NAME     prints the value of that environment variable
+//   unset=NAME   prints a line if that variable is not set
+//   print=TEXT   prints a line to standard output
+//   draw=TEXT    prints TEXT to standard error without a line end; "~" stands for '\r'
+//   tty          prints whether standard error is a terminal
+//   once=FILE    skips the next argument if FILE exists; otherwise makes FILE
 //   orphan       starts a child that waits for ever, and prints its process id
 //   await        waits for a signal, and exits with 128 + its number
 //   finish       waits for a signal, and exits with 0
 //   hang         waits for ever
-//   raise=N      ends by that signal          exit=N      ends with that code
+//   raise=N      ends by that signal
+//   exit=N       exits with that code
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -40,7 +42,7 @@ int WaitForSignal() {
   return signal;
 }
 
-// What stands behind `key` in TF_CONFIG, up to the next quote or brace.
+// The text after `key` in TF_CONFIG, up to the next quote or brace.
 std::string FieldOf(const std::string& config, const std::string& key) {
   const size_t at = config.find(key);
   if (at == std::string::npos) return "";
@@ -63,12 +65,12 @@ void Draw(std::string text) {
   std::fputs(text.c_str(), stderr);
 }
 
-// Whether this is the first call for `file`.
+// Whether no call for `file` came before.
 bool Once(const std::string& file) {
   return open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) >= 0;
 }
 
-// Returns whether the next argument counts.
+// Returns whether to do the next argument too.
 bool Do(const std::string& verb, const std::string& value) {
   if (verb == "show") std::puts(std::getenv("TF_CONFIG"));
   if (verb == "pid") std::printf("pid %d\n", getpid());
@@ -100,7 +102,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
     const size_t colon = argument.find(':'), equals = argument.find('=');
-    if (colon < equals) {  // meant for one task
+    if (colon < equals) {  // for one task only
       if (argument.compare(0, colon + 1, self) != 0) continue;
       argument.erase(0, colon + 1);
     }

@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kChief = 0;
 
-// The signals by which a person speaks to us, held back and read from a descriptor.
+// The signals that a user sends. They are blocked and read from a descriptor.
 class InteractiveSignals {
  public:
   InteractiveSignals() {
@@ -39,12 +39,12 @@ class InteractiveSignals {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    ::signal(SIGPIPE, SIG_IGN);  // who read our output may be gone: the cluster goes on
+    ::signal(SIGPIPE, SIG_IGN);  // the cluster goes on if the reader of our output is gone
   }
   ~InteractiveSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
   int descriptor() const { return descriptor_.get(); }
-  // The next one; 0: there is none.
+  // The next signal; 0: there is none.
   int Next() {
     signalfd_siginfo info;
     return read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))
@@ -57,7 +57,7 @@ class InteractiveSignals {
   Descriptor descriptor_;
 };
 
-// Carries out what the Supervisor decides, and tells it what happens.
+// Carries out the Supervisor's actions, and reports events to it.
 class Launcher {
  public:
   Launcher(const LaunchOptions& options, TaskList tasks, WorkingDirectory directory, uint64_t seed)
@@ -80,7 +80,8 @@ class Launcher {
   int Run() {
     log_.Say(absl::StrCat(tasks_.Summary(), " on sockets of this machine that only you can reach",
                           options_.logs.empty() ? "" : absl::StrCat(". Logs: ", options_.logs)));
-    log_.Say(absl::StrCat("what they do: divvyctl status --addr=unix:", directory_.sockets()));
+    log_.Say(
+        absl::StrCat("state of the tasks: divvyctl status --addr=unix:", directory_.sockets()));
     Do(supervisor_.Begin(Now()));
     while (!supervisor_.over()) Turn();
     if (options_.usage) SayUsage();
@@ -103,7 +104,7 @@ class Launcher {
   absl::Duration Now() const { return Clock::Real().Elapsed(); }
   bool DrawsForItself(int task) const { return task == kChief && terminal_.interactive; }
 
-  // Waits for one event or more, and sees to all of them.
+  // Waits for at least one event, and handles all that have come.
   void Turn() {
     std::vector<pollfd> events = {{signals_.descriptor(), POLLIN, 0}};
     for (const auto& child : children_) {
@@ -138,7 +139,7 @@ class Launcher {
   void ReapTask(int task) {
     const std::optional<ExitStatus> status = children_[task]->Reap();
     if (!status.has_value()) return;
-    PassOn(task);  // what it wrote last
+    PassOn(task);  // the rest of its output
     log_.End(task);
     usage_[task].Add(children_[task]->usage());
     children_[task] = nullptr;
@@ -151,13 +152,12 @@ class Launcher {
       log_.Say(absl::StrCat("usage: ", names[i], ": ", usage_[i].ToString()));
   }
 
-  // Work that remains can be gone on with, whatever it was that ended it.
+  // A job that is not complete can be resumed from its checkpoint, whatever ended the launch.
   void Leave() {
     if (supervisor_.exit_code() == EXIT_SUCCESS || !directory_.HasCheckpoint())
       return directory_.Remove();
     directory_.RemoveSockets();
-    log_.Say(
-        absl::StrCat("to go on with this job, launch again with the flags ", directory_.Flags()));
+    log_.Say(absl::StrCat("to resume this job, launch again with the flags ", directory_.Flags()));
   }
 
   void Do(const Supervisor::Actions& actions) {
@@ -197,7 +197,7 @@ class Launcher {
   InteractiveSignals signals_;
   MergedLog log_;
   Supervisor supervisor_;
-  std::vector<std::unique_ptr<ChildProcess>> children_;  // by task; null: does not run
+  std::vector<std::unique_ptr<ChildProcess>> children_;  // by task; null: not running
   std::vector<Usage> usage_;                             // by task, over its lives that have ended
   bool cannot_start_ = false;
 };
@@ -217,18 +217,18 @@ absl::Status LaunchOptions::Validate() const {
     wrong.push_back(absl::StrCat("--workers is ", workers, "; a cluster needs at least 1 worker"));
   if (command.empty())
     wrong.push_back(
-        "no program was given; write it behind --: divvyctl launch --ps=2 --workers=2 -- "
+        "no program was given; write it after --: divvyctl launch --ps=2 --workers=2 -- "
         "./program");
   if (chaos < absl::ZeroDuration())
     wrong.push_back(absl::StrCat("--chaos is ", absl::FormatDuration(chaos),
-                                 "; it is a period, or 0 for none"));
+                                 "; give an interval, or 0 for none"));
   for (const std::string& role : chaos_roles) {
     if (!ChaosRole(role))
-      wrong.push_back(
-          absl::StrCat("--chaos_roles names \"", role, "\"; there are worker, ps and coordinator"));
+      wrong.push_back(absl::StrCat("--chaos_roles names \"", role,
+                                   "\"; the roles are worker, ps, coordinator"));
   }
   if (max_restarts < 0)
-    wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; 0 restarts nothing"));
+    wrong.push_back(absl::StrCat("--max_restarts is ", max_restarts, "; give 0 or more"));
   return wrong.empty() ? absl::OkStatus()
                        : absl::InvalidArgumentError(absl::StrJoin(wrong, "\nlaunch: "));
 }

@@ -1,4 +1,4 @@
-// `divvyctl launch`: a cluster of processes on this machine.
+// `divvyctl launch` runs a cluster of processes on this machine.
 #ifndef DIVVY_TOOLS_LAUNCH_LAUNCH_H_
 #define DIVVY_TOOLS_LAUNCH_LAUNCH_H_
 
@@ -14,42 +14,44 @@ namespace divvy {
 struct LaunchOptions {
   int ps = 2;
   int workers = 2;
-  // The program and its arguments, the same for every task; a name without a slash is looked for in
+  // The program and its arguments, the same for every task. A name without a slash is looked up in
   // PATH.
   std::vector<std::string> command;
-  // A directory for <task>.log; "": none.
+  // A directory for the tasks' output, <task>.log; empty: none.
   std::string logs;
-  // A random task is SIGKILLed at that period; 0: never.
+  // The interval at which a random task is SIGKILLed; 0: never.
   absl::Duration chaos;
-  // whom it may hit: worker, ps, coordinator
+  // The roles that chaos may hit: worker, ps, coordinator.
   std::vector<std::string> chaos_roles = {"worker"};
-  // Of --chaos; 0: takes one and prints it.
+  // The random seed of chaos; 0: a random one, which is printed.
   uint64_t seed = 0;
-  // Of one task within 10 minutes.
+  // Restarts of one task within 10 minutes, at most.
   int max_restarts = 5;
-  // A process more, which scores the checkpoints of the job (an evaluator,
-  // docs/operating/operations.md).
+  // Adds an evaluator, which scores the job's checkpoints (docs/operating/operations.md).
   bool evaluator = false;
-  // says at the end what each task has used: processor time and memory, over all its lives
+  // Prints at the end how much CPU time and memory each task has used, over all its lives.
   bool usage = false;
 
-  // Everything that is wrong, at once (InvalidArgument).
+  // InvalidArgument with every problem of the options at once.
   absl::Status Validate() const;
 };
 
-// Runs one process for each task with TF_CONFIG set, on Unix sockets in a directory that no other
-// user may enter, until the job is over. Blocks. What they print comes on standard error, whole
-// lines with the task's name before them, coloured on a terminal; there the chief draws for itself.
-// Starts again what dies (restart_policy.h): so that a coordinator or ps that does can go on with
-// the job, tasks that were told of no --state_dir and --checkpoint_dir have them in a directory of
-// this launch, which goes when the job is over: no checkpoint is made at its end there, unless for
-// an evaluator, which is waited for. SIGINT, SIGTERM and SIGHUP drain, a second one kills. No task
-// outlives the thread that called this, however it dies.
+// Runs one process for each task, with TF_CONFIG set, until the job is over. Blocks. The tasks
+// listen on Unix sockets in a directory that no other user may enter. Their output goes to standard
+// error in whole lines, each behind its task's name, coloured on a terminal. On a terminal the
+// chief draws for itself.
 //
-// Returns the exit code for this process: the chief's; that of the task whose permanent failure
-// ended the launch; 64 if the options are not valid, 66 if the program cannot be started, 74 if no
-// directory or log file can be had. REQUIRES: called once, on the main thread, while there is no
-// other (it holds back signals).
+// Restarts tasks that exit, as restart_policy.h says. So that a restarted coordinator or ps can
+// continue the job, tasks without --state_dir and --checkpoint_dir get them in a directory of this
+// launch. That directory is removed when the job is over, so no last checkpoint is made there,
+// unless for an evaluator. The launch waits until the evaluator has scored it. The first SIGINT,
+// SIGTERM or SIGHUP drains the cluster, a second one kills it. No task outlives the thread that
+// called this function, however that thread ends.
+//
+// Returns the exit code for this process: the chief's, or that of the task whose permanent failure
+// ended the launch; 64 if the options are not valid, 66 if the program cannot be started, 74 if a
+// directory or log file cannot be made. REQUIRES: called once, on the main thread, while there is
+// no other thread (it blocks signals).
 int Launch(const LaunchOptions& options);
 
 }  // namespace divvy

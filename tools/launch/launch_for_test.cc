@@ -1,4 +1,4 @@
-// `divvyctl launch` without the rest of divvyctl.
+// A program that runs `divvyctl launch` only.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The launcher with real processes: fake_task plays the program.
+// Tests of the launcher with real processes. fake_task takes the program's place.
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ std::string TemporaryPath(absl::string_view name) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
 }
 
-// The number behind `word` in `line`.
+// The number after `word` in `line`.
 pid_t NumberBehind(const std::string& line, absl::string_view word) {
   const size_t at = line.find(std::string(word));
   pid_t number = 0;
@@ -44,7 +44,7 @@ pid_t NumberBehind(const std::string& line, absl::string_view word) {
   return number;
 }
 
-// A process that may be nobody's child any more.
+// Watches a process that may not be our child.
 Descriptor Watch(pid_t pid) {
   return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -184,7 +184,7 @@ TEST(WatchedProcessesTest, ATextThatCanNoLongerComeIsNotWaitedFor) {
 
 class LaunchTest : public ::testing::Test {
  protected:
-  // A launcher that is killed leaves its directory.
+  // TMPDIR is the test's, because a killed launcher leaves its directory behind.
   LaunchTest() { setenv("TMPDIR", std::getenv("TEST_TMPDIR"), 1); }
   void Launch(std::vector<std::string> flags, std::vector<std::string> actions,
               ChildOutput output = ChildOutput::kPipe) {
@@ -248,7 +248,7 @@ TEST_F(LaunchTest, SaysAtTheEndWhatEachTaskHasUsedIfAsked) {
   for (const absl::string_view name : {"chief", "ps 0", "ps 1", "worker 0"}) {
     EXPECT_THAT(Output(), ContainsRegex(absl::StrCat(
                               "launch   \\| usage: ", name,
-                              ": [0-9]+\\.[0-9]{2} s of processor, [0-9]+\\.[0-9] MB at most\n")));
+                              ": [0-9]+\\.[0-9]{2} s of CPU time, [0-9]+\\.[0-9] MB at most\n")));
   }
 }
 
@@ -271,8 +271,9 @@ TEST_F(LaunchTest, ASignalIsPassedOnToAllAndTheChiefsCodeIsGiven) {
   for (int i = 0; i < 3; ++i) WaitFor("| up");
   processes_.Signal("launch", SIGINT);
   EXPECT_EQ(Exit(), 130);
-  EXPECT_THAT(Output(),
-              HasSubstr("launch   | SIGINT: draining chief, ps 0, worker 0; once more kills\n"));
+  EXPECT_THAT(
+      Output(),
+      HasSubstr("launch   | SIGINT: draining chief, ps 0, worker 0; a second signal kills\n"));
 }
 
 TEST_F(LaunchTest, ASecondSignalKills) {
@@ -289,7 +290,7 @@ TEST_F(LaunchTest, NoTaskOutlivesALauncherThatIsKilled) {
   Launch({}, {"pid", "hang"});
   std::vector<Descriptor> tasks;
   for (int i = 0; i < 3; ++i) tasks.push_back(Watch(NumberBehind(WaitFor("| pid "), "| pid ")));
-  kill(processes_.pid("launch"), SIGKILL);  // it alone, not its group
+  kill(processes_.pid("launch"), SIGKILL);  // the launcher alone, not its process group
   EXPECT_EQ(Exit(), 137);
   for (const Descriptor& task : tasks) EXPECT_TRUE(EndsInTime(task));
 }
@@ -322,7 +323,7 @@ TEST_F(LaunchTest, ChaosHitsPsAndCoordinatorToo) {
   WaitFor("chaos: SIGKILL to a random ps or coordinator every 20ms");
   for (int i = 0; i < 4; ++i) WaitFor("was killed by SIGKILL; starting it again\n");
   processes_.Signal("launch", SIGTERM);
-  EXPECT_THAT(Exit(), ::testing::AnyOf(143, 137));  // of a chief that was killed and not yet back
+  EXPECT_THAT(Exit(), ::testing::AnyOf(143, 137));  // 137: the chief was dead at that moment
   EXPECT_THAT(Output(), Not(HasSubstr("SIGKILL to worker")));
 }
 
@@ -337,13 +338,13 @@ TEST_F(LaunchTest, TheTasksHaveADirectoryOfTheLaunchWhereNothingElseIsSaid) {
   ASSERT_EQ(made.size(), 1u);
   struct stat what;
   ASSERT_EQ(stat(absl::StrCat(temporary, "/", made[0]).c_str(), &what), 0);
-  // What is learnt from private data is nobody else's.
+  // A checkpoint may reveal private data, so no other user may read it.
   EXPECT_EQ(what.st_mode & 0777, 0700u);
   processes_.Signal("launch", SIGTERM);
   WaitFor("SIGTERM: draining");
   processes_.Signal("launch", SIGTERM);
   EXPECT_EQ(Exit(), 137);
-  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);  // no checkpoint is in it
+  EXPECT_EQ(FileSystem::Real().ListDirectory(temporary)->size(), 0u);  // there was no checkpoint
 }
 
 TEST_F(LaunchTest, SocketsWhosePathWouldBeTooLongAreElsewhereAndGoWithTheLaunch) {
@@ -374,7 +375,7 @@ TEST_F(LaunchTest, AnEvaluatorThatFailsIsDoneWithoutAndOneThatScoresIsWaitedFor)
   Launch({"--evaluator"}, {"evaluator0:exit=66", "print=up", "chief0:finish", "await"});
   const std::string gone =
       "evaluator ended with exit code 66 (missing input); the job goes on without it";
-  const auto all_said = [&] {  // in any order; before that a signal kills
+  const auto all_said = [&] {  // in any order; before them, a signal would kill
     for (const absl::string_view text :
          {"chief     | up", "ps 0      | up", "worker 0  | up", gone.c_str()}) {
       if (!absl::StrContains(Output(), text)) return false;

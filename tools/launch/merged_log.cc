@@ -12,12 +12,12 @@ namespace divvy {
 namespace {
 
 constexpr absl::string_view kEraseLine = "\r\x1b[2K";
-// cyan, yellow, ...: the terminal's own, then bright
+// Cyan, yellow, ...: the terminal's own colours, then the bright ones.
 constexpr int kColors[] = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};
 constexpr int kNoColor = 0;
 
-// The length of the control sequence (ECMA-48: ESC [ parameters final) at the beginning of `text`;
-// 0: there is none.
+// The length of the control sequence (ECMA-48: ESC [ parameters final) at the start of `text`; 0 if
+// there is none.
 size_t ControlSequenceLength(absl::string_view text) {
   if (text.size() < 2 || text[0] != '\x1b' || text[1] != '[') return 0;
   size_t end = 2;
@@ -43,7 +43,7 @@ std::vector<std::string> LineSplitter::Add(absl::string_view bytes) {
 
 void LineSplitter::ForgetOverwritten() {
   if (rest_.size() < 2) return;
-  // One at the very end has overwritten nothing yet.
+  // A '\r' at the very end has overwritten nothing yet.
   const size_t overwritten = rest_.rfind('\r', rest_.size() - 2);
   if (overwritten != std::string::npos) rest_.erase(0, overwritten);
 }

@@ -1,4 +1,4 @@
-// What several tasks print, as one log.
+// Merges the output of several tasks into one log.
 #ifndef DIVVY_TOOLS_LAUNCH_MERGED_LOG_H_
 #define DIVVY_TOOLS_LAUNCH_MERGED_LOG_H_
 
@@ -17,49 +17,49 @@ namespace divvy {
 // Cuts a stream of bytes into lines. Not thread-safe.
 class LineSplitter {
  public:
-  // A line that grows longer is cut, so that a task that never ends its line takes no more memory
-  // than this.
+  // A longer line is cut, so a task that never ends its line takes no more memory than this.
   static constexpr size_t kMaxLineBytes = 64 << 10;
 
-  // The lines that `bytes` completes, without their ends.
+  // The lines that `bytes` completes, without their line ends.
   std::vector<std::string> Add(absl::string_view bytes);
-  // What stands behind the last end of a line.
+  // The bytes after the last line end.
   const std::string& rest() const { return rest_; }
   std::string TakeRest() { return std::exchange(rest_, {}); }
-  // Forgets of the rest what a '\r' has overwritten: a line that is drawn again and again stays
-  // short.
+  // Drops the part of the rest that a '\r' has overwritten. So a line that is redrawn again and
+  // again stays short.
   void ForgetOverwritten();
 
  private:
   std::string rest_;
 };
 
-// What a line shows in the end on a terminal: what '\r' has overwritten and control codes are gone.
+// The text that a terminal finally shows: without control codes, and without what '\r' has
+// overwritten.
 std::string WithoutControlCodes(absl::string_view line);
 
 struct MergedLogOptions {
-  std::vector<std::string> names;                // of the tasks; they are given by index below
-  std::string own_name;                          // of who speaks with Say
-  bool color = false;                            // one for each task
-  std::function<void(absl::string_view)> write;  // whole lines, several at once; not empty
+  std::vector<std::string> names;                // of the tasks; methods take their index
+  std::string own_name;                          // the name before lines of Say
+  bool color = false;                            // a colour for each task
+  std::function<void(absl::string_view)> write;  // gets one or more whole lines; must be set
 };
 
-// Writes "worker 1 | text", whole lines only, and each task's own lines to its file. One task may
-// draw a live line on the same terminal: others' lines go above it. Not thread-safe; blocks as long
+// Writes whole lines, "worker 1 | text", and each task's own lines to its file. One task may draw a
+// live line on the same terminal: lines of other tasks go above it. Not thread-safe. Blocks as long
 // as writing takes.
 class MergedLog {
  public:
   explicit MergedLog(MergedLogOptions options);
 
-  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log, which it
-  // makes anew. Errors are those of `files`. A file that cannot be written later is given up, and
-  // this is said once.
+  // From now on also writes each task's lines to `directory`/<name, with "_" for " ">.log. Existing
+  // files are replaced. Errors are those of `files`. If a file cannot be written later, it is given
+  // up, and the log says so once.
   absl::Status OpenFiles(FileSystem& files, const std::string& directory);
 
   void Add(int task, absl::string_view bytes);
-  // As Add, of the task that draws for itself: passed on as it is, without a name.
+  // For the task that draws for itself: its bytes are written as they are, without a name.
   void AddLive(int task, absl::string_view bytes);
-  // The task has ended: its unfinished line is a line.
+  // The task has ended: its unfinished line is written as a line.
   void End(int task);
   void Say(absl::string_view line);
 
@@ -68,7 +68,7 @@ class MergedLog {
     std::string name, prefix;
     LineSplitter splitter;
     std::unique_ptr<WritableFile> file;
-    bool draws = false;  // for itself
+    bool draws = false;  // a live line
   };
 
   std::string PrefixOf(absl::string_view name, int color) const;
@@ -80,7 +80,7 @@ class MergedLog {
   size_t width_ = 0;  // of the longest name
   std::string own_prefix_;
   std::vector<Source> sources_;
-  std::string live_;  // the live line as it stands on the terminal
+  std::string live_;  // the live line as the terminal shows it
 };
 
 }  // namespace divvy

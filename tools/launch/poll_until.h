@@ -1,4 +1,4 @@
-// Waiting for descriptors.
+// Waits for file descriptors.
 #ifndef DIVVY_TOOLS_LAUNCH_POLL_UNTIL_H_
 #define DIVVY_TOOLS_LAUNCH_POLL_UNTIL_H_
 
@@ -10,9 +10,9 @@
 
 namespace divvy {
 
-// Blocks until one of `events` is due or Clock::Real() reads `deadline` (which may be infinite, or
-// past: then it only looks), and sets their revents. Returns whether any is due. Signals do not end
-// it.
+// Blocks until one of `events` is due, or until Clock::Real() reads `deadline`, and sets their
+// revents. With a deadline in the past it does not block; the deadline may be infinite. Returns
+// whether any event is due. Signals do not end the wait.
 bool PollUntil(std::vector<pollfd>& events, absl::Duration deadline);
 
 }  // namespace divvy

@@ -1,4 +1,4 @@
-// What the end of a task means for the others.
+// Decides what the end of one task means for the others.
 #ifndef DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 #define DIVVY_TOOLS_LAUNCH_RESTART_POLICY_H_
 
@@ -10,32 +10,34 @@ namespace divvy {
 struct EndedTask {
   Role role = Role::kWorker;
   ExitStatus status;
-  // --chaos killed it, or one that it cannot do without: does not count
+  // --chaos killed the task, or another one that it needs. Such an end does not count as a restart.
   bool by_chaos = false;
-  // Of the last minutes that count (SupervisorOptions::window).
+  // Its restarts within SupervisorOptions::window.
   int restarts = 0;
   int max_restarts = 0;
 };
 
 enum class Reaction {
-  kLetGo,    // it is done; the others go on
-  kRestart,  // start it again
+  kLetGo,    // the task is finished; the others go on
+  kRestart,  // restart the task
   kLinger,   // the job is complete: the others are about to end by themselves
-  kDrain,    // nothing good can come of going on
+  kDrain,    // the job cannot continue: drain the others
 };
 
 struct Verdict {
   Reaction reaction = Reaction::kLetGo;
-  // Of kLinger and kDrain: the whole launch ends with it.
+  // For kLinger and kDrain: the exit code of the launch.
   int exit_code = 0;
 };
 
-// A code below 128 is permanent: the task would end so again. From 128 on (a signal, a drain, peers
-// unreachable) a task of any role is started again, until it has been started again max_restarts
-// times within the window (a crash loop: 70): a life that is short and one that ends at the same
-// moment again and again count alike. Nobody waits for an evaluator, so its failure is its own. The
-// job is over when its chief ends with 0. (Exit codes: docs/operating/operations.md; the line at
-// 128 is Kubeflow's.)
+// The rules (exit codes: docs/operating/operations.md):
+//   - The chief's exit with 0 ends the job.
+//   - A code below 128 is permanent: the task would end like this again.
+//   - After a code of 128 or more (a signal, a drain, unreachable peers) a task of any role is
+//     restarted. After max_restarts restarts within the window it is in a crash loop, which ends
+//     the launch with 70. Lives that are short and lives that end at the same moment count alike.
+//   - The job does not need an evaluator, so a failed one does not end the launch.
+// The line at 128 is Kubeflow's. Pure.
 Verdict RestartPolicy(const EndedTask& task);
 
 }  // namespace divvy

@@ -70,7 +70,7 @@ Supervisor::Actions Supervisor::OnExit(int index, ExitStatus status, absl::Durat
   } else if (phase_ == Phase::kLingering && !status.ok()) {
     Say(absl::StrCat(ToString(task.id), " ", status.ToString(), "; the job was complete"));
   } else if (phase_ == Phase::kDraining && task.id.role == Role::kChief) {
-    phase_ends_ = now + options_.drain;  // the others have as long as it had
+    phase_ends_ = now + options_.drain;  // the other tasks get the same time
     SignalAll(drain_signal_);
   }
   task.by_chaos = false;
@@ -96,8 +96,8 @@ Supervisor::Actions Supervisor::OnSignal(int signal, absl::Duration now) {
     Say(absl::StrCat(name, ": killing ", Running()));
     Kill();
   } else {
-    Say(absl::StrCat(name, ": draining ", Running(), "; once more kills"));
-    // A task takes SIGHUP for a word about its certificates, and goes on.
+    Say(absl::StrCat(name, ": draining ", Running(), "; a second signal kills"));
+    // SIGHUP does not end a task: it would only read its certificates again.
     Drain(signal == SIGHUP ? SIGTERM : signal, now);
   }
   return Take();
@@ -113,7 +113,7 @@ Supervisor::Actions Supervisor::OnTimer(absl::Duration now) {
   return Take();
 }
 
-// ---- what is asked
+// ---- queries
 
 absl::Duration Supervisor::deadline() const {
   absl::Duration first = std::min(phase_ends_, next_strike_);
@@ -174,7 +174,7 @@ void Supervisor::React(Task& task, ExitStatus status, absl::Duration now) {
   if (!suspect_) suspect_ = std::move(failed);
 }
 
-// Nothing good can come of going on after this.
+// After such a failure the launch cannot continue.
 void Supervisor::GiveUp(const Suspect& failed, absl::Duration now) {
   verdict_ = failed.exit_code;
   const std::string others = Running();
@@ -183,7 +183,8 @@ void Supervisor::GiveUp(const Suspect& failed, absl::Duration now) {
   Drain(SIGTERM, now);
 }
 
-// Chaos has struck while it ran, and it says that it ended for what others do not do.
+// Whether the task ended because another one was missing: chaos has killed a task during its life,
+// and its exit code says that peers were unreachable.
 bool Supervisor::IsConsequence(const Task& task, ExitStatus status) const {
   return status.code() == exit_codes::kTryAgain && last_strike_ >= task.started;
 }

@@ -1,4 +1,4 @@
-// What `divvyctl launch` does next, decided without doing it.
+// Decides what `divvyctl launch` does next, without doing it.
 #ifndef DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
 #define DIVVY_TOOLS_LAUNCH_SUPERVISOR_H_
 
@@ -24,79 +24,82 @@ struct TaskId {
 inline bool operator==(TaskId a, TaskId b) { return a.role == b.role && a.index == b.index; }
 inline std::string ToString(TaskId task) { return TaskName(task.role, task.index); }
 
-// As --chaos_roles writes a role: worker, ps or coordinator, which is what people call the chief.
+// The names of roles in --chaos_roles: worker, ps and coordinator (not chief).
 absl::string_view ChaosName(Role role);
-std::optional<Role> ChaosRole(absl::string_view name);  // nullopt: there is none
+std::optional<Role> ChaosRole(absl::string_view name);  // nullopt: no such role
 
 struct SupervisorOptions {
-  // Of one task.
+  // The most restarts of one task within `window`.
   int max_restarts = 5;
-  // within this: a task that needs more is in a crash loop, however long each of its lives is
+  // A task that needs more restarts is in a crash loop, however long each of its lives is.
   absl::Duration window = absl::Minutes(10);
-  // After a life that long the next begins without a pause.
+  // After a life of this length, the next one begins without a pause.
   absl::Duration settled = absl::Seconds(10);
-  // SIGKILL to a random task at that period; 0: never
+  // The interval at which a random task gets SIGKILL; 0: never.
   absl::Duration chaos;
-  // whom it may hit
+  // The roles that chaos may hit.
   std::vector<Role> chaos_roles = {Role::kWorker};
-  // A chief that fails tells all its code: so long it may take to end with that of another task.
+  // A chief that fails sends its exit code to all tasks, so another task may end with that code
+  // first. For this time the chief may still end with the same code, and is then blamed.
   absl::Duration doubt = absl::Seconds(1);
-  // How long the others may take to end by themselves after a chief that succeeded.
+  // How long the other tasks may take to end by themselves after a chief that succeeded.
   absl::Duration linger = absl::Seconds(3);
-  // From SIGTERM to SIGKILL: the tasks' own --drain_timeout of 25 s fits.
+  // From SIGTERM to SIGKILL. Longer than the tasks' own --drain_timeout of 25 s.
   absl::Duration drain = absl::Seconds(30);
-  // Of the choice of victims.
+  // The random seed for the choice of victims.
   uint64_t seed = 0;
 };
 
-// A state machine: each event returns what is to be done, in order. Times are those of one
-// monotonic clock. Not thread-safe; never blocks.
+// A state machine: each event returns the actions to take, in order. All times are of one monotonic
+// clock. Not thread-safe; never blocks.
 //
-// Which task is to blame is decided within a second: where the chief ends with the same code, it is
-// the chief.
+// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. Three
+// events lead from running to draining: a signal from the user, an end that RestartPolicy calls
+// final, and a failed chief. A second signal leads to killing. Tasks are restarted only while
+// running.
 //
-// Its phases: running -> (the chief succeeded) lingering -> draining -> killing -> over. A signal
-// of a person, a death that RestartPolicy calls final and a chief that failed lead straight to
-// draining; a second signal to killing. A task is started again only while running. Draining, the
-// chief goes first: it needs the others for the steps in flight and for its last checkpoint. An
-// evaluator that scores the final checkpoint of a job that is complete is given the time it takes:
-// only a person's signal ends it then.
+// After a final failure the machine waits for options.doubt: if the chief ends with the same code,
+// the chief is blamed.
+//
+// When draining, the chief is signalled first, because it needs the others for the steps in flight
+// and for its last checkpoint. An evaluator that scores the final checkpoint of a complete job gets
+// the time that it needs. Only a signal from the user ends it then.
 class Supervisor {
  public:
   struct Action {
     enum class Kind { kStart, kSignal, kSay };
     Kind kind = Kind::kSay;
-    int task = 0;      // index in the tasks given
-    int signal = 0;    // of kSignal
-    std::string text;  // of kSay: one line
+    int task = 0;      // index in the constructor's `tasks`
+    int signal = 0;    // for kSignal
+    std::string text;  // for kSay: one line
   };
   using Actions = std::vector<Action>;
 
   // REQUIRES: tasks[0] is the chief.
   Supervisor(SupervisorOptions options, std::vector<TaskId> tasks);
 
-  // Starts all. Once, before any event.
+  // Starts all tasks. Called once, before any event.
   Actions Begin(absl::Duration now);
   // A task that was started has ended.
   Actions OnExit(int task, ExitStatus status, absl::Duration now);
-  // A task could not be started, so the others are drained; or, with starts() false meanwhile, it
-  // was not tried. The caller says why.
+  // A task could not be started, so the others are drained. Also called for a task that was not
+  // tried because starts() had turned false. The caller reports the reason.
   Actions OnCannotStart(int task, absl::Duration now);
-  // A person has sent SIGINT, SIGTERM or SIGHUP to the launcher: the first is passed on to the
-  // chief, and to the others when that has ended; the second kills.
+  // The user has sent SIGINT, SIGTERM or SIGHUP to the launcher. The first signal is passed on to
+  // the chief and, after the chief's end, to the others. The second signal kills.
   Actions OnSignal(int signal, absl::Duration now);
   // `deadline()` has passed.
   Actions OnTimer(absl::Duration now);
 
-  // Whether tasks are still to be started. A kStart that was asked for before this turned false is
-  // not to be carried out, but answered by OnCannotStart: what was signalled to the tasks meanwhile
-  // has not reached this one.
+  // Whether tasks may still be started. If this turns false after a kStart was returned, the caller
+  // must not carry out that kStart, but call OnCannotStart: the task has missed the signals that
+  // were sent meanwhile.
   bool starts() const { return phase_ == Phase::kRunning; }
-  // When OnTimer is to be called at the latest; infinite if never.
+  // The time at which OnTimer must be called at the latest; infinite: never.
   absl::Duration deadline() const;
-  // Whether every task is over, and none will be started again.
+  // Whether every task has ended, and none will be restarted.
   bool over() const;
-  // Of the launcher. REQUIRES: over().
+  // The launcher's exit code. REQUIRES: over().
   int exit_code() const;
 
  private:
@@ -105,14 +108,14 @@ class Supervisor {
     TaskId id;
     bool running = false;
     absl::Duration started;
-    absl::Duration restart_at = absl::InfiniteDuration();  // finite: waits to be started again
-    std::deque<absl::Duration> restarts;                   // those of the window
+    absl::Duration restart_at = absl::InfiniteDuration();  // finite: the time of its restart
+    std::deque<absl::Duration> restarts;                   // within the window
     bool by_chaos = false;
     Backoff backoff;
   };
 
-  // A task that has failed for good, while the chief runs: what it ended with may be the chief's
-  // own failure, of which it was told.
+  // A task with a permanent failure, while the chief still runs. The failure may be the chief's,
+  // which the chief has sent to the task.
   struct Suspect {
     int task = 0;
     ExitStatus status;
@@ -133,11 +136,11 @@ class Supervisor {
   bool IsConsequence(const Task& task, ExitStatus status) const;
   void Strike(absl::Duration now);
   void SignalAll(int signal);
-  // But for who is spared.
+  // Except for a spared task.
   void CancelRestarts();
-  // The evaluator, for as long as the final checkpoint takes it.
+  // Whether the task is the evaluator while it scores the final checkpoint.
   bool IsSpared(const Task& task) const;
-  // It runs, and is not left to end by itself.
+  // Whether the task runs and must be made to end.
   bool IsToEnd(const Task& task) const;
   std::string Running() const;
   Actions Take() { return std::exchange(out_, {}); }
@@ -151,10 +154,10 @@ class Supervisor {
   int drain_signal_ = 0;
   bool spares_evaluator_ = false;
   std::optional<Suspect> suspect_;
-  // The exit code that was decided before the chief's was known.
+  // The launch's exit code, if it was decided before the chief ended.
   std::optional<int> verdict_;
   int chief_code_ = 0;
-  int strikes_ = 0;  // of chaos
+  int strikes_ = 0;  // kills by chaos
   Actions out_;
 };
 

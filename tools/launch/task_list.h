@@ -1,4 +1,4 @@
-// The tasks of a cluster on this machine, and what each is told.
+// The tasks of a cluster on this machine, with the address and the TF_CONFIG of each.
 #ifndef DIVVY_TOOLS_LAUNCH_TASK_LIST_H_
 #define DIVVY_TOOLS_LAUNCH_TASK_LIST_H_
 
@@ -10,17 +10,16 @@
 
 namespace divvy {
 
-// The value of TF_CONFIG (TensorFlow's shape) for tasks[self]. `addresses`: one for each task; an
-// evaluator, which is in no cluster, has none.
+// The value of TF_CONFIG, in TensorFlow's format, for tasks[self]. `addresses` has one for each
+// task. An evaluator is in no cluster, so its address is not used.
 std::string TfConfigText(absl::Span<const TaskId> tasks, absl::Span<const std::string> addresses,
                          int self);
 
-// The chief, then the ps, then the workers, then the evaluator if there is one. REQUIRES: no number
-// is negative.
+// The chief, then the ps, then the workers, then the evaluators. REQUIRES: no number is negative.
 std::vector<TaskId> ClusterTasks(int num_ps, int num_workers, int num_evaluators = 0);
 
-// The tasks of a cluster; those that listen have a Unix socket each: "unix:DIRECTORY/ps-0", and the
-// chief's is "unix:DIRECTORY/chief".
+// The tasks of a cluster. Each task that listens has a Unix socket: "unix:DIRECTORY/chief",
+// "unix:DIRECTORY/ps-0", ...
 class TaskList {
  public:
   TaskList(const std::string& directory, int num_ps, int num_workers, int num_evaluators = 0);
@@ -33,7 +32,7 @@ class TaskList {
 
  private:
   std::vector<TaskId> ids_;
-  std::vector<std::string> addresses_;  // "" of an evaluator
+  std::vector<std::string> addresses_;  // empty text for an evaluator
 };
 
 }  // namespace divvy

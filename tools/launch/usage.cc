@@ -7,7 +7,7 @@
 namespace divvy {
 
 Usage Usage::Of(const rusage& usage) {
-  constexpr int64_t kKilobyte = 1024;  // what ru_maxrss counts in
+  constexpr int64_t kKilobyte = 1024;  // the unit of ru_maxrss
   return {absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime),
           usage.ru_maxrss * kKilobyte};
 }
@@ -18,7 +18,7 @@ void Usage::Add(const Usage& other) {
 }
 
 std::string Usage::ToString() const {
-  return absl::StrFormat("%.2f s of processor, %.1f MB at most", absl::ToDoubleSeconds(processor),
+  return absl::StrFormat("%.2f s of CPU time, %.1f MB at most", absl::ToDoubleSeconds(processor),
                          static_cast<double>(peak_bytes) / 1e6);
 }
 

@@ -1,4 +1,4 @@
-// What the processes of a task have used.
+// The resources that the processes of a task have used.
 #ifndef DIVVY_TOOLS_LAUNCH_USAGE_H_
 #define DIVVY_TOOLS_LAUNCH_USAGE_H_
 
@@ -16,11 +16,11 @@ struct Usage {
   absl::Duration processor;  // user and system time of all threads
   int64_t peak_bytes = 0;    // the most memory held resident at once
 
-  // Of one process, as the operating system tells it when the process has ended.
+  // From the operating system's record of one process that has ended.
   static Usage Of(const rusage& usage);
-  // With another life of the same task: times add up, the peak is the greater.
+  // Adds another life of the same task: times add up, and the greater peak stays.
   void Add(const Usage& other);
-  // "12.31 s of processor, 81.2 MB at most"; a MB is 10^6 bytes.
+  // "12.31 s of CPU time, 81.2 MB at most"; a MB is 10^6 bytes.
   std::string ToString() const;
 };
 

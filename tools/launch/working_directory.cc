@@ -32,8 +32,8 @@ absl::Status MakeForUserAlone(const std::string& path) {
   if (chmod(path.c_str(), 0700) == 0) return absl::OkStatus();
   const absl::Status error = absl::ErrnoToStatus(
       errno,
-      absl::StrCat("cannot close ", path,
-                   " to others: set TMPDIR to a directory of a file system with permissions"));
+      absl::StrCat("cannot restrict ", path,
+                   " to its owner: set TMPDIR to a directory on a file system with permissions"));
   RemoveTree(path);
   return error;
 }
@@ -70,7 +70,7 @@ std::string WorkingDirectory::Flags() const {
   return absl::StrCat("--state_dir=", state(), " --checkpoint_dir=", checkpoints());
 }
 
-// What is left is in nobody's way.
+// Files that cannot be removed do no harm.
 void WorkingDirectory::Remove() const {
   RemoveSockets();
   RemoveTree(path_);

@@ -1,4 +1,4 @@
-// Where the job of a launch is remembered when nobody has said where.
+// The directory of a launch, for the state of jobs whose flags name none.
 #ifndef DIVVY_TOOLS_LAUNCH_WORKING_DIRECTORY_H_
 #define DIVVY_TOOLS_LAUNCH_WORKING_DIRECTORY_H_
 
@@ -9,32 +9,32 @@
 
 namespace divvy {
 
-// A directory of one launch, new, below TMPDIR or /tmp, for its user's eyes alone: a job that is
-// over is not found there by the next. Not thread-safe.
+// A new directory of one launch under TMPDIR or /tmp. Only its user can enter it. Another launch
+// has another directory, so it never finds the state of a finished job. Not thread-safe.
 class WorkingDirectory {
  public:
-  // Makes it. An error names it.
+  // Makes the directory. Errors name it.
   static absl::StatusOr<WorkingDirectory> Make();
 
-  // Of a job that is complete: the directory goes with it.
+  // What happens to the last checkpoint of a complete job, before the directory is removed.
   enum class LastCheckpoint { kUnwanted, kScored };
-  // DIVVY_STATE_DIR and DIVVY_CHECKPOINT_DIR, for tasks that are given no --state_dir and
-  // --checkpoint_dir; but those that this process has keep what they say. DIVVY_TEMPORARY, where
-  // nobody wants the last checkpoint.
+  // The environment for tasks: DIVVY_STATE_DIR and DIVVY_CHECKPOINT_DIR, which count for tasks
+  // without --state_dir and --checkpoint_dir. Variables that this process has keep their values.
+  // With kUnwanted also DIVVY_TEMPORARY, so that no last checkpoint is made.
   std::map<std::string, std::string> Environment(LastCheckpoint last) const;
   std::string state() const { return path_ + "/state"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   const std::string& path() const { return path_; }
-  // Where the tasks' Unix sockets are: in it, or in a second such directory of /tmp where its path
-  // is not one for a socket: too long, relative, or with odd characters.
+  // The directory of the tasks' Unix sockets. It is inside this directory or, if that path cannot
+  // be a socket's (too long, relative, or with special characters), a second directory in /tmp.
   const std::string& sockets() const { return sockets_; }
   // Whether a checkpoint was made here.
   bool HasCheckpoint() const;
-  // The flags by which another launch goes on from here.
+  // The flags by which another launch resumes the job in this directory.
   std::string Flags() const;
-  // Removes it with all that is in it, as far as that can be.
+  // Removes the directory with all that is in it, as far as possible.
   void Remove() const;
-  // Removes the sockets alone.
+  // Removes only the sockets.
   void RemoveSockets() const;
 
  private:

@@ -1,4 +1,5 @@
-// What every conversion of this folder must do, as one check over any kind: for tests and fuzzers.
+// What holds for every conversion of this folder, as one check for any kind of message. For tests
+// and fuzzers.
 #ifndef DIVVY_WIRE_TESTING_CONVERSION_H_
 #define DIVVY_WIRE_TESTING_CONVERSION_H_
 
@@ -22,7 +23,7 @@
 
 namespace divvy::wire::testing {
 
-// How the value T travels: as the message Kind<T>::Wire.
+// The encoding of the value T: the message Kind<T>::Wire.
 template <typename T>
 struct Kind {
   using Wire = decltype(ToProto(std::declval<const T&>()));
@@ -39,7 +40,7 @@ struct Kind<Nest> {
   }
   static absl::StatusOr<Nest> Decode(const Wire& message) { return FromProto(message); }
 };
-// A status travels as a value here: any message is one.
+// A status as a value, since any v1::Status decodes to one.
 struct AnyStatus {
   absl::Status status;
 };
@@ -52,7 +53,7 @@ struct Kind<AnyStatus> {
   }
 };
 
-// The bytes of a map differ from run to run unless this is asked for.
+// Serializes deterministically: without that the bytes of a map differ from run to run.
 template <typename Wire>
 std::string Bytes(const Wire& message) {
   std::string bytes;
@@ -65,7 +66,7 @@ std::string Bytes(const Wire& message) {
   return bytes;
 }
 
-// A random T's bytes.
+// The bytes of a random T.
 template <typename T>
 std::string RandomBytes(uint64_t seed) {
   Generator generator(seed);
@@ -76,8 +77,9 @@ std::string RandomBytes(uint64_t seed) {
   }
 }
 
-// What is wrong with how `bytes` are taken for a T; empty: nothing. They are refused with
-// InvalidArgument and Reason::kInvalid, or give a value that survives another journey unchanged.
+// Decodes `bytes` as a T and returns what is wrong; empty: nothing. Correct is a refusal with
+// InvalidArgument and Reason::kInvalid, or a value that stays the same when it is encoded and
+// decoded again.
 template <typename T>
 std::string Fault(absl::string_view bytes) {
   typename Kind<T>::Wire message;

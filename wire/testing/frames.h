@@ -1,4 +1,5 @@
-// Transfers of the data streams from one end to the other, within a process: for tests and fuzzers.
+// Sends transfers of the data streams from one end to the other within a process. For tests and
+// fuzzers.
 #ifndef DIVVY_WIRE_TESTING_FRAMES_H_
 #define DIVVY_WIRE_TESTING_FRAMES_H_
 
@@ -16,7 +17,7 @@
 
 namespace divvy::wire::testing {
 
-// The messages of `transfer` as they are on the wire.
+// The messages of `transfer`, as bytes.
 inline std::vector<std::string> MessagesOf(OutgoingTransfer transfer, int64_t message_bytes) {
   std::vector<std::string> messages;
   for (MessageCutter cutter(std::move(transfer), message_bytes); !cutter.done();) {
@@ -28,7 +29,7 @@ inline std::vector<std::string> MessagesOf(OutgoingTransfer transfer, int64_t me
   return messages;
 }
 
-// The header of a message; `rest` is its payload.
+// Returns the header of a message, and sets `rest` to its payload.
 inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::string_view& rest) {
   DIVVY_ASSIGN_OR_RETURN(const size_t front, HeaderBytes(message.substr(0, kLengthBytes)));
   v1::FrameHeader header;
@@ -41,7 +42,7 @@ inline absl::StatusOr<v1::FrameHeader> Opened(absl::string_view message, absl::s
   return header;
 }
 
-// What the parts of a header make; `asked` is what a reply answers.
+// Decodes a request from its header. The pointer only chooses the type.
 inline absl::StatusOr<PullRequest> Decoded(const v1::FrameHeader& header, const PullRequest*,
                                            PayloadFiller& filler) {
   DIVVY_RETURN_IF_ERROR(PayloadBytes(header.pull()));
@@ -53,7 +54,7 @@ inline absl::StatusOr<CommitRequest> Decoded(const v1::FrameHeader& header, cons
   return FromHeader(header.commit(), filler);
 }
 
-// A request after its journey.
+// Decodes a request from its messages.
 template <typename Request>
 absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages) {
   PayloadFiller filler;
@@ -69,9 +70,9 @@ absl::StatusOr<Request> Arrived(const std::vector<std::string>& messages) {
   return request;
 }
 
-// What is wrong with how the one message `bytes` is taken for a Request; empty: nothing. Refused as
-// kInvalid, or a request that survives another journey. A header that announces more than comes is
-// where a receiver reserves memory and waits: here it is not followed.
+// Takes the one message `bytes` for a Request and returns what is wrong; empty: nothing. Correct is
+// a refusal with kInvalid, or a request that stays the same when it is sent again. A header that
+// announces more bytes than there are is not followed: a receiver would reserve memory and wait.
 template <typename Request>
 std::string FrameFault(absl::string_view bytes) {
   absl::string_view payload;
@@ -92,7 +93,7 @@ std::string FrameFault(absl::string_view bytes) {
   return Same::Of(*request, *again) ? "" : "changes when it travels on";
 }
 
-// The answer to `asked` that a header begins.
+// Decodes the reply to `asked` from its header.
 inline absl::StatusOr<PullReply> Answer(const v1::FrameHeader& header, const PullRequest& asked,
                                         PayloadFiller& filler) {
   return FromHeader(header.pull_reply(), asked, filler);
@@ -108,8 +109,8 @@ inline bool Answers(const CommitReply& reply, const CommitRequest& asked) {
   return reply.duplicate || reply.versions.size() == asked.parts.size();
 }
 
-// What is wrong with how the one message `bytes` is taken for the answer to `asked`, which takes at
-// most `most_bytes`; empty: nothing.
+// Takes the one message `bytes` for the reply to `asked`, whose size is at most `most_bytes`, and
+// returns what is wrong; empty: nothing.
 template <typename Request>
 std::string ReplyFault(absl::string_view bytes, const Request& asked, int64_t most_bytes) {
   absl::string_view payload;

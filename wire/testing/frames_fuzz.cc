@@ -8,7 +8,7 @@ namespace {
 using namespace divvy;
 
 constexpr int64_t kAskedBytes = 48;
-// One of no row, one of some rows and one whole: kAskedBytes.
+// A read of no rows, one of some rows, and one of a whole shard: kAskedBytes in all.
 PullRequest Asked() {
   PullRequest asked;
   asked.parts.resize(3);
@@ -33,7 +33,7 @@ std::string FaultOf(uint8_t kind, absl::string_view message) {
 
 }  // namespace
 
-// A message of a data stream; the first byte says what it is taken for.
+// A message of a data stream. The first byte chooses what it is decoded as.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string fault =

@@ -12,7 +12,8 @@
 
 namespace divvy::wire::testing {
 
-// The first byte says which of the kinds the rest is taken for. Aborts where Fault finds one.
+// The first byte chooses the kind of message that the rest is decoded as. Aborts if Fault finds
+// something wrong.
 template <typename... Ts>
 void FuzzOneOf(Kinds<Ts...>, const uint8_t* data, size_t size) {
   if (size == 0) return;

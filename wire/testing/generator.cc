@@ -149,13 +149,13 @@ void Generator::Fill(Optimizer& out) {
     }
   };
   do out = any();
-  // A rate that no step could have is refused before anything travels.
+  // A learning rate that is not valid is refused before anything is sent.
   while (!Validate(out).ok());
 }
 
 void Generator::Fill(OptimizerStep& out) {
-  // Fields that its kind does not use are 0; these here are all used by none, so that each is seen
-  // to travel.
+  // Fields that an optimizer's kind does not use are 0. Here all fields are set whatever the kind
+  // is, so the test sees each of them arrive.
   out.kind = static_cast<OptimizerKind>(Below(7));
   out.learning_rate = 0.5f + Fraction();
   out.momentum = Fraction();
@@ -245,7 +245,8 @@ void Generator::Fill(PassProgress& out) {
   out.of_program = Chance();
   out.finished = Index();
   for (uint64_t i = Below(4); i > 0; --i) {
-    out.next += Index();  // a gap that has been read
+    // a gap, which has been read
+    out.next += Index();
     const int64_t count = 1 + Index();
     out.unread[out.next] = count;
     out.next += count;

@@ -1,5 +1,5 @@
-// Random values of everything that travels, small and valid: what FromProto accepts. They are made
-// of the descriptions in wire/fields.h, so a new message or field needs no line here.
+// Random values of every message, small and valid: FromProto accepts them. They are made from the
+// descriptions in wire/fields.h, so a new message or field needs no line here.
 #ifndef DIVVY_WIRE_TESTING_GENERATOR_H_
 #define DIVVY_WIRE_TESTING_GENERATOR_H_
 
@@ -21,7 +21,7 @@
 
 namespace divvy::wire::testing {
 
-// The same values from the same seed. Not thread-safe.
+// The same seed gives the same values. Not thread-safe.
 //   const auto request = Generator(seed).Make<SyncRequest>();
 class Generator {
  public:
@@ -34,12 +34,14 @@ class Generator {
     return value;
   }
 
-  // A described message (wire/fields.h): each field by its rules, then Mend.
+  // A described message (wire/fields.h): each field is filled by its rules, then Mend makes the
+  // fields fit each other.
   template <typename T>
   void Fill(T& out);
 
-  // What is not described, or has to fit together as a whole.
-  void Fill(absl::Status& out);  // may be OK
+  // Types that have no description, or whose fields must fit each other as a whole.
+  // may be OK
+  void Fill(absl::Status& out);
   void Fill(ErrorDetail& out);
   void Fill(Role& out) { out = Chance() ? Role::kPs : Role::kWorker; }
   void Fill(Tensor& out);
@@ -61,21 +63,23 @@ class Generator {
   template <typename Message>
   void Fill(StreamFrame<Message>& out);
 
-  // Answers that fit what was asked.
+  // Replies that fit the request.
   PullReply ReplyTo(const PullRequest& asked);
   CommitReply ReplyTo(const CommitRequest& asked);
 
   // ---- parts ----
   uint64_t Below(uint64_t bound) { return random_.Below(bound); }
   bool Chance() { return random_.Chance(0.5); }
-  uint64_t Number();                                               // any, often at an edge
-  int64_t Count() { return static_cast<int64_t>(Number() >> 1); }  // not negative
+  // any number, often an edge case
+  uint64_t Number();
+  // not negative
+  int64_t Count() { return static_cast<int64_t>(Number() >> 1); }
   int Index() { return static_cast<int>(Number() & 0xffff); }
   // finite
   double Real();
   // [0, 1)
   float Fraction() { return static_cast<float>(random_.Below(1 << 20)) / (1 << 20); }
-  // Of a variable.
+  // The name of a variable.
   std::string Name();
   // UTF-8 without control characters, at least one byte
   std::string Text(size_t max_bytes);
@@ -91,9 +95,11 @@ class Generator {
  private:
   Tensor MakeTensor(DType dtype, const Shape& shape);
   Nest MakeNest(int depth);
-  Initializer MakeInitializer(bool constant);  // `constant`: one that every dtype can hold
+  // with `constant`: one that every dtype can hold
+  Initializer MakeInitializer(bool constant);
 
-  // Makes fields fit each other: the checks that a description gives to AfterReading.
+  // Makes the fields of a message fit each other: they then pass the checks that its description
+  // gives to AfterReading.
   template <typename T>
   void Mend(T&) {}
   void Mend(ProtocolRange& range);
@@ -113,7 +119,7 @@ class Generator {
   Random random_;
 };
 
-// Goes over a description and gives each field a value that its rules allow.
+// Visits a description and gives each field a value that its rules allow.
 class Filler {
  public:
   static constexpr bool kReads = true;
@@ -248,7 +254,7 @@ class Filler {
 
 template <typename T>
 void Generator::Fill(T& out) {
-  // An empty one (Ping) needs no description.
+  // An empty message (Ping) needs no description.
   if constexpr (!std::is_empty_v<T>) {
     Filler filler(*this);
     Fields(filler, out);

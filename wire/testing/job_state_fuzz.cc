@@ -1,5 +1,5 @@
-// Any bytes as what a checkpoint says of its job, and as the binary details of a call's status. The
-// first byte says which, and of a status its code.
+// Decodes any bytes as the job state of a checkpoint, or as the binary details of a call's status.
+// The first byte chooses between them, and is the code of the status.
 #include <string>
 
 #include "absl/status/status.h"

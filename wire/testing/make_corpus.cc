@@ -1,6 +1,6 @@
-// make_corpus DIRECTORY: writes what the fuzz targets of this folder begin with, one file for each
-// kind of message, below DIRECTORY/{frames, requests, replies, steps, values}. Run it after a
-// change of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
+// make_corpus DIRECTORY: writes the initial inputs of this folder's fuzz targets, one file for each
+// kind of message, to DIRECTORY/{frames, requests, replies, steps, values}. Run it after a change
+// of the protocol: bazel run //wire/testing:make_corpus -- $PWD/wire/testing/corpus
 #include <cstdio>
 #include <string>
 
@@ -54,7 +54,7 @@ absl::Status WriteAll(const std::string& directory) {
   RETURN_IF_ERROR(WriteFrames<CommitRequest>(directory + "/frames", 1));
   RETURN_IF_ERROR(WriteKinds(RequestKinds(), directory + "/requests", 1));
   RETURN_IF_ERROR(WriteKinds(ReplyKinds(), directory + "/replies", 1));
-  // One for each message that a frame may carry, about.
+  // About one for each message that a frame can have.
   RETURN_IF_ERROR(WriteKinds(StepsKinds(), directory + "/steps", 8));
   return WriteKinds(ValueKinds(), directory + "/values", 2);
 }

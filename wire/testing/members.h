@@ -1,5 +1,5 @@
-// The members of a plain struct, found without a list of them. They are not taken from
-// wire/fields.h, so a member that its description forgets is still seen.
+// The members of a plain struct, found without a list of them. They do not come from wire/fields.h,
+// so a test also sees a member that the description lacks.
 #ifndef DIVVY_WIRE_TESTING_MEMBERS_H_
 #define DIVVY_WIRE_TESTING_MEMBERS_H_
 
@@ -13,7 +13,7 @@ namespace internal {
 
 constexpr size_t kMostMembers = 16;
 
-// Stands for a member of any type. Declared only.
+// Converts to a member of any type. Declared only.
 struct AnyMember {
   template <typename T>
   operator T&() const& noexcept;
@@ -27,7 +27,7 @@ template <typename T, typename... Initializers>
 struct Takes<T, std::tuple<Initializers...>, std::void_t<decltype(T{Initializers()...})>>
     : std::true_type {};
 
-// How many initializers T takes: as many as it has members.
+// The number of initializers that T takes, which is its number of members.
 template <typename T, typename... Initializers>
 constexpr size_t CountMembers() {
   static_assert(sizeof...(Initializers) <= kMostMembers, "add a line to MembersOf");
@@ -45,8 +45,8 @@ constexpr size_t CountMembers() {
 template <typename T>
 constexpr bool kIsPlain = std::is_class_v<T>&& std::is_aggregate_v<T>;
 
-// References to all members of `value`, in their order. REQUIRES: kIsPlain<T>.
-// A structured binding that does not name all of them does not compile.
+// References to all members of `value`, in their order. A structured binding with another number of
+// members does not compile. REQUIRES: kIsPlain<T>.
 template <typename T>
 auto MembersOf(const T& value) {
   static_assert(kIsPlain<T>);

@@ -1,5 +1,6 @@
-// Whether two values of protocol/messages.h are the same, member by member. The members are found
-// without wire/fields.h (members.h): a member that the description forgets differs after a journey.
+// Compares two values of protocol/messages.h member by member. The members are found without
+// wire/fields.h (members.h), so a member that the description lacks differs after encoding and
+// decoding.
 #ifndef DIVVY_WIRE_TESTING_SAME_H_
 #define DIVVY_WIRE_TESTING_SAME_H_
 
@@ -22,8 +23,8 @@
 
 namespace divvy::wire::testing {
 
-// Same::Of(a, b): floating numbers by their bits, statuses by code, text and detail, layouts by
-// their variables.
+// Same::Of(a, b) compares floating numbers by their bits, statuses by code, text and detail,
+// layouts by their variables.
 class Same {
  public:
   static bool Of(const Tensor& a, const Tensor& b) { return BitwiseEqual(a, b); }

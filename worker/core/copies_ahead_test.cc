@@ -1,5 +1,6 @@
-// Values that are pulled ahead travel to the GPU while the step before computes: what that saves,
-// by the model of a clock, and what becomes of them when the step does not take them.
+// Prefetched values are copied to the GPU while the previous step computes. Measures the time
+// saved, by the model of a clock, and tests what happens to the copies when the step does not take
+// them.
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -28,13 +29,14 @@
 namespace divvy {
 namespace {
 
-// 4 MB
+// 4 MB.
 constexpr int64_t kRows = 1000, kColumns = 1000;
-// 85: what a copy of them takes
+// A copy of the 4 MB takes 85 us.
 constexpr double kKernelUs = 30, kCopyUs = 5 + 4.0 * kRows * kColumns / 50e3;
 constexpr int kKernels = 10;
 
-// What the function of a step does between telling the GPU to compute and waiting for the result.
+// Called by a step's function after it has told the GPU to compute, and before it waits for the
+// result.
 std::function<void()>& Meanwhile() {
   static auto* const meanwhile = new std::function<void()>();
   return *meanwhile;
@@ -70,7 +72,7 @@ const Step kAssignAndCompute("copies_test/assign_and_compute", AssignAndComputeS
 absl::Status ReadNothing(WorkerContext&) { return absl::OkStatus(); }
 const Step kReadNothing("copies_test/read_nothing", ReadNothing);
 
-// Copies are made by the thread that has the values: so the test knows when.
+// Copies are made by the thread that has the values, so the test knows when they happen.
 class CopyingExecutor : public Executor {
  public:
   void Post(Task task) override { threads_.Post(std::move(task)); }
@@ -82,7 +84,7 @@ class CopyingExecutor : public Executor {
     threads_.PostBlocking(std::move(name), std::move(task));
   }
   void Stop() { threads_.Stop(); }
-  // Waits until what was posted has run and been let go of.
+  // Waits until all posted tasks have run and been destroyed.
   void Settle() {
     Box<bool> done;
     threads_.Post([&] { done.Put(true); });
@@ -99,8 +101,8 @@ cuda::TransferOptions Keeping(bool keeps_memory) {
   return options;
 }
 
-// A worker with GPUs that the host plays, by whether they keep memory that is freed. Each "large"
-// is all ones, "small" is 2.
+// A worker with GPUs that the host plays. The parameter is whether they keep memory that is freed.
+// All elements of "large" are 1, and "small" is 2.
 class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
  protected:
   explicit CopiesAheadStepTest(int devices = 1)
@@ -136,7 +138,7 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
     return variable;
   }
 
-  // Values of their own, as each pull brings.
+  // Sets new values first, as each pull brings tensors of its own.
   std::shared_ptr<WorkerTransaction> MakeTransaction() {
     ps_[0].Set({VariableId(1), 0, 0},
                *Tensor::Copy<float>({kRows, kColumns}, std::vector<float>(kRows * kColumns, 1)));
@@ -147,7 +149,7 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
         WorkerTransaction::Options{links, layout_, false, false, 1, nullptr}, executor_,
         Clock::Real());
   }
-  // Pulls the values of the next step, which are copied when they come.
+  // Pulls the values of the next step, which are copied when they arrive.
   void PullNext(const std::string& function = "copies_test/compute") {
     next_ = MakeTransaction();
     next_->Prefetch({"large", "small"}, /*ahead=*/true);
@@ -158,7 +160,7 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
     });
     EXPECT_TRUE(came.Take());
     executor_.Settle();
-    ps_[0].Set({VariableId(1), 0, 0}, Tensor());  // nobody but the transaction holds them
+    ps_[0].Set({VariableId(1), 0, 0}, Tensor());  // now only the transaction holds them
     ps_[0].Set({VariableId(2), 0, 0}, Tensor());
   }
   struct Ran {
@@ -166,7 +168,7 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
     double us = 0;        // by the clock
     int64_t uploads = 0;  // until the step ended
   };
-  // With what was pulled for it, if anything was.
+  // Runs a step, with the prefetched values if PullNext was called.
   Ran Run(std::string function = "copies_test/compute") {
     StepCall call;
     call.step = EntryId(1);
@@ -187,15 +189,15 @@ class CopiesAheadStepTest : public ::testing::TestWithParam<bool> {
       ran.sum = *value->tensor()->scalar<float>();
     return ran;
   }
-  // By tensors.
+  // Device memory that tensors use.
   int64_t BytesInUse(int device = 0) {
-    // What has been copied is let go of by the next to use the GPU.
+    // The memory of completed copies is freed by the next use of the GPU.
     const Tensor there = *Tensor::Vector<float>({1}).To({Device::Kind::kGpu, device});
     return gpu_.bytes_in_use(device) - 4;
   }
 
   cuda::HostMath math_;
-  // Under a limit it counts what tensors hold.
+  // With a limit, the backend counts the memory of tensors.
   internal::GpuBackend gpu_{math_, int64_t{1} << 50, Keeping(GetParam())};
   CopyingExecutor executor_;
   FakeParameterServers ps_;
@@ -209,8 +211,8 @@ INSTANTIATE_TEST_SUITE_P(KeepsMemory, CopiesAheadStepTest, ::testing::Bool());
 
 constexpr float kSum = 2.0f * kRows * kColumns;
 
-// The ceilings: of the next step's copies not a microsecond shows, and the step that runs meanwhile
-// takes no longer than asking for them takes the host.
+// The ceilings: the next step waits for none of its copies, and the step that runs meanwhile takes
+// only the host's time to enqueue them longer.
 TEST_P(CopiesAheadStepTest, TheCopiesOfTheNextStepCostNothingBesideTheKernelsOfThisOne) {
   ASSERT_TRUE(Run().sum.ok());
   const Ran plain = Run();
@@ -219,14 +221,14 @@ TEST_P(CopiesAheadStepTest, TheCopiesOfTheNextStepCostNothingBesideTheKernelsOfT
   const Ran before = Run(), ahead = Run();
   ASSERT_TRUE(ahead.sum.ok()) << ahead.sum.status();
   EXPECT_EQ(*ahead.sum, kSum);
-  EXPECT_EQ(before.uploads, 4) << "its own, and those of the next step";
+  EXPECT_EQ(before.uploads, 4) << "the step's own copies and those of the next step";
   EXPECT_EQ(ahead.uploads, 0);
   const double kernels = (kKernels + 2) * kKernelUs;
   RecordProperty("exposed_copy_us_in_the_step", std::to_string(plain.us - kernels));
   EXPECT_GT(plain.us - ahead.us, 0.9 * kCopyUs)
       << plain.us << " us with copies in the step, " << ahead.us << " us with copies ahead";
   EXPECT_LT(before.us - plain.us, 10)
-      << before.us << " us beside the copies of the next step, " << plain.us << " us without";
+      << before.us << " us during the copies of the next step, " << plain.us << " us without";
   std::printf(
       "a step of %.0f us of kernels: %.1f us with its copies, %.1f us with copies ahead; the step "
       "beside them %.1f us\n",
@@ -268,11 +270,11 @@ TEST_P(CopiesAheadStepTest, WhatTheStepHasAssignedItReadsWhateverWasCopied) {
   const Ran ran = Run("copies_test/assign_and_compute");
   ASSERT_TRUE(ran.sum.ok()) << ran.sum.status();
   EXPECT_EQ(*ran.sum, 3.0f * kRows * kColumns);
-  EXPECT_EQ(ran.uploads, 1) << "of what was assigned";
+  EXPECT_EQ(ran.uploads, 1) << "the copy of the assigned value";
 }
 
-// Once there is no room for the copies, and once the copies have taken the room that the step
-// before wants.
+// Two cases: there is no room for the copies, and the copies have taken the room that the previous
+// step needs.
 TEST_P(CopiesAheadStepTest, WhereMemoryIsShortTheStepCopiesForItselfAndNobodyFails) {
   ASSERT_TRUE(Run().sum.ok());
   constexpr size_t kValue = size_t{4} * kRows * kColumns;
@@ -286,7 +288,7 @@ TEST_P(CopiesAheadStepTest, WhereMemoryIsShortTheStepCopiesForItselfAndNobodyFai
 
   PullNext();
   auto next = std::exchange(next_, nullptr);
-  math_.free_bytes = 3 * kValue + kValue / 2;  // a step alone has three of them at once
+  math_.free_bytes = 3 * kValue + kValue / 2;  // a step alone needs three at once
   ran = Run();
   ASSERT_TRUE(ran.sum.ok()) << ran.sum.status();
   next_ = std::move(next);

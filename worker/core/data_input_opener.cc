@@ -25,16 +25,16 @@ absl::Status Gone(ResourceId iterator) {
                    " is not open on this worker: it was closed, or lost with its session"));
 }
 
-// An iterator whose next elements can be looked at. They are kept, and are not read again unless
-// Seek leaves them behind.
+// An iterator whose next elements can be looked at. Elements that have been looked at are kept, and
+// are not read again unless Seek moves past them.
 class PeekedIterator : public DatasetIterator {
  public:
   using Element = absl::StatusOr<std::optional<Nest>>;
   explicit PeekedIterator(std::unique_ptr<DatasetIterator> iterator)
       : iterator_(std::move(iterator)) {}
 
-  // The next `count` elements, or fewer at the end of the data. The error of any of them, which
-  // Next gives too. REQUIRES: called once, before Next and Seek.
+  // The next `count` elements, or fewer at the end of the data. If reading one of them fails, Peek
+  // returns its error, and Next will return it, too. REQUIRES: called once, before Next and Seek.
   absl::StatusOr<Nest::List> Peek(int64_t count) {
     Nest::List elements;
     while (static_cast<int64_t>(elements.size()) < count) {
@@ -52,8 +52,8 @@ class PeekedIterator : public DatasetIterator {
     next_.pop_front();
     return next;
   }
-  // To an element that has been looked at without reading it again: a source of text would begin
-  // anew.
+  // An element that has been looked at is not read again, because a source of text would have to
+  // start from its beginning.
   absl::Status Seek(int64_t position) override {
     const auto is_element = [](const Element& next) { return next.ok() && next->has_value(); };
     while (position_ < position && !next_.empty() && is_element(next_.front()))
@@ -67,8 +67,8 @@ class PeekedIterator : public DatasetIterator {
 
  private:
   const std::unique_ptr<DatasetIterator> iterator_;
-  std::deque<Element> next_;  // read, and not yet given
-  int64_t position_ = 0;      // of the next one to be given
+  std::deque<Element> next_;  // elements that have been read and not yet returned
+  int64_t position_ = 0;      // of the next element to be returned
 };
 
 struct Opened {
@@ -77,7 +77,7 @@ struct Opened {
   bool fetch_to_device = true;
 };
 
-// What a dataset function finds current: this worker's replicas, no variables.
+// The current strategy of a dataset function: this worker's replicas, no variables.
 StrategyParts PartsFor(const InputContext& context, Executor& executor) {
   StrategyParts parts;
   parts.executor = &executor;
@@ -85,14 +85,15 @@ StrategyParts PartsFor(const InputContext& context, Executor& executor) {
   return parts;
 }
 
-// Elements that the coordinator compares between workers. Two workers that shuffle ten elements
-// differently begin with the same one in a tenth of all passes, and with the same three in 1 of
-// 720.
+// Number of elements that the coordinator compares between workers. Two workers that shuffle ten
+// elements differently begin with the same element in 1 of 10 passes, and with the same three
+// elements in 1 of 720.
 constexpr int64_t kMostCompared = 3;
 
-// Every worker reads the first elements, so that the coordinator can tell whether all read the
-// same: as many as it would have read ahead beside its first step, which is the same number on
-// every worker. The step that reads an element gets its error; there is no digest then.
+// Every worker reads the first elements, so that the coordinator can compare them. It reads no more
+// elements than the prefetch reads anyway beside the first step; that number is the same on every
+// worker. If an element cannot be read, there is no digest, and the step that reads it gets the
+// error.
 void PeekAtFirst(Opened& opened, int64_t ahead) {
   auto peeked = std::make_unique<PeekedIterator>(std::move(opened.iterator));
   const absl::StatusOr<Nest::List> first = peeked->Peek(std::min(kMostCompared, 1 + ahead));
@@ -118,11 +119,11 @@ absl::StatusOr<Opened> OpenData(const MakeResource& resource, const InputContext
 
 }  // namespace
 
-// One iterator of this worker. An iterator has one reader at a time, a step or what reads ahead for
-// one, and no lock is held while it reads.
+// One iterator of this worker. An iterator has one reader at a time: a step, or the task that
+// prefetches for one. No lock is held during a read.
 //
-// Positions that are wanted ahead are read by a task of their own, as long as they are what the
-// iterator gives next: this is looked at whenever somebody has read, and whenever some are wanted.
+// A background task prefetches wanted positions, as long as the iterator gives them next. This is
+// checked after every read, and whenever positions are wanted.
 class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
  public:
   using Elements = absl::StatusOr<std::vector<Nest>>;
@@ -179,13 +180,13 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   }
 
   void Forget(int64_t first) {
-    std::map<int64_t, Ahead>::node_type forgotten;  // goes without the lock
+    std::map<int64_t, Ahead>::node_type forgotten;  // destroyed after the lock
     MutexLock lock(mu_);
     forgotten = ahead_.extract(first);
   }
 
   void ForgetWhatHasBegun() {
-    std::vector<std::map<int64_t, Ahead>::node_type> forgotten;  // go without the lock
+    std::vector<std::map<int64_t, Ahead>::node_type> forgotten;  // destroyed after the lock
     MutexLock lock(mu_);
     for (auto next = ahead_.begin(); next != ahead_.end();) {
       const auto one = next++;
@@ -194,15 +195,15 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   }
 
  private:
-  // Of positions that are wanted before their step.
+  // A prefetch of positions.
   struct Ahead {
     int64_t count = 0;
     bool begun = false;
     std::optional<Elements> elements;
   };
 
-  // Waits for the iterator, or for what is wanted where it is read ahead: that is then in `ahead`,
-  // and the iterator is not acquired.
+  // Waits until the iterator is free or the wanted elements have been prefetched. In the second
+  // case `ahead` gets the elements, and the iterator is not acquired.
   absl::Status Acquire(std::optional<int64_t> first, int64_t count,
                        std::optional<Elements>& ahead) {
     MutexLock lock(mu_);
@@ -247,7 +248,7 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     return elements;
   }
 
-  // Those that are wanted and come next, where the iterator is free.
+  // The wanted positions that the iterator gives next, if the iterator is free; else null.
   Ahead* NextWanted() DIVVY_REQUIRES(mu_) {
     if (!opened_ || closed_ || busy_ || !error_.ok() || !fetch_to_device_ || !position_)
       return nullptr;
@@ -263,8 +264,8 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     executor_.PostBlocking("read ahead", [self = shared_from_this()] { self->ReadAllAhead(); });
   }
 
-  // Ends where what comes next is not wanted, or the iterator is somebody else's, who will look for
-  // what is wanted then.
+  // Ends when the next positions are not wanted, or when the iterator has another reader. That
+  // reader checks again for wanted positions.
   void ReadAllAhead() {
     for (;;) {
       int64_t first = 0, count = 0;
@@ -282,7 +283,7 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     }
   }
 
-  // Where there is no room now there may be when the step begins, which brings the rest.
+  // If a GPU has no room now, it may have room when the step begins. The step copies the rest.
   void BringToDevices(std::vector<Nest>& elements) const {
     const TraceRange range("batch ahead");
     for (size_t id = 0; id < elements.size(); ++id) {
@@ -292,7 +293,7 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
     }
   }
 
-  // What is not wanted any more goes.
+  // Keeps the elements if they are still wanted.
   void Keep(int64_t first, Elements elements) {
     MutexLock lock(mu_);
     const auto wanted = ahead_.find(first);
@@ -313,9 +314,9 @@ class DataInputOpener::Cursor : public std::enable_shared_from_this<Cursor> {
   bool fetch_to_device_ DIVVY_GUARDED_BY(mu_) = true;
   // By first position.
   std::map<int64_t, Ahead> ahead_ DIVVY_GUARDED_BY(mu_);
-  // Its reader's, while busy_.
+  // Owned by the reader while busy_.
   std::unique_ptr<DatasetIterator> iterator_;
-  // Of iterator_, where known; its reader's while busy_, else guarded by mu_.
+  // Position of iterator_, if it is known. Owned by the reader while busy_, else guarded by mu_.
   std::optional<int64_t> position_ = 0;
 };
 
@@ -367,7 +368,7 @@ void DataInputOpener::Close(ResourceId iterator) {
     cursors_.erase(found);
   }
   cursor->Close();
-  // The iterator's end may wait for what it reads ahead.
+  // Destroying the iterator may wait for its prefetch.
   executor_.PostBlocking("close data", [cursor = std::move(cursor)] {});
 }
 

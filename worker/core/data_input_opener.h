@@ -1,4 +1,4 @@
-// Data in a live process: opened and read on threads that may block.
+// Data in a process of a cluster: opened and read on threads that may block.
 #ifndef DIVVY_WORKER_CORE_DATA_INPUT_OPENER_H_
 #define DIVVY_WORKER_CORE_DATA_INPUT_OPENER_H_
 
@@ -17,37 +17,41 @@
 
 namespace divvy {
 
-// The InputOpener of a worker: calls the registered DataSource functions. One of a worker; steps
-// read through it.
+// The InputOpener of a worker: calls the registered DataSource functions. A worker has one, and its
+// steps read through it. Thread-safe; only Read blocks.
 class DataInputOpener : public InputOpener {
  public:
-  // Elements that are read ahead of their step are brought to `replica_devices`; where none of
-  // these is a GPU none are, for a dataset that prefetches has them at hand. REQUIRES: `executor`
-  // outlives this and every Open; this outlives every Read.
+  // Prefetched elements are copied to `replica_devices`. If none of these is a GPU, this class
+  // prefetches nothing, because a dataset that prefetches has its elements on the CPU anyway.
+  // REQUIRES: `executor` outlives this and every Open; this outlives every Read.
   explicit DataInputOpener(Executor& executor, std::vector<Device> replica_devices = {});
 
-  // The context of a leased source is the same on every worker but for worker_index; of another its
-  // seed is made from the resource's and the index.
+  // A leased source gets the same InputContext on every worker, except for worker_index. For other
+  // sources, the seed also depends on the worker index.
   void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas,
             ResultCallback<OpenedInput> done) override;
   void Close(ResourceId iterator) override;
-  // Positions are read ahead only once they are what the iterator gives next: so it never goes back
-  // for a step before.
+  // Positions are prefetched only when the iterator gives them next, so that the iterator never has
+  // to seek back for an earlier step.
   void ReadAhead(const InputLease& positions) override;
   void ForgetAhead(const InputLease& positions) override;
-  // All that has been read ahead, or is being read: it will be read again. For when a device has
-  // met a failure, and what was on its way there may be spoilt.
+  // Drops everything that has been prefetched or is being prefetched; it is read again when a step
+  // needs it. Called after a failure of a GPU, because copies that were in flight then may be
+  // wrong.
   void ForgetAhead();
 
-  // Up to `count` elements of the iterator: those from position `first` on, sought where they do
-  // not follow what was read last, or (without `first`) the next ones. Fewer: the data has ended.
-  // Blocks, first until the iterator is open. The error of the source, or of reading. Aborted with
-  // Reason::kInputAborted: it is not open on this worker, or was closed. Elements that were read
-  // ahead may lie on the replicas' devices already, in replica order.
+  // Reads up to `count` elements of the iterator: from position `first`, seeking there if
+  // necessary, or without `first` the next ones. Fewer elements mean that the data has ended.
+  // Prefetched elements may already lie on the replicas' devices, in the order of the replicas.
+  // Blocks until the iterator is open, and while it reads.
+  //
+  // Errors: the error of opening the source or of reading it. Aborted with Reason::kInputAborted:
+  // the iterator is not open on this worker, or was closed.
   absl::StatusOr<std::vector<Nest>> Read(ResourceId iterator, std::optional<int64_t> first,
                                          int64_t count);
-  // Whether what it gives is to be brought to the replicas' devices
-  // (InputOptions::fetch_to_device). REQUIRES: it has been read from, or it does not matter.
+  // Whether the iterator's elements should be copied to the replicas' devices
+  // (InputOptions::fetch_to_device). The answer is known after the first Read of the iterator;
+  // false for an unknown iterator.
   bool FetchesToDevice(ResourceId iterator);
 
  private:
@@ -55,7 +59,7 @@ class DataInputOpener : public InputOpener {
   std::shared_ptr<Cursor> Find(ResourceId iterator);
 
   Executor& executor_;
-  const std::shared_ptr<const std::vector<Device>> devices_;  // empty: nothing is read ahead
+  const std::shared_ptr<const std::vector<Device>> devices_;  // empty: nothing is prefetched
   Mutex mu_;
   std::map<ResourceId, std::shared_ptr<Cursor>> cursors_ DIVVY_GUARDED_BY(mu_);
 };

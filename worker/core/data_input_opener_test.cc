@@ -1,5 +1,5 @@
-// Batches that are read, and brought to devices, ahead of the steps that take them. The devices are
-// the host's, and do what they are told as late as they may.
+// Batches that are prefetched and copied to devices before their steps. The devices are played by
+// the host, and do their work as late as they may.
 #include "worker/core/data_input_opener.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using ::testing::IsEmpty;
 
 constexpr Device Gpu(int index) { return {Device::Kind::kGpu, index}; }
 
-// What threads have done so far.
+// A list of events that threads append to.
 template <typename T>
 class Seen {
  public:
@@ -42,7 +42,7 @@ class Seen {
     all_.push_back(std::move(one));
     more_.NotifyAll();
   }
-  // Whether there are `n`, in time.
+  // Waits until there are `n`; false after 20 seconds.
   bool WaitFor(size_t n) {
     MutexLock lock(mu_);
     return more_.WaitFor(mu_, absl::Seconds(20),
@@ -63,8 +63,7 @@ class Seen {
   std::vector<T> all_ DIVVY_GUARDED_BY(mu_);
 };
 
-// The numbers that have been read of any dataset, and the devices that anything was told to be
-// copied to.
+// The numbers that have been read from any dataset, and the devices that copies were made to.
 Seen<int>& Reads() {
   static auto& seen = *new Seen<int>();
   return seen;
@@ -121,15 +120,15 @@ const DataSource kDamaged("input_test/damaged", WithoutOne,
 
 // ---- the step functions -------------------------------------------------------------------------
 
-// Whether a device of the host has written to it.
+// Whether a device has written to the tensor.
 bool IsComputed(const Tensor& there) {
   uint32_t bits;
   std::memcpy(&bits, there.data(), sizeof(bits));
   return bits != 0xA5A5A5A5;
 }
 
-// Computes with its batch, and does not end before the batch of the step after it has been told to
-// the device: what it was told first is still to be computed.
+// Computes with its batch, and does not end before the next step's batch is being copied to the
+// device. Then the first computation must still be outstanding.
 absl::StatusOr<std::string> ComputeUntilTheNextBatchComes(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(const PerReplica<Nest> elements, worker.Next(batches));
   ASSIGN_OR_RETURN(const Tensor x, elements[0].tensor());
@@ -143,7 +142,7 @@ absl::StatusOr<std::string> ComputeUntilTheNextBatchComes(WorkerContext& worker,
 }
 const Step kCompute("input_test/compute", ComputeUntilTheNextBatchComes);
 
-// Where the batch comes from for replica 0, and what is in it.
+// The device of replica 0's batch, and the number in it.
 absl::StatusOr<std::string> TakeBatch(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(const PerReplica<Nest> elements, worker.Next(batches));
   ASSIGN_OR_RETURN(const Tensor x, elements[0].tensor());
@@ -153,8 +152,7 @@ absl::StatusOr<std::string> TakeBatch(WorkerContext& worker, Iterator batches) {
 const Step kTake("input_test/take", TakeBatch);
 
 std::atomic<cuda::HostMath*> failing{nullptr};
-// Ends well as far as it knows, when the batch of the step after it has been told to a device that
-// fails.
+// Returns OK when the next step's batch is being copied to a device that fails.
 absl::Status Fail(WorkerContext& worker, Iterator batches) {
   RETURN_IF_ERROR(worker.Next(batches).status());
   const bool told = Uploads().WaitFor(2);
@@ -198,7 +196,7 @@ class ReadAheadTest : public ::testing::Test {
   }
   void ReadAhead(int64_t first, int64_t count) { inputs_->ReadAhead({kIterator, first, count}); }
   void Forget(int64_t first, int64_t count) { inputs_->ForgetAhead({kIterator, first, count}); }
-  // "GPU:0 4" for each.
+  // "GPU:0 4" for each element.
   std::vector<std::string> Read(int64_t first, int64_t count) {
     std::vector<std::string> read;
     const absl::StatusOr<std::vector<Nest>> elements = inputs_->Read(kIterator, first, count);
@@ -325,7 +323,8 @@ TEST_F(ReadAheadTest, PositionsWaitForThoseBeforeThemSoThatNobodyGoesBack) {
   Open(kNumbers(int64_t{9}));
   ReadAhead(4, 2);
   ReadAhead(2, 2);
-  EXPECT_THAT(Reads().all(), ElementsAre(0)) << "as of every leased iterator";
+  EXPECT_THAT(Reads().all(), ElementsAre(0))
+      << "the first element is read of every leased iterator";
   EXPECT_THAT(Read(0, 2), ElementsAre("CPU:0 0", "CPU:0 1"));
   ASSERT_TRUE(Reads().WaitFor(6));
   EXPECT_THAT(Read(2, 2), ElementsAre("GPU:0 2", "GPU:1 3"));
@@ -393,7 +392,7 @@ TEST_F(ReadAheadTest, NothingIsReadAheadForReplicasOnTheCpuNorWhereTheDataStaysT
   EXPECT_THAT(Uploads().all(), IsEmpty());
 }
 
-// ---- beside what a step computes ----------------------------------------------------------------
+// ---- prefetching while a step computes ----------------------------------------------------------
 
 TEST_F(ReadAheadTest, TheNextBatchIsToldToTheDeviceBeforeWhatTheStepComputesIsWaitedFor) {
   UseDevices({Gpu(0)});

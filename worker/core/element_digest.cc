@@ -11,7 +11,8 @@
 namespace divvy {
 namespace {
 
-// Of a tensor: a step pays for reading them, once a pass.
+// The most values of a floating-point tensor that count. The limit bounds the time that a worker
+// spends on them at the begin of each pass.
 constexpr int64_t kMostFloats = int64_t{1} << 20;
 
 class Digester {

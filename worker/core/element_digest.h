@@ -1,4 +1,4 @@
-// What an element of a dataset looks like.
+// A digest of a dataset's element, by which the coordinator compares the data of workers.
 #ifndef DIVVY_WORKER_CORE_ELEMENT_DIGEST_H_
 #define DIVVY_WORKER_CORE_ELEMENT_DIGEST_H_
 
@@ -7,9 +7,10 @@
 
 namespace divvy {
 
-// Equal elements have equal digests in every process; elements that differ have digests that
-// differ, but for bad luck. Of a floating tensor the first million values count, finite ones by
-// their value and others by their place. Of a tensor that does not lie on the CPU, dtype and shape.
+// Digest of an element. Equal elements have equal digests in every process; different elements have
+// different digests with high probability. Of a floating-point tensor only the first 2^20 values
+// count: finite values by their value, others only by their place. Of a tensor on a GPU only dtype
+// and shape count. Pure.
 ElementDigest DigestOf(const Nest& element);
 
 }  // namespace divvy

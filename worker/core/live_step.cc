@@ -1,20 +1,21 @@
 // WorkerCore: one step, from dispatch to report.
 //
-// 1. StartStep: the transaction is opened, what the function read the last time is pulled, the
-//    function begins. PullAhead: so are those of the next steps, where PullOptions say so, and
-//    dropped again with whatever changes what they may read. CopyAhead: what is pulled for the very
-//    next step goes to where that step will compute.
-// 2. OnFunctionDone: failed or cancelled: reported, nothing of it is left. Else: the record of its
-//    writes, each of which has been checked when staged.
-// 3. CommitIfSlotsExist: an optimizer new to a variable needs its slots first (NeedSlots, answered
-//    by a LayoutUpdate).
-// 4. BeginCommit: the commit is planned, without the core's lock where that takes long; a layout
-//    that has changed meanwhile wants another plan. Then the step is at the gate; while held it
-//    waits there, with its plan. Then all commits at once. Each is sent again until its ps answers,
-//    or the session ends. From here the step is not live but committing. The next step may begin
-//    now (MayBegin); when its function ends, it waits until this step is reported.
-// 5. EndCommitIfAnswered: the report. Then the end of the next step's function is handled, if it is
-//    over, or the next step begins.
+// 1. StartStep opens the transaction, pulls the variables that the function read the last time, and
+//    starts the function. If PullOptions say so, PullAhead prefetches the variables of the next
+//    steps, and CopyAhead copies those of the very next step to its GPUs. Every event that changes
+//    the values that these steps may read drops the prefetched ones.
+// 2. OnFunctionDone: a failed or cancelled step is reported, and leaves nothing. A step that has
+//    succeeded leaves the record of its writes. Each write was checked when it was staged.
+// 3. CommitIfSlotsExist: if an optimizer is new to a variable, the step first needs its slots
+//    (NeedSlots, answered by a LayoutUpdate).
+// 4. BeginCommit plans the commit, without the core's lock if planning takes long. If the layout
+//    has changed meanwhile, the commit is planned again. While the worker is held, the step then
+//    waits at the gate, with its plan. Then all commits are sent at once. Each is sent again until
+//    its ps answers or the session ends. From here on the step is not live but committing. The next
+//    step may begin now (MayBegin); when its function has returned, it waits until this step has
+//    been reported.
+// 5. EndCommitIfAnswered sends the report. Then the next step continues if its function has
+//    returned, or else the next step begins.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -72,11 +73,12 @@ void WorkerCore::StartNext() {
   PullAhead();
 }
 
-// The next step may begin while this one commits. It may miss the adds of this one, as it may miss
-// those of other workers. It must not miss an assign, and it must not assign a variable of which it
-// has missed an add. What a function assigns is known from its last runs, so its first run waits;
-// CheckAssigned sees what those runs did not show. A row that was read without the writes of this
-// step must not be kept for the steps that follow.
+// Whether the next step may begin while the previous one commits. The next step may miss the
+// additions of the previous one, as it may miss those of other workers. It must not miss an assign,
+// and it must not assign a variable of which it has missed an addition. The variables that a
+// function assigns are known from its last runs, so its first run waits. CheckAssigned catches an
+// assign that the last runs did not show. With a row cache the next step waits, because a row that
+// was read without the previous step's writes must not be kept for later steps.
 bool WorkerCore::MayBegin(const Dispatch& next) const {
   if (!session_->committing) return true;
   if (options_.pulls.pipeline_depth == 1 || !next.ordinal || session_->rows != nullptr)
@@ -87,7 +89,8 @@ bool WorkerCore::MayBegin(const Dispatch& next) const {
          read_sets_.AssignsNoneOf(next.function, session_->layout->version(), Written(writes));
 }
 
-// The same on every attempt, another for every step, also for those that have no ordinal.
+// The seed is the same on every attempt and differs between steps. A step without an ordinal takes
+// it from its entry id.
 uint64_t WorkerCore::SeedOf(const Dispatch& dispatch) const {
   return MixSeeds(session_->job_seed, dispatch.ordinal ? MixSeeds(1, *dispatch.ordinal)
                                                        : MixSeeds(2, dispatch.step.value()));
@@ -122,7 +125,7 @@ void WorkerCore::StartStep(QueuedStep next) {
                expected = read_sets_.Predict(dispatch.function, session_->layout->version())] {
     transaction->Prefetch(expected);
     runner_.Start(call, transaction, [weak, session, transaction, step = call.step](StepEnd end) {
-      // Without the core's lock: pulls still under way are answered.
+      // Called without the core's lock, because it answers pulls that are in flight.
       StepRecord record = transaction->Finish();
       if (const auto core = weak.lock())
         core->OnFunctionDone(session, step, std::move(record), std::move(end));
@@ -134,7 +137,7 @@ void WorkerCore::StartStep(QueuedStep next) {
     session_->live->missed.merge(Written(session_->committing->record.writes));
 }
 
-// Read-only steps are left out: what an evaluation reads is as new as can be.
+// Read-only steps are not prefetched, so that an evaluation reads the newest values.
 void WorkerCore::PullAhead() {
   const bool both = session_->live && session_->committing && RuleHolds(Rule::kDepthCountsCommits);
   const int begun = both ? 2 : session_->live || session_->committing ? 1 : 0;
@@ -159,7 +162,7 @@ void WorkerCore::PullAhead(QueuedStep& step) {
   });
 }
 
-// Of the step that begins next alone: so a GPU has no more than one step's values beside those that
+// Only for the step that begins next, so that a GPU holds at most one more step's values than those
 // it computes with.
 void WorkerCore::CopyAhead(QueuedStep& step) {
   if (step.ahead == nullptr || std::exchange(step.copies_ahead, true)) return;
@@ -171,8 +174,8 @@ void WorkerCore::CopyAhead(QueuedStep& step) {
       });
 }
 
-// Its positions are its own whatever happens to variables: only its end, or a cancel, takes back
-// what is said here.
+// A step keeps its positions whatever happens to variables. So only a cancel, or the end of the
+// step or of its session, drops prefetched data.
 void WorkerCore::ReadAhead(QueuedStep& step) {
   step.reads_ahead = true;
   outbox_.Add([this, inputs = step.dispatch.inputs] {
@@ -186,8 +189,8 @@ void WorkerCore::ForgetData(const Dispatch& dispatch) {
   });
 }
 
-// Nobody else holds the transaction for long: with it goes whatever it would have sent again. Its
-// values are released without the core's lock.
+// Nobody else holds the transaction for long, so its pending retries end with it. Its values are
+// freed without the core's lock.
 void WorkerCore::DropPrefetched(QueuedStep& step) {
   if (step.ahead != nullptr) outbox_.Add([dropped = std::exchange(step.ahead, nullptr)] {});
   step.copies_ahead = false;
@@ -203,9 +206,9 @@ void WorkerCore::ForgetReads() {
   if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
 }
 
-// Of a variable that steps assign no rows are kept: what another worker or the program has assigned
-// would be undone by a step that reads a row from before and assigns in turn. Other rows that the
-// step writes are forgotten as its commit is planned.
+// The row cache keeps no rows of a variable that steps assign. Otherwise a step that reads a stale
+// row and then assigns it would undo an assign of another worker or of the program. Other rows that
+// the step writes are dropped when its commit is planned.
 void WorkerCore::KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) {
   if (session_->rows == nullptr || !RuleHolds(Rule::kForgetWhatItWrites)) return;
   for (const StagedWrite& write : writes) {
@@ -215,9 +218,9 @@ void WorkerCore::KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) {
   }
 }
 
-// A value that replaces another may have been made from it: who then reads the older one and
-// assigns in turn would lose what was made. Adds and gradients are not lost so, unless the step
-// that has missed them assigns (CheckAssigned).
+// An assigned value may have been made from the old value. A step that reads the older value and
+// then assigns would lose the assign, so its prefetched values are dropped. Additions and gradients
+// are lost only if the step that missed them assigns; CheckAssigned handles that.
 void WorkerCore::AgePrefetched(const LiveStep& ended) {
   const std::set<std::string> assigned = Assigned(ended.record.writes);
   for (QueuedStep& step : session_->queue) {
@@ -251,8 +254,9 @@ WorkerCore::LiveStep* WorkerCore::Committing(const std::weak_ptr<Session>& sessi
   return &*session_->committing;
 }
 
-// A function that runs is asked to stop, and reported when it has; one that waits for the step
-// before it, for slots, for its plan or at the gate is over already. A commit takes its course.
+// A running function is asked to stop, and its step is reported when it has returned. If the step
+// waits for the previous step, for slots, for its plan or at the gate, its function has returned,
+// so it is reported at once. A step that commits is not live and is not cancelled.
 void WorkerCore::CancelLive() {
   LiveStep& live = *session_->live;
   if (live.cancelled) return;
@@ -271,8 +275,8 @@ void WorkerCore::OnFunctionDone(const std::weak_ptr<Session>& session, EntryId s
   live->record = std::move(record);
   live->ended = std::move(end.ended);
   live->result = std::move(end.result);
-  // A step that cannot commit in any case does not wait for the one that does. Above all a lost GPU
-  // is told at once, or more steps would be sent to it.
+  // A step that will not commit does not wait for the committing step. Above all a lost GPU is
+  // reported at once, or the coordinator would send more steps to it.
   const bool sends_nothing =
       live->cancelled || ReasonOf(live->result.status()) == Reason::kDeviceLost;
   if (session_->committing && !sends_nothing) {
@@ -301,15 +305,15 @@ void WorkerCore::FunctionFailed(absl::Status status) {
   }
 }
 
-// No step can compute in this process any more. That it drains is said before the report, or the
-// coordinator would send the step back here.
+// No step can compute in this process any more. The worker announces its drain before the report;
+// otherwise the coordinator would send the step back here.
 void WorkerCore::LoseDevice(absl::Status why) {
   if (RuleHolds(Rule::kLostDeviceEndsItsWorker)) {
     BeginDrain(exit_codes::kTryAgain, std::string(why.message()));
     draining_->can_compute = false;
     std::deque<QueuedStep> queue;
     queue.swap(session_->queue);
-    // Each goes to the head of the coordinator's queue.
+    // Each step goes to the head of the coordinator's queue, so the last one goes first.
     for (auto step = queue.rbegin(); step != queue.rend(); ++step) GiveBack(std::move(*step));
   }
   ReportLive(StepOutcome::kSystem, std::move(why));
@@ -327,16 +331,17 @@ void WorkerCore::FunctionSucceeded() {
   CommitIfSlotsExist();
 }
 
-// A function that assigns a variable for the first time may have read it too early: what this
-// worker has added since would be lost. Nothing has been sent yet. From now on the variable is
-// pulled when the step begins, and the step begins when what writes to it has been committed.
+// A function that assigns a variable for the first time may have read the variable too early. Its
+// assign would undo additions that this worker has made since. Nothing has been sent yet, so the
+// step is run again. From now on, steps of the function wait for the commits that write to the
+// variable, and pull it when they begin.
 absl::Status WorkerCore::CheckAssigned(const std::set<std::string>& assigned) const {
   for (const std::string& variable : session_->live->missed) {
     if (assigned.count(variable) == 0) continue;
     return absl::AbortedError(absl::StrCat("\"", session_->live->dispatch.function,
                                            "\" assigned variable \"", variable,
-                                           "\" for the first time, and may have read it without "
-                                           "what an earlier step of the same worker wrote to it "
+                                           "\" for the first time, and may have read it before an "
+                                           "earlier step of the same worker wrote to it "
                                            "(--pipeline_depth): the step is run again"));
   }
   return absl::OkStatus();
@@ -349,7 +354,7 @@ void WorkerCore::CommitIfSlotsExist() {
   std::vector<std::pair<std::string, Optimizer>> missing =
       MissingSlots(*session_->layout, live.record.writes);
   if (missing.empty()) return BeginCommit();
-  // asked for already: another change of the layout came first
+  // The slots have been asked for already, and another change of the layout arrived first.
   if (live.state == WorkerSnapshot::Step::kNeedsSlots) return;
   live.state = WorkerSnapshot::Step::kNeedsSlots;
   Send(NeedSlots{live.dispatch.step, std::move(missing)});
@@ -357,7 +362,7 @@ void WorkerCore::CommitIfSlotsExist() {
 
 // ---- 4 ------------------------------------------------------------------------------------------
 
-// For the layout as it is now.
+// Plans for the current layout.
 void WorkerCore::PlanLiveCommit() {
   LiveStep& live = *session_->live;
   auto work = std::make_shared<const CommitWork>(CommitWork{
@@ -382,7 +387,7 @@ void WorkerCore::OnPlanned(const std::weak_ptr<Session>& session, EntryId step,
                            const CommitWork* work, PlannedCommit plan) {
   CoreLock lock(mu_, outbox_);
   LiveStep* const live = Live(session, step);
-  // cancelled, or another attempt: this one's plan is of no use
+  // The step was cancelled, or another attempt runs: this plan is useless.
   if (live == nullptr || live->planning.get() != work) return;
   live->planning = nullptr;
   live->plan = std::move(plan);
@@ -458,8 +463,9 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
   EndIfDrained();
 }
 
-// How many commits landed between this step's read and its write: those of others, and those of
-// this worker's steps that were not there when it read.
+// Staleness: the number of commits that reached the shard between this step's read and its write.
+// They are commits of other workers, and commits of earlier steps of this worker that the read
+// missed.
 void WorkerCore::MeasureStaleness(const Commit& commit, const CommitReply& reply) {
   LiveStep& step = *session_->committing;
   for (size_t i = 0; i < reply.versions.size() && i < commit.request.parts.size(); ++i) {
@@ -494,13 +500,14 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   }
   if (!step.commits.empty()) AgePrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
-  // Its values go without the core's lock.
+  // The step's values are freed without the core's lock.
   outbox_.Add([released = std::make_shared<const LiveStep>(std::move(step))] {});
   ++reported_;
   Send(std::move(report));
-  // Behind the report: whoever has it knows of every step that committed before.
+  // Sent after the report, so that a coordinator that has received Held knows of every step that
+  // committed before.
   AnswerHold();
-  // It commits nothing more (EndIfDrained).
+  // The worker begins no more commits (EndIfDrained).
   if (draining_ && Unheard()) return;
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kBehind) FunctionEnded();
   StartNext();

@@ -14,12 +14,12 @@
 namespace divvy {
 namespace {
 
-// Enough to keep a few cores busy, few enough to leave some to the rest of the machine.
+// Enough to keep several cores busy, and few enough to leave cores to the rest of the machine.
 constexpr size_t kLanes = 4;
 
 using Parts = std::map<int, std::vector<CommitPart>>;
 
-// Deleting a variable waits until nothing is in flight, so all are there as a rule.
+// Deleting a variable waits until no step is in flight, so normally all variables exist.
 absl::Status CheckWrites(const CommitWork& work) {
   for (const StagedWrite& write : work.writes) RETURN_IF_ERROR(CheckWrite(*work.layout, write));
   return absl::OkStatus();
@@ -50,7 +50,9 @@ absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
     const auto link = work.links->ps.find(ps);
     if (link == work.links->ps.end())
       return absl::InternalError(
-          absl::StrCat("ps ", ps, " has a shard of this step, but the view does not name it"));
+          absl::StrCat("ps ", ps,
+                       " has a shard that this step writes to, but the Attach of this session did "
+                       "not name that ps"));
     if (absl::Status bad = CheckOptimizers(*work.layout, part); !bad.ok()) return MarkUser(bad);
     if (absl::Status large = CheckCommitSize(part, ps, link->second.max_commit_bytes); !large.ok())
       return MarkUser(large);
@@ -60,13 +62,14 @@ absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
   return absl::OkStatus();
 }
 
-// The worker's next steps are to see what this one writes. No step of the session runs between the
-// end of this one's function and its commit, so no row comes back before that.
+// The worker's next steps must see this step's writes. With a row cache no step of the session runs
+// between the end of this step's function and its commit, so no row is cached again before the
+// commit.
 void ForgetRows(const CommitWork& work) {
   if (work.rows == nullptr) return;
   for (const StagedWrite& write : work.writes) {
     const VariableId variable = work.layout->Find(write.variable)->id;
-    // Its variable's rows are never kept (WorkerCore::KeepNoRowsOfAssigned).
+    // Rows of assigned variables are not kept at all (WorkerCore::KeepNoRowsOfAssigned).
     if (Assigns(write)) continue;
     write.ids ? work.rows->Drop(variable, *write.ids) : work.rows->Drop(variable);
   }

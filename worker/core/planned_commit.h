@@ -1,5 +1,5 @@
-// What a step's writes mean for each parameter server: planned without a lock, for a gigabyte of
-// rows takes seconds to sort, sum and copy.
+// Plans the commits of a step: which writes go to which parameter server. Planning needs no lock,
+// because sorting, summing and copying a gigabyte of rows takes seconds.
 #ifndef DIVVY_WORKER_CORE_PLANNED_COMMIT_H_
 #define DIVVY_WORKER_CORE_PLANNED_COMMIT_H_
 
@@ -28,17 +28,19 @@ struct CommitWork {
   std::vector<StagedWrite> writes;  // their slots are in the layout
   int64_t ordinal = 0;
   double learning_rate_scale = 1;
-  // Of the rows of gradients once they are summed: each may be finite, and their sum not.
+  // Check the sums of gradient rows with equal ids, too: finite rows may have a sum that is not
+  // finite.
   bool check_numerics = false;
-  // forgets the rows that are written; null: none are kept
+  // The row cache, which drops the written rows. Null: there is none.
   std::shared_ptr<RowCache> rows;
 };
 
 struct PlannedCommit {
-  uint64_t layout_version = 0, layout_hash = 0;  // that it was planned for: of no use under another
-  // By ps. Else why the step fails: NotFound (a variable was deleted), InvalidArgument (a learning
-  // rate that cannot be, a commit too large, a sum that is not finite; marked as the user's),
-  // Internal (a ps that the session does not know).
+  // The layout that the commit was planned for. Under another layout the plan is useless.
+  uint64_t layout_version = 0, layout_hash = 0;
+  // The parts of the commit, by ps, or the error with which the step fails. NotFound: a variable
+  // was deleted. InvalidArgument (marked as the user's): an invalid learning rate, a commit that is
+  // too large, or a sum that is not finite. Internal: the session does not know a ps.
   absl::StatusOr<std::map<int, std::vector<CommitPart>>> parts;
 
   bool IsFor(const Layout& layout) const {
@@ -46,14 +48,14 @@ struct PlannedCommit {
   }
 };
 
-// Whether the write replaces values, in part or whole.
+// Whether the write replaces values, of the whole variable or of some rows.
 bool Assigns(const StagedWrite& write);
 
 // Plans on the caller's thread.
 PlannedCommit PlanCommit(const CommitWork& work);
 
-// Plans on threads of its own, a few shards at the same time; then `done` is called once, on one of
-// them. Nothing is called if the executor is stopped before.
+// Plans on threads of its own, several shards at a time. Then calls `done` once, on one of these
+// threads. If the executor is stopped before, `done` is not called.
 void PlanCommitOn(Executor& executor, std::shared_ptr<const CommitWork> work,
                   std::function<void(PlannedCommit)> done);
 

@@ -1,4 +1,4 @@
-// What a worker does about a parameter server's refusal: one decision for pulls and commits.
+// How a worker reacts to a parameter server's answer: one decision for pulls and commits.
 #ifndef DIVVY_WORKER_CORE_PS_ANSWER_H_
 #define DIVVY_WORKER_CORE_PS_ANSWER_H_
 
@@ -10,19 +10,21 @@
 namespace divvy {
 
 enum class PsAnswer : uint8_t {
-  // It was carried out.
+  // The request was carried out.
   kDone,
-  // The way failed, or the ps cannot yet: the same request again, after a wait.
+  // A transport failure, or the ps cannot carry out the request yet: send the same request again
+  // after a wait.
   kSendAgain,
-  // This worker's right to speak has ended: it drops everything and waits for Attach, or (IsFinal)
-  // it ends.
+  // The right of this worker to make requests has ended. It drops everything and waits for Attach.
+  // If the reason IsFinal, the process ends.
   kSessionOver,
-  // The request itself is wrong: cannot happen, for all that could be refused was checked before.
+  // The request itself is wrong. This should not happen, because everything that a ps could refuse
+  // was checked before.
   kRefused,
 };
 
-// Pure. A refusal without a typed reason is a fault of the way: a step that commits may not fail
-// for it, and a pull waits.
+// Pure. An error without a typed reason is a transport failure. A step that commits must not fail
+// because of it, and a pull waits, so the request is sent again.
 //
 //   switch (JudgePsAnswer(reply.status())) {
 //     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same
@@ -43,7 +45,8 @@ inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   }
 }
 
-// How long to wait before sending again: what the ps asked for, else the backoff's.
+// The wait before the request is sent again: the ps' retry_after if it gave one, else the backoff's
+// next wait.
 inline absl::Duration WaitBefore(const absl::Status& status, Backoff& backoff) {
   const absl::Duration asked = DetailOf(status).retry_after;
   const absl::Duration own = backoff.Next();

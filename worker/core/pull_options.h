@@ -1,5 +1,5 @@
-// How far a worker's reads may lag behind its own steps, for speed. Off by default: then a step
-// sees all that its worker's steps before it have written.
+// How stale a worker's reads may be with respect to its own steps, in exchange for speed. By
+// default a step sees all writes of the earlier steps of its worker.
 #ifndef DIVVY_WORKER_CORE_PULL_OPTIONS_H_
 #define DIVVY_WORKER_CORE_PULL_OPTIONS_H_
 
@@ -14,36 +14,43 @@ namespace divvy {
 struct PullOptions {
   static constexpr int kMaxPipelineDepth = 3;
 
-  // So many steps of this worker overlap, at least 1. 1: a step's pulls leave when it begins, and
-  // it sees all that the steps before it here have written. d: while a training step runs, what up
-  // to d - 1 training steps that wait behind it will read whole (as far as it is known from their
-  // last runs) is pulled already. Such a step may miss what the d - 1 steps before it on this
-  // worker add (gradients, adds, the scatters but scatter_update), as it may always miss what steps
-  // of other workers write; never what one of them has assigned. What had finished before the step
-  // was scheduled it sees; but steps that are run again after the loss of a parameter server run
-  // beside each other, and see no more of each other than steps of several workers do. A step that
-  // assigns, for the first time, what its function only read before, and that was pulled too early
-  // for it, is run again. A coordinator leaves two steps waiting at a worker, so 3 is the most
-  // there is.
+  // How many steps of this worker may overlap, from 1 to kMaxPipelineDepth. A coordinator queues at
+  // most two steps at a worker, so more than 3 cannot overlap.
   //
-  // The commit of a step is one of the d: the next training step runs meanwhile, and commits when
-  // that one is reported. It waits instead beside a step that assigns, where its function is known
-  // to assign what is being committed, in the first run of its function, and where rows are kept
-  // (below).
+  // Depth 1: a step's pulls are sent when the step begins, and the step sees all writes of the
+  // earlier steps of this worker.
   //
-  // Where a replica has a GPU, the batches of leased data that these d - 1 steps will take are read
-  // and copied there meanwhile, too: each step gets the elements that it would get anyway.
+  // Depth d: while a training step runs, the worker prefetches the variables that the next d - 1
+  // queued training steps will read whole, as far as the last runs of their functions tell.
+  // - A prefetched step may miss the additions (gradients, adds, all scatters but scatter_update)
+  //   of the d - 1 steps before it on this worker, as it may always miss writes of other workers.
+  //   It never misses an assign of its own worker.
+  // - It sees all steps that had finished before it was scheduled. Replay is the exception: steps
+  //   that are run again after the loss of a parameter server run at the same time, and may miss
+  //   each other's writes as steps of different workers may.
+  // - If a step assigns a variable that its function has only read so far, and the prefetched value
+  //   missed a write, the step is run again.
+  //
+  // A commit in flight counts as one of the d steps. The next training step runs meanwhile, and
+  // commits after the committing step has been reported. In four cases the next step waits instead:
+  // the committing step assigns a variable; the next step's function is known to assign a variable
+  // of the commit; it is the first run of that function; there is a row cache (below).
+  //
+  // If a replica has a GPU, the batches of leased data for these d - 1 steps are also read and
+  // copied to it in advance. Each step gets the same elements as without prefetching.
   int pipeline_depth = 1;
 
-  // Memory for rows that training steps have pulled by id: a row is used again by the step that
-  // pulled it, and by up to row_cache_staleness steps of this worker after it, without asking the
-  // parameter server. What others write to it meanwhile, the program's own writes included, is
-  // missed so long; never what a step of this worker has written. No rows are kept of a variable
-  // that one has assigned. Read-only steps always ask. 0 bytes: nothing is kept.
+  // Memory of the row cache, which keeps rows that training steps have pulled by id. 0: no cache.
+  //
+  // A row is used by the step that pulled it, and by the next row_cache_staleness steps of this
+  // worker, without asking the parameter server. These steps miss writes that other workers or the
+  // program make to the row meanwhile. They never miss a write of their own worker. The cache keeps
+  // no rows of a variable that a step of this worker has assigned. Read-only steps do not use it.
   int64_t row_cache_bytes = 0;
+  // Number of steps for which a row is used again after the step that pulled it.
   int row_cache_staleness = 0;
 
-  // What is wrong with them, each naming its flag.
+  // Every invalid value, each with the name of its flag. Empty: the options are valid.
   std::vector<std::string> Problems() const {
     std::vector<std::string> problems;
     if (pipeline_depth < 1 || pipeline_depth > kMaxPipelineDepth) {

@@ -1,5 +1,5 @@
-// What a step will read, learnt from what it read the last time, so that its first pull can leave
-// before it asks.
+// Predicts the variables that a step will read from those that its function has read before, so
+// that the step's first pull can be sent before the step asks.
 #ifndef DIVVY_WORKER_CORE_READ_SET_H_
 #define DIVVY_WORKER_CORE_READ_SET_H_
 
@@ -15,20 +15,22 @@
 
 namespace divvy {
 
-// The variables that each step function read whole in its last good run, and all that it has ever
-// assigned, for one version of the layout: under another it is learnt anew. A prediction costs
-// memory and a transfer where it is wrong, never a wrong value. Not thread-safe.
+// For each step function: the variables that it read whole in its last successful run, and all
+// variables that it has ever assigned. The knowledge holds for one version of the layout; under
+// another version it is learnt anew. A wrong prediction costs memory and a transfer, and never
+// yields a wrong value. Not thread-safe.
 class ReadSets {
  public:
-  // In name order; empty where nothing is known.
+  // The variables that `function` will probably read whole, in the order of their names. Empty if
+  // nothing is known.
   std::vector<std::string> Predict(absl::string_view function, uint64_t layout_version) const {
     const auto found = by_function_.find(function);
     if (found == by_function_.end() || found->second.layout_version != layout_version) return {};
     return {found->second.variables.begin(), found->second.variables.end()};
   }
 
-  // Of these, what is worth a pull while another step runs: a variable that some function assigns
-  // would have to be pulled again after it.
+  // The predicted variables that are worth a pull while another step runs. A variable that some
+  // function assigns is left out, because it would have to be pulled again after the assign.
   std::vector<std::string> PredictAhead(absl::string_view function, uint64_t layout_version) const {
     std::vector<std::string> variables;
     for (std::string& variable : Predict(function, layout_version)) {
@@ -37,7 +39,7 @@ class ReadSets {
     return variables;
   }
 
-  // Whether the function has ended well under this layout, and has assigned none of the variables.
+  // Whether the function has succeeded under this layout, and has assigned none of `variables`.
   bool AssignsNoneOf(absl::string_view function, uint64_t layout_version,
                      const std::set<std::string>& variables) const {
     const auto found = by_function_.find(function);
@@ -47,8 +49,8 @@ class ReadSets {
                         [&](const std::string& variable) { return assigned.count(variable) > 0; });
   }
 
-  // Of a run that ended well. What was not read this time is dropped. What was assigned once is
-  // not: a function may assign now and then.
+  // Learns from a successful run. `read_whole` replaces the variables of the run before. `assigned`
+  // adds to them, because a function may assign a variable in some runs only.
   void Learn(absl::string_view function, uint64_t layout_version, std::set<std::string> read_whole,
              std::set<std::string> assigned = {}) {
     Learnt& learnt = by_function_[std::string(function)];

@@ -13,11 +13,11 @@ namespace {
 
 constexpr uint8_t kMostUses = 3;
 constexpr size_t kBlock = 32;
-// slots, for each row that finds no room: all are looked at before an eighth of them has been taken
-// anew
+// Slots that are checked for rows that are too old, for each row that finds no room. At this rate
+// all slots are checked before an eighth of them has been taken again.
 constexpr int kLooksForTooOld = 8;
-// What a kept row takes beside its values: the slot and its place in `slots_of_`, its node and
-// bucket in the index, its share of `seen_`, what two allocations add.
+// Memory of a kept row besides its values: the slot and its entry in `slots_of_`, its node and
+// bucket in the index, its share of `seen_`, and the overhead of two allocations.
 constexpr int64_t kOverheadBytes = 168;
 
 int64_t CostOf(size_t row_bytes) { return static_cast<int64_t>(row_bytes) + kOverheadBytes; }
@@ -28,15 +28,14 @@ MetricsRegistry::Labels LabelsOf(int worker) { return {{"task", absl::StrCat("wo
 
 RowCacheMetrics::RowCacheMetrics(MetricsRegistry& registry, int worker)
     : hits(registry.GetCounter("divvy_row_cache_hits_total",
-                               "Rows that steps asked for and that were kept from steps before.",
+                               "Rows that steps asked for and found in the row cache.",
                                LabelsOf(worker))),
       misses(registry.GetCounter("divvy_row_cache_misses_total",
-                                 "Rows that steps asked for and that had to be pulled.",
-                                 LabelsOf(worker))),
+                                 "Rows that steps asked for and had to pull.", LabelsOf(worker))),
       evictions(registry.GetCounter("divvy_row_cache_evictions_total",
-                                    "Kept rows that went because others needed their place.",
+                                    "Cached rows that were removed to make room for others.",
                                     LabelsOf(worker))),
-      bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the rows that are kept.",
+      bytes(registry.GetGauge("divvy_row_cache_bytes", "Memory of the cached rows.",
                               LabelsOf(worker))) {}
 
 RowCache::RowCache(int64_t bytes, int staleness, const RowCacheMetrics& metrics)
@@ -58,8 +57,7 @@ RowCache::Slot* RowCache::FreshSlot(const Key& key) {
   return kept == index_.end() || !Fresh(slots_[kept->second]) ? nullptr : &slots_[kept->second];
 }
 
-// A row is three reads of memory, each of a place that only the one before tells: for a block of
-// rows they are under way together.
+// Finding a row takes three dependent memory reads. For a block of rows these reads overlap.
 void RowCache::CopyBlock(VariableId variable, absl::Span<const int64_t> ids, size_t first,
                          size_t row_bytes, Found& found) {
   const size_t count = std::min(kBlock, ids.size() - first);
@@ -124,7 +122,7 @@ void RowCache::KeepRow(Key key, uint16_t part, uint64_t version, const char* row
   const int64_t cost = CostOf(row_bytes);
   if (cost > limit_bytes_) return;
   const auto kept = index_.find(key);
-  // Two pulls of a step, answered in the other order.
+  // Two pulls of a step may be answered in the other order.
   if (kept != index_.end() && slots_[kept->second].version > version) return;
   if (kept == index_.end() && !HasRoom(cost)) {
     FreeTooOld();
@@ -160,9 +158,9 @@ size_t RowCache::TakeSlot() {
   return slot;
 }
 
-// Whether the row has found no room before, lately. One place for each hash: what is forgotten for
-// another costs a pull. All is forgotten where the places have become fewer than the slots, which
-// happens once each time that those have doubled.
+// Whether the row has found no room recently. Each hash has one place. A row is forgotten when
+// another hash takes its place, which costs one more pull. If there are fewer places than slots,
+// all hashes are forgotten; that happens once each time that the number of slots has doubled.
 bool RowCache::WasSeen(const Key& key) {
   if (seen_.size() < slots_.size()) seen_.assign(2 * slots_.size(), 0);
   const uint64_t hash = KeyHash()(key) | 1;
@@ -179,7 +177,7 @@ void RowCache::FreeTooOld() {
   }
 }
 
-// REQUIRES: something is kept. Ends within kMostUses + 1 rounds.
+// REQUIRES: something is kept. The hand makes at most kMostUses + 1 rounds.
 void RowCache::EvictOne() {
   for (;; ++hand_) {
     if (hand_ >= slots_.size()) hand_ = 0;
@@ -188,7 +186,7 @@ void RowCache::EvictOne() {
     if (slot.uses == 0) break;
     --slot.uses;
   }
-  Free(hand_++);  // who takes the place has a whole round before it
+  Free(hand_++);  // the new row is safe for a whole round of the hand
   ++stats_.evictions;
   metrics_.evictions.Add(1);
 }
@@ -196,7 +194,8 @@ void RowCache::EvictOne() {
 void RowCache::Free(size_t place) {
   Slot& slot = slots_[place];
   index_.erase(slot.key);
-  std::vector<uint32_t>& slots = slots_of_[slot.key.variable];  // the last takes its number
+  // The last slot of the variable takes this one's place.
+  std::vector<uint32_t>& slots = slots_of_[slot.key.variable];
   slots_[slots.back()].number = slot.number;
   slots[slot.number] = slots.back();
   slots.pop_back();

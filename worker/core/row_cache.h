@@ -19,16 +19,16 @@
 
 namespace divvy {
 
-// Since it was made.
+// Counters of one RowCache since its construction.
 struct RowCacheStats {
   int64_t hits = 0, misses = 0;  // rows asked for; a row that is too old is a miss
-  int64_t later_hits = 0;        // those of the hits that were pulled by an earlier step
-  int64_t evictions = 0;         // rows that went because others needed their place
-  int64_t bytes = 0;             // of what is kept, with what keeping it takes
+  int64_t later_hits = 0;        // hits on rows that an earlier step pulled
+  int64_t evictions = 0;         // rows that were removed to make room for others
+  int64_t bytes = 0;             // memory of the kept rows, with overhead
 };
 
-// Those of a worker, over all its sessions: divvy_row_cache_{hits,misses,evictions}_total and
-// divvy_row_cache_bytes.
+// The same counters for a worker, over all its sessions, as metrics:
+// divvy_row_cache_{hits,misses,evictions}_total and divvy_row_cache_bytes.
 struct RowCacheMetrics {
   RowCacheMetrics(MetricsRegistry& registry, int worker);
   Counter& hits;
@@ -37,17 +37,19 @@ struct RowCacheMetrics {
   Gauge& bytes;
 };
 
-// The rows of one session under one layout, found by variable and id. A row that a step has pulled
-// may be used by that step and the `staleness` steps after it.
+// Rows of one session under one layout, found by variable and id. A row may be used by the step
+// that pulled it, and by the next `staleness` steps.
 //
-// Where there is no room, a row is kept when it has been pulled twice: so rows that are read once
-// pass by. It takes the place of a row that is too old, or of one that was used little: the hand of
-// a clock goes round, and each use (three at most count) saves a row from it once. With ids by
-// Zipf's law it hits 97 % of what the best choice of rows would
-// (RowCacheTest.KeepsTheHotRowsOfAZipfLaw); without the rule of the second pull it were 79 %, and
-// an exact order of use would cost a list for every hit.
+// A full cache keeps a row only when it is pulled for the second time, so that rows that are read
+// once do not displace others. The new row replaces a row that is too old, or the one that the
+// clock algorithm chooses: a hand goes round over the rows, and each use of a row (at most three
+// count) saves it from the hand once.
 //
-// Thread-safe; its lock is the last to be taken, and nothing blocks.
+// With ids that follow Zipf's law, the cache reaches 97 % of the hits of the best possible choice
+// of rows (RowCacheTest.KeepsTheHotRowsOfAZipfLaw). Without the rule of the second pull it reaches
+// 79 %. An exact order of use (LRU) would need a list operation for every hit.
+//
+// Thread-safe. Its lock is the last one in the lock order. No method blocks.
 class RowCache {
  public:
   // REQUIRES: bytes > 0, staleness >= 0; the registry of `metrics` outlives this.
@@ -55,32 +57,35 @@ class RowCache {
   ~RowCache();
   RowCache(const RowCache&) = delete;
 
-  // The next step of the worker begins: what is kept is older by one.
+  // The worker's next step begins: every kept row is older by one step.
   void BeginStep();
 
   struct Found {
-    // ids.shape + row shape; rows that are missing have no value yet
+    // Shape: ids.shape + row shape. Missing rows have no value yet.
     Tensor values;
-    // Their places in ids.
+    // Places of the missing rows in ids.
     std::vector<int64_t> missing;
-    // Of each shard that rows were found of: the least version that one was pulled at.
+    // For each shard with rows that were found: the least shard version at which one of them was
+    // pulled.
     std::map<uint16_t, uint64_t> oldest;
   };
-  // ResourceExhausted: there is no memory for the values; pull them.
-  // REQUIRES: ids is int64, not empty, and inside the variable.
+  // Looks up the rows of `ids`. ResourceExhausted: there is no memory for the values; the caller
+  // should pull all rows. REQUIRES: ids is int64, not empty, and inside the variable.
   absl::StatusOr<Found> Find(const VariableLayout& variable, const Tensor& ids);
 
-  // A part of a pull was answered: its rows, by their numbers in the shard. A reply that does not
-  // fit is ignored, and of a row that is kept from a newer one.
+  // Keeps the rows of an answered part of a pull. `asked.rows` has their numbers in the shard. A
+  // reply of the wrong dtype or size is ignored. A row that is kept from a newer shard version is
+  // not replaced.
   void Keep(const VariableLayout& variable, const PullPart& asked, const PullPartReply& reply);
 
-  // Forgets rows of a variable, or all of them, because their values change. The second costs
-  // nothing where none are kept.
+  // Drops rows of a variable, or all of them, because their values change. Dropping a variable of
+  // which no rows are kept costs nothing.
   void Drop(VariableId variable, const Tensor& ids);
   void Drop(VariableId variable);
-  // And keeps none of it from now on, over Clear too.
+  // Drops all rows of the variable and keeps none from now on, not even after Clear.
   void NeverKeep(VariableId variable);
-  // What was kept, to be let go where no lock is held: that may take a while.
+  // Empties the cache, and returns the removed rows. The caller should release them without holding
+  // a lock, because freeing them may take a while.
   std::shared_ptr<const void> Clear();
 
   RowCacheStats stats() const;
@@ -99,11 +104,11 @@ class RowCache {
   struct Slot {
     Key key;
     bool taken = false;
-    uint8_t uses = 0;  // that the hand has not counted off yet
+    uint8_t uses = 0;  // uses that the hand has not counted off yet
     uint16_t part = 0;
-    uint32_t number = 0;   // in slots_of_
-    uint64_t version = 0;  // of the shard, and
-    uint64_t step = 0;     // the number of the step, when it was pulled
+    uint32_t number = 0;   // place in slots_of_
+    uint64_t version = 0;  // of the shard, at the time of the pull
+    uint64_t step = 0;     // number of the step that pulled the row
     std::vector<char> row;
   };
 
@@ -133,11 +138,11 @@ class RowCache {
   RowCacheStats stats_ DIVVY_GUARDED_BY(mu_);
   absl::flat_hash_map<Key, uint32_t, KeyHash> index_ DIVVY_GUARDED_BY(mu_);
   std::vector<Slot> slots_ DIVVY_GUARDED_BY(mu_);
-  // Those taken, of each variable, in any order.
+  // The taken slots of each variable, in any order.
   std::map<VariableId, std::vector<uint32_t>> slots_of_ DIVVY_GUARDED_BY(mu_);
-  // slots
+  // Free slots.
   std::vector<size_t> free_ DIVVY_GUARDED_BY(mu_);
-  // hashes of rows that found no room
+  // Hashes of rows that found no room.
   std::vector<uint64_t> seen_ DIVVY_GUARDED_BY(mu_);
   size_t hand_ DIVVY_GUARDED_BY(mu_) = 0, sweep_ DIVVY_GUARDED_BY(mu_) = 0;
 };

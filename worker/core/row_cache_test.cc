@@ -22,7 +22,7 @@ class RowCacheTest : public ::testing::Test {
     return Tensor::Vector<int64_t>(absl::MakeConstSpan(ids));
   }
 
-  // As a pull of these rows would be answered: each element is the row's number plus `add`.
+  // Keeps the rows of a pull's reply. Each element is the row's number plus `add`.
   void Keep(RowCache& cache, const std::vector<int64_t>& ids, float add = 0, uint64_t version = 1) {
     std::map<int, std::vector<int64_t>> by_part;
     for (const int64_t id : ids)
@@ -159,7 +159,7 @@ TEST_F(RowCacheTest, NeverTakesMoreThanItIsGivenAndARowThatIsLargerIsNotKept) {
   }
   EXPECT_GT(cache.stats().bytes, 1'500);
   const int64_t before = cache.stats().evictions;
-  EXPECT_LT(before, 10) << "hardly a row was pulled twice";
+  EXPECT_LT(before, 10) << "hardly any row was pulled twice";
   for (int i = 0; i < 2; ++i) Keep(cache, {70'000});
   EXPECT_EQ(cache.stats().evictions, before + 1);
   EXPECT_TRUE(Missing(cache, {70'000}).empty());
@@ -225,8 +225,8 @@ int64_t ZipfId(Random& random) {
   return std::min(rank, kRows - 1);
 }
 
-// Room for 1 % of the rows, ids by Zipf's law, and now and then a pass over rows that nobody reads
-// again. The ceiling is the 1 % that are read most.
+// The cache has room for 1 % of the rows. Ids follow Zipf's law, with an occasional pass over rows
+// that nobody reads again. The ceiling is a cache that holds the 1 % of rows that are read most.
 TEST_F(RowCacheTest, KeepsTheHotRowsOfAZipfLaw) {
   constexpr int64_t kRoom = kRows / 100;
   RowCache cache(kRoom * (8 + 168), 1 << 30, metrics_);
@@ -241,12 +241,11 @@ TEST_F(RowCacheTest, KeepsTheHotRowsOfAZipfLaw) {
     for (const int64_t place : Missing(cache, ids))
       pulled.push_back(ids[static_cast<size_t>(place)]);
     Keep(cache, pulled);
-    if (step < 500) continue;  // until it is full
+    if (step < 500) continue;  // until the cache is full
     asked += cache.stats().hits - hits;
     ideal += std::count_if(ids.begin(), ids.end(), [](int64_t id) { return id <= kRoom; });
   }
-  std::cout << "hits " << asked << " of " << ideal
-            << " that the best choice of rows would have had\n";
+  std::cout << "hits " << asked << " of " << ideal << " hits of the best choice of rows\n";
   EXPECT_GT(asked, ideal * 9 / 10);
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 bool AssignsWhole(const StagedWrite& write) { return write.op == WriteOp::kAssign && !write.ids; }
 
-// One (row of the value read, row of the write's value) for each row that the write touches, in the
-// write's order.
+// For each row that the write touches, in the write's order: the row in the value read, and the row
+// in the write's value.
 using RowPairs = std::vector<std::pair<int64_t, int64_t>>;
 
 RowPairs Touched(const VariableRead& read, const StagedWrite& write, int64_t result_rows) {

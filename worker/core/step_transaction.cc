@@ -17,8 +17,7 @@
 namespace divvy {
 namespace {
 
-// The step fails with it, and a person is to know whose word it is, also where a server does not
-// say its name.
+// Adds the ps to a refusal that does not name it, because the step fails with this message.
 absl::Status OfPs(int ps, const absl::Status& refusal) {
   const std::string name = absl::StrCat("ps ", ps);
   return absl::StrContains(refusal.message(), name)
@@ -78,7 +77,7 @@ WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock&
       clock_(clock),
       rows_(std::move(options.rows)) {}
 
-// ---- what the step calls ------------------------------------------------------------------------
+// ---- called by the step -------------------------------------------------------------------------
 
 absl::Status WorkerTransaction::CheckOpen() const {
   switch (phase_) {
@@ -123,20 +122,20 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads,
     waiter->own.resize(waiter->reads.size());
     waiter->gaps.resize(waiter->reads.size());
     waiter->base.resize(waiter->reads.size());
-    // One more, so that it is not finished before all are asked for.
+    // One more than the reads, so that the waiter does not finish before all reads have been added.
     waiter->missing = waiter->reads.size() + 1;
     waiter->done = std::move(done);
     for (size_t i = 0; i < waiter->reads.size(); ++i) AddRead(id, i, fetch);
   }
   Begin(std::move(fetch));
   CoreLock lock(mu_, outbox_);
-  // Unless it has been answered with an error meanwhile.
+  // The waiter is gone if it has been answered with an error meanwhile.
   const auto still = waiters_.find(id);
   if (still != waiters_.end() && --still->second->missing == 0) FinishWaiter(id);
 }
 
-// Where the value of read `index` comes from: the step's own assign, a whole variable that is here
-// or under way, or a message.
+// Decides where the value of read `index` comes from: the step's own assign, a whole variable that
+// is here or in flight, the row cache, or a message.
 void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(waiter_id);
   const VariableRead& read = waiter.reads[index];
@@ -152,14 +151,14 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   }
 }
 
-// Where rows are kept, the rule of the cache goes before: of a row a step misses nothing that its
-// own worker wrote.
+// With a row cache, the cache's rule counts instead: a step misses no write of its own worker to a
+// row.
 bool WorkerTransaction::PulledAhead(const std::string& variable) const {
   const auto whole = whole_.find(variable);
   return whole != whole_.end() && whole->second.ahead && rows_ == nullptr;
 }
 
-// Each id that is missing once, in the order of their first places.
+// The missing ids, each once, in the order of their first places.
 std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found,
                                                 MissingRows& gaps) {
   std::vector<int64_t> missing;
@@ -174,7 +173,7 @@ std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCach
   return missing;
 }
 
-// The values whose gaps, which nobody has seen, are filled with these rows.
+// Fills the missing rows of `gaps.values`, which nobody else has seen, with the pulled rows.
 Tensor WorkerTransaction::Filled(MissingRows gaps, const Tensor& rows) {
   const int64_t row_bytes = rows.size_bytes() / rows.shape().dim(0);
   for (size_t i = 0; i < gaps.places.size() && row_bytes > 0; ++i) {
@@ -184,8 +183,8 @@ Tensor WorkerTransaction::Filled(MissingRows gaps, const Tensor& rows) {
   return std::move(gaps.values);
 }
 
-// Only what is not kept of them is asked for, and each row once. Without memory to look for them
-// all are: what that takes fails in its own words.
+// Pulls only the rows that are not in the row cache, and each row once. If there is no memory for
+// the lookup, all rows are pulled; then the pull reports the lack of memory.
 void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(place.waiter);
   VariableRead wanted = waiter.reads[place.index];
@@ -211,7 +210,7 @@ void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
   fetch.places.push_back(place);
 }
 
-// A kept row is as old as its pull, however new what is read beside it.
+// A kept row is as old as its pull, even if other rows of the shard are newer.
 void WorkerTransaction::RememberKept(const VariableLayout& variable, const RowCache::Found& found) {
   for (const auto& [part, version] : found.oldest) {
     const auto [pulled, is_first] = record_.pulled.emplace(ShardKey{variable.id, 0, part}, version);
@@ -262,7 +261,7 @@ absl::Status WorkerTransaction::CheckValue(const StagedWrite& write) const {
 }
 
 absl::Status WorkerTransaction::CheckOrder(const std::vector<StagedWrite>& writes) const {
-  std::set<std::string> with_gradient;  // by these writes
+  std::set<std::string> with_gradient;  // variables that have a gradient among these writes
   for (const StagedWrite& write : writes) {
     if (HasGradient(write.variable) || with_gradient.count(write.variable) > 0) {
       return absl::FailedPreconditionError(
@@ -296,7 +295,7 @@ bool WorkerTransaction::cancelled() const {
   return phase_ == Phase::kCancelled;
 }
 
-// ---- what the core calls ------------------------------------------------------------------------
+// ---- called by the core -------------------------------------------------------------------------
 
 void WorkerTransaction::Prefetch(const std::vector<std::string>& variables, bool ahead) {
   Fetch fetch;
@@ -336,12 +335,12 @@ void WorkerTransaction::Cancel() {
 
 void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   phase_ = phase;
-  // What they hold is released without the lock.
+  // The values are freed without the lock.
   outbox_.Add([fetches = std::exchange(fetches_, {}), whole = std::exchange(whole_, {})] {});
   NoteWaiting();
   take_ahead_ = nullptr;
   own_.clear();
-  // Its session may be over: then all that it keeps goes.
+  // If the session is over, this is the last reference, and all kept rows are freed.
   outbox_.Add([rows = std::exchange(rows_, nullptr)] {});
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
 }
@@ -364,7 +363,7 @@ void WorkerTransaction::NoteWaiting() {
 
 // ---- messages -----------------------------------------------------------------------------------
 
-// Plans without the lock: of a million ids that takes a while.
+// Plans without the lock, because a plan for a million ids takes a while.
 void WorkerTransaction::Begin(Fetch wanted) {
   if (wanted.reads.empty()) return;
   const auto fetch = std::make_shared<Fetch>(std::move(wanted));
@@ -384,7 +383,7 @@ void WorkerTransaction::Begin(Fetch wanted) {
 
 void WorkerTransaction::Send(uint64_t id, int ps) {
   const auto link = options_.links->ps.find(ps);
-  // Not in the view: waited for, as one that cannot be reached.
+  // A ps that the session does not know is waited for, like an unreachable one.
   if (link == options_.links->ps.end()) return;
   PullRequest request{options_.links->FenceFor(ps), fetches_.at(id)->plan.parts().at(ps)};
   outbox_.Add([weak = weak_from_this(), client = link->second.client, request = std::move(request),
@@ -437,7 +436,8 @@ void WorkerTransaction::RememberVersions(const Fetch& fetch, int ps, const PullR
     record_.pulled.emplace(parts[i].shard, reply.parts[i].version);
 }
 
-// All have answered. Copying gigabytes takes seconds: on a thread of its own then.
+// Every ps has answered. Copying gigabytes takes seconds, so large values are assembled on another
+// thread.
 void WorkerTransaction::Complete(uint64_t id) {
   const std::shared_ptr<const Fetch> fetch = fetches_.at(id);
   if (fetch->plan.copied_bytes() < options_.at_once_bytes) return Deliver(id, fetch->Values());
@@ -471,11 +471,11 @@ void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Te
   }
   if (take_ahead_ && !ahead.empty())
     outbox_.Add([take = take_ahead_, ahead = std::move(ahead)] { take(ahead); });
-  outbox_.Add([fetch] {});  // the replies are released without the lock
+  outbox_.Add([fetch] {});  // the replies are freed without the lock
 }
 
-// A bug of ours or of the ps; the step that asked decides what to do about it. Another Pull tries
-// anew.
+// A refused pull is a bug of this worker or of the ps. The step's function gets the error and
+// decides. Its next Pull tries again.
 void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
   const std::shared_ptr<const Fetch> failed = std::move(fetches_.extract(id).mapped());
   const Fetch& fetch = *failed;
@@ -493,7 +493,7 @@ void WorkerTransaction::FailFetch(uint64_t id, const absl::Status& status) {
   for (const uint64_t waiter : waiters) Answer(waiter, status);
 }
 
-// A read by id finds its rows in the whole value as in one that the step itself had assigned.
+// A read by id takes its rows from the whole value as if the step itself had assigned the value.
 void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
@@ -532,8 +532,7 @@ absl::StatusOr<std::vector<Tensor>> WorkerTransaction::Waiter::Results() {
   return results;
 }
 
-// Nothing is missing any more: what the step itself has written is added, on a thread of its own
-// where that is much.
+// All values have arrived. The step's own writes are added, on another thread if they are large.
 void WorkerTransaction::FinishWaiter(uint64_t id) {
   const std::shared_ptr<Waiter> waiter = waiters_.at(id);
   if (waiter->CopiedBytes() < options_.at_once_bytes) return Answer(id, waiter->Results());

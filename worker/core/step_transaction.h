@@ -1,4 +1,4 @@
-// A step's view of the variables: what it pulls, and what it stages.
+// A step's view of the variables: its pulls and its staged writes.
 #ifndef DIVVY_WORKER_CORE_STEP_TRANSACTION_H_
 #define DIVVY_WORKER_CORE_STEP_TRANSACTION_H_
 
@@ -27,42 +27,44 @@
 
 namespace divvy {
 
-// How a session reaches the parameter servers: by the view of its Attach. Immutable; shared by the
-// session's transactions.
+// The connections of a session to the parameter servers, from the view of its Attach. Immutable;
+// shared by the session's transactions.
 struct SessionLinks {
   struct Ps {
     std::shared_ptr<ParameterClient> client;
     Incarnation incarnation;
-    int64_t max_commit_bytes = 0;  // 0: any
+    int64_t max_commit_bytes = 0;  // 0: no limit
   };
-  Fence fence;  // of every request; `target` is filled in
+  Fence fence;  // of every request, without `target`
   std::map<int, Ps> ps;
 
-  Fence FenceFor(int index) const;  // REQUIRES: ps has it
+  Fence FenceFor(int index) const;  // REQUIRES: ps contains `index`
 };
 
-// Waits for a ps: which, and since when.
+// A wait for a ps.
 struct PsWait {
   int ps = 0;
-  absl::Duration since;  // on the Clock
+  absl::Duration since;  // Clock::Elapsed at its begin
 };
 
-// What a step leaves when its function has returned.
+// The record of a step whose function has returned.
 struct StepRecord {
-  // In order.
+  // Staged writes, in order.
   std::vector<StagedWrite> writes;
-  // variables that the function asked for whole
+  // Variables that the function read whole.
   std::set<std::string> read_whole;
-  // The version of each shard when it was first read; where rows of it were kept from before: when
-  // those were pulled.
+  // The version of each shard at the step's first read of it. If the row cache gave rows of the
+  // shard: the least version at which one of them was pulled, if that is less.
   std::map<ShardKey, uint64_t> pulled;
 };
 
-// The StepTransaction of WorkerCore. Thread-safe; its lock is taken after the core's, never before,
-// and the core takes none but that of waiting(): what a step reads and writes may be gigabytes. A
-// ps that does not answer, or cannot yet, is asked again
-// until it does (JudgePsAnswer); one that refuses the request itself fails the pull; one that says
-// that the session is over is reported by on_session_over, and whoever hears that cancels.
+// The StepTransaction of WorkerCore. Thread-safe. A step may read and write gigabytes, so the core
+// takes no lock of a transaction except the one behind waiting(). The lock order is the core's
+// lock, then the transaction's.
+//
+// A ps that does not answer, or that cannot answer yet, is asked again until it does
+// (JudgePsAnswer). If a ps refuses the request itself, the Pull fails. If a ps says that the
+// session is over, the transaction calls on_session_over, and its owner cancels the transaction.
 //
 //   RUNNING   Pull, Stage   ->  Finish: the record, for the core to commit
 //                           ->  Cancel: nothing is left
@@ -74,14 +76,15 @@ class WorkerTransaction : public StepTransaction,
     std::shared_ptr<const Layout> layout;
     bool read_only = false;
     bool check_numerics = false;
-    // Of the jitter of its waits.
+    // Seed of the jitter in waits before retries.
     uint64_t seed = 0;
-    // A ps said so, with this. Called without a lock, perhaps more than once.
+    // Called with the error of a ps that says that the session is over. Called without a lock,
+    // perhaps more than once.
     std::function<void(absl::Status)> on_session_over;
-    // Where rows read by id are looked for, and kept; let go when the step is over. Null: they are
-    // pulled.
+    // The row cache: rows that are read by id are looked up in it, and pulled rows are kept in it.
+    // Released when the step is over. Null: every row is pulled.
     std::shared_ptr<RowCache> rows = nullptr;
-    // What copies less is put together at once, under the lock; the rest on a thread of its own.
+    // Values of fewer bytes are assembled at once, under the lock; larger ones on another thread.
     int64_t at_once_bytes = 256 << 10;
   };
   // REQUIRES: executor and clock outlive the transaction and all its tasks.
@@ -93,43 +96,45 @@ class WorkerTransaction : public StepTransaction,
   absl::Status Stage(std::vector<StagedWrite> writes) override;
   bool cancelled() const override;
 
-  // Begins to pull these variables whole; unknown ones are left out. `ahead`: before the step
-  // begins. Then what is read by id of one of them is taken from it as well, where no rows are
-  // kept, so that the step sees one value of it, however old.
+  // Begins to pull these variables whole. Unknown variables are left out. `ahead` means that the
+  // step has not begun. Then, unless there is a row cache, reads by id of one of these variables
+  // are also served from the prefetched value, so that the step sees one value of the variable.
   void Prefetch(const std::vector<std::string>& variables, bool ahead = false);
-  // Tells `take` the values that have been pulled ahead and are there, and later those that come
-  // while nobody waits for them. Called without a lock. REQUIRES: not called before.
+  // Calls `take` with the prefetched values that have arrived, and later with those that arrive
+  // while no read waits for them. `take` is called without a lock. REQUIRES: not called before.
   void TellAhead(std::function<void(std::vector<WholeValue>)> take);
-  // The step is over: what it did. Every later call is refused, every Pull under way is answered
-  // FailedPrecondition.
+  // Ends the step, and returns its record. Later calls are refused, and pulls in flight are
+  // answered with FailedPrecondition.
   StepRecord Finish();
-  // Forgets everything; every Pull under way is answered Cancelled. May be called again, and after
-  // Finish. Not under the core's lock: completions run.
+  // Drops everything; pulls in flight are answered with Cancelled. May be called again, and after
+  // Finish. Must not be called under the core's lock, because it runs completions.
   void Cancel();
-  // The ps waited for longest, if any. Waits for no other method.
+  // The longest wait for a ps, if there is one. Never waits for another method.
   std::optional<PsWait> waiting() const;
 
  private:
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
-  // A read of rows that is pulled in part only: some are kept, or one is named twice.
+  // A read of rows of which only a part is pulled: some rows are in the row cache, or an id is
+  // named twice.
   struct MissingRows {
-    // The rest.
+    // The result, with the rows of the row cache filled in.
     Tensor values;
-    // Where a value is missing, and which row of what is pulled is the one.
+    // The places in `values` without a row, and for each place the number of its row among the
+    // pulled rows.
     std::vector<int64_t> places, rows;
   };
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
-    std::vector<std::vector<StagedWrite>> own;  // of each read: the writes it must see
-    std::vector<MissingRows> gaps;              // of each read
+    std::vector<std::vector<StagedWrite>> own;  // for each read: the step's own writes before it
+    std::vector<MissingRows> gaps;              // for each read
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
 
-    int64_t CopiedBytes() const;  // by Results
+    int64_t CopiedBytes() const;  // bytes that Results copies
     absl::StatusOr<std::vector<Tensor>> Results();
   };
-  struct Place {  // where a value goes
+  struct Place {  // the place of a value among the results
     uint64_t waiter = 0;
     size_t index = 0;
   };
@@ -140,7 +145,7 @@ class WorkerTransaction : public StepTransaction,
   };
   struct Fetch {  // one message to each ps concerned
     std::vector<VariableRead> reads;
-    // Of each read; nullopt: a whole variable, kept in whole_.
+    // For each read: the place of its value. nullopt: a whole variable, which is kept in whole_.
     std::vector<std::optional<Place>> places;
     PullPlan plan;
     std::map<int, PullReply> replies;
@@ -148,7 +153,7 @@ class WorkerTransaction : public StepTransaction,
       absl::Duration since;
       Backoff backoff;
     };
-    std::map<int, Asked> asked;  // not answered yet
+    std::map<int, Asked> asked;  // messages that have not been answered
 
     absl::StatusOr<std::vector<Tensor>> Values() const { return plan.Assemble(replies); }
   };
@@ -194,19 +199,22 @@ class WorkerTransaction : public StepTransaction,
   Outbox outbox_;
   mutable Mutex mu_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
-  // null from Finish or Cancel on: a step may keep the transaction as long as its worker lives
+  // Null after Finish or Cancel, because a step may hold the transaction as long as its worker
+  // lives.
   std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
-  // What misses nothing any more is not changed: its results are being made.
+  // A waiter with nothing missing is not changed any more: its results are being made, perhaps
+  // without the lock.
   std::map<uint64_t, std::shared_ptr<Waiter>> waiters_ DIVVY_GUARDED_BY(mu_);
-  // What has been answered is not changed: its values are being assembled.
+  // A fetch that has been answered is not changed any more: its values are being assembled, perhaps
+  // without the lock.
   std::map<uint64_t, std::shared_ptr<Fetch>> fetches_ DIVVY_GUARDED_BY(mu_);
   std::map<std::string, Whole> whole_ DIVVY_GUARDED_BY(mu_);
   std::function<void(std::vector<WholeValue>)> take_ahead_ DIVVY_GUARDED_BY(mu_);
-  // staged writes by variable
+  // Staged writes, by variable.
   std::map<std::string, std::vector<StagedWrite>> own_ DIVVY_GUARDED_BY(mu_);
   StepRecord record_ DIVVY_GUARDED_BY(mu_);
-  mutable Mutex waiting_mu_;  // behind mu_; held for a copy only
+  mutable Mutex waiting_mu_;  // taken after mu_, and held only to copy
   std::optional<PsWait> waiting_ DIVVY_GUARDED_BY(waiting_mu_);
 };
 

@@ -149,7 +149,7 @@ TEST(AfterWritesTest, ACountingScalarIsSeen) {
       *AfterWrites({"v", std::nullopt}, Tensor::Scalar<int64_t>(40), twice)->scalar<int64_t>(), 42);
 }
 
-// The trivial model: apply every write to the whole array, then pick the rows asked for.
+// The trivial model: apply every write to the whole array, then pick the requested rows.
 TEST(AfterWritesTest, ReadingRowsAfterWritesIsReadingThemFromTheWrittenWhole) {
   const std::vector<WriteOp> sparse = {WriteOp::kScatterUpdate, WriteOp::kScatterAdd,
                                        WriteOp::kScatterSub,    WriteOp::kScatterMul,
@@ -241,7 +241,7 @@ class WorkerTransactionTest : public ::testing::Test {
         std::make_shared<WorkerTransaction>(std::move(options), executor_, executor_.clock());
   }
 
-  // Where the answer of a Pull arrives.
+  // The place of a Pull's answer.
   using Answer = std::shared_ptr<std::optional<absl::StatusOr<std::vector<Tensor>>>>;
   Answer Begin(std::vector<VariableRead> reads) {
     auto answer = std::make_shared<std::optional<absl::StatusOr<std::vector<Tensor>>>>();
@@ -272,7 +272,7 @@ class WorkerTransactionTest : public ::testing::Test {
   int sessions_over_ = 0;
 };
 
-// Everything counts as large here, and the threads that copy it are held.
+// Every value counts as large here, and the threads that copy values are held.
 class LargeTransactionTest : public WorkerTransactionTest {
  protected:
   LargeTransactionTest() {
@@ -292,7 +292,7 @@ TEST_F(LargeTransactionTest, NobodyWaitsForWhatIsAssembled) {
   executor_.ReleaseThreads();
   executor_.RunFor(absl::Seconds(1));
   ASSERT_TRUE(answer->has_value() && (*answer)->ok());
-  EXPECT_EQ(Flat((***answer)[0]), Values({1, 2, 3, 4})) << "as it was when it was asked for";
+  EXPECT_EQ(Flat((***answer)[0]), Values({1, 2, 3, 4})) << "the value at the time of the pull";
 }
 
 TEST_F(LargeTransactionTest, TheStepsOwnWritesAreAddedWithoutTheLock) {
@@ -367,7 +367,7 @@ TEST_F(WorkerTransactionTest, WhatWasPulledAheadIsToldWhenItComesUnlessTheStepWa
   transaction_->Prefetch({"w"}, /*ahead=*/true);
   executor_.RunUntilIdle();
   transaction_->TellAhead(take);
-  EXPECT_EQ(told, std::vector<std::string>({"w1"})) << "it was there";
+  EXPECT_EQ(told, std::vector<std::string>({"w1"})) << "w1 had arrived already";
   transaction_->Prefetch({"b"}, /*ahead=*/true);
   executor_.RunUntilIdle();
   EXPECT_EQ(told, std::vector<std::string>({"w1", "b0"}));
@@ -376,7 +376,7 @@ TEST_F(WorkerTransactionTest, WhatWasPulledAheadIsToldWhenItComesUnlessTheStepWa
   transaction_->Prefetch({"w"}, /*ahead=*/true);
   transaction_->TellAhead(take);
   EXPECT_EQ(PullOne("w"), Values({1, 2, 3, 4}));
-  EXPECT_EQ(told.size(), 2u) << "the step waited for it";
+  EXPECT_EQ(told.size(), 2u) << "a value that the step waits for is not reported";
 
   Make();
   transaction_->Prefetch({"w"}, /*ahead=*/true);
@@ -486,7 +486,7 @@ TEST_F(WorkerTransactionTest, APsThatCannotBeReachedIsWaitedForAndAskedAgain) {
   executor_.RunFor(absl::Seconds(5));
   ASSERT_TRUE(answer->has_value());
   EXPECT_EQ(Flat((**answer)->at(0)), Values({1, 2, 3, 4}));
-  EXPECT_EQ(ps_[0].pulls().size(), 1u) << "who has answered is not asked again";
+  EXPECT_EQ(ps_[0].pulls().size(), 1u) << "a ps that has answered is not asked again";
   EXPECT_EQ(ps_[1].pulls().size(), 4u);
   EXPECT_FALSE(transaction_->waiting().has_value());
 }

@@ -22,7 +22,7 @@ namespace {
 
 // ---- variables ----------------------------------------------------------------------------------
 
-// Which variables a step's replicas read whole, and on which GPUs. Thread-safe.
+// The variables that a step's replicas read whole, with their GPUs. Thread-safe.
 class ReadsOnGpus {
  public:
   using Devices = std::map<std::string, std::vector<Device>>;
@@ -82,7 +82,7 @@ class TransactionStore : public VariableStore {
     return absl::OkStatus();
   }
 
-  // A value that the step has changed is another tensor, which nobody has copied ahead.
+  // A value that the step has changed is another tensor, of which there is no copy.
   absl::Status ReadOn(Device device, absl::Span<ReadRequest> requests) override {
     RETURN_IF_ERROR(Read(requests));
     if (device.kind != Device::Kind::kGpu) return absl::OkStatus();
@@ -108,7 +108,7 @@ class TransactionStore : public VariableStore {
 
 // ---- data ---------------------------------------------------------------------------------------
 
-// One step's way to its elements. Thread-safe.
+// Gives one step its elements. Thread-safe.
 class StepInput {
  public:
   StepInput(DataInputOpener& inputs, const std::vector<InputLease>& leases,
@@ -136,21 +136,22 @@ class StepInput {
     return std::optional<PerReplica<Nest>>(PerReplica<Nest>(*std::move(elements)));
   }
 
-  // The iterators that had too few elements.
+  // The iterators that had too few elements for the step.
   std::vector<EndedInput> ended() const {
     MutexLock lock(mu_);
     return ended_;
   }
 
-  // That an input was gone: the step did not run with its data, whatever the function made of it.
+  // The error of an input that is gone, or OK. After such an error the step has not run with its
+  // data, even if its function returned OK.
   absl::Status lost() const {
     MutexLock lock(mu_);
     return lost_;
   }
 
  private:
-  // A worker's own data is told to have ended when nothing is left of it: a last batch for some of
-  // the replicas is an element like others.
+  // Data that is not leased has ended when no element is left. A last batch for only some of the
+  // replicas is an element like others.
   void NoteEnd(ResourceId iterator, int64_t elements) {
     MutexLock lock(mu_);
     const auto lease = leases_.find(iterator);
@@ -162,7 +163,7 @@ class StepInput {
     }
   }
 
-  // Each to where its replica computes.
+  // Copies each element to the device of its replica.
   absl::Status Fetch(std::vector<Nest>& elements) const {
     for (int id = 0; id < replicas_; ++id) {
       ASSIGN_OR_RETURN(elements[id], BatchOn(elements[id], devices_[id]));
@@ -201,10 +202,10 @@ class StepInput {
 
 // ---- the environment ----------------------------------------------------------------------------
 
-// How many failures of each GPU this worker's steps have been told of. Thread-safe.
+// For each GPU, the number of failures that this worker's steps have reported. Thread-safe.
 class ReportedFailures {
  public:
-  // A step of an older session may end in between: it has not been told less.
+  // A step of an older session may end meanwhile, with a smaller count.
   void Set(int gpu, int64_t count) {
     MutexLock lock(mu_);
     int64_t& told = counts_[gpu];
@@ -227,7 +228,7 @@ struct RunningStep {
   StepCall call;
   std::shared_ptr<StepTransaction> transaction;
   ReportedFailures& failures;
-  int64_t number = 0;  // what step() says
+  int64_t number = 0;  // the value of step()
   std::shared_ptr<ReadsOnGpus> reads = std::make_shared<ReadsOnGpus>();
 };
 
@@ -265,11 +266,11 @@ class ThreadStepEnvironment : public StepEnvironment {
   Strategy strategy_;
 };
 
-// Finds what has gone wrong on a step's GPUs. That the step's function succeeded is not enough. A
-// GPU tells its failures later, and may tell them to another step that computes there. A failure of
-// one replica's GPU may also be in a sum that another replica's GPU has computed. All failures
-// since the end of the step before count as this step's, because the GPU may have been copying this
-// step's batch since then.
+// Finds the failures of a step's GPUs. The success of the step's function is not enough: a GPU
+// reports its failures later, and may report them to another step that computes on it. A failure of
+// one replica's GPU may also have spoilt a sum on another replica's GPU. All failures since the end
+// of the previous step count as this step's, because the GPU may have been copying this step's
+// batch since then.
 class GpuWatch {
  public:
   GpuWatch(const std::vector<Device>& devices, ReportedFailures& told) : told_(told) {
@@ -277,11 +278,11 @@ class GpuWatch {
     for (const Device device : devices) {
       if (device.kind != Device::Kind::kGpu) continue;
       const auto before = known.find(device.index);
-      // Of none before.
+      // No step has used this GPU before.
       before_[device.index] = before != known.end() ? before->second : Find(device).count;
     }
   }
-  // The step is over, however it ended. Waits for its GPUs.
+  // Called when the step has ended, successfully or not. Waits for its GPUs.
   absl::Status Look() {
     absl::Status found;
     for (const auto& [index, before] : before_) {
@@ -292,9 +293,10 @@ class GpuWatch {
     }
     return found;
   }
-  // After Look: why one of the GPUs will never compute again.
+  // After Look: why one of the GPUs will never compute again; OK if there is none.
   const absl::Status& lost() const { return lost_; }
-  // What Look has found is not the next step's.
+  // Marks the failures that Look has found as reported, so that the next step does not report them
+  // again.
   void Tell() {
     for (const auto& [index, count] : now_) told_.Set(index, count);
   }
@@ -320,8 +322,8 @@ absl::StatusOr<Nest> RunFunction(const RunningStep& step,
   return internal::MoveTo(*result, Device{});
 }
 
-// What was brought ahead while a GPU failed may be what failed, or have taken the memory that was
-// missing: it goes before another step may count the failure as told.
+// A prefetched value may be wrong if a GPU failed while it was copied, and may occupy the memory
+// that was missing. So prefetched values are dropped before the failure is marked as reported.
 absl::StatusOr<Nest> CallFunction(const RunningStep& step,
                                   const std::shared_ptr<LocalObjects>& locals,
                                   std::vector<EndedInput>& ended) {
@@ -333,7 +335,7 @@ absl::StatusOr<Nest> CallFunction(const RunningStep& step,
     for (const Device device : step.options.replica_devices) DropCopiesAhead(device);
   }
   gpus.Tell();
-  // whatever the function made of it
+  // A lost GPU counts whatever the function returned.
   if (!gpus.lost().ok()) return MakeError(Reason::kDeviceLost, gpus.lost().message());
   RETURN_IF_ERROR(result);
   RETURN_IF_ERROR(found);
@@ -347,13 +349,13 @@ std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransact
                                             std::make_shared<ReadsOnGpus>());
 }
 
-// What outlives one step. Shared with the steps that run.
+// State that outlives one step. Shared with the running steps.
 struct ThreadStepRunner::Kept {
   Mutex mu;
-  // Of steps that have ended; as many as have ever run at once.
+  // Objects of steps that have ended; there are as many as steps have ever run at once.
   std::vector<std::shared_ptr<LocalObjects>> idle DIVVY_GUARDED_BY(mu);
   int64_t last_number DIVVY_GUARDED_BY(mu) = 0;
-  // Of each function's last good run.
+  // From the last successful run of each function.
   std::map<std::string, ReadsOnGpus::Devices> reads DIVVY_GUARDED_BY(mu);
   ReportedFailures failures;
 
@@ -383,7 +385,8 @@ struct ThreadStepRunner::Kept {
     }
     return wanted;
   }
-  // A read-only step has no number of its own: that of the last training step here.
+  // The number of the step. A read-only step has no number, and gets that of the last training step
+  // of this worker.
   int64_t Number(std::optional<int64_t> ordinal) {
     MutexLock lock(mu);
     if (ordinal) last_number = *ordinal;

@@ -1,4 +1,4 @@
-// Step functions in a live process: each runs on a thread that may block.
+// Step functions in a process of a cluster: each runs on a thread that may block.
 #ifndef DIVVY_WORKER_CORE_THREAD_STEP_RUNNER_H_
 #define DIVVY_WORKER_CORE_THREAD_STEP_RUNNER_H_
 
@@ -21,19 +21,19 @@ namespace divvy {
 
 struct ThreadStepRunnerOptions {
   int worker_index = 0;
-  // Where each replica computes. REQUIRES: not empty.
+  // The device of each replica. REQUIRES: not empty.
   std::vector<Device> replica_devices = {Device{}};
-  // What the step's Strategy tells about the cluster; may be null.
+  // The source of the step's Strategy for questions about the cluster; may be null.
   std::shared_ptr<const ClusterResolver> resolver;
 };
 
 // The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy
-// of its own over the transaction. Here, and nowhere else in a worker, reads, collectives and data
-// block. Thread-safe.
+// of its own over the transaction. In a worker, reads, collectives and data block on this runner's
+// threads and nowhere else. Thread-safe.
 //
-// What steps keep (WorkerContext::Local) lives as long as this. A step that outlives its session
-// keeps what it had, and the steps of the next session begin with nothing: so no object is used by
-// two steps at once.
+// Objects that steps keep (WorkerContext::Local) live as long as the runner. No object is used by
+// two steps at once: if a step of an ended session still runs, it keeps its objects, and a step
+// that runs beside it gets others.
 class ThreadStepRunner : public StepRunner {
  public:
   // REQUIRES: `executor` and `inputs` outlive this and every step started.
@@ -52,7 +52,7 @@ class ThreadStepRunner : public StepRunner {
   std::shared_ptr<Kept> kept_;
 };
 
-// The variables as a step function sees them: blocking calls over its transaction. Create is
+// The variables as a step function sees them: blocking calls over its transaction. Create returns
 // FailedPrecondition. Thread-safe.
 std::shared_ptr<VariableStore> MakeTransactionStore(std::shared_ptr<StepTransaction> transaction);
 

@@ -1,5 +1,4 @@
-// Steps whose replica computes on a GPU, for any GPU: on one that the host plays, and on those of
-// the library.
+// Steps whose replica computes on a GPU: one that the host plays, or a real one.
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +19,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Rows 0, 1, 2 ... of a matrix, in batches of 2: row i holds i, 2 i, 3 i and 4 i; and their
-// numbers.
+// Rows 0, 1, 2 ... of a matrix, in batches of 2, with their numbers. Row i holds i, 2 i, 3 i and 4
+// i.
 absl::StatusOr<Dataset> Rows(const InputContext&, int64_t n) {
   std::vector<float> values;
   std::vector<int64_t> numbers;
@@ -42,7 +41,7 @@ absl::StatusOr<Tensor> ReadOf(ReplicaContext& replica, const std::string& name) 
   return request.value;
 }
 
-// The sum of x w over a batch x, computed where the batch and w are, and w becomes 2 w.
+// The sum of x w over a batch x, computed on the device of the batch and of w. Then doubles w.
 absl::StatusOr<float> Product(WorkerContext& worker, Iterator batches) {
   ASSIGN_OR_RETURN(const auto elements, worker.Next(batches));
   ASSIGN_OR_RETURN(
@@ -66,7 +65,7 @@ absl::StatusOr<float> Product(WorkerContext& worker, Iterator batches) {
 }
 const Step kProduct("device_test/product", Product);
 
-// Takes row `id` of w on the GPU, and says that all is well whatever becomes of it.
+// Takes row `id` of w on the GPU, and returns OK whether that succeeds or not.
 absl::Status TakeRow(WorkerContext& worker, int64_t id) {
   return worker.strategy()
       .Run([id](ReplicaContext& replica) -> absl::StatusOr<bool> {
@@ -116,8 +115,8 @@ TEST_F(DeviceStepTest, WhatTheGpuFindsWrongFailsTheStepThatSaysAllIsWellAndNoOth
   }
 }
 
-// A fault of a GPU may be told to any of the steps that use it at the same time, but the step that
-// made it is never told that it is well.
+// A GPU may report a failure to any of the steps that use it at the same time. The step that caused
+// the failure must never succeed.
 TEST_F(DeviceStepTest, OfStepsThatRunAtOnceTheOneWithAWrongIdFails) {
   for (int round = 0; round < 20; ++round) {
     std::vector<Result> results;

@@ -98,7 +98,7 @@ absl::Status WaitToEnd(WorkerContext& worker) {
 }
 const Step kWaitToEnd("thread_test/wait", WaitToEnd);
 
-// The first column of each replica's batch, "-" for an empty one; "end" where there is none.
+// The first column of each replica's batch, "-" for an empty one; "end" if there is no batch.
 std::string Show(const std::optional<PerReplica<Nest>>& batches) {
   if (!batches) return "end";
   std::string text;
@@ -160,7 +160,7 @@ absl::StatusOr<Dataset> Seeded(const InputContext& input) {
 }
 const DataSource kSeeded("thread_test/seeded", Seeded);
 
-// Global batches of 4 for however many replicas the worker has.
+// Global batches of 4, for any number of replicas.
 absl::StatusOr<Dataset> Global(const InputContext& input) {
   Strategy& strategy = Strategy::Current();
   if (strategy.num_replicas_in_sync() != input.num_replicas_in_sync)
@@ -188,7 +188,7 @@ class ThreadStepRunnerTest : public StepRunnerFixture {
 
 // ---- a GPU that fails ---------------------------------------------------------------------------
 
-// Makes a value on the step's GPU, and says that all is well whatever becomes of it.
+// Makes a value on the step's GPU, and returns OK whether that succeeds or not.
 absl::Status UseGpuAndSwallow(WorkerContext&) {
   const absl::StatusOr<Tensor> there =
       Tensor::Vector<float>({1, 2, 3}).To(Device{Device::Kind::kGpu, 0});
@@ -290,7 +290,8 @@ TEST_F(ThreadStepRunnerTest, ObjectsAreKeptBetweenStepsAndNeverSharedWithOneThat
   const Result waiting = Begin("thread_test/wait");
   HasBegun().Take();
   const std::shared_ptr<WorkerTransaction> of_the_waiting = transaction_;
-  EXPECT_EQ(*Run("thread_test/count")->tensor()->scalar<int64_t>(), 1) << "others are in use";
+  EXPECT_EQ(*Run("thread_test/count")->tensor()->scalar<int64_t>(), 1)
+      << "the running step uses the other objects";
   of_the_waiting->Cancel();
   MayEnd().Put(true);
   EXPECT_EQ(waiting->Take().status().code(), absl::StatusCode::kCancelled);
@@ -312,7 +313,8 @@ TEST_F(ThreadStepRunnerTest, ALeasedStepReadsAtItsPositionsForwardAndBack) {
   EXPECT_EQ(Take("thread_test/take", 1, 4), "24");
   EXPECT_EQ(Take("thread_test/take", 1, 0), "20");
   EXPECT_EQ(Take("thread_test/take", 1, 8), "28");
-  EXPECT_EQ(Take("thread_test/take", 1, 8), "28") << "a step that is run again reads the same";
+  EXPECT_EQ(Take("thread_test/take", 1, 8), "28")
+      << "a step that is run again reads the same elements";
 }
 
 TEST_F(ThreadStepRunnerTest, EachReplicaGetsAnElementAndEmptyBatchesFillUpTheLast) {
@@ -365,7 +367,7 @@ TEST_F(ThreadStepRunnerTest, AStepWhoseIteratorIsGoneIsRunAgainWhateverItMadeOfI
   inputs_.Close(ResourceId(1));
   EXPECT_EQ(ReasonOf(swallow()), Reason::kInputAborted) << "closed";
   ASSERT_TRUE(Open(1, kNumbers(9)).ok());
-  EXPECT_TRUE(swallow().ok()) << "opened anew";
+  EXPECT_TRUE(swallow().ok()) << "opened again";
 }
 
 TEST_F(ThreadStepRunnerTest, TheErrorOfASourceReachesTheStepsThatUseIt) {
@@ -384,8 +386,8 @@ TEST_F(ThreadStepRunnerTest, TheSeedIsTheResourcesWhereLeasedAndTheWorkersOwnWhe
 
 // ---- with the core ------------------------------------------------------------------------------
 
-// The coordinator's end of a stream, on threads: every frame either way is a task of a queue of its
-// own.
+// The coordinator's end of a stream, on threads: every frame in either direction is a task of its
+// own queue.
 class ThreadedEnd : public StreamConnection<FromWorker>,
                     public std::enable_shared_from_this<ThreadedEnd> {
  public:
@@ -477,7 +479,7 @@ TEST_F(ThreadStepRunnerTest, AWorkerOfThreadsRunsStepsOneAfterAnotherAndCommitsE
     EXPECT_EQ(reports[i].outcome, StepOutcome::kOk) << reports[i].error;
     if (i % 3 == 1) {
       EXPECT_EQ(*reports[i].value.tensor()->scalar<double>(), 2 * (5 + 6 + 7 + 8 + 400))
-          << "it sees the step before";
+          << "it sees the writes of the previous step";
     } else if (i % 3 == 2) {
       EXPECT_EQ(*reports[i].value.text(), absl::StrCat(2 * i, "|", 2 * i + 1));
     }

@@ -15,9 +15,11 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
-// messages; else the other side would keep them until the next Pong
+// After so many messages without a frame in the other direction, an acknowledgement is sent.
+// Otherwise the coordinator would keep the messages until the next Pong.
 constexpr uint64_t kAcknowledgeEvery = 64;
-// A broken stream, and nothing heard for so long: longer than a coordinator takes to come back.
+// A worker with a broken stream that has heard nothing for this long is cut off. A coordinator that
+// lives opens a new stream sooner.
 constexpr absl::Duration kCutOff = absl::Seconds(2);
 
 }  // namespace
@@ -51,7 +53,7 @@ absl::Status WorkerOptions::Validate() const {
       absl::StrCat("worker options: ", absl::StrJoin(problems, "; ")));
 }
 
-// What comes in on one connection. Does not keep the core alive.
+// Receives the frames of one connection. Does not keep the core alive.
 class WorkerCore::Listener : public StreamListener<ToWorker> {
  public:
   Listener(std::weak_ptr<WorkerCore> core, uint64_t connection)
@@ -140,8 +142,8 @@ bool WorkerCore::Silent() const {
          clock_.Elapsed() - session_->last_heard >= options_.coordinator_silence;
 }
 
-// While no session lives, and while the coordinator says nothing in one: it may have a new address
-// for us, or no idea of us.
+// The worker registers while it has no session, and while the coordinator of its session is silent:
+// the coordinator may need the worker's address, or may have restarted and not know the worker.
 void WorkerCore::RegisterIfWanted() {
   if (registrar_ == nullptr) return;
   const bool wanted = (session_ == nullptr || Silent()) && !over_ && !draining_ && !shutdown_code_;
@@ -168,8 +170,8 @@ void WorkerCore::BeginDrain(int exit_code, std::string why) {
   if (session_ != nullptr) Send(Draining{});
 }
 
-// A drained worker has nothing left to do and has been heard, or the coordinator is away: the
-// session will be fenced without it.
+// A draining worker ends when it has no work left and the coordinator has acknowledged its reports.
+// It also ends when the coordinator cannot be heard: then the session will be fenced without it.
 void WorkerCore::EndIfDrained() {
   if (over_) return;
   const bool committing = session_ != nullptr && session_->committing;
@@ -178,14 +180,14 @@ void WorkerCore::EndIfDrained() {
   const bool idle =
       session_ == nullptr || (!session_->live && !committing && session_->queue.empty() &&
                               session_->stream.unacknowledged() == 0);
-  // A commit to a ps that is away is waited for too, but not without a coordinator that could ever
-  // ask for it again.
+  // A commit to an unreachable ps is waited for, too. Without a coordinator the wait has a limit,
+  // because nobody can dispatch the step again.
   const bool patient = committing && clock_.Elapsed() - draining_->since < options_.drain_timeout;
   if (idle || (Unheard() && !patient)) End(draining_->exit_code, draining_->why);
 }
 
-// A coordinator that lives comes back to a broken stream sooner, or counts this worker as lost:
-// what it has not heard, others run again.
+// If the worker is cut off for this long, the coordinator is gone or counts this worker as lost.
+// Then other workers run the steps whose reports the coordinator has not received.
 bool WorkerCore::Unheard() const {
   const bool cut_off = session_ != nullptr && !session_->connection &&
                        clock_.Elapsed() - session_->last_heard >= kCutOff;
@@ -203,7 +205,7 @@ void WorkerCore::End(int exit_code, std::string why) {
 }
 
 void WorkerCore::Abandon() {
-  // What is dropped here is released without the lock.
+  // The session and its connections are destroyed after the lock has been released.
   std::shared_ptr<Session> session;
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections;
   {
@@ -214,7 +216,7 @@ void WorkerCore::Abandon() {
     session.swap(session_);
     connections.swap(connections_);
   }
-  // Its thread shall not wait for ever.
+  // Otherwise the step's thread could wait for ever.
   if (session != nullptr && session->live) session->live->transaction->Cancel();
 }
 
@@ -233,7 +235,7 @@ absl::Status WorkerCore::CheckFence(const Fence& fence, CallKind call) const {
 absl::Status WorkerCore::ApplyFlags(const WorkerAttachRequest& request) {
   if (!options_.apply_program_flags || applied_flags_ == request.program_flags)
     return absl::OkStatus();
-  // No step of another session will count any more.
+  // Changing the flags is safe: a step of an older session that still runs can no longer commit.
   const absl::Status applied = options_.apply_program_flags(request.program_flags);
   if (applied.ok()) {
     applied_flags_ = request.program_flags;
@@ -250,7 +252,9 @@ absl::Status WorkerCore::CheckAttach(const WorkerAttachRequest& request) const {
   RETURN_IF_ERROR(CheckFence(request.fence, CallKind::kAttach));
   RETURN_IF_ERROR(CheckProtocol(request.protocol, Receiver()));
   if (request.fence.session == kCoordinatorSession || request.layout == nullptr) {
-    return MakeError(Reason::kInvalid, "Attach without a session of its own, or without a layout");
+    return MakeError(Reason::kInvalid, absl::StrCat("worker ", options_.index,
+                                                    ": the Attach request has no worker's session, "
+                                                    "or no layout"));
   }
   const bool same_epoch = request.fence.epoch == known_.epoch && known_.session != SessionId();
   const bool live = session_ != nullptr && session_->stream.session() == request.fence.session;
@@ -299,18 +303,18 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
     const VariableLayout* const variable = session_->layout->Find(name);
     if (variable != nullptr) session_->rows->NeverKeep(variable->id);
   }
-  RegisterIfWanted();  // not any more
+  RegisterIfWanted();  // stops registering
 }
 
-// Drops all that the session was doing. Its commits under way may still arrive: they are fenced, or
-// meet those of the next attempt as duplicates.
+// Drops everything of the session. Its commits in flight may still arrive: they are fenced, or the
+// next attempt's commits are recognised as duplicates of them.
 void WorkerCore::EndSession() {
   if (session_ == nullptr) return;
   DropPrefetched();
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live)
     outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
-  outbox_.Add([rows = session->rows] {});  // what it keeps goes without the lock
+  outbox_.Add([rows = session->rows] {});  // the rows are freed without the lock
   for (const ResourceId iterator : session->resources)
     outbox_.Add([this, iterator] { inputs_.Close(iterator); });
   const auto node = session->connection ? connections_.extract(*session->connection)
@@ -325,7 +329,7 @@ void WorkerCore::OnSessionOver(const std::weak_ptr<Session>& session, const absl
   EndIfDrained();
 }
 
-// A parameter server said that this session, or this whole process, may not speak any more.
+// A parameter server said that this session, or this process, may not make requests any more.
 void WorkerCore::SessionOver(const absl::Status& why) {
   const Reason reason = ReasonOf(why);
   if (IsFinal(reason)) return End(*ExitCodeOf(reason), std::string(why.message()));
@@ -364,8 +368,8 @@ std::shared_ptr<StreamListener<ToWorker>> WorkerCore::Accept(
   return std::make_shared<Listener>(weak_from_this(), id);
 }
 
-// Whether the frame belongs to the live session. Its first frame ties the connection to the
-// session; the one before is given up.
+// Whether the frame belongs to the live session. The first frame of a connection binds the
+// connection to the session, and the session's previous connection is closed.
 bool WorkerCore::BindConnection(uint64_t connection, const StreamFrame<ToWorker>& frame) {
   if (session_ == nullptr || frame.session != session_->stream.session() ||
       connections_.count(connection) == 0)
@@ -382,13 +386,13 @@ void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   CoreLock lock(mu_, outbox_);
   if (over_) return;
   if (!BindConnection(connection, frame)) return Disconnect(connection);
-  if (Silent()) ForgetReads();  // the cluster may have gone far meanwhile
+  if (Silent()) ForgetReads();  // variables may have changed a lot meanwhile
   last_contact_ = session_->last_heard = clock_.Elapsed();
   std::vector<StreamFrame<FromWorker>> resend;
   std::optional<ToWorker> message;
   const absl::Status received = session_->stream.Receive(std::move(frame), resend, message);
   for (StreamFrame<FromWorker>& kept : resend) SendFrame(std::move(kept));
-  // A gap: the coordinator opens another connection, and both resume.
+  // Messages are missing: the coordinator opens another connection, and both sides resume.
   if (!received.ok()) return Disconnect(connection);
   if (message) {
     std::visit([this](auto&& content) DIVVY_REQUIRES(mu_) { Handle(std::move(content)); },
@@ -428,11 +432,11 @@ void WorkerCore::Send(FromWorker message) {
   if (auto frame = session_->stream.Send(std::move(message))) SendFrame(*std::move(frame));
 }
 
-// ---- what the coordinator says ------------------------------------------------------------------
+// ---- messages of the coordinator ----------------------------------------------------------------
 
 void WorkerCore::Handle(LayoutUpdate message) {
-  // For that alone the coordinator sends the layout once more when a replay has ended: what was
-  // read in it is too old.
+  // After a replay the coordinator sends the layout again, only so that workers drop values that
+  // they read during the replay. These are too old.
   ForgetReads();
   session_->layout = std::move(message.layout);
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kNeedsSlots)
@@ -442,13 +446,13 @@ void WorkerCore::Handle(LayoutUpdate message) {
 void WorkerCore::Handle(Dispatch message) {
   if (shutdown_code_) return;
   QueuedStep step{std::move(message), nullptr, {}, {}, false};
-  // It was on its way when the GPU was lost.
+  // The step was in flight to this worker when the GPU was lost.
   if (draining_ && !draining_->can_compute) return GiveBack(std::move(step));
   session_->queue.push_back(std::move(step));
 }
 
-// A step that has not begun is reported as cancelled: unless its batch is being cancelled, it is
-// run elsewhere.
+// A step that has not begun is reported as cancelled. Unless the coordinator is cancelling the
+// step, it dispatches the step again.
 void WorkerCore::GiveBack(QueuedStep step) {
   DropPrefetched(step);
   if (step.reads_ahead) ForgetData(step.dispatch);
@@ -501,7 +505,8 @@ void WorkerCore::Handle(DropResource message) {
 }
 
 void WorkerCore::Handle(Ping) {
-  // The frame has just acknowledged all that was sent; a Pong would again be something to wait for.
+  // A drain may be complete, because the Ping has just acknowledged the sent messages. This is
+  // checked first, because a Pong would again have to be acknowledged.
   EndIfDrained();
   if (over_) return;
   Pong pong;
@@ -534,7 +539,7 @@ void WorkerCore::Handle(Hold message) {
 void WorkerCore::Handle(Release message) {
   if (session_->hold != message.number) return;
   session_->hold.reset();
-  // The layout may have changed since the step came to the gate.
+  // The layout may have changed while the step was held.
   if (session_->live && session_->live->state == WorkerSnapshot::Step::kHeld) CommitIfSlotsExist();
 }
 
@@ -548,7 +553,8 @@ WorkerSnapshot WorkerCore::Inspect() const {
     snapshot = InspectLocked();
     if (session_ != nullptr) rows = session_->rows;
   }
-  // A step may be looking up a million rows in it.
+  // Taken without the core's lock, because a step may hold the cache's lock while it looks up a
+  // million rows.
   if (rows != nullptr) snapshot.rows = rows->stats();
   return snapshot;
 }

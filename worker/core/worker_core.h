@@ -1,27 +1,32 @@
-// The worker without a network: takes steps from the coordinator, runs them, and sends what they
-// staged to the parameter servers, once.
+// The worker without a network. It takes steps from the coordinator, runs them, and sends their
+// staged writes to the parameter servers, once.
 //
-// An event-driven state machine (docs/internals/architecture.md; protocol sections 5, 7, 9): each
-// method takes an event, changes state under one lock, never waits, and what follows from it is
-// carried out when the lock is free again, in the order decided. Step bodies and data, which may
-// block, lie behind StepRunner and InputOpener.
+// An event-driven state machine (docs/internals/architecture.md; protocol sections 5, 7, 9). Each
+// method takes an event, changes state under one lock, and never waits. The effects of an event are
+// carried out after the lock has been released, in the order in which they were decided. Step
+// functions and data may block, so they lie behind StepRunner and InputOpener.
 //
-//   state of the session                    state of the step
-//     DETACHED   registers every 2 s          RUNNING      the function runs, reads and stages
-//     IDLE, or a step is live                 BEHIND       it is over; the step before it still
-//                                             commits
-//     SILENT     nothing heard for 5 s:       NEEDS SLOTS  it is over; an optimizer's slots are
-//                being made starts nothing, registers    PLANNING     its commit is being cut,
-//                sorted and summed, without the core's lock
-//                                             COMMITTING   one commit to each ps touched, sent
-//                                                          again until it is answered: from here it
-//                                                          cannot fail, be cancelled or be given up
+//   state of the session
+//     DETACHED     no session; the worker registers every 2 s
+//     ATTACHED     idle, or a step is live
+//     SILENT       attached, but nothing heard from the coordinator for 5 s: the worker begins no
+//                  step, and registers
 //
-// Steps of a session run one after another: a step sees the finished writes of those before it,
-// unless PullOptions say otherwise. With a pipeline_depth of more than 1 a step may run while the
-// one before it commits; it commits when that one has been reported. A report is never sent while a
-// commit of its step is unanswered. Reports are in the order of the steps, but for those of steps
-// that send nothing: a cancelled step, or one that has lost its GPU, does not wait.
+//   state of the step
+//     RUNNING      the function runs, reads and stages
+//     BEHIND       the function has returned; the previous step still commits
+//     NEEDS SLOTS  the function has returned; the coordinator creates an optimizer's slots
+//     PLANNING     the writes are being cut, sorted and summed, without the core's lock
+//     HELD         the plan is ready; a checkpoint is being cut, and the step waits for its Release
+//     COMMITTING   one commit is in flight to each ps that the step writes to, and is retried until
+//                  the ps answers. From here on the step cannot fail, be cancelled or be given up
+//
+// The steps of a session run one after another: a step sees the writes of the steps before it,
+// unless PullOptions say otherwise. With a pipeline_depth of more than 1, a step may run while the
+// previous step commits; it commits after the previous step has been reported. A report is never
+// sent while a commit of its step is unanswered. Reports are sent in the order of the steps, with
+// one exception: a step that sends no commit (a cancelled one, or one that has lost its GPU) is
+// reported without waiting for the previous step.
 #ifndef DIVVY_WORKER_CORE_WORKER_CORE_H_
 #define DIVVY_WORKER_CORE_WORKER_CORE_H_
 
@@ -59,146 +64,156 @@
 namespace divvy {
 
 struct WorkerOptions {
-  // Of the task.
+  // Index of this worker in the cluster spec; >= 0.
   int index = 0;
-  // Of this process life; not 0.
+  // Random number of this process; not 0.
   Incarnation incarnation;
-  // Where the coordinator can dial it; not empty.
+  // The address at which the coordinator can dial this worker; not empty.
   std::string address;
-  // GPUs, or 1
+  // Number of replicas: one for each GPU, or 1 on the CPU.
   int replicas = 1;
-  // What its TF_CONFIG says, for the coordinator to compare; may be empty.
+  // The cluster as this task's TF_CONFIG describes it. The coordinator compares it with its own.
+  // May be empty.
   ClusterView cluster;
-  // version and commit of the binary, for messages; may be empty
+  // Version and commit of the binary, for messages; may be empty.
   std::string build;
-  // What it runs, for the coordinator to compare; may be empty.
+  // The program that this worker runs. The coordinator compares it with its own. May be empty.
   ProgramDescription program;
-  // Takes in the program's own flags, as the coordinator was started with: called at the first
-  // Attach, before any step, and again where a later one brings others (a coordinator that was
-  // started anew); under the core's lock, so it does not block and does not call the core. An error
-  // refuses that Attach (FailedPrecondition), and it is called again at the next. Empty: this
-  // program has none.
+  // Sets the program's own flags to the values with which the coordinator was started. The core
+  // calls it at the first Attach, before any step, and again if a later Attach brings other flags
+  // (of a restarted coordinator). It is called under the core's lock, so it must not block and must
+  // not call the core. An error refuses that Attach (FailedPrecondition); the next Attach calls it
+  // again. Empty: the program has no flags.
   std::function<absl::Status(const std::map<std::string, std::string>&)> apply_program_flags;
-  // A step that stages a float32 or float64 that is not finite fails with InvalidArgument, which
+  // If true, a step that stages a non-finite float32 or float64 fails with InvalidArgument, which
   // names the variable.
   bool check_numerics = false;
   PullOptions pulls;
-  // commits and pulls whose rows take less are planned and assembled at once, others on threads; >=
-  // 0
+  // Commits and pulls of fewer bytes are planned and assembled at once, under the lock; larger ones
+  // on other threads. >= 0.
   int64_t at_once_bytes = 256 << 10;
-  // Of what a step returns (Nest::size_bytes); more is the step's error, InvalidArgument.
+  // The most bytes that a step may return (Nest::size_bytes). A step that returns more fails with
+  // InvalidArgument.
   int64_t max_value_bytes = 16 << 20;
-  // Of the jitter of its waits.
+  // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
-  // While no session lives.
+  // Interval between calls of Register while the worker is detached or silent.
   absl::Duration register_every = absl::Seconds(2);
-  // Nothing heard for so long: no new step is begun.
+  // If the coordinator has been silent for this long, the worker begins no new step.
   absl::Duration coordinator_silence = absl::Seconds(5);
-  // Nothing heard for so long: exit 138.
+  // If the coordinator has been silent for this long, the process exits with 138.
   absl::Duration orphan_timeout = absl::Hours(1);
-  // What a shutdown, and a drain without a coordinator, waits for commits under way.
+  // How long a shutdown, or a drain without a coordinator, waits for commits in flight.
   absl::Duration drain_timeout = absl::Seconds(10);
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
 };
 
-// What a worker is doing, for status pages and tests. A copy of one moment.
+// State of a worker at one moment, for the status page and tests.
 struct WorkerSnapshot {
   enum class Step : uint8_t {
     kNone,
-    // Its function runs, or has not yet noticed that it is cancelled.
+    // The function runs, or has not yet noticed that the step is cancelled.
     kRunning,
-    // It is over, and the step before it commits.
+    // The function has returned, and the previous step still commits.
     kBehind,
-    // It is over, and waits for an optimizer's slots.
+    // The function has returned, and the step waits for an optimizer's slots.
     kNeedsSlots,
-    // It is over, and its commit is being planned.
+    // The function has returned, and the commit is being planned.
     kPlanning,
-    // It is over, and a checkpoint is being cut: it may not commit before the Release.
+    // The commit is planned, but a checkpoint is being cut: the step waits for the Release.
     kHeld,
-    // From here on it cannot fail.
+    // The commits are in flight: the step can no longer fail.
     kCommitting,
   };
   JobId job;  // 0: never attached
   bool attached = false;
-  // attached, but the coordinator has not been heard for coordinator_silence
+  // Attached, but the coordinator has been silent for coordinator_silence.
   bool silent = false;
   // A Steps stream is open.
   bool connected = false;
   Epoch epoch;
-  SessionId session;  // the live one, if attached
+  SessionId session;  // the live session, if attached
   uint64_t layout_version = 0;
   Step step = Step::kNone;
-  // The newest step that has begun and is not reported.
+  // The newest step that has begun and has not been reported.
   std::optional<EntryId> live;
-  // Of it.
+  // Function of the live step.
   std::string live_function;
-  // Of it, if it is a training step.
+  // Ordinal of the live step, if it is a training step.
   std::optional<int64_t> live_ordinal;
-  // In order.
+  // Steps that have not begun, in order.
   std::vector<EntryId> queued;
-  // Those of them whose first pull has left.
+  // The queued steps whose variables are being prefetched, or have been.
   std::vector<EntryId> ahead;
-  // No commit begins.
+  // A checkpoint is being cut: no commit begins.
   bool held = false;
-  // The step whose commits are under way: the live one, or the one before it.
+  // The step whose commits are in flight: the live step, or the one before it.
   std::optional<EntryId> committing;
-  // ps that have not answered the commit of that step
+  // The ps that have not answered a commit of `committing`.
   std::vector<int> unanswered;
   std::set<ResourceId> resources;
-  RowCacheStats rows;         // of this session, where rows are kept
-  size_t unacknowledged = 0;  // messages of the Steps stream
-  int64_t reported = 0;       // steps, in this life
+  RowCacheStats rows;         // of this session's row cache, if there is one
+  size_t unacknowledged = 0;  // sent messages of the Steps stream
+  int64_t reported = 0;       // steps, in the life of this process
 };
 
 // Thread-safe; no method waits.
 class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<WorkerCore> {
  public:
-  // Begins to register, where `coordinator` is not null (it may be null where the coordinator knows
-  // the address already). `on_exit` is called once: the job is over, the coordinator refuses this
-  // task for ever (registrar.h), nobody has asked for this worker for orphan_timeout (138), a step
-  // has found that a GPU of this process is lost (138; the step is given back, and those that wait
-  // behind it), or a Drain is complete (143). InvalidArgument: bad options. REQUIRES: the
-  // references and `coordinator` outlive the core and all its tasks.
+  // Starts the core. If `coordinator` is not null, the core registers with it until a session
+  // begins; null is for a coordinator that knows the address of this worker already.
+  //
+  // `on_exit` is called once, with the exit code of the process, when
+  //   - the job is over, or the coordinator refuses this task for good (registrar.h);
+  //   - no coordinator has been heard for orphan_timeout (138);
+  //   - a step has found that a GPU of this process is lost (138). That step and the queued ones go
+  //     back to the coordinator;
+  //   - a Drain is complete (143).
+  //
+  // InvalidArgument: `options` are invalid. REQUIRES: the references and `coordinator` outlive the
+  // core and all its tasks.
   static absl::StatusOr<std::shared_ptr<WorkerCore>> Start(
       WorkerOptions options, Executor& executor, Clock& clock, StepRunner& runner,
       InputOpener& inputs, Dialer& dialer, CoordinatorClient* coordinator, OnExit on_exit);
   ~WorkerCore() override;
   WorkerCore(const WorkerCore&) = delete;
 
-  // ---- from the coordinator; thread-safe, any number at once, each may come twice, late or never.
-  // `done` is called once, perhaps before the call returns ----
+  // ---- from the coordinator: any number of calls at once; each request may arrive twice, late or
+  // never. `done` is called once, perhaps before the call returns ----
 
-  // Begins the session `request.fence.session`. What an older one left is dropped: steps, commits
-  // under way (they are fenced at every ps before this is sent), iterators. The same request again
-  // changes nothing. Refused as the request check says (protocol/request_check.h), and with
-  // kSessionFenced where the session is older than the newest, or was ended here; with
-  // VERSION_MISMATCH; with INVALID where it has no session or layout; with JOB_OVER where this
-  // worker is ending.
+  // Begins the session `request.fence.session`, and drops everything of an older session: steps,
+  // commits in flight, iterators. (The coordinator sends this only after every ps has fenced the
+  // older session.) A repeated request changes nothing.
+  //
+  // Errors: those of the request check (protocol/request_check.h); kSessionFenced if the session is
+  // older than the newest one, or has ended here; kVersionMismatch; kInvalid if the request has no
+  // session or no layout; kJobOver if this worker is ending; FailedPrecondition if the program
+  // refuses the flags.
   void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done);
-  // Begins nothing more, lets a commit under way end (at most drain_timeout), drops the rest, then
-  // calls on_exit. Answered at once.
+  // Begins no further step, waits for a commit in flight (at most drain_timeout), drops the rest,
+  // then calls on_exit. The request is answered at once.
   void Call(ShutdownRequest request, ResultCallback<ShutdownReply> done);
-  // A connection of the Steps stream. It belongs to the session that its first frame names; one of
-  // a session that is not alive is closed.
+  // Accepts a connection of the Steps stream. The first frame names the session of the connection.
+  // A connection whose session is not live is closed.
   std::shared_ptr<StreamListener<ToWorker>> Accept(
       std::shared_ptr<StreamConnection<FromWorker>> connection) override;
 
   // ---- from its own process ----
 
-  // The process was asked to end (SIGTERM): tells the coordinator, finishes what it has been given,
-  // then calls on_exit with 143. With a coordinator that says nothing any more it finishes only
-  // what it commits, for at most drain_timeout.
+  // The process was asked to end (SIGTERM). Tells the coordinator, finishes the steps that the
+  // worker has been given, then calls on_exit with 143. If the coordinator is silent, the worker
+  // finishes only the commits in flight, for at most drain_timeout.
   void Drain();
-  // Forgets all timers, completions and connections, without a word: nothing is answered any more;
-  // a step that runs is cancelled, so that its thread ends. For a process about to end, and for the
-  // simulation's kill. The destructor does the same.
+  // Drops all timers, completions and connections. No call is answered any more, and on_exit is not
+  // called. A running step is cancelled, so that its thread ends. For a process about to end, and
+  // for the simulation's kill. The destructor does the same.
   void Abandon();
 
   WorkerSnapshot Inspect() const;
-  // Of all state that a message can change: a message that is refused or has been seen before
-  // leaves it as it is.
+  // Hash of all state that a message can change. A message that is refused, or that has been
+  // received before, leaves the hash as it is.
   uint64_t StateHash() const;
 
  private:
@@ -206,8 +221,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   struct Commit {
     CommitRequest request;
     Backoff backoff;
-    absl::Duration since;                // when it was first sent
-    std::optional<absl::Status> answer;  // OK, or a refusal
+    absl::Duration since;                // time of the first send
+    std::optional<absl::Status> answer;  // OK, or the ps' refusal
   };
   struct LiveStep {
     LiveStep(Dispatch dispatch, std::shared_ptr<WorkerTransaction> transaction,
@@ -217,33 +232,34 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
           missed(std::move(missed)) {}
     Dispatch dispatch;
     std::shared_ptr<WorkerTransaction> transaction;
-    // variables that earlier steps of this session write to, and that this one may have read
-    // without those writes
+    // Variables that earlier steps of this session write to, and that this step may have read
+    // without those writes.
     std::set<std::string> missed;
-    // Its data was asked for before it began.
+    // The step's data was prefetched.
     bool reads_ahead = false;
     WorkerSnapshot::Step state = WorkerSnapshot::Step::kRunning;
     bool cancelled = false;
-    absl::StatusOr<Nest> result = Nest();  // of its function
+    absl::StatusOr<Nest> result = Nest();  // of the function
     StepRecord record;
     std::vector<EndedInput> ended;
-    std::shared_ptr<const CommitWork> planning;  // of the plan that is being made
-    std::optional<PlannedCommit> plan;           // the newest; its parts go into `commits`
-    std::map<int, Commit> commits;               // by ps
+    std::shared_ptr<const CommitWork> planning;  // input of the plan that is being made
+    // The newest plan; BeginCommit moves its parts into `commits`.
+    std::optional<PlannedCommit> plan;
+    std::map<int, Commit> commits;  // by ps
     uint64_t staleness = 0;
   };
-  // A step that waits for those before it.
+  // A step that waits for the steps before it.
   struct QueuedStep {
     Dispatch dispatch;
-    // Its transaction, where its first pull has left; else null.
+    // The transaction that prefetches variables; null if nothing is prefetched.
     std::shared_ptr<WorkerTransaction> ahead;
-    // By that.
+    // The variables that `ahead` pulls.
     std::vector<std::string> pulled;
-    // Of these: written to since by steps of this session.
+    // Those of `pulled` that steps of this session have written to since.
     std::set<std::string> missed;
-    // Its data has been asked for.
+    // The data is being prefetched, or has been.
     bool reads_ahead = false;
-    // What `ahead` has pulled is copied to where the step will compute.
+    // The values that `ahead` pulls are copied to the GPUs where the step will compute.
     bool copies_ahead = false;
   };
   struct Session {
@@ -252,18 +268,19 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::shared_ptr<const Layout> layout;
     uint64_t job_seed = 0;
     ResumableStream<FromWorker, ToWorker> stream;
-    std::optional<uint64_t> connection;  // that carries the stream
-    uint64_t unanswered_messages = 0;    // received since something was sent
+    std::optional<uint64_t> connection;  // the connection that carries the stream
+    uint64_t unanswered_messages = 0;    // messages received since the last frame was sent
     absl::Duration last_heard;
     std::deque<QueuedStep> queue;
-    // Until it commits.
+    // The step that has begun, until it commits.
     std::optional<LiveStep> live;
-    // While there is one, the live step runs or is kBehind: one step commits at a time.
+    // The step whose commits are in flight. Only one step commits at a time, so meanwhile the live
+    // step runs or is kBehind.
     std::optional<LiveStep> committing;
-    // null: none are kept
+    // null: there is no row cache
     std::shared_ptr<RowCache> rows;
     std::set<ResourceId> resources;
-    std::optional<uint64_t> hold;  // no commit begins before its Release
+    std::optional<uint64_t> hold;  // number of the Hold; no commit begins before its Release
     bool hold_answered = false;
   };
   class Listener;
@@ -298,7 +315,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void Send(FromWorker message) DIVVY_REQUIRES(mu_);
   void SendFrame(StreamFrame<FromWorker> frame) DIVVY_REQUIRES(mu_);
 
-  // worker_core.cc: what the coordinator says on it
+  // worker_core.cc: the coordinator's messages on that stream
   void Handle(LayoutUpdate message) DIVVY_REQUIRES(mu_);
   void Handle(Dispatch message) DIVVY_REQUIRES(mu_);
   void Handle(CancelSteps message) DIVVY_REQUIRES(mu_);
@@ -354,8 +371,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome, absl::Status error)
       DIVVY_REQUIRES(mu_);
   WorkerSnapshot InspectLocked() const DIVVY_REQUIRES(mu_);
-  // The live step, or the committing one, if it is this one of this session, else null: what comes
-  // late for another is dropped.
+  // The live step, or the committing one, if it is `step` of `session`; else null. So a late event
+  // of another step is dropped.
   LiveStep* Live(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
   LiveStep* Committing(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
 
@@ -367,36 +384,37 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   Dialer& dialer_;
 
   Outbox outbox_;
-  mutable Mutex mu_;  // before a WorkerTransaction's
+  mutable Mutex mu_;  // taken before the lock of a WorkerTransaction
   OnExit on_exit_ DIVVY_GUARDED_BY(mu_);
-  // Of the program, from the last Attach.
+  // The program's flags from the last Attach.
   std::optional<std::map<std::string, std::string>> applied_flags_ DIVVY_GUARDED_BY(mu_);
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int> shutdown_code_ DIVVY_GUARDED_BY(mu_);  // of a Shutdown that waits for a commit
   absl::Duration shutdown_since_ DIVVY_GUARDED_BY(mu_);
-  // It takes no new steps, and ends when what it has is done.
+  // Set when the worker drains: it finishes the steps that it has been given, then ends.
   struct Ending {
     int exit_code = 0;
     std::string why;
-    // false: a GPU is lost, and what waits here is given back
+    // false: a GPU is lost, so queued steps go back to the coordinator
     bool can_compute = true;
     absl::Duration since;
   };
   std::optional<Ending> draining_ DIVVY_GUARDED_BY(mu_);
-  // job, newest epoch with its coordinator, newest session in it
+  // The job, the newest epoch with its coordinator, and the newest session in that epoch.
   Fence known_ DIVVY_GUARDED_BY(mu_);
-  // null: detached
+  // Null: detached.
   std::shared_ptr<Session> session_ DIVVY_GUARDED_BY(mu_);
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_
       DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
   RowCacheMetrics row_cache_metrics_;
-  // variables that a step of this life has assigned in part or whole: their rows are not kept
+  // Variables that a step has assigned, in part or whole, in the life of this process. The row
+  // cache keeps none of their rows.
   std::set<std::string> assigned_rows_ DIVVY_GUARDED_BY(mu_);
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
-  // The coordinator's last word to this worker.
+  // Time of the coordinator's last message to this worker.
   absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);
-  // null: nobody to register with
+  // Null: there is no coordinator to register with.
   std::shared_ptr<Registrar> registrar_ DIVVY_GUARDED_BY(mu_);
   int64_t reported_ DIVVY_GUARDED_BY(mu_) = 0;
 };

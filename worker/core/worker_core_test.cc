@@ -43,8 +43,8 @@ StagedWrite Gradient(std::string variable, const std::vector<float>& values,
           std::move(optimizer)};
 }
 
-// The coordinator's end of the Steps stream. Frames are handed over at once and in order; `cut`
-// loses those on their way.
+// The coordinator's end of the Steps stream. Frames are delivered at once and in order; `cut` loses
+// the frames in flight.
 class CoordinatorEnd {
  public:
   explicit CoordinatorEnd(SessionId session) : stream_(session) {}
@@ -76,7 +76,7 @@ class CoordinatorEnd {
   size_t unacknowledged() const { return stream_.unacknowledged(); }
 
   std::vector<FromWorker> received;
-  bool deaf = false;  // what the worker sends is lost on its way
+  bool deaf = false;  // frames of the worker are lost
 
  private:
   struct Connection : StreamConnection<FromWorker> {
@@ -145,7 +145,7 @@ class WorkerCoreTest : public ::testing::Test {
                 [&](absl::StatusOr<WorkerAttachReply> reply) { answer = std::move(reply); });
     return answer.value();
   }
-  // A live session with its stream.
+  // Begins a session with its stream.
   void Attach(uint32_t session = 1, uint64_t epoch = 1) {
     ASSERT_TRUE(TryAttach(AttachRequest(session, epoch)).ok());
     end_ = std::make_unique<CoordinatorEnd>(SessionId(session));
@@ -170,7 +170,7 @@ class WorkerCoreTest : public ::testing::Test {
   void Dispatch(uint64_t id, std::string function) { end_->Tell(Step(id, std::move(function))); }
   void Run(absl::Duration time = absl::Seconds(1)) { executor_.RunFor(time); }
   std::vector<Report> Reports() { return end_->Got<Report>(); }
-  // The one report there is.
+  // The only report.
   Report OnlyReport() {
     const std::vector<Report> reports = Reports();
     EXPECT_EQ(reports.size(), 1u);
@@ -368,7 +368,7 @@ TEST_F(WorkerCoreTest, StepsRunOneAfterAnotherAndSeeTheWritesOfThoseBefore) {
   EXPECT_EQ(runner_.started(), 1);
   EXPECT_EQ(core_->Inspect().queued, std::vector<EntryId>({EntryId(2)}));
   Run(absl::Minutes(2));
-  // It had been silent, and a silent coordinator's steps are not begun.
+  // The coordinator had been silent, and the worker begins no step of a silent coordinator.
   end_->Tell(Ping{});
   Run();
   ASSERT_EQ(Reports().size(), 2u);
@@ -410,7 +410,7 @@ TEST_F(WorkerCoreTest, AFailedFunctionIsTheUsersErrorAndLeavesNoTrace) {
   Dispatch(1, "fail");
   Dispatch(2, "empty");
   Run();
-  ASSERT_EQ(Reports().size(), 2u) << "and the worker goes on";
+  ASSERT_EQ(Reports().size(), 2u) << "the worker continues";
   EXPECT_EQ(Reports()[0].outcome, StepOutcome::kFailed);
   EXPECT_EQ(Reports()[0].error.code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(DetailOf(Reports()[0].error).user);
@@ -479,7 +479,7 @@ TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
   Attach();
   Dispatch(1, "train");
   Run(absl::Seconds(4));
-  EXPECT_EQ(ps_[0].pulls().size(), 0u) << "nothing is known yet";
+  EXPECT_EQ(ps_[0].pulls().size(), 0u) << "the read set is not known yet";
   end_->Tell(Ping{});
   Run(absl::Seconds(8));
   EXPECT_EQ(ps_[0].pulls().size(), 1u);
@@ -493,13 +493,13 @@ TEST_F(WorkerCoreTest, WhatAFunctionReadWholeTheLastTimeIsPulledBeforeItAsks) {
   Run(absl::Seconds(11));
   Dispatch(4, "train");
   Run(absl::Seconds(11));
-  EXPECT_EQ(ps_[0].pulls().size(), 3u) << "what was not read is dropped";
+  EXPECT_EQ(ps_[0].pulls().size(), 3u) << "variables that were not read are dropped";
   EXPECT_EQ(Reports().size(), 4u);
 }
 
-// ---- pulls that leave before their step begins --------------------------------------------------
+// ---- prefetched pulls ---------------------------------------------------------------------------
 
-// Every step reads w, takes ten seconds, and adds what it was told to b; the read set of "train" is
+// Every step reads w, takes ten seconds, and adds a given value to b. The read set of "train" is
 // known.
 class PipelineTest : public WorkerCoreTest {
  protected:
@@ -527,7 +527,7 @@ class PipelineTest : public WorkerCoreTest {
     }
   }
   size_t pulls() { return ps_[0].pulls().size() - known_; }
-  // By ps 0.
+  // Ps 0 refuses the next pulls.
   void RefusePulls(size_t next) {
     ps_[0].RefusePulls(std::vector<absl::Status>(next, MakeError(Reason::kNotReady, "loading")));
   }
@@ -540,7 +540,7 @@ class PipelineTest : public WorkerCoreTest {
   }
 
   std::optional<StagedWrite> next_write_ = Assign("b", {1});
-  size_t known_ = 0;  // pulls of ps 0, before it began
+  size_t known_ = 0;  // pulls of ps 0 before the test began
 };
 
 TEST_F(PipelineTest, WithDepthOneAPullLeavesWhenItsStepBegins) {
@@ -560,7 +560,7 @@ TEST_F(PipelineTest, ThePullOfTheNextStepLeavesWhileTheOneBeforeComputesAndIsIts
   Run();
   EXPECT_EQ(pulls(), 2u);
   EXPECT_EQ(ahead(), Ids({3}));
-  // What another worker writes meanwhile is seen by the next but one.
+  // A write of another worker meanwhile is seen only by the step after the next one.
   ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
   RunAwake(34);
   ASSERT_EQ(Reports().size(), 4u);
@@ -637,10 +637,10 @@ TEST_F(PipelineTest, OfTheStepThatBeginsNextAloneTheValuesAreCopiedAhead) {
   for (const uint64_t id : {2, 3, 4}) Dispatch(id, "train");
   Run();
   EXPECT_EQ(ahead(), Ids({3, 4}));
-  EXPECT_EQ(runner_.copied_ahead(), std::vector<std::string>({"train: w"})) << "of step 3";
+  EXPECT_EQ(runner_.copied_ahead(), std::vector<std::string>({"train: w"}))
+      << "the values of step 3";
   RunAwake(11);
-  EXPECT_EQ(runner_.copied_ahead().size(), 2u)
-      << "step 3 has begun: of step 4, whose values were there";
+  EXPECT_EQ(runner_.copied_ahead().size(), 2u) << "step 3 has begun, so step 4's values are copied";
   RunAwake(22);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(runner_.copied_ahead().size(), 2u);
@@ -679,7 +679,7 @@ TEST_F(PipelineTest, AReadOnlyStepIsNotPulledAheadAndSeesWhatWasWrittenBeforeIt)
   divvy::Dispatch look = Step(2, "look");
   look.ordinal.reset();
   end_->Tell(look);
-  RunAwake(12);  // what it reads is known now
+  RunAwake(12);  // now its read set is known
   next_write_ = Assign("w", {5, 6, 7, 8});
   Dispatch(3, "train");
   look.step = EntryId(4);
@@ -701,7 +701,7 @@ TEST_F(PipelineTest, WhatAStepAssignsIsNeverMissedByTheNext) {
   Run();
   EXPECT_EQ(ahead(), Ids({3, 4}));
   RunAwake(10);
-  EXPECT_EQ(ahead(), Ids({})) << "pulled too early, and known by now to be assigned each time";
+  EXPECT_EQ(ahead(), Ids({})) << "w is now known to be assigned each time";
   RunAwake(22);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(Reports()[2].value.tensor()->data_as<float>()[0], 5);
@@ -726,7 +726,7 @@ TEST_F(PipelineTest, AVariableThatWasAssignedOnceIsPulledWhenItsStepBegins) {
   Dispatch(6, "train");
   Dispatch(7, "train");
   Run();
-  EXPECT_EQ(ahead(), Ids({7})) << "under another layout it is learnt anew";
+  EXPECT_EQ(ahead(), Ids({7})) << "under another layout the read set is learnt anew";
 }
 
 TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedAWriteOfItsOwnWorkerIsRunAgain) {
@@ -744,13 +744,13 @@ TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedAWriteOfItsOwnWorkerIsRu
       absl::StrContains(Reports()[2].error.message(), "assigned variable \"w\" for the first time"))
       << Reports()[2].error;
   EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(2)}))
-      << "the add; step 1 wrote to ps 1 alone";
+      << "only step 2's add; step 1 wrote only to ps 1";
   ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
   end_->Tell(Step(3, "train", /*attempt=*/2));
   RunAwake(11);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(Reports()[3].outcome, StepOutcome::kOk);
-  EXPECT_EQ(Reports()[3].value.tensor()->data_as<float>()[0], 7) << "pulled anew";
+  EXPECT_EQ(Reports()[3].value.tensor()->data_as<float>()[0], 7) << "w is pulled again";
 }
 
 TEST_F(PipelineTest, AFirstAssignFromAValueThatHasMissedNothingStands) {
@@ -789,9 +789,9 @@ TEST_F(PipelineTest, WhatIsAssignedIsPulledAtTheStartAndTheRestAhead) {
   RunAwake(21);
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(Reports()[3].value[0].tensor()->data_as<float>()[0], 5)
-      << "w as step 3 has assigned it";
+      << "the value of w that step 3 assigned";
   EXPECT_EQ(Reports()[3].value[1].tensor()->data_as<float>()[0], 1)
-      << "b as it was when step 3 began";
+      << "the value of b at the begin of step 3";
 }
 
 TEST_F(PipelineTest, AReadByIdOfAVariableThatWasPulledAheadSeesTheSameValue) {
@@ -820,7 +820,7 @@ TEST_F(PipelineTest, AReadByIdOfAVariableThatWasPulledAheadSeesTheSameValue) {
   const Tensor rows = *Reports()[3].value.tensor();
   EXPECT_EQ(rows.shape(), (Shape{3, 1}));
   EXPECT_EQ(rows.data_as<float>()[0], 4);
-  EXPECT_EQ(rows.data_as<float>()[1], 101) << "the old value, and what the step itself has added";
+  EXPECT_EQ(rows.data_as<float>()[1], 101) << "the old value with the step's own addition";
   EXPECT_EQ(rows.data_as<float>()[2], 4);
   EXPECT_EQ(pulls(), before);
 }
@@ -847,7 +847,7 @@ TEST_F(PipelineTest, AChangeOfTheLayoutMakesTheStepPullAnew) {
   Run();
   EXPECT_EQ(ahead(), Ids({3}));
   end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "new", 1, 1, {0}))});
-  EXPECT_EQ(ahead(), Ids({})) << "what is read under it is not known";
+  EXPECT_EQ(ahead(), Ids({})) << "the read set under the new layout is not known";
   ps_[0].Set({VariableId(1), 0, 0}, Matrix(2, 1, {7, 7}));
   RunAwake(25);
   ASSERT_EQ(Reports().size(), 3u);
@@ -862,7 +862,7 @@ TEST_F(PipelineTest, ANewSessionPullsAnewAndAnEarlyPullOfTheOldOneIsNotSentAgain
   Dispatch(3, "train");
   RunAwake(4);
   EXPECT_EQ(ahead(), Ids({3}));
-  EXPECT_GT(pulls(), 2u) << "it is sent again and again";
+  EXPECT_GT(pulls(), 2u) << "the pull is sent repeatedly";
   Attach(2);
   EXPECT_EQ(ahead(), Ids({}));
   const size_t before = pulls();
@@ -903,12 +903,12 @@ TEST_F(PipelineTest, AShutdownThatWaitsForACommitSendsNoEarlyPullAgain) {
   Dispatch(2, "train");
   Run();
   RefusePulls(1000);
-  ps_[1].Hold();  // b, which step 2 writes, is there
+  ps_[1].Hold();  // step 2 writes to b, which is on ps 1
   Dispatch(3, "train");
   RunAwake(11);
   EXPECT_EQ(core_->Inspect().step, StepState::kCommitting);
   EXPECT_EQ(ahead(), Ids({3}));
-  EXPECT_GT(pulls(), 2u) << "it is sent again and again";
+  EXPECT_GT(pulls(), 2u) << "the pull is sent repeatedly";
   EXPECT_TRUE(Shutdown(0).ok());
   const size_t before = pulls();
   Run(absl::Seconds(9));
@@ -916,16 +916,16 @@ TEST_F(PipelineTest, AShutdownThatWaitsForACommitSendsNoEarlyPullAgain) {
   EXPECT_EQ(pulls(), before);
 }
 
-// ---- a step beside the commit of the one before it ----------------------------------------------
+// ---- a step while the previous step commits -----------------------------------------------------
 
-// Steps take 10 seconds, read w and write to b, which is on ps 1; that one answers commits when it
-// is told to.
+// Steps take 10 seconds, read w and write to b. Ps 1 has b, and answers commits when it is
+// released.
 class BesideCommitTest : public PipelineTest {
  protected:
   static StagedWrite AddToB() {
     return {"b", WriteOp::kAdd, Matrix(1, 1, {1}), std::nullopt, std::nullopt};
   }
-  // Step 2 commits, and the next are there.
+  // Step 2 commits, and `next` further steps are queued.
   void CommitStep2(int depth, int next = 1) {
     next_write_ = AddToB();
     StartWithDepth(depth);
@@ -963,8 +963,8 @@ TEST_F(BesideCommitTest, WithDepthTwoTheNextStepRunsMeanwhileAndCommitsBehindIt)
   EXPECT_EQ(core_->Inspect().step, StepState::kRunning);
   RunAwake(20);
   EXPECT_EQ(core_->Inspect().step, StepState::kBehind);
-  EXPECT_EQ(Reported(), Ids({1})) << "a step is reported behind those before it";
-  EXPECT_EQ(ps_[1].commits().size(), 2u) << "of steps 1 and 2";
+  EXPECT_EQ(Reported(), Ids({1})) << "a step is reported after the steps before it";
+  EXPECT_EQ(ps_[1].commits().size(), 2u) << "those of steps 1 and 2";
   LetCommit();
   EXPECT_EQ(Reported(), Ids({1, 2, 3}));
   EXPECT_EQ(ps_[1].applied(), std::set<EntryId>({EntryId(1), EntryId(2), EntryId(3)}));
@@ -974,7 +974,7 @@ TEST_F(BesideCommitTest, WhatItMissesIsMeasured) {
   next_write_ = AddToW();
   StartWithDepth(2);
   BeginCommitOf2(/*next=*/0);
-  Dispatch(3, "train");  // its pull leaves beside the commit
+  Dispatch(3, "train");  // its pull is sent while step 2 commits
   RunAwake(12);
   LetCommit();
   ASSERT_EQ(Reports().size(), 3u);
@@ -1001,7 +1001,7 @@ TEST_F(BesideCommitTest, WithDepthThreeTheStepBehindBothIsPulled) {
 TEST_F(BesideCommitTest, BesideAnAssignNoStepRuns) {
   next_write_ = Assign("b", {1});
   StartWithDepth(2);
-  Dispatch(7, "empty");  // known now, and it assigns nothing
+  Dispatch(7, "empty");  // makes its read set known; it assigns nothing
   Run();
   BeginCommitOf2(/*next=*/0);
   Dispatch(3, "empty");
@@ -1015,7 +1015,7 @@ TEST_F(BesideCommitTest, AReadOnlyStepWaits) {
   divvy::Dispatch look = Step(7, "look");
   look.ordinal.reset();
   end_->Tell(look);
-  RunAwake(11);  // known now
+  RunAwake(11);  // makes its read set known
   BeginCommitOf2(/*next=*/0);
   look.step = EntryId(3);
   end_->Tell(look);
@@ -1044,7 +1044,7 @@ TEST_F(BesideCommitTest, AFirstAssignOfWhatWasBeingCommittedIsRunAgain) {
   });
   next_write_ = AddToB();
   StartWithDepth(2);
-  Dispatch(2, "turn");  // known now
+  Dispatch(2, "turn");  // makes its read set known
   Run();
   ps_[1].HoldCommits();
   Dispatch(3, "train");
@@ -1053,7 +1053,7 @@ TEST_F(BesideCommitTest, AFirstAssignOfWhatWasBeingCommittedIsRunAgain) {
   LetCommit();
   ASSERT_EQ(Reported(), Ids({1, 2, 3, 4}));
   EXPECT_EQ(Reports()[3].outcome, StepOutcome::kSystem)
-      << "it may have assigned what it made of the value before the add";
+      << "its assign may be based on the value before the add";
   EXPECT_EQ(ps_[1].applied().count(EntryId(4)), 0u);
 }
 
@@ -1064,7 +1064,7 @@ TEST_F(BesideCommitTest, AStepThatFailsMeanwhileIsReportedBehindTheOneBeforeIt) 
   });
   next_write_ = AddToB();
   StartWithDepth(2);
-  Dispatch(2, "fail");  // known now
+  Dispatch(2, "fail");  // makes its read set known
   Run();
   ps_[1].HoldCommits();
   Dispatch(3, "train");
@@ -1122,14 +1122,14 @@ TEST_F(BesideCommitTest, ALostGpuIsToldAtOnceAndTheCommitIsFinished) {
   });
   next_write_ = AddToB();
   StartWithDepth(2);
-  Dispatch(7, "break");  // known now
+  Dispatch(7, "break");  // makes its read set known
   Run();
   BeginCommitOf2(/*next=*/0);
   Dispatch(3, "break");
   Dispatch(4, "train");
   Run(absl::Milliseconds(10));
   EXPECT_EQ(end_->Got<Draining>().size(), 1u);
-  EXPECT_EQ(Reported(), Ids({1, 7, 4, 3})) << "step 4 is given back";
+  EXPECT_EQ(Reported(), Ids({1, 7, 4, 3})) << "step 4 goes back to the coordinator";
   EXPECT_TRUE(exits_.empty());
   LetCommit();
   end_->Tell(Ping{});  // acknowledges the reports
@@ -1144,7 +1144,7 @@ TEST_F(BesideCommitTest, ADrainWithoutACoordinatorFinishesTheCommitAndBeginsNoOt
   core_->Drain();
   end_->deaf = true;
   Run(absl::Seconds(6));  // nothing is heard
-  EXPECT_TRUE(exits_.empty()) << "the commit is waited for";
+  EXPECT_TRUE(exits_.empty()) << "the worker waits for the commit";
   LetCommit();
   EXPECT_EQ(exits_, std::vector<int>({143}));
   EXPECT_EQ(ps_[1].applied(), std::set<EntryId>({EntryId(1), EntryId(2)}));
@@ -1191,9 +1191,9 @@ TEST_F(BesideCommitTest, WithKeptRowsNoStepRunsMeanwhile) {
   EXPECT_EQ(live(), EntryId(2));
 }
 
-// ---- rows that are kept -------------------------------------------------------------------------
+// ---- the row cache ------------------------------------------------------------------------------
 
-// Every step reads these rows of w, and writes what it is told to.
+// Every step reads rows `ids_` of w, and makes the write `write_`.
 class RowCacheStepTest : public WorkerCoreTest {
  protected:
   void StartWith(int64_t bytes, int staleness) {
@@ -1211,7 +1211,7 @@ class RowCacheStepTest : public WorkerCoreTest {
     });
     Attach();
   }
-  // What a step reads of them, the first and the second time.
+  // The rows as a step reads them, the first and the second time.
   std::vector<std::vector<float>> Step(bool read_only = false) {
     divvy::Dispatch dispatch = WorkerCoreTest::Step(++steps_, "rows");
     if (read_only) dispatch.ordinal.reset();
@@ -1248,7 +1248,7 @@ TEST_F(RowCacheStepTest, WithStalenessZeroEveryStepReadsWhatItWouldReadWithoutAC
       Set({value, 0, 0, -value});
       EXPECT_EQ(Step(), Values({{-value, value, -value}, {-value, value, -value}}));
     }
-    EXPECT_EQ(pulls() - before, bytes == 0 ? 20u : 10u) << "a row travels once for a step";
+    EXPECT_EQ(pulls() - before, bytes == 0 ? 20u : 10u) << "a row is pulled once for a step";
   }
 }
 
@@ -1272,7 +1272,7 @@ TEST_F(RowCacheStepTest, OnlyWhatIsNotKeptIsPulled) {
   ASSERT_EQ(last.parts.size(), 1u);
   const auto rows = *last.parts[0].rows->values<int64_t>();
   EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({1}))
-      << "though it is asked for twice";
+      << "row 1 is pulled once, though it is asked for twice";
 }
 
 TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) {
@@ -1284,7 +1284,7 @@ TEST_F(RowCacheStepTest, ARowThatIsNamedTwiceIsPulledOnceAndStandsInBothPlaces) 
   EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.end()), std::vector<int64_t>({0, 1}));
 }
 
-// As a variable does that a step's function keeps with its worker.
+// A step's function may keep the transaction with its worker, as a Variable does.
 TEST_F(RowCacheStepTest,
        WhoKeepsTheTransactionOfAnEndedStepKeepsNoRowsNeitherPastTheSessionNorPastTheWorker) {
   struct Keeper : StepRunner {
@@ -1326,7 +1326,7 @@ TEST_F(RowCacheStepTest, WhatTheWorkerItselfHasWrittenIsSeenByItsNextStep) {
   Set({2, 2, 2, 2});
   EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1}));
   write_ = Assign("w", {6, 7, 8, 9});
-  EXPECT_EQ(Step()[0], std::vector<float>({2, 1, 2})) << "of which row 3 was written";
+  EXPECT_EQ(Step()[0], std::vector<float>({2, 1, 2})) << "the step's own write to row 3 is seen";
   write_.reset();
   EXPECT_EQ(Step()[0], std::vector<float>({9, 6, 9}));
 }
@@ -1360,7 +1360,7 @@ TEST_F(RowCacheStepTest, AReadOnlyStepAlwaysAsks) {
   Step();
   Set({2, 2, 2, 2});
   EXPECT_EQ(Step(/*read_only=*/true)[0], std::vector<float>({2, 2, 2}));
-  EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1})) << "and keeps nothing";
+  EXPECT_EQ(Step()[0], std::vector<float>({1, 1, 1})) << "the read-only step kept no rows";
 }
 
 TEST_F(RowCacheStepTest, NothingIsKeptOverASessionALayoutOrASilence) {
@@ -1377,7 +1377,7 @@ TEST_F(RowCacheStepTest, NothingIsKeptOverASessionALayoutOrASilence) {
   Attach(1, 2);
   EXPECT_EQ(Step()[0][0], 4);
   Set({5, 5, 5, 5});
-  EXPECT_EQ(Step()[0][0], 4) << "else it is";
+  EXPECT_EQ(Step()[0][0], 4) << "without such an event, the kept row is used";
 }
 
 TEST_F(RowCacheStepTest, StalenessCountsFromThePullOfTheOldestRow) {
@@ -1422,7 +1422,7 @@ TEST_F(WorkerCoreTest, AFunctionThatIgnoresTheCancelIsStillReportedAsCancelled) 
   Run();
   end_->Tell(CancelSteps{{EntryId(1)}});
   Run();
-  EXPECT_TRUE(Reports().empty()) << "until it returns the worker runs nothing else";
+  EXPECT_TRUE(Reports().empty()) << "the worker runs nothing else until the function returns";
   Run(absl::Seconds(3));
   ASSERT_EQ(Reports().size(), 2u);
   EXPECT_EQ(Reports()[0].outcome, StepOutcome::kCancelled);
@@ -1577,7 +1577,7 @@ TEST_F(WorkerCoreTest, StalenessIsTheNumberOfCommitsOfOthersBetweenReadAndWrite)
 
 // ---- PLANNING -----------------------------------------------------------------------------------
 
-// A commit that is large, or counts as such: it is planned on a thread, which these tests hold.
+// A commit that is large, or counts as large: it is planned on a thread, which these tests hold.
 class PlanningTest : public WorkerCoreTest {
  protected:
   PlanningTest() {
@@ -1607,7 +1607,7 @@ TEST_F(PlanningTest, APingIsAnsweredWhileACommitIsPlanned) {
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
   EXPECT_EQ(OnlyReport().participants, std::vector<int>({0, 1}));
   EXPECT_EQ(ps_[1].commits()[0].parts[0].values.data_as<float>()[0], 4)
-      << "rows 0 and 2 are of one id";
+      << "rows 0 and 2 have the same id";
 }
 
 TEST_F(PlanningTest, ALayoutThatChangesMeanwhileWantsAnotherPlan) {
@@ -1629,7 +1629,8 @@ TEST_F(PlanningTest, TheSameLayoutOnceMoreWantsNone) {
   executor_.ReleaseThreads();
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
-  EXPECT_EQ(executor_.threads(), threads + 1) << "for the second shard of the one plan";
+  EXPECT_EQ(executor_.threads(), threads + 1)
+      << "one more thread, for the second shard of the only plan";
 }
 
 TEST_F(PlanningTest, AHeldStepKeepsItsPlan) {
@@ -1655,7 +1656,7 @@ TEST_F(PlanningTest, ACancelIsObeyedAndThePlanDropped) {
   Run();
   ASSERT_EQ(Reports().size(), 2u);
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kOk);
-  EXPECT_EQ(commits(), 2u) << "of the second attempt alone";
+  EXPECT_EQ(commits(), 2u) << "only those of the second attempt";
   EXPECT_EQ(ps_[0].commits()[0].attempt, 2u);
 }
 
@@ -1676,7 +1677,7 @@ TEST_F(PlanningTest, AWorkerThatIsShutDownDoesNotWaitForAPlan) {
   EXPECT_EQ(commits(), 0u);
 }
 
-// 2e38 + 2e38 is beyond float32.
+// 2e38 + 2e38 overflows float32.
 TEST_F(WorkerCoreTest, CheckNumericsLooksAtTheRowsOfAGradientOnceTheyAreSummed) {
   for (const int64_t at_once_bytes : {0, 1 << 20}) {
     core_->Abandon();
@@ -1716,7 +1717,7 @@ TEST_F(WorkerCoreTest, AHeldWorkerComputesAndCommitsWhenItIsReleased) {
   EXPECT_EQ(commits(), 0u);
   end_->Tell(Release{6});
   Run();
-  EXPECT_EQ(commits(), 0u) << "of another hold";
+  EXPECT_EQ(commits(), 0u) << "a Release of another hold";
   end_->Tell(Release{7});
   Run();
   EXPECT_EQ(Reports().size(), 2u);
@@ -1790,7 +1791,7 @@ TEST_F(NeedSlotsTest, SlotsAreAskedForAndTheCommitWaitsForThem) {
   end_->Tell(LayoutUpdate{layout_->With(MakeVariable(3, "other", 1, 1, {0}))});
   Run();
   EXPECT_EQ(commits(), 0u);
-  EXPECT_EQ(end_->Got<NeedSlots>().size(), 1u) << "asked once";
+  EXPECT_EQ(end_->Got<NeedSlots>().size(), 1u) << "the slots are asked for once";
   end_->Tell(LayoutUpdate{WithSlots()});
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
@@ -1910,7 +1911,8 @@ TEST_F(WorkerCoreTest, ASilentCoordinatorMeansNoNewStepAndRegisteringUntilItIsHe
   Dispatch(2, "assign");
   Run(absl::Seconds(12));
   EXPECT_TRUE(core_->Inspect().silent);
-  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)})) << "what was begun goes on";
+  EXPECT_EQ(ps_[0].applied(), std::set<EntryId>({EntryId(1)}))
+      << "the step that has begun continues";
   EXPECT_EQ(runner_.started(), 1);
   EXPECT_GE(coordinator_.seen.size(), 3u);
   end_->Tell(Ping{});
@@ -1959,7 +1961,7 @@ TEST_F(WorkerCoreTest, AShutdownIsAnsweredAndEndsAnIdleWorkerAtOnce) {
   Attach();
   EXPECT_TRUE(Shutdown(0).ok());
   EXPECT_EQ(exits_, std::vector<int>({0}));
-  EXPECT_TRUE(Shutdown(0).ok()) << "asked again, the same";
+  EXPECT_TRUE(Shutdown(0).ok()) << "a repeated Shutdown gets the same answer";
   EXPECT_EQ(exits_.size(), 1u);
   EXPECT_EQ(ReasonOf(TryAttach(AttachRequest(2)).status()), Reason::kJobOver);
 }
@@ -2025,7 +2027,7 @@ TEST_F(WorkerCoreTest, ALostGpuGivesTheStepAndThoseBehindItBackAndEndsTheWorkerW
       << "before the reports, or the coordinator would send the steps back";
   ASSERT_EQ(Reports().size(), 3u);
   EXPECT_EQ(Reports()[0].step, EntryId(3))
-      << "the last first, since each goes to the head of the queue";
+      << "the last one first, because each goes to the head of the queue";
   EXPECT_EQ(Reports()[0].outcome, StepOutcome::kCancelled);
   EXPECT_EQ(Reports()[1].outcome, StepOutcome::kCancelled);
   EXPECT_EQ(Reports()[2].step, EntryId(1));
@@ -2033,7 +2035,7 @@ TEST_F(WorkerCoreTest, ALostGpuGivesTheStepAndThoseBehindItBackAndEndsTheWorkerW
   EXPECT_EQ(ReasonOf(Reports()[2].error), Reason::kDeviceLost);
   EXPECT_FALSE(DetailOf(Reports()[2].error).user);
   EXPECT_EQ(commits(), 0u);
-  Dispatch(4, "assign");  // it was on its way
+  Dispatch(4, "assign");  // it was in flight
   Run();
   ASSERT_EQ(Reports().size(), 4u);
   EXPECT_EQ(Reports()[3].outcome, StepOutcome::kCancelled);
@@ -2086,7 +2088,7 @@ TEST_F(WorkerCoreTest, ADrainBehindACoordinatorThatHasGoneDoesNotWaitForIt) {
   end_->Break();
   core_->Drain();
   Run(absl::Seconds(1));
-  EXPECT_TRUE(exits_.empty()) << "it might come back";
+  EXPECT_TRUE(exits_.empty()) << "the coordinator might come back";
   Run(absl::Seconds(2));
   EXPECT_EQ(exits_, std::vector<int>{143});
 }
@@ -2096,7 +2098,7 @@ TEST_F(WorkerCoreTest, ADetachedWorkerThatIsToldToDrainIsGone) {
   EXPECT_EQ(exits_, std::vector<int>({143}));
 }
 
-// ---- what a real process adds -------------------------------------------------------------------
+// ---- options and callbacks of a process ---------------------------------------------------------
 
 class ProgramFlagsTest : public WorkerCoreTest {
  protected:
@@ -2146,7 +2148,7 @@ TEST_F(WorkerCoreTest, AnotherVersionIsRefusedAtAttach) {
 
 TEST_F(WorkerCoreTest, ACommitLargerThanItsPsTakesFailsTheStepBeforeAnythingIsSent) {
   WorkerAttachRequest request = AttachRequest(1);
-  request.view[1].max_commit_bytes = 7;  // of w, ps 1 has two floats
+  request.view[1].max_commit_bytes = 7;  // ps 1 has two floats of w
   ASSERT_TRUE(TryAttach(request).ok());
   end_ = std::make_unique<CoordinatorEnd>(SessionId(1));
   end_->Connect(*core_);

@@ -1,4 +1,4 @@
-// A worker made of its parts, as a process and a cluster in one process have it.
+// Builds a worker from its parts. Used by the worker's process and by the embedded cluster.
 #ifndef DIVVY_WORKER_SERVICE_BUILD_H_
 #define DIVVY_WORKER_SERVICE_BUILD_H_
 
@@ -15,25 +15,25 @@
 
 namespace divvy {
 
-// In the order in which the parts use each other. To be destroyed when the executor has stopped.
+// The parts of a worker; each part uses those above it. Destroy it after the executor has stopped.
 struct BuiltWorker {
   std::unique_ptr<DataInputOpener> inputs;
   std::unique_ptr<ThreadStepRunner> runner;
   std::shared_ptr<WorkerCore> core;
 };
 
-// What the parts reach; all outlive them.
+// What the parts use. The caller keeps all references and pointers alive longer than the parts.
 struct WorkerSurroundings {
   Executor& executor;
   Dialer& dialer;
-  // null: the coordinator dials this worker
+  // Null: the worker does not register; the coordinator knows its address and dials it.
   CoordinatorClient* coordinator = nullptr;
-  // The cluster as a step asks for it, without this worker's GPUs.
+  // The cluster for a step's questions, without this worker's GPUs.
   std::unique_ptr<ClusterResolver> resolver;
 };
 
-// Starts the core: it registers at once. options: replicas, seed and build are filled in.
-// `replica_devices`: where each replica computes. Errors as WorkerCore::Start.
+// Builds the parts and starts the core, which registers at once. `options`: replicas, seed and
+// build are filled in. `replica_devices`: the device of each replica. Errors as WorkerCore::Start.
 absl::StatusOr<BuiltWorker> BuildWorker(WorkerOptions options,
                                         const std::vector<Device>& replica_devices,
                                         WorkerSurroundings surroundings, OnExit on_exit);

@@ -1,4 +1,4 @@
-// The calls of a worker, as gRPC delivers them.
+// The gRPC service of a worker.
 #ifndef DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
 #define DIVVY_WORKER_SERVICE_WORKER_SERVICE_H_
 
@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-// Decodes, calls the core, encodes; decides nothing. A call that comes before the core is there
-// answers NOT_READY.
+// Decodes requests, calls the core, and encodes replies. It decides nothing. A call that arrives
+// before the core has been started fails with NOT_READY. Thread-safe.
 class WorkerService : public v1::Worker::CallbackService {
  public:
   // REQUIRES: `core` and `executor` outlive the server that this is registered with.

@@ -1,4 +1,4 @@
-// A worker's word on itself.
+// The status of a worker for Admin.GetStatus.
 #ifndef DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
 #define DIVVY_WORKER_SERVICE_WORKER_STATUS_H_
 
@@ -10,7 +10,7 @@
 
 namespace divvy {
 
-// What Admin.GetStatus answers. `devices`: of the replicas. Pure.
+// The reply of Admin.GetStatus. `devices`: those of the replicas. Pure.
 v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapshot& snapshot,
                                 const std::vector<DeviceDescription>& devices);
 

@@ -59,7 +59,7 @@ WorkerTask::~WorkerTask() {
   if (server_ != nullptr) server_->Shutdown(absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
-  core_.Reset();  // before what it uses
+  core_.Reset();  // before the objects that it uses
 }
 
 absl::StatusOr<std::unique_ptr<WorkerTask>> WorkerTask::Start(const WorkerTaskOptions& options,

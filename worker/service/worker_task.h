@@ -1,4 +1,4 @@
-// A worker as a process has it: the core, what runs its steps, its server, and the ways to the
+// The worker of a process: the core, the runner of its steps, its server, and the clients of the
 // other roles.
 #ifndef DIVVY_WORKER_SERVICE_WORKER_TASK_H_
 #define DIVVY_WORKER_SERVICE_WORKER_TASK_H_
@@ -22,45 +22,49 @@ namespace divvy {
 
 struct WorkerTaskOptions {
   TaskOptions task;
-  // index, incarnation, address and cluster are filled in from the task, and what BuildWorker says
+  // Start fills in index, incarnation, address and cluster from the task, and BuildWorker fills in
+  // replicas, seed and build.
   WorkerOptions core;
-  // 0: one for each GPU, or one on the CPU
+  // Number of replicas. 0: one for each GPU, or one on the CPU.
   int replicas = 0;
-  // Where they compute.
+  // The GPUs of the replicas.
   GpuOptions gpus;
-  // Of a matrix product; 0: DefaultBlasThreads.
+  // Threads of a matrix product. 0: DefaultBlasThreads.
   int blas_threads = 0;
-  // That share the cores of its machine; 0: WorkersOnHostOf.
+  // Number of workers that share the cores of this machine. 0: WorkersOnHostOf.
   int workers_per_host = 0;
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
 };
 
-// The workers that the cluster names with the host of this one, itself among them; 1 where it does
-// not name this one. Pure.
+// Number of workers in the cluster spec that have the same host as this one, itself included. 1 if
+// the cluster spec does not name this worker. Pure.
 int WorkersOnHostOf(const ClusterConfig& cluster);
-// The threads of a matrix product with which that many replicas of that many workers fill the
-// cores, at least 1. Pure.
+// Threads of a matrix product with which `replicas` replicas of each of `workers` workers fill
+// `cores` cores; at least 1. Pure.
 int DefaultBlasThreads(int cores, int workers, int replicas);
 
-// Thread-safe.
+// A worker task. Thread-safe.
 class WorkerTask {
  public:
-  // Listens and registers with the coordinator until it is attached. `on_exit` is called once, from
-  // a task of an executor: the process is to end with this code, and why. InvalidArgument,
-  // FailedPrecondition: the options, the GPUs, the certificates, or an address that cannot be
-  // listened on (exit 78).
+  // Listens, and starts the core, which registers with the coordinator until it is attached.
+  // `on_exit` is called once, from a task of an executor, with the exit code and the reason with
+  // which the process should end.
+  //
+  // InvalidArgument, FailedPrecondition: invalid options, GPUs or certificates, or an address that
+  // cannot be listened on. The caller should exit with 78.
   static absl::StatusOr<std::unique_ptr<WorkerTask>> Start(const WorkerTaskOptions& options,
                                                            OnExit on_exit);
-  // says nothing more, and waits for what runs: a step body that does not look at its context may
-  // take its time
+  // Drops all connections and waits for running tasks. A step function that does not look at
+  // WorkerContext::cancelled may delay this.
   ~WorkerTask();
 
-  // As after SIGTERM: says so to the coordinator, finishes what it was given, then on_exit.
+  // Ends the worker as after SIGTERM: tells the coordinator, finishes the steps that the worker has
+  // been given, then calls on_exit.
   void Drain();
   const std::string& address() const { return server_->address(); }
-  // What `divvyctl status` asks for, in one line.
+  // The status of the task (Admin.GetStatus) in one line, for the log.
   std::string StatusText() const { return server_->StatusText(); }
 
  private:
@@ -76,7 +80,7 @@ class WorkerTask {
   RpcDialer dialer_;
   std::unique_ptr<TaskServer> server_;
   std::shared_ptr<CoordinatorClient> coordinator_;
-  BuiltWorker parts_;  // its core is in core_
+  BuiltWorker parts_;  // without its core, which is in core_
 };
 
 }  // namespace divvy

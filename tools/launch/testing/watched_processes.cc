@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-constexpr size_t kShownBytes = 2000;  // of each process, in an error
+constexpr size_t kShownBytes = 2000;  // of each process' output, in an error
 
 absl::Duration Now() { return Clock::Real().Elapsed(); }
 
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> WatchedProcesses::WaitForText(const std::string& nam
   size_t at = std::string::npos;
   const auto found = [&] {
     at = process.output.find(std::string(text), process.found);
-    // The whole line.
+    // Only once the whole line is there.
     return at != std::string::npos && process.output.find('\n', at) != std::string::npos;
   };
   WaitUntil([&] { return found() || process.child == nullptr; }, timeout);
@@ -80,7 +80,7 @@ absl::StatusOr<ExitStatus> WatchedProcesses::WaitForExit(const std::string& name
 
 bool WatchedProcesses::WaitUntil(const std::function<bool()>& done, absl::Duration timeout) {
   const absl::Duration deadline = Now() + timeout;
-  Turn(absl::ZeroDuration());  // what has happened already
+  Turn(absl::ZeroDuration());  // handles what has happened already
   while (!done()) {
     if (Now() >= deadline) return false;
     Turn(deadline);

@@ -1,4 +1,4 @@
-// Processes under test, none of which can make a test hang.
+// Runs processes for a test, so that none can make it hang.
 #ifndef DIVVY_TOOLS_LAUNCH_TESTING_WATCHED_PROCESSES_H_
 #define DIVVY_TOOLS_LAUNCH_TESTING_WATCHED_PROCESSES_H_
 
@@ -16,31 +16,31 @@
 
 namespace divvy {
 
-// Named processes and all they print. Whatever waits, waits with a timeout, and reads what every
-// process prints meanwhile, so that none is held up by a full pipe. What still runs in the end is
-// killed. Not thread-safe, and to be used by one thread (the processes die with it).
+// Named processes and their output. Every wait has a timeout, and reads the output of all processes
+// meanwhile, so that none blocks on a full pipe. The destructor kills the processes that still run.
+// Not thread-safe; must be used by one thread, because the processes die with it.
 //
-// A wait that is in vain is DeadlineExceeded; its message says for what, and ends with the last
-// lines of every process.
+// A wait that times out returns DeadlineExceeded. The message says what was waited for, and ends
+// with the last lines of every process.
 class WatchedProcesses {
  public:
-  // REQUIRES: no process of that name runs. A later life goes on with the output of the earlier
-  // ones. Errors are those of ChildProcess::Start.
+  // REQUIRES: no process of that name runs. The output of a later life is appended to that of
+  // earlier ones. Errors are those of ChildProcess::Start.
   absl::Status Start(const std::string& name, const ChildOptions& options);
 
-  // To the whole process group; nothing if it does not run.
+  // Signals the whole process group. Does nothing if the process does not run.
   void Signal(const std::string& name, int signal);
   bool running(const std::string& name) const;
-  pid_t pid(const std::string& name) const;  // REQUIRES: it runs
+  pid_t pid(const std::string& name) const;  // REQUIRES: the process runs
 
-  // Returns the line in which `text` stands. Looks behind the text found by the call before (of
-  // this name), in what is there and what comes. If the process ends without it:
-  // FailedPrecondition, with its output.
+  // Waits for `text` after the place where the previous call for this name found its text, in old
+  // and new output. Returns the line with the text. FailedPrecondition, with the output: the
+  // process has ended without it.
   absl::StatusOr<std::string> WaitForText(const std::string& name, absl::string_view text,
                                           absl::Duration timeout);
-  // How it ended, all its output read.
+  // Waits for the end, reads the rest of the output, and returns how the process ended.
   absl::StatusOr<ExitStatus> WaitForExit(const std::string& name, absl::Duration timeout);
-  // Reads along until `done()` or for `timeout`; returns done().
+  // Reads output until `done()` is true or `timeout` has passed; returns done().
   bool WaitUntil(const std::function<bool()>& done, absl::Duration timeout);
   // Lets the processes run.
   void RunFor(absl::Duration time) {
@@ -52,13 +52,13 @@ class WatchedProcesses {
 
  private:
   struct Process {
-    std::unique_ptr<ChildProcess> child;  // null: does not run
-    std::optional<ExitStatus> status;     // of the latest life, once it is over
+    std::unique_ptr<ChildProcess> child;  // null: not running
+    std::optional<ExitStatus> status;     // of the latest life, if it has ended
     std::string output;
-    size_t found = 0;  // where WaitForText goes on
+    size_t found = 0;  // where WaitForText continues
   };
 
-  // Waits until something happens, at most until `deadline`, and sees to it.
+  // Waits for an event, at most until `deadline`, and handles it.
   void Turn(absl::Duration deadline);
   absl::Status InVain(absl::string_view what, absl::Duration timeout) const;
 

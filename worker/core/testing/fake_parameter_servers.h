@@ -1,4 +1,4 @@
-// Parameter servers that answer what a test wants.
+// Parameter servers whose answers a test chooses.
 #ifndef DIVVY_WORKER_CORE_TESTING_FAKE_PARAMETER_SERVERS_H_
 #define DIVVY_WORKER_CORE_TESTING_FAKE_PARAMETER_SERVERS_H_
 
@@ -21,14 +21,14 @@
 
 namespace divvy {
 
-// One parameter server. Keeps float32 shards (zero at first), applies whole assigns, counts every
-// commit once, and gives the answers it was told to give before it obeys. Thread-safe.
+// One parameter server. It keeps float32 shards, applies whole assigns, and counts every commit
+// once. Before it obeys requests, it gives the error answers that the test has set. Thread-safe.
 class FakePs : public Sends<FakePs, ParameterClient> {
  public:
   explicit FakePs(Executor& executor) : executor_(executor) {}
 
-  // The next requests of the kind get these answers; those after them are obeyed. Of pulls: no
-  // other answers than these.
+  // The next requests of this kind get these answers; later ones are obeyed. RefusePulls replaces
+  // the answers that are left, RefuseCommits adds to them.
   void RefusePulls(std::vector<absl::Status> answers) {
     MutexLock lock(mu_);
     pull_answers_.assign(answers.begin(), answers.end());
@@ -37,7 +37,7 @@ class FakePs : public Sends<FakePs, ParameterClient> {
     MutexLock lock(mu_);
     commit_answers_.insert(commit_answers_.end(), answers.begin(), answers.end());
   }
-  // From now on requests, or commits alone, wait; Release obeys them.
+  // From now on all requests, or only commits, wait. Release obeys the waiting ones.
   void Hold() {
     MutexLock lock(mu_);
     holding_ = holding_commits_ = true;
@@ -65,7 +65,7 @@ class FakePs : public Sends<FakePs, ParameterClient> {
     MutexLock lock(mu_);
     return pulls_;
   }
-  std::vector<CommitRequest> commits() const {  // all that arrived, refused and doubled ones too
+  std::vector<CommitRequest> commits() const {  // all that arrived, with refused and repeated ones
     MutexLock lock(mu_);
     return commits_;
   }
@@ -168,7 +168,7 @@ class FakePs : public Sends<FakePs, ParameterClient> {
   std::set<EntryId> applied_ DIVVY_GUARDED_BY(mu_);
 };
 
-// Parameter server i has the address "ps<i>". Thread-safe after its making.
+// Parameter server i has the address "ps<i>". Thread-safe after construction.
 class FakeParameterServers : public Dialer {
  public:
   FakeParameterServers(Executor& executor, int num_ps) {
@@ -183,7 +183,7 @@ class FakeParameterServers : public Dialer {
     return view;
   }
 
-  // Makes zeros of every shard of the layout.
+  // Sets every shard of the layout to zeros.
   void Make(const Layout& layout) {
     for (const auto& [id, variable] : layout.variables()) {
       for (int part = 0; part < variable.num_shards(); ++part) {
@@ -203,7 +203,7 @@ class FakeParameterServers : public Dialer {
   std::vector<std::shared_ptr<FakePs>> ps_;
 };
 
-// A variable of `rows` rows of `width` float32, in parts of equal size on these ps.
+// A variable of `rows` rows of `width` float32, cut into parts of equal size on these ps.
 inline VariableLayout MakeVariable(uint32_t id, std::string name, int64_t rows, int64_t width,
                                    std::vector<int> ps, std::optional<Optimizer> optimizer = {}) {
   VariableLayout variable;

@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// One step being played. Keeps itself alive through the tasks it posts.
+// One run of a script. It keeps itself alive through the tasks that it posts.
 class Play : public std::enable_shared_from_this<Play> {
  public:
   Play(Executor& executor, std::vector<script::Move> moves,
@@ -35,7 +35,8 @@ class Play : public std::enable_shared_from_this<Play> {
     std::visit([this](const auto& move) { Do(move); }, moves_[next_++]);
   }
 
-  // Goes on after `status`; an error ends the step, but for a cancel that is ignored.
+  // Continues after a move that gave `status`. An error ends the step, except a cancel that the
+  // script ignores.
   void After(const absl::Status& status) {
     if (status.ok() || (ignores_cancel_ && absl::IsCancelled(status))) return Continue();
     End(status);
@@ -56,7 +57,7 @@ class Play : public std::enable_shared_from_this<Play> {
   void Do(const script::Take& move) { Continue(move.time); }
   void Do(const script::Until& move) {
     if (move.ready()) return Continue();
-    --next_;  // this move again
+    --next_;  // repeat this move
     Continue(absl::Milliseconds(1));
   }
   void Do(const script::Fail& move) { End(move.error); }

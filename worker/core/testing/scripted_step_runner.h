@@ -1,4 +1,4 @@
-// Step bodies and data without threads: played from lists of moves, on an Executor that may be a
+// Step functions and data without threads: lists of moves, played on an Executor that may be a
 // simulated one.
 #ifndef DIVVY_WORKER_CORE_TESTING_SCRIPTED_STEP_RUNNER_H_
 #define DIVVY_WORKER_CORE_TESTING_SCRIPTED_STEP_RUNNER_H_
@@ -24,51 +24,62 @@ namespace divvy {
 
 namespace script {
 
-// What a step has read so far: the results of its Read moves, in order.
+// The results of the step's Read moves so far, in order.
 using Reads = std::vector<std::vector<Tensor>>;
 
+// Pulls. An error ends the step.
 struct Read {
   std::vector<VariableRead> reads;
-};  // an error ends the step with it
+};
+// Stages a write. An error ends the step.
 struct Stage {
   StagedWrite write;
-};  // so does one of these
+};
+// Stages writes that depend on the values read. An error ends the step.
 struct Compute {
   std::function<absl::StatusOr<std::vector<StagedWrite>>(const Reads& reads)> writes;
-};  // stages what depends on what was read
+};
+// Takes this long.
 struct Take {
   absl::Duration time;
-};  // goes on after so long
+};
+// Waits until `ready` is true; it is called each millisecond.
 struct Until {
   std::function<bool()> ready;
-};  // goes on when it holds: looked at each millisecond
+};
+// Ends the step with this error, as an error of the user.
 struct Fail {
   absl::Status error;
-};                    // ends with the user's error
-struct LoseInput {};  // ends with Reason::kInputAborted
-struct RunOut {};     // ends with Reason::kEndOfData
+};
+// Ends the step with Reason::kInputAborted.
+struct LoseInput {};
+// Ends the step with Reason::kEndOfData.
+struct RunOut {};
+// Reports that an iterator has no element for the step. The step continues.
 struct Ended {
   EndedInput input;
-};                       // an iterator has nothing for the step, which goes on
-struct IgnoreCancel {};  // from here on
+};
+// From here on the step ignores a cancel.
+struct IgnoreCancel {};
+// Ends the step with this value. A script without a Return ends with the empty Nest.
 struct Return {
   std::function<Nest(const Reads& reads)> value;
-};  // without one: the empty Nest at the end
+};
 using Move = std::variant<Read, Stage, Compute, Take, Until, Fail, LoseInput, RunOut, Ended,
                           IgnoreCancel, Return>;
 
 }  // namespace script
 
-// Thread-safe. A step whose function is not defined fails with NotFound, as an unknown name does in
-// life.
+// Plays the script of a step's function. Thread-safe. A step whose function is not defined fails
+// with NotFound, as an unknown function does in ThreadStepRunner.
 //
 //   ScriptedStepRunner runner(executor);
 //   runner.Define("count", [](const StepCall&) -> std::vector<script::Move> {
 //     return {script::Take{absl::Milliseconds(3)}, script::Stage{AddOne("counter")}};
 //   });
 //
-// A script sees its StepCall, so it can behave differently on another attempt: touch other
-// variables, fail, run out of its leased positions.
+// A script gets its StepCall, so another attempt may behave differently: touch other variables,
+// fail, or run out of leased positions.
 class ScriptedStepRunner : public StepRunner {
  public:
   using Script = std::function<std::vector<script::Move>(const StepCall& call)>;
@@ -77,11 +88,11 @@ class ScriptedStepRunner : public StepRunner {
   explicit ScriptedStepRunner(Executor& executor);
   void Define(std::string function, Script script);
 
-  // Every move begins in a task of its own, so that anything may happen between two of them.
+  // Every move begins in a task of its own, so that any event may happen between two moves.
   void Start(StepCall call, std::shared_ptr<StepTransaction> transaction,
              std::function<void(StepEnd)> done) override;
 
-  // Only remembers what it was told: "train: b, w".
+  // Only records the call, as "train: b, w".
   void CopyAhead(const std::string& function, const std::vector<WholeValue>& values) override;
 
   int64_t started() const;
@@ -95,15 +106,16 @@ class ScriptedStepRunner : public StepRunner {
   int64_t started_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 
-// Data that is a number of elements. Thread-safe.
+// Data of which only the number of elements is known. Thread-safe.
 class ScriptedInputOpener : public InputOpener {
  public:
   struct Source {
     std::optional<int64_t> elements;  // of a pass
-    absl::Status error;               // of opening it
+    absl::Status error;               // the result of opening it
     absl::Duration time;              // that opening takes
     std::optional<ElementDigest> first = {};
-    // Each worker has a share of it; one that came after it was cut has none, and cannot open it.
+    // Each worker has its own share of the data. A worker that joined after the data was cut has no
+    // share, and cannot open it.
     bool is_cut = false;
   };
 
@@ -111,18 +123,18 @@ class ScriptedInputOpener : public InputOpener {
   explicit ScriptedInputOpener(Executor& executor);
   void Define(std::string name, Source source);
 
-  // A source that is not defined is NotFound.
+  // NotFound: the source is not defined.
   void Open(const MakeResource& resource, int worker_index, int num_workers, int replicas,
             ResultCallback<OpenedInput> done) override;
   void Close(ResourceId iterator) override;
   void ReadAhead(const InputLease& positions) override;
   void ForgetAhead(const InputLease& positions) override;
 
-  std::map<ResourceId, MakeResource> open() const;  // those opened and not closed
-  // The next element of the worker's share of data that is cut; nullopt: none is left, or it is not
-  // open.
+  std::map<ResourceId, MakeResource> open() const;  // iterators that are open
+  // The next element of the worker's share of data that is cut. nullopt: none is left, or the
+  // iterator is not open.
   std::optional<int64_t> Next(ResourceId iterator);
-  // The first positions to be read ahead, of all iterators.
+  // The first position of each request to prefetch, over all iterators.
   std::vector<int64_t> ahead() const;
 
  private:

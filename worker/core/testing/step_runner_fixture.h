@@ -1,4 +1,4 @@
-// A ThreadStepRunner with data and two parameter servers that are played, for tests.
+// A ThreadStepRunner with data and two fake parameter servers, for tests.
 #ifndef DIVVY_WORKER_CORE_TESTING_STEP_RUNNER_FIXTURE_H_
 #define DIVVY_WORKER_CORE_TESTING_STEP_RUNNER_FIXTURE_H_
 
@@ -21,7 +21,7 @@
 
 namespace divvy {
 
-// A value that another thread waits for. Thread-safe.
+// One value, handed from one thread to another: Take blocks until Put. Thread-safe.
 template <typename T>
 class Box {
  public:
@@ -56,7 +56,7 @@ class StepRunnerFixture : public ::testing::Test {
   }
   ~StepRunnerFixture() override { executor_.Stop(); }
 
-  // One replica on each.
+  // One replica on each device.
   void UseDevices(std::vector<Device> replica_devices) {
     ThreadStepRunnerOptions options;
     options.worker_index = 2;
@@ -74,7 +74,7 @@ class StepRunnerFixture : public ::testing::Test {
         Clock::Real());
   }
 
-  // What `transaction` stages is for the caller to look at.
+  // Begins a step. The caller looks at the writes that `transaction` has staged.
   using Result = std::shared_ptr<Box<absl::StatusOr<Nest>>>;
   Result BeginWith(const std::shared_ptr<WorkerTransaction>& transaction, std::string function,
                    std::vector<Nest> args = {}, std::vector<InputLease> leases = {}) {
@@ -99,7 +99,7 @@ class StepRunnerFixture : public ::testing::Test {
     return Begin(std::move(function), std::move(args), std::move(leases))->Take();
   }
 
-  // Opens the data as iterator `id`, and answers how many elements there are, where that is known.
+  // Opens the data as iterator `id`, and returns the number of elements, if it is known.
   absl::StatusOr<std::optional<int64_t>> Open(uint64_t id, const BoundDataSource& source,
                                               bool leased = true) {
     Box<absl::StatusOr<std::optional<int64_t>>> opened;
