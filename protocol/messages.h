@@ -415,6 +415,8 @@ struct Report {
   uint64_t staleness = 0;
   // Also where the function has handled the end itself (kOk).
   std::vector<EndedInput> ended = {};
+  // From the start of its function to this report; 0: not said.
+  absl::Duration took = {};
 };
 // What some elements of a dataset look like, for the coordinator to tell whether two workers read
 // the same. Floating values are compared by a projection: another kind of processor may compute

@@ -24,11 +24,17 @@ class Exchange {
   virtual wire::OutgoingTransfer ToSend(uint64_t id) const = 0;
   // The next message of the answer. True: that was the last one. An error: it makes no sense.
   virtual absl::StatusOr<bool> OnMessage(const IncomingMessage& message) = 0;
-  // Once, at the end: OK after OnMessage was true.
-  virtual void Answer(Executor& executor, const absl::Status& status) = 0;
+  // OnMessage was true. Called once, on the thread that reads the stream: a small reply is handed
+  // over there, because to wake another thread takes longer than to take it in.
+  virtual void Answer(Executor& executor) = 0;
+  // Nothing more comes, because of `why`. Called once, instead of Answer.
+  virtual void Fail(Executor& executor, const absl::Status& why) = 0;
 };
 
 namespace {
+
+// The payload of a reply that the thread of the stream hands over itself.
+constexpr int64_t kAtOnceBytes = 64 << 10;
 
 absl::Status DoesNotFit(absl::string_view why) {
   return MakeError(Reason::kInvalid,
@@ -62,11 +68,11 @@ class TypedExchange : public Exchange {
     return filler_.left() == 0;
   }
 
-  void Answer(Executor& executor, const absl::Status& status) override {
-    absl::StatusOr<Reply> reply = status.ok() ? *std::move(reply_) : absl::StatusOr<Reply>(status);
-    executor.Post(
-        [done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
+  void Answer(Executor& executor) override {
+    if (payload_bytes_ <= kAtOnceBytes) return done_(*std::move(reply_));
+    Post(executor, *std::move(reply_));
   }
+  void Fail(Executor& executor, const absl::Status& why) override { Post(executor, why); }
 
  private:
   template <typename Header>
@@ -78,12 +84,19 @@ class TypedExchange : public Exchange {
       return absl::OkStatus();
     }
     reply_ = wire::FromHeader(header, request_, filler_);
+    payload_bytes_ = filler_.left();
     return reply_->status();
+  }
+
+  void Post(Executor& executor, absl::StatusOr<Reply> reply) {
+    executor.Post(
+        [done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
   }
 
   const Request request_;
   ResultCallback<Reply> done_;
   wire::PayloadFiller filler_;
+  int64_t payload_bytes_ = 0;
   std::optional<absl::StatusOr<Reply>> reply_;
 };
 
@@ -158,7 +171,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void OnDone(const grpc::Status& status) override {
     watch_->Stop();
     const absl::Status why = WhyEnded(status);
-    for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
+    for (auto& exchange : TakeAll()) exchange->Fail(executor_, why);
     const std::shared_ptr<OpenCalls> open = options_.open;
     // lets go of the call there (open_calls.h); this may be gone from here on
     executor_.Post([held = open->Take(context_), self = std::move(self_)] {});
@@ -174,7 +187,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     if (exchange == nullptr) return DoesNotFit("nobody asked for it");
     if (message.header.has_waiting()) return absl::OkStatus();  // it has been heard, that was all
     ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
-    if (whole) TakeOut(message.header.request_id())->Answer(executor_, absl::OkStatus());
+    if (whole) TakeOut(message.header.request_id())->Answer(executor_);
     return absl::OkStatus();
   }
 
@@ -242,7 +255,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
   void OnBegunTooLate(std::unique_ptr<Exchange> first) {
     watch_->Stop();
-    first->Answer(executor_, absl::CancelledError("the client is closed"));
+    first->Fail(executor_, absl::CancelledError("the client is closed"));
     {
       MutexLock lock(mu_);
       ended_ = true;

@@ -39,8 +39,13 @@ class Exchange;
 // out, so the cores send it again. An answer that does not fit its request breaks the stream.
 //
 // The tensors of a request are lent until it is answered and gRPC has released them: nobody may
-// write to them until then. Thread-safe; no method blocks. `done` is called exactly once, as a task
-// of the executor. Destroying the last handle cancels the requests in flight.
+// write to them until then. Thread-safe; no method blocks. Destroying the last handle cancels the
+// requests in flight.
+//
+// `done` is called exactly once. A reply with a payload of at most 64 KiB comes on the thread of
+// gRPC that reads the stream, every other outcome as a task of the executor. REQUIRES: `done` does
+// not block, and does not destroy the last handle of a client whose DataClientOptions::open was
+// null.
 class DataClient {
  public:
   // Opens nothing yet. REQUIRES: `executor` outlives the last answer (DataClientOptions::open).

@@ -13,7 +13,8 @@
 namespace divvy {
 
 // Implements WorkerClient::OpenSteps. Does not block. Frames are written in the order of Send, one
-// at a time. The cores number the frames and resume a broken stream (protocol/resumable_stream.h).
+// message at a time (rpc/frame_queue.h). The cores number the frames and resume a broken stream
+// (protocol/resumable_stream.h).
 //
 // The stream breaks once, for one of these reasons:
 // - The connection fails.
@@ -21,7 +22,10 @@ namespace divvy {
 // - A frame arrives that cannot be decoded. The frame is logged, since its sender is faulty.
 // - The environment is closed. The listener then gets OnBroken, which does not say why; the next
 //   call to the worker returns the error. Close, or destroying the connection, ends the stream
-//   without OnBroken. The listener's methods run as tasks of the Executor, in order.
+//   without OnBroken.
+//
+// The listener gets frames on the thread of gRPC that has read them: another thread would have to
+// be woken for each. It gets OnBroken as a task of the Executor.
 std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
     const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
     std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);

@@ -18,7 +18,8 @@
 namespace divvy {
 
 // Serves one connection. Calls acceptor->Accept before it returns. The listener that Accept returns
-// gets the frames as tasks of the executor, in order. The stream ends
+// gets the frames on the thread of gRPC that has read them, and OnBroken as a task of the executor.
+// The stream ends
 // - with INVALID at a frame that makes no sense;
 // - with Cancelled when nothing has come for `silence`, when the peer ends the stream, or at bytes
 //   that are no frame at all. The listener gets OnBroken in each of these cases, but not after its

@@ -489,7 +489,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void YieldToOther(const absl::Status& refusal) DIVVY_REQUIRES(mu_);
   // Opens the worker's Steps stream, or opens it again after a break.
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
-  void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
+  void OnFrames(int index, uint64_t connection, std::vector<StreamFrame<FromWorker>> frames);
+  void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) DIVVY_REQUIRES(mu_);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
   // A completion for the creation of slots: an error refuses the worker's step.

@@ -58,8 +58,11 @@ struct CoordinatorOptions {
   // members are not compared.
   ProgramDescription program;
   // Steps that wait at a worker besides those that it runs, so that a worker never waits for
-  // dispatch.
+  // dispatch. More wait there, up to most_ahead, while all of them together are expected to take no
+  // longer than ahead_time: short steps then travel in few messages.
   int queue_ahead = 2;
+  int most_ahead = 64;
+  absl::Duration ahead_time = absl::Milliseconds(2);
   // With so many steps queued, Schedule waits. 0 or less: it never waits.
   int64_t max_queued_steps = 262'144;
   // Step ids are made durable in blocks of this size before the first one is given. A restart skips

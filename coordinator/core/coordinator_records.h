@@ -143,6 +143,8 @@ struct Worker {
   absl::Duration last_heard;
   // In the order of dispatch.
   std::vector<std::shared_ptr<Step>> in_flight;
+  // The sum of what these are expected to take (Step::expected).
+  absl::Duration expected;
   // How long the first of them has run, as far as it counts towards its deadline.
   absl::Duration run_time;
   // That step was told to stop at its deadline.
@@ -170,6 +172,8 @@ struct Step {
   State state = State::kQueued;
   // The worker of the attempt in flight.
   int worker = -1;
+  // What this attempt was expected to take when it was dispatched; finite.
+  absl::Duration expected;
   // StepFacts::applied.
   std::map<int, int> applied;
   // Attempts that a rewind has undone. They do not count towards max_step_attempts.

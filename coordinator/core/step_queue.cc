@@ -173,12 +173,22 @@ void StepQueue::AdmitSchedules() {
   }
 }
 
+absl::Duration StepQueue::Expected(const Step& step) const {
+  return std::min(times_.Expected(step.request.function), options_.ahead_time);
+}
+
+bool StepQueue::HasRoom(const Worker& worker, const Step& step) const {
+  const int ahead = static_cast<int>(worker.in_flight.size()) - worker.slots;
+  if (ahead < options_.queue_ahead) return true;
+  return ahead < options_.most_ahead && worker.expected + Expected(step) <= options_.ahead_time;
+}
+
 // A worker that has returned the step comes last. Otherwise a worker that can run nothing, and so
 // always has room, would use up the attempts of all steps.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_.all()) {
-    if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
+    if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker, step)) continue;
     const auto may_read = [this, &worker = worker](ResourceId id) {
       return passes_.MayRead(worker, id);
     };
@@ -253,6 +263,8 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   ++in_flight_;
   if (worker.in_flight.empty()) worker.run_time = absl::ZeroDuration();
   worker.in_flight.push_back(step);
+  step->expected = Expected(*step);
+  worker.expected += step->expected;
   Dispatch dispatch;
   dispatch.step = step->id;
   dispatch.attempt = step->attempt;
@@ -274,6 +286,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   if (found == worker.in_flight.end()) return;
   const std::shared_ptr<Step> step = *found;
   worker.in_flight.erase(found);
+  worker.expected -= step->expected;
+  if (report.took > absl::ZeroDuration()) times_.Note(step->request.function, report.took);
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);

@@ -55,7 +55,7 @@ std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Wo
   worker.stream = nullptr;
   worker.broken_since.reset();
   worker.claim.reset();
-  worker.run_time = absl::ZeroDuration();
+  worker.run_time = worker.expected = absl::ZeroDuration();
   if (worker.connection != nullptr)
     outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
   worker.connection_number = 0;

@@ -24,8 +24,8 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
  public:
   StepsListener(std::weak_ptr<CoordinatorCore> core, int worker, uint64_t connection)
       : core_(std::move(core)), worker_(worker), connection_(connection) {}
-  void OnFrame(StreamFrame<FromWorker> frame) override {
-    if (const auto core = core_.lock()) core->OnFrame(worker_, connection_, std::move(frame));
+  void OnFrames(std::vector<StreamFrame<FromWorker>> frames) override {
+    if (const auto core = core_.lock()) core->OnFrames(worker_, connection_, std::move(frames));
   }
   void OnBroken() override {
     if (const auto core = core_.lock()) core->OnBroken(worker_, connection_);
@@ -251,8 +251,14 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
   });
 }
 
-void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
+// Frames that arrived together are one event: what they enable is looked for once.
+void CoordinatorCore::OnFrames(int index, uint64_t connection,
+                               std::vector<StreamFrame<FromWorker>> frames) {
   Event event(*this);
+  for (StreamFrame<FromWorker>& frame : frames) OnFrame(index, connection, std::move(frame));
+}
+
+void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   // Nothing was sent to it on this connection, so it owes no answer.

@@ -95,6 +95,9 @@ struct ParameterServerOptions {
   // The size of a block in bytes: as many whole rows as fit, at least one. A block is read and
   // written as one. > 0.
   int64_t block_bytes = 1 << 20;
+  // Reads, commits and creations of up to so many bytes run at once on the thread that brings them;
+  // to wake another takes longer. Larger ones run in tasks, a few at the same time. >= 0.
+  int64_t at_once_bytes = 64 << 10;
   // Seeds the jitter of its waits.
   uint64_t seed = 1;
   // The interval of registrations while no coordinator is attached.
