@@ -1,4 +1,4 @@
-// The small parts: ids, macros, randomness, checksums, switches, the process.
+// Tests of small parts: ids, macros, randomness, checksums, switches, the process.
 #include <sys/resource.h>
 
 #include <unistd.h>
@@ -30,9 +30,9 @@ DIVVY_STRONG_ID(StepNumber, uint64_t);
 DIVVY_STRONG_ID(SmallNumber, uint8_t);
 static_assert(!std::is_convertible_v<uint64_t, StepNumber> &&
                   !std::is_convertible_v<StepNumber, uint64_t>,
-              "an id is no number");
+              "an id is not a number");
 static_assert(!std::is_convertible_v<SmallNumber, StepNumber>,
-              "an id of one kind is none of another");
+              "an id of one kind is not an id of another");
 
 TEST(StrongIdTest, ComparesHashesAndCountsAsItsNumber) {
   const StepNumber seven(7), eight = seven.next();
@@ -64,7 +64,7 @@ absl::StatusOr<int> Quarter(int number) {
 absl::Status CheckBoth(int a, int b, int* reached) {
   RETURN_IF_ERROR(Half(a));
   *reached = 1;
-  if (b != 0) RETURN_IF_ERROR(Half(b).status());  // one statement, also without braces
+  if (b != 0) RETURN_IF_ERROR(Half(b).status());  // one statement, so it needs no braces
   *reached = 2;
   return absl::OkStatus();
 }
@@ -133,7 +133,7 @@ TEST(RandomTest, BelowReachesEveryValueAboutEquallyAndNoOther) {
 }
 
 TEST(RandomTest, BelowIsFairWhereABoundIsLargerThanHalfTheRange) {
-  // Of 2^64 values, taken modulo 3 * 2^62, a third would come twice as often.
+  // Plain modulo would give the lowest third of the results twice as often as the others.
   Random random(7);
   const uint64_t bound = 3ull << 62;
   int low = 0;
@@ -216,7 +216,7 @@ TEST(Crc32cTest, BothWaysAgreeOnAnyLengthAndPlace) {
   }
 }
 
-// Long texts are summed in lanes of 1024 bytes, three at a time.
+// Long texts are computed in lanes of 1024 bytes, three at a time.
 TEST(Crc32cTest, BothWaysAgreeWhereLanesBeginAndEnd) {
   if (!internal::HasCrc32cInstruction())
     GTEST_SKIP() << "this processor has no CRC-32C instruction";
@@ -251,7 +251,7 @@ TEST(Crc32cTest, AMaskedChecksumIsAnotherAndComesBack) {
 
 static_assert(RuleHolds(Rule::kDedupe) && RuleHolds(Rule::kSessionCheck) &&
                   RuleHolds(Rule::kWaitForFence) && RuleHolds(Rule::kOpenContainsInFlight),
-              "in what ships no rule can be broken");
+              "no rule can be broken in a released binary");
 
 TEST(ProcessTest, HasACoreAndUsesMemory) {
   EXPECT_GE(NumCores(), 1);

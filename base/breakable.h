@@ -1,9 +1,9 @@
-// Rules of the protocol that a test may switch off, to show that the simulation notices when they
-// are missing.
+// Rules of the protocol that a test can switch off, to show that the simulation then finds a
+// violation.
 //
-// In what ships, RuleHolds is a constant and costs nothing. In the testonly build of the cores
-// (-DDIVVY_BREAKABLE, made by divvy_core_library as `x_breakable`) it reads a switch. The switches
-// are globals of the process: one simulation at a time.
+// In released binaries RuleHolds is a constant and costs nothing. In the testonly build of the
+// cores (-DDIVVY_BREAKABLE, which divvy_core_library makes as `x_breakable`) it reads a switch. The
+// switches are globals of the process, so run one simulation at a time.
 //
 //   if (RuleHolds(Rule::kDedupe) && applied_.Contains(step)) return AlreadyApplied();
 #ifndef DIVVY_BASE_BREAKABLE_H_
@@ -17,74 +17,77 @@
 namespace divvy {
 
 enum class Rule {
-  // A ps applies a commit that it has applied before no second time.
+  // A ps never applies the same commit twice.
   kDedupe,
-  // A ps refuses what comes from a session that is fenced or unknown.
+  // A ps refuses requests of a session that is fenced or unknown.
   kSessionCheck,
-  // A step is dispatched again only when every ps has fenced its former session.
+  // A step is re-dispatched only when every ps has fenced the session of its former attempt.
   kWaitForFence,
-  // The horizon's list of open steps names the steps in flight.
+  // The horizon's list of open steps includes the steps in flight.
   kOpenContainsInFlight,
   // The sessions of a coordinator and of its successor have different numbers.
   kSessionsOfEpochsDiffer,
   // While a checkpoint is cut, no step begins to commit.
   kHoldBeforeSnapshot,
-  // A half applied step whose re-run touches other servers is taken back, so that all of it comes
-  // from one run.
+  // If a partly applied step is run again and the new attempt touches other servers, the job
+  // rewinds. So all writes of a step come from one attempt.
   kRewindWhenReRunDiffers,
-  // What a program reads after a rewind has all that it saw finished.
+  // A read of the program that follows a rewind waits for the replay. So the program sees every
+  // step that it has already seen finish.
   kReadsWaitForReplay,
-  // A worker says that it is held only when none of its steps is committing.
+  // A worker answers a hold only when none of its steps is committing.
   kHeldWhenNothingCommits,
-  // What the servers hold is adopted only if no entry is half applied.
+  // The state of the servers is adopted only if no entry is partly applied.
   kAdoptOnlyWhole,
-  // What was adopted is saved at once, and until it is a lost server ends the job.
+  // After an adoption a checkpoint is made at once. Until it is complete, the loss of a server ends
+  // the job.
   kCheckpointAfterAdopting,
-  // A job is called complete only when every server has answered after its last step.
+  // A job counts as complete only when every server has answered a Sync that follows the last step.
   kSyncBeforeComplete,
-  // A worker that keeps rows forgets those that its step writes, before they are sent.
+  // A worker drops the rows that a step writes from its row cache before it sends the commits.
   kForgetWhatItWrites,
-  // While the program's own write is applied, no open step commits: it comes before them all, or
-  // after.
+  // While a write of the program is applied, no open step commits. So the write comes before all of
+  // their commits or after all of them.
   kWritesHoldCommits,
-  // No step is dispatched while a write is applied that began when no step was open.
+  // While a write that began without open steps is applied, no step is dispatched.
   kStepsWaitForWrites,
-  // An entry is run again only after all that had finished before it began.
+  // A replay runs an entry only after all entries that had finished before this entry began.
   kReplayKeepsOrder,
-  // servers change their number only with a checkpoint that holds all there is
+  // The number of servers changes only from a checkpoint that holds everything that was applied.
   kResizeFromAWholeCut,
-  // The end of one dataset says nothing of the others that the step reads.
+  // The end of one dataset does not end the other datasets that the step reads.
   kEndIsOfOneDataset,
-  // A server that is lost while it loads counts as a recovery.
+  // The loss of a server while it loads counts as a recovery.
   kLossWhileLoadingCounts,
-  // A worker that joins a pass over data that was cut for fewer workers reads none of it.
+  // If data is divided among fewer workers, a worker that joins the pass later reads none of it.
   kLateWorkerHasNoPart,
-  // data of which steps have read is not cut anew for a worker that comes
+  // Data that steps have read is not divided again when another worker joins.
   kReadDataKeepsItsCut,
-  // servers are told how far passes have got with the steps that they may forget
+  // The horizon tells servers the progress of passes, together with the steps that they may forget.
   kHorizonHasPasses,
-  // What one worker says of epoch, job or length of the data is its own error.
+  // If one worker alone disagrees about the generation, the job or the length of the data, the job
+  // does not end.
   kOneWorkerEndsNoJob,
-  // An epoch that no coordinator of the job can have begun is nobody's word.
+  // A reported generation counts only if a coordinator of this job can have begun it.
   kEpochsArePlausible,
   // A worker that has never served takes no share of the data.
   kPhantomsHaveNoShare,
-  // What few workers say of the size of the data does not count.
+  // The size of the data is the size that most workers report.
   kSizeIsOfMost,
-  // What a worker reports of a step has none of the reasons that end a job.
+  // A worker's report of a step cannot carry a reason that ends the whole job.
   kStepErrorsAreOfSteps,
-  // A GPU that fails is not the error of the step that was running on it.
+  // The failure of a GPU does not become the error of the step that was running on it.
   kLostDeviceFailsNoStep,
-  // A worker whose GPU has failed runs no step any more.
+  // A worker whose GPU has failed runs no more steps.
   kLostDeviceEndsItsWorker,
-  // A step that takes the GPUs of three workers with it is given up.
+  // A step that was running on three workers when their GPUs failed is not run again.
   kDeviceLossesAreCounted,
-  // A step runs beside a commit only if neither of the two assigns what the other needs.
+  // A step runs beside a commit only if neither of the two assigns a variable that the other needs.
   kAssignsAreNotMissed,
-  // A step that commits while another runs is one of those that --pipeline_depth lets overlap.
+  // A step that commits while another step runs counts towards --pipeline_depth.
   kDepthCountsCommits,
 };
-// The last of them.
+// The number of rules. Keep the last enumerator here.
 inline constexpr int kNumRules = static_cast<int>(Rule::kDepthCountsCommits) + 1;
 
 #ifdef DIVVY_BREAKABLE

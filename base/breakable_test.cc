@@ -1,4 +1,4 @@
-// Compiled with -DDIVVY_BREAKABLE. base_test.cc asserts the other build.
+// Compiled with -DDIVVY_BREAKABLE. base_test.cc checks the build without it.
 #include "base/breakable.h"
 
 #include "gtest/gtest.h"

@@ -28,8 +28,8 @@ bool Holds(const dl_phdr_info& file, uintptr_t address) {
 
 size_t Padded(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Among the notes of one segment: a header, a name and a description each, both padded to four
-// bytes.
+// Finds the build id among the notes of one segment. A note is a header, a name and a description;
+// the last two are padded to four bytes each.
 std::string IdAmong(absl::string_view notes) {
   constexpr absl::string_view kGnu("GNU", 4);  // with its NUL
   ElfW(Nhdr) head;

@@ -1,4 +1,4 @@
-// Which build of a file this process runs.
+// The build id of the code that this process runs.
 #ifndef DIVVY_BASE_BUILD_ID_H_
 #define DIVVY_BASE_BUILD_ID_H_
 
@@ -6,9 +6,9 @@
 
 namespace divvy {
 
-// The build id (GNU's, a hash over what was linked, in hex) of the executable or shared library
-// that holds `address`: a function's, say. "": the linker wrote none, or nothing that is loaded
-// holds the address. Thread-safe; blocks on nothing but the loader's lock.
+// The GNU build id (a hash of the linked contents, in hex) of the executable or shared library that
+// contains `address`, such as the address of a function. Empty if the linker wrote none, or if no
+// loaded file contains the address. Thread-safe; blocks only for the loader's lock.
 std::string BuildIdAt(const void* address);
 
 }  // namespace divvy

@@ -16,7 +16,7 @@ TEST(BuildIdTest, IsTheSameForAllFunctionsOfAFileAndAnotherForAnotherFile) {
   const std::string own = BuildIdAt(AddressOf(Function));
   EXPECT_THAT(own, testing::MatchesRegex("[0-9a-f]+"));
   EXPECT_EQ(BuildIdAt(AddressOf([] { return 2; })), own);
-  // Of the C library, and none that a sanitizer replaces by its own.
+  // A function of the C library that no sanitizer replaces.
   EXPECT_NE(BuildIdAt(reinterpret_cast<const void*>(&gnu_get_libc_version)), own);
 }
 

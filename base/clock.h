@@ -11,12 +11,12 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Time since an arbitrary origin, fixed for this process; only differences are meaningful. It
-  // never goes back, and it advances while the machine sleeps (CLOCK_BOOTTIME). All timeouts use
-  // it.
+  // Time since an arbitrary origin, which is fixed for this process; only differences are
+  // meaningful. Never goes backwards, and advances while the machine sleeps (CLOCK_BOOTTIME). All
+  // timeouts use it.
   virtual absl::Duration Elapsed() const = 0;
 
-  // Wall time, for logs and event files only: it may jump.
+  // Wall time. It may jump, so use it only for logs and event files.
   virtual absl::Time WallTime() const = 0;
 
   // The machine's clock; never destroyed.

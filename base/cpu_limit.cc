@@ -16,14 +16,14 @@ constexpr absl::string_view kRoot = "/sys/fs/cgroup";
 
 std::optional<double> Ratio(absl::string_view quota, absl::string_view period) {
   double used = 0, whole = 0;
-  // "max", -1
+  // Not a number, or below 0: there is no limit ("max" in version 2, -1 in version 1).
   if (!absl::SimpleAtod(quota, &used) || !absl::SimpleAtod(period, &whole) || used <= 0 ||
       whole <= 0)
     return std::nullopt;
   return used / whole;
 }
 
-// "200000 100000", "max 100000"
+// The format is "200000 100000" or "max 100000".
 std::optional<double> LimitOfVersion2(const std::string& directory, const FileReader& read) {
   const std::optional<std::string> text = read(absl::StrCat(directory, "/cpu.max"));
   const std::vector<std::string> words =
@@ -39,7 +39,7 @@ std::optional<double> LimitOfVersion1(const std::string& directory, const FileRe
 
 std::optional<double> Bytes(const std::optional<std::string>& text) {
   double bytes = 0;
-  // "max"
+  // "max" stands for no limit.
   return absl::SimpleAtod(absl::StripAsciiWhitespace(text.value_or("")), &bytes) && bytes > 0
              ? std::optional<double>(bytes)
              : std::nullopt;
@@ -53,8 +53,8 @@ std::optional<double> MemoryOfVersion1(const std::string& directory, const FileR
 
 using Limit = std::optional<double> (*)(const std::string& directory, const FileReader& read);
 
-// Of the group at `path` and of each above it. In a container the path may be one of the host's,
-// which is not there: then what is at the root is its own.
+// Takes the limits of the group at `path` and of each group above it. In a container `path` may be
+// a path of the host that does not exist here. The container's own group is then at the root.
 void TakeTightest(const std::string& root, std::string path, Limit limit_of, const FileReader& read,
                   std::optional<double>& tightest) {
   while (true) {
@@ -65,7 +65,8 @@ void TakeTightest(const std::string& root, std::string path, Limit limit_of, con
   }
 }
 
-// Of all groups that limit what `controller` of version 1 would.
+// The tightest limit among all groups: every group of version 2, and of version 1 the groups of
+// `controller`.
 std::optional<double> Tightest(absl::string_view groups, absl::string_view controller,
                                Limit version2, Limit version1, const FileReader& read) {
   std::optional<double> tightest;
@@ -96,7 +97,7 @@ std::optional<int64_t> MemoryLimit(absl::string_view groups, const FileReader& r
   const std::optional<double> tightest =
       Tightest(groups, "memory", MemoryOfVersion2, MemoryOfVersion1, read);
   if (!tightest) return std::nullopt;
-  // version 1 says "no limit" by a number beyond any memory
+  // Version 1 expresses "no limit" by a number that is larger than any memory.
   return static_cast<int64_t>(std::min(*tightest, 1e18));
 }
 

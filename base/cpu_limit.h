@@ -1,4 +1,4 @@
-// How much processor time and memory its control groups leave this process.
+// The limits on processor time and memory that control groups set for this process.
 #ifndef DIVVY_BASE_CPU_LIMIT_H_
 #define DIVVY_BASE_CPU_LIMIT_H_
 
@@ -11,18 +11,18 @@
 
 namespace divvy {
 
-// The content of a file; nullopt: it cannot be read.
+// Returns the content of a file, or nullopt if it cannot be read.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 
-// The processors that the tightest limit among a process' control groups is worth, rounded up, at
-// least 1; nullopt: there is no limit. `groups`: what /proc/self/cgroup says. Reads cpu.max of
-// control groups 2 below /sys/fs/cgroup, from the process' own group up, and cpu.cfs_quota_us of
-// version 1. Pure but for `read`. Source: Linux, Documentation/admin-guide/cgroup-v2.rst and
-// scheduler/sched-bwc.rst.
+// The tightest processor limit among the control groups of a process, as a number of processors:
+// rounded up, at least 1. nullopt: there is no limit. `groups` is the content of /proc/self/cgroup.
+// Reads cpu.max of control groups version 2 below /sys/fs/cgroup, for the process' own group and
+// every group above it, and cpu.cfs_quota_us of version 1. Pure except for `read`. Source: Linux,
+// Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
 std::optional<int> CpuLimit(absl::string_view groups, const FileReader& read);
 
-// The tightest limit of memory, in bytes, likewise: memory.max of version 2, memory.limit_in_bytes
-// of version 1. nullopt: there is none.
+// As CpuLimit, for memory: the tightest limit in bytes. Reads memory.max of version 2 and
+// memory.limit_in_bytes of version 1.
 std::optional<int64_t> MemoryLimit(absl::string_view groups, const FileReader& read);
 
 }  // namespace divvy

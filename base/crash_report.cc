@@ -20,7 +20,7 @@ thread_local const char* what = nullptr;
 thread_local const char* name = nullptr;
 
 void Write(const char* text) {
-  if (write(STDERR_FILENO, text, strlen(text)) < 0) return;  // there is nobody left to tell
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) return;  // nothing else can be done
 }
 
 void WriteFrame(void* address) {
@@ -31,17 +31,17 @@ void WriteFrame(void* address) {
   Write("\n");
 }
 
-// By the tables for exceptions, since optimised code keeps no frame pointers, by which Abseil's own
-// handler goes.
+// Walks the stack by the tables for exceptions. Abseil's own handler follows frame pointers, which
+// optimised code does not keep.
 void WriteStack() {
   void* frames[kMaxFrames];
   const int count = backtrace(frames, kMaxFrames);
-  // From behind this function and the handler.
+  // Skips this function and the handler.
   for (int i = 2; i < count; ++i) WriteFrame(frames[i]);
 }
 
-// The handler is off by now (SA_RESETHAND): when it returns, the same fault kills the process, and
-// one within it does so at once.
+// SA_RESETHAND has removed this handler when it runs. So the same fault kills the process after the
+// handler returns, and a fault within the handler kills it at once.
 [[maybe_unused]] void Report(int signal) {
   static std::atomic<bool> reported{false};
   if (!reported.exchange(true)) {
@@ -66,7 +66,7 @@ void ReportCrashes([[maybe_unused]] const char* program) {
 #ifndef DIVVY_SANITIZER
   absl::InitializeSymbolizer(program);
   void* frame = nullptr;
-  // loads what it needs, which a signal handler must not
+  // The first call loads a library, which a signal handler must not do.
   backtrace(&frame, 1);
   struct sigaction action = {};
   action.sa_handler = Report;

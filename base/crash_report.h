@@ -1,20 +1,20 @@
-// What a process says on standard error when it crashes.
+// A report on standard error when the process crashes.
 #ifndef DIVVY_BASE_CRASH_REPORT_H_
 #define DIVVY_BASE_CRASH_REPORT_H_
 
 namespace divvy {
 
-// From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP and SIGABRT print which signal came, what
-// the thread was at (CrashNote) and its stack, then kill the process as before. The other signals
-// are left alone. Does nothing where a sanitizer reports crashes itself. To be called first thing
-// in main, once.
+// Installs handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP and SIGABRT. A handler prints the
+// signal, the thread's innermost CrashNote and its stack, and then lets the signal kill the
+// process. Does nothing in a sanitizer build, because sanitizers report crashes themselves. Call it
+// once, first thing in main. `program` is argv[0].
 void ReportCrashes(const char* program);
 
-// What this thread does for as long as the note lives, for the report of a crash. Notes nest: the
-// newest is told.
+// Describes the present work of this thread for crash reports, as long as the note lives. Notes
+// nest; a report shows the newest one.
 class CrashNote {
  public:
-  // `what`: "step"; `name`: of it. REQUIRES: both outlive the note.
+  // `what` is the kind of work ("step") and `name` its name. REQUIRES: both outlive the note.
   CrashNote(const char* what, const char* name);
   ~CrashNote();
   CrashNote(const CrashNote&) = delete;

@@ -33,13 +33,13 @@ constexpr Tables kTables = MakeTables();
 
 constexpr uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
-// The instruction takes three cycles, but a new one may begin in each: three lanes of this many
-// bytes are summed side by side.
+// The CRC instruction takes three cycles, but a new one can start in each cycle. So three lanes of
+// this many bytes are computed in parallel.
 constexpr size_t kLane = 1024;
 using Shift = std::array<std::array<uint32_t, 256>, 4>;
 
-// shift[k][b]: the checksum's state b << 8k after kLane zero bytes. States add up (by exclusive
-// or), so this joins lanes.
+// shift[k][b]: the state that becomes of the state b << 8k after kLane zero bytes. States are
+// linear (under exclusive or), so this joins lanes.
 constexpr Shift MakeShift() {
   std::array<uint32_t, 32> of_bit{};
   for (size_t bit = 0; bit < 32; ++bit) {
@@ -94,7 +94,7 @@ uint64_t Word(const char* at) {
   return word;
 }
 
-// The state after three lanes.
+// The state after three consecutive lanes.
 __attribute__((target("sse4.2"))) uint64_t ExtendByLanes(uint64_t state, const char* at) {
   uint64_t second = 0, third = 0;
   for (const char* const end = at + kLane; at < end; at += 8) {

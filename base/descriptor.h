@@ -22,9 +22,11 @@ class Descriptor {
   }
   ~Descriptor() { Close(); }
 
-  int get() const { return fd_; }  // -1: none, which poll() passes over
+  // -1 if there is none; poll() ignores it.
+  int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }  // who gets it closes it
+  // Gives up ownership: the caller must close the descriptor.
+  int Release() { return std::exchange(fd_, -1); }
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }

@@ -1,4 +1,4 @@
-// How far apart two words are: what near names in messages go by.
+// The edit distance between two words, for messages that suggest a similar name.
 #ifndef DIVVY_BASE_EDIT_DISTANCE_H_
 #define DIVVY_BASE_EDIT_DISTANCE_H_
 
@@ -8,8 +8,8 @@
 
 namespace divvy {
 
-// Levenshtein's distance, in bytes. Takes time and memory as a.size() * b.size() and b.size(): for
-// names, not for texts.
+// Levenshtein's distance in bytes. Pure. Takes time proportional to a.size() * b.size() and memory
+// proportional to b.size(), so use it for names and not for long texts.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
 }  // namespace divvy

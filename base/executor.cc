@@ -15,7 +15,7 @@
 namespace divvy {
 namespace {
 
-// added to the process' own: a tenth of the share of an ordinary thread
+// Added to the process' own nice value. A thread then gets a tenth of an ordinary thread's share.
 constexpr int kBackgroundNice = 10;
 
 // A job that computes takes its blocks again many times within it.
@@ -23,35 +23,35 @@ constexpr absl::Duration kKeptUnused = absl::Seconds(1);
 
 }  // namespace
 
-// One mutex for everything: tasks are coarse (blocks of a shard, messages), so it is never the
-// bottleneck (bench:embedded_steps).
+// One mutex guards everything. Tasks are coarse (blocks of a shard, messages), so the mutex is not
+// the bottleneck (bench:embedded_steps).
 struct ThreadPoolExecutor::State {
   struct BlockingTask {
     std::string name;
     Task task;
   };
 
-  // The threads of PostBlocking, and those of PostBackground: a thread that has lowered its
-  // priority may not raise it again.
+  // PostBlocking and PostBackground have threads of their own, because a thread that has lowered
+  // its priority may not raise it again.
   enum Urgency : int { kNormal, kBackground, kUrgencies };
   struct BlockingPool {
     CondVar work;  // for idle threads
     std::deque<BlockingTask> tasks;
-    int idle = 0;    // threads
-    int wanted = 0;  // threads that are to be made
+    int idle = 0;    // idle threads
+    int wanted = 0;  // threads that still have to be created
     std::vector<std::thread> threads;
   };
 
   Mutex mu;
-  // For the pool's threads.
+  // Wakes the threads of Post.
   CondVar work;
-  // For the timer thread, which also makes those of the blocking pools.
+  // Wakes the timer thread, which also creates the threads of the blocking pools.
   CondVar timer;
   bool stopped DIVVY_GUARDED_BY(mu) = false;
   std::deque<Task> ready DIVVY_GUARDED_BY(mu);
   std::multimap<absl::Duration, Task> timers DIVVY_GUARDED_BY(mu);  // by Clock::Elapsed()
   BlockingPool blocking[kUrgencies] DIVVY_GUARDED_BY(mu);
-  std::vector<std::thread> threads;  // changed before Stop only, by the constructor
+  std::vector<std::thread> threads;  // only the constructor and Stop change it
 
   void RunPool();
   void RunTimers();
@@ -107,8 +107,8 @@ void ThreadPoolExecutor::State::PostBlocking(Urgency urgency, BlockingTask task)
   }
 }
 
-// By the timer's thread: a thread has the priority of the one that makes it, and who posts may be
-// in the background.
+// Runs on the timer thread. A new thread inherits the priority of its creator, and a thread that
+// posts may have a low one.
 void ThreadPoolExecutor::State::MakeThreads() {
   for (const Urgency urgency : {kNormal, kBackground}) {
     BlockingPool& pool = blocking[urgency];
@@ -118,8 +118,8 @@ void ThreadPoolExecutor::State::MakeThreads() {
 }
 
 void ThreadPoolExecutor::State::RunBlocking(Urgency urgency) {
-  // On Linux the priority is the thread's own, and 0 names this thread; it ends at 19. A failure
-  // costs speed alone.
+  // On Linux the priority belongs to the thread, and 0 names the calling thread. The nice value is
+  // capped at 19. A failure only costs speed.
   if (urgency == kBackground)
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kBackgroundNice);
   mu.Lock();
@@ -133,7 +133,8 @@ void ThreadPoolExecutor::State::RunBlocking(Urgency urgency) {
     BlockingTask task = std::move(pool.tasks.front());
     pool.tasks.pop_front();
     mu.Unlock();
-    pthread_setname_np(pthread_self(), task.name.substr(0, 15).c_str());  // 15: the kernel's limit
+    // The kernel allows 15 characters.
+    pthread_setname_np(pthread_self(), task.name.substr(0, 15).c_str());
     task.task();
     task.task = nullptr;
     mu.Lock();
@@ -195,8 +196,8 @@ void ThreadPoolExecutor::Stop() {
     state_->work.NotifyAll();
     state_->timer.NotifyAll();
   }
-  // What has not begun goes before what runs is waited for: a task that runs may wait for one that
-  // was dropped, and learns so from what that one held.
+  // Destroys the dropped tasks before it waits for running ones. A running task may wait for a
+  // dropped one, and may learn of the drop only when that task's captures are destroyed.
   ready.clear();
   timers.clear();
   for (std::deque<State::BlockingTask>& tasks : blocking_tasks) tasks.clear();
@@ -207,9 +208,9 @@ void ThreadPoolExecutor::Stop() {
   }
 }
 
-// Tasks often hold, through their owner, the queue they wait in: only the executor, which is
-// stopped in the end, breaks that circle. So what stands before the executor holds the queue, and
-// where it goes without having run, the tasks behind it go too.
+// The tasks in a queue often hold the queue through their owner. Only the executor breaks this
+// cycle, because it is stopped in the end. So the Turn that is posted to the executor holds the
+// queue. If it is destroyed without having run, the queue drops its tasks.
 struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queue> {
   class Turn {
    public:
@@ -220,22 +221,22 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
     void Run() { std::exchange(queue_, nullptr)->RunOne(); }
 
    private:
-    std::shared_ptr<Queue> queue_;  // null: it has run
+    std::shared_ptr<Queue> queue_;  // null after it has run
   };
 
   explicit Queue(Executor& executor) : executor(executor) {}
   Executor& executor;
   Mutex mu;
   std::deque<Task> tasks DIVVY_GUARDED_BY(mu);
-  bool running DIVVY_GUARDED_BY(mu) = false;  // a turn stands before the executor, or runs
+  bool running DIVVY_GUARDED_BY(mu) = false;  // a Turn is posted or running
 
-  // REQUIRES: `mu` is not held, for an executor that is stopped drops the turn here and now.
+  // REQUIRES: `mu` is not held, because a stopped executor destroys the Turn within Post.
   void PostTurn() {
     executor.Post([turn = std::make_shared<Turn>(shared_from_this())] { turn->Run(); });
   }
 
-  // Runs one task, then posts itself again: a busy queue does not keep a pool thread from the
-  // others.
+  // Runs one task and then posts itself again, so that a busy queue does not occupy a thread of the
+  // pool.
   void RunOne() {
     Task task;
     {
@@ -253,7 +254,7 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
     return running;
   }
   void Drop() {
-    // goes after the lock: what the tasks hold may post
+    // Destroyed after the lock is released, because destroying captures may call Post.
     std::deque<Task> dropped;
     MutexLock lock(mu);
     dropped.swap(tasks);
@@ -264,7 +265,8 @@ struct SerialExecutor::Queue : std::enable_shared_from_this<SerialExecutor::Queu
 SerialExecutor::SerialExecutor(Executor& executor) : queue_(std::make_shared<Queue>(executor)) {}
 
 void SerialExecutor::Post(Task task) {
-  const std::shared_ptr<Queue> queue = queue_;  // this may be gone before the turn is posted
+  // A task that runs on another thread may destroy this object before PostTurn is called.
+  const std::shared_ptr<Queue> queue = queue_;
   {
     MutexLock lock(queue->mu);
     queue->tasks.push_back(std::move(task));

@@ -29,9 +29,9 @@ class Executor {
   // SerialExecutor for an order. REQUIRES: `task` does not block.
   virtual void Post(Task task) = 0;
 
-  // As Post, but not before `delay` has passed on the Clock. A timer cannot be cancelled: its task
-  // must check whether it is still wanted. The timer holds the task's captures until then, so
-  // capture weakly what may be destroyed earlier.
+  // As Post, but not before `delay` has passed on the Clock. A timer cannot be cancelled, so its
+  // task must check whether it is still wanted. The timer holds the task's captures until it runs:
+  // capture objects weakly that may be destroyed earlier.
   virtual void PostAfter(absl::Duration delay, Task task) = 0;
 
   // Runs `task`, which may block, on a thread that it has to itself until it returns. Any number of

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Counts up under a lock; a test waits for a count.
+// A counter with a lock. A test can wait until it reaches a number.
 class Tally {
  public:
   void Add() {
@@ -43,7 +43,7 @@ class Tally {
   int count_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 
-// ---- Real threads.
+// ---- Real threads
 
 TEST(ThreadPoolExecutorTest, EveryTaskRunsOnce) {
   Tally tally;
@@ -61,7 +61,7 @@ TEST(ThreadPoolExecutorTest, TasksRunAtTheSameTime) {
   for (int i = 0; i < 2; ++i) {
     executor.Post([&] {
       here.Add();
-      here.WaitFor(2);  // only the other one can end this
+      here.WaitFor(2);  // only the other task can end this wait
       met.Add();
     });
   }
@@ -105,7 +105,7 @@ TEST(ThreadPoolExecutorTest, BlockingTasksHaveThreadsOfTheirOwn) {
       met.Add();
     });
   }
-  executor.Post([&] { here.Add(); });  // the pool's one thread is free
+  executor.Post([&] { here.Add(); });  // a blocking task leaves the pool's only thread free
   met.WaitFor(5);
 }
 
@@ -115,7 +115,7 @@ TEST(ThreadPoolExecutorTest, BackgroundTasksGiveWayAndLeaveTheirPriorityToNobody
   int background = 0, after = 0;
   const int ordinary = getpriority(PRIO_PROCESS, 0);
   executor.PostBackground("behind", [&] {
-    background = getpriority(PRIO_PROCESS, 0);  // of this thread
+    background = getpriority(PRIO_PROCESS, 0);  // the nice value of this thread
     executor.PostBlocking("before", [&] {
       after = getpriority(PRIO_PROCESS, 0);
       tally.Add();
@@ -137,7 +137,8 @@ TEST(ThreadPoolExecutorTest, AnIdleThreadForBlockingIsUsedAgain) {
     });
     ran.WaitFor(1);
   }
-  // A thread may still be on its way back when the next task comes, hence not 1.
+  // Fewer than 50, not exactly 1: a thread may still be busy with its return when the next task
+  // comes.
   EXPECT_LT(threads.size(), 50u);
 }
 
@@ -180,7 +181,7 @@ TEST(ThreadPoolExecutorTest, StopWaitsForWhatRuns) {
   releaser.join();
 }
 
-// As one that reads data waits for what prefetches it, and reads by itself once that is dropped.
+// A reader of data may wait for a prefetch task, and reads by itself after that task was dropped.
 TEST(ThreadPoolExecutorTest, ATaskThatRunsMayWaitForOneThatStopDrops) {
   Tally begun, dropped;
   ThreadPoolExecutor executor(1);
@@ -206,7 +207,7 @@ TEST(ThreadPoolExecutorTest, StopDropsWhatTasksHold) {
 TEST(SerialExecutorTest, TasksRunInOrderAndNeverTwoAtOnceOnManyThreads) {
   ThreadPoolExecutor executor(4);
   Tally done;
-  std::vector<int> order;  // no lock: the serial executor is the lock
+  std::vector<int> order;  // without a lock, because the serial executor runs one task at a time
   SerialExecutor serial(executor);
   for (int i = 0; i < 1000; ++i) {
     serial.Post([&order, &done, i] {
@@ -245,7 +246,7 @@ TEST(SerialExecutorTest, EachPostersTasksKeepTheirOrder) {
   }
 }
 
-// A call as those of a stream: what it has posted holds it, and it holds the queue.
+// Like the call of a stream: the posted tasks hold the caller, and the caller holds the queue.
 struct Caller {
   explicit Caller(Executor& executor) : order(executor) {}
   SerialExecutor order;
@@ -308,7 +309,7 @@ TEST(RealClockTest, ElapsedTimeNeverGoesBack) {
   EXPECT_GT(Clock::Real().WallTime(), absl::FromUnixSeconds(1600000000));
 }
 
-// ---- Virtual time.
+// ---- Virtual time
 
 std::vector<int> OrderOfTen(uint64_t seed) {
   SimExecutor sim(seed);
@@ -381,7 +382,7 @@ TEST(SerialExecutorTest, KeepsItsOrderWhateverTheSeedAndLetsOthersIn) {
       a.Post([&, i] { order_a.push_back(i); });
       b.Post([&, i] { order_b.push_back(i); });
     }
-    // One task of each is before the executor, not five.
+    // Each serial executor has posted one task to the executor, not five.
     EXPECT_EQ(sim.pending(), 2u);
     sim.RunUntilIdle();
     EXPECT_THAT(order_a, ElementsAre(0, 1, 2, 3, 4));
@@ -412,7 +413,7 @@ TEST(SerialExecutorTest, ATaskMayPostToItsOwnQueue) {
   EXPECT_THAT(order, ElementsAre(1, 2));
 }
 
-// ---- Outbox.
+// ---- Outbox
 
 TEST(OutboxTest, EffectsRunInTheOrderAdded) {
   Outbox outbox;
@@ -430,7 +431,7 @@ TEST(OutboxTest, WhatAnEffectAddsRunsAfterWhatWasThereAlready) {
   std::vector<int> order;
   outbox.Add([&] {
     outbox.Add([&] { order.push_back(3); });
-    outbox.Drain();  // already draining further up: returns at once
+    outbox.Drain();  // returns at once, because a caller up the stack is draining
     order.push_back(1);
   });
   outbox.Add([&] { order.push_back(2); });
@@ -438,7 +439,7 @@ TEST(OutboxTest, WhatAnEffectAddsRunsAfterWhatWasThereAlready) {
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
 }
 
-// A core as the cores are: a lock, an outbox, and effects that call back.
+// A core in small: a lock, an outbox, and effects that call back into it.
 class EchoCore {
  public:
   explicit EchoCore(std::vector<int>& seen) : seen_(seen) {}
@@ -458,7 +459,7 @@ class EchoCore {
  private:
   Mutex mu_;
   Outbox outbox_;
-  std::vector<int>& seen_;  // effects run one at a time: no lock
+  std::vector<int>& seen_;  // without a lock, because effects run one at a time
   int messages_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,10 +1,10 @@
-// Named moments of the protocol at which a test may end a process: before, within and behind each
-// change that others must be able to count on.
+// Named moments of the protocol at which a test may end a process: before, during and after each
+// change on which others rely.
 //
-// In what ships HitFailpoint is empty and costs nothing. In the testonly build of the cores
-// (-DDIVVY_BREAKABLE, base/breakable.h) it tells the one observer of the process, which is called
-// with the core's lock held and so may call no core: the simulation marks the process as dead, and
-// nothing leaves it any more.
+// In released binaries HitFailpoint is empty and costs nothing. In the testonly build of the cores
+// (-DDIVVY_BREAKABLE, base/breakable.h) it calls the process' one observer. The observer runs with
+// the core's lock held, so it must not call a core. The simulation's observer marks the process as
+// dead; from then on it sends nothing.
 //
 //   applied_.Begin(entry);
 //   HitFailpoint(Failpoint::kPushBegun);
@@ -19,32 +19,40 @@
 namespace divvy {
 
 enum class Failpoint {
-  // a ps: a commit
+  // A commit on a ps.
   kPushBeforeDedupe,
-  kPushBegun,        // remembered as being applied
-  kPushMidApply,     // some of its blocks are changed
-  kPushBlocksDone,   // all are, and it is not remembered as applied
-  kPushBeforeReply,  // it is
+  // The entry is recorded as being applied.
+  kPushBegun,
+  // Some of its blocks have changed.
+  kPushMidApply,
+  // All blocks have changed; the entry is not yet recorded as applied.
+  kPushBlocksDone,
+  // The entry is recorded as applied.
+  kPushBeforeReply,
   kPushAfterReply,
-  // a ps: a pull
+  // A pull on a ps.
   kPullBegun,
   kPullMidRead,
-  // a ps: its part of a checkpoint
+  // A part of a checkpoint on a ps.
   kSnapshotBeforeMark,
   kSnapshotMarked,
   kSnapshotMidData,
-  kSnapshotBeforeSync,     // of the data file
-  kSnapshotBeforeDirSync,  // the data is on the disk, its name perhaps not
-  kSnapshotSynced,         // and nobody has been told
+  // Before the data file is synced.
+  kSnapshotBeforeSync,
+  // The data is on the disk; the file's name may not be.
+  kSnapshotBeforeDirSync,
+  // All is on the disk, and no other task knows it.
+  kSnapshotSynced,
   kLoadIndexRead,
   kLoadMidData,
   kLoadBeforeReady,
-  // a ps: fences
-  // Its sessions are replaced, and what the old ones were doing still runs.
+  // Fences on a ps.
+  //
+  // The sessions are replaced; commits of the former sessions are still running.
   kSyncBeforeWait,
   kSyncAfterWait,
   kAttachEpochTaken,
-  // the coordinator
+  // The coordinator.
   kEpochBeforeStored,
   kEpochStored,
   kIdBlockStored,
@@ -55,13 +63,13 @@ enum class Failpoint {
   kIndexBeforeRename,
   kIndexRenamedBeforeStored,
   kCollectBegun,
-  // The index of an old checkpoint is gone, its data is not.
+  // The index of an old checkpoint is removed, its data is not.
   kCollectMidRemove,
   kLoadBetweenServers,
   kRegisterBeforeReply,
   kSessionBeforeSync,
   kStepsReconnect,
-  // a worker
+  // A worker.
   kStepPulled,
   kStepComputed,
   kStepFirstCommitDone,
@@ -70,7 +78,7 @@ enum class Failpoint {
 };
 inline constexpr int kNumFailpoints = static_cast<int>(Failpoint::kStepHeld) + 1;
 
-// "ps.push.mid_apply"
+// The name of a failpoint: "ps.push.mid_apply".
 constexpr absl::string_view FailpointName(Failpoint point) {
   constexpr absl::string_view kNames[] = {"ps.push.before_dedupe",
                                           "ps.push.begun",
@@ -129,7 +137,7 @@ inline std::atomic<FailpointObserver*> failpoint_observer = {nullptr};
 }  // namespace internal
 
 inline constexpr bool kHasFailpoints = true;
-// Thread-safe. One at a time; null: nobody.
+// Sets the observer. Null means none. Thread-safe.
 inline void SetFailpointObserver(FailpointObserver* observer) {
   internal::failpoint_observer.store(observer, std::memory_order_release);
 }

@@ -16,7 +16,7 @@
 namespace divvy {
 namespace {
 
-// REQUIRES: errno tells of the operation.
+// The Status for errno after a failed operation.
 absl::Status SystemError(absl::string_view operation, absl::string_view name) {
   const std::string what = absl::StrCat("cannot ", operation, " ", name);
   if (errno == EIO) return absl::DataLossError(absl::StrCat(what, ": the device failed (EIO)"));
@@ -25,7 +25,7 @@ absl::Status SystemError(absl::string_view operation, absl::string_view name) {
         absl::StrCat(what, ": it is a link; remove it, or name the file that it leads to"));
   if (errno == EFBIG)
     return absl::ResourceExhaustedError(
-        absl::StrCat(what, ": larger than a file may be here (EFBIG; ulimit -f shows the limit)"));
+        absl::StrCat(what, ": the file would exceed its size limit (EFBIG; ulimit -f shows it)"));
   return absl::ErrnoToStatus(errno, what);
 }
 
@@ -44,7 +44,7 @@ class Descriptor {
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() { Close(); }
   int get() const { return fd_; }
-  // After an interrupted close the descriptor is gone on Linux: never retried.
+  // On Linux the descriptor is closed even if close() was interrupted, so there is no retry.
   int Close() { return fd_ < 0 ? 0 : close(std::exchange(fd_, -1)); }
 
  private:
@@ -57,25 +57,26 @@ absl::StatusOr<Descriptor> Open(const std::string& name, int flags, absl::string
   return Descriptor(fd);
 }
 
-// What Open is to find.
+// The kinds of file that OpenFile accepts.
 enum class Kind : uint8_t {
-  // Nothing else: to open or read a pipe waits for somebody else, and a device may have no end.
+  // Only a regular file or a directory. Opening or reading a pipe would wait for another process,
+  // and a device may have no end.
   kFile,
-  // Or a pipe or device, where a user has said so.
+  // Also a pipe or a device, for names that the user gave.
   kStream,
 };
 
 absl::Status CheckKind(const Descriptor& file, const std::string& name, Kind kind) {
   struct stat info;
   if (fstat(file.get(), &info) < 0) return SystemError("look up", name);
-  // A directory says so when it is read.
+  // For a directory, the read fails later with an error that names it.
   if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return absl::OkStatus();
   if (kind == Kind::kStream) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "cannot open ", name, ": it is a pipe, a device or a socket, and must be a file"));
 }
 
-// As Open, and never waits: a pipe that nobody writes to is opened at once.
+// As Open, but never waits: a pipe without a writer is opened at once.
 absl::StatusOr<Descriptor> OpenFile(const std::string& name, int flags, absl::string_view operation,
                                     Kind kind) {
   ASSIGN_OR_RETURN(Descriptor file, Open(name, flags | O_NONBLOCK | O_NOCTTY, operation));
@@ -130,8 +131,8 @@ class RealSequentialFile : public SequentialFile {
   const Descriptor file_;
 };
 
-// Unbuffered: callers write blocks, and what Append has taken outlives the process, if not the
-// machine.
+// Unbuffered, because callers write whole blocks. Bytes that Append has taken survive the process,
+// though not a crash of the machine.
 class RealWritableFile : public WritableFile {
  public:
   RealWritableFile(std::string name, Descriptor file)
@@ -199,8 +200,8 @@ class RealFileSystem : public FileSystem {
 
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWrite(const std::string& name,
                                                              WriteMode mode) override {
-    // Never through a link: whoever may make one in this folder would choose which file of ours is
-    // overwritten.
+    // Does not follow a link. Otherwise another user who may create links in this folder could
+    // choose which of our files is overwritten.
     ASSIGN_OR_RETURN(Descriptor file,
                      OpenFile(name, O_WRONLY | O_CREAT | O_NOFOLLOW | FlagsOf(mode),
                               "open for writing", Kind::kStream));
@@ -230,12 +231,12 @@ class RealFileSystem : public FileSystem {
   }
 
   absl::Status CreateDirectory(const std::string& directory) override {
-    // From the top down; what is there already is passed over.
+    // From the top down; existing directories are skipped.
     for (size_t end = 0; end != std::string::npos;) {
       end = directory.find('/', end + 1);
       const std::string part = directory.substr(0, end);
       if (mkdir(part.c_str(), 0777) == 0) continue;
-      // EEXIST, EROFS, EACCES ...: no matter if the directory is there
+      // Any error (EEXIST, EROFS, EACCES, ...) is ignored if the directory exists.
       const int error = errno;
       const absl::StatusOr<FileInfo> info = Stat(part);
       if (info.ok() && info->is_directory) continue;
@@ -282,8 +283,8 @@ FileSystem& FileSystem::Real() {
 
 absl::StatusOr<std::string> FileSystem::ReadFile(const std::string& name) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenRandomAccess(name));
-  // The size is a guess: a file in /proc says 0, and a file may grow. One byte more than it shows
-  // the end in a single read.
+  // The size is only a first guess: files in /proc report 0, and a file may grow. With room for one
+  // byte more, a single read also shows the end of the file.
   const absl::StatusOr<FileInfo> info = Stat(name);
   std::string bytes;
   size_t length = 0;
@@ -320,8 +321,8 @@ absl::Status FileSystem::ReplaceFile(const std::string& name, absl::string_view 
   const std::string unfinished = name + ".tmp";
   absl::StatusOr<std::unique_ptr<WritableFile>> made =
       OpenForWrite(unfinished, WriteMode::kCreateNew);
-  // Of a process that was killed, or somebody else's: neither its owner nor what it leads to is to
-  // be kept.
+  // A process that was killed has left the file, or another user has put it there. It is removed
+  // and not reused, because its owner, or the target of a link, may be someone else.
   if (absl::IsAlreadyExists(made.status())) {
     RETURN_IF_ERROR(Remove(unfinished));
     made = OpenForWrite(unfinished, WriteMode::kCreateNew);

@@ -59,23 +59,27 @@ class WritableFile {
 };
 
 enum class WriteMode {
-  kReplace,    // what was there is gone
-  kAppend,     // goes on behind what is there
-  kCreateNew,  // AlreadyExists if anything is there
+  // Removes the former content.
+  kReplace,
+  // Continues after the former content.
+  kAppend,
+  // AlreadyExists if the name exists.
+  kCreateNew,
 };
 
 struct FileInfo {
-  uint64_t size_bytes = 0;  // 0 of a directory
+  // 0 for a directory.
+  uint64_t size_bytes = 0;
   bool is_directory = false;
 };
 
 // The files of a machine. Thread-safe. Every method blocks. Errors name the operation and the file:
-//   NotFound            no such file, or no such folder to make one in
+//   NotFound            no such file, or no such parent directory for a new file
 //   AlreadyExists       kCreateNew, and the file exists
 //   PermissionDenied    the operating system refuses
-//   FailedPrecondition  a directory where a file is needed, or the reverse; a directory that is not
+//   FailedPrecondition  a directory instead of a file, or the reverse; a directory that is not
 //                       empty; on the real file system also a pipe, device or socket (except for
-//                       OpenSequential and OpenForWrite), and for writing a link
+//                       OpenSequential and OpenForWrite), and a link that is opened for writing
 //   InvalidArgument     Rename of a directory to a name below itself
 //   ResourceExhausted   no space, or too many open files
 //   DataLoss            the device failed (EIO)
@@ -106,7 +110,7 @@ class FileSystem {
   // Makes the names in `directory` that were made, renamed or removed survive a crash.
   virtual absl::Status SyncDirectory(const std::string& directory) = 0;
 
-  // ---- Written with the above.
+  // ---- Built from the methods above.
 
   // Returns all bytes of a file. ResourceExhausted: more than 2 GiB.
   absl::StatusOr<std::string> ReadFile(const std::string& name);

@@ -21,13 +21,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// ---- What every file system must do: run over the real one, and over the one in memory.
+// ---- Tests of every file system, run with the real one and with the one in memory
 
 class Subject {
  public:
   virtual ~Subject() = default;
   virtual FileSystem& files() = 0;
-  virtual std::string root() = 0;  // an empty directory
+  virtual std::string root() = 0;  // the path of an empty directory
 };
 
 class RealSubject : public Subject {
@@ -276,7 +276,7 @@ TEST_P(FileSystemTest, ReplaceFileLeavesTheNewContentAndNothingBeside) {
   EXPECT_THAT(*files_.ListDirectory(subject_->root()), ElementsAre("a"));
 }
 
-// ---- The real one alone.
+// ---- The real file system alone
 
 TEST(RealFileSystemTest, AFullDeviceIsResourceExhausted) {
   const absl::Status status = Write(FileSystem::Real(), "/dev/full", "x", WriteMode::kAppend);
@@ -297,7 +297,7 @@ TEST(RealFileSystemTest, AFileAsLargeAsItMayBeIsResourceExhausted) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -f"));
 }
 
-// ---- What lies in the way, by chance or by somebody's will.
+// ---- Unexpected files, by accident or malice
 
 class OddFilesTest : public ::testing::Test {
  protected:
@@ -349,7 +349,7 @@ TEST_F(OddFilesTest, ReplaceFileTakesNoFileThatSomebodyHasPutThere) {
   umask(before);
   struct stat info;
   ASSERT_EQ(stat(Name("key").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u) << "the mode of a file that was there";
+  EXPECT_EQ(info.st_mode & 0777, 0600u) << "the mode of the file that was there before";
 }
 
 TEST_F(OddFilesTest, ATreeIsRemovedWithItsLinksAndNothingThatTheyLeadTo) {
@@ -377,7 +377,7 @@ TEST(RealFileSystemTest, FilesThatDoNotKnowTheirSizeAreReadWhole) {
   EXPECT_THAT(*bytes, HasSubstr("VmPeak"));
 }
 
-// ---- The one in memory alone: faults and crashes.
+// ---- The file system in memory alone: faults and crashes
 
 class InMemoryFileSystemTest : public ::testing::Test {
  protected:
@@ -503,7 +503,8 @@ TEST_F(InMemoryFileSystemTest, ADirectoryThatWasRenamedAndSyncedKeepsItsFiles) {
   EXPECT_EQ(Read("/b/file"), "x");
 }
 
-// Wherever ReplaceFile fails and the machine crashes after it, the file is the old or the new one.
+// Wherever ReplaceFile fails, the file is the old one or the new one, and after a crash the old
+// one.
 TEST_F(InMemoryFileSystemTest, ReplaceFileIsAllOrNothingWhateverFails) {
   for (const FileOperation operation :
        {FileOperation::kOpenForWrite, FileOperation::kAppend, FileOperation::kSync,

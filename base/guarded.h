@@ -19,11 +19,11 @@ Result Guarded(absl::string_view what, Function&& fn) {
   try {
     return fn();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, " found no memory for what it wanted"));
+    return absl::ResourceExhaustedError(absl::StrCat(what, " ran out of memory"));
   } catch (const std::exception& error) {
     return absl::UnknownError(absl::StrCat(what, " threw: ", error.what()));
   } catch (...) {
-    return absl::UnknownError(absl::StrCat(what, " threw something that is no std::exception"));
+    return absl::UnknownError(absl::StrCat(what, " threw something that is not a std::exception"));
   }
 }
 

@@ -1,10 +1,11 @@
-// IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) from and to float, with
-// the same bits on every kind of device.
+// Conversions of IEEE half (binary16 of IEEE 754) and bfloat16 (the upper half of a float) to and
+// from float. Every kind of device gives the same bits.
 //
-// FromFloat: to nearest, ties to even. What lies beyond the largest number by half a step or more
-// (a half: from 65520 on) becomes infinity; what is smaller than the least normal number becomes a
-// denormal one or 0, with its sign. NaN stays NaN; of its payload a bfloat16 keeps the upper bits,
-// a half none. ToFloat is exact. Pure; thread-safe. tensor/dtype.h has them as types of elements.
+// FromFloat rounds to nearest, ties to even. A number that is above the largest finite one by half
+// a step or more (for a half: from 65520 on) becomes infinity. A number below the least normal one
+// becomes denormal or 0, and keeps its sign. A NaN stays a NaN: a bfloat16 keeps the upper bits of
+// its payload, a half keeps none. ToFloat is exact. Pure; thread-safe. tensor/dtype.h has these
+// types as element types.
 #ifndef DIVVY_BASE_HALF_H_
 #define DIVVY_BASE_HALF_H_
 
@@ -15,7 +16,7 @@
 
 namespace divvy {
 
-// A float's bits, and the float of some bits.
+// The bits of a float, and the float with these bits.
 DIVVY_HOST_DEVICE inline uint32_t BitsOfFloat(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -61,7 +62,7 @@ struct BFloat16Bits {
 
   DIVVY_HOST_DEVICE static BFloat16Bits FromFloat(float value) {
     const uint32_t bits = BitsOfFloat(value);
-    // NaN stays one
+    // A NaN stays a NaN, even if its payload is only in the lower bits.
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x40u)};
     return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
   }

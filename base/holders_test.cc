@@ -1,4 +1,4 @@
-// What holds a value for others: a completion, a handle that is set once, a registry of names.
+// Tests of the classes that hold a value for others: Completion, OnceSet, NamedRegistry.
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +39,7 @@ TEST(CompletionTest, AWaitEndsWhenAnotherThreadSetsTheValue) {
   }
 }
 
-// Looks at its holder when it goes, as a core does whose server still answers.
+// Reads its holder when it is destroyed, as a core may while its server still answers.
 struct LooksBack {
   ~LooksBack() { *saw_nothing = holder->Get() == nullptr; }
   OnceSet<LooksBack>* holder;
@@ -53,7 +53,7 @@ TEST(OnceSetTest, IsEmptyBeforeItIsSetAndAfterItIsReset) {
   holder.Set(std::shared_ptr<LooksBack>(new LooksBack{&holder, &saw_nothing}));
   EXPECT_NE(holder.Get(), nullptr);
   holder.Reset();
-  EXPECT_TRUE(saw_nothing) << "and its destructor may ask";
+  EXPECT_TRUE(saw_nothing) << "the destructor may call Get";
   EXPECT_EQ(holder.Get(), nullptr);
 }
 

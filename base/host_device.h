@@ -1,5 +1,5 @@
-// Marks functions that run on the host and, where nvcc compiles them, on a GPU too. What they call
-// must be marked so as well, or be of the language itself.
+// Marks functions that run on the host and, when nvcc compiles them, also on a GPU. Such a function
+// may call only functions that are marked too, and built-in operations.
 //
 //   DIVVY_HOST_DEVICE inline float Square(float x) { return x * x; }
 #ifndef DIVVY_BASE_HOST_DEVICE_H_

@@ -53,8 +53,8 @@ class JsonFormatter : public spdlog::formatter {
     line["file"] = msg.source.filename;
     line["line"] = msg.source.line;
     line["msg"] = std::string(msg.payload.data(), msg.payload.size());
-    // Text may quote bytes from outside: what is not UTF-8 is replaced, for a log line must not
-    // throw.
+    // The text may quote bytes from outside. Bytes that are not UTF-8 are replaced, because logging
+    // must not throw.
     const std::string text =
         line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     out.append(text.data(), text.data() + text.size());
@@ -82,7 +82,8 @@ std::shared_ptr<spdlog::logger> MakeLogger(const LogOptions& options) {
   return logger;
 }
 
-// Where entries go: swapped as a whole, so that writing one holds no lock of ours.
+// The destination of entries. It is swapped as a whole, so writing an entry holds no lock of
+// Divvy's.
 struct Destination {
   Mutex mu;
   std::shared_ptr<spdlog::logger> logger DIVVY_GUARDED_BY(mu) = MakeLogger({});

@@ -1,14 +1,13 @@
-// What a person may want to read while the service runs: transitions, not rates (those are
-// metrics), nothing per step at INFO.
+// The log, for people: it tells transitions, not rates (metrics tell those). Nothing that happens
+// in every step is logged at INFO.
 //
-//   DIVVY_LOG(WARNING) << "worker 3 has not answered for " << silence << "; it counts as lost after
-//   " << timeout;
+//   DIVVY_LOG(WARNING) << "worker 3 has not answered for " << silence
+//                      << "; it counts as lost after " << timeout;
 //
-// By default each entry is one line on stderr that begins with severity, date, time, thread and
-// place:
+// By default each entry is one line on stderr. It begins with severity, date, time, thread and
+// source line:
 //
-//   W1121 04:15:02.120033 8121 suspicion.cc:71] worker 3 has not answered for 5s; it counts as lost
-//   after 30s
+//   W1121 04:15:02.120033 8121 suspicion.cc:71] worker 3 has not answered for 5s; it counts as ...
 #ifndef DIVVY_BASE_LOG_H_
 #define DIVVY_BASE_LOG_H_
 
@@ -25,34 +24,36 @@ enum class Severity { kInfo, kWarning, kError };
 
 struct LogEntry {
   Severity severity = Severity::kInfo;
-  const char* file = "";  // as the compiler names it
+  // As the compiler names it.
+  const char* file = "";
   int line = 0;
-  std::string text;  // may hold several lines
+  std::string text;  // may have several lines
 };
 
 enum class LogFormat {
-  // The line shown above.
+  // The line shown at the head of this file.
   kText,
-  // One JSON object a line: ts (RFC 3339, UTC), sev, thread, file, line, the context's fields, msg.
+  // One JSON object on each line: ts (RFC 3339, UTC), sev, thread, file, line, the fields of the
+  // context, msg.
   kJson,
 };
 
 struct LogOptions {
   LogFormat format = LogFormat::kText;
-  // Less than this is not written.
+  // Entries of a lower severity are not written.
   Severity least = Severity::kInfo;
-  // role, task, ...: a field each in JSON; the text line leaves them out
+  // Fields such as role and task. Each becomes a field in JSON; the text format leaves them out.
   std::map<std::string, std::string> context;
 };
 
-// Everything below is thread-safe and blocks no longer than a write to stderr takes.
+// Everything below is thread-safe, and blocks only for the write to stderr.
 
-// How entries are written from now on. A process calls it once, at start.
+// Sets how entries are written from now on. A process calls it once, at start.
 void SetLogOptions(LogOptions options);
 
-// Gives entries to `sink` instead of stderr, whatever the options say, and returns the sink before;
-// nullptr goes back to stderr. The sink is called without a lock, perhaps from several threads at
-// once.
+// Passes entries to `sink` instead of stderr, whatever the options say. Returns the former sink;
+// nullptr stands for stderr in both directions. The sink is called without a lock, possibly from
+// several threads at once.
 using LogSink = std::function<void(const LogEntry&)>;
 LogSink SetLogSink(LogSink sink);
 
@@ -85,9 +86,9 @@ class LogMessage {
 #define DIVVY_LOG(severity) \
   ::divvy::internal::LogMessage(DIVVY_SEVERITY_##severity, __FILE__, __LINE__).stream()
 
-// Prints the condition and aborts if it does not hold. For the programmer's mistakes before serving
-// begins, and in tests; what can come from outside is answered with a Status, and a broken
-// invariant of a running role with kInternal.
+// Prints the condition and aborts the process if it does not hold. Use it for programming errors
+// before serving begins, and in tests. Return a Status for an error that can come from outside, and
+// kInternal for a broken invariant of a running role.
 #define DIVVY_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::divvy::internal::CheckFailed(#condition, __FILE__, __LINE__); \

@@ -1,4 +1,4 @@
-// Keeps a peer that asks again and again from filling the log.
+// LogLimit: keeps a peer that repeats its requests from filling the log.
 #ifndef DIVVY_BASE_LOG_LIMIT_H_
 #define DIVVY_BASE_LOG_LIMIT_H_
 
@@ -11,8 +11,9 @@
 
 namespace divvy {
 
-// Admits each text once a minute, and at most 100 texts a minute. Thread-safe; does not block.
-// Remembers a thousand texts: then every one is admitted again. REQUIRES: the clock outlives it.
+// Admits each text once a minute, and at most 100 texts a minute. It remembers a thousand texts;
+// then it forgets all of them and starts anew. Thread-safe; does not block. REQUIRES: the clock
+// outlives it.
 //
 //   if (limit.Admit(text)) DIVVY_LOG(WARNING) << text;
 class LogLimit {
@@ -36,7 +37,7 @@ class LogLimit {
 
  private:
   static constexpr size_t kRemembered = 1'000;
-  // A peer that says something else each time must not fill the log either.
+  // Limits also a peer whose text differs each time.
   static constexpr int kMostAMinute = 100;
   static constexpr absl::Duration kPause = absl::Minutes(1);
   const Clock& clock_;

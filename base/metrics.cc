@@ -28,7 +28,7 @@ bool IsName(absl::string_view text) {
   });
 }
 
-// As short as it can be and still be read back as the same number.
+// The shortest text that reads back as the same number.
 std::string FormatNumber(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
@@ -54,7 +54,7 @@ void AppendHistogram(const std::string& name, const MetricsRegistry::Labels& lab
   const std::vector<uint64_t> counts = histogram.counts();
   uint64_t total = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
-    // Prometheus' buckets hold all that is below their bound
+    // The count of a Prometheus bucket includes all smaller buckets.
     total += counts[i];
     const std::string bound =
         i < histogram.bounds().size() ? FormatNumber(histogram.bounds()[i]) : "+Inf";

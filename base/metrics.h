@@ -1,10 +1,11 @@
-// How often and how much, for machines to read (logs tell people what changed). Named as Prometheus
-// advises: prefix divvy_, base units in the name (_seconds, _bytes), counters end in _total; labels
-// have few values: role, task, method, code; never a step, a uuid or a variable's name.
+// Metrics: counts and sizes for machines to read. (The log tells people about changes.) Names
+// follow Prometheus' advice: they begin with divvy_ and contain the base unit (_seconds, _bytes),
+// and names of counters end in _total. A label has few values, such as role, task, method or code.
+// It never has a step, a uuid or the name of a variable.
 //
-//   Counter& commits = metrics.GetCounter("divvy_commits_total", "Commits applied.", {{"code",
-//   "ok"}});
-//   // keep the reference: finding it takes a lock, adding does not
+//   Counter& commits =
+//       metrics.GetCounter("divvy_commits_total", "Commits applied.", {{"code", "ok"}});
+//   // Keep the reference: GetCounter takes a lock, Add does not.
 //   commits.Add(1);
 #ifndef DIVVY_BASE_METRICS_H_
 #define DIVVY_BASE_METRICS_H_
@@ -22,9 +23,9 @@
 
 namespace divvy {
 
-// All three: thread-safe, lock-free, owned by their registry.
+// Counter, Gauge and Histogram are thread-safe and lock-free. Their registry owns them.
 
-// Only ever grows.
+// A number that never decreases.
 class Counter {
  public:
   void Add(uint64_t amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
@@ -45,28 +46,30 @@ class Gauge {
   std::atomic<double> value_{0};
 };
 
-// The bounds first, first * factor, first * factor^2, ... of `count` buckets; one more takes what
-// is above them all. Fixed: histograms of several processes can then be added up.
+// The upper bounds of `count` buckets: first, first * factor, first * factor^2, ... One more bucket
+// takes larger values. The bounds are fixed, so the histograms of several processes can be added
+// up.
 struct BucketOptions {
-  // By default 10 us to about 84 s: for durations in seconds.
+  // By default 10 us to about 84 s, for durations in seconds.
   double first = 1e-5;
   double factor = 2;
   int count = 24;
 };
 
-// How observed values are spread. A reader may see an observation in a bucket before it sees it in
-// the sum.
+// The distribution of observed values. A reader may see an observation in a bucket before it sees
+// it in the sum.
 class Histogram {
  public:
   // REQUIRES: first > 0, factor > 1, 1 <= count <= 200.
   explicit Histogram(const BucketOptions& options);
 
-  // NaN is not counted.
+  // Adds an observation. A NaN is ignored.
   void Observe(double value);
 
-  // The upper ones, inclusive; that of the last bucket, infinity, is left out.
+  // The upper bounds of the buckets, inclusive. The bound of the last bucket, infinity, is left
+  // out.
   const std::vector<double>& bounds() const { return bounds_; }
-  // Of each bucket; bounds().size() + 1.
+  // The number of observations in each bucket; there are bounds().size() + 1 buckets.
   std::vector<uint64_t> counts() const;
   double sum() const { return sum_.load(std::memory_order_relaxed); }
 
@@ -76,7 +79,8 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-// The metrics of a process or of one role in it. Thread-safe; its metrics live as long as it does.
+// The metrics of a process, or of one role in it. Thread-safe. Its metrics live as long as the
+// registry.
 class MetricsRegistry {
  public:
   using Labels = std::map<std::string, std::string>;
@@ -84,20 +88,22 @@ class MetricsRegistry {
   MetricsRegistry();
   ~MetricsRegistry();
 
-  // The metric of this name and these labels, made at the first call. Help and buckets are those of
-  // the name's first call. REQUIRES: `name` and the labels' names are [a-zA-Z_][a-zA-Z0-9_]*, a
-  // name is always the same kind of metric, no label of a histogram is "le". These are literals in
-  // the source; a mistake aborts at the first call. The labels' values may be any text.
+  // Returns the metric with this name and these labels; the first call creates it. `help` and
+  // `buckets` count only in the first call for a name.
+  //
+  // REQUIRES: `name` and the names of labels match [a-zA-Z_][a-zA-Z0-9_]*; a name always has the
+  // same kind of metric; no label of a histogram is "le". These are literals in the source, so a
+  // mistake aborts the process. The values of labels may be any text.
   Counter& GetCounter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& GetGauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& GetHistogram(const std::string& name, const std::string& help,
                           const Labels& labels = {}, const BucketOptions& buckets = {});
 
-  // All metrics in Prometheus' text format 0.0.4, sorted by name and labels: serve it as
+  // All metrics in Prometheus' text format 0.0.4, sorted by name and labels. Serve it as
   // "text/plain; version=0.0.4".
   std::string ToPrometheusText() const;
 
-  // That of the process, for what has no other at hand; never destroyed.
+  // The registry of the process, for code that has no other one. Never destroyed.
   static MetricsRegistry& Default();
 
  private:

@@ -1,4 +1,5 @@
-// What registers itself by name before main begins: steps, data sources, models.
+// NamedRegistry: holds objects that register themselves by name before main begins, such as steps,
+// data sources and models.
 #ifndef DIVVY_BASE_NAMED_REGISTRY_H_
 #define DIVVY_BASE_NAMED_REGISTRY_H_
 
@@ -19,26 +20,29 @@
 
 namespace divvy::internal {
 
-// Entries of T by name, which nobody removes. Thread-safe; never blocks for long. Make it with
-// `new` and never destroy it: objects with static storage register themselves in any order.
+// Entries of type T by name. Entries are never removed. Thread-safe; holds its lock only for a
+// lookup. Create it with `new` and never destroy it, because objects with static storage register
+// themselves in any order.
 template <typename T>
 class NamedRegistry {
  public:
-  // `kind` names an entry in messages: "step".
+  // `kind` names an entry in messages, as in "step".
   explicit NamedRegistry(const char* kind) : kind_(kind) {}
 
-  // Never fails. Of several entries with one name the first is found; problems() lists them.
+  // Adds an entry; never fails. If several entries have one name, Find returns the first and
+  // problems() reports them.
   void Add(const std::string& name, T entry) {
     MutexLock lock(mu_);
     by_name_[name].push_back(std::move(entry));
   }
-  // Null: there is none. The pointer is valid forever.
+  // The entry, or null if there is none. The pointer stays valid forever.
   const T* Find(absl::string_view name) const {
     MutexLock lock(mu_);
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? nullptr : &found->second.front();
   }
-  // NotFound: names all that there are, and why the linker may have left this one out.
+  // As Find. NotFound: there is no such entry. The message lists the existing ones, and says why
+  // the linker may have left this one out.
   absl::StatusOr<const T*> Get(absl::string_view name) const {
     if (const T* const found = Find(name)) return found;
     const std::vector<std::string> all = names();
@@ -50,14 +54,14 @@ class NamedRegistry {
         all.empty() ? absl::StrCat("no ", kind_, " at all") : absl::StrJoin(all, ", ", quote), "; ",
         kLinkerHint));
   }
-  // Each once, in order.
+  // All names, each once, sorted.
   std::vector<std::string> names() const {
     MutexLock lock(mu_);
     std::vector<std::string> names;
     for (const auto& [name, entries] : by_name_) names.push_back(name);
     return names;
   }
-  // What is wrong with the names, each with the fix. Empty: nothing.
+  // The problems with names, each with its fix. Empty if there are none.
   std::vector<std::string> problems() const {
     MutexLock lock(mu_);
     std::vector<std::string> problems;

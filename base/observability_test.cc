@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-// ---- Log.
+// ---- Log
 
-// What `write` puts on stderr under `options`.
+// The text that `write` puts on stderr under `options`.
 template <typename Write>
 std::string Stderr(LogOptions options, Write write) {
   ::testing::internal::CaptureStderr();
@@ -86,7 +86,7 @@ TEST(LogTest, JsonSurvivesBytesThatAreNoText) {
 TEST(LogTest, ASinkTakesEntriesInsteadOfStderrUntilItIsTakenAway) {
   std::vector<LogEntry> entries;
   LogOptions options;
-  options.least = Severity::kError;  // the sink sees all the same
+  options.least = Severity::kError;  // does not apply to the sink
   const std::string lines = Stderr(options, [&] {
     SetLogSink([&](const LogEntry& entry) { entries.push_back(entry); });
     DIVVY_LOG(INFO) << "to the sink";
@@ -135,7 +135,7 @@ TEST(CheckTest, PassesWhatHoldsAndAbortsWithTheConditionOtherwise) {
   EXPECT_DEATH(DIVVY_CHECK(1 + 1 == 3), "observability_test.cc:[0-9]+: check failed: 1 \\+ 1 == 3");
 }
 
-// ---- Metrics.
+// ---- Metrics
 
 TEST(MetricsTest, OneNameAndLabelsAreOneMetric) {
   MetricsRegistry metrics;

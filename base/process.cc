@@ -19,7 +19,7 @@ namespace divvy {
 
 namespace {
 
-// Of /proc and /sys, whose files have no size to be asked for.
+// For files of /proc and /sys, whose reported size is 0.
 std::optional<std::string> ReadSmallFile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return std::nullopt;
@@ -38,7 +38,7 @@ int NumCores() {
 }
 
 OpenFileLimit RaiseOpenFileLimit() {
-  // Without bound some programs, started from here, would close so many descriptors one by one.
+  // A bound, because some child processes close every possible descriptor one by one.
   constexpr rlim_t kMost = 1 << 20;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};

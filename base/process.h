@@ -1,4 +1,4 @@
-// What this process may use and has used.
+// The resources that this process may use and has used, and its identity.
 #ifndef DIVVY_BASE_PROCESS_H_
 #define DIVVY_BASE_PROCESS_H_
 
@@ -9,36 +9,38 @@
 
 namespace divvy {
 
-// Linux. Thread-safe; none blocks.
+// For Linux. All functions are thread-safe; none blocks.
 
-// processors this process may run on; at least 1
+// The number of processors that this process may run on, as its affinity and its control groups
+// allow; at least 1.
 int NumCores();
-// The most memory it ever held resident.
+// The largest resident memory that this process ever had.
 int64_t PeakMemoryBytes();
-// That it may hold: what the machine has, or its control groups leave it.
+// The memory that this process may have: the machine's, or the limit of its control groups if that
+// is smaller.
 int64_t MostMemoryBytes();
 int ProcessId();
-// The file this process runs; empty: unknown.
+// The path of the executable file of this process. Empty if it is unknown.
 std::string ExecutablePath();
-// Of this machine, as it calls itself; "localhost" if it has no name.
+// The name of this machine. "localhost" if it has none.
 std::string HostName();
 
-// How many files and connections this process may have open at a time (`ulimit -n`).
+// The limit on the files and connections that this process may have open at a time (`ulimit -n`).
 struct OpenFileLimit {
   int64_t before = 0, now = 0;
 };
-// Raises it to what the process may have at most (`ulimit -Hn`), up to a million: services are
-// often started with 1,024, and a server keeps a descriptor for each connection. A second call
-// changes nothing.
+// Raises that limit to the largest that the process may set (`ulimit -Hn`), but at most to about a
+// million. Services are often started with a limit of 1,024, and a server needs a descriptor for
+// each connection. A second call changes nothing.
 OpenFileLimit RaiseOpenFileLimit();
 
-// From now on a write that would make a file larger than it may be (`ulimit -f`) fails, and whoever
-// wrote says what that means; else it kills the process (SIGXFSZ). For the beginning of a process.
+// From now on a write that would make a file larger than the limit (`ulimit -f`) fails with an
+// error. Without this call the signal SIGXFSZ kills the process. Call it at the start of the
+// process.
 void SurviveLargeFiles();
 
-// Ends the process with `exit_code` if it has not ended within `delay`: for a process that ends
-// while a thread runs code that may never return. Nothing is cleaned up then. Never blocks; cannot
-// be taken back.
+// Ends the process with `exit_code`, without any cleanup, if it still runs after `delay`. For a
+// process that ends while a thread runs code that may never return. Never blocks; cannot be undone.
 void ExitAfter(absl::Duration delay, int exit_code);
 
 }  // namespace divvy

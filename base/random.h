@@ -35,9 +35,12 @@ std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t 
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next();                 // any 64 bits
-  uint64_t Below(uint64_t bound);  // uniform in [0, bound); REQUIRES: bound > 0
-  double Uniform();                // [0, 1), 53 bits
+  // Any 64 bits.
+  uint64_t Next();
+  // Uniform in [0, bound). REQUIRES: bound > 0.
+  uint64_t Below(uint64_t bound);
+  // Uniform in [0, 1), with 53 bits.
+  double Uniform();
   // True with this probability. Never true at 0, always true at 1.
   bool Chance(double probability) { return Uniform() < probability; }
 

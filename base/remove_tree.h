@@ -1,4 +1,4 @@
-// Removes directories with all that is in them.
+// Removes directories with all their contents.
 #ifndef DIVVY_BASE_REMOVE_TREE_H_
 #define DIVVY_BASE_REMOVE_TREE_H_
 
@@ -6,8 +6,8 @@
 
 namespace divvy {
 
-// Removes `name` of the machine's files and, if it is a directory, what is in it, as far as that
-// can be. A link goes; what it leads to stays. Blocks.
+// Removes `name` and, if it is a directory, its contents, as far as permissions allow; errors are
+// ignored. A link is removed, but not its target. Works on the machine's real files. Blocks.
 void RemoveTree(const std::string& name);
 
 }  // namespace divvy

@@ -3,7 +3,7 @@
 #define DIVVY_BASE_SANITIZER_H_
 
 // DIVVY_SANITIZER is defined under AddressSanitizer, ThreadSanitizer and MemorySanitizer. g++ and
-// clang say it in different ways.
+// clang have different macros for them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define DIVVY_SANITIZER
 #elif defined(__has_feature)

@@ -2,19 +2,20 @@
 //
 //   RETURN_IF_ERROR(file.Close());
 //   ASSIGN_OR_RETURN(Tensor rows, variable.Read());
-//   // several in one line, as in a macro of one's own
+//   // Several may share a line, as in a macro of your own.
 //   ASSIGN_OR_RETURN(const int a, First()); ASSIGN_OR_RETURN(const int b, Second());
-//   // a comma outside parentheses wants a pair around it
+//   // An expression with a comma outside parentheses needs parentheses around it.
 //   ASSIGN_OR_RETURN(auto decoded, (NestCodec<std::tuple<int, bool>>::Decode(nest)));
-//   // several statements: braces, and a line of its own
+//   // ASSIGN_OR_RETURN expands to several statements, so a branch needs braces.
 //   if (wanted) {
 //     ASSIGN_OR_RETURN(rows, variable.Read());
 //   }
 //
-// For functions that return a Status or a StatusOr of any type. The expression is evaluated once;
-// the status is returned as it is, with its payloads.
+// For functions that return a Status or a StatusOr of any type. The expression is evaluated once.
+// The status is returned unchanged, with its payloads.
 //
-// The short names are defined only where nobody else has defined them; the DIVVY_ ones always are.
+// The short names are defined only where no other header has defined them. The names with DIVVY_
+// are always defined.
 #ifndef DIVVY_BASE_STATUS_MACROS_H_
 #define DIVVY_BASE_STATUS_MACROS_H_
 

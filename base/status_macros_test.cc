@@ -10,7 +10,7 @@ absl::StatusOr<int> Positive(int number) {
   return number;
 }
 
-// As a macro of a program's own writes them: all that it stands for is one line.
+// A macro of a program: it expands to a single line.
 #define DIVVY_TEST_TAKE_BOTH(a, b, first, second) \
   ASSIGN_OR_RETURN(a, Positive(first));           \
   ASSIGN_OR_RETURN(b, Positive(second))

@@ -1,4 +1,4 @@
-// The same error in other words.
+// Replaces the message of an error.
 #ifndef DIVVY_BASE_STATUS_MESSAGE_H_
 #define DIVVY_BASE_STATUS_MESSAGE_H_
 
@@ -7,8 +7,8 @@
 
 namespace divvy {
 
-// With the code and the payloads of `status`, so that whoever looks at its reason finds it.
-// REQUIRES: !status.ok().
+// An error with this message and with the code and the payloads of `status`. So callers still find
+// the reason (protocol/error.h). REQUIRES: !status.ok().
 inline absl::Status WithMessage(const absl::Status& status, absl::string_view message) {
   absl::Status told(status.code(), message);
   status.ForEachPayload([&told](absl::string_view type, const absl::Cord& payload) {

@@ -1,4 +1,4 @@
-// Integers that cannot be mistaken for each other.
+// Integer ids of distinct types, which cannot be confused.
 //
 //   DIVVY_STRONG_ID(StepId, uint64_t);
 //   StepId id(7);   id.value() == 7;   id == StepId(7);   StepId next = id.next();
@@ -11,9 +11,10 @@
 
 namespace divvy {
 
-// A value type over the integer `Int`; `Tag` tells one kind from another: two kinds neither compare
-// nor convert, and an integer becomes one by name alone. Zero when default-made. Ordered, hashable
-// (std and Abseil), printed as its number. next() wraps around as the integer does.
+// A value type over the integer `Int`. `Tag` distinguishes kinds of ids: different kinds neither
+// compare nor convert, and an integer becomes an id only explicitly. Default-constructed ids are 0.
+// Ordered, hashable (std and Abseil), and printed as a number. next() wraps around as the integer
+// does.
 template <typename Tag, typename Int>
 class StrongId {
  public:
@@ -46,7 +47,7 @@ struct std::hash<divvy::StrongId<Tag, Int>> {
   size_t operator()(divvy::StrongId<Tag, Int> id) const { return std::hash<Int>()(id.value()); }
 };
 
-// Declares the kind `name` in the namespace where it stands.
+// Declares the id type `name` in the enclosing namespace.
 #define DIVVY_STRONG_ID(name, type) \
   struct name##Tag;                 \
   using name = ::divvy::StrongId<struct name##Tag, type>

@@ -14,7 +14,7 @@ Terminal StandardErrorTerminal() {
   terminal.interactive =
       isatty(STDERR_FILENO) != 0 && term != nullptr && absl::string_view(term) != "dumb";
   const char* const no_color = std::getenv("NO_COLOR");
-  // No-color.org: an empty one does not count.
+  // An empty NO_COLOR does not count (no-color.org).
   terminal.color = terminal.interactive && (no_color == nullptr || *no_color == 0);
   winsize size{};
   if (terminal.interactive && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)

@@ -1,4 +1,4 @@
-// Standard error as a person sees it.
+// The properties of standard error, for output that people watch.
 #ifndef DIVVY_BASE_TERMINAL_H_
 #define DIVVY_BASE_TERMINAL_H_
 
@@ -6,19 +6,19 @@
 
 namespace divvy {
 
-// What kind of place standard error is, when it is asked. Thread-safe; does not block.
+// The kind of standard error at the time of the call. Thread-safe; does not block.
 struct Terminal {
   // A terminal that understands control codes (TERM is not "dumb").
   bool interactive = false;
-  // interactive, and NO_COLOR is not set, or empty
+  // Whether to use colors: interactive, and NO_COLOR is unset or empty.
   bool color = false;
-  // columns
+  // In columns.
   int width = 80;
 };
 Terminal StandardErrorTerminal();
 
-// Writes `text` to standard error in one piece, as it is: no line end is added. Thread-safe. Blocks
-// for as long as the write takes; an error goes unseen.
+// Writes `text` to standard error as it is, in one piece and without an added line end.
+// Thread-safe. Blocks until it is written; errors are ignored.
 void WriteStandardError(absl::string_view text);
 
 }  // namespace divvy

@@ -23,9 +23,9 @@ constexpr int kEnding[] = {SIGTERM, SIGINT};
 constexpr int kAsked = 255;  // no signal has that number
 constexpr int kTaken[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
-// A handler, and not a mask with signalfd: a library may have threads before main begins (OpenBLAS
-// does) that no mask of ours reaches, and a signal that finds one such thread would kill the
-// process.
+// A handler is used and not a signal mask with signalfd. Libraries may start threads before main
+// begins (OpenBLAS does), and a mask set later does not reach them. A signal that is delivered to
+// such a thread would kill the process.
 std::atomic<int> signal_pipe{-1};
 
 void OnSignal(int signal) {
@@ -55,16 +55,16 @@ Termination::Termination() {
     DIVVY_CHECK(sigaction(number, &action, nullptr) == 0);
     sigaddset(&taken, number);
   }
-  // whoever started us may have held them back
+  // The parent process may have blocked them.
   DIVVY_CHECK(pthread_sigmask(SIG_UNBLOCK, &taken, nullptr) == 0);
 }
 
-// A signal that comes now finds a process that ends by itself and has its exit code: were it to
-// kill, whoever waits for the process would be told another one.
+// Ignores signals from here on: the process is ending and has its exit code. If a signal killed it
+// now, its parent would see another exit status.
 Termination::~Termination() {
   for (const int number : kTaken) {
     struct sigaction now = {};
-    // Else LetSignalsKill was called: so it stays.
+    // If the handler is gone, LetSignalsKill was called, and its setting stays.
     if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == OnSignal)
       signal(number, SIG_IGN);
   }
@@ -81,7 +81,7 @@ std::optional<Termination::Event> Termination::WaitFor(absl::Duration timeout) {
     const absl::Duration left = until - Clock::Real().Elapsed();
     if (left <= absl::ZeroDuration()) return std::nullopt;
     pollfd fds[] = {{signals_, POLLIN, 0}, {wake_, POLLIN, 0}};
-    const absl::Duration at_most = std::min(left, absl::Hours(24));  // poll counts in an int
+    const absl::Duration at_most = std::min(left, absl::Hours(24));  // poll takes an int
     poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(at_most) + 1));
   }
 }
@@ -101,8 +101,7 @@ bool Termination::TakeSignal(Event& event) {
 
 void Termination::Answer(int signal) {
   if (signal == SIGHUP) {
-    DIVVY_LOG(INFO)
-        << "SIGHUP: nothing to do: certificates are read again every minute, without being asked";
+    DIVVY_LOG(INFO) << "SIGHUP: nothing to do: certificates are reloaded every minute in any case";
     return;
   }
   std::function<std::string()> status;

@@ -1,4 +1,4 @@
-// How a process is asked to end: by a signal, or by something inside it.
+// Termination: turns signals and requests to end the process into events.
 #ifndef DIVVY_BASE_TERMINATION_H_
 #define DIVVY_BASE_TERMINATION_H_
 
@@ -11,54 +11,60 @@
 
 namespace divvy {
 
-// Turns SIGTERM, SIGINT and requests of the process itself into events that one thread waits for.
-// SIGHUP and SIGUSR1 end nothing: to the first, who waits says in the log that certificates are
-// read again by themselves; to the second, what OnStatusAsked was given. From then on SIGPIPE and
-// SIGXFSZ are ignored: the write that would raise them fails, and whoever wrote says what that
-// means.
+// Turns SIGTERM, SIGINT and the process' own requests into events, for which one thread waits.
 //
-//   // first thing in main; threads that were there before do no harm
+// SIGHUP and SIGUSR1 do not end the process. The waiting thread answers them with a log line: to
+// SIGHUP, that certificates are reloaded anyway; to SIGUSR1, the text of OnStatusAsked. SIGPIPE and
+// SIGXFSZ are ignored, so the write that would raise them fails with an error.
+//
+//   // First thing in main. Threads that exist already do no harm.
 //   Termination termination;
 //   ... start the role; its callbacks call termination.Request(code, why) ...
 //   const Termination::Event event = termination.Wait();
 //
-// Thread-safe. REQUIRES: one at a time in a process.
+// Thread-safe. REQUIRES: a process has one at a time.
 class Termination {
  public:
   struct Event {
-    int signal = 0;      // SIGTERM or SIGINT; 0: Request
-    int exit_code = 0;   // of Request; of a signal: 128 + its number
-    bool asked = false;  // by AskToEnd: no signal has come
-    std::string why;     // of Request; may be empty
+    // SIGTERM or SIGINT; 0 for Request.
+    int signal = 0;
+    // The code given to Request, or 128 + the signal's number.
+    int exit_code = 0;
+    // Whether AskToEnd caused the event, and not a signal.
+    bool asked = false;
+    // The reason given to Request; may be empty.
+    std::string why;
   };
 
   Termination();
-  // From then on the signals do nothing, unless LetSignalsKill was called: the process ends with
-  // the exit code it has.
+  // From then on the signals have no effect, unless LetSignalsKill was called: the process ends
+  // with the exit code that it already has.
   ~Termination();
   Termination(const Termination&) = delete;
 
-  // Blocks until the next signal or request. Requests go first.
+  // Blocks until the next signal or request. A request comes before signals.
   Event Wait() { return *WaitFor(absl::InfiniteDuration()); }
-  // The same; nullopt: `timeout` has passed.
+  // As Wait. nullopt: `timeout` has passed.
   std::optional<Event> WaitFor(absl::Duration timeout);
-  // What a SIGUSR1 logs; nothing before this. `status` is called by the thread that waits, and so
-  // must live as long as somebody does.
+  // Sets the text that a SIGUSR1 logs; before this call SIGUSR1 logs nothing. The waiting thread
+  // calls `status`, so whatever `status` uses must live as long as a thread waits.
   void OnStatusAsked(std::function<std::string()> status);
-  // As if SIGTERM had come: for who speaks to the process by another way than signals. Never
-  // blocks.
+  // Has the effect of a SIGTERM. For callers that reach the process by other means, such as an RPC.
+  // Never blocks.
   void AskToEnd();
-  // Makes Wait return. Only the first counts; never blocks.
+  // Makes Wait return. Only the first call counts. Never blocks.
   void Request(int exit_code, std::string why);
-  // From now on a signal kills the process at once: for a drain that a person has no patience for.
+  // From now on SIGTERM and SIGINT kill the process at once. For a drain that takes too long for
+  // the operator.
   static void LetSignalsKill();
 
  private:
   bool TakeRequest(Event& event);
   bool TakeSignal(Event& event);
-  void Answer(int signal);  // one that ends nothing
+  // For a signal that does not end the process.
+  void Answer(int signal);
 
-  int signals_ = -1;  // what the handler has noticed, a byte each
+  int signals_ = -1;  // the read end of the handler's pipe: one byte for each signal
   int wake_ = -1;     // eventfd
   Mutex mu_;
   bool requested_ DIVVY_GUARDED_BY(mu_) = false;

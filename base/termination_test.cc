@@ -21,7 +21,7 @@ TEST(TerminationTest, ASignalBecomesAnEventWithTheExitCodeOfItsNumber) {
 }
 
 TEST(TerminationTest, ASignalIsAnEventWhateverThreadsWereThereBefore) {
-  ThreadPoolExecutor executor(4);  // as a library's that has begun before main
+  ThreadPoolExecutor executor(4);  // like the threads of a library that starts them before main
   Termination termination;
   for (int i = 0; i < 50; ++i) {
     kill(getpid(), SIGTERM);
@@ -57,7 +57,7 @@ TEST(TerminationTest, WhoAsksTheProcessToEndIsHeardAsSigtermIs) {
 TEST(TerminationTest, SigHupAndSigUsr1EndNothing) {
   Termination termination;
   int asked = 0;
-  // Nobody has said yet what the status is.
+  // OnStatusAsked has not been called yet.
   for (const int signal : {SIGHUP, SIGUSR1}) kill(getpid(), signal);
   EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));
   termination.OnStatusAsked([&asked] {
@@ -66,7 +66,8 @@ TEST(TerminationTest, SigHupAndSigUsr1EndNothing) {
   });
   for (const int signal : {SIGHUP, SIGUSR1, SIGTERM}) kill(getpid(), signal);
   EXPECT_EQ(termination.Wait().signal, SIGTERM);
-  EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));  // whichever order they are read in
+  // This holds in whichever order the signals are read.
+  EXPECT_FALSE(termination.WaitFor(absl::ZeroDuration()));
   EXPECT_EQ(asked, 1);
 }
 

@@ -1,5 +1,5 @@
-// Names for what a thread does, for a profiler's time line. Who profiles sets where they go (NVTX
-// on machines with GPUs); until then a range costs one load.
+// Names for the work of a thread, for a profiler's timeline. The library for GPUs sets a sink that
+// passes the names on (NVTX). Without a sink a range costs one atomic load.
 #ifndef DIVVY_BASE_TRACE_RANGE_H_
 #define DIVVY_BASE_TRACE_RANGE_H_
 
@@ -7,13 +7,13 @@
 
 namespace divvy {
 
-// Called on the thread that does it; thread-safe. Does not block, and calls nothing that has ranges
-// of its own.
+// Receives the ranges. Each call comes on the thread that does the work. Thread-safe. An
+// implementation does not block, and calls nothing that has ranges.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
   virtual void Begin(const char* name) = 0;
-  // Of the innermost range that has begun on this thread.
+  // Ends the innermost open range of this thread.
   virtual void End() = 0;
 };
 
@@ -21,13 +21,14 @@ namespace internal {
 inline std::atomic<TraceSink*> trace_sink{nullptr};
 }  // namespace internal
 
-// From now on; ranges that have begun end at the sink that they began at. REQUIRES: it lives as
-// long as the process; null for none.
+// Sets the sink for ranges that begin from now on; null means none. A range that has already begun
+// ends at the sink at which it began. REQUIRES: the sink lives as long as the process.
 inline void SetTraceSink(TraceSink* sink) {
   internal::trace_sink.store(sink, std::memory_order_release);
 }
 
-// From here to the end of the scope, on this thread. REQUIRES: `name` lives as long.
+// A range from its construction to the end of the scope, on this thread. REQUIRES: `name` lives as
+// long.
 //
 //   const TraceRange range("pull");
 class TraceRange {

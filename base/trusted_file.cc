@@ -43,10 +43,10 @@ absl::Status CheckOwnFolder(const std::string& folder) {
   struct stat info;
   if (stat(folder.c_str(), &info) != 0)
     return absl::PermissionDeniedError(
-        absl::StrCat(folder, " cannot be looked at: ", strerror(errno)));
+        absl::StrCat(folder, " cannot be accessed: ", strerror(errno)));
   if (IsOfSomebodyElse(info))
-    return absl::PermissionDeniedError(
-        absl::StrCat(folder, " belongs to user ", info.st_uid, "; take a folder of this user's"));
+    return absl::PermissionDeniedError(absl::StrCat(folder, " belongs to user ", info.st_uid,
+                                                    "; use a folder that belongs to this user"));
   if (!IsOpenToOthers(info)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat(folder, " can be written by others; take another, or chmod go-w ", folder));
@@ -81,7 +81,7 @@ absl::Status CheckTrustedCode(const std::string& path, absl::string_view what) {
 absl::Status CheckTrustedFolder(const std::string& path) {
   RETURN_IF_ERROR(CheckFolder(DirectoryOf(path)));
   const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), &free);
-  // A file that is not there leads nowhere.
+  // A file that does not exist is not a link, so there is no second folder to check.
   return real == nullptr ? absl::OkStatus() : CheckFolder(DirectoryOf(real.get()));
 }
 

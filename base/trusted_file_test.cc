@@ -86,13 +86,14 @@ TEST_F(TrustedFileTest, ALinkIsWorthNoMoreThanWhereItLeads) {
 
 TEST_F(TrustedFileTest, WhatIsSomebodyElsesIsNot) {
   if (chown(file_.c_str(), kSomebody, static_cast<gid_t>(-1)) != 0)
-    GTEST_SKIP() << "only root, where that user can be, gives a file away";
+    GTEST_SKIP()
+        << "only root can give a file to another user, and only if that user id exists here";
   EXPECT_THAT(std::string(File(file_).message()),
               HasSubstr("belongs to user 12345, whose code would run as user"));
   ASSERT_EQ(chown(folder_.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
   EXPECT_EQ(CheckOwnFolder(folder_),
-            absl::PermissionDeniedError(
-                absl::StrCat(folder_, " belongs to user 12345; take a folder of this user's")));
+            absl::PermissionDeniedError(absl::StrCat(
+                folder_, " belongs to user 12345; use a folder that belongs to this user")));
 }
 
 TEST_F(TrustedFileTest, WhatIsNoFileIsNamed) {
@@ -103,7 +104,7 @@ TEST_F(TrustedFileTest, WhatIsNoFileIsNamed) {
   EXPECT_EQ(File(folder_),
             absl::InvalidArgumentError("is not a file; give the path of the library"));
   EXPECT_THAT(std::string(CheckOwnFolder(folder_ + "/not there").message()),
-              HasSubstr("cannot be looked at"));
+              HasSubstr("cannot be accessed"));
 }
 
 }  // namespace

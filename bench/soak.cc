@@ -43,7 +43,7 @@ constexpr int64_t kStepsAtATime = 1'000, kRows = 1'000, kWidth = 8, kBatch = 16;
 constexpr int64_t kRoom = 64;
 // Beside 5 %.
 constexpr int64_t kMemoryRoomBytes = 16 << 20;
-// The bound of docs/protocol.md, and more slots than these workers have.
+// The bound of docs/internals/protocol.md, and more slots than these workers have.
 constexpr int64_t kMostRemembered = 32'768 + 100;
 constexpr int64_t kRedoLogBytes = 1 << 20;
 

@@ -35,7 +35,7 @@ namespace {
 constexpr int kServers = 2, kWorkers = 2, kStepsAtATime = 50;
 // Of a step: what its entry in the redo log is charged with, above all.
 constexpr int64_t kArgumentBytes = 1000;
-// The bound of docs/protocol.md, and more slots than these workers have.
+// The bound of docs/internals/protocol.md, and more slots than these workers have.
 constexpr size_t kRemembered = 32'768 + 100;
 
 absl::Status TrainStep(WorkerContext& worker, const Tensor& amount) {

@@ -13,7 +13,7 @@
 //                          knows less than all
 //   Vertex' CLUSTER_SPEC   jobs workerpool0 (chief), 1 (worker), 2 (ps), 3 (evaluator)
 // Rules after TensorFlow's TFConfigClusterResolver, ClusterSpec and the checks of
-// ParameterServerStrategy's constructor; where ours differ: docs/deviations.md.
+// ParameterServerStrategy's constructor; where ours differ: docs/reference/deviations.md.
 #ifndef DIVVY_CLUSTER_CLUSTER_CONFIG_H_
 #define DIVVY_CLUSTER_CLUSTER_CONFIG_H_
 

@@ -14,8 +14,8 @@
 namespace divvy {
 
 // job -> index -> address; indices may have holes and are kept as they are (TensorFlow's strategy
-// counts them anew: docs/deviations.md). An immutable value; thread-safe. Nothing is checked here:
-// ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
+// counts them anew: docs/reference/deviations.md). An immutable value; thread-safe. Nothing is
+// checked here: ParseClusterSpec and ParseTfConfig (cluster_config.h) refuse what no cluster is.
 //
 //   const ClusterSpec spec({{"ps", {{0, "a:2222"}}}, {"worker", {{1, "b:2222"}, {3, "c:2222"}}}});
 //   spec.num_tasks("worker") == 2

@@ -165,7 +165,7 @@ TEST_F(FileDatasetsTest, EachBadCsvLineIsAnErrorWithFileLineAndColumn) {
       {"1,2,3\n4,five,6\n", "a.csv: line 2: column \"x\": \"five\" is not a float32 number"},
       {"1,2,3\n\n4,5,6.5\n", "a.csv: line 3: column \"y\": \"6.5\" is not an integer of 64 bits"},
       {"1,2,3\n4,5,\n", "a.csv: line 2: column \"y\": \"\" is not an integer"},
-      {"1,2,3\n4,\"5,6\n", "a.csv: line 2: a field in quotes that is never closed"},
+      {"1,2,3\n4,\"5,6\n", "a.csv: line 2: a quoted field is never closed"},
       {"y,xx,other\n1,2,3\n",
        "a.csv: line 1: column \"x\": \"y\" is not a float32 number; if this is a header, it must "
        "have all of x, y"},
@@ -414,10 +414,11 @@ TEST_F(FileDatasetsTest, ABadTfRecordIsAnErrorWithItsNumberAndPlaceAndTheNextCan
   file[second + 20] ^= 1;
   Write("a", file);
   const Dataset records = Dataset::TfRecord("a", ParseXAndY);
-  EXPECT_THAT(Shown(records),
-              ElementsAre("0.5 1 -> 1",
-                          absl::StrCat("a: record 2: offset ", second,
-                                       ": the checksum of a record does not fit: it is damaged")));
+  EXPECT_THAT(
+      Shown(records),
+      ElementsAre("0.5 1 -> 1",
+                  absl::StrCat("a: record 2: offset ", second,
+                               ": the checksum of a record does not match: it is damaged")));
   EXPECT_THAT(Shown(records.Skip(2)), ElementsAre("0.5 3 -> 3"));
 }
 

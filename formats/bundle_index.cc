@@ -15,16 +15,17 @@
 namespace divvy {
 namespace {
 
-// The version of the format: our "producer", and the latest that we can read.
+// The version of the format: the "producer" that Divvy writes, and the latest version that it
+// reads.
 constexpr uint64_t kVersion = 1;
-// TensorFlow's length of an extent that names none
+// TensorFlow's length of an extent that covers the whole axis.
 constexpr int64_t kWholeAxis = -1;
 // The limit for a tensor that is cut along several axes, since each pair of its slices is compared.
 constexpr size_t kMostBoxes = 4096;
-// TensorFlow's limit
+// TensorFlow's limit on the rank of a tensor.
 constexpr size_t kMostAxes = 254;
 
-// tensorflow.DataType.
+// A type of tensorflow.DataType.
 struct TypeRow {
   uint64_t number;
   absl::string_view name;
@@ -72,7 +73,7 @@ absl::Status ForEachPart(const ProtobufRecord& record, absl::string_view message
   });
 }
 
-// The varint `number` of a message, 0 if it is not there.
+// The varint field `number` of a message, or `otherwise` if the message does not have it.
 absl::StatusOr<int64_t> ReadNumber(const ProtobufRecord& record, absl::string_view message,
                                    uint64_t number, int64_t otherwise = 0) {
   int64_t value = otherwise;
@@ -120,7 +121,7 @@ absl::StatusOr<Entry> ReadEntry(absl::string_view bytes) {
   return entry;
 }
 
-// Zeros are not written, as everywhere in proto3.
+// As everywhere in proto3, zeros are not written.
 void AppendNumber(int number, uint64_t value, std::string& out) {
   if (value != 0) AppendVarintField(number, value, out);
 }
@@ -140,7 +141,7 @@ std::string WriteSlice(absl::Span<const BundleExtent> box) {
   for (const BundleExtent& axis : box) {
     std::string extent;
     AppendNumber(1, static_cast<uint64_t>(axis.start), extent);
-    // Also 0: without a length it would be the whole axis.
+    // A length of 0 is written too, because without a length the extent would be the whole axis.
     AppendVarintField(2, static_cast<uint64_t>(axis.length), extent);
     AppendBytesField(1, extent, slice);
   }
@@ -188,7 +189,7 @@ void AppendOrderedSignedNumber(int64_t value, std::string& out) {
   std::string bytes(static_cast<size_t>(length), value < 0 ? '\xff' : '\0');
   for (int i = 0; i < length && i < 8; ++i)
     bytes[static_cast<size_t>(length - 1 - i)] = static_cast<char>(value >> (8 * i));
-  // Of 9 and 10 bytes the length reaches into the second.
+  // With 9 and 10 bytes the length extends into the second byte.
   bytes[0] = static_cast<char>(bytes[0] ^ (length >= 8 ? 0xff : 0xff << (8 - length)));
   if (length > 8) bytes[1] = static_cast<char>(bytes[1] ^ (length == 9 ? 0x80 : 0xc0));
   out += bytes;
@@ -233,7 +234,7 @@ class IndexReader {
 
   absl::StatusOr<BundleIndex> Read() {
     if (table_.empty() || !table_[0].key.empty())
-      return Damage("no index of a tensor bundle: it has no header");
+      return Damage("not the index of a tensor bundle: it has no header");
     RETURN_IF_ERROR(ReadHeader(table_[0].value));
     for (const TableEntry& entry : table_.subspan(1)) {
       if (entry.key[0] != '\0') RETURN_IF_ERROR(ReadTensor(entry));
@@ -254,14 +255,14 @@ class IndexReader {
     }));
     if (endianness != 0)
       return absl::UnimplementedError(
-          "a bundle of a big-endian machine: write it again on a little-endian one");
+          "the bundle was written on a big-endian machine: write it again on a little-endian one");
     if (min_consumer > static_cast<int64_t>(kVersion)) {
-      return absl::UnimplementedError(absl::StrCat("a bundle for readers of version ", min_consumer,
-                                                   " of the format and later; this one knows ",
-                                                   kVersion));
+      return absl::UnimplementedError(
+          absl::StrCat("the bundle needs a reader of version ", min_consumer,
+                       " or later of the format; this reader has ", kVersion));
     }
     if (num_files < 0 || num_files > kMaxBundleFiles)
-      return Damage(absl::StrCat("a bundle of ", num_files, " data files"));
+      return Damage(absl::StrCat("the header claims ", num_files, " data files"));
     index_.num_files = static_cast<int>(num_files);
     return absl::OkStatus();
   }
@@ -294,12 +295,12 @@ class IndexReader {
     if (!tensor.dtype || DTypeSize(*tensor.dtype) == 0)
       tensor.unreadable = absl::StrCat("Divvy has no tensors of ", tensor.type);
     if (entry.dims.size() > kMostAxes)
-      return DamageOf(tensor.name, absl::StrCat("a shape of ", entry.dims.size(), " axes"));
+      return DamageOf(tensor.name, absl::StrCat("its shape has ", entry.dims.size(), " axes"));
     if (std::any_of(entry.dims.begin(), entry.dims.end(), [](int64_t size) { return size < 0; }))
-      return DamageOf(tensor.name, "a negative extent");
+      return DamageOf(tensor.name, "its shape has a negative extent");
     if (entry.dims.size() > Shape::kMaxRank) {
       tensor.unreadable = absl::StrCat("Divvy's tensors have at most ", Shape::kMaxRank,
-                                       " axes, this one ", entry.dims.size());
+                                       " axes; this one has ", entry.dims.size());
       return absl::OkStatus();
     }
     tensor.shape = Shape(entry.dims);
@@ -315,20 +316,22 @@ class IndexReader {
         [](const TableEntry& entry, const std::string& k) { return entry.key < k; });
     std::vector<BundleExtent> box = slice;
     if (row == table_.end() || row->key != key || !Resolve(whole.dims, box))
-      return DamageOf(tensor.name, "a slice is missing, or reaches out of the tensor");
+      return DamageOf(tensor.name, "a slice is missing or extends beyond the tensor");
     ASSIGN_OR_RETURN(const Entry entry, ReadEntry(row->value));
     if (entry.type != whole.type || entry.dims != DimsOf(box))
-      return DamageOf(tensor.name, "a slice of another type or shape");
+      return DamageOf(tensor.name,
+                      "a slice has another type or shape than its tensor's entry says");
     return AddPart(entry, std::move(box), tensor);
   }
 
   absl::Status AddPart(const Entry& entry, std::vector<BundleExtent> box, BundleTensor& tensor) {
     if (entry.file < 0 || entry.file >= index_.num_files)
       return DamageOf(tensor.name,
-                      absl::StrCat("data file ", entry.file, " of ", index_.num_files));
+                      absl::StrCat("it is in data file ", entry.file, " of ", index_.num_files));
     if (entry.offset < 0 || entry.size_bytes < 0 ||
         entry.offset + static_cast<uint64_t>(entry.size_bytes) > INT64_MAX) {
-      return DamageOf(tensor.name, absl::StrCat(entry.size_bytes, " bytes at ", entry.offset));
+      return DamageOf(tensor.name,
+                      absl::StrCat("it has ", entry.size_bytes, " bytes at offset ", entry.offset));
     }
     BundlePart part{std::move(box), static_cast<int>(entry.file),
                     static_cast<uint64_t>(entry.offset), static_cast<uint64_t>(entry.size_bytes),
@@ -337,8 +340,8 @@ class IndexReader {
     return absl::OkStatus();
   }
 
-  // No byte is used twice. So all tensors together are not larger than the files, which bounds the
-  // memory for reading them.
+  // Checks that no two parts share a byte. So all tensors together are not larger than the files,
+  // which bounds the memory for reading them.
   absl::Status CheckFiles() const {
     std::vector<const BundlePart*> parts;
     for (const BundleTensor& tensor : index_.tensors) {
@@ -353,8 +356,8 @@ class IndexReader {
     for (size_t i = 1; i < parts.size(); ++i) {
       const BundlePart &last = *parts[i - 1], &next = *parts[i];
       if (last.file == next.file && next.offset < last.offset + last.size_bytes) {
-        return Damage(
-            absl::StrCat("two tensors share bytes of data file ", next.file, " at ", next.offset));
+        return Damage(absl::StrCat("two tensors share bytes of data file ", next.file,
+                                   " at offset ", next.offset));
       }
     }
     return absl::OkStatus();
@@ -366,7 +369,7 @@ class IndexReader {
 
 // ---- encoding
 
-// The rows of a tensor: its own, and those of its slices.
+// Adds the table's rows for a tensor: the row of the tensor itself, and the rows of its slices.
 void AddRows(const BundleTensor& tensor, std::map<std::string, std::string>& rows) {
   Entry whole;
   whole.type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& row) {
@@ -394,7 +397,7 @@ int64_t ElementsOf(const BundlePart& part) {
                   [](BundleExtent extent) { return extent.length == 0; }))
     return 0;
   int64_t elements = 1;
-  // No more than the tensor's, whose number is an int64.
+  // Cannot overflow: it is at most the tensor's number of elements, which is an int64.
   for (const BundleExtent& extent : part.box) elements *= extent.length;
   return elements;
 }
@@ -407,7 +410,7 @@ bool Overlap(const BundlePart& a, const BundlePart& b) {
   return true;
 }
 
-// All axes but the first are whole.
+// Whether the part covers all axes but the first completely.
 bool IsRows(const BundleTensor& tensor, const BundlePart& part) {
   for (size_t axis = 1; axis < part.box.size(); ++axis) {
     if (part.box[axis].length != tensor.shape.dim(static_cast<int>(axis))) return false;
@@ -422,7 +425,8 @@ absl::Status CheckRows(const BundleTensor& tensor, std::vector<const BundlePart*
   int64_t end = 0;
   for (const BundlePart* part : parts) {
     if (part->box[0].start != end)
-      return DamageOf(tensor.name, absl::StrCat("its slices do not meet at row ", end));
+      return DamageOf(tensor.name,
+                      absl::StrCat("its slices have a gap or an overlap at row ", end));
     end += part->box[0].length;
   }
   if (end != tensor.shape.rows())
@@ -433,7 +437,7 @@ absl::Status CheckRows(const BundleTensor& tensor, std::vector<const BundlePart*
 
 absl::Status CheckBoxes(const BundleTensor& tensor, absl::Span<const BundlePart* const> parts) {
   if (parts.size() > kMostBoxes)
-    return DamageOf(tensor.name, absl::StrCat(parts.size(), " slices along several axes, at most ",
+    return DamageOf(tensor.name, absl::StrCat(parts.size(), " slices along several axes; at most ",
                                               kMostBoxes, " can be read"));
   int64_t left = tensor.shape.num_elements();
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -467,7 +471,7 @@ absl::StatusOr<BundleIndex> DecodeBundleIndex(absl::string_view bytes) {
   ASSIGN_OR_RETURN(const std::vector<TableEntry> table, ReadSortedTable(bytes));
   ASSIGN_OR_RETURN(BundleIndex index, IndexReader(table).Read());
   if (index.is_own() && WriteSortedTable(table) != bytes)
-    return Damage("bytes differ that no checksum covers");
+    return Damage("bytes that no checksum covers have changed");
   return index;
 }
 

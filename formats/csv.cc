@@ -8,7 +8,7 @@
 namespace divvy {
 namespace {
 
-// What follows a field.
+// What follows a field: another field, or the end of the record.
 enum class Behind { kField, kNothing };
 
 class RecordReader {
@@ -22,7 +22,7 @@ class RecordReader {
     size_t count = 0;
     for (; behind == Behind::kField; ++count) {
       if (count == kMaxCsvFields)
-        return Error(absl::StrCat("a record of more than ", kMaxCsvFields, " fields"));
+        return Error(absl::StrCat("the record has more than ", kMaxCsvFields, " fields"));
       if (record_.fields.size() == count) record_.fields.emplace_back();
       record_.fields[count].clear();
       const bool quoted = at_.offset < text_.size() && text_[at_.offset] == '"';
@@ -50,8 +50,9 @@ class RecordReader {
                           text_.size());
     if (text_.substr(end, 1) == "\"")
       return Error(
-          "a quote inside a field that does not begin with one: put the field in quotes and double "
-          "those inside");
+          "a quote inside a field that does not begin with one: put the field in quotes, and "
+          "double "
+          "each quote inside it");
     const bool ends_line = end == text_.size() || text_[end] == '\n';
     if (ends_line && end > at_.offset && text_[end - 1] == '\r') --end;
     field.assign(text_.data() + at_.offset, end - at_.offset);
@@ -75,7 +76,7 @@ class RecordReader {
       field.push_back(c);
     }
     at_.line = first_line;
-    return Error("a field in quotes that is never closed");
+    return Error("a quoted field is never closed");
   }
 
   absl::StatusOr<Behind> ReadSeparator() {
@@ -86,7 +87,7 @@ class RecordReader {
     }
     if (text_[at_.offset] != separator_)
       return Error(
-          "text behind a closing quote, where a separator or the end of the line should be");
+          "text after a closing quote, where a separator or the end of the line should be");
     ++at_.offset;
     return Behind::kField;
   }

@@ -17,7 +17,7 @@ constexpr char kKind[] = "a tensorflow.Event";
 constexpr char kFileVersion[] = "brain.Event:2";
 constexpr uint64_t kSessionStart = 1;
 
-// ---- tensors, as far as they are points
+// ---- tensors, as the points of a series have them
 
 enum class TensorType : uint64_t { kFloat = 1, kDouble = 2, kString = 7 };
 
@@ -42,8 +42,8 @@ absl::Status ReadDims(const ProtobufRecord& record, absl::string_view message,
   });
 }
 
-// A single number is in tensor_content, float_val or double_val, packed or not; its bytes are the
-// same.
+// The numbers may be in tensor_content, float_val or double_val, packed or not. For a single number
+// the bytes are the same in all of these.
 absl::Status ReadTensor(const ProtobufRecord& record, absl::string_view message,
                         EventTensor& tensor) {
   return ForEachField(record, message, [&](const ProtobufField& field) {
@@ -256,7 +256,7 @@ absl::StatusOr<EventFile> ReadEventFile(absl::string_view bytes) {
   if (!file.events.empty() && file.events[0].file_version == kFileVersion) return file;
   if (file.events.empty() && !file.end.ok()) return file.end;
   return absl::DataLossError(
-      absl::StrCat("no event file: it does not begin with the file version ", kFileVersion));
+      absl::StrCat("not an event file: it does not begin with the file version ", kFileVersion));
 }
 
 bool IsEventFileName(absl::string_view name) { return absl::StrContains(name, "tfevents"); }

@@ -14,7 +14,7 @@ using Features = std::map<absl::string_view, ExampleValues>;
 
 constexpr char kKind[] = "a tf.train.Example";
 
-// ---- reading; `record` is the whole of it
+// ---- reading; `record` is the whole record, for the offsets in messages
 
 absl::Status ReadPackedFloats(const ProtobufRecord& record, absl::string_view bytes,
                               std::vector<float>& values) {
@@ -55,8 +55,8 @@ absl::Status ReadValues(const ProtobufRecord& record, const ProtobufField& field
   return absl::OkStatus();
 }
 
-// The list of T's to append to. Values of another type are dropped; a list of the same type is
-// kept.
+// Reads a list into `values`. Values of another type are dropped; a list of the same type is
+// extended.
 template <typename T>
 absl::Status ReadList(const ProtobufRecord& record, absl::string_view message,
                       ExampleValues& values) {

@@ -1,5 +1,5 @@
-// The readers of all formats: what they accept, what they refuse and in which words, and that no
-// bytes whatever bring them down.
+// Tests of the readers of all formats: what they accept, what they refuse and with which message,
+// and that no bytes crash them.
 #include <zlib.h>
 
 #include <cstdint>
@@ -120,7 +120,7 @@ TEST(CsvTest, AnotherSeparatorTakesTheCommasPlace) {
               ElementsAre("1:a,b|c|", "2:||", "3:d\te||"));
   absl::Status error;
   AllRecords("\"a\",b\n", &error, '\t');
-  EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
+  EXPECT_THAT(error.message(), HasSubstr("line 1: text after a closing quote"));
 }
 
 TEST(CsvTest, EachWrongQuoteIsAnErrorWithItsLine) {
@@ -129,9 +129,9 @@ TEST(CsvTest, EachWrongQuoteIsAnErrorWithItsLine) {
   EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(error.message(), HasSubstr("line 2: a quote inside a field"));
   AllRecords("\"a\"b\n", &error);
-  EXPECT_THAT(error.message(), HasSubstr("line 1: text behind a closing quote"));
+  EXPECT_THAT(error.message(), HasSubstr("line 1: text after a closing quote"));
   AllRecords("x\n\"a\nb\nc", &error);
-  EXPECT_THAT(error.message(), HasSubstr("line 2: a field in quotes that is never closed"));
+  EXPECT_THAT(error.message(), HasSubstr("line 2: a quoted field is never closed"));
 }
 
 TEST(CsvTest, ARecordHasAMillionFieldsAtMost) {
@@ -140,7 +140,7 @@ TEST(CsvTest, ARecordHasAMillionFieldsAtMost) {
   CsvRecord record;
   const auto read = ReadCsvRecord(text, at, record);
   EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(read.status().message(), "line 1: a record of more than 1048576 fields");
+  EXPECT_EQ(read.status().message(), "line 1: the record has more than 1048576 fields");
   EXPECT_TRUE(*ReadCsvRecord(text, at, record));
   EXPECT_EQ(record.fields.size(), 2u);
 }
@@ -229,17 +229,17 @@ TEST(IdxTest, RankZeroIsOneElementAndNoRowsAreLegal) {
 
 TEST(IdxTest, EachBrokenHeadOrLengthIsAnErrorWithItsOffset) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "offset 0: IDX begins with 4 bytes, here are 0"},
+      {"", "offset 0: IDX begins with 4 bytes, but there are only 0"},
       {Bytes({0, 1, 8, 1}), "offset 0: not IDX, which begins with 00 00, not 00 01"},
       {Bytes({0, 0, 10, 0, 1}), "offset 2: element type 10"},
       {Bytes({0, 0, 8, 9}), "offset 3: rank 9 is above 8"},
-      {Bytes({0, 0, 8, 1, 0, 0}), "offset 6: the head of rank 1 has 8 bytes"},
+      {Bytes({0, 0, 8, 1, 0, 0}), "offset 6: the header for rank 1 has 8 bytes"},
       {Bytes({0, 0, 8, 1, 0, 0, 0, 2, 1}),
-       "offset 8: [2] of 1 bytes each should follow, but 1 bytes do"},
+       "offset 8: elements [2] of 1 bytes each should follow, but 1 bytes do"},
       {Bytes({0, 0, 8, 1, 0, 0, 0, 1, 1, 1}),
-       "offset 8: [1] of 1 bytes each should follow, but 2 bytes do"},
+       "offset 8: elements [1] of 1 bytes each should follow, but 2 bytes do"},
       {Bytes({0, 0, 12, 1, 0, 0, 0, 1, 1, 1}),
-       "offset 8: [1] of 4 bytes each should follow, but 2 bytes do"},
+       "offset 8: elements [1] of 4 bytes each should follow, but 2 bytes do"},
       {Bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}),
        "[4294967295, 4294967295, 4294967295]"},
   };
@@ -310,9 +310,9 @@ TEST(InflateTest, DamageAndBytesBehindTheEndAreErrors) {
               HasSubstr("the compressed data are damaged: incorrect data check"));
   EXPECT_THAT(
       Inflate(Gzip("x") + "y", kMegabyte).status().message(),
-      HasSubstr(absl::StrCat("offset ", Gzip("x").size(), ": there are bytes behind the end")));
+      HasSubstr(absl::StrCat("offset ", Gzip("x").size(), ": there are bytes after the end")));
   EXPECT_THAT(Inflate(Zlib("x") + Zlib("y"), kMegabyte).status().message(),
-              HasSubstr("there are bytes behind the end"));
+              HasSubstr("there are bytes after the end"));
 }
 
 TEST(InflateTest, ABombIsRefusedAtTheLimitAndTheLimitItselfIsAllowed) {
@@ -331,7 +331,7 @@ std::string TfRecords(std::initializer_list<absl::string_view> records) {
   return file;
 }
 
-// All records, and the message of each error, of which at most a few are taken.
+// All records, and the messages of the first few errors.
 std::vector<std::string> AllTfRecords(absl::string_view file) {
   std::vector<std::string> records;
   for (size_t offset = 0; records.size() < 10;) {
@@ -352,9 +352,10 @@ TEST(TfRecordTest, RecordsAreFramedByLengthAndMaskedChecksums) {
 TEST(TfRecordTest, ADamagedRecordIsAnErrorAndTheNextIsStillFound) {
   std::string file = TfRecords({"one", "two", "three"});
   file[12 + 3 + 4 + 12] ^= 1;  // the first byte of "two"
-  EXPECT_THAT(AllTfRecords(file),
-              ElementsAre("one", "offset 19: the checksum of a record does not fit: it is damaged",
-                          "three"));
+  EXPECT_THAT(
+      AllTfRecords(file),
+      ElementsAre("one", "offset 19: the checksum of a record does not match: it is damaged",
+                  "three"));
 }
 
 TEST(TfRecordTest, BehindADamagedLengthNothingIsFound) {
@@ -362,9 +363,9 @@ TEST(TfRecordTest, BehindADamagedLengthNothingIsFound) {
   file[19] ^= 1;  // where "two" begins
   EXPECT_THAT(
       AllTfRecords(file),
-      ElementsAre("one", HasSubstr("offset 19: the checksum of a record's length does not fit")));
-  EXPECT_THAT(AllTfRecords("some text, which is no TFRecord file"),
-              ElementsAre(HasSubstr("this is no TFRecord file")));
+      ElementsAre("one", HasSubstr("offset 19: the checksum of a record's length does not match")));
+  EXPECT_THAT(AllTfRecords("some text, which is not a TFRecord file"),
+              ElementsAre(HasSubstr("this is not a TFRecord file")));
 }
 
 TEST(TfRecordTest, CutShortIsAnErrorWithTheOffset) {
@@ -373,7 +374,9 @@ TEST(TfRecordTest, CutShortIsAnErrorWithTheOffset) {
     EXPECT_THAT(AllTfRecords(whole.substr(0, size)), ElementsAre("one", HasSubstr("offset 19: ")))
         << size;
   EXPECT_THAT(AllTfRecords(whole.substr(0, 33)),
-              ElementsAre("one", "offset 19: a record of 3 bytes, of which the file has 2"));
+              ElementsAre("one",
+                          "offset 19: a record of 3 bytes and a checksum of 4, but the file has "
+                          "only 2 bytes left"));
 }
 
 TEST(TfRecordTest, ALengthThatNoFileCanHaveIsRefused) {
@@ -401,7 +404,8 @@ TEST(ExampleTest, ReadsTheThreeListsPackedAndNot) {
   EXPECT_EQ(std::get<Ints>(features.at("i")), (Ints{-1, 300}));
   EXPECT_EQ(std::get<Texts>(features.at("s")), (Texts{"a", ""}));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(features.at("none")));
-  // {i: int64_list {value: 5 value: 300}} and {f: float_list {value: 1.5}}, a tag for each value.
+  // {i: int64_list {value: 5 value: 300}} and {f: float_list {value: 1.5}}. Each value has a tag,
+  // so the numbers are not packed.
   const std::string ints = Bytes({10, 14, 10, 12, 10, 1, 'i', 18, 7, 26, 5, 8, 5, 8, 0xac, 2});
   EXPECT_EQ(std::get<Ints>(ReadExample(ints)->at("i")), (Ints{5, 300}));
   const std::string floats =
@@ -429,7 +433,7 @@ TEST(ExampleTest, UnknownFieldsArePassedOver) {
 
 TEST(ExampleTest, WhatIsNotTheWireFormatIsAnErrorWithTheOffset) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {Bytes({10, 5, 1}), "offset 2: a field of 5 bytes, of which 1 are there"},
+      {Bytes({10, 5, 1}), "offset 2: a field of 5 bytes, but only 1 are left"},
       {Bytes({10}), "offset 1: a number is cut off"},
       {Bytes({11, 1}), "offset 1: a field of wire type 3"},
       {std::string(11, '\xff'), "offset 10: a number of more than 10 bytes"},
@@ -497,7 +501,7 @@ TEST(EventTest, AScalarHasTheBytesThatTensorFlowWrites) {
 }
 
 TEST(EventTest, ReadsScalarsOfOtherWriters) {
-  const auto with_value = [](const std::string& value) {  // of the tag "x"
+  const auto with_value = [](const std::string& value) {  // a value with the tag "x"
     const std::string tagged = Bytes({10, 1, 'x'}) + value;
     return Bytes({0x2a, static_cast<int>(tagged.size() + 2), 10, static_cast<int>(tagged.size())}) +
            tagged;
@@ -554,11 +558,12 @@ TEST(EventFileTest, AnotherFileIsRefused) {
               HasSubstr("does not begin with the file version"));
   EXPECT_THAT(std::string(ReadEventFile(TfRecords({"text"})).status().message()),
               HasSubstr("offset 0: not a tensorflow.Event: offset 1: "));
-  EXPECT_THAT(std::string(ReadEventFile("some text, which is no TFRecord file").status().message()),
-              HasSubstr("this is no TFRecord file"));
+  EXPECT_THAT(
+      std::string(ReadEventFile("some text, which is not a TFRecord file").status().message()),
+      HasSubstr("this is not a TFRecord file"));
 }
 
-// ---- any bytes at all
+// ---- arbitrary bytes
 
 // Calls `parse` with prefixes of `good` and with copies that have a few bytes changed, doubled or
 // dropped.

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMagicBytes = 4;
 constexpr size_t kExtentBytes = 4;
 
-// The unsigned integer of the same size, in which the bytes are collected.
+// The unsigned integer type of this size, in which the bytes of an element are collected.
 template <size_t size>
 using Bits = std::conditional_t<
     size == 1, uint8_t,
@@ -41,7 +41,7 @@ struct IdxHead {
 absl::StatusOr<IdxHead> ParseHead(absl::string_view bytes) {
   if (bytes.size() < kMagicBytes)
     return absl::DataLossError(
-        absl::StrCat("offset 0: IDX begins with 4 bytes, here are ", bytes.size()));
+        absl::StrCat("offset 0: IDX begins with 4 bytes, but there are only ", bytes.size()));
   if (bytes[0] != 0 || bytes[1] != 0)
     return absl::DataLossError(
         absl::StrFormat("offset 0: not IDX, which begins with 00 00, not %02x %02x",
@@ -54,16 +54,16 @@ absl::StatusOr<IdxHead> ParseHead(absl::string_view bytes) {
         absl::StrCat("offset 3: rank ", rank, " is above ", Shape::kMaxRank));
   head.head_bytes = kMagicBytes + rank * kExtentBytes;
   if (bytes.size() < head.head_bytes) {
-    return absl::DataLossError(absl::StrCat("offset ", bytes.size(), ": the head of rank ", rank,
+    return absl::DataLossError(absl::StrCat("offset ", bytes.size(), ": the header for rank ", rank,
                                             " has ", head.head_bytes,
-                                            " bytes, the data end inside it"));
+                                            " bytes, but the file ends within it"));
   }
   for (size_t at = kMagicBytes; at < head.head_bytes; at += kExtentBytes)
     head.dims.push_back(LoadBigEndian<uint32_t>(&bytes[at]));
   return head;
 }
 
-// Elements are stored as Stored and kept as Kept.
+// Reads elements of type Stored into a tensor of type Kept.
 template <typename Stored, typename Kept = Stored>
 absl::StatusOr<Tensor> ParseElements(const IdxHead& head, absl::string_view bytes) {
   const Shape shape{absl::MakeConstSpan(head.dims)};
@@ -74,10 +74,10 @@ absl::StatusOr<Tensor> ParseElements(const IdxHead& head, absl::string_view byte
   const absl::string_view elements = bytes.substr(head.head_bytes);
   const uint64_t wanted = static_cast<uint64_t>(shape.num_elements());
   if (elements.size() % sizeof(Stored) != 0 || elements.size() / sizeof(Stored) != wanted) {
-    return absl::DataLossError(absl::StrCat("offset ", head.head_bytes, ": ", shape.ToString(),
-                                            " of ", sizeof(Stored),
+    return absl::DataLossError(absl::StrCat("offset ", head.head_bytes, ": elements ",
+                                            shape.ToString(), " of ", sizeof(Stored),
                                             " bytes each should follow, but ", elements.size(),
-                                            " bytes do: the file is cut short, or too long"));
+                                            " bytes do: the file is truncated or too long"));
   }
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<Kept>::value, shape));
   Kept* to = tensor.fresh_data<Kept>();

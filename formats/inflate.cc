@@ -44,7 +44,7 @@ class Inflater {
              absl::StartsWith(bytes_.substr(offset_), kGzipMagic) &&
              inflateReset(&stream_) == Z_OK);
     if (offset_ < bytes_.size())
-      return Error("there are bytes behind the end of the compressed data");
+      return Error("there are bytes after the end of the compressed data");
     return std::move(out_);
   }
 
@@ -53,10 +53,11 @@ class Inflater {
     return absl::DataLossError(absl::StrCat("offset ", offset_, ": ", what));
   }
 
-  // One chunk of output.
+  // Decompresses one chunk. Returns zlib's code.
   int Step() {
     const size_t filled = out_.size();
-    // grows by doubling; one byte past the limit shows the excess
+    // The output doubles each time, up to one byte past the limit. That byte shows that the limit
+    // is exceeded.
     const size_t room = std::min(std::max(kChunkBytes, filled), max_bytes_ + 1 - filled);
     out_.resize(filled + room);
     const size_t given =
@@ -93,7 +94,7 @@ class Inflater {
   size_t max_bytes_;
   z_stream stream_ = {};
   bool ready_ = false;
-  size_t offset_ = 0;  // in bytes_: consumed
+  size_t offset_ = 0;  // the number of consumed bytes of bytes_
   std::string out_;
 };
 

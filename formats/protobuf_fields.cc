@@ -18,12 +18,11 @@ absl::Status ProtobufReader::Error(absl::string_view what) const {
 }
 
 absl::Status ProtobufReader::ErrorOfType(int type) const {
-  return Error(absl::StrCat("a field of wire type ", type, ", which it never has"));
+  return Error(absl::StrCat("a field of wire type ", type, ", which is unknown or obsolete"));
 }
 
 absl::Status ProtobufReader::ErrorOfLength(uint64_t length) const {
-  return Error(
-      absl::StrCat("a field of ", length, " bytes, of which ", rest_.size(), " are there"));
+  return Error(absl::StrCat("a field of ", length, " bytes, but only ", rest_.size(), " are left"));
 }
 
 void AppendVarint(uint64_t value, std::string& out) {

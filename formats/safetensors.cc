@@ -20,8 +20,9 @@ using Json = nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr uint64_t kLengthBytes = 8;
-constexpr size_t kAlignment = 8;  // of the first tensor
-constexpr int kIndexDepth = 3;    // of a model.safetensors.index.json: no deeper
+// The alignment of the first tensor in the file.
+constexpr size_t kAlignment = 8;
+constexpr int kIndexDepth = 3;  // the deepest level of an index that is read
 
 struct TypeRow {
   absl::string_view name;
@@ -63,7 +64,9 @@ class HeaderBuilder {
   bool null() { return Refuse("a null"); }
   bool boolean(bool) { return Refuse("true or false"); }
   bool number_integer(int64_t) { return Refuse("a negative number"); }
-  bool number_float(double, const std::string&) { return Refuse("a number that is no integer"); }
+  bool number_float(double, const std::string&) {
+    return Refuse("a number that is not an integer");
+  }
   bool binary(Json::binary_t&) { return Refuse("binary data"); }
   bool number_unsigned(uint64_t value) {
     if (depth_ != 3) return Refuse("a number");
@@ -105,7 +108,7 @@ class HeaderBuilder {
   bool key(std::string& name) {
     std::set<std::string>& seen = depth_ == 1 ? names_ : keys_;
     if (!seen.insert(name).second)
-      return Fail(absl::StrCat("\"", name, "\" stands twice",
+      return Fail(absl::StrCat("\"", name, "\" occurs twice",
                                depth_ == 1 ? "" : absl::StrCat(" in \"", name_, "\"")));
     if (depth_ == 1) {
       name_ = std::move(name);
@@ -115,7 +118,7 @@ class HeaderBuilder {
     }
     key_ = std::move(name);
     return in_metadata_ || key_ == "dtype" || key_ == "shape" || key_ == "data_offsets" ||
-           Fail(absl::StrCat("tensor \"", name_, "\": a \"", key_, "\""));
+           Fail(absl::StrCat("tensor \"", name_, "\": unknown key \"", key_, "\""));
   }
   bool parse_error(size_t position, const std::string&, const Json::exception&) {
     return Fail(absl::StrCat("not JSON at byte ", position));
@@ -127,7 +130,7 @@ class HeaderBuilder {
 
  private:
   bool Refuse(absl::string_view what) {
-    return Fail(absl::StrCat("\"", name_, "\": ", what, " where none may stand"));
+    return Fail(absl::StrCat("\"", name_, "\": ", what, " is not allowed here"));
   }
   bool Fail(std::string error) {
     error_ = std::move(error);
@@ -138,13 +141,13 @@ class HeaderBuilder {
   std::string name_, key_;
   bool in_metadata_ = false;
   std::set<std::string> names_, keys_;
-  std::vector<uint64_t>* list_ = nullptr;  // that is being filled
+  std::vector<uint64_t>* list_ = nullptr;  // the list that is being read
   std::vector<Claim> claims_;
   SafetensorsMetadata metadata_;
   std::string error_;
 };
 
-// The bits of all elements; nullopt: more than 64 bits can count.
+// The number of bits of all elements. nullopt: it does not fit in 64 bits.
 std::optional<uint64_t> BitsOf(absl::Span<const uint64_t> shape, int bits) {
   if (std::count(shape.begin(), shape.end(), 0u) > 0) return 0;
   uint64_t product = static_cast<uint64_t>(bits);
@@ -163,10 +166,12 @@ absl::StatusOr<SafetensorsTensor> TensorOf(const Claim& claim, uint64_t data_beg
   const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                  [&](const TypeRow& row) { return row.name == *claim.type; });
   if (type == std::end(kTypes))
-    return DamageOf(claim.name, absl::StrCat("an unknown type ", claim.type->substr(0, 20)));
+    return DamageOf(claim.name, absl::StrCat("unknown type ", claim.type->substr(0, 20)));
   const uint64_t begin = (*claim.offsets)[0], end = (*claim.offsets)[1];
   if (begin > end || end > data_bytes)
-    return DamageOf(claim.name, absl::StrCat("bytes [", begin, ", ", end, ") of ", data_bytes));
+    return DamageOf(claim.name,
+                    absl::StrCat("its bytes [", begin, ", ", end, ") are not within the file's ",
+                                 data_bytes, " bytes of data"));
   const std::optional<uint64_t> bits = BitsOf(*claim.shape, type->bits);
   if (!bits || *bits % 8 != 0 || *bits / 8 != end - begin)
     return DamageOf(claim.name, absl::StrCat("its shape does not fit its ", end - begin, " bytes"));
@@ -201,7 +206,7 @@ std::string Quote(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Whether `text` is UTF-8. JSON replaces other bytes, so another string would be read back.
+// Whether `text` is UTF-8. JSON would replace invalid bytes, so a reader would get another string.
 bool IsText(const std::string& text) {
   return Json::parse(Quote(text), nullptr, /*allow_exceptions=*/false) == Json(text);
 }
@@ -209,13 +214,16 @@ bool IsText(const std::string& text) {
 absl::Status CheckSpecs(absl::Span<const SafetensorsSpec> tensors) {
   std::set<std::string> names = {kMetadata};
   for (const SafetensorsSpec& tensor : tensors) {
-    if (!IsText(tensor.name)) return absl::InvalidArgumentError("a tensor whose name is no UTF-8");
+    if (!IsText(tensor.name))
+      return absl::InvalidArgumentError("the name of a tensor is not UTF-8");
     if (!names.insert(tensor.name).second)
-      return absl::InvalidArgumentError(absl::StrCat("two tensors \"", tensor.name, "\""));
+      return absl::InvalidArgumentError(
+          absl::StrCat("two tensors are named \"", tensor.name, "\""));
     RETURN_IF_ERROR(tensor.shape.status());
     if (tensor.shape.num_elements() < 0)
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor \"", tensor.name, "\": ", tensor.shape.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name, "\": shape ",
+                                                     tensor.shape.ToString(),
+                                                     " has an unknown dimension"));
     if (RowOf(tensor.dtype) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor \"", tensor.name, "\": safetensors has no ", DTypeName(tensor.dtype)));
@@ -254,9 +262,9 @@ absl::Status WriteTensor(WritableFile& file, const SafetensorsSpec& tensor,
   };
   RETURN_IF_ERROR(source(tensor, append));
   if (left == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name,
-                                                 "\": ", BytesOf(tensor) - left, " of its ",
-                                                 BytesOf(tensor), " bytes"));
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name, "\": the source passed ",
+                                                 BytesOf(tensor) - left, " bytes; the tensor has ",
+                                                 BytesOf(tensor)));
 }
 
 absl::Status CheckNew(FileSystem& files, const std::string& name, Existing existing) {
@@ -291,7 +299,7 @@ absl::Status WriteWhole(FileSystem& files, const std::string& name, absl::string
 class UnfinishedFiles {
  public:
   explicit UnfinishedFiles(FileSystem& files) : files_(files) {}
-  ~UnfinishedFiles() {  // they may occupy the last space of a full disk
+  ~UnfinishedFiles() {  // they may occupy the last free space of the disk
     for (const std::string& name : names_) files_.Remove(UnfinishedName(name)).IgnoreError();
   }
   absl::Status Write(const std::string& name, absl::string_view head,
@@ -324,14 +332,16 @@ absl::Status WriteFile(UnfinishedFiles& out, const std::string& name,
   });
   const std::string json = HeaderOf(tensors, metadata);
   if (json.size() > kMaxSafetensorsHeaderBytes)
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": a header of ", json.size(), " bytes, which nobody reads"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the header would have ", json.size(),
+                                                   " bytes; readers take at most ",
+                                                   kMaxSafetensorsHeaderBytes));
   std::string head;
   AppendLittleEndian<uint64_t>(json.size(), head);
   return out.Write(name, head + json, tensors, source);
 }
 
-// In the order of the names, each file as full as it may be.
+// Distributes the tensors over files in the order of their names, and fills each file as far as the
+// limit allows.
 std::vector<std::vector<SafetensorsSpec>> ShardsOf(std::vector<SafetensorsSpec> tensors,
                                                    int64_t max_shard_bytes) {
   std::sort(tensors.begin(), tensors.end(),
@@ -403,7 +413,8 @@ absl::StatusOr<std::vector<std::string>> FormerShards(FileSystem& files, const M
   return names;
 }
 
-// Removes what the new model, which consists of the files `names`, does not use.
+// Removes the files of the former model that the new model does not use. `names` are the files of
+// the new model.
 absl::Status RemoveFormer(FileSystem& files, const ModelFiles& model,
                           const std::vector<std::string>& former,
                           const std::vector<std::string>& names) {
@@ -423,7 +434,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
   const uint64_t data_begin = kLengthBytes + json.size();
   if (file_bytes < data_begin) return Damage("the file ends within the header");
   if (json.empty() || json[0] != '{')
-    return Damage("no safetensors file: its header does not begin with {");
+    return Damage("not a safetensors file: its header does not begin with {");
   HeaderBuilder builder;
   if (!Json::sax_parse(json.begin(), json.end(), &builder)) return Damage(builder.error());
   SafetensorsHeader header;
@@ -439,8 +450,9 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
   uint64_t at = data_begin;
   for (const SafetensorsTensor& tensor : header.tensors) {
     if (tensor.begin != at)
-      return DamageOf(tensor.name, absl::StrCat("it begins at byte ", tensor.begin - data_begin,
-                                                ", the one before ends at ", at - data_begin));
+      return DamageOf(tensor.name,
+                      absl::StrCat("it begins at byte ", tensor.begin - data_begin,
+                                   ", but the tensor before it ends at ", at - data_begin));
     at = tensor.end;
   }
   if (at != file_bytes)
@@ -460,11 +472,11 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   std::string length(kLengthBytes, '\0');
   ASSIGN_OR_RETURN(const size_t got, file->ReadAt(0, absl::MakeSpan(&length[0], length.size())));
   if (got < kLengthBytes)
-    return damage(absl::StrCat("no safetensors file: it has ", got, " bytes"));
+    return damage(absl::StrCat("not a safetensors file: it has ", got, " bytes"));
   const uint64_t header_bytes = LoadLittleEndian<uint64_t>(length);
   if (header_bytes > kMaxSafetensorsHeaderBytes)
-    return damage(absl::StrCat("a header of ", header_bytes, " bytes, at most ",
-                               kMaxSafetensorsHeaderBytes, " are read"));
+    return damage(absl::StrCat("its header claims ", header_bytes, " bytes; at most ",
+                               kMaxSafetensorsHeaderBytes, " are allowed"));
   if (header_bytes > info.size_bytes - std::min(info.size_bytes, kLengthBytes))
     return damage("the file ends within the header");
   std::string json(header_bytes, '\0');
@@ -536,9 +548,11 @@ absl::StatusOr<std::vector<std::string>> WriteShardedSafetensors(
   const ModelFiles model{DirectoryOf(name),
                          std::string(absl::StripSuffix(BaseNameOf(name), kSafetensorsEnd))};
   if (model.model == BaseNameOf(name))
-    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name *", kSafetensorsEnd));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", name, "\" does not end in ", kSafetensorsEnd));
   if (max_shard_bytes < 1)
-    return absl::InvalidArgumentError(absl::StrCat("files of at most ", max_shard_bytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_shard_bytes is ", max_shard_bytes, "; it must be at least 1"));
   RETURN_IF_ERROR(CheckSpecs(tensors));
   const std::vector<std::vector<SafetensorsSpec>> shards =
       ShardsOf(std::move(tensors), max_shard_bytes);
@@ -566,14 +580,14 @@ absl::StatusOr<std::vector<std::string>> ParseSafetensorsIndex(absl::string_view
   const auto no_deeper = [](int depth, Json::parse_event_t, Json&) { return depth <= kIndexDepth; };
   const Json json = Json::parse(text.begin(), text.end(), no_deeper, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    return Damage("no index of safetensors files: no \"weight_map\"");
+    return Damage("not an index of safetensors files: it has no \"weight_map\"");
   std::set<std::string> names;
   for (const Json& file : json["weight_map"]) {
     if (!file.is_string())
-      return Damage("a \"weight_map\" with something else than names of files");
+      return Damage("the \"weight_map\" has a value that is not the name of a file");
     const std::string name = file.get<std::string>();
     if (name.empty() || BaseNameOf(name) != name || name == "..")
-      return Damage(absl::StrCat("a file in another directory: \"", name, "\""));
+      return Damage(absl::StrCat("it names a file in another directory: \"", name, "\""));
     names.insert(name);
   }
   return std::vector<std::string>(names.begin(), names.end());

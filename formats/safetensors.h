@@ -58,10 +58,11 @@ struct SafetensorsHeader {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          uint64_t file_bytes);
 
-// Reads one file. Thread-safe. Blocks. Uses memory for the header and for what the caller asks for,
-// which is never more than the file has. Errors of all calls: NotFound, there is no such file or
-// tensor. DataLoss: the file is damaged or not a safetensors file. InvalidArgument: see each
-// method. Otherwise the file system's error.
+// Reads one file. Thread-safe. Blocks. Uses memory for the header and the results, which are never
+// larger than the file.
+//
+// Errors of all calls. NotFound: there is no such file or tensor. DataLoss: the file is damaged or
+// not a safetensors file. InvalidArgument: see each method. Otherwise the file system's error.
 class SafetensorsReader {
  public:
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem& files,

@@ -1,5 +1,5 @@
-// Safetensors: what is written is read, the bytes are those of the reference, and a file that is
-// not whole is never read as one that is.
+// Tests of safetensors: files that are written can be read, their bytes are those of the reference
+// writer, and a damaged or incomplete file is always refused.
 #include "formats/safetensors.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr char kName[] = "/out/model.safetensors";
 
 using Bytes = std::map<std::string, std::string>;
 
-// Hands out what `bytes` has, in two pieces.
+// A source that passes the bytes of each tensor in `bytes`, in two pieces.
 SafetensorsSource From(const Bytes& bytes) {
   return [&bytes](const SafetensorsSpec& tensor,
                   const std::function<absl::Status(absl::string_view)>& append) {
@@ -158,44 +158,46 @@ TEST_F(SafetensorsTest, EachBrokenRuleOfTheHeaderIsNamed) {
                         "],\"data_offsets\":[", offsets, "]}}");
   };
   EXPECT_TRUE(Parse("{" + a + "}", 4).ok());
-  EXPECT_EQ(message(""), "no safetensors file: its header does not begin with {");
-  EXPECT_EQ(message(" {}"), "no safetensors file: its header does not begin with {");
+  EXPECT_EQ(message(""), "not a safetensors file: its header does not begin with {");
+  EXPECT_EQ(message(" {}"), "not a safetensors file: its header does not begin with {");
   EXPECT_THAT(message("{" + a), HasSubstr("not JSON at byte"));
   EXPECT_THAT(message("{" + a + "}x"), HasSubstr("not JSON at byte"));
   EXPECT_THAT(message("{\"\xff\":1}"), HasSubstr("not JSON at byte"));
-  EXPECT_EQ(message("{" + a + "," + a + "}"), "\"a\" stands twice");
-  EXPECT_EQ(message("{\"__metadata__\":{},\"__metadata__\":{}}"), "\"__metadata__\" stands twice");
+  EXPECT_EQ(message("{" + a + "," + a + "}"), "\"a\" occurs twice");
+  EXPECT_EQ(message("{\"__metadata__\":{},\"__metadata__\":{}}"), "\"__metadata__\" occurs twice");
   EXPECT_EQ(message("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}"),
-            "\"dtype\" stands twice in \"a\"");
+            "\"dtype\" occurs twice in \"a\"");
   EXPECT_EQ(message("{\"__metadata__\":{\"k\":1}}"),
-            "\"__metadata__\": a number where none may stand");
+            "\"__metadata__\": a number is not allowed here");
   EXPECT_EQ(message("{\"__metadata__\":{\"k\":{}}}"),
-            "\"__metadata__\": an object where none may stand");
-  EXPECT_EQ(message("{\"a\":1}"), "\"a\": a number where none may stand");
-  EXPECT_EQ(message("{\"a\":[]}"), "\"a\": a list where none may stand");
-  EXPECT_EQ(message("{\"a\":null}"), "\"a\": a null where none may stand");
-  EXPECT_EQ(message("{\"a\":{\"shape\":\"F32\"}}"), "\"a\": a text where none may stand");
-  EXPECT_EQ(message("{\"a\":{\"shape\":[[1]]}}"), "\"a\": a list where none may stand");
-  EXPECT_EQ(message("{\"a\":{\"shape\":[true]}}"), "\"a\": true or false where none may stand");
-  EXPECT_EQ(message(tensor("F32", "-1", "0,4")), "\"a\": a negative number where none may stand");
+            "\"__metadata__\": an object is not allowed here");
+  EXPECT_EQ(message("{\"a\":1}"), "\"a\": a number is not allowed here");
+  EXPECT_EQ(message("{\"a\":[]}"), "\"a\": a list is not allowed here");
+  EXPECT_EQ(message("{\"a\":null}"), "\"a\": a null is not allowed here");
+  EXPECT_EQ(message("{\"a\":{\"shape\":\"F32\"}}"), "\"a\": a text is not allowed here");
+  EXPECT_EQ(message("{\"a\":{\"shape\":[[1]]}}"), "\"a\": a list is not allowed here");
+  EXPECT_EQ(message("{\"a\":{\"shape\":[true]}}"), "\"a\": true or false is not allowed here");
+  EXPECT_EQ(message(tensor("F32", "-1", "0,4")), "\"a\": a negative number is not allowed here");
   EXPECT_EQ(message(tensor("F32", "1.0", "0,4")),
-            "\"a\": a number that is no integer where none may stand");
-  EXPECT_EQ(message("{\"a\":{\"stride\":[1]}}"), "tensor \"a\": a \"stride\"");
+            "\"a\": a number that is not an integer is not allowed here");
+  EXPECT_EQ(message("{\"a\":{\"stride\":[1]}}"), "tensor \"a\": unknown key \"stride\"");
   EXPECT_EQ(message("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}"),
             "tensor \"a\": it needs \"dtype\", \"shape\" and \"data_offsets\" of two numbers");
   EXPECT_EQ(message(tensor("F32", "1", "0,4,4")),
             "tensor \"a\": it needs \"dtype\", \"shape\" and \"data_offsets\" of two numbers");
-  EXPECT_EQ(message(tensor("f32", "1", "0,4")), "tensor \"a\": an unknown type f32");
-  EXPECT_EQ(message(tensor("F32", "1", "4,0")), "tensor \"a\": bytes [4, 0) of 4");
-  EXPECT_EQ(message(tensor("F32", "2", "0,8")), "tensor \"a\": bytes [0, 8) of 4");
+  EXPECT_EQ(message(tensor("f32", "1", "0,4")), "tensor \"a\": unknown type f32");
+  EXPECT_EQ(message(tensor("F32", "1", "4,0")),
+            "tensor \"a\": its bytes [4, 0) are not within the file's 4 bytes of data");
+  EXPECT_EQ(message(tensor("F32", "2", "0,8")),
+            "tensor \"a\": its bytes [0, 8) are not within the file's 4 bytes of data");
   EXPECT_EQ(message(tensor("F32", "2", "0,4")), "tensor \"a\": its shape does not fit its 4 bytes");
   EXPECT_EQ(message(tensor("F4", "1", "0,0")), "tensor \"a\": its shape does not fit its 0 bytes");
   EXPECT_EQ(message(tensor("F32", "4294967296,4294967296,4294967296", "0,0")),
             "tensor \"a\": its shape does not fit its 0 bytes");
   EXPECT_EQ(message(tensor("U8", "3", "1,4")),
-            "tensor \"a\": it begins at byte 1, the one before ends at 0");
+            "tensor \"a\": it begins at byte 1, but the tensor before it ends at 0");
   EXPECT_EQ(message("{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}," + a + "}"),
-            "tensor \"b\": it begins at byte 2, the one before ends at 4");
+            "tensor \"b\": it begins at byte 2, but the tensor before it ends at 4");
   EXPECT_THAT(message("{" + a + "}", 5), HasSubstr("the tensors end at byte"));
   EXPECT_EQ(ParseSafetensorsHeader("{}", 9).status().message(), "the file ends within the header");
   EXPECT_FALSE(Parse(std::string(100000, '{'), 0).ok());
@@ -223,8 +225,9 @@ TEST_F(SafetensorsTest, EachTruncationAndEachAddedByteIsFound) {
 
 TEST_F(SafetensorsTest, AHeaderThatClaimsMoreThanTheFileHasTakesNoMemory) {
   Put(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10));
-  EXPECT_THAT(Open().status().message(),
-              HasSubstr("a header of 18446744073709551615 bytes, at most 100000000 are read"));
+  EXPECT_THAT(
+      Open().status().message(),
+      HasSubstr("its header claims 18446744073709551615 bytes; at most 100000000 are allowed"));
   Put(std::string("\0\0\0\5\0\0\0\0{}", 10));
   EXPECT_THAT(Open().status().message(), HasSubstr("the file ends within the header"));
 }
@@ -252,13 +255,16 @@ TEST_F(SafetensorsTest, TensorsThatCannotBeWrittenAreRefused) {
     return std::string(status.message());
   };
   const SafetensorsSpec a{"a", DType::kInt8, {1}};
-  EXPECT_EQ(refusal({a, a}), "two tensors \"a\"");
-  EXPECT_EQ(refusal({{"__metadata__", DType::kInt8, {1}}}), "two tensors \"__metadata__\"");
-  EXPECT_EQ(refusal({{"\xff", DType::kInt8, {1}}}), "a tensor whose name is no UTF-8");
+  EXPECT_EQ(refusal({a, a}), "two tensors are named \"a\"");
+  EXPECT_EQ(refusal({{"__metadata__", DType::kInt8, {1}}}),
+            "two tensors are named \"__metadata__\"");
+  EXPECT_EQ(refusal({{"\xff", DType::kInt8, {1}}}), "the name of a tensor is not UTF-8");
   EXPECT_EQ(refusal({{"a", DType::kString, {1}}}), "tensor \"a\": safetensors has no string");
-  EXPECT_EQ(refusal({{"a", DType::kInt8, {-1}}}), "tensor \"a\": [-1]");
-  EXPECT_EQ(refusal({a}, {{"a", ""}}), "tensor \"a\": 0 of its 1 bytes");
-  EXPECT_EQ(refusal({a}, {{"a", "123"}}), "tensor \"a\": 3 of its 1 bytes");
+  EXPECT_EQ(refusal({{"a", DType::kInt8, {-1}}}),
+            "tensor \"a\": shape [-1] has an unknown dimension");
+  EXPECT_EQ(refusal({a}, {{"a", ""}}), "tensor \"a\": the source passed 0 bytes; the tensor has 1");
+  EXPECT_EQ(refusal({a}, {{"a", "123"}}),
+            "tensor \"a\": the source passed 3 bytes; the tensor has 1");
   EXPECT_EQ(WriteSafetensors(files_, kName, {a}, {}, From({{"a", "1"}})), absl::OkStatus());
   EXPECT_EQ(WriteSafetensors(files_, kName, {a}, {}, From({{"a", "1"}})).code(),
             absl::StatusCode::kAlreadyExists);
@@ -324,7 +330,7 @@ class ReplacedModelTest : public SafetensorsTest {
         .status();
   }
   std::vector<std::string> Files() { return *files_.ListDirectory("/out"); }
-  // The bytes of the tensors, read as a user does: by the index, if there is one.
+  // The bytes of the tensors, read by the index if there is one.
   std::string Model() {
     const auto index = files_.ReadFile("/out/towers.safetensors.index.json");
     std::string bytes;
@@ -417,7 +423,7 @@ TEST_F(SafetensorsTest, AFileThatCannotHaveItsNameIsNotLeftUnderAnother) {
 TEST_F(SafetensorsTest, AModelsNameSaysWhatItIs) {
   const absl::Status refused =
       WriteShardedSafetensors(files_, "/out/model", {}, {}, 1, From({})).status();
-  EXPECT_EQ(refused, absl::InvalidArgumentError("\"/out/model\" is no name *.safetensors"));
+  EXPECT_EQ(refused, absl::InvalidArgumentError("\"/out/model\" does not end in .safetensors"));
 }
 
 TEST_F(SafetensorsTest, ASmallModelIsOneFileWithoutAnIndex) {

@@ -35,7 +35,7 @@ absl::Status Damage(uint64_t offset, absl::string_view what) {
   return absl::DataLossError(absl::StrCat("offset ", offset, ": ", what));
 }
 
-// Takes a varint from the front of `rest`; nullopt: it is cut off, or has more than 64 bits.
+// Takes a varint from the front of `rest`. nullopt: it is truncated, or has more than 64 bits.
 std::optional<uint64_t> TakeVarint(absl::string_view& rest) {
   ProtobufReader reader({"a table", rest}, rest);
   const absl::StatusOr<uint64_t> value = reader.Varint();
@@ -58,15 +58,15 @@ class TableReader {
 
   absl::StatusOr<std::vector<TableEntry>> Read() {
     if (bytes_.size() < kFooterBytes)
-      return Damage(0, absl::StrCat("no table: ", bytes_.size(),
-                                    " bytes, and the footer alone has ", kFooterBytes));
+      return Damage(0, absl::StrCat("not a table: it has ", bytes_.size(),
+                                    " bytes, and a footer alone has ", kFooterBytes));
     const uint64_t footer_offset = bytes_.size() - kFooterBytes;
     absl::string_view footer = bytes_.substr(footer_offset);
     if (LoadLittleEndian<uint64_t>(footer.substr(kFooterBytes - sizeof kMagic)) != kMagic)
-      return Damage(footer_offset, "no footer of a table");
+      return Damage(footer_offset, "not the footer of a table");
     const std::optional<Place> meta = TakePlace(footer);
     const std::optional<Place> index = meta ? TakePlace(footer) : std::nullopt;
-    if (!index) return Damage(footer_offset, "a footer without the places of its blocks");
+    if (!index) return Damage(footer_offset, "the footer does not have the places of the blocks");
     RETURN_IF_ERROR(ReadBlock(*meta));
     ASSIGN_OR_RETURN(const std::string blocks, ReadBlock(*index));
     std::vector<TableEntry> entries;
@@ -84,7 +84,7 @@ class TableReader {
     ASSIGN_OR_RETURN(const std::string block, ReadBlock(*place));
     return ForEachEntry(*place, block, [&](absl::string_view key, absl::string_view value) {
       if (!entries.empty() && key <= entries.back().key)
-        return Damage(place->offset, "a block whose keys do not rise");
+        return Damage(place->offset, "the keys of a block do not rise");
       RETURN_IF_ERROR(Spend(place->offset, sizeof(TableEntry) + key.size() + value.size()));
       entries.push_back({std::string(key), std::string(value)});
       return absl::OkStatus();
@@ -96,21 +96,21 @@ class TableReader {
     const uint64_t end = bytes_.size() - kFooterBytes;
     if (place.offset > end || place.size > end - place.offset ||
         kTrailerBytes > end - place.offset - place.size) {
-      return Damage(place.offset,
-                    absl::StrCat("a block of ", place.size, " bytes ends behind the file's"));
+      return Damage(place.offset, absl::StrCat("a block of ", place.size,
+                                               " bytes extends beyond the end of the file"));
     }
     const absl::string_view content = bytes_.substr(place.offset, place.size);
     const absl::string_view checked = bytes_.substr(place.offset, place.size + 1);
     if (UnmaskCrc32c(LoadLittleEndian<uint32_t>(bytes_.substr(place.offset + place.size + 1))) !=
         Crc32c(checked)) {
-      return Damage(place.offset, "a block whose checksum does not fit");
+      return Damage(place.offset, "the checksum of a block does not match");
     }
     switch (checked.back()) {
       case 0: RETURN_IF_ERROR(Spend(place.offset, content.size())); return std::string(content);
       case 1: return Uncompress(place.offset, content);
       default:
         return Damage(place.offset,
-                      absl::StrCat("a block compressed in way ",
+                      absl::StrCat("a block has the unknown compression ",
                                    static_cast<int>(static_cast<uint8_t>(checked.back()))));
     }
   }
@@ -118,11 +118,11 @@ class TableReader {
   absl::StatusOr<std::string> Uncompress(uint64_t offset, absl::string_view content) {
     size_t length = 0;
     if (!snappy::GetUncompressedLength(content.data(), content.size(), &length))
-      return Damage(offset, "a block that is not Snappy's");
+      return Damage(offset, "a block is not valid Snappy data");
     RETURN_IF_ERROR(Spend(offset, length));
     std::string block(length, '\0');
     if (!snappy::RawUncompress(content.data(), content.size(), &block[0]))
-      return Damage(offset, "a block that is not Snappy's");
+      return Damage(offset, "a block is not valid Snappy data");
     return block;
   }
 
@@ -131,11 +131,11 @@ class TableReader {
   template <typename Visit>
   static absl::Status ForEachEntry(Place place, absl::string_view block, const Visit& visit) {
     constexpr size_t kNumber = sizeof(uint32_t);
-    if (block.size() < kNumber) return Damage(place.offset, "a block without its restarts");
+    if (block.size() < kNumber) return Damage(place.offset, "a block has no restarts");
     const uint64_t restarts = LoadLittleEndian<uint32_t>(block.substr(block.size() - kNumber));
     if ((restarts + 1) * kNumber > block.size())
       return Damage(place.offset,
-                    absl::StrCat("a block of fewer bytes than its ", restarts, " restarts"));
+                    absl::StrCat("a block is smaller than its ", restarts, " restarts"));
     absl::string_view rest = block.substr(0, block.size() - (restarts + 1) * kNumber);
     std::string key;
     while (!rest.empty()) {
@@ -143,7 +143,7 @@ class TableReader {
       const std::optional<uint64_t> more = shared ? TakeVarint(rest) : std::nullopt;
       const std::optional<uint64_t> length = more ? TakeVarint(rest) : std::nullopt;
       if (!length || *shared > key.size() || *more > rest.size() || *length > rest.size() - *more)
-        return Damage(place.offset, "a block with a cut entry");
+        return Damage(place.offset, "an entry of a block is truncated");
       key.resize(*shared);
       key.append(rest.data(), *more);
       RETURN_IF_ERROR(visit(key, rest.substr(*more, *length)));
@@ -154,7 +154,7 @@ class TableReader {
 
   absl::Status Spend(uint64_t offset, uint64_t bytes) {
     if (bytes > budget_)
-      return Damage(offset, absl::StrCat("a block that claims more than ", kMostGrowth,
+      return Damage(offset, absl::StrCat("a block claims more than ", kMostGrowth,
                                          " times the bytes of the file"));
     budget_ -= bytes;
     return absl::OkStatus();

@@ -18,16 +18,16 @@ namespace {
 // The number of bytes after which the checksum is updated, while they are still in the processor's
 // cache.
 constexpr size_t kPiece = size_t{256} << 10;
-constexpr char kWrongChecksum[] = "the checksum does not fit the bytes";
+constexpr char kWrongChecksum[] = "the checksum does not match the bytes";
 
 absl::Status CheckSlice(absl::string_view tensor, DType dtype, const Shape& shape,
                         int64_t begin_row, int64_t end_row) {
   RETURN_IF_ERROR(shape.status());
   if (tensor.empty() || tensor[0] == '\0')
-    return absl::InvalidArgumentError("a tensor whose name is empty or begins with a NUL");
+    return absl::InvalidArgumentError("the name of a tensor is empty or begins with a NUL");
   if (DTypeSize(dtype) == 0)
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", tensor, "\": no bundle of ours holds ", DTypeName(dtype)));
+        absl::StrCat("tensor \"", tensor, "\": Divvy writes no tensors of ", DTypeName(dtype)));
   if (shape.num_elements() < 0 || begin_row < 0 || end_row < begin_row || end_row > shape.rows()) {
     return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor, "\": rows [", begin_row,
                                                    ", ", end_row, ") of ", shape.ToString()));
@@ -42,7 +42,8 @@ BundlePart PartOf(const BundleSlice& slice) {
   return part;
 }
 
-// A tensor whose bytes are in one place is stored as a whole; so is a tensor without elements.
+// Sets how the index stores the tensor: a tensor with one part, or without elements, is stored as a
+// whole. Otherwise it is sliced.
 void Arrange(BundleTensor& tensor) {
   std::vector<BundlePart>& parts = tensor.parts;
   const auto is_empty = [](const BundlePart& part) { return part.size_bytes == 0; };
@@ -91,14 +92,14 @@ absl::StatusOr<BundleIndex> IndexOf(int num_files, absl::Span<const BundleSlice>
 // A failure of the device says nothing about the stored bytes, so it is not reported as damage.
 absl::Status OfDevice(const absl::Status& status) {
   return absl::IsDataLoss(status) ? absl::UnavailableError(absl::StrCat(
-                                        status.message(), ": try again, or look at the disk"))
+                                        status.message(), ": try again, or check the disk"))
                                   : status;
 }
 
 // The part of a data file that the index covers.
 struct FileUse {
-  uint64_t bytes = 0;  // in all parts; they do not overlap
-  uint64_t end = 0;    // of the last
+  uint64_t bytes = 0;  // the sum over all parts; they do not overlap
+  uint64_t end = 0;    // the end of the last part
 };
 
 std::vector<FileUse> UseOfFiles(const BundleIndex& index) {
@@ -113,16 +114,18 @@ std::vector<FileUse> UseOfFiles(const BundleIndex& index) {
   return uses;
 }
 
-// "" if the file is there and as long as it must be.
+// The problem with a data file, or "" if it exists and has the required length.
 absl::StatusOr<std::string> FaultOfFile(FileSystem& files, const std::string& name,
                                         const FileUse& use, bool is_exact) {
   const absl::StatusOr<FileInfo> info = files.Stat(name);
   if (absl::IsNotFound(info.status())) return absl::StrCat(name, " is missing");
   RETURN_IF_ERROR(info);
   if (info->size_bytes < use.end)
-    return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors end at ", use.end);
+    return absl::StrCat(name, " has ", info->size_bytes, " bytes, but its tensors end at ",
+                        use.end);
   if (is_exact && info->size_bytes != use.bytes)
-    return absl::StrCat(name, " has ", info->size_bytes, " bytes, its tensors have ", use.bytes);
+    return absl::StrCat(name, " has ", info->size_bytes, " bytes, but its tensors have ",
+                        use.bytes);
   return "";
 }
 
@@ -132,8 +135,8 @@ class PartStream {
   PartStream(const RandomAccessFile& file, const BundlePart& part)
       : file_(file), offset_(part.offset) {}
 
-  // Reads the next bytes; with nullptr they are only added to the checksum. OutOfRange: the file
-  // ends before.
+  // Reads the next bytes into `out`, or only adds them to the checksum if `out` is null.
+  // OutOfRange: the file ends before.
   absl::Status Take(uint64_t bytes, char* out) {
     while (bytes > 0) {
       const size_t piece = std::min<uint64_t>(bytes, kPiece);
@@ -151,7 +154,7 @@ class PartStream {
   }
 
   void Skip(uint64_t bytes) { offset_ += bytes; }
-  uint32_t masked_crc32c() const { return MaskCrc32c(crc_); }  // of what was taken
+  uint32_t masked_crc32c() const { return MaskCrc32c(crc_); }  // of the bytes that were taken
 
  private:
   const RandomAccessFile& file_;
@@ -160,17 +163,17 @@ class PartStream {
   std::vector<char> scratch_;
 };
 
-// Calls `visit(first, count)`, which returns a Status, for each run of the part's elements that are
-// consecutive in the tensor, in the order of their bytes.
+// Calls `visit(first, count)`, which returns a Status, for each run of elements of the part that
+// are consecutive in the tensor. The calls are in the order of the bytes.
 template <typename Visit>
 absl::Status ForEachRun(const Shape& shape, const BundlePart& part, const Visit& visit) {
   const int rank = shape.rank();
-  int64_t inner = 1;  // elements of one step along the run's axis
+  int64_t inner = 1;  // the elements of one step along the run's axis
   int axis = rank - 1;
   for (; axis > 0 && part.box[static_cast<size_t>(axis)].length == shape.dim(axis); --axis)
     inner *= shape.dim(axis);
   if (rank == 0) return visit(0, 1);
-  // The place in the box, on the axes before the run's.
+  // The position in the box along the axes before the run's axis.
   std::vector<int64_t> at;
   for (int i = 0; i < axis; ++i) at.push_back(0);
   const BundleExtent& run = part.box[static_cast<size_t>(axis)];
@@ -187,7 +190,7 @@ absl::Status ForEachRun(const Shape& shape, const BundlePart& part, const Visit&
   }
 }
 
-// How many strings a part has; more than `limit` is limit + 1.
+// The number of strings of a part, or limit + 1 if there are more than `limit`.
 int64_t NumStrings(const BundlePart& part, int64_t limit) {
   if (std::any_of(part.box.begin(), part.box.end(),
                   [](BundleExtent extent) { return extent.length == 0; }))
@@ -223,7 +226,7 @@ absl::StatusOr<std::vector<std::string>> ParseStrings(absl::string_view bytes,
   absl::string_view rest = reader.rest();
   const uint32_t crc = Crc32c(checked);
   if (rest.size() < sizeof crc || LoadLittleEndian<uint32_t>(rest) != MaskCrc32c(crc))
-    return damage("the checksum of its lengths does not fit");
+    return damage("the checksum of its lengths does not match");
   if (MaskCrc32c(ExtendCrc32c(crc, rest)) != part.masked_crc32c) return damage(kWrongChecksum);
   rest.remove_prefix(sizeof crc);
   std::vector<std::string> strings;
@@ -256,7 +259,8 @@ BundleDataWriter::BundleDataWriter(FileSystem& files, std::string name, int file
 absl::StatusOr<std::unique_ptr<BundleDataWriter>> BundleDataWriter::Create(
     FileSystem& files, const std::string& prefix, int file, int num_files) {
   if (file < 0 || file >= num_files || num_files > kMaxBundleFiles)
-    return absl::InvalidArgumentError(absl::StrCat("data file ", file, " of ", num_files));
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no data file ", file, " of ", num_files));
   std::string name = BundleDataFile(prefix, file, num_files);
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out,
                    files.OpenForWrite(name, WriteMode::kCreateNew));
@@ -271,8 +275,8 @@ absl::StatusOr<BundleSlice> BundleDataWriter::Append(absl::string_view tensor, D
   if (bytes.size() != open_bytes_) {
     open_ = nullptr;
     return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", tensor, "\": rows [",
-                                                   begin_row, ", ", end_row, ") in ", bytes.size(),
-                                                   " bytes"));
+                                                   begin_row, ", ", end_row, ") do not have ",
+                                                   bytes.size(), " bytes"));
   }
   RETURN_IF_ERROR(Add(bytes));
   return End();
@@ -283,7 +287,7 @@ absl::Status BundleDataWriter::Start(absl::string_view tensor, DType dtype, cons
   RETURN_IF_ERROR(state_);
   if (open_ != nullptr)
     return absl::FailedPreconditionError(
-        absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
+        absl::StrCat(name_, ": tensor \"", open_->tensor, "\": End was not called"));
   RETURN_IF_ERROR(CheckSlice(tensor, dtype, shape, begin_row, end_row));
   open_ = std::make_unique<BundleSlice>(
       BundleSlice{std::string(tensor), dtype, shape, begin_row, end_row, file_, offset_, 0, 0});
@@ -296,7 +300,7 @@ absl::Status BundleDataWriter::Start(absl::string_view tensor, DType dtype, cons
 absl::Status BundleDataWriter::Add(absl::string_view bytes) {
   RETURN_IF_ERROR(state_);
   if (open_ == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat(name_, ": bytes of no tensor"));
+    return absl::FailedPreconditionError(absl::StrCat(name_, ": Add was called before Start"));
   if (bytes.size() > open_bytes_ - open_->size_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor,
                                                    "\": more than its ", open_bytes_, " bytes"));
@@ -315,10 +319,10 @@ absl::Status BundleDataWriter::Add(absl::string_view bytes) {
 absl::StatusOr<BundleSlice> BundleDataWriter::End() {
   RETURN_IF_ERROR(state_);
   if (open_ == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat(name_, ": no tensor to end"));
+    return absl::FailedPreconditionError(absl::StrCat(name_, ": End was called before Start"));
   if (open_->size_bytes != open_bytes_) {
     return absl::InvalidArgumentError(absl::StrCat(name_, ": tensor \"", open_->tensor,
-                                                   "\": ", open_->size_bytes, " of its ",
+                                                   "\": End after ", open_->size_bytes, " of its ",
                                                    open_bytes_, " bytes"));
   }
   open_->masked_crc32c = MaskCrc32c(crc_);
@@ -329,7 +333,7 @@ absl::Status BundleDataWriter::Finish() {
   RETURN_IF_ERROR(state_);
   if (open_ != nullptr)
     return absl::FailedPreconditionError(
-        absl::StrCat(name_, ": tensor \"", open_->tensor, "\" is not ended"));
+        absl::StrCat(name_, ": tensor \"", open_->tensor, "\": End was not called"));
   RETURN_IF_ERROR(state_ = out_->Sync());
   RETURN_IF_ERROR(state_ = out_->Close());
   return state_ = files_.SyncDirectory(DirectoryOf(name_));
@@ -341,7 +345,7 @@ absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int 
                               absl::Span<const BundleSlice> slices) {
   ASSIGN_OR_RETURN(const BundleIndex index, IndexOf(num_files, slices));
   const std::string bytes = EncodeBundleIndex(index);
-  // What cannot be read is not written.
+  // Refuses to write an index that the reader would refuse.
   const absl::StatusOr<BundleIndex> read = DecodeBundleIndex(bytes);
   if (!read.ok())
     return absl::InvalidArgumentError(absl::StrCat(prefix, ": ", read.status().message()));
@@ -358,7 +362,7 @@ absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int 
   const absl::Status there = files.Stat(name).status();
   if (there.ok())
     return absl::AlreadyExistsError(
-        absl::StrCat(name, " exists: a checkpoint is never written again"));
+        absl::StrCat(name, " exists: a checkpoint is never overwritten"));
   if (!absl::IsNotFound(there)) return there;
   return files.ReplaceFile(name, bytes);
 }
@@ -430,7 +434,7 @@ absl::Status BundleReader::ReadPart(const BundleTensor& tensor, const BundlePart
     if (from < to) RETURN_IF_ERROR(take(to - from, out + (from - begin * row) * size));
     return take(first + count - to, nullptr);
   });
-  if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
+  if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within these bytes");
   RETURN_IF_ERROR(status);
   if (verifies && stream.masked_crc32c() != part.masked_crc32c)
     return Damage(tensor, part, kWrongChecksum);
@@ -460,8 +464,9 @@ absl::Status BundleReader::Read(absl::string_view name, int64_t begin, int64_t e
   }
   const int64_t bytes = (end - begin) * shape.row_elements() * DTypeSize(*tensor->dtype);
   if (static_cast<int64_t>(out.size()) != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(prefix_, ": tensor \"", name, "\": ", bytes, " bytes into ", out.size()));
+    return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name,
+                                                   "\": the rows have ", bytes,
+                                                   " bytes, the buffer has ", out.size()));
   }
   if (begin == end) return absl::OkStatus();
   for (const BundlePart& part : tensor->parts) {
@@ -488,8 +493,9 @@ absl::Status BundleReader::Verify(absl::string_view name) const {
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
   if (tensor->type == "variant" || tensor->type == "resource") {
     return absl::InvalidArgumentError(absl::StrCat(prefix_, ": tensor \"", name,
-                                                   "\": what the checksum of a ", tensor->type,
-                                                   " covers is not known here"));
+                                                   "\": it is not known here which bytes the "
+                                                   "checksum of a ",
+                                                   tensor->type, " covers"));
   }
   for (const BundlePart& part : tensor->parts)
     RETURN_IF_ERROR(tensor->type == "string" ? ReadStringPart(*tensor, part).status()
@@ -501,7 +507,7 @@ absl::Status BundleReader::VerifyBytes(const BundleTensor& tensor, const BundleP
   if (part.size_bytes == 0) return absl::OkStatus();
   PartStream stream(*data_[static_cast<size_t>(part.file)], part);
   const absl::Status status = stream.Take(part.size_bytes, nullptr);
-  if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
+  if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within these bytes");
   RETURN_IF_ERROR(status);
   if (stream.masked_crc32c() != part.masked_crc32c) return Damage(tensor, part, kWrongChecksum);
   return absl::OkStatus();
@@ -511,7 +517,7 @@ absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(absl::string_
   ASSIGN_OR_RETURN(const BundleTensor* const tensor, Find(name));
   if (tensor->type != "string" || tensor->is_sliced) {
     return absl::InvalidArgumentError(
-        absl::StrCat(prefix_, ": tensor \"", name, "\" is no whole tensor of strings"));
+        absl::StrCat(prefix_, ": tensor \"", name, "\" is sliced, or is not a tensor of strings"));
   }
   return ReadStringPart(*tensor, tensor->parts[0]);
 }
@@ -519,10 +525,10 @@ absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(absl::string_
 absl::StatusOr<std::vector<std::string>> BundleReader::ReadStringPart(
     const BundleTensor& tensor, const BundlePart& part) const {
   std::string bytes(part.size_bytes, '\0');
-  if (!bytes.empty()) {  // else there may be no file
+  if (!bytes.empty()) {  // an empty part may have no file
     const absl::Status status =
         PartStream(*data_[static_cast<size_t>(part.file)], part).Take(bytes.size(), &bytes[0]);
-    if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within it");
+    if (absl::IsOutOfRange(status)) return Damage(tensor, part, "the file ends within these bytes");
     RETURN_IF_ERROR(status);
   }
   absl::StatusOr<std::vector<std::string>> strings = ParseStrings(bytes, part);

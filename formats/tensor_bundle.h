@@ -121,8 +121,8 @@ class BundleDataWriter {
 absl::Status WriteBundleIndex(FileSystem& files, const std::string& prefix, int num_files,
                               absl::Span<const BundleSlice> slices);
 
-// Reads a checkpoint. Thread-safe. Blocks. Uses memory for the index, a buffer, and what the caller
-// asks for, which is never more than the files have. Errors of all calls:
+// Reads a checkpoint. Thread-safe. Blocks. Uses memory for the index, a buffer, and the results,
+// which are never larger than the files. Errors of all calls:
 //
 //   NotFound       there is no such checkpoint or no such tensor
 //   DataLoss       damaged; the message names the file and the place: use another checkpoint

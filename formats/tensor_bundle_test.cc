@@ -1,5 +1,5 @@
-// Tensor bundles: what is written is read, in any cut; what is damaged is found; what a fault or a
-// crash leaves is a whole checkpoint or none.
+// Tests of tensor bundles: tensors that are written can be read, however they are cut; damage is
+// found; a fault or a crash leaves a complete checkpoint or none.
 #include "formats/tensor_bundle.h"
 
 #include <algorithm>
@@ -43,7 +43,8 @@ Value RandomValue(DType dtype, Shape shape, Random& random) {
   return value;
 }
 
-// Small tensors of all types, one of each kind of shape; the one that makes a bundle ours.
+// Small tensors of all types, with one shape of each kind. One of them has a name that makes the
+// bundle Divvy's own.
 Values RandomValues(Random& random) {
   constexpr DType kTypes[] = {DType::kBool,    DType::kInt8,     DType::kUInt8,    DType::kInt32,
                               DType::kInt64,   DType::kFloat16,  DType::kBFloat16, DType::kFloat32,
@@ -68,7 +69,7 @@ absl::StatusOr<BundleSlice> AppendRows(BundleDataWriter& file, const std::string
   return file.Append(name, value.dtype, value.shape, begin, end, bytes);
 }
 
-// Writes all tensors, each cut at random into slices that go to any of the files.
+// Writes all tensors. Each is cut at random into slices, which go to random files.
 absl::Status Write(FileSystem& files, const std::string& prefix, const Values& values,
                    int num_files, Random random) {
   std::vector<std::unique_ptr<BundleDataWriter>> out;
@@ -102,7 +103,7 @@ absl::StatusOr<std::string> ReadBytes(const BundleReader& reader, const std::str
   return bytes;
 }
 
-// OK: all values are there. Any error is the reader's; values that differ fail the test.
+// OK if all values are there. An error is the reader's. Values that differ fail the test.
 absl::Status ReadAll(FileSystem& files, const std::string& prefix, const Values& values) {
   ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(files, prefix));
   EXPECT_EQ(reader->index().tensors.size(), values.size());
@@ -115,7 +116,7 @@ absl::Status ReadAll(FileSystem& files, const std::string& prefix, const Values&
   return absl::OkStatus();
 }
 
-// Replaces a file as no crash could: with what is given.
+// Replaces the content of a file at once, in a way that no crash could.
 void Put(FileSystem& files, const std::string& name, absl::string_view bytes) {
   ASSERT_TRUE(files.CreateDirectory("/ckpt").ok());
   const auto file = files.OpenForWrite(name, WriteMode::kReplace);
@@ -134,7 +135,7 @@ class TensorBundleTest : public ::testing::Test {
   InMemoryFileSystem files_;
 };
 
-// ---- what is written is read
+// ---- tensors that are written can be read
 
 TEST_F(TensorBundleTest, AnyRowsOfAnyTensorComeBackWhateverTheCut) {
   constexpr uint64_t kSeed = 20261121;
@@ -236,7 +237,7 @@ TEST_F(TensorBundleTest, SlicesOf64MiBAndNeverLessThanARow) {
   EXPECT_GE(MaxRowsOfBundleSlice(DType::kFloat32, {7, 0}), 7);
 }
 
-// A tensor of bytes in the boxes that are given, as one that a foreign writer has cut.
+// A tensor of bytes that is cut into these boxes, as another writer may cut it.
 BundleTensor TensorOfBoxes(const std::string& name, Shape shape,
                            std::vector<std::vector<BundleExtent>> boxes) {
   BundleTensor tensor;
@@ -268,7 +269,8 @@ TEST_F(TensorBundleTest, KeysOfSlicesAreInTensorFlowsOrderedCode) {
   ASSERT_TRUE(table.ok()) << table.status();
   std::vector<std::string> keys;
   for (const TableEntry& entry : *table) keys.push_back(entry.key);
-  // 0, which has no digits; the name with its byte 255 and its end escaped; the rank.
+  // First the number 0, which has no digits. Then the name, with its byte 255 and its end escaped.
+  // Then the rank.
   const std::string head("\0a\xff\0\0\1\1\2", 8), column("\x80\x81", 2);
   const std::string far_start("\xff\x81\0\0\0\0\0\0\0", 9),
       far_length("\xff\x80\xff\xff\xff\xff\xff\xfe\x94", 9);
@@ -280,7 +282,7 @@ TEST_F(TensorBundleTest, KeysOfSlicesAreInTensorFlowsOrderedCode) {
   EXPECT_TRUE(DecodeBundleIndex(EncodeBundleIndex(index)).ok());
 }
 
-// ---- what does not fit together is refused
+// ---- slices that do not fit together are refused
 
 TEST_F(TensorBundleTest, ADataFileRefusesRowsThatAreNone) {
   auto file = *BundleDataWriter::Create(files_, kPrefix, 0, 1);
@@ -290,16 +292,18 @@ TEST_F(TensorBundleTest, ADataFileRefusesRowsThatAreNone) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
-  EXPECT_THAT(refusal("", DType::kInt8, {1}, 0, 1, "a"), HasSubstr("name is empty"));
+  EXPECT_THAT(refusal("", DType::kInt8, {1}, 0, 1, "a"),
+              HasSubstr("is empty or begins with a NUL"));
   EXPECT_THAT(refusal(absl::string_view("\0a", 2), DType::kInt8, {1}, 0, 1, "a"),
               HasSubstr("begins with a NUL"));
   EXPECT_THAT(refusal("a", DType::kString, {1}, 0, 1, "a"),
-              HasSubstr("no bundle of ours holds string"));
+              HasSubstr("Divvy writes no tensors of string"));
   EXPECT_THAT(refusal("a", DType::kInt8, {4}, 2, 5, "abc"),
               HasSubstr("tensor \"a\": rows [2, 5) of [4]"));
   EXPECT_THAT(refusal("a", DType::kInt8, {4}, 2, 1, ""), HasSubstr("rows [2, 1)"));
   EXPECT_THAT(refusal("a", DType::kInt8, {-1}, 0, 0, ""), HasSubstr("rows [0, 0) of [-1]"));
-  EXPECT_THAT(refusal("a", DType::kInt8, {4}, 0, 4, "abc"), HasSubstr("rows [0, 4) in 3 bytes"));
+  EXPECT_THAT(refusal("a", DType::kInt8, {4}, 0, 4, "abc"),
+              HasSubstr("rows [0, 4) do not have 3 bytes"));
   EXPECT_THAT(refusal("a", DType::kInt8, Shape({int64_t{1} << 40, int64_t{1} << 40}), 0, 0, ""),
               HasSubstr("invalid shape"));
   // A refusal leaves the file as it was.
@@ -350,8 +354,8 @@ TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseSlicesDoNotFitTogether) {
   };
   EXPECT_THAT(refusal({a}), HasSubstr("tensor \"a\": its slices end at row 2 of 4"));
   EXPECT_THAT(refusal({b, with([](auto& s) { s.begin_row = 1, s.end_row = 2, s.size_bytes = 1; })}),
-              HasSubstr("do not meet at row 0"));
-  EXPECT_THAT(refusal({a, a}), HasSubstr("do not meet at row 2"));
+              HasSubstr("have a gap or an overlap at row 0"));
+  EXPECT_THAT(refusal({a, a}), HasSubstr("have a gap or an overlap at row 2"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.end_row = 3, s.size_bytes = 1; })}),
               HasSubstr("end at row 3 of 4"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.shape = {5}; })}),
@@ -362,7 +366,7 @@ TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseSlicesDoNotFitTogether) {
               HasSubstr("2 elements of int8 in 3 bytes"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.file = 1; })}), HasSubstr("data file 1 of 1"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.offset = 1; })}),
-              HasSubstr("share bytes of data file 0 at 1"));
+              HasSubstr("share bytes of data file 0 at offset 1"));
   EXPECT_THAT(refusal({a, with([](auto& s) { s.end_row = 5; })}), HasSubstr("rows [2, 5) of [4]"));
   BundleSlice scalar{"s", DType::kInt8, {}, 0, 1, 0, 0, 1, 0};
   EXPECT_THAT(refusal({scalar, scalar}), HasSubstr("tensor \"s\": its slices overlap"));
@@ -379,7 +383,7 @@ TEST_F(TensorBundleTest, AnIndexIsRefusedWhoseDataFilesAreNotThere) {
                                            "write the checkpoint see the same directory?"));
   Put(files_, BundleDataFile(kPrefix, 1, 2), "x");
   EXPECT_THAT(WriteBundleIndex(files_, kPrefix, 2, {slice}).message(),
-              HasSubstr("has 1 bytes, its tensors have 0"));
+              HasSubstr("has 1 bytes, but its tensors have 0"));
   EXPECT_EQ(files_.Stat(BundleIndexFile(kPrefix)).status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -401,11 +405,11 @@ TEST_F(TensorBundleTest, AReaderSaysWhatIsNotThere) {
   EXPECT_EQ((*reader)->ReadStrings("a").status().code(), absl::StatusCode::kInvalidArgument);
   files_.FailNext(FileOperation::kRead, "data-", absl::DataLossError("EIO"));
   EXPECT_EQ((*reader)->ReadTensor("a").status(),
-            absl::UnavailableError("EIO: try again, or look at the disk"));
+            absl::UnavailableError("EIO: try again, or check the disk"));
   EXPECT_TRUE((*reader)->ReadTensor("a").ok());
 }
 
-// ---- what is damaged is found
+// ---- damage is found
 
 class DamagedBundleTest : public TensorBundleTest {
  protected:
@@ -470,7 +474,7 @@ TEST_F(DamagedBundleTest, AMissingAForeignAndASwappedDataFileAreFound) {
   ASSERT_EQ(Write(files_, "/ckpt/other", others, kNumFiles, Random(3)), absl::OkStatus());
   ASSERT_TRUE(files_.Rename(BundleDataFile("/ckpt/other", 0, kNumFiles), names_[1]).ok());
   EXPECT_THAT(Read().message(), HasSubstr("data-00000-of-00003: offset 0: tensor"));
-  EXPECT_THAT(Read().message(), HasSubstr("the checksum does not fit the bytes"));
+  EXPECT_THAT(Read().message(), HasSubstr("the checksum does not match the bytes"));
 
   ASSERT_TRUE(files_.Rename(names_[2], names_[1]).ok() &&
               files_.Rename("/ckpt/aside", names_[2]).ok());
@@ -483,9 +487,9 @@ constexpr FileOperation kWrites[] = {FileOperation::kOpenForWrite, FileOperation
                                      FileOperation::kSync,         FileOperation::kRename,
                                      FileOperation::kStat,         FileOperation::kSyncDirectory};
 
-// Calls `attempt(files, fail)` on a directory that holds the checkpoint /ckpt/old, once for each
-// operation of a second one's writing: `fail()` makes that one fail. Ends with the attempt that no
-// fault has hit.
+// Calls `attempt(files, fail)` on a directory with the checkpoint /ckpt/old, once for each
+// operation that writing a second checkpoint needs. `fail()` makes that operation fail. Ends with
+// the attempt in which no operation fails.
 template <typename Attempt>
 void ForEachFault(const Values& values, const Attempt& attempt) {
   int hits = 0;
@@ -504,7 +508,7 @@ void ForEachFault(const Values& values, const Attempt& attempt) {
   EXPECT_GT(hits, 20);
 }
 
-// Whole, or not there.
+// Expects a complete checkpoint or none.
 void ExpectWholeOrNone(FileSystem& files, const std::string& prefix, const Values& values) {
   const absl::Status status = ReadAll(files, prefix, values);
   EXPECT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
@@ -567,7 +571,7 @@ TEST_F(TensorBundleTest, AnErrorIsFinalForItsFile) {
 
 class ForeignBundleTest : public TensorBundleTest {
  protected:
-  // A bundle of one data file whose header and entry "a" are these messages.
+  // Opens a bundle of one data file, whose header and whose entry "a" are these messages.
   absl::Status OpenOf(const std::string& header, const std::string& entry,
                       const std::string& data = "abcdef") {
     Put(files_, BundleDataFile(kPrefix, 0, 1), data);
@@ -581,8 +585,8 @@ class ForeignBundleTest : public TensorBundleTest {
 };
 
 TEST_F(ForeignBundleTest, ATensorCutAlongSeveralAxesIsReadByRows) {
-  // Three boxes of a 3 x 4 tensor: columns 0 to 1 of rows 0 to 1, columns 2 to 3 of these, and row
-  // 2.
+  // Three boxes of a 3 x 4 tensor: columns 0 to 1 of rows 0 to 1, columns 2 to 3 of the same rows,
+  // and row 2.
   BundleIndex index{
       1, {TensorOfBoxes("a", {3, 4}, {{{0, 2}, {0, 2}}, {{0, 2}, {2, 2}}, {{2, 1}, {0, 4}}})}};
   const std::string data = "abefcdghijkl";
@@ -618,7 +622,7 @@ TEST_F(ForeignBundleTest, BoxesMustTileTheTensor) {
               HasSubstr("1 of its elements are in no slice"));
   EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 1}, {0, 2}}}), HasSubstr("its slices overlap"));
   EXPECT_THAT(refusal({{{0, 2}, {0, 1}}, {{0, 2}, {1, 2}}}),
-              HasSubstr("reaches out of the tensor"));
+              HasSubstr("extends beyond the tensor"));
 }
 
 TEST_F(ForeignBundleTest, AnIndexMayBeCompressed) {
@@ -660,7 +664,7 @@ TEST_F(ForeignBundleTest, WhatDivvyLacksIsListedAndSaysWhy) {
   ASSERT_EQ(OpenOf(nine + tail), absl::OkStatus());
   reader = Open();
   EXPECT_THAT((*reader)->ReadTensor("a").status().message(),
-              HasSubstr("at most 8 axes, this one 9"));
+              HasSubstr("at most 8 axes; this one has 9"));
   ASSERT_EQ(OpenOf("\x08\x63" + tail), absl::OkStatus());
   EXPECT_EQ((*Open())->index().tensors[0].type, "type 99");
   ASSERT_EQ(OpenOf("\x08\x15" + tail), absl::OkStatus());
@@ -694,7 +698,7 @@ TEST_F(ForeignBundleTest, BigEndianAndLaterVersionsAreRefused) {
             absl::StatusCode::kUnimplemented);
 }
 
-// ---- bytes of an enemy: what is claimed is not believed
+// ---- hostile bytes: claims are checked
 
 TEST_F(ForeignBundleTest, WhatAnIndexClaimsIsCheckedBeforeItIsUsed) {
   const auto refusal = [&](const std::string& entry) {
@@ -713,11 +717,11 @@ TEST_F(ForeignBundleTest, WhatAnIndexClaimsIsCheckedBeforeItIsUsed) {
   EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x18\x01\x28\x02"),
               HasSubstr("data file 1 of 1"));
   EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x20" + huge + "\x28\x02"),
-              HasSubstr("2 bytes at 9223372036854775807"));
+              HasSubstr("2 bytes at offset 9223372036854775807"));
   EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x07\x28\x07"),
-              HasSubstr("has 6 bytes, its tensors end at 7"));
+              HasSubstr("has 6 bytes, but its tensors end at 7"));
   EXPECT_THAT(refusal("\x08\x06\x12\x04\x12\x02\x08\x02\x3a\x06\x0a\x04\x08\x01\x10\x05"),
-              HasSubstr("a slice is missing, or reaches out"));
+              HasSubstr("a slice is missing or extends beyond"));
   EXPECT_THAT(refusal("\x08"), HasSubstr("not a tensorflow.BundleEntryProto: offset 1"));
 }
 
@@ -725,14 +729,15 @@ TEST(SortedTableTest, WhatATableClaimsIsCheckedBeforeItIsUsed) {
   const auto message = [](absl::string_view bytes) {
     return std::string(ReadSortedTable(bytes).status().message());
   };
-  EXPECT_EQ(message(""), "offset 0: no table: 0 bytes, and the footer alone has 48");
-  EXPECT_EQ(message(std::string(48, 'x')), "offset 0: no footer of a table");
+  EXPECT_EQ(message(""), "offset 0: not a table: it has 0 bytes, and a footer alone has 48");
+  EXPECT_EQ(message(std::string(48, 'x')), "offset 0: not the footer of a table");
   const std::string magic("\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8);
   EXPECT_EQ(message(std::string(40, '\xff') + magic),
-            "offset 0: a footer without the places of its blocks");
+            "offset 0: the footer does not have the places of the blocks");
   std::string far(
       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 20);
-  EXPECT_THAT(message(far + std::string(20, '\0') + magic), HasSubstr("ends behind the file's"));
+  EXPECT_THAT(message(far + std::string(20, '\0') + magic),
+              HasSubstr("extends beyond the end of the file"));
 }
 
 TEST(SortedTableTest, ATableThatWouldGrowBeyondMeasureIsRefused) {
@@ -760,7 +765,8 @@ TEST(BundleIndexTest, NoBytesWhateverBringTheReaderDown) {
   const std::string good = EncodeBundleIndex(index);
   std::vector<TableEntry> table = *ReadSortedTable(good);
   for (int round = 0; round < 20000; ++round) {
-    // Inside of the checksums: a row's value is damaged and the table built anew.
+    // Damages a value before the checksums are computed: the table is built again with the damaged
+    // row.
     std::vector<TableEntry> damaged = table;
     std::string& value = damaged[random.Below(damaged.size())].value;
     for (uint64_t i = 0; i <= random.Below(3) && !value.empty(); ++i)

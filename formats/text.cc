@@ -24,8 +24,8 @@ bool HasOuterSpace(absl::string_view text) {
                            absl::ascii_isspace(static_cast<unsigned char>(text.back())));
 }
 
-// Abseil's parsers give infinity for a number past the range: what was meant to be infinite has a
-// letter i in it.
+// Whether a number is out of range. Abseil's parsers return infinity for such a number. A text that
+// means infinity has a letter i ("inf", "infinity"), and a number has none.
 template <typename T>
 bool Overflowed(absl::string_view text, T value) {
   return std::isinf(value) && text.find_first_of("iI") == absl::string_view::npos;

@@ -13,7 +13,7 @@ constexpr size_t kLengthBytes = 8;
 constexpr size_t kCrcBytes = 4;
 constexpr size_t kHeadBytes = kLengthBytes + kCrcBytes;
 
-// Whether the checksum that `stored` begins with is that of `bytes`.
+// Whether `stored` begins with the masked checksum of `bytes`.
 bool ChecksumFits(absl::string_view bytes, absl::string_view stored) {
   return UnmaskCrc32c(LoadLittleEndian<uint32_t>(stored)) == Crc32c(bytes);
 }
@@ -30,20 +30,22 @@ absl::StatusOr<std::optional<absl::string_view>> ReadTfRecord(absl::string_view 
   const absl::string_view rest = file.substr(start);
   if (rest.empty()) return std::nullopt;
   offset = file.size();
-  if (rest.size() < kHeadBytes) return Damaged(start, "the file ends in the head of a record");
+  if (rest.size() < kHeadBytes)
+    return Damaged(start, "the file ends within the header of a record");
   if (!BeginsTfRecord(rest))
     return Damaged(start,
-                   "the checksum of a record's length does not fit: this is no TFRecord file, or "
-                   "it is damaged, and nothing behind can be found");
+                   "the checksum of a record's length does not match: this is not a TFRecord file, "
+                   "or it is damaged and later records cannot be found");
   const uint64_t length = LoadLittleEndian<uint64_t>(rest);
   const absl::string_view body = rest.substr(kHeadBytes);
   if (body.size() < kCrcBytes || length > body.size() - kCrcBytes)
-    return Damaged(
-        start, absl::StrCat("a record of ", length, " bytes, of which the file has ", body.size()));
+    return Damaged(start, absl::StrCat("a record of ", length,
+                                       " bytes and a checksum of 4, but the file has only ",
+                                       body.size(), " bytes left"));
   const absl::string_view data = body.substr(0, length);
   offset = start + kHeadBytes + length + kCrcBytes;
   if (!ChecksumFits(data, body.substr(length)))
-    return Damaged(start, "the checksum of a record does not fit: it is damaged");
+    return Damaged(start, "the checksum of a record does not match: it is damaged");
   return data;
 }
 

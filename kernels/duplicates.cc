@@ -7,7 +7,7 @@
 namespace divvy {
 
 RowGroups GroupById(absl::Span<const int64_t> ids) {
-  // (id, place): no two are equal, so the order within an id is that of the places.
+  // Pairs of (id, place). No two are equal, so within an id the places stay in order.
   std::vector<std::pair<int64_t, int64_t>> order;
   order.reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) order.emplace_back(ids[i], static_cast<int64_t>(i));

@@ -14,7 +14,7 @@ template <typename T>
 T Quotient(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return 0;
-    // The least number has no positive twin.
+    // The smallest integer has no positive counterpart, so dividing it by -1 would overflow.
     if (std::is_signed_v<T> && b == static_cast<T>(-1))
       return Element<T>::Store(typename Element<T>::Computed{0} - Element<T>::Load(a));
   }
@@ -42,7 +42,7 @@ T CombineStored(WriteOp op, T a, T b) {
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
     return Element<T>::Store(Combine(op, Element<T>::Load(a), Element<T>::Load(b)));
   } else if constexpr (std::is_same_v<T, bool>) {
-    return b;  // TakesElements lets nothing else through
+    return b;  // TakesElements allows no other operation
   } else {
     return Combine(op, a, b);
   }

@@ -50,7 +50,7 @@ TEST(ElementOpsTest, TakeEveryArithmeticType) {
   EXPECT_EQ(After<int8_t>(WriteOp::kScatterMul, {-5}, {7}), std::vector<int8_t>{-35});
   EXPECT_EQ(After<uint8_t>(WriteOp::kScatterMax, {200}, {7}), std::vector<uint8_t>{200});
   EXPECT_EQ(After<int32_t>(WriteOp::kScatterDiv, {-7}, {2}), std::vector<int32_t>{-3})
-      << "towards zero";
+      << "rounded towards zero";
   EXPECT_EQ(After<int64_t>(WriteOp::kScatterMin, {int64_t{1} << 40}, {-1}),
             std::vector<int64_t>{-1});
   const std::vector<Half> half =
@@ -112,7 +112,7 @@ TEST(ElementOpsTest, SumsOfEachWidthWrapAndHalvesAreRounded) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(After<int64_t>(WriteOp::kAdd, {kMost}, {1}),
             std::vector<int64_t>{std::numeric_limits<int64_t>::min()});
-  // 2048 + 1 lies between two halves, and 256 + 1 between two bfloat16s; ties go to even.
+  // 2048 + 1 is halfway between two halves, and 256 + 1 between two bfloat16s. Ties go to even.
   EXPECT_EQ(After<Half>(WriteOp::kAdd, {Half::FromFloat(2048)}, {Half::FromFloat(1)})[0].ToFloat(),
             2048);
   EXPECT_EQ(After<BFloat16>(WriteOp::kAdd, {BFloat16::FromFloat(256)}, {BFloat16::FromFloat(1)})[0]

@@ -16,7 +16,7 @@ using internal::UnaryOp;
 absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a, const Shape& b) {
   std::vector<int64_t> dims(std::max(a.rank(), b.rank()));
   const int rank = static_cast<int>(dims.size());
-  for (int axis = 0; axis < rank; ++axis) {  // counted from the end
+  for (int axis = 0; axis < rank; ++axis) {  // counts axes from the end
     const int64_t in_a = axis < a.rank() ? a.dim(-1 - axis) : 1;
     const int64_t in_b = axis < b.rank() ? b.dim(-1 - axis) : 1;
     if (in_a != in_b && in_a != 1 && in_b != 1)
@@ -29,8 +29,8 @@ absl::StatusOr<Shape> BroadcastShape(absl::string_view operation, const Shape& a
   return shape;
 }
 
-// A C++ scalar as the other operand has it. It stays on the CPU: a GPU's backend takes it from
-// there.
+// A C++ scalar in the dtype of the other operand. It stays on the CPU, from where a GPU's backend
+// takes it.
 absl::StatusOr<Tensor> Adapted(const Var& scalar, const Tensor& other) {
   const Tensor& single = internal::ValueOf(scalar);
   if (other.dtype() == single.dtype()) return single;
@@ -124,12 +124,12 @@ struct BinaryRecord {
   }
 };
 
-// Its result is a constant to the tape.
+// Whether the result is a mask, which is a constant to the tape.
 bool IsComparison(BinaryOp op) {
   return op == BinaryOp::kLess || op == BinaryOp::kLessEqual || op == BinaryOp::kGreaterEqual ||
          op == BinaryOp::kEqual;
 }
-// Its second operand, the mask, is one.
+// Whether the second operand is a mask, which is a constant to the tape.
 bool IsChoice(BinaryOp op) { return op == BinaryOp::kKeepWhere || op == BinaryOp::kDropWhere; }
 
 absl::StatusOr<Var> TryBinary(absl::string_view operation, BinaryOp op, const Var& a,
@@ -180,7 +180,7 @@ absl::StatusOr<Var> TryUnary(absl::string_view operation, UnaryOp op, const Var&
       });
 }
 
-// The values that the derivative of a sum and a following function needs.
+// The values that the derivative of function(a + b) needs.
 struct AddThenRecord {
   const Backend* backend;
   UnaryOp op;
@@ -188,7 +188,7 @@ struct AddThenRecord {
   Shape a_shape, b_shape;
   Tensor y;
 
-  // A layer's: b is the bias, and a the product.
+  // Whether this is the sum of a layer: a is the product, and b the bias.
   bool is_of_layer() const {
     return for_a && for_b && a_shape == y.shape() && b_shape.rank() == 1 &&
            b_shape.dim(0) == y.shape().dim(-1);
@@ -207,7 +207,7 @@ struct AddThenRecord {
   }
 };
 
-// What does not fit does not fit the sum, so that is what errors name.
+// Errors name the sum, because operands that do not fit each other do not fit the sum.
 absl::StatusOr<Var> TryAddThen(UnaryOp op, const Var& a, const Var& b) {
   constexpr absl::string_view kOperation = "operator+";
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare(kOperation, {a, b}));

@@ -9,7 +9,7 @@ using internal::GradientList;
 using internal::InvalidOperands;
 using internal::Window2D;
 
-// One direction: the padding before the image, and the number of windows.
+// One axis: the padding before the image, and the number of windows.
 struct Span1D {
   int64_t before = 0;
   int64_t places = 0;

@@ -1,4 +1,4 @@
-// Operations that use the tape's seed.
+// Dropout, which uses the tape's seed.
 #include "base/random.h"
 #include "ops/operation.h"
 #include "ops/tape_state.h"
@@ -19,7 +19,7 @@ absl::StatusOr<Var> TryDropout(const Var& x, float rate, uint64_t seed) {
   TapeState* tape = x.node()->tape != nullptr ? x.node()->tape : TapeState::Innermost();
   if (tape == nullptr)
     return absl::FailedPreconditionError(
-        "Dropout: no GradientTape lives on this thread, whose seed and mode it would follow");
+        "Dropout: no GradientTape lives on this thread, and Dropout needs its seed and mode");
   if (!tape->records() || rate == 0) return x;
   const uint64_t key =
       MixSeeds(MixSeeds(tape->variables().seed(), seed), seed == 0 ? tape->NextDraw() : 0);

@@ -27,7 +27,7 @@ absl::StatusOr<Tensor> Expanded(const std::shared_ptr<const internal::UniqueIds>
   return all;
 }
 
-// Each row is sent once, however often it is asked for.
+// Adds the leaf of a lookup. Duplicate ids are removed, so each row is sent once.
 Var AddLookup(internal::TapeState& state, absl::string_view table,
               absl::StatusOr<internal::LookupPlan> plan) {
   if (!plan.ok())

@@ -311,7 +311,7 @@ TEST(GradientTest, OfALookupWithoutIdsHasNoRows) {
   EXPECT_EQ((Shape{0, 2}), Slices(gradients, "table").rows.shape());
 }
 
-// Central differences through a table of float64, for what is looked up in it.
+// Compares the gradient of a lookup in a float64 table with central differences.
 void CheckLookup(const std::function<Var(GradientTape& tape)>& lookup) {
   Tensor table = *Tensor::Copy<double>({4, 2}, {0.3, -1.2, 2.1, 0.4, -0.7, 0.9, 0.05, 0.1});
   const auto weighted = [&](GradientTape& tape) {
@@ -392,7 +392,7 @@ TEST(GradientTest, WantsAFloatingScalar) {
               AllOf(HasSubstr("float32 [2]"), HasSubstr("ReduceMean")));
   EXPECT_EQ(absl::StatusCode::kInvalidArgument,
             tape.Gradient(Tensor::Scalar<int32_t>(1)).status().code());
-  // A refused target does not use the tape up.
+  // The tape can still be used after it has refused a target.
   EXPECT_EQ(absl::OkStatus(), tape.Gradient(ReduceSum(tape.Read("w"))).status());
 }
 
@@ -402,7 +402,8 @@ TEST(GradientTest, CanBeAskedForOnce) {
   const Var target = ReduceSum(tape.Read("w"));
   EXPECT_EQ(absl::OkStatus(), tape.Gradient(target).status());
   EXPECT_EQ(absl::StatusCode::kFailedPrecondition, tape.Gradient(target).status().code());
-  EXPECT_THAT(FloatsOf(target * 2.0f), ElementsAre(14));  // values are still there
+  // The tape no longer records, but its values remain.
+  EXPECT_THAT(FloatsOf(target * 2.0f), ElementsAre(14));
 }
 
 TEST(GradientTest, RefusesALookupInAVariableAlsoReadWhole) {
@@ -473,7 +474,7 @@ TEST(WatchTest, RefusesANameThatIsTaken) {
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, tape.Watch("x", Floats({1}, {1})).status().code());
 }
 
-// ---- operations of one's own --------------------------------------------------------------------
+// ---- operations of the program -----------------------------------------------------------------
 
 Var Cube(GradientTape& tape, const Var& x) {
   const Var cubed = x * x * x;

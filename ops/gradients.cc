@@ -52,7 +52,7 @@ absl::StatusOr<std::map<std::string, double>> SquaresOf(
   return squares;
 }
 
-// In the order of the names, whatever device the values are on.
+// Adds in the order of the names, whatever the devices of the values are.
 double NormOf(const std::map<std::string, double>& squares) {
   double sum = 0;
   for (const auto& [name, square] : squares) sum += square;
@@ -90,7 +90,7 @@ absl::Status Gradients::ClipByGlobalNorm(double norm) {
 }
 
 absl::Status Gradients::Scale(double factor) {
-  std::map<std::string, GradientValue> scaled = entries_;  // all or nothing
+  std::map<std::string, GradientValue> scaled = entries_;  // a copy, so an error changes nothing
   for (auto& [name, gradient] : scaled) {
     Tensor& values = Values(gradient);
     ASSIGN_OR_RETURN(const internal::Backend* backend, BackendOf(name, values));
@@ -103,7 +103,8 @@ absl::Status Gradients::Scale(double factor) {
   return absl::OkStatus();
 }
 
-// If the duplicate ids are known, a GPU need not sort them, and nobody waits for its result.
+// Sums with ids whose duplicates are already known. So a GPU need not sort the ids, and nobody
+// waits for its result.
 static absl::StatusOr<IndexedSlices> SumAt(const internal::UniqueIds& known,
                                            const internal::Backend& backend,
                                            const IndexedSlices& slices) {

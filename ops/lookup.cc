@@ -43,7 +43,7 @@ absl::StatusOr<Tensor> ClippedGradient(const Tensor& rows, std::optional<float> 
   return result;
 }
 
-// The entries that take part, list by list.
+// The ids and weights that count, list by list.
 struct Entries {
   std::vector<int64_t> ids;
   std::vector<int64_t> row_splits = {0};
@@ -86,7 +86,7 @@ Entries EntriesOf(const SparseIds& sparse, Combiner combiner, const LookupOption
   return entries;
 }
 
-// In double until the table's dtype is known.
+// The weights and divisors are doubles until the table's dtype is known.
 RowLists ListsOf(const Entries& entries, bool weighted, Combiner combiner) {
   RowLists lists;
   lists.row_splits = Tensor::Vector<int64_t>(entries.row_splits);
@@ -95,7 +95,7 @@ RowLists ListsOf(const Entries& entries, bool weighted, Combiner combiner) {
   return lists;
 }
 
-// Beside the rows, in their dtype.
+// Converts the weights and divisors to the rows' dtype, on the rows' device.
 absl::StatusOr<RowLists> ListsLike(const RowLists& lists, const Backend& backend,
                                    const Tensor& rows) {
   RowLists like;

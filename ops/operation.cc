@@ -13,8 +13,8 @@ absl::StatusOr<const Backend*> Prepare(absl::string_view operation,
     if (operand.node()->adapts) continue;
     const Device own = ValueOf(operand).device();
     if (device.value_or(own) != own)
-      return InvalidOperands(operation, "operands on ", device->ToString(), " and ", own.ToString(),
-                             "; move one with To");
+      return InvalidOperands(operation, "the operands are on ", device->ToString(), " and ",
+                             own.ToString(), "; move one with To");
     device = own;
   }
   return BackendFor(device.value_or(Device{}));

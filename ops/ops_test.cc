@@ -43,7 +43,8 @@ Tensor List(std::initializer_list<T> values) {
   return There(Tensor::Vector<T>(values));
 }
 
-// A fixed sequence without symmetry in [low, high), none of it within 0.001 of 0. On the CPU.
+// A fixed sequence without symmetry, with values in [low, high) that are at least 0.001 away from
+// 0. On the CPU.
 Tensor Sample(Shape shape, double low = -1.5, double high = 1.5) {
   std::vector<double> values(shape.num_elements());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -67,7 +68,7 @@ std::vector<T> ValuesOf(const Var& var) {
   return values.ok() ? std::vector<T>(values->begin(), values->end()) : std::vector<T>();
 }
 
-// What the operation says, or, where a GPU found it out while computing, who brings the value back.
+// The error of the operation. If a GPU found the error while computing, it comes with the value.
 absl::Status StatusOf(const Var& var) {
   const absl::StatusOr<Tensor> value = var.Value();
   return value.ok() ? value->To(Device{}).status() : value.status();
@@ -367,7 +368,7 @@ TEST(ArithmeticTest, AScalarOfCppIsRoundedOnceToTheOtherDType) {
   EXPECT_THAT(ValuesOf<float>(Var(Tensor::Vector<float>({1})) * 0.1), ElementsAre(0.1f));
   EXPECT_THAT(ValuesOf<double>(Where(Less(0.5, Doubles({2}, {1, 0})), 0.1, Doubles({2}, {7, 7}))),
               ElementsAre(0.1, 7));
-  EXPECT_THAT(ValuesOf<float>(Var(0.1) * 1), ElementsAre(0.1f)) << "float32 among themselves";
+  EXPECT_THAT(ValuesOf<float>(Var(0.1) * 1), ElementsAre(0.1f)) << "two C++ scalars give a float32";
 }
 
 TEST(ArithmeticTest, NothingTimesSomethingIsNothing) {
@@ -376,7 +377,7 @@ TEST(ArithmeticTest, NothingTimesSomethingIsNothing) {
       IsEmpty());
 }
 
-// The value, and the gradients of "a" and "b", or of one of them; all on the CPU.
+// The value of `function`, and its gradients for "a" and "b", or for one of them; all on the CPU.
 std::vector<Tensor> ValueAndGradients(const Tensor& a, const Tensor& b, bool watch_a,
                                       const std::function<Var(const Var&, const Var&)>& function) {
   MapReader reader;
@@ -499,7 +500,7 @@ TEST(WhereTest, TakesMasksOfAnyTypeAndLeavesOutWhatWasNotChosen) {
   EXPECT_THAT(ValuesOf<float>(Where(List<int64_t>({7, 0}), a, b)), ElementsAre(1, 4));
   EXPECT_THAT(ValuesOf<double>(Where(List<uint8_t>({1, 0}), 5.0f, Doubles({2}, {1, 2}))),
               ElementsAre(5, 2));
-  // No gradient comes to what was not chosen, though its own derivative is infinite there.
+  // Elements that were not chosen get no gradient, even if their own derivative is infinite.
   const auto safe_sqrt = [](const Var& x, const Var& y) {
     return Where(Greater(x, 0.0f), Sqrt(Where(Greater(x, 0.0f), x, 1.0f)), y);
   };
@@ -589,7 +590,7 @@ TEST(CastTest, SaturatesAndTakesNaNToZero) {
               ElementsAre(1.5f));
 }
 
-// 2049 is in the middle between two float16, and a float has no place for the rest.
+// 2049 is halfway between two float16 numbers, and a float cannot hold the rest.
 TEST(CastTest, ADoubleBecomesNarrowByWayOfFloatOnEveryDevice) {
   const Tensor doubles =
       Tensor::Vector<double>({2049.0000001, -2049.0000001, 2049.001, 257.0000001});
@@ -610,7 +611,7 @@ TEST(CastTest, CarriesTheGradientBetweenFloatingTypesOnly) {
   EXPECT_EQ(1u, gradients->entries().size());
 }
 
-// Nothing is computed in the narrow types, but values move in them, and so do gradients.
+// The CPU does not compute in the narrow types, but values move in them, and so do gradients.
 TEST(NarrowTest, GradientsOfAValueUsedTwiceAreAddedUp) {
   for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
     MapReader reader;
@@ -726,7 +727,7 @@ TEST(L2NormalizeTest, OfZerosIsZeros) {
 
 // ---- images -------------------------------------------------------------------------------------
 
-// Six loops, as the definition reads; with the padding of TensorFlow's documentation.
+// Six loops, as in the definition, with the padding of TensorFlow's documentation.
 Tensor ConvolutionByDefinition(const Tensor& x, const Tensor& kernel, int64_t stride,
                                Padding padding) {
   const Shape &s = x.shape(), &k = kernel.shape();
@@ -843,8 +844,8 @@ TEST(SliceTest, CutsAnyAxisOfAnyDType) {
   EXPECT_EQ((Shape{0, 1}), Slice(Zeros(DType::kFloat32, {0, 3}), 1, 2, 3).shape());
 }
 
-// The element of y at index i is that of x at the index with i[j] at place axes[j]: checked by
-// walking y.
+// Checks that each element of y, at index i, is the element of x whose index along axis axes[j] is
+// i[j].
 template <typename T>
 void CheckPermutation(const Shape& shape, std::vector<int> axes, const Var& y) {
   ASSERT_TRUE(y.status().ok()) << y.status();
@@ -887,7 +888,7 @@ TEST(PermuteTest, MovesEveryElementOfAnyDType) {
 
 // ---- dropout ------------------------------------------------------------------------------------
 
-// What two calls and one with a seed of its own make of ones, in one step.
+// The results of two calls, and of one with its own seed, on ones, in one step.
 struct Draws {
   std::vector<float> first, second, seeded;
 };

@@ -55,8 +55,8 @@ absl::StatusOr<Var> TrySegmentSum(const Var& rows, const Tensor& row_splits) {
                           });
 }
 
-// Half of x x^T for each example. The gradient: with S the symmetric matrix that has the result's
-// gradient on both sides of its diagonal, dx = S x.
+// The lower half of x x^T for each example. Its gradient is dx = S x, where the symmetric matrix S
+// has the result's gradient on both sides of its diagonal.
 absl::StatusOr<Var> TryDotInteraction(const Var& features) {
   ASSIGN_OR_RETURN(const Backend* backend, internal::Prepare("DotInteraction", {features}));
   const Tensor x = internal::ValueOf(features);

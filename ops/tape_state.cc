@@ -78,8 +78,9 @@ absl::Status AddSlices(const std::string& name, IndexedSlices slices, Gradients&
   return absl::OkStatus();
 }
 
-// The leaves whose gradients are complete once the walk back has passed an operation, because it is
-// the first that uses them. They can then be copied from a GPU while it computes the rest.
+// For each operation, the leaves whose gradients are complete once the walk back has passed it,
+// because it is the first operation that uses them. These gradients can be copied from a GPU while
+// the GPU computes the others.
 class Completions {
  public:
   Completions(absl::Span<const std::unique_ptr<Leaf>> leaves,
@@ -99,7 +100,7 @@ class Completions {
       if (leaf->gradient) leaf->gradient->MarkWritten();
     }
   }
-  Completions() = default;  // nobody needs them
+  Completions() = default;  // for gradients that nobody copies
 
  private:
   std::vector<std::vector<VarNode*>> completed_by_;
@@ -162,7 +163,7 @@ absl::StatusOr<std::shared_ptr<VarNode>> TapeState::AddWatched(absl::string_view
   for (const auto& leaf : leaves_) {
     if (leaf->name != name) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "Watch: ", name, " was watched or read before on this tape; its gradient would be two"));
+        "Watch: ", name, " was watched or read before on this tape; it would have two gradients"));
   }
   Leaf& leaf = AddPending(name);
   pending_.pop_back();
@@ -200,7 +201,7 @@ void TapeState::ForgetLookups() {
 absl::Status TapeState::CheckDifferentiable(const VarNode& target) const {
   if (!records_)
     return absl::FailedPreconditionError(
-        "Gradient: the tape is in inference mode and has kept nothing");
+        "Gradient: the tape is in inference mode and has recorded nothing");
   if (differentiated_)
     return absl::FailedPreconditionError(
         "Gradient: called before on this tape; the first call frees the recording. Add up the "
@@ -241,7 +242,7 @@ absl::StatusOr<Gradients> TapeState::DifferentiateSum(const std::shared_ptr<VarN
   if (target->pending) target->tape->Flush();
   RETURN_IF_ERROR(CheckDifferentiable(*target));
   differentiated_ = true;
-  // The results of the following computations need no derivative.
+  // From here on nothing is recorded, because the results of the walk back need no derivatives.
   records_ = false;
   if (target->needs_gradient) {
     ASSIGN_OR_RETURN(target->gradient, NewLike(target->value));

@@ -25,7 +25,7 @@ absl::Status CheckComputedWith(absl::string_view what, const Tensor& x) {
   if (x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat64) return absl::OkStatus();
   if (is_narrow && x.device().kind == Device::Kind::kGpu) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      what, ": ", x.ToString(), " is not computed with", is_narrow ? " on the CPU" : "",
+      what, ": arithmetic does not take ", x.ToString(), is_narrow ? " on the CPU" : "",
       "; Cast it to float32 or float64", is_narrow ? ", or compute on a GPU" : ""));
 }
 

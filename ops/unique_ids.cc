@@ -23,8 +23,8 @@ std::shared_ptr<const UniqueIds> UniqueIfKnown(const Tensor& ids) {
   return known != nullptr && known->num_ids() == ids.shape().num_elements() ? known : nullptr;
 }
 
-// Sorts the ids and then finds each id among the unique ones. So no table beside the ids must fit
-// into a cache.
+// Sorts the ids, and then finds each id among the unique ones. So no other table needs to fit in a
+// cache.
 std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids) {
   if (auto known = UniqueIfKnown(ids)) return known;
   const absl::Span<const int64_t> values =
@@ -34,7 +34,7 @@ std::shared_ptr<const UniqueIds> UniqueOf(const Tensor& ids) {
   unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
   if (unique.size() == values.size()) return nullptr;
   absl::StatusOr<Tensor> places = Tensor::Uninitialized(DType::kInt64, ids.shape());
-  if (!places.ok()) return nullptr;  // each row travels as often as it is asked for
+  if (!places.ok()) return nullptr;  // no memory: each row is sent as often as it is asked for
   auto* const at = places->fresh_data<int64_t>();
   std::transform(values.begin(), values.end(), at, [&](int64_t id) {
     return static_cast<int64_t>(std::lower_bound(unique.begin(), unique.end(), id) -

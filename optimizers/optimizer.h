@@ -21,7 +21,7 @@ namespace divvy {
 // that it names change.
 //
 // The arithmetic is that of tf_keras.optimizers.legacy, which TensorFlow uses with parameter
-// servers. Decoupled weight decay follows AdamW of Keras 2; docs/deviations.md lists the
+// servers. Decoupled weight decay follows AdamW of Keras 2; docs/reference/deviations.md lists the
 // differences between the Keras families.
 //
 // Optimizers are plain values. CreateVariable and Trainer call Validate on them. A step calls it on

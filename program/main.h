@@ -18,9 +18,9 @@ namespace divvy {
 
 // The body of the `main` of //program:main. Parses the flags, reads from TF_CONFIG and the flags
 // which task of a cluster this process is, runs that task, and returns the exit code of the process
-// (docs/operations.md has the table). The chief runs the program's Train, and an evaluator its
-// Evaluate. If neither TF_CONFIG nor a flag describes a cluster, Main starts the whole cluster in
-// this process (--ps, --workers, --replicas_per_worker).
+// (docs/operating/operations.md has the table). The chief runs the program's Train, and an
+// evaluator its Evaluate. If neither TF_CONFIG nor a flag describes a cluster, Main starts the
+// whole cluster in this process (--ps, --workers, --replicas_per_worker).
 //
 // Blocks until the task has ended. Handles signals: the first SIGTERM or SIGINT drains the task,
 // and a second one ends the process at once. An evaluator ends at the first. Prints on standard

@@ -79,7 +79,8 @@ std::string HelpOfProgram() {
   return absl::StrCat(
       HelpOfOwn(),
       FlagHelp("flags of the cluster in this process, and of the tasks of another:", embedded),
-      FlagHelp("flags that only tasks of a cluster have (docs/operations.md says which):", others));
+      FlagHelp("flags that only tasks of a cluster have (docs/operating/operations.md says which):",
+               others));
 }
 
 std::string HelpOfTask(const std::vector<Role>& roles) {

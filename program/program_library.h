@@ -3,7 +3,7 @@
 //
 // The library and the binary that loads it are both linked with libdivvy.so (//:divvy, or the SDK),
 // so they share one registry of steps and one of flags. The library is as trusted as the binary: it
-// runs in this process, with its rights (docs/operations.md).
+// runs in this process, with its rights (docs/operating/operations.md).
 #ifndef DIVVY_PROGRAM_PROGRAM_LIBRARY_H_
 #define DIVVY_PROGRAM_PROGRAM_LIBRARY_H_
 

@@ -175,13 +175,15 @@ std::string TableOfFlags() {
 
 TEST_F(RoleFlagsTest, TheTableOfTheDocumentIsMadeOfThisOne) {
   const std::string kBegin = "<!-- made of task/flags.inc -->\n", kEnd = "<!-- end -->\n";
-  const absl::StatusOr<std::string> page = FileSystem::Real().ReadFile("docs/operations.md");
+  const absl::StatusOr<std::string> page =
+      FileSystem::Real().ReadFile("docs/operating/operations.md");
   ASSERT_TRUE(page.ok()) << page.status();
   const size_t begin = page->find(kBegin), end = page->find(kEnd);
   ASSERT_NE(begin, std::string::npos);
   ASSERT_NE(end, std::string::npos);
   const std::string written = page->substr(begin + kBegin.size(), end - begin - kBegin.size());
-  EXPECT_EQ(written, TableOfFlags()) << "write this into docs/operations.md:\n" << TableOfFlags();
+  EXPECT_EQ(written, TableOfFlags()) << "write this into docs/operating/operations.md:\n"
+                                     << TableOfFlags();
 }
 
 TEST_F(RoleFlagsTest, HelpOfABinaryForOneRoleListsWhatThatRoleReads) {

@@ -16,7 +16,7 @@
 namespace divvy {
 
 // Why a request was refused. Each reason has its status code and the reaction of the sender
-// (docs/protocol.md, section 3).
+// (docs/internals/protocol.md, section 3).
 enum class Reason : uint8_t {
   // No typed reason: a fault of the transport, or a user's error.
   kNone,

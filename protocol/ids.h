@@ -1,5 +1,5 @@
-// The identifiers of the protocol. docs/architecture.md has a table of who makes each one and how
-// long it lives. 0 stands for "none" or "not known".
+// The identifiers of the protocol. docs/internals/architecture.md has a table of who makes each one
+// and how long it lives. 0 stands for "none" or "not known".
 #ifndef DIVVY_PROTOCOL_IDS_H_
 #define DIVVY_PROTOCOL_IDS_H_
 

@@ -1,12 +1,12 @@
-// What the three roles say to each other, as plain values: the protocol's calls (docs/protocol.md)
-// without their encoding. Tensors in a message are shared handles that nobody writes to again;
-// those of pulls and commits lie on the CPU.
+// What the three roles say to each other, as plain values: the protocol's calls
+// (docs/internals/protocol.md) without their encoding. Tensors in a message are shared handles that
+// nobody writes to again; those of pulls and commits lie on the CPU.
 //
 // A message is as good as its sender: nothing is checked when one is made. What comes over a wire
 // has been checked as far as no state is needed (wire/: ranges, order, names, sizes that fit each
 // other), so a receiver relies on what stands beside each field, and checks itself what only its
 // state can tell. Each request says a wanted fact, not a change: it may arrive twice, late, or
-// never, and asked again it is answered the same (docs/protocol.md, section 4).
+// never, and asked again it is answered the same (docs/internals/protocol.md, section 4).
 #ifndef DIVVY_PROTOCOL_MESSAGES_H_
 #define DIVVY_PROTOCOL_MESSAGES_H_
 

@@ -38,7 +38,7 @@ struct PeerId {
 std::optional<PeerId> ParseRoleUri(absl::string_view uri);
 
 // Whether `role` may call `method`, named "Service.Method". Every call that is not listed is denied
-// (docs/protocol.md has the table). Pure.
+// (docs/internals/protocol.md has the table). Pure.
 bool MayCall(absl::string_view role, absl::string_view method);
 
 // The same check for the peer of a call. NOT_AUTHORIZED (PermissionDenied) names role and call; the

@@ -619,7 +619,8 @@ TEST_F(TlsTest, OnLoopbackWithoutTlsEveryRoleIsTrusted) {
   EXPECT_TRUE(Register(std::nullopt).ok());
 }
 
-// ---- other certificates while a cluster runs (docs/security.md, "Renewing" and "Revoking")
+// ---- other certificates while a cluster runs (docs/operating/security.md, "Renewing" and
+// "Revoking")
 
 class RenewalTest : public TlsTest {
  protected:

@@ -11,7 +11,7 @@
 
 namespace divvy {
 
-// A Steps stream is broken if nothing arrives on it for this long (docs/protocol.md). The
+// A Steps stream is broken if nothing arrives on it for this long (docs/internals/protocol.md). The
 // coordinator sends something every second.
 constexpr absl::Duration kStreamSilence = absl::Seconds(10);
 

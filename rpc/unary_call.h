@@ -22,7 +22,7 @@
 
 namespace divvy {
 
-// Deadlines of the unary calls (docs/protocol.md).
+// Deadlines of the unary calls (docs/internals/protocol.md).
 constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr absl::Duration kAttachDeadline = absl::Seconds(10);
 // Short, since any later Sync acknowledges the earlier ones too.

@@ -15,7 +15,7 @@ namespace divvy {
 // the steps that are still queued and tells the cluster that the job is done.
 //
 // Its result determines the exit code of the process (ExitCodeOf in protocol/error.h; the table is
-// in docs/operations.md):
+// in docs/operating/operations.md):
 //   OK            0: the job is complete
 //   Unavailable   138, unless a step function returned it. Only this process ends; workers and
 //                 parameter servers wait for the next start, which resumes the job

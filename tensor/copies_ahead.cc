@@ -30,8 +30,10 @@ std::vector<std::vector<size_t>> PartsOf(const std::vector<Tensor>& values) {
 
 // The copies of some values on one device. Thread-safe.
 //
-//   PROMISED  Make  ->  UNDER WAY  all made, no memory, an error of the device, or a Drop  ->  OVER
-//   Find of PROMISED, or Drop  ->  OVER
+//   state      event                                                            next state
+//   PROMISED   Make                                                             UNDER WAY
+//   PROMISED   Find, Drop                                                       OVER
+//   UNDER WAY  all copies made, no memory, an error of the device, or a Drop    OVER
 class CopyJob {
  public:
   explicit CopyJob(Device device) : device_(device) {}
@@ -62,7 +64,8 @@ class CopyJob {
     return copy == copies_.end() ? std::nullopt : std::optional<Tensor>(copy->second);
   }
 
-  // Whether any of them is there or is being made.
+  // Drops the copies, and ends the making of more. Returns whether any copy existed or was being
+  // made.
   bool Drop() {
     std::map<size_t, Tensor> dropped;  // freed without the lock
     MutexLock lock(mu_);
@@ -82,11 +85,12 @@ class CopyJob {
  private:
   enum class State : uint8_t { kPromised, kUnderWay, kOver };
 
-  // False: no more copies are to be made.
+  // Makes the copies of one part. False: make no more parts.
   bool MakePart(const std::vector<Tensor>& values, const std::vector<size_t>& part) {
     std::vector<Tensor> here;
     for (const size_t i : part) here.push_back(values[i]);
-    // Freed without the lock, and before the end is announced, so that nobody needs it any more.
+    // A result that was dropped meanwhile is freed without the lock, and before Make announces its
+    // end. So after AwaitEnd no copy holds memory.
     absl::StatusOr<std::vector<Tensor>> made = Copied(here);
     MutexLock lock(mu_);
     if (is_dropped_ || !made.ok()) return false;

@@ -33,8 +33,8 @@ std::function<void()> PromiseCopies(const std::vector<CopyWanted>& wanted);
 // as fast. Thread-safe.
 std::optional<Tensor> FindCopyAhead(const Tensor& value, Device device);
 
-// Drops all copies on `device`, including those on their way there, because the device has run out
-// of memory or has failed. FindCopyAhead no longer finds them. Copies that a step has already found
+// Drops all copies on `device`, including copies in progress, because the device has run out of
+// memory or has failed. FindCopyAhead no longer finds them. Copies that a step has already found
 // remain with the step. Blocks while another thread is making a copy, so that no copy holds memory
 // of the device when this returns. Returns whether any copy held memory. Copies that are registered
 // later are not affected. Thread-safe.

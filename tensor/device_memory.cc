@@ -25,7 +25,7 @@ absl::StatusOr<DeviceMemory*> GpuMemory() {
   DeviceMemory* const memory = GpuMemoryIfAny();
   if (memory == nullptr)
     return absl::UnimplementedError(
-        "no GPU is in use: this process computes on the CPU (--gpus, and a build with "
+        "no GPU is in use: this process computes on the CPU (GPUs need --gpus and a build with "
         "--config=cuda)");
   return memory;
 }

@@ -250,7 +250,7 @@ namespace internal {
 absl::Status WantElements(const Nest& nest, size_t elements) {
   RETURN_IF_ERROR(nest.status());
   if (nest.list() != nullptr && nest.size() == elements) return absl::OkStatus();
-  // A caller that accepts a list of any length passes the list's own size.
+  // A caller that accepts a list of any length passes the list's own size as `elements`.
   const bool any = nest.size() == elements;
   return absl::InvalidArgumentError(absl::StrCat(
       "wanted a list", any ? "" : absl::StrCat(" of ", elements), ", not ", nest.ToString()));

@@ -61,7 +61,7 @@ class Nest {
   Nest(List list);
   Nest(Dict dict);
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
-  // A number as a tensor of one element; NestCodec<T> below says of which dtype.
+  // A number as a tensor of one element. NestCodec<T> below gives its dtype.
   Nest(T scalar);
   // A dict. If a key occurs twice, the first entry counts.
   Nest(std::initializer_list<std::pair<const std::string, Nest>> dict);

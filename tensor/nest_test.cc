@@ -1,4 +1,4 @@
-// Structured values, and how C++ types become them.
+// Tests of structured values, and of their conversion from and to C++ types.
 #include "tensor/nest.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ const absl::Status& Reason() {
   return *reason;
 }
 
-// ---- Paths.
+// ---- Paths
 
 TEST(NestTest, APathLeadsToItsLeaf) {
   const Nest nest = OneOfEachKind();
@@ -130,7 +130,7 @@ TEST(NestTest, WhatHoldsAFailureHasNotFailed) {
   EXPECT_EQ(list[1].status(), Reason());
 }
 
-// ---- Leaves.
+// ---- Leaves
 
 TEST(NestTest, ALeafOfAnotherKindIsSaidWithWhatItIs) {
   EXPECT_EQ(Nest("hello").tensor().status(),
@@ -179,7 +179,7 @@ TEST(NestTest, SparseIdsAreCheckedAndOtherKeysPassedOver) {
             InvalidArgumentError("wanted a tensor, not \"heavy\""));
 }
 
-// ---- The whole of it.
+// ---- Whole structures
 
 TEST(FlattenTest, GivesTheTensorsDepthFirstAndKeysInOrder) {
   const Nest nest = {{"b", Nest::List{3, Nest{{"y", 5}, {"x", 4}}}}, {"a", Nest::List{1, 2}}};
@@ -307,7 +307,7 @@ TEST(NestBitwiseEqualTest, FindsOneThatDiffers) {
   }
 }
 
-// ---- Types of C++.
+// ---- C++ types
 
 template <typename T>
 T ThereAndBack(const T& value) {

@@ -1,4 +1,4 @@
-// Element types and extents.
+// Tests of element types and shapes.
 #include "tensor/shape.h"
 
 #include <cmath>
@@ -81,7 +81,7 @@ TEST(DTypeTest, ADispatchOfWhatTensorsDoNotHoldVisitsNothing) {
   }
 }
 
-// ---- 16 bits. Expected values: IEEE 754 by hand.
+// ---- 16-bit floats. The expected values follow from IEEE 754, computed by hand.
 
 struct Rounding {
   float value;
@@ -91,13 +91,13 @@ struct Rounding {
 TEST(HalfTest, RoundsToTheNearestAndTiesToEven) {
   for (const Rounding& known : std::vector<Rounding>{{1, 0x3C00},
                                                      {-2, 0xC000},
-                                                     // Between two: the even one below.
+                                                     // Halfway: rounds to the even number below.
                                                      {0x1.002p0f, 0x3C00},
-                                                     // Between two: the even one above.
+                                                     // Halfway: rounds to the even number above.
                                                      {0x1.006p0f, 0x3C02},
-                                                     // just past the middle
+                                                     // Just above halfway.
                                                      {0x1.0021p0f, 0x3C01},
-                                                     // Into the next power.
+                                                     // Rounds up to the next power of two.
                                                      {0x1.FFEp0f, 0x4000},
                                                      {-0.0f, 0x8000}}) {
     EXPECT_EQ(Half::FromFloat(known.value).bits, known.bits) << known.value;
@@ -116,7 +116,8 @@ TEST(HalfTest, BecomesADenormalNumberAndThenZero) {
                                                      {0x1p-15f, 0x0200},
                                                      {0x1p-24f, 0x0001},
                                                      {0x1.8p-25f, 0x0001},
-                                                     // Between 0 and the least: even.
+                                                     // Halfway between 0 and the least number: 0 is
+                                                     // even.
                                                      {0x1p-25f, 0x0000},
                                                      {0x1.8p-24f, 0x0002},
                                                      {-0x1p-26f, 0x8000}}) {
@@ -178,7 +179,7 @@ TEST(BFloat16Test, ANaNOfTheLowBitsAloneStaysOne) {
   EXPECT_TRUE(std::isnan(Half::FromFloat(signalling).ToFloat()));
 }
 
-// ---- Shapes.
+// ---- Shapes
 
 TEST(ShapeTest, CountsElementsRowsAndWhatARowHas) {
   const Shape images{64, 28, 20};

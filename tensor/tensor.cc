@@ -17,19 +17,19 @@ namespace divvy {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// The alignment of small tensors that travel together; it is that of a GPU's memory.
+// The alignment of small tensors that share one copy; a GPU's memory has the same alignment.
 constexpr int64_t kPartAlignment = 256;
 // From this size on, memory of the CPU comes from the pool of DeviceMemory if there is one.
 constexpr int64_t kPooledBytes = 64 << 10;
 
 #ifdef DIVVY_SANITIZER
-// The C library's blocks are checked: what is used after it was freed, or beside its end.
+// The sanitizers check blocks of the C library: use after free, and access beyond the end.
 constexpr bool kKeepsHostMemory = false;
 #else
 constexpr bool kKeepsHostMemory = true;
 #endif
 
-// Owned memory and what it came from: DeviceMemory, else MemoryPool if `pooled_bytes` is not 0,
+// Owned memory and where it came from: DeviceMemory, else MemoryPool if `pooled_bytes` is not 0,
 // else the C library.
 struct Block {
   void* data = nullptr;
@@ -85,7 +85,7 @@ absl::Status CheckStorable(DType dtype, const Shape& shape) {
     return absl::InvalidArgumentError(absl::StrCat("tensors do not hold ", DTypeName(dtype)));
   if (shape.num_elements() < 0)
     return absl::InvalidArgumentError(
-        absl::StrCat("shape ", shape.ToString(), " is not known in full"));
+        absl::StrCat("shape ", shape.ToString(), " has an unknown dimension (-1)"));
   return absl::OkStatus();
 }
 
@@ -137,7 +137,8 @@ absl::StatusOr<Tensor> Tensor::Uninitialized(DType dtype, Shape shape, Device de
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
-  // No memory, but still a device: what is computed from this tensor is computed on that GPU.
+  // A tensor without elements has no memory, but still a device: computations from this tensor run
+  // on that GPU.
   if (bytes == 0) {
     if (device.kind == Device::Kind::kGpu)
       tensor.buffer_ = std::make_shared<Buffer>(Block(), device, [] {});
@@ -244,7 +245,7 @@ absl::StatusOr<Tensor> Tensor::To(Device device) const {
   }
   ASSIGN_OR_RETURN(DeviceMemory* const memory, GpuMemory());
   const bool from_cpu = this->device().kind == Device::Kind::kCpu;
-  // Borrowed memory returns to its owner once it has been read, so it cannot be an origin.
+  // Borrowed memory returns to its owner after the copy, so it cannot be an origin.
   const bool has_origin =
       (dtype_ == DType::kInt64 || dtype_ == DType::kInt32) && !buffer_->borrowed();
   absl::StatusOr<void*> data;
@@ -296,7 +297,7 @@ absl::StatusOr<std::vector<Tensor>> ToHost(absl::Span<const Tensor> tensors) {
   return here;
 }
 
-// The part at `offset` of a packed copy; it has this tensor's values.
+// The tensor at `offset` of a packed copy, which has this tensor's values.
 Tensor Tensor::PartOf(const Tensor& packed, int64_t offset) const {
   Tensor part;
   part.dtype_ = dtype_;
@@ -312,7 +313,8 @@ Tensor Tensor::PartOf(const Tensor& packed, int64_t offset) const {
 
 absl::StatusOr<std::vector<Tensor>> ToDevice(absl::Span<const Tensor> tensors, Device device) {
   std::vector<Tensor> there(tensors.begin(), tensors.end());
-  std::vector<std::pair<size_t, int64_t>> small;  // which, and where in the pack
+  // The index in `tensors`, and the offset in the packed copy, of each small tensor.
+  std::vector<std::pair<size_t, int64_t>> small;
   int64_t packed_bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t bytes = tensors[i].size_bytes();
@@ -370,9 +372,9 @@ absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
   const Shape wanted =
       inferred >= 0 ? Shape(absl::MakeConstSpan(dims.data(), shape.rank())) : shape;
   if (wanted.num_elements() != elements) {
-    return absl::InvalidArgumentError(absl::StrCat("Reshape: ", shape_.ToString(), " has ",
-                                                   elements, " elements, ", shape.ToString(),
-                                                   " another number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Reshape: ", shape_.ToString(), " has ", elements,
+                     " elements, which do not fit the shape ", shape.ToString()));
   }
   Tensor result = *this;
   result.shape_ = wanted;
@@ -380,7 +382,8 @@ absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
 }
 
 absl::StatusOr<Tensor> Tensor::Rows(int64_t begin, int64_t end) const {
-  if (shape_.rank() == 0) return absl::InvalidArgumentError("Rows of a scalar");
+  if (shape_.rank() == 0)
+    return absl::InvalidArgumentError("Rows: a scalar has no axis to take rows from");
   if (begin < 0 || end < begin || end > shape_.dim(0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows [", begin, ", ", end, ") of ", shape_.ToString()));
@@ -406,7 +409,8 @@ bool BitwiseEqual(const Tensor& a, const Tensor& b) {
 
 absl::Status Validate(const IndexedSlices& slices) {
   if (slices.num_rows < 0)
-    return absl::InvalidArgumentError(absl::StrCat("IndexedSlices of ", slices.num_rows, " rows"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("IndexedSlices: num_rows is ", slices.num_rows, "; it must be at least 0"));
   ASSIGN_OR_RETURN(absl::Span<const int64_t> ids, slices.ids.values<int64_t>());
   if (slices.ids.shape().rank() != 1 || slices.rows.shape().rank() < 1 ||
       slices.rows.shape().dim(0) != slices.ids.shape().dim(0)) {
@@ -449,7 +453,7 @@ absl::Status Validate(const SparseIds& sparse) {
                          sparse.weights->shape() != sparse.ids.shape())) {
     return absl::InvalidArgumentError(
         absl::StrCat("SparseIds: weights ", sparse.weights->ToString(), " do not fit ids ",
-                     sparse.ids.ToString(), ": want float32, as many"));
+                     sparse.ids.ToString(), ": want float32, one for each id"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Tensors, their two sparse forms, and what they ask of the memory of a device.
+// Tests of tensors, of their two sparse forms, and of their calls of DeviceMemory.
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ TEST(DeviceTest, IsCalledByKindAndNumber) {
   EXPECT_EQ(kGpu, (Device{Device::Kind::kGpu, 0}));
 }
 
-// ---- Making one.
+// ---- Creation
 
 TEST(TensorTest, IsAtFirstNoFloats) {
   const Tensor tensor;
@@ -62,7 +62,7 @@ TEST(TensorTest, CopyRefusesAnotherNumberOfValues) {
   EXPECT_EQ(Tensor::Copy<float>({0}, {1}).status(),
             InvalidArgumentError("shape [0] wants 0 values, not 1"));
   EXPECT_EQ(Tensor::Copy<float>({-1}, {1}).status(),
-            InvalidArgumentError("shape [-1] is not known in full"));
+            InvalidArgumentError("shape [-1] has an unknown dimension (-1)"));
   EXPECT_EQ(Tensor::Copy<float>({-2}, {1}).status(), Shape{-2}.status());
 }
 
@@ -90,7 +90,9 @@ TEST(TensorTest, WhatCannotBeHeldIsRefusedHoweverItIsMade) {
            {DType::kComplex64, {2}, InvalidArgumentError("tensors do not hold complex64")},
            {DType::kComplex128, {2}, InvalidArgumentError("tensors do not hold complex128")},
            {DType::kString, {2}, InvalidArgumentError("tensors do not hold string")},
-           {DType::kInt8, {2, -1}, InvalidArgumentError("shape [2, -1] is not known in full")},
+           {DType::kInt8,
+            {2, -1},
+            InvalidArgumentError("shape [2, -1] has an unknown dimension (-1)")},
            {DType::kInt8, {-2}, Shape{-2}.status()}}) {
     EXPECT_EQ(Tensor::Uninitialized(c.dtype, c.shape).status(), c.why);
     EXPECT_EQ(Tensor::Zeros(c.dtype, c.shape).status(), c.why);
@@ -99,7 +101,7 @@ TEST(TensorTest, WhatCannotBeHeldIsRefusedHoweverItIsMade) {
         Tensor::Borrow(c.dtype, c.shape, &memory, Device(), [&released] { ++released; }).status(),
         c.why);
   }
-  EXPECT_EQ(released, 0) << "what was refused is still the caller's";
+  EXPECT_EQ(released, 0) << "refused memory still belongs to the caller";
 }
 
 TEST(TensorTest, MoreBytesThanAnInt64CountsAreMemoryThatIsNotThere) {
@@ -109,7 +111,7 @@ TEST(TensorTest, MoreBytesThanAnInt64CountsAreMemoryThatIsNotThere) {
   EXPECT_EQ(Tensor::Zeros(DType::kFloat64, {int64_t{1} << 61}).status(), why);
 }
 
-// ---- Reading.
+// ---- Reading
 
 TEST(TensorTest, AScalarIsTheOneElementWhateverTheRank) {
   EXPECT_EQ(*Tensor::Vector<float>({3}).scalar<float>(), 3);
@@ -131,7 +133,7 @@ TEST(TensorTest, NothingIsConvertedWhereItIsRead) {
   EXPECT_EQ(one.mutable_values<double>().status(), why);
 }
 
-// ---- Writing.
+// ---- Writing
 
 TEST(TensorTest, AWriteThroughOneHandleIsSeenByNoOther) {
   Tensor written = Tensor::Vector<int32_t>({1, 2, 3});
@@ -167,7 +169,7 @@ TEST(TensorTest, ThereMayBeNothingToWrite) {
   EXPECT_THAT(*row.mutable_values<float>(), IsEmpty());
 }
 
-// ---- Memory of the caller.
+// ---- Memory of the caller
 
 TEST(BorrowTest, ReadsTheMemoryItselfAndReleasesItOnceWithTheLastHandle) {
   const int32_t memory[4] = {1, 2, 3, 4};
@@ -220,7 +222,7 @@ TEST(TensorTest, WithoutBytesThereIsNoData) {
   EXPECT_EQ(Tensor::Zeros(DType::kInt32, {4, 0})->data(), nullptr);
 }
 
-// ---- Other shapes of the same buffer.
+// ---- Other shapes of the same buffer
 
 TEST(ReshapeTest, SharesTheBufferAndInfersOneDimension) {
   const Tensor six = Tensor::Vector<int32_t>({1, 2, 3, 4, 5, 6});
@@ -240,14 +242,16 @@ TEST(ReshapeTest, OfNoElementsInfersZero) {
 TEST(ReshapeTest, RefusesWhatDoesNotHoldAsMany) {
   const Tensor six = Tensor::Vector<int32_t>({1, 2, 3, 4, 5, 6});
   EXPECT_EQ(six.Reshape({4}).status(),
-            InvalidArgumentError("Reshape: [6] has 6 elements, [4] another number"));
-  EXPECT_EQ(six.Reshape({4, -1}).status(),
-            InvalidArgumentError("Reshape: [6] has 6 elements, [4, -1] another number"));
+            InvalidArgumentError("Reshape: [6] has 6 elements, which do not fit the shape [4]"));
+  EXPECT_EQ(
+      six.Reshape({4, -1}).status(),
+      InvalidArgumentError("Reshape: [6] has 6 elements, which do not fit the shape [4, -1]"));
   EXPECT_EQ(six.Reshape({-1, 2, -1}).status(),
             InvalidArgumentError("Reshape to [-1, 2, -1]: only one dimension may be -1"));
   EXPECT_EQ(six.Reshape({-3}).status(), Shape{-3}.status());
-  EXPECT_EQ(Tensor().Reshape({0, -1}).status(),
-            InvalidArgumentError("Reshape: [0] has 0 elements, [0, -1] another number"));
+  EXPECT_EQ(
+      Tensor().Reshape({0, -1}).status(),
+      InvalidArgumentError("Reshape: [0] has 0 elements, which do not fit the shape [0, -1]"));
 }
 
 TEST(RowsTest, ShareTheBuffer) {
@@ -257,7 +261,7 @@ TEST(RowsTest, ShareTheBuffer) {
   EXPECT_THAT(*rows.values<int32_t>(), ElementsAre(3, 4, 5, 6));
   EXPECT_EQ(rows.data(), table.data_as<int32_t>() + 2);
   EXPECT_THAT(*rows.Rows(1, 2)->values<int32_t>(), ElementsAre(5, 6))
-      << "rows of rows count from theirs";
+      << "rows of a result count from its first row";
   EXPECT_EQ(table.Rows(3, 3)->shape(), (Shape{0, 2}));
   EXPECT_EQ(Tensor::Zeros(DType::kFloat32, {3, 0})->Rows(1, 3)->shape(), (Shape{2, 0}));
 }
@@ -267,7 +271,8 @@ TEST(RowsTest, RefusesWhatIsNotThere) {
   EXPECT_EQ(table.Rows(1, 4).status(), InvalidArgumentError("rows [1, 4) of [3, 2]"));
   EXPECT_EQ(table.Rows(-1, 2).status(), InvalidArgumentError("rows [-1, 2) of [3, 2]"));
   EXPECT_EQ(table.Rows(2, 1).status(), InvalidArgumentError("rows [2, 1) of [3, 2]"));
-  EXPECT_EQ(Tensor::Scalar<float>(1).Rows(0, 1).status(), InvalidArgumentError("Rows of a scalar"));
+  EXPECT_EQ(Tensor::Scalar<float>(1).Rows(0, 1).status(),
+            InvalidArgumentError("Rows: a scalar has no axis to take rows from"));
 }
 
 TEST(BitwiseEqualTest, ANaNEqualsItselfAndZeroIsNotMinusZero) {
@@ -283,16 +288,15 @@ TEST(BitwiseEqualTest, TheSameBytesOfAnotherKindAreNotEqual) {
   EXPECT_TRUE(BitwiseEqual(Tensor(), Tensor()));
 }
 
-// ---- On devices.
+// ---- Devices
 
-// Memory of this process as that of two GPUs. Writes down what it is asked, and fails when it is
-// told to.
+// Plays the memory of two GPUs with memory of this process. Records the calls, and fails on demand.
 class FakeDeviceMemory : public DeviceMemory {
  public:
   FakeDeviceMemory() { SetGpuMemory(this); }
   ~FakeDeviceMemory() override {
     SetGpuMemory(nullptr);
-    EXPECT_EQ(held_, 0) << "all that was taken is given back";
+    EXPECT_EQ(held_, 0) << "all memory was returned";
   }
 
   absl::StatusOr<void*> Allocate(Device device, int64_t bytes) override {
@@ -333,9 +337,9 @@ class FakeDeviceMemory : public DeviceMemory {
   void FreeHost(void* data) override { Give("FreeHost", data); }
 
   std::vector<std::string> calls;
-  // Given with what was copied; made by Mark.
+  // The marks that came with copies, and the marks that Mark returned.
   std::vector<std::shared_ptr<const DeviceMark>> marks, made_marks;
-  // The owner of what was uploaded last.
+  // The owner of the last upload.
   std::shared_ptr<const void> reading;
   absl::Status fault;
   int brings = 0;
@@ -365,7 +369,7 @@ class FakeDeviceMemory : public DeviceMemory {
 
 TEST(WithoutAGpuTest, WhoAsksForOneLearnsHowToHaveIt) {
   const absl::Status why = absl::UnimplementedError(
-      "no GPU is in use: this process computes on the CPU (--gpus, and a build with "
+      "no GPU is in use: this process computes on the CPU (GPUs need --gpus and a build with "
       "--config=cuda)");
   EXPECT_EQ(Tensor::Uninitialized(DType::kFloat32, {2}, kGpu).status(), why);
   EXPECT_EQ(Tensor::Scalar<float>(1).To(kGpu).status(), why);
@@ -417,7 +421,7 @@ TEST(DeviceMemoryTest, NoElementsHaveAPlaceButNoMemory) {
 TEST(DeviceMemoryTest, ValuesGoThereAcrossAndBack) {
   FakeDeviceMemory memory;
   const Tensor here = Tensor::Vector<float>({1, 2});
-  EXPECT_EQ(here.To(Device())->data(), here.data()) << "they are there already";
+  EXPECT_EQ(here.To(Device())->data(), here.data()) << "they are on the CPU already";
   const Tensor there = *here.To(kGpu);
   EXPECT_EQ(there.To(kGpu)->data(), there.data());
   const Tensor back = *there.Rows(1, 2)->To(kOtherGpu)->To(Device());
@@ -436,12 +440,12 @@ TEST(DeviceMemoryTest, SmallTensorsTravelToAGpuTogether) {
   EXPECT_THAT(memory.calls, ElementsAre("Upload GPU:0 512", "Upload GPU:0 80000"));
   EXPECT_EQ(there[0].ToString(), "float32 [2]");
   EXPECT_EQ(there[3].device(), kGpu);
-  EXPECT_EQ(there[2].To(Device())->data(), b.data()) << "integers are still where they came from";
+  EXPECT_EQ(there[2].To(Device())->data(), b.data()) << "integers are taken from their origin";
   EXPECT_THAT(*there[0].To(Device())->values<float>(), ElementsAre(1, 2));
   const Tensor last = there[2];
   there.clear();
   EXPECT_EQ(std::count(memory.calls.begin(), memory.calls.end(), "Free GPU:0"), 1)
-      << "the large one: of the others a part is held";
+      << "the large one; of the small ones only the packed copy is held";
 }
 
 TEST(DeviceMemoryTest, ASmallTensorAloneAndThoseOfTheCpuTravelAsTheyAre) {
@@ -543,7 +547,7 @@ TEST(DeviceMemoryTest, ACopyWaitsForTheLastMarkOfItsBuffer) {
   const Tensor there = *Tensor::Vector<float>({1, 2}).To(kGpu);
   ASSERT_TRUE(there.To(Device()).ok());
   there.MarkWritten();
-  there.Rows(0, 1)->MarkWritten();  // of the buffer, so of every handle
+  there.Rows(0, 1)->MarkWritten();  // marks the buffer, and so every handle
   ASSERT_TRUE(there.To(Device()).ok());
   ASSERT_TRUE(there.To(kOtherGpu).ok());
   ASSERT_EQ(memory.made_marks.size(), 2u);
@@ -577,7 +581,7 @@ TEST(DeviceMemoryTest, LargeTensorsOfTheCpuLieInItsPoolWhileThereIsRoom) {
   EXPECT_EQ(memory.calls.size(), 2u);
 }
 
-// ---- Sparse forms.
+// ---- Sparse forms
 
 IndexedSlices Slices(std::initializer_list<int64_t> ids, Tensor rows, int64_t num_rows) {
   return {Tensor::Vector<int64_t>(ids), std::move(rows), num_rows};
@@ -595,7 +599,8 @@ TEST(IndexedSlicesTest, AnIdOutsideTheRowsIsNamed) {
             InvalidArgumentError("IndexedSlices: id 4 is outside [0, 4)"));
   EXPECT_EQ(Validate(Slices({-1, 0}, rows, 4)),
             InvalidArgumentError("IndexedSlices: id -1 is outside [0, 4)"));
-  EXPECT_EQ(Validate(Slices({0, 1}, rows, -4)), InvalidArgumentError("IndexedSlices of -4 rows"));
+  EXPECT_EQ(Validate(Slices({0, 1}, rows, -4)),
+            InvalidArgumentError("IndexedSlices: num_rows is -4; it must be at least 0"));
 }
 
 TEST(IndexedSlicesTest, IdsAndRowsMustFit) {
@@ -649,13 +654,11 @@ TEST(SparseIdsTest, WeightsAreFloatsAsManyAsIds) {
   sparse.weights = Tensor::Vector<float>({1, 2});
   EXPECT_EQ(Validate(sparse), absl::OkStatus());
   sparse.weights = Tensor::Vector<float>({1});
-  EXPECT_EQ(Validate(sparse),
-            InvalidArgumentError(
-                "SparseIds: weights float32 [1] do not fit ids int64 [2]: want float32, as many"));
+  EXPECT_EQ(Validate(sparse), InvalidArgumentError("SparseIds: weights float32 [1] do not fit ids "
+                                                   "int64 [2]: want float32, one for each id"));
   sparse.weights = Tensor::Vector<double>({1, 2});
-  EXPECT_EQ(Validate(sparse),
-            InvalidArgumentError(
-                "SparseIds: weights float64 [2] do not fit ids int64 [2]: want float32, as many"));
+  EXPECT_EQ(Validate(sparse), InvalidArgumentError("SparseIds: weights float64 [2] do not fit ids "
+                                                   "int64 [2]: want float32, one for each id"));
 }
 
 TEST(SparseIdsTest, IdsAndSplitsAreInt64OfOneDimensionOnTheCpu) {

@@ -1,4 +1,4 @@
-// What is logged, for tests.
+// Captures the log in tests.
 #ifndef DIVVY_BASE_TESTING_CAPTURED_LOG_H_
 #define DIVVY_BASE_TESTING_CAPTURED_LOG_H_
 
@@ -16,8 +16,8 @@
 
 namespace divvy {
 
-// Keeps every entry of the log for as long as it lives, and keeps it off stderr. Thread-safe;
-// gRPC's threads may log a little longer than it lives. Only one may live at a time.
+// Captures every log entry while it lives, and keeps the entries off stderr. Thread-safe; gRPC's
+// threads may log for a moment after its end. Only one may live at a time.
 //
 //   const CapturedLog log;
 //   ...
@@ -30,12 +30,12 @@ class CapturedLog {
   CapturedLog(const CapturedLog&) = delete;
   CapturedLog& operator=(const CapturedLog&) = delete;
 
-  // The texts of all entries, each behind a letter for its severity: I, W or E.
+  // The texts of all entries. Each begins with a letter for its severity: I, W or E.
   std::vector<std::string> lines() const {
     return Map(
         [](const LogEntry& entry) { return "IWE"[static_cast<int>(entry.severity)] + entry.text; });
   }
-  // The same without the letter.
+  // As lines(), without the letter.
   std::vector<std::string> texts() const {
     return Map([](const LogEntry& entry) { return entry.text; });
   }
@@ -54,7 +54,7 @@ class CapturedLog {
     for (const std::string& text : texts()) count += absl::StrContains(text, part) ? 1 : 0;
     return count;
   }
-  // Blocks until an entry holds `part`. False: none came within 10 s.
+  // Blocks until an entry contains `part`. False: there was none within 10 s.
   bool Await(absl::string_view part) const {
     Kept& kept = *kept_;
     MutexLock lock(kept.mu);

@@ -1,4 +1,4 @@
-// What fuzz targets share.
+// Helpers of fuzz targets.
 #ifndef DIVVY_BASE_TESTING_FUZZ_H_
 #define DIVVY_BASE_TESTING_FUZZ_H_
 
@@ -11,7 +11,8 @@
 
 namespace divvy::fuzz {
 
-// Ends the process where `holds` is false: what a fuzzer and its replay take for a finding.
+// Aborts the process if `holds` is false. The fuzzer and the replay of its corpus count this as a
+// finding.
 inline void Require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "%s\n", what);
@@ -24,7 +25,7 @@ inline absl::string_view Text(const uint8_t* data, size_t size) {
 
 }  // namespace divvy::fuzz
 
-// What a fuzzer calls; `Try` takes the bytes.
+// Defines the function that a fuzzer calls. `Try` gets the bytes as a string_view.
 #define DIVVY_FUZZ(Try)                                                     \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
     Try(divvy::fuzz::Text(data, size));                                     \

@@ -1,5 +1,5 @@
-// A fuzz target without a fuzzer: runs LLVMFuzzerTestOneInput on nothing, and on each file named on
-// the command line.
+// Runs a fuzz target without a fuzzer: calls LLVMFuzzerTestOneInput once with no bytes, and once
+// with the content of each file on the command line.
 #include <cstdint>
 #include <cstdio>
 #include <string>

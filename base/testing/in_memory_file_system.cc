@@ -13,12 +13,12 @@
 namespace divvy {
 namespace {
 
-// A file or a directory, which has names as long as directories name it.
+// A file or a directory. The names are in the directories, so a node may have several or none.
 struct Node {
   explicit Node(bool is_directory) : is_directory(is_directory) {}
 
-  // What a crash leaves of this and all below it. (A directory below itself cannot be made: Rename
-  // refuses.)
+  // Resets this node and everything below it to the synced state. (The recursion ends, because
+  // Rename never puts a directory below itself.)
   void Crash() {
     content = synced_content;
     entries = synced_entries;
@@ -39,7 +39,7 @@ struct Fault {
   int times;
 };
 
-// The folders and the last name of a path: "a//b/./c" -> a, b, c.
+// Splits a path into its folders and its last name: "a//b/./c" -> a, b, c.
 std::vector<std::string> PartsOf(absl::string_view name) {
   return absl::StrSplit(name, '/',
                         [](absl::string_view part) { return !part.empty() && part != "."; });
@@ -55,8 +55,8 @@ absl::Status NoDirectory(absl::string_view name) {
 }  // namespace
 
 struct InMemoryFileSystem::State {
-  // Where a name stands: the entry `last` of `folder`. `node` is null if it names nothing; `folder`
-  // is null of a root.
+  // The place of a name: entry `last` of `folder`. `node` is null if there is no such entry.
+  // `folder` is null for a root.
   struct Place {
     std::shared_ptr<Node> folder;
     std::string last;
@@ -80,7 +80,7 @@ struct InMemoryFileSystem::State {
     return error;
   }
 
-  // NotFound: `name` or a folder in it is missing ("" is always). FailedPrecondition: a file stands
+  // NotFound: a folder in `name` is missing, or `name` is empty. FailedPrecondition: a file is
   // where a folder is needed.
   absl::StatusOr<Place> Resolve(const std::string& name) const DIVVY_REQUIRES(mu) {
     if (name.empty()) return NoSuch("\"\"");
@@ -95,7 +95,7 @@ struct InMemoryFileSystem::State {
     return place;
   }
 
-  // As Resolve, and NotFound if `name` names nothing.
+  // As Resolve. NotFound also if the last name does not exist.
   absl::StatusOr<Place> Find(const std::string& name) const DIVVY_REQUIRES(mu) {
     ASSIGN_OR_RETURN(Place place, Resolve(name));
     if (place.node == nullptr) return NoSuch(name);

@@ -1,9 +1,9 @@
-// A file system of a test: fast, forgetful and breakable.
+// A file system in memory, for tests: fast, and with faults and crashes on demand.
 //
 //   InMemoryFileSystem files;
 //   files.FailNext(FileOperation::kSync, "table", absl::DataLossError("the disk died"));
 //   EXPECT_THAT(WriteTable(files, "/data/table"), ...);
-//   files.Crash();                         // what was not synced is gone
+//   files.Crash();  // drops everything that was not synced
 #ifndef DIVVY_BASE_TESTING_IN_MEMORY_FILE_SYSTEM_H_
 #define DIVVY_BASE_TESTING_IN_MEMORY_FILE_SYSTEM_H_
 
@@ -30,9 +30,9 @@ enum class FileOperation {
   kSyncDirectory
 };
 
-// Keeps FileSystem's contract, crashes included. "/" and the working directory are there from the
-// start; links are not known, ".." is not resolved. Thread-safe. A handle goes on after its file
-// was removed or replaced, as with the operating system.
+// Keeps the contract of FileSystem, including crashes. "/" and the working directory exist from the
+// start. It has no links, and does not resolve "..". Thread-safe. As in an operating system, a
+// handle stays usable after its file was removed or replaced.
 class InMemoryFileSystem : public FileSystem {
  public:
   InMemoryFileSystem();
@@ -40,17 +40,18 @@ class InMemoryFileSystem : public FileSystem {
   // ---- Faults.
 
   // The next `times` operations of this kind on names that contain `part` do nothing and return
-  // `error`. The oldest fault that fits is taken.
+  // `error`. If several faults match an operation, the oldest one is used.
   void FailNext(FileOperation operation, std::string part, absl::Status error, int times = 1);
-  // Forgets those that have not come yet.
+  // Removes the faults that have not occurred yet.
   void FailNothingMore();
-  // From now on an Append that needs more than this many further bytes writes what fits and returns
-  // ResourceExhausted.
+  // Limits the space: from now on an Append that needs more than the remaining bytes writes as many
+  // as fit, and returns ResourceExhausted.
   void SetFreeBytes(uint64_t bytes);
-  // Inverts one bit of the file's content. NotFound: no such file. OutOfRange: it has no such byte.
+  // Inverts one bit of the file's content. NotFound: there is no such file. OutOfRange: the file
+  // has no such byte.
   absl::Status FlipBit(const std::string& name, uint64_t byte, int bit);
-  // The machine loses power and comes back: content is what Sync has seen, names are as
-  // SyncDirectory has seen them. Handles for writing fail afterwards.
+  // Emulates a loss of power and a restart: each file keeps the content of its last Sync, and each
+  // directory the names of its last SyncDirectory. Open handles for writing fail afterwards.
   void Crash();
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(

@@ -18,7 +18,7 @@ absl::StatusOr<LoopbackPort> LoopbackPort::Reserve() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   const int on = 1;
-  // With SO_REUSEADDR on both, Linux lets one socket listen on a port to which the other is merely
+  // If both sockets set SO_REUSEADDR, Linux lets one listen on a port to which the other is only
   // bound.
   const bool bound = holder &&
                      setsockopt(holder.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&

@@ -1,4 +1,4 @@
-// A TCP port of the loopback interface that is ours.
+// Reserves a TCP port of the loopback interface.
 #ifndef DIVVY_BASE_TESTING_LOOPBACK_PORT_H_
 #define DIVVY_BASE_TESTING_LOOPBACK_PORT_H_
 
@@ -9,13 +9,13 @@
 
 namespace divvy {
 
-// Keeps a free port for a process that will listen there, and through its restarts: as long as this
-// lives, the operating system gives the number to nobody who asks for any port, neither for
-// listening nor for connecting. A server that sets SO_REUSEADDR (gRPC does) can listen there
-// meanwhile. Move-only.
+// Reserves a free port for a process that will listen there, also across restarts of that process.
+// While it lives, the operating system does not assign the port to anyone who asks for any free
+// port, neither for listening nor for connecting. A server that sets SO_REUSEADDR (gRPC does) can
+// listen there meanwhile. Move-only.
 class LoopbackPort {
  public:
-  // Errors are those of the operating system.
+  // Returns the operating system's error if there is no free port.
   static absl::StatusOr<LoopbackPort> Reserve();
 
   int number() const { return number_; }

@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-// Listens as a server does that sets SO_REUSEADDR.
+// Listens as a server that sets SO_REUSEADDR.
 bool CanListen(int port) {
   const Descriptor server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;

@@ -19,7 +19,7 @@
 
 namespace divvy {
 
-// Stands still until it is told to go on. Not thread-safe.
+// A clock that changes only when Advance or AdvanceTo is called. Not thread-safe.
 class SimClock : public Clock {
  public:
   absl::Duration Elapsed() const override { return elapsed_; }
@@ -31,9 +31,10 @@ class SimClock : public Clock {
   absl::Duration elapsed_;
 };
 
-// All tasks and timers in one queue, by virtual time. Tasks that are due at the same time run in an
-// order that the seed chooses, as threads might. The same seed and the same calls give the same
-// run. Everything happens on the caller's thread, within RunOne and its kin; not thread-safe.
+// Keeps all tasks and timers in one queue, in the order of virtual time. The seed chooses the order
+// of tasks that are due at the same time, as threads might run in any order. The same seed and the
+// same calls give the same run. All tasks run on the caller's thread, within RunOne, RunUntilIdle
+// and RunFor. Not thread-safe.
 class SimExecutor : public Executor {
  public:
   explicit SimExecutor(uint64_t seed) : random_(seed) {}
@@ -44,19 +45,21 @@ class SimExecutor : public Executor {
         Key(clock_.Elapsed() + std::max(delay, absl::ZeroDuration()), random_.Next(), next_++),
         std::move(task));
   }
-  void PostBlocking(std::string name, Task task) override {  // nothing blocks here
+  // Nothing blocks in a simulation, so these are tasks like any other.
+  void PostBlocking(std::string name, Task task) override {
     ++threads_;
     holds_threads_ ? held_.push_back(std::move(task)) : Post(std::move(task));
   }
 
-  // From now on the tasks of PostBlocking do not begin, as if their threads got no processor, until
-  // they are released.
+  // From now on tasks of PostBlocking wait until ReleaseThreads, as if their threads got no
+  // processor.
   void HoldThreads() { holds_threads_ = true; }
   void ReleaseThreads() {
     holds_threads_ = false;
     for (Task& task : std::exchange(held_, {})) Post(std::move(task));
   }
-  int threads() const { return threads_; }  // calls of PostBlocking
+  // The number of calls of PostBlocking.
+  int threads() const { return threads_; }
 
   // Runs the next task, moving the clock to its time. False: there is none.
   bool RunOne() {
@@ -70,7 +73,8 @@ class SimExecutor : public Executor {
     while (RunOne()) {
     }
   }
-  // Runs what is due within `length` of virtual time, and leaves the clock at its end.
+  // Runs the tasks that are due within `length` of virtual time, and then sets the clock to the end
+  // of that time.
   void RunFor(absl::Duration length) {
     const absl::Duration end = clock_.Elapsed() + length;
     while (!tasks_.empty() && std::get<0>(tasks_.begin()->first) <= end) RunOne();
@@ -80,7 +84,8 @@ class SimExecutor : public Executor {
   SimClock& clock() { return clock_; }
 
  private:
-  // due, the seed's choice among equals, order of posting
+  // The time when it is due; a random number that orders tasks of the same time; the number of the
+  // call.
   using Key = std::tuple<absl::Duration, uint64_t, uint64_t>;
   SimClock clock_;
   bool holds_threads_ = false;

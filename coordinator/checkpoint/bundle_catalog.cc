@@ -54,8 +54,8 @@ BundleSlice ToBundle(const SavedSlice& slice, int file) {
       file,         slice.offset, slice.size_bytes, slice.masked_crc};
 }
 
-// WriteBundleIndex finds slices that exist and do not fit. This finds slices that are missing, and
-// names the ps that had to write them.
+// WriteBundleIndex finds slices that do not fit together. CheckComplete finds slices that are
+// missing, and names the ps that had to write them.
 absl::Status CheckComplete(const Layout& layout,
                            const std::vector<std::vector<SavedSlice>>& parts) {
   std::set<std::pair<size_t, std::string>> saved;
@@ -82,14 +82,14 @@ absl::string_view BytesOf(const int64_t& number) {
   return absl::string_view(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-// The error for a checkpoint of another version. REQUIRES: its bytes are verified; otherwise
-// another version could not be told from damage.
+// The error for a checkpoint of another version. REQUIRES: the bytes are verified, because damage
+// could otherwise look like another version.
 absl::Status OfAnotherVersion(const std::string& prefix, absl::string_view why) {
   return MakeError(Reason::kVersionMismatch,
                    absl::StrCat(prefix, " was written by another version of Divvy, this is ",
                                 kVersion, ": ", why,
-                                ". Start all tasks of the version that wrote it; or take the "
-                                "variables into a new job: divvyctl "
+                                ". Start all tasks in the version that wrote it; or move the "
+                                "variables to a new job with divvyctl "
                                 "checkpoint export"));
 }
 
@@ -132,12 +132,12 @@ class BundleCatalog : public CheckpointCatalog {
   FileSystem& files_;
   const std::string directory_;
   Mutex mu_;
-  // The job that this catalog belongs to. None: not known yet.
+  // The job that this catalog belongs to. Nullopt: not known yet.
   std::optional<JobId> own_ DIVVY_GUARDED_BY(mu_);
 };
 
 // Two jobs that begin in the same empty directory would remove and rename each other's files. So
-// the first one to commit writes its id there.
+// the first job that commits writes its id into the directory.
 absl::Status BundleCatalog::CheckOwner(Claim claim) {
   std::string own;
   {
@@ -149,7 +149,7 @@ absl::Status BundleCatalog::CheckOwner(Claim claim) {
   if (owner.ok() && *owner == own) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<CheckpointId> checkpoints,
                    ListCheckpoints(files_, directory_));
-  // A job without a checkpoint there may have died before its first one.
+  // The directory of a job that died before its first checkpoint is free.
   const bool is_free = !owner.ok() || checkpoints.empty();
   if (is_free)
     return claim == Claim::kMake ? files_.ReplaceFile(PathOf(kJobFile), own) : absl::OkStatus();
@@ -171,7 +171,8 @@ absl::StatusOr<std::optional<JobState>> BundleCatalog::Newest(std::optional<Chec
     if (below && !(checkpoint < *below)) continue;
     absl::StatusOr<JobState> state = ReadJobState(files_, directory_, checkpoint);
     if (state.ok()) {
-      SetOwn(state->job);  // another job does not go on from it
+      // A job does not continue from the checkpoint of another job.
+      SetOwn(state->job);
       return std::optional<JobState>(*std::move(state));
     }
     if (!IsUnreadable(state.status())) return state.status();
@@ -199,23 +200,23 @@ absl::Status BundleCatalog::Commit(const JobState& state,
   const std::string prefix = PathOf(state.checkpoint.name());
   const absl::Status written = WriteBundleIndex(files_, prefix, num_files, slices);
   if (!written.ok() && files_.Stat(BundleIndexFile(prefix)).ok()) {
-    return absl::AbortedError(absl::StrCat("nobody knows whether ", prefix,
+    return absl::AbortedError(absl::StrCat("it is not known whether ", prefix,
                                            " will survive a crash: ", written.message()));
   }
   RETURN_IF_ERROR(written);
   const absl::Status hinted = NameNewest(files_, directory_, state.checkpoint.name());
-  // Only a hint: the checkpoint exists without it.
+  // The file is only a hint. The checkpoint exists without it.
   if (!hinted.ok()) DIVVY_LOG(WARNING) << hinted.message();
   return absl::OkStatus();
 }
 
-// The coordinator's own data file, the last one.
+// Writes the coordinator's own data file, which is the last of the checkpoint.
 absl::Status BundleCatalog::WriteState(const JobState& state, int num_files,
                                        std::vector<BundleSlice>& slices) {
   const std::string job = wire::EncodeJobState(state);
   if (const absl::Status readable = wire::DecodeJobState(job).status(); !readable.ok()) {
-    return absl::InternalError(
-        absl::StrCat("the job's state could not be read again: ", readable.message()));
+    return absl::InternalError(absl::StrCat(
+        "the job state that was just encoded cannot be decoded: ", readable.message()));
   }
   ASSIGN_OR_RETURN(
       const auto writer,
@@ -249,9 +250,9 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
     const auto& [checkpoint, of_it] = *it;
     const bool committed = std::any_of(of_it.begin(), of_it.end(), IsIndex);
     const bool wanted = checkpoint == base || (committed && kept < std::max(keep, 2));
-    // A checkpoint that nobody can load does not displace a good one.
+    // A checkpoint with an impossible epoch cannot be loaded, so it does not count.
     kept += committed && wanted && CanBe(checkpoint.epoch);
-    // Later ones may be under way.
+    // A Commit of this id, or of a later one, may be under way.
     if (wanted || !(checkpoint < below)) continue;
     RETURN_IF_ERROR(Remove(checkpoint, of_it));
     removed.push_back(checkpoint);
@@ -259,9 +260,9 @@ absl::Status BundleCatalog::Collect(int keep, CheckpointId base, CheckpointId be
   return absl::OkStatus();
 }
 
-// The name contains the job's id, which no two jobs share. A program that begins anew counts its
-// checkpoints from the start, and may export into the same directory. And no program that continues
-// from that directory takes the export for one of its checkpoints.
+// The name contains the job's id, which no two jobs share. So a program that begins anew, and
+// counts its checkpoints from the start, may export into the same directory. The form of the name
+// also keeps a program from mistaking an export for one of its checkpoints.
 absl::StatusOr<std::string> BundleCatalog::NameOfExport(CheckpointId checkpoint,
                                                         const std::string& directory) {
   ASSIGN_OR_RETURN(const JobState state, ReadJobState(files_, directory_, checkpoint));
@@ -288,12 +289,12 @@ absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& p
   options.existing = Existing::kReplaced;
   ASSIGN_OR_RETURN(const Exchanged exported, ExportCheckpoint(files_, options));
   for (const std::string& what : exported.left_out)
-    DIVVY_LOG(WARNING) << path << " has not got " << what;
+    DIVVY_LOG(WARNING) << path << " does not contain " << what;
   return is_bundle ? OfDisk(NameNewest(files_, path, name)) : absl::OkStatus();
 }
 
-// The index is removed first, and durably. Data without an index is ignored, but an index without
-// data is a damaged checkpoint.
+// The index is removed first, and the removal is synced. Data without an index is ignored, but an
+// index without data is a damaged checkpoint.
 absl::Status BundleCatalog::Remove(CheckpointId checkpoint, const std::vector<BundleFile>& of_it) {
   for (const BundleFile& file : of_it) {
     if (!IsIndex(file)) continue;

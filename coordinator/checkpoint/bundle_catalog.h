@@ -16,7 +16,7 @@ namespace divvy {
 absl::StatusOr<std::vector<CheckpointId>> ListCheckpoints(FileSystem& files,
                                                           const std::string& directory);
 
-// Reads what a checkpoint says about its job. Blocks. NotFound: the checkpoint does not exist.
+// Reads the job state from a checkpoint. Blocks. NotFound: the checkpoint does not exist.
 // DataLoss: it is damaged, or not written by Divvy. kVersionMismatch: it is whole, and another
 // version of Divvy wrote its job state in another form.
 absl::StatusOr<JobState> ReadJobState(FileSystem& files, const std::string& directory,

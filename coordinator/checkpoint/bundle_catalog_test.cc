@@ -36,7 +36,7 @@ class BundleCatalogTest : public ::testing::Test {
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }
-  // A checkpoint without servers, with these bytes as its job state.
+  // Writes a checkpoint without data of servers. `job`: the bytes of its job state.
   void WriteOther(const std::string& name, const std::string& job, int64_t format) {
     auto file = *BundleDataWriter::Create(files_, absl::StrCat("/ckpt/", name), 0, 1);
     std::vector<BundleSlice> slices;
@@ -64,7 +64,7 @@ TEST_F(BundleCatalogTest, TheNewestIsReadAgainAndOldOnesAreCollectedAndNamed) {
   EXPECT_EQ((*newest)->finished_steps, 40);
   std::vector<CheckpointId> removed;
   EXPECT_EQ(catalog->Collect(2, {Epoch(1), 1}, {Epoch(1), 4}, removed), absl::OkStatus());
-  ASSERT_EQ(removed.size(), 1u) << "the base stays";
+  ASSERT_EQ(removed.size(), 1u) << "the base is kept";
   EXPECT_EQ(removed[0].name(), "ckpt-1-2");
 }
 
@@ -79,7 +79,7 @@ TEST_F(BundleCatalogTest, ADamagedCheckpointIsPassedOverAndOneThatTheDeviceCanno
                     absl::DataLossError("cannot read it: the device failed (EIO)"));
     const absl::Status failed = catalog->Newest(std::nullopt).status();
     EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable)
-        << failed << ": another start may read it";
+        << failed << ": the next start may be able to read the checkpoint";
     EXPECT_THAT(std::string(failed.message()), HasSubstr("EIO"));
   }
   EXPECT_EQ((**catalog->Newest(std::nullopt)).checkpoint.serial, 2u);
@@ -101,7 +101,7 @@ TEST_F(BundleCatalogTest, ACheckpointOfAnEpochThatLeavesNoneAfterItIsPassedOver)
   ASSERT_EQ(catalog->Commit(StateOf(kJob, 3), {}), absl::OkStatus());
   std::vector<CheckpointId> removed;
   ASSERT_EQ(catalog->Collect(2, {}, {Epoch(1), 4}, removed), absl::OkStatus());
-  EXPECT_THAT(removed, IsEmpty()) << "two good ones are kept";
+  EXPECT_THAT(removed, IsEmpty()) << "two good checkpoints are kept";
 }
 
 TEST_F(BundleCatalogTest, ACheckpointThatIsNoFileIsPassedOver) {
@@ -131,7 +131,8 @@ TEST_F(BundleCatalogTest, WhatAnotherVersionHasWrittenIsToldFromDamage) {
 TEST_F(BundleCatalogTest, ADirectoryIsTheFirstJobsThatCommitsThere) {
   const auto first = Open(), second = Open();
   EXPECT_FALSE(first->Newest(std::nullopt)->has_value());
-  EXPECT_FALSE(second->Newest(std::nullopt)->has_value()) << "both begin with nothing";
+  EXPECT_FALSE(second->Newest(std::nullopt)->has_value())
+      << "both jobs begin with an empty directory";
   ASSERT_EQ(first->Commit(StateOf(kJob, 1), {}), absl::OkStatus());
   EXPECT_EQ(*files_.ReadFile("/ckpt/job"), "job 7\n");
   std::vector<CheckpointId> removed;

@@ -68,10 +68,11 @@ TEST_F(OpenCheckpointTest, ANewestOneThatIsNoFileIsPassedOverToo) {
   const auto opened = OpenCheckpoint(files_, "/ckpt");
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ((*opened)->prefix(), "/ckpt/ckpt-1-1");
-  EXPECT_FALSE(OpenCheckpoint(files_, "/ckpt/ckpt-1-2").ok()) << "it was asked for by name";
+  EXPECT_FALSE(OpenCheckpoint(files_, "/ckpt/ckpt-1-2").ok())
+      << "no fallback for a checkpoint that is given by name";
 }
 
-// A file server that is away for a moment must not make an older checkpoint look like the newest.
+// If a file server is away for a moment, an older checkpoint must not be mistaken for the newest.
 TEST_F(OpenCheckpointTest, AnErrorThatMayPassIsNoReasonToTakeAnOlderOne) {
   Write("/ckpt/ckpt-1-1", 5);
   Write("/ckpt/ckpt-1-2", 7);
@@ -84,7 +85,7 @@ TEST_F(OpenCheckpointTest, AnErrorThatMayPassIsNoReasonToTakeAnOlderOne) {
       EXPECT_THAT(status.ToString(), HasSubstr(std::string(error.message()))) << file;
       files_.FailNothingMore();
       EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2")
-          << "when it has passed";
+          << "after the error has passed";
     }
   }
 }
@@ -100,7 +101,7 @@ TEST_F(OpenCheckpointTest, WhatIsNotThereIsSaid) {
 TEST_F(OpenCheckpointTest, OfAnotherProgramsTheOneIsTakenThatTheFileCheckpointNames) {
   for (const char* name : {"model-10", "model-9", "model-100"})
     Write(absl::StrCat("/ckpt/", name), 5);
-  EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/model-10") << "by name";
+  EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/model-10") << "the first by name";
   for (const char* hint :
        {"model_checkpoint_path: \"model-9\"\nall_model_checkpoint_paths: \"model-100\"\n",
         "model_checkpoint_path: \"/old/model-9\"\n"}) {
@@ -117,7 +118,7 @@ TEST_F(OpenCheckpointTest, OfAnotherProgramsTheOneIsTakenThatTheFileCheckpointNa
   Write("/ckpt/ckpt-1-2", 5);
   ASSERT_TRUE(files_.ReplaceFile("/ckpt/checkpoint", "model_checkpoint_path: \"ckpt-1-1\"\n").ok());
   EXPECT_EQ((*OpenCheckpoint(files_, "/ckpt"))->prefix(), "/ckpt/ckpt-1-2")
-      << "a hint, where we know better";
+      << "the file is only a hint, and ids of Divvy's own checkpoints decide";
 }
 
 // ---- to other formats and back ----
@@ -246,7 +247,7 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
     files_.FailNext(FileOperation::kRead, "/ckpt/ckpt-1-1.data-00000",
                     absl::DataLossError("cannot read: EIO"));
     EXPECT_EQ(ExportCheckpoint(files_, options_).status(),
-              absl::UnavailableError("cannot read: EIO: try again, or look at the disk"));
+              absl::UnavailableError("cannot read: EIO: try again, or check the disk"));
     files_.FailNothingMore();
   }
 }
@@ -255,7 +256,8 @@ TEST_F(ExchangeTest, ADiskThatFailsToWriteIsNoDamagedCheckpoint) {
 
 class JobExportTest : public CheckpointFilesTest {
  protected:
-  // The checkpoints of a job that has made one: the variable "table" with these bytes.
+  // The catalog of a job that has made one checkpoint. It has the variable "table" with these
+  // bytes.
   std::unique_ptr<CheckpointCatalog> Job(const std::string& directory, uint64_t job,
                                          CheckpointId checkpoint, const std::string& table) {
     auto catalog = *OpenBundleCatalog(files_, directory);
@@ -277,7 +279,7 @@ class JobExportTest : public CheckpointFilesTest {
     const auto reader = OpenCheckpoint(files_, path);
     return reader.ok() ? Bytes(**reader, "table") : reader.status().ToString();
   }
-  // As tf.train.latest_checkpoint finds it.
+  // The checkpoint that tf.train.latest_checkpoint finds.
   std::string NewestForTensorFlow(const std::string& directory) {
     const std::vector<std::string> words =
         absl::StrSplit(*files_.ReadFile(directory + "/checkpoint"), '"');
@@ -296,7 +298,7 @@ TEST_F(JobExportTest, AProgramThatBeginsAnewExportsIntoTheSameDirectoryAndTheNew
   ASSERT_EQ(Job("/job3", 3, second_, "dd")->Export(second_, "/out", {}), absl::OkStatus());
   EXPECT_EQ(TableIn("/out"), "dd");
   EXPECT_EQ(TableIn(NewestForTensorFlow("/out")), "dd");
-  EXPECT_THAT(*ListCheckpoints(files_, "/out"), IsEmpty()) << "no job goes on from them";
+  EXPECT_THAT(*ListCheckpoints(files_, "/out"), IsEmpty()) << "no job continues from an export";
 }
 
 TEST_F(JobExportTest, WhatAnExportThatWasKilledHasLeftIsInNobodysWay) {

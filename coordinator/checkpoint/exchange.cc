@@ -30,7 +30,8 @@ struct Source {
   std::function<absl::Status(const std::string& name, int64_t begin, int64_t end,
                              absl::Span<char> out)>
       read;
-  // Rows at which a cut reads no byte twice. Rising; the last one is the number of rows.
+  // The rows at which a tensor can be cut so that no byte is read twice. Rising; the last one is
+  // the number of rows.
   std::function<std::vector<int64_t>(const SafetensorsSpec& tensor)> cuts;
 };
 
@@ -50,8 +51,8 @@ absl::Status ForEachPiece(const Source& source, const SafetensorsSpec& tensor, c
   return absl::OkStatus();
 }
 
-// The rows where a part of a bundle's tensor begins or ends. A part is verified as a whole, so a
-// part that is cut elsewhere is read twice.
+// The rows where a slice of a bundle's tensor begins or ends. A slice is verified as a whole, so a
+// slice that is cut elsewhere is read twice.
 std::vector<int64_t> CutsOf(const BundleTensor& tensor) {
   std::set<int64_t> cuts = {tensor.shape.rows()};
   for (const BundlePart& part : tensor.parts) {
@@ -60,7 +61,7 @@ std::vector<int64_t> CutsOf(const BundleTensor& tensor) {
   return std::vector<int64_t>(cuts.begin(), cuts.end());
 }
 
-// Writes the tensor in slices of the size that Divvy's bundles have.
+// Cuts the tensor into slices of the size that Divvy's bundles have.
 std::vector<int64_t> EvenCutsOf(const SafetensorsSpec& tensor) {
   std::vector<int64_t> cuts;
   const int64_t rows = tensor.shape.rows(), step = MaxRowsOfBundleSlice(tensor.dtype, tensor.shape);
@@ -155,7 +156,7 @@ absl::StatusOr<Source> SourceOfSafetensors(FileSystem& files, const std::string&
     for (const SafetensorsTensor& tensor : reader->header().tensors) {
       if (!reader_of->emplace(tensor.name, reader).second)
         return absl::InvalidArgumentError(
-            absl::StrCat(name, ": tensor \"", tensor.name, "\" stands in another file, too"));
+            absl::StrCat(name, ": tensor \"", tensor.name, "\" is in another file, too"));
       if (tensor.unreadable.empty())
         source.tensors.push_back({tensor.name, *tensor.dtype, tensor.shape});
       else
@@ -195,7 +196,7 @@ absl::Status FillBundle(FileSystem& files, const std::string& prefix, const Sour
   return WriteBundleIndex(files, prefix, 1, slices);
 }
 
-// Leaves no file behind if it fails.
+// Writes a bundle. Leaves no file behind after an error.
 absl::Status WriteBundle(FileSystem& files, const std::string& prefix, const Source& source) {
   ASSIGN_OR_RETURN(const std::unique_ptr<BundleDataWriter> file,
                    BundleDataWriter::Create(files, prefix, 0, 1));
@@ -246,8 +247,8 @@ absl::StatusOr<Exchanged> ToSafetensors(FileSystem& files, Source source,
   return exchanged;
 }
 
-// The result of `write` for the source. If everything that was read was good, a DataLoss comes from
-// the device that is written to.
+// Returns the result of `write` for the source. If no read has failed, a DataLoss comes from the
+// device to which `write` writes.
 template <typename Write>
 absl::StatusOr<Exchanged> Written(Source source, const Write& write) {
   absl::Status read;
@@ -294,7 +295,7 @@ absl::Status ExportVariables(FileSystem& files, const LiveVariables& variables,
   });
   RETURN_IF_ERROR(exported.status());
   for (const std::string& what : exported->left_out)
-    DIVVY_LOG(WARNING) << path << " has not got " << what;
+    DIVVY_LOG(WARNING) << path << " does not contain " << what;
   return is_bundle ? OfDisk(NameNewest(files, path, name)) : absl::OkStatus();
 }
 

@@ -15,9 +15,9 @@
 
 namespace divvy {
 
-// What an export or import has written.
+// The result of an export or import.
 struct Exchanged {
-  // Files, or the prefix of the bundle.
+  // The paths of the written files.
   std::vector<std::string> written;
   // Tensors that could not be converted, with the reason: "t/string: Divvy has no tensors of
   // string".
@@ -39,11 +39,11 @@ struct ExchangeOptions {
   // its prefix. Missing directories are made.
   std::string to;
   ExchangeFormat format = ExchangeFormat::kSafetensors;
-  // Of one file of tensors; safetensors only.
+  // The largest size of one file of tensors; for safetensors only.
   int64_t max_shard_bytes = kMaxShardBytes;
   // For safetensors only: a bundle never replaces an existing one.
   Existing existing = Existing::kKept;
-  // Whether optimizers' slots are exported, too.
+  // Whether the slots of optimizers are exported, too.
   bool slots = true;
 };
 
@@ -53,8 +53,8 @@ absl::Status OfDisk(const absl::Status& written);
 
 // Exports a checkpoint's variables and slots, without Divvy's own tensors ("_divvy/..."). Verifies
 // every checksum. Memory: the largest slice. Without slots, a checkpoint of Divvy exports the
-// tensors that its job state calls variables; any other one exports the tensors that TensorFlow
-// does not name as slots (".OPTIMIZER_SLOT").
+// tensors that its job state calls variables. A checkpoint of another program then exports all
+// tensors whose names are not those of TensorFlow's slots (".OPTIMIZER_SLOT", "optimizer/").
 //
 // Errors: those of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex. AlreadyExists: the
 // target exists and is kept. Reason::kDisk (protocol/error.h): the target's device failed.

@@ -30,7 +30,8 @@ void TellEvaluator(FileSystem& files, const std::string& directory, std::optiona
   const absl::Status told =
       exit_code ? WriteJobEnd(files, directory, *exit_code) : RemoveJobEnd(files, directory);
   if (!told.ok())
-    DIVVY_LOG(WARNING) << "an evaluator of this job will not end when it does: " << told.message();
+    DIVVY_LOG(WARNING) << "an evaluator of this job will not learn whether the job has ended: "
+                       << told.message();
 }
 
 absl::StatusOr<std::optional<int>> ReadJobEnd(FileSystem& files, const std::string& directory) {

@@ -18,10 +18,10 @@ namespace divvy {
 
 // Records that the job has ended for good, with this exit code.
 absl::Status WriteJobEnd(FileSystem& files, const std::string& directory, int exit_code);
-// Records that the job goes on. OK if it had not ended.
+// Records that the job goes on. OK also if no end was recorded.
 absl::Status RemoveJobEnd(FileSystem& files, const std::string& directory);
-// Calls WriteJobEnd if there is an exit code, otherwise RemoveJobEnd. An error is only logged: its
-// one effect is that an evaluator does not learn of the end.
+// Calls WriteJobEnd if there is an exit code, otherwise RemoveJobEnd. An error is only logged,
+// because its only effect is that an evaluator does not learn of the end.
 void TellEvaluator(FileSystem& files, const std::string& directory, std::optional<int> exit_code);
 // The exit code that the job ended with. Nullopt: it has not ended. DataLoss: the file has other
 // content.

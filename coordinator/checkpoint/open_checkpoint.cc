@@ -31,8 +31,8 @@ std::string PrefixOf(const std::string& path) {
   return std::string(absl::StripSuffix(path, kIndexEnd));
 }
 
-// The name that NameNewest or TensorFlow wrote last; "" if there is none. TensorFlow may have
-// written a path.
+// The name that NameNewest or TensorFlow wrote last; "" if there is no such file. TensorFlow may
+// have written a path, of which only the last part counts.
 std::string NamedNewest(FileSystem& files, const std::string& directory) {
   const std::string text = files.ReadFile(absl::StrCat(directory, "/", kNewestFile)).value_or("");
   absl::string_view rest = text;
@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files,
         absl::StrCat("no checkpoint in ", directory, ": it has no file *", kIndexEnd));
   const auto rank = [named = NamedNewest(files, directory)](const std::string& prefix) {
     const std::string name = BaseNameOf(prefix);
-    const auto own = CheckpointOf(name);  // nothing is older than any
+    // Nullopt is less than every id, so checkpoints of other programs count as older.
+    const auto own = CheckpointOf(name);
     return std::make_pair(own, !own && name == named);
   };
   std::stable_sort(prefixes.begin(), prefixes.end(),

@@ -2,8 +2,9 @@
 //
 // A checkpoint is named by its prefix ("/ckpt/ckpt-3-17", with or without ".index"), or by a
 // directory, which means the newest whole checkpoint in it. Among Divvy's own, "ckpt-EPOCH-SERIAL",
-// the newest has the highest epoch, and then the highest serial. All others count as older than
-// these: first the one that TensorFlow's file "checkpoint" names, then the rest by name.
+// the newest has the highest epoch, and then the highest serial. Checkpoints of other programs
+// count as older than these. The newest of them is the one that TensorFlow's file "checkpoint"
+// names; the rest are ordered by name.
 #ifndef DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 #define DIVVY_COORDINATOR_CHECKPOINT_OPEN_CHECKPOINT_H_
 
@@ -29,7 +30,7 @@ constexpr char kFinishedStepsTensor[] = "_divvy/finished_steps";
 // "ckpt-3-17" -> the id. Nullopt: the name is not of this form. Pure.
 std::optional<CheckpointId> CheckpointOf(absl::string_view name);
 
-// Makes `name` the checkpoint that TensorFlow finds in `directory` (tf.train.latest_checkpoint).
+// Makes `name` the checkpoint that tf.train.latest_checkpoint finds in `directory`.
 // Blocks. Errors: those of FileSystem::ReplaceFile.
 absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::string_view name);
 
@@ -38,20 +39,21 @@ absl::Status NameNewest(FileSystem& files, const std::string& directory, absl::s
 absl::StatusOr<std::vector<std::string>> CheckpointPrefixes(FileSystem& files,
                                                             const std::string& directory);
 
-// The same for `path`. If `path` is not a directory it names one checkpoint, and the result is its
-// prefix, whether it exists or not.
+// As CheckpointPrefixes, for `path`. If `path` is not a directory it names one checkpoint, and the
+// result is the prefix of that checkpoint, whether the checkpoint exists or not.
 absl::StatusOr<std::vector<std::string>> CheckpointsAt(FileSystem& files, const std::string& path);
 
 // Whether this read error means that nobody can ever read the checkpoint: it is damaged, or one of
-// its files is a directory, a pipe or a link. From a directory, an older checkpoint is then used.
-// Any other error (a failing disk or network, missing rights) may hide a whole checkpoint. Pure.
+// its files is a directory, a pipe or a link. A caller that was given a directory then tries an
+// older checkpoint. Any other error (a failing disk or network, missing rights) may hide a whole
+// checkpoint, so the caller must not fall back to an older one. Pure.
 bool IsUnreadable(const absl::Status& status);
 
 // Opens the checkpoint that `path` names. For a directory, opens the newest one that is not
 // unreadable, and logs an error for each one that it skips. Blocks. NotFound: the directory or
 // checkpoint does not exist. DataLoss: the checkpoint is damaged; the message names the file and
-// the place. If all of a directory are unreadable: the newest one's error. Other errors: those of
-// BundleReader.
+// the place. If all checkpoints of a directory are unreadable, the error is that of the newest one.
+// Other errors: those of BundleReader.
 absl::StatusOr<std::unique_ptr<BundleReader>> OpenCheckpoint(FileSystem& files,
                                                              const std::string& path);
 

@@ -1,5 +1,5 @@
-// Continues with what the servers hold (adoption.h), and writes to the store what an adoption
-// needs.
+// Continues with what the servers hold (adoption.h), and writes the facts that an adoption needs to
+// the store.
 //
 // 1. CHOOSING: all servers are attached and hold one state, and the store has the rest. The program
 //    may choose this state.
@@ -31,12 +31,13 @@ void CoordinatorCore::NoteHeldByServers() {
 
 // ---- 2 ----
 
-// A server's new horizon makes it forget which ordinals were given. So the next ordinals are
-// durable before it does.
+// A server that gets a new horizon forgets which ordinals were given. So the next ordinal is made
+// durable before any server gets a new horizon.
 void CoordinatorCore::StoreAdoption() {
   StoreChange change;
   change.state = stored_.RowNow(*origin_.held()->layout);
-  // kAll is true of that layout. No server has the variables that the program declares besides.
+  // kAll is true of the held layout, because it does not have the variables that the program has
+  // only declared.
   change.state->held = StateRow::Held::kAll;
   PutThen(std::move(change),
           [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
@@ -47,8 +48,8 @@ void CoordinatorCore::StoreAdoption() {
           });
 }
 
-// A server has restarted after others may have begun to serve what they hold. A new epoch begins,
-// in which all servers report again what they have.
+// A server has restarted, and other servers may already serve what they hold. A new epoch begins,
+// in which all servers report again what they hold.
 void CoordinatorCore::TakeBackAdoption() {
   origin_.TakeBack();
   stored_.Forget();
@@ -74,7 +75,7 @@ void CoordinatorCore::FinishAdopting() {
   if (wants_checkpoint && options_.checkpoints == nullptr) recovery_.log().GiveUp();
 }
 
-// ---- what the store is told ----
+// ---- changes for the store ----
 
 // Called after every ps has carried out the change and before the variable may be used.
 void CoordinatorCore::StoreLayout(const VariableLayout& variable,
@@ -93,7 +94,7 @@ void CoordinatorCore::StoreState() {
           [mark = stored_.MarkNow()](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
             core.stored_.NotePut();
             core.NoteStored(mark);
-            // Store what has changed meanwhile, in whatever way the job goes on.
+            // Stores the changes made meanwhile, in every phase of the job.
             core.StoreState();
           });
 }

@@ -17,15 +17,15 @@ namespace {
 absl::Status Refused(const std::string& why) { return absl::FailedPreconditionError(why); }
 
 absl::Status CheckStored(const StoredJob& stored) {
-  if (!stored.state) return Refused("the store says nothing of it");
+  if (!stored.state) return Refused("the store does not describe their state");
   switch (stored.state->held) {
     case StateRow::Held::kAll: break;
     case StateRow::Held::kLeasedData:
       return Refused(
           "a pass over leased data was under way, and an older version of the coordinator did not "
-          "say how far it had got");
+          "store its position");
     case StateRow::Held::kFirstValues:
-      return Refused("the first values of a variable were still being brought");
+      return Refused("the first values of a variable were still being written");
   }
   for (const VariableRow& row : stored.variables) {
     if (row.state != VariableRow::State::kLive)
@@ -52,11 +52,11 @@ absl::Status CheckPlaced(const Layout& layout, int num_ps) {
   return absl::OkStatus();
 }
 
-// A lost store makes epochs start from 1 again. So a server from before may hold a state with the
-// same number.
+// If a store is lost, epochs start from 1 again. So a server of the time before the loss may hold a
+// state whose lineage has the same number.
 absl::Status CheckProcess(size_t index, Incarnation process,
                           const std::vector<Incarnation>& known) {
-  // An older version of the coordinator did not name them.
+  // An older version of the coordinator did not store the incarnations of the servers.
   if (known.empty()) return absl::OkStatus();
   if (index < known.size() && known[index] == process) return absl::OkStatus();
   return Refused(absl::StrCat("ps ", index,
@@ -80,8 +80,9 @@ absl::Status CheckServer(int index, const PsAttachReply& reply, Epoch lineage,
                     ps, " was told of a layout change that had not been carried out everywhere"));
 }
 
-// The newest horizon of the former coordinator that any server has received. Ids are given in
-// order, and those below the next one only become closed.
+// The newest horizon of the former coordinator that any server has received. Of two horizons, the
+// newer one has a higher next id, or the same next id and fewer open ids: ids are given in order,
+// and a closed id stays closed.
 const Horizon& NewestHorizon(const std::vector<PsAttachReply>& replies) {
   const auto rank = [](const Horizon& horizon) {
     return std::make_tuple(horizon.next, -static_cast<int64_t>(horizon.open.size()));
@@ -93,7 +94,8 @@ const Horizon& NewestHorizon(const std::vector<PsAttachReply>& replies) {
 }
 
 struct Applied {
-  int servers = 0;  // that have applied it
+  // The number of servers that have applied the entry.
+  int servers = 0;
   std::set<int> participants;
   EntryKind kind = EntryKind::kStep;
   std::vector<InputLease> inputs;
@@ -118,8 +120,8 @@ std::map<EntryId, Applied> AppliedAndNotClosed(const std::vector<PsAttachReply>&
   return found;
 }
 
-// Ids that are known to have been given and of which no server has anything. Their ordinals are not
-// given again.
+// The number of ids that were certainly given and that no server has applied. Their ordinals are
+// not given again.
 int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied) {
   int64_t lost = 0;
   for (const EntryId id : newest.open) lost += applied.count(id) == 0;
@@ -129,8 +131,8 @@ int64_t LostIds(const Horizon& newest, const std::map<EntryId, Applied>& applied
          beyond;
 }
 
-// Marks the positions of the lease as read. Positions between these and those given earlier belong
-// to steps that no longer exist.
+// Marks the positions of the lease as read. Positions before the lease that were not known to be
+// given become unread, because the steps that had them no longer exist.
 void TakeOut(const InputLease& lease, PassProgress& pass) {
   const int64_t first = lease.first, last = lease.first + lease.count;
   if (first > pass.next) pass.unread.emplace(pass.next, first - pass.next);
@@ -145,13 +147,13 @@ void TakeOut(const InputLease& lease, PassProgress& pass) {
   pass.next = std::max(pass.next, last);
 }
 
-// The progress of the passes that the store names, including everything that the servers hold.
+// Adds to the passes of the store everything that the servers have read of them.
 void BringUpToDate(const Horizon& newest, const std::map<EntryId, Applied>& applied,
                    std::vector<DataPass>& passes) {
   for (DataPass& pass : passes) {
     for (const PassProgress& progress : newest.passes) {
       if (progress.iterator != pass.iterator) continue;
-      // The store had this before the next entry got an id.
+      // The store's value is newer: it was durable before the next entry got an id.
       const bool in_loop = pass.in_loop;
       static_cast<PassProgress&>(pass) = progress;
       pass.in_loop = in_loop;
@@ -189,7 +191,8 @@ absl::StatusOr<JobState> WhatServersHold(const std::vector<PsAttachReply>& repli
     }
     finished += entry.kind == EntryKind::kStep;
   }
-  const int64_t gaps = held.next_ordinal - held.finished_steps;  // of steps that had failed
+  // The number of ordinals of steps that had failed.
+  const int64_t gaps = held.next_ordinal - held.finished_steps;
   held.finished_steps = finished;
   held.next_ordinal = finished + gaps + LostIds(newest, applied);
   BringUpToDate(newest, applied, held.data);

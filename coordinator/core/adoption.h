@@ -39,7 +39,7 @@ namespace divvy {
 // of the new epoch; `stored` is the store's content. Pure.
 //
 // In the result, finished_steps counts every whole step, even one that the former coordinator had
-// not heard of. next_ordinal is above every ordinal that one of these steps may have, unless steps
+// no report of. next_ordinal is above every ordinal that one of these steps may have, unless steps
 // have failed since the store was written.
 //
 // FailedPrecondition: the state cannot be adopted. The message tells an operator why. The caller

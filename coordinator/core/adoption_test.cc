@@ -34,7 +34,8 @@ class AdoptionTest : public ::testing::Test {
     state.lineage = Epoch(3);
     state.layout = Layout::Received(4, {});
     state.finished_steps = 20;
-    state.next_ordinal = 23;  // three had failed
+    // Three steps had failed.
+    state.next_ordinal = 23;
     state.epochs = 2;
     state.program_state = "round 7";
     const uint64_t hash =
@@ -48,7 +49,8 @@ class AdoptionTest : public ::testing::Test {
       reply.horizon = {EntryId(60), {EntryId(55)}, 50};
       replies_.push_back(reply);
     }
-    replies_[1].horizon = {EntryId(110), {EntryId(105), EntryId(107)}, 98};  // it has heard more
+    // Server 1 has received a newer horizon than server 0.
+    replies_[1].horizon = {EntryId(110), {EntryId(105), EntryId(107)}, 98};
   }
 
   void Applied(int ps, uint64_t id, int participants, EntryKind kind = EntryKind::kStep) {
@@ -77,8 +79,8 @@ TEST_F(AdoptionTest, WhatAllServersHoldIsAdoptedWithTheStepsOfTheNewestHorizon) 
   EXPECT_EQ(held->layout->Find("table")->ps, (std::vector<int>{0, 1}));
 }
 
-// A state directory was lost and the job began again under its name. A server from before comes
-// back, and it has the same epoch numbers.
+// A state directory was lost, and the job began again under the same name. A server of the first
+// run comes back with a state of the same epoch number.
 TEST_F(AdoptionTest, AStateOfTheSameNumberThatOtherServersHoldIsNotAdopted) {
   stored_.state->state.servers = {Incarnation(10), Incarnation(11)};
   replies_[0].incarnation = Incarnation(10), replies_[1].incarnation = Incarnation(11);
@@ -111,8 +113,10 @@ TEST_F(AdoptionTest, AnEntryOfTwoRunsThatDifferInWidthIsHalfApplied) {
 }
 
 TEST_F(AdoptionTest, WhatTheNewestHorizonClosesIsNotLookedAt) {
-  Applied(0, 55, 2);   // the other server has forgotten it: it was closed
-  Applied(0, 104, 2);  // beyond what this one has heard
+  // Id 55 is closed, so server 1 has forgotten it.
+  Applied(0, 55, 2);
+  // Id 104 is closed in the newest horizon, which server 0 has not received.
+  Applied(0, 104, 2);
   EXPECT_EQ(Look()->finished_steps, 98);
 }
 
@@ -124,9 +128,10 @@ TEST_F(AdoptionTest, OfTwoHorizonsWithOneNextIdTheOneThatClosesMoreIsTheNewest) 
 
 TEST_F(AdoptionTest, OrdinalsThatMayBeInTheStateAreNotGivenAgain) {
   EXPECT_EQ(Look()->next_ordinal, 98 + 3 + 2)
-      << "finished, failed, and two open ones of which nothing is left";
+      << "98 finished steps, 3 failed steps, and 2 open steps that no server has applied";
   Applied(0, 105, 2), Applied(1, 105, 2);
-  Applied(0, 113, 1);  // 110, 111 and 112 were given before
+  // The ids 110, 111 and 112 must have been given before 113.
+  Applied(0, 113, 1);
   EXPECT_EQ(Look()->next_ordinal, 100 + 3 + 1 + 3);
 }
 
@@ -144,7 +149,8 @@ TEST_F(AdoptionTest, AStateThatTheStoreDoesNotKnowIsNotAdopted) {
 TEST_F(AdoptionTest, AServerThatWasToldOfALaterLayoutThanTheStoreIsInTheMiddleOfAChange) {
   replies_[0].layout_version = 5;
   EXPECT_THAT(WhyNot(), HasSubstr("ps 0 was told of a layout change"));
-  replies_[0].layout_version = 3;  // the last one did not concern it
+  // The last layout change did not touch ps 0.
+  replies_[0].layout_version = 3;
   replies_[0].layout_hash = 77;
   EXPECT_TRUE(Look().ok());
 }
@@ -156,11 +162,11 @@ TEST_F(AdoptionTest, AnotherLayoutOfTheSameVersionIsNotAdopted) {
 
 TEST_F(AdoptionTest, AStoreOfAnOlderVersionAdoptsNothing) {
   stored_.state.reset();
-  EXPECT_THAT(WhyNot(), HasSubstr("the store says nothing"));
+  EXPECT_THAT(WhyNot(), HasSubstr("the store does not describe their state"));
 }
 
-// The pass as the store has it. When it was written, 8 positions had been given, and positions 4 to
-// 7 belonged to open steps.
+// The pass in the store. When it was written, 8 positions had been given, and positions 4 to 7
+// belonged to open steps.
 DataPass PassOfStore() {
   DataPass pass;
   pass.iterator = ResourceId(5);
@@ -192,7 +198,7 @@ TEST_F(AdoptionTest, APassStandsWhereTheNewestHorizonAndTheStepsThatItDoesNotClo
   EXPECT_EQ(pass.finished, 22);
   EXPECT_EQ(pass.next, 42);
   EXPECT_EQ(pass.unread, (std::map<int64_t, int64_t>{{20, 4}, {26, 4}, {30, 10}}));
-  EXPECT_TRUE(pass.in_loop) << "the store knows best";
+  EXPECT_TRUE(pass.in_loop) << "the value of the store counts";
 }
 
 TEST_F(AdoptionTest, APassThatNoHorizonKnowsYetStandsWhereTheStoreAndItsStepsSay) {

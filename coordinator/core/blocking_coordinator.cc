@@ -15,20 +15,20 @@
 namespace divvy {
 namespace {
 
-// The completion for the core. An abandoned core destroys it without a call. That counts as an
-// answer too, so no thread waits for ever.
+// Returns a completion for the core. An abandoned core destroys the completion without calling it.
+// The waiting thread then gets an error, so no thread waits for ever.
 template <typename T>
 std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
   const std::shared_ptr<Completion<T>> answered(
       completion.get(), [completion](Completion<T>* dropped) {
         dropped->Set(
-            T(absl::FailedPreconditionError("the coordinator is gone, and what it gave out works "
-                                            "no more: keep it until the last call")));
+            T(absl::FailedPreconditionError("the coordinator is gone: keep it alive until the "
+                                            "last call of a variable, strategy or dataset")));
       });
   return [answered](T value) { answered->Set(std::move(value)); };
 }
 
-// Calls `start` with a completion, and returns the value that it gets.
+// Calls `start` with a completion, and returns the value that the completion gets. Blocks.
 template <typename T, typename Start>
 T WaitFor(Start start) {
   auto completion = std::make_shared<Completion<T>>();
@@ -65,7 +65,8 @@ class LoopMetrics {
     error_.Update(metrics.status());
     if (!error_.ok()) return;
     error_.Update(Merge(*metrics, all_));
-    Merge(*metrics, recent_).IgnoreError();  // fails where the other does
+    // Fails only if the Merge above fails.
+    Merge(*metrics, recent_).IgnoreError();
   }
   Metrics TakeRecent() {
     MutexLock lock(mu_);
@@ -87,7 +88,8 @@ VariableInfo InfoOf(const VariableLayout& variable) {
   return {variable.spec, variable.offsets, variable.ps};
 }
 
-constexpr int64_t kBlockBytes = 16 << 20;  // of initial values sent at a time
+// Initial values are written in blocks of this size.
+constexpr int64_t kBlockBytes = 16 << 20;
 
 }  // namespace
 
@@ -169,7 +171,7 @@ absl::StatusOr<VariableInfo> DirectVariableStore::Create(const VariableSpec& spe
         [&](StatusCallback done) { core_->CreateVariable(spec, with, std::move(done)); }));
     return Find(spec.name);
   }
-  // A value that cannot be computed is found before anything is created.
+  // If the value cannot be computed, the error comes before anything is created.
   ASSIGN_OR_RETURN(InitialValue value, InitialValue::Begin(spec, core_->job_seed()));
   VariableSpec created = spec;
   created.initializer = Zeros();
@@ -195,8 +197,8 @@ absl::Status DirectVariableStore::Fill(InitialValue& value) {
 }
 
 absl::Status DirectVariableStore::WriteInitialValues() {
-  // One thread writes the values and the others wait for it, because nobody may use a variable
-  // before.
+  // One thread writes the values. Other threads wait for it, because no thread may use a variable
+  // before its values are written.
   for (;;) {
     std::shared_ptr<InitialValue> value;
     {
@@ -279,7 +281,8 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
     absl::string_view series, int64_t number, absl::string_view name, StepKind kind, Nest args) {
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> queued =
       Queue(name, kind, std::move(args), StepNumber{std::string(series), number});
-  const bool is_of_a_step = DetailOf(queued.status()).user;  // which failed before
+  // Whether the error is that of a step which failed before this call.
+  const bool is_of_a_step = DetailOf(queued.status()).user;
   if (absl::IsAlreadyExists(queued.status()) && !is_of_a_step)
     return std::shared_ptr<const internal::RemoteResult>();
   return queued;
@@ -300,15 +303,13 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
-// A Join whose caller's timeout has passed and that has not been answered since. Null: there is
-// none.
 std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::TakeGivenUpJoin() {
   MutexLock lock(mu_);
   while (!given_up_joins_.empty()) {
     std::shared_ptr<JoinWait> join = std::move(given_up_joins_.back());
     given_up_joins_.pop_back();
     MutexLock join_lock(join->mu);
-    // The steps of that time are done; their error is in late_error_.
+    // This Join was answered after its caller stopped waiting. An error is in late_error_.
     if (join->status) continue;
     join->given_up = false;
     return join;
@@ -333,7 +334,6 @@ std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() 
   return join;
 }
 
-// Nullopt: not answered within `timeout`. The join is then marked as given up.
 std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join,
                                                              absl::Duration timeout) {
   MutexLock lock(join.mu);
@@ -348,8 +348,8 @@ absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
   std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
   if (join == nullptr) join = BeginJoin();
   const std::optional<absl::Status> status = WaitForJoin(*join, timeout);
-  // The oldest Join gets the error of a step. If that one has been given up, late_error_ passes the
-  // error on to this call.
+  // The core gives the error of a step to the oldest Join. If the caller of that Join has stopped
+  // waiting, this call returns the error from late_error_.
   if (status) return status->ok() ? TakeLateError() : *status;
   MutexLock lock(mu_);
   given_up_joins_.push_back(std::move(join));

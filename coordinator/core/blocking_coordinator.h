@@ -31,7 +31,7 @@ class DirectVariableStore : public VariableStore {
  public:
   explicit DirectVariableStore(std::shared_ptr<CoordinatorCore> core) : core_(std::move(core)) {}
   JobId job() const override { return core_->job(); }
-  // Does not block. The error for an unknown name lists what the layout can say about it.
+  // Does not block. Errors: those of Layout::UnknownVariable, if there is no variable `name`.
   absl::StatusOr<VariableInfo> Find(absl::string_view name) const override;
   // Returns when the variable exists and has its first values. Values that a ps cannot compute
   // itself are computed here and written in blocks of some 16 MiB. While the job has not chosen its
@@ -40,15 +40,15 @@ class DirectVariableStore : public VariableStore {
   // and Write.
   absl::StatusOr<VariableInfo> Create(const VariableSpec& spec,
                                       const std::optional<Colocation>& with) override;
-  // These two call WriteInitialValues first. They accept tensors of any device and bring them
+  // Read and Write call WriteInitialValues first. They accept tensors of any device and bring them
   // to the CPU. Errors: those of CoordinatorCore::Read and Write.
   absl::Status Read(absl::Span<ReadRequest> requests) override;
   absl::Status Write(std::vector<StagedWrite> writes) override;
 
   // Writes the first values of variables that were declared before the job had chosen its state,
   // unless a restore has brought them. Call it before any use of a variable, and after a restore.
-  // One thread writes at a time; other callers wait for it. After an error the values that are
-  // still missing are tried again by the next call.
+  // One thread writes at a time; other callers wait for it. After an error, the next call tries
+  // again to write the values that are still missing.
   absl::Status WriteInitialValues();
 
  private:
@@ -82,7 +82,7 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
                       ExportVariablesFunction export_variables = nullptr);
 
   // Blocks until the cluster can run steps, or the program has to choose its state (RestoreLatest).
-  // The error is the one that ended the job before that.
+  // An error is the one that has ended the job.
   absl::Status WaitUntilReady();
   // Does not block.
   CoordinatorSnapshot Snapshot() const { return core_->Snapshot(); }
@@ -140,16 +140,18 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   // Queues a step, and blocks while max_queued_steps steps wait.
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> Queue(
       absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once);
-  // A join that no caller waits for and that has no answer yet. Null: there is none.
+  // A join that no caller waits for and that has no answer yet. Null: there is no such join.
   std::shared_ptr<JoinWait> TakeGivenUpJoin();
   // Calls the core's Join.
   std::shared_ptr<JoinWait> BeginJoin();
   // Nullopt: no answer within `timeout`; the join is then given up.
   static std::optional<absl::Status> WaitForJoin(JoinWait& join, absl::Duration timeout);
   using SaveWait = Completion<absl::StatusOr<CheckpointId>>;
-  // A checkpoint that no caller waits for and that is not complete. Null: there is none.
+  // A checkpoint that no caller waits for and that is not complete. Null: there is no such
+  // checkpoint.
   std::shared_ptr<SaveWait> TakeGivenUpSave();
-  // Makes a checkpoint and waits for it, or for the one that an earlier call has given up.
+  // Makes a checkpoint and waits for it. If an earlier call has stopped waiting for a checkpoint,
+  // waits for that checkpoint instead.
   absl::StatusOr<CheckpointId> Save(absl::Duration timeout);
   // Exports without a checkpoint, by reading the variables. Slots are not exported.
   absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
@@ -171,7 +173,7 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   std::vector<std::shared_ptr<JoinWait>> given_up_joins_ DIVVY_GUARDED_BY(mu_);
   std::shared_ptr<SaveWait> given_up_save_ DIVVY_GUARDED_BY(mu_);
   bool asked_to_restore_ DIVVY_GUARDED_BY(mu_) = false;
-  // What a restore has brought and no Take call has returned yet.
+  // The epochs and steps that a restore has brought and that no Take call has returned yet.
   int64_t restored_epochs_ DIVVY_GUARDED_BY(mu_) = 0, restored_steps_ DIVVY_GUARDED_BY(mu_) = 0;
 };
 

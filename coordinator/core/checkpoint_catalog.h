@@ -40,9 +40,9 @@ class CheckpointCatalog {
   //
   // An error before the rename means that this id is not a checkpoint and never becomes one.
   // DataLoss: the written parts do not fit together. kWrongJob: another job has taken the directory
-  // since this catalog looked for checkpoints. Aborted: a sync failed after the rename, so nobody
-  // knows whether the name is on the disk. The caller must end the process; the next start looks at
-  // the directory again.
+  // since this catalog looked for checkpoints. Aborted: a sync failed after the rename, so it is
+  // not known whether the name is on the disk. The caller must end the process; the next start
+  // looks at the directory again.
   virtual absl::Status Commit(const JobState& state,
                               const std::vector<std::vector<SavedSlice>>& parts) = 0;
 

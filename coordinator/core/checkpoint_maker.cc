@@ -76,7 +76,8 @@ void CheckpointMaker::MaybeCut() {
     return;
   run_->stage = Stage::kMarking;
   run_->cut = host_.CutNow(run_->id);
-  run_->saves = std::exchange(wanted_, {});  // those that are asked for later want another
+  // Calls that come after the cut get the next checkpoint.
+  run_->saves = std::exchange(wanted_, {});
   WaitForAllPs();
   host_.SendSnapshots(run_->id);
 }
@@ -116,15 +117,16 @@ void CheckpointMaker::OnMarked(int ps) {
   run_->parts.resize(run_->cut.num_ps);
   WaitForAllPs();
   const CheckpointId id = run_->id;
-  Collect(id);  // no ps writes to a file of an older one any more
+  // From here on no ps writes to a file of an older checkpoint.
+  Collect(id);
   longest_hold_ = std::max(longest_hold_, clock_.Elapsed() - run_->held_since);
   workers_.SendToAll(Release{id.serial});
-  // A drain may end in this call, and the checkpoint with it.
+  // This call may complete a drain. The job then fails, and run_ is reset.
   host_.OnWorkContinues();
   host_.SendSnapshots(id);
 }
 
-// Removes checkpoints that are too old, and the files of abandoned ones below `below`.
+// Removes old checkpoints, and the files of abandoned attempts below `below`.
 void CheckpointMaker::Collect(CheckpointId below) {
   if (std::exchange(collecting_, true)) return;
   host_.Collect(newest_.value_or(CheckpointId()), below);
@@ -156,11 +158,11 @@ void CheckpointMaker::OnWritten(int ps, const SnapshotReply& reply) {
 
 void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed) {
   committing_ = false;
-  // The attempt was dropped by a rewind, or the job has failed. The checkpoint is whole anyway.
+  // A rewind has dropped the attempt, or the job has failed. The checkpoint is whole anyway.
   if (!IsAt(id, Stage::kCommitting)) return;
   if (absl::IsAborted(committed))
-    return host_.FailJob(absl::UnavailableError(
-        absl::StrCat(committed.message(), ". Start the coordinator again: it looks")));
+    return host_.FailJob(absl::UnavailableError(absl::StrCat(
+        committed.message(), ". Start the coordinator again: it checks the directory")));
   if (!committed.ok()) return GiveUp(MakeError(Reason::kDisk, committed.message()));
   HitFailpoint(Failpoint::kIndexRenamedBeforeStored);
   const Run run = *std::exchange(run_, std::nullopt);
@@ -203,15 +205,16 @@ void CheckpointMaker::GiveUp(const absl::Status& why) {
   if (was_holding) workers_.SendToAll(Release{id.serial});
   if (why.ok() && ++given_up_ == 3) {
     outbox_.Add([] {
-      DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker or parameter "
-                            "server does not come to rest within 5 s";
+      DIVVY_LOG(WARNING) << "checkpoints are given up again and again: a worker does not pause its "
+                            "commits, or a parameter server does not mark its state, within 5 s";
     });
   }
   if (!why.ok()) {
     given_up_ = 0;
     StartSchedule();
-    outbox_.Add([text = absl::StrCat(id.name(), " could not be made, older ones stand: ",
-                                     why.message())] { DIVVY_LOG(WARNING) << text; });
+    outbox_.Add(
+        [text = absl::StrCat(id.name(), " could not be made, older checkpoints are unchanged: ",
+                             why.message())] { DIVVY_LOG(WARNING) << text; });
     for (SaveCallback& done : std::exchange(wanted_, {}))
       outbox_.Add([done = std::move(done), why] { done(why); });
     last_saved_ |= host_.IsDraining();

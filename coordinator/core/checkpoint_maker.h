@@ -56,22 +56,23 @@ class CheckpointMaker {
   struct Cut {
     JobState state;
     int num_ps = 0;
-    // The last one of a job that ends.
+    // The final checkpoint of a job that ends.
     bool is_final = false;
-    // The last one of a process that ends, with nothing in flight.
+    // The last checkpoint of a process that was asked to end. Nothing is in flight.
     bool is_last = false;
-    // A resize waits for it.
+    // A resize waits for the checkpoint.
     bool is_for_resize = false;
     // The next entry id at the cut. A higher one later means that something has happened since.
     EntryId next_id;
   };
 
-  // What the maker needs from the coordinator that owns it. No method blocks.
+  // The calls that the maker makes to the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
-    // Whether all servers answer, and every entry is applied everywhere or nowhere or can be
-    // brought to that state.
+    // Whether a checkpoint may begin: the job runs or ends, all servers answer, no step is half
+    // applied, no worker is being fenced, no layout change or hold for writes is under way, and no
+    // variable waits for its first values.
     virtual bool MayCut() const = 0;
     // Whether a write of the program is under way. The cut waits for it.
     virtual bool HasOpenWrites() const = 0;
@@ -120,11 +121,11 @@ class CheckpointMaker {
     StartSchedule();
   }
 
-  // ---- who wants one ----
+  // ---- requests ----
   // Asks for a checkpoint whose cut is taken after this call. `done` gets its id once it is
   // committed, or the error.
   void Want(SaveCallback done) { wanted_.push_back(std::move(done)); }
-  // The job ends. With `wanted`, it ends only after one more checkpoint.
+  // The job ends. `wanted`: it ends only after one more checkpoint.
   void WantFinal(bool wanted);
   bool final_is_wanted() const { return final_wanted_; }
   bool is_asked_for() const { return !wanted_.empty(); }
@@ -143,14 +144,14 @@ class CheckpointMaker {
   void OnNamed(CheckpointId id);
   // The worker answers hold `number`: it begins no commit.
   void OnHeld(int worker, uint64_t number);
-  // Takes the cut if nothing is waited for any more. Call it also when a write of the program has
-  // ended.
+  // Takes the cut if all workers are held and no write of the program is under way. Call it also
+  // when such a write has ended.
   void MaybeCut();
   // The request to this ps for checkpoint `id`, without the fence. Nullopt: this ps has nothing
   // more to do for it.
   std::optional<SnapshotRequest> RequestFor(int ps, CheckpointId id) const;
-  // Whether an answer to such a request still counts. `waited`: the request waited for the part to
-  // be written.
+  // Whether an answer to such a request still counts. `waited`: the request told the ps to answer
+  // after it has written its part.
   bool Awaits(int ps, CheckpointId id, bool waited) const;
   // REQUIRES: Awaits. `reply`: the ps' answer, or an error of its disk or of the request.
   void OnSnapshot(int ps, const absl::StatusOr<SnapshotReply>& reply);
@@ -168,8 +169,8 @@ class CheckpointMaker {
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
 
   // ---- state ----
-  // Whether workers are held for a cut. While they are, nothing that would change a ps is sent to
-  // it.
+  // Whether workers are held for a cut. While they are, the coordinator sends no request that would
+  // change a ps.
   bool holding() const {
     return run_ && (run_->stage == Stage::kHolding || run_->stage == Stage::kMarking);
   }
@@ -197,7 +198,7 @@ class CheckpointMaker {
   struct Run {
     Stage stage = Stage::kNaming;
     CheckpointId id;
-    // In kHolding: the workers, in kMarking and kWriting: the ps that have not answered.
+    // The tasks that have not answered: in kHolding workers, in kMarking and kWriting ps.
     std::set<int> waiting;
     absl::Duration held_since;
     Cut cut;

@@ -29,7 +29,7 @@ class NoCatalog : public CheckpointCatalog {
   }
 };
 
-// A coordinator with two parameter servers that lets the test answer.
+// A coordinator with two parameter servers, for which the test answers.
 class FakeHost : public CheckpointMaker::Host {
  public:
   bool MayCut() const override { return may_cut; }
@@ -159,7 +159,8 @@ TEST_F(CheckpointMakerTest, AWorkerThatComesOrGoesEndsTheHoldAndAnotherIsTriedAS
   Advance(absl::Seconds(1));
   maker_->MaybeBegin();
   EXPECT_EQ(maker_->current(), Serial(2));
-  EXPECT_TRUE(absl::IsUnknown(saved_.status()));  // waits for the second
+  // The call waits for the second checkpoint.
+  EXPECT_TRUE(absl::IsUnknown(saved_.status()));
 }
 
 TEST_F(CheckpointMakerTest, AHoldEndsAfterFiveSeconds) {

@@ -85,15 +85,15 @@ int64_t CoordinatorCore::durable_steps() const {
   return checkpoint_maker_.durable_steps();
 }
 
-// ---- what the maker asks and tells ----
+// ---- calls of the maker ----
 
 // A process that was asked to end saves its state first, if it can.
 bool CoordinatorCore::WantsLastCheckpoint() const {
   if (!IsDraining() || options_.checkpoints == nullptr || !phase_.Is(Phase::kRunning) ||
       checkpoint_maker_.last_is_saved())
     return false;
-  // Missing first values and half-applied steps rule out a cut, and nobody will complete them any
-  // more.
+  // No cut is possible while first values are missing or a step is half applied. A process that
+  // ends completes neither.
   return !stored_.awaits_values() && !steps_.IsHalfApplied();
 }
 
@@ -132,7 +132,8 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.lineage = stored_.row().lineage;
   state.layout = layout_plan_.layout();
   state.cut = MakeHorizon();
-  state.cut.passes.clear();  // `data` has them
+  // state.data has the passes.
+  state.cut.passes.clear();
   state.finished_steps = steps_.totals().finished_steps;
   state.finished_reads = steps_.totals().finished_reads;
   state.next_ordinal = steps_.totals().next_ordinal;
@@ -204,13 +205,13 @@ void CoordinatorCore::Commit(const JobState& state, std::vector<std::vector<Save
 void CoordinatorCore::OnWorkContinues() { layout_changes_.StartNext(); }
 
 void CoordinatorCore::OnSaved(const CheckpointMaker::Cut& cut) {
-  // Otherwise another checkpoint is due.
+  // If the condition is false, the resize makes another checkpoint.
   if (cut.is_for_resize && IsUnchangedSince(cut) && ResizeIsQuiet())
     return ChangeServers(cut.state);
   if (phase_.Is(Phase::kEnding)) FinishEnding();
 }
 
-// While a resize waits for its checkpoint, no training step runs.
+// The resize ends, because no training step runs while a resize waits for its checkpoint.
 void CoordinatorCore::OnDiskFailure(const absl::Status& why) {
   if (ResizeIsQuiet()) resizing_.Refuse(servers_.size(), why);
 }
@@ -228,7 +229,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
     refused.Update(absl::FailedPreconditionError(
         "RestoreLatest comes after the variables are created and before they are first read, "
         "written or used by a step: this job "
-        "has begun without its checkpoint"));
+        "has already begun without its checkpoint"));
   }
   if (!refused.ok()) return outbox_.Add([done = std::move(done), refused] { done(refused); });
   if (begun)
@@ -241,7 +242,7 @@ void CoordinatorCore::RestoreLatest(ResultCallback<int64_t> done) {
 void CoordinatorCore::ChooseEmpty() {
   if (!phase_.Is(Phase::kChoosing)) return;
   outbox_.Add(
-      [text = absl::StrCat("the program begins anew, beside ", origin_.Text(),
+      [text = absl::StrCat("the program begins anew and does not use ", origin_.Text(),
                            ": it did not call RestoreLatest")] { DIVVY_LOG(WARNING) << text; });
   BeginLoading();
 }
@@ -260,7 +261,7 @@ void CoordinatorCore::ChooseCheckpoint() {
                                  : layout_plan_.Relayout(*origin_.found(), NewIds());
   if (!fits.ok()) {
     origin_.SetAdopting(false);
-    // This is an older checkpoint; the newest was found to be damaged.
+    // The newest checkpoint was damaged, and this is an older one.
     if (origin_.is_chosen()) return FailJob(fits);
     for (auto& done : origin_.TakeWaiters())
       outbox_.Add([done = std::move(done), fits] { done(fits); });
@@ -296,8 +297,8 @@ void CoordinatorCore::RestoreState(const JobState& state) {
 
 // ---- loading a checkpoint ----
 
-// The loaded variables are complete. Variables that the program has declared besides are made now,
-// before any use.
+// All variables of the checkpoint are loaded. Now the variables that only the program has declared
+// are made, before any use.
 void CoordinatorCore::MakeDeclared() {
   LayoutChanges::Shards shards = layout_plan_.to_make();
   AppendShards(recovery_.log().Shards(), shards);
@@ -311,8 +312,8 @@ void CoordinatorCore::MakeDeclared() {
   });
 }
 
-// A ps cannot load a checkpoint that the catalog considers good. True: an older checkpoint is
-// tried. Without a catalog there was no checkpoint to load, so the ps' error is wrong.
+// A ps cannot load a checkpoint that the catalog considers good. Without a catalog there was no
+// checkpoint to load, so the error of the ps is wrong.
 bool CoordinatorCore::FallBack(const absl::Status& error) {
   if (ReasonOf(error) != Reason::kCheckpointCorrupt || !origin_.restored() ||
       recovery_.rewind() != nullptr || options_.checkpoints == nullptr)
@@ -327,7 +328,8 @@ bool CoordinatorCore::FallBack(const absl::Status& error) {
         if (!*older) return core.FailJob(error);
         core.origin_.SetFound(*older);
         core.phase_.Enter(JobPhase::Attaching{/*reload=*/true});
-        // servers that have loaded the other one are READY in this epoch
+        // Servers that have loaded the damaged checkpoint are READY in this epoch, so another epoch
+        // begins.
         core.RestartEpoch(core.stored_.row().epoch);
       })();
     });

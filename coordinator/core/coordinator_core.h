@@ -13,10 +13,10 @@
 //                             the program only notices a pause
 //   Durability::kCheckpoint   the job ends with Unavailable (Reason::kPsLost); the next start
 //                             continues from the newest checkpoint
-// A server that only does not answer is waited for, up to ps_timeout. These errors also end the
-// job, and every later call returns them: kStaleEpoch and kSecondCoordinator (another coordinator
-// has the job), kWrongJob (a task belongs to another job). ExitCodeOf (protocol/error.h) gives the
-// exit code for each.
+// The coordinator waits up to ps_timeout for a server that only does not answer. These errors also
+// end the job, and every later call returns them: kStaleEpoch and kSecondCoordinator (another
+// coordinator has the job), kWrongJob (a task belongs to another job). ExitCodeOf
+// (protocol/error.h) gives the exit code for each.
 //
 // The files: lifecycle.cc (epochs, the end), parameter_servers.cc (attach, load, sync, the watch),
 // workers.cc (sessions, Steps streams, fences), steps.cc (the calls about steps, and what may
@@ -113,15 +113,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                                                                 Dialer& dialer, Store& store);
 
   // ---- from the cluster ----
-  // A task announces its address. From the end of the job on, the answer has `over` set. A refusal
-  // names its fix:
+  // A task announces its address. Once the job has ended, the reply has `over` set. A refusal names
+  // its fix:
   //
   // - VERSION_MISMATCH: the task runs another version of the protocol.
   // - CLUSTER_MISMATCH: the task's TF_CONFIG contradicts the coordinator's, this ps index does not
   //   exist, a worker has another program or number of replicas, or a ps has no checkpoint
   //   directory and the job keeps checkpoints.
-  // - DUPLICATE_TASK: another process has this job and index, and it has answered since, so it
-  //   lives.
+  // - DUPLICATE_TASK: another process has the same role and index. It has answered since this
+  //   task first asked to join, so it lives.
   // - NOT_READY: register again later. The reason may pass: it is not known yet whether the former
   //   process lives, a resize may still make room for the ps, or this coordinator is about to end.
   // - INVALID: the request lacks a role, an index, an address or an incarnation.
@@ -143,19 +143,19 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   enum class Asker : uint8_t { kProgram, kOperator };
   void SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker = Asker::kProgram);
   // Chooses the state that the job continues with. Call it after the variables are created and
-  // before any other use of them. First choice: what the servers hold, if that is a whole state and
-  // the store was kept (adoption.h); then no finished step is lost and nothing is loaded. Second
-  // choice: the newest whole checkpoint, made with any number of ps. `done` gets the number of
-  // training steps in the state, and 0 if there is none. A variable that the state does not have
-  // gets its initial values. A second call, once the job runs, gets the number of steps finished so
-  // far.
+  // before any other use of them. The first choice is what the servers hold, if they hold a whole
+  // state and the store was kept (adoption.h). No finished step is lost then, and nothing is
+  // loaded. The second choice is the newest whole checkpoint, whatever the number of ps that made
+  // it. `done` gets the number of training steps in the state, or 0 if there is no state. A
+  // variable that the state does not have gets its initial values. A second call, once the job
+  // runs, gets the number of steps finished so far.
   //
-  // FailedPrecondition: a variable has another dtype or shape than in the state, the state has
-  // variables and none of the program's, or the job has begun without the state because a variable
-  // was used before.
+  // FailedPrecondition: a variable has another dtype or shape than in the state; the state has
+  // variables, but none that the program has declared; or the job has begun without the state,
+  // because the program used a variable before this call.
   void RestoreLatest(ResultCallback<int64_t> done);
-  // Whether the program has not yet decided if the variables are restored. In this phase variables
-  // are declared and have no values.
+  // True until the program has decided whether it restores the variables. Until then, variables are
+  // only declared and have no values.
   bool Choosing() const;
   // Announces a variable whose first values the program writes later. Call with +1 before the
   // variable is created and with -1 after its values are written. No checkpoint is cut in between,
@@ -165,8 +165,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // servers' state. RestoreLatest is then too late, or has nothing to restore.
   bool HasStartedFresh() const;
   struct Restored {
-    // Counted in the checkpoint, or in the servers' state, that this life of the program continued
-    // from.
+    // The counts in the state that this life of the program continued from: a checkpoint, or what
+    // the servers held.
     int64_t epochs = 0, steps = 0;
   };
   Restored restored() const;
@@ -174,10 +174,10 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   bool WasRestored(const std::string& variable) const;
   // Bytes that are saved in each checkpoint from now on, and in the store before another step
   // begins. The store costs some 0.2 ms, so call this for each round or epoch and not for each
-  // step. After RestoreLatest, program_state() is what was saved with the restored state.
+  // step. After RestoreLatest, program_state() returns the bytes of the restored state.
   void SetProgramState(std::string bytes);
   std::string program_state() const;
-  // Training steps covered by a checkpoint.
+  // The number of training steps in the newest committed checkpoint.
   int64_t durable_steps() const;
   // Null: the job keeps no checkpoints.
   CheckpointCatalog* checkpoints() const { return options_.checkpoints; }
@@ -193,9 +193,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // Reads current values, with one message to each ps for all requests. Waits for a ps that is
   // away. NotFound, InvalidArgument: bad requests.
   void Read(std::vector<VariableRead> reads, ResultCallback<std::vector<Tensor>> done);
-  // Applies the writes exactly once on every ps that they touch, and then calls `done`. They come
-  // after every step that the program has seen finished, and before every step that is dispatched
-  // later.
+  // Applies the writes exactly once on every ps that they touch, and then calls `done`. The writes
+  // come after every step that the program has seen finished, and before every step that is
+  // dispatched later.
   void Write(std::vector<StagedWrite> writes, StatusCallback done);
 
   // InvalidArgument: the arguments are larger than max_args_bytes. `what` names their owner in the
@@ -214,8 +214,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   // Calls `done` with OK when no step is queued or in flight, or with the error of a step.
   void Join(StatusCallback done);
-  // Calls `done` with whether no step is queued or in flight, or with the error of a step after its
-  // batch has been cancelled.
+  // Calls `done` with true if no step is queued or in flight, and with false otherwise. If a step
+  // has failed, calls it with the error of that step after the batch has been cancelled.
   void Done(ResultCallback<bool> done);
   // Runs a loop of steps. `value` is called for each finished step, in the order of finishing, and
   // for the last time before `done`. `done` gets OK when the loop is over. InvalidArgument: as
@@ -245,14 +245,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
 
   // Ends the job. First every ps confirms that it is still the same process, then the end is
   // stored, and then workers and ps are told to exit with `exit_code`. `done` gets OK after that.
-  // REQUIRES: joined, and the program makes no further calls.
+  // REQUIRES: Join has succeeded, and the program makes no further calls.
   void EndJob(int exit_code, StatusCallback done);
 
   // Continues the job with `num_ps` parameter servers. Steps in flight end, a checkpoint is made,
   // and all servers load it, cut and placed for the new number. New servers are ps N, N+1, ...; the
-  // change waits until they have registered. Of surplus servers, those with the highest indices are
-  // told to exit with 0. `done` is called when steps run again. The job's flags keep the number of
-  // its start: after a restart the coordinator takes the number from its own flags.
+  // change waits until they have registered. Surplus servers, which are those with the highest
+  // indices, are told to exit with 0. `done` is called when steps run again. The flags of the job
+  // do not change: after a restart the coordinator takes the number from its own flags.
   //
   // FailedPrecondition: there is no catalog, another resize is under way, or the job is about to
   // end. InvalidArgument: the number is not allowed, or the partitioner cannot cut a variable for
@@ -266,15 +266,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // `done` is called: the process may exit (143). Workers and ps get no message; they wait for the
   // next coordinator. If EndJob was called before, the job's end is completed first.
   void Drain(std::function<void()> done);
-  // This process cannot continue the job. From now on every call of the program returns `why`. For
-  // an embedded cluster: if its workers lose their GPUs, only a restart of the process brings them
-  // back. Has no effect after the job's end.
+  // This process cannot continue the job. From now on every call of the program returns `why`. An
+  // embedded cluster calls it when its workers lose their GPUs, because only a restart of the
+  // process makes the GPUs usable again. Has no effect after the job's end.
   void Fail(absl::Status why);
 
   // A copy of the current state, for status pages. Does not block.
   CoordinatorSnapshot Snapshot() const;
   // The number of entries of each structure that grows and shrinks while the job runs, by name.
-  // Tests and benchmarks use it to find structures that only grow.
+  // Tests and benchmarks use the numbers to find structures that only grow.
   std::map<std::string, int64_t> Sizes() const;
   // The greatest staleness of a step that has finished since the last call. For one caller only.
   uint64_t TakeMaxStaleness();
@@ -319,9 +319,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   using DirectRead = coordinator_records::DirectRead;
   using WorkerStream = coordinator_records::WorkerStream;
 
-  // One event, a call or an answer, is handled while an object of this class lives. It holds the
-  // lock. Its destructor does what the event has made possible (Pump), releases the lock, and then
-  // drains the outbox.
+  // Handles one event, which is a call or an answer. An object of this class holds the lock while
+  // it lives. Its destructor does what the event has made possible (Pump), releases the lock, and
+  // then drains the outbox.
   class DIVVY_SCOPED_CAPABILITY Event {
    public:
     explicit Event(CoordinatorCore& core) DIVVY_ACQUIRE(core.mu_) : core_(core) {
@@ -347,7 +347,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void BeginEpoch() DIVVY_REQUIRES(mu_);
   // Begins another epoch, above this one and above `above`.
   void RestartEpoch(Epoch above) DIVVY_REQUIRES(mu_);
-  // Decides whether a task that registers may join, and takes it in. The error is the refusal.
+  // Decides whether a task that registers may join. OK: the task is known now. The error is the
+  // refusal.
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   // Whether a ps with an index above all servers may wait for a resize.
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
@@ -371,14 +372,14 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void StartRunning() DIVVY_REQUIRES(mu_);
   // Answers calls of WhenRunning and begins reads and layout changes that waited.
   void ReleaseWaiters() DIVVY_REQUIRES(mu_);
-  // Runs once a second: all timeouts are checked here.
+  // Runs once a second and checks all timeouts.
   void Tick();
   // Logs what each task does if no step has finished for options_.watchdog.
   void WatchProgress(absl::Duration now) DIVVY_REQUIRES(mu_);
   std::string DescribeTasks() const DIVVY_REQUIRES(mu_);
   void ScheduleTick() DIVVY_REQUIRES(mu_);
   void FailJob(absl::Status error) override DIVVY_REQUIRES(mu_);
-  // Takes every completion that waits. The result calls each of them with `error`.
+  // Takes all waiting completions. The returned tasks call each of them with `error`.
   std::vector<Task> TakeWaiters(const absl::Status& error) DIVVY_REQUIRES(mu_);
   // Continues the end of the job: the last Sync, the final checkpoint, then StoreEnd.
   void FinishEnding() DIVVY_REQUIRES(mu_);
@@ -402,7 +403,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // Calls Attach in this epoch. OnPsAttached gets the answer.
   void AttachPs(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) DIVVY_REQUIRES(mu_);
-  // A ps registers. OK: its address is in use now. The error is the refusal.
+  // A ps registers. OK: the coordinator uses its address from now on. The error is the refusal.
   absl::Status AdmitPs(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   // Asks whether the known process still lives, because another one has registered in its place.
   void ProbePs(Ps& ps) DIVVY_REQUIRES(mu_);
@@ -421,8 +422,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // The server and its state are lost: rewinds the job, or ends it.
   void PsLost(Ps& ps, absl::string_view how) DIVVY_REQUIRES(mu_);
   // Calls `ps` after the lock is released, and then calls `on_reply` with the answer and `args`
-  // under the lock. `on_reply` is not called if the core is gone or abandoned by then, or if `ps`
-  // is no longer the Same.
+  // under the lock. `on_reply` is not called if the core is gone or abandoned by then, or if
+  // ServerSet::Same has become false for `ps`.
   template <typename Request, typename... Params, typename... Args>
   void CallPs(const Ps& ps, Request request,
               void (CoordinatorCore::*on_reply)(Ps&, const absl::StatusOr<ReplyTo<Request>>&,
@@ -440,7 +441,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
                    });
     });
   }
-  // Runs `then` with `ps` and `args` after `wait`, if `ps` is still the Same.
+  // Runs `then` with `ps` and `args` after `wait`, if ServerSet::Same is still true for `ps`.
   template <typename... Params, typename... Args>
   void LaterAt(const Ps& ps, absl::Duration wait, void (CoordinatorCore::*then)(Ps&, Params...),
                Args... args) DIVVY_REQUIRES(mu_) {
@@ -461,7 +462,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   std::string RemedyOfLoss() const DIVVY_REQUIRES(mu_);
   // Ends the job if the ps has been silent for ps_timeout.
   void CheckPs(const Ps& ps, absl::Duration now) DIVVY_REQUIRES(mu_);
-  // Sends the new state to every ps. Returns the Sync number whose acknowledgement covers it.
+  // Sends the current sessions and horizon to every ps, in a Sync. Every ps knows them once
+  // AllAcknowledged is true for the returned number.
   uint64_t WantSync() DIVVY_REQUIRES(mu_);
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
@@ -495,7 +497,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
   // A completion for the creation of slots: an error refuses the worker's step.
   StatusCallback RefusalOfSlots(int worker, EntryId id);
-  // Makes workers ready whose session every ps knows. True: there is a new one.
+  // A joining worker becomes ready for steps once every ps knows its session. True: at least one
+  // worker has become ready.
   bool AdmitJoined() DIVVY_REQUIRES(mu_);
   // The worker is lost: ends its session and fences it.
   void LoseWorker(Worker& worker, absl::string_view why) DIVVY_REQUIRES(mu_);
@@ -507,15 +510,15 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void FinishFence(const FenceWait& fence) DIVVY_REQUIRES(mu_);
 
   // ---- steps.cc ----
-  // Does everything that an event has made possible. Only Event calls it.
+  // Does everything that an event has made possible. Only Event calls Pump.
   void Pump() DIVVY_REQUIRES(mu_);
   // Pump's part while the process drains.
   void FinishStartedSteps() DIVVY_REQUIRES(mu_);
   // Pump's part while the job runs.
   void Continue() DIVVY_REQUIRES(mu_);
   enum class IdFor : uint8_t { kAny, kFirstValues };
-  // Whether an entry may get an id now. kFirstValues: for a write of first values, which may pass
-  // some of the obstacles.
+  // Whether an entry may get an id now. kFirstValues: for a write of first values, which some of
+  // the obstacles do not stop.
   bool MayGiveId(IdFor what = IdFor::kAny) const DIVVY_REQUIRES(mu_);
   // StepQueue::Host
   bool MayBeginStep() override DIVVY_REQUIRES(mu_);
@@ -615,7 +618,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void RestoreState(const JobState& state) DIVVY_REQUIRES(mu_);
   // Makes the shards that are not loaded: those of declared variables, and those in the redo log.
   void MakeDeclared() DIVVY_REQUIRES(mu_);
-  // A ps cannot load the checkpoint. True: an older one is tried.
+  // A ps cannot load the checkpoint. True: the job tries an older checkpoint.
   bool FallBack(const absl::Status& error) DIVVY_REQUIRES(mu_);
 
   // ---- adopt.cc ----
@@ -627,7 +630,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // A server has restarted during the adoption: the choice is made again.
   void TakeBackAdoption() DIVVY_REQUIRES(mu_);
   void FinishAdopting() DIVVY_REQUIRES(mu_);
-  // Writes what has changed to the store.
+  // Writes the changes of StoredState::TakeChange to the store.
   void StoreState() override DIVVY_REQUIRES(mu_);
 
   // ---- replay.cc ----

@@ -1,5 +1,5 @@
-// The coordinator alone, in virtual time, with fake parameter servers and workers. Tests that need
-// real ones are in tests/sim.
+// The coordinator in virtual time, with fake parameter servers and workers. Tests that need real
+// servers and workers are in tests/sim.
 #include "coordinator/core/coordinator_core.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-// Answers everything with OK, a millisecond later, unless told otherwise.
+// Answers every call with OK, a millisecond later, unless a test sets another answer.
 class FakePs : public Sends<FakePs, ParameterClient> {
   Executor& executor_;
   std::vector<std::string>& log_;
@@ -103,18 +103,27 @@ class FakePs : public Sends<FakePs, ParameterClient> {
   int64_t max_commit_bytes = 0;
   bool draining = false;
   bool loads_other_layout = false;
-  bool answers = false;                         // at this moment
-  Epoch epoch;                                  // that it has obeyed
-  Fence attached;                               // of the last Attach
-  absl::Status down;                            // answers everything with this
-  std::map<std::string, absl::Status> refuses;  // by call
-  std::map<EntryId, int> applied;               // id -> participants
+  // Whether a completion of this server is running.
+  bool answers = false;
+  // The epoch that the server obeys.
+  Epoch epoch;
+  // The fence of the last Attach.
+  Fence attached;
+  // If not OK: the answer to every call.
+  absl::Status down;
+  // Call -> the error that answers it.
+  std::map<std::string, absl::Status> refuses;
+  // Id -> participants.
+  std::map<EntryId, int> applied;
   std::vector<SessionId> sessions;
-  std::vector<int> owners;  // of these
+  // The workers of these sessions.
+  std::vector<int> owners;
   Horizon horizon;
-  PsAttachReply holds;  // what it says when it is attached
+  // The reply to Attach.
+  PsAttachReply holds;
   LoadRequest loaded;
-  std::optional<CheckpointId> damaged;  // which it cannot load
+  // The checkpoint that the server cannot load.
+  std::optional<CheckpointId> damaged;
   std::vector<ShardSpec> created;
   std::vector<EntryId> commits;
 
@@ -132,7 +141,7 @@ class FakePs : public Sends<FakePs, ParameterClient> {
   }
 };
 
-// A catalog whose disk may be slow.
+// A store whose disk may be slow.
 class SlowStore : public MemoryStore {
  public:
   explicit SlowStore(Executor& executor) : MemoryStore(executor) {}
@@ -177,7 +186,7 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
      public:
       explicit Connection(std::shared_ptr<FakeWorker> worker) : worker_(std::move(worker)) {}
       void Send(StreamFrame<ToWorker> frame) override {
-        // tasks of one time run in any order, frames come in theirs
+        // Tasks of the same time run in any order, but frames must arrive in the order of sending.
         worker_->inbox_.push_back(std::move(frame));
         worker_->executor_.Post([worker = worker_] { worker->TakeFrame(); });
       }
@@ -218,17 +227,21 @@ class FakeWorker : public WorkerClient, public std::enable_shared_from_this<Fake
   SessionId session;
   std::unique_ptr<ResumableStream<FromWorker, ToWorker>> stream;
   std::deque<Dispatch> dispatched;
-  // That it has been told, and had when the newest dispatch came.
+  // The number of layouts received in all, and before the newest dispatch.
   int layouts = 0, layouts_at_dispatch = 0;
   std::vector<EntryId> cancelled;
   std::vector<MakeResource> made;
-  bool opens = true;  // at once, and without a word on what it has found
+  // Whether it opens data at once and reports nothing about the data.
+  bool opens = true;
   int replicas = 1;
   ProgramDescription program;
-  bool silent = false;  // says nothing, not even Pong
-  Pong pong;            // what it says to a Ping
+  // Sends nothing, not even Pong.
+  bool silent = false;
+  // The answer to a Ping.
+  Pong pong;
   bool obeys_hold = true;
-  absl::Status refuses;  // every Attach
+  // If not OK: the answer to every Attach.
+  absl::Status refuses;
   std::map<std::string, std::string> flags;
 
  private:
@@ -299,7 +312,8 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     world_.RunFor(absl::Milliseconds(500));
     ASSERT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
   }
-  // The status a call ends with, once it has; what `start` is given sets it.
+  // The status that a call has ended with, if `over`. The completion that Watch gives to `start`
+  // sets it.
   struct Outcome {
     bool over = false;
     absl::Status status;
@@ -309,7 +323,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     start([outcome](absl::Status status) { *outcome = {true, std::move(status)}; });
     return outcome;
   }
-  // A worker that nobody has listed registers, at an address of its own.
+  // Registers a worker that is not listed, at an address of its own.
   void Come(int index) {
     const std::string address = absl::StrCat("worker", workers_.size());
     workers_.push_back(
@@ -317,7 +331,7 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     core_->Call({Role::kWorker, index, Incarnation(1'000 + index), address},
                 [](const absl::StatusOr<RegisterReply>&) {});
   }
-  // What data of the workers' own is cut for now, as worker 0 hears it.
+  // The number of shares that data of the workers' own is cut into now.
   int SharesOfData() {
     core_->MakeIterator("data", Nest(), /*leased=*/false);
     world_.RunFor(absl::Milliseconds(20));
@@ -342,14 +356,14 @@ class CoordinatorCoreTest : public ::testing::Test, public Dialer {
     world_.RunFor(absl::Milliseconds(20));
     return result;
   }
-  // Assigns all of a variable of rank 1.
+  // A write that assigns all values of a variable of rank 1.
   static StagedWrite WriteOf(const std::string& variable, const std::vector<float>& values) {
     StagedWrite write;
     write.variable = variable;
     write.value = Tensor::Vector<float>(absl::MakeConstSpan(values));
     return write;
   }
-  // Another life has registered at its address.
+  // Another process takes the address of the ps and registers.
   void LosePs(int index) {
     RegisterRequest request;
     request.role = Role::kPs;
@@ -448,7 +462,8 @@ TEST_F(CoordinatorCoreTest, AScheduleIsAcceptedWhileSomebodyJoins) {
   EXPECT_EQ(workers_[0]->dispatched.size(), 2u);
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
-  EXPECT_FALSE(join->over);  // it waits for what came meanwhile, too
+  // Join also waits for the step that was scheduled after it.
+  EXPECT_FALSE(join->over);
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_TRUE(join->over && join->status.ok());
@@ -489,7 +504,7 @@ TEST_F(CoordinatorCoreTest, AHalfAppliedStepThatTouchesOtherPsWhenRunAgainEndsTh
   Start(2, 1, options);
   const auto result = Schedule("step");
   const EntryId id = workers_[0]->dispatched[0].step;
-  // The lost run told two participants; ps 1 has not got its part.
+  // The lost attempt had two participants, and ps 1 has not received its commit.
   ps_[0]->applied[id] = 2;
   workers_[0]->silent = true;
   world_.RunFor(absl::Seconds(7));
@@ -515,7 +530,7 @@ TEST_F(CoordinatorCoreTest, AStepThatKeepsLosingItsInputIsGivenUpAfterItsAttempt
     workers_[0]->FinishNext(StepOutcome::kSystem, absl::AbortedError("input lost"));
     world_.RunFor(absl::Milliseconds(50));
     EXPECT_EQ(workers_[0]->dispatched.size(), i == 0 ? 1u : 0u)
-        << "the first time it is run again at once, then after 100 ms";
+        << "the first retry is immediate, the second comes after 100 ms";
     world_.RunFor(absl::Milliseconds(100));
   }
   EXPECT_EQ(ReasonOf(result->status), Reason::kStepGaveUp);
@@ -559,7 +574,7 @@ TEST_F(CoordinatorCoreTest, OneWorkerThatSaysAgainAndAgainThatItsGpuIsLostHasNoS
   EXPECT_FALSE(result->over);
 }
 
-// Each pass of a program that makes its data anew.
+// The program makes a new iterator for each pass.
 TEST_F(CoordinatorCoreTest, WhatIsKnownOfPassesThatAreOverDoesNotGrow) {
   Start(1, 1);
   for (int pass = 0; pass < 300; ++pass) {
@@ -601,7 +616,7 @@ TEST_F(CoordinatorCoreTest, AStepPastItsDeadlineIsCancelledAndThenItsWorkerIsLos
   EXPECT_NE(workers_[0]->session, session);
 }
 
-// A lying worker said so in each Pong, and kept its step for ever.
+// A lying worker said in each Pong that it waits for a ps, and kept its step for ever.
 TEST_F(CoordinatorCoreTest, AStepWhoseWorkerWaitsForAServerThatServesHasTwiceItsDeadline) {
   CoordinatorOptions options;
   options.step_deadline = absl::Seconds(20);
@@ -676,8 +691,8 @@ TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWo
   EXPECT_THAT(std::string(result->status.message()), HasSubstr("no memory for x/adam/m"));
 }
 
-// Each worker's first step finds that no slots exist, and says so for every variable: 40 workers x
-// 100 variables ran out of stack.
+// The first step of each worker asks for the slots of every variable. With 40 workers and 100
+// variables the coordinator once ran out of stack.
 TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
   constexpr int kVariables = 100, kRequests = 200;
   Start(1, 1);
@@ -720,8 +735,8 @@ TEST_F(CoordinatorCoreTest, AWriteThatHasWaitedForItsSlotsIsPlannedOnAThreadOfIt
   const auto written = Watch([&](StatusCallback done) { core_->Write({write}, std::move(done)); });
   world_.RunFor(absl::Seconds(20));
   EXPECT_THAT(log_, Contains("ps 0 CreateShards"));
-  EXPECT_TRUE(ps_[0]->commits.empty()) << "it was planned where others wait";
-  EXPECT_EQ(core_->Snapshot().lost_workers, 0) << "who is answered meanwhile";
+  EXPECT_TRUE(ps_[0]->commits.empty()) << "the write was planned in the outbox";
+  EXPECT_EQ(core_->Snapshot().lost_workers, 0) << "workers are answered during the planning";
   world_.ReleaseThreads();
   world_.RunFor(absl::Milliseconds(100));
   EXPECT_TRUE(written->over && written->status.ok()) << written->status;
@@ -925,7 +940,7 @@ TEST_F(EndsTest, ALoopOverEachWorkersOwnDataEndsAlsoWhereTheStepHandlesTheEnd) {
   const auto ran = Run({{"step", Nest(), false}, "data", Nest(), /*leased=*/false, {}});
   world_.RunFor(absl::Milliseconds(50));
   End(StepOutcome::kOk, {});
-  // It names another iterator than the step's.
+  // The report names an iterator that the step does not have.
   End(StepOutcome::kOk, {{ResourceId(0), std::nullopt}});
   EXPECT_FALSE(ran->over);
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
@@ -969,8 +984,8 @@ TEST_F(EndsTest, APassThatEveryWorkerHasReadToItsEndIsNotWarnedOf) {
   EXPECT_THAT(log.lines(), Not(Contains(HasSubstr("is over without"))));
 }
 
-// Seed 5 of the simulation: its data had been cut for one worker, and the only worker joined a
-// moment later and was not that one.
+// Seed 5 of the simulation: the data was cut for worker 0 alone, and the only worker, which joined
+// a moment later, had another index.
 TEST_F(EndsTest, WorkersThatComeBeforeAnyStepHasReadHaveAPartOfTheData) {
   Boot(1, 0, {});
   world_.RunFor(absl::Milliseconds(500));
@@ -996,7 +1011,7 @@ TEST_F(EndsTest, TheFirstWorkerMayHaveAnIndexFarAboveThoseThatFollow) {
     shares.push_back(workers_[0]->made.back().num_workers);
   }
   EXPECT_THAT(shares, ElementsAre(41, 1))
-      << "alone it reads its share; beside another it would leave most of the data to nobody";
+      << "a single worker reads its share; with two, most shares would belong to no worker";
   EXPECT_FALSE(ran->over) << ran->status;
 }
 
@@ -1014,7 +1029,7 @@ TEST_F(EndsTest, AWorkerThatComesAfterTheDataWasCutHasNoPartOfIt) {
   core_->Call(request, [](const absl::StatusOr<RegisterReply>&) {});
   const uint64_t iterator = workers_[0]->dispatched[0].args.list()->at(0).handle()->id;
   world_.RunFor(absl::Milliseconds(500));
-  EXPECT_TRUE(workers_[1]->dispatched.empty()) << "it has not said whether it has a part";
+  EXPECT_TRUE(workers_[1]->dispatched.empty()) << "worker 1 has not reported whether it has a part";
   workers_[1]->Say(ResourceReady{
       ResourceId(iterator),
       absl::InvalidArgumentError("the data of 1 workers have no part for worker 1"), std::nullopt});
@@ -1098,7 +1113,8 @@ TEST_F(EndsTest, AWorkerThatSaysAgainAndAgainThatItCannotReadDoesNotFillTheLog) 
   const CapturedLog log;
   for (int i = 0; i < 50; ++i) {
     workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
-    for (const int64_t size : {1000, 3}) {  // it is one of most workers, then it is not
+    // The first size is that of most workers, the second is not.
+    for (const int64_t size : {1000, 3}) {
       workers_[2]->Say(ResourceReady{data, absl::OkStatus(), size});
       workers_[1]->Say(ResourceReady{data, absl::OkStatus(), 1000});
     }
@@ -1149,7 +1165,7 @@ TEST_F(EndsTest, LeasedDataThatNobodyCanOpenFailsTheStepThatReadsIt) {
   workers_[0]->Say(ResourceReady{data, absl::NotFoundError("no such file"), std::nullopt});
   world_.RunFor(absl::Milliseconds(20));
   Read({data});
-  EXPECT_EQ(workers_[0]->dispatched.size(), 1u) << "it meets the error";
+  EXPECT_EQ(workers_[0]->dispatched.size(), 1u) << "the step gets the error";
 }
 
 TEST_F(CoordinatorCoreTest, AWorkerThatDrainsGetsNoMoreSteps) {
@@ -1426,7 +1442,7 @@ TEST_F(CoordinatorCoreTest, TheHorizonNamesWhatIsInFlight) {
   EXPECT_TRUE(ps_[0]->horizon.IsClosed(a));
 }
 
-// ---- who registers ------------------------------------------------------------------------------
+// ---- registration -------------------------------------------------------------------------------
 
 class RegisterTest : public CoordinatorCoreTest {
  protected:
@@ -1449,7 +1465,8 @@ class RegisterTest : public CoordinatorCoreTest {
 TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   Start(1, 1);
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
-  workers_[1]->replicas = 2;  // which it did not say when it registered
+  // The worker did not give this number when it registered.
+  workers_[1]->replicas = 2;
   EXPECT_TRUE(Register(From(Role::kWorker, 1, 201, "worker1")).ok());
   world_.RunFor(absl::Seconds(20));
   EXPECT_EQ(core_->Snapshot().workers_up, 1);
@@ -1458,7 +1475,7 @@ TEST_F(RegisterTest, WorkersThatAreHereTogetherHaveAsManyReplicas) {
   EXPECT_EQ(core_->Snapshot().workers_up, 2);
 }
 
-// A worker that came first and lied about its replicas had all others refused for good.
+// A worker that registered first with a wrong number of replicas kept all others out for good.
 TEST_F(RegisterTest, MostWorkersDecideHowManyReplicasAWorkerHas) {
   Boot(1, 3, {});
   workers_[0]->replicas = 9'000;
@@ -1529,14 +1546,14 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramIsRefusedWithEachDifference) {
       "-Wl,--no-whole-archive");
   other.program = ProgramOf({{"train", "FieE"}, {"score", "FivE"}, {"count", "FvvE"}}, {"rows"});
   EXPECT_THAT(std::string(Register(other).message()), Not(HasSubstr("static library")))
-      << "it has all steps";
+      << "the worker has all steps, so the message does not mention the linker";
   RegisterRequest same = From(Role::kWorker, 0, 200, "worker0");
   same.program =
       ProgramOf({{"train", "FidE"}, {"score", "FivE"}, {"count", "FvvE"}, {"more", "FvvE"}},
                 {"rows", "rounds"});
   EXPECT_TRUE(Register(same).ok());
   EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok())
-      << "it does not tell what it runs";
+      << "the worker does not describe its program";
 }
 
 TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTheSame) {
@@ -1550,7 +1567,8 @@ TEST_F(RegisterTest, AWorkerOfAnotherProgramThatIsListedIsLeftAloneUntilItRunsTh
   EXPECT_THAT(core_->Snapshot().waits[0].text,
               HasSubstr("its step \"train\" is int (), and the coordinator's is int (double)"));
   workers_[0]->program = options.program;
-  workers_[0]->program.build = "another";  // which is worth a warning alone
+  // Another build causes only a warning.
+  workers_[0]->program.build = "another";
   world_.RunFor(absl::Seconds(20));
   EXPECT_EQ(core_->Snapshot().workers_up, 1);
 }
@@ -1568,7 +1586,7 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   const CapturedLog log;
   for (int i = 0; i < 1000; ++i) (void)Register(From(Role::kPs, 3, 9, "ps3"));
   world_.RunFor(absl::Milliseconds(1));
-  EXPECT_EQ(log.lines().size(), 1u) << "in a minute";
+  EXPECT_EQ(log.lines().size(), 1u) << "one line a minute";
   RegisterRequest newer = From(Role::kWorker, 0, 200, "worker0");
   newer.protocol = {3, 4};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
@@ -1578,23 +1596,24 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   EXPECT_EQ(ExitCodeOf(ReasonOf(other_replicas)), 78);
   EXPECT_THAT(std::string(other_replicas.message()),
               HasSubstr("worker 1 (worker1) has 2 replicas, and worker 0 (worker0) has 1 replica "
-                        "and was here first: all "
-                        "workers of a job have as many"));
+                        "and registered first: all "
+                        "workers of a job must have the same number"));
   EXPECT_THAT(std::string(other_replicas.message()),
-              HasSubstr("--replicas_per_worker=2 of the coordinator lets only the others in"));
+              HasSubstr("--replicas_per_worker=2, which refuses workers with another number"));
   EXPECT_EQ(ReasonOf(Register(From(Role::kChief, 0, 9, "chief"))), Reason::kInvalid);
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
 }
 
 TEST_F(RegisterTest, ASecondWorkerOfAnIndexThatAnswersIsRefused) {
   Start(1, 1);
-  // The first is asked.
+  // The coordinator asks the first process whether it lives.
   EXPECT_EQ(ReasonOf(Register(From(Role::kWorker, 0, 9, "worker0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
   const absl::Status refused = Register(From(Role::kWorker, 0, 9, "worker0"));
   EXPECT_EQ(ReasonOf(refused), Reason::kDuplicateTask);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("worker 0 runs already, at worker0"));
-  EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok());  // the first itself
+  // The first process itself may register again.
+  EXPECT_TRUE(Register(From(Role::kWorker, 0, 200, "worker0")).ok());
 }
 
 TEST_F(RegisterTest, AWorkerWhosePredecessorIsSilentTakesOverWhenThatIsLost) {
@@ -1620,14 +1639,15 @@ TEST_F(RegisterTest, APsThatCameBackEmptyIsToldAtOnceByNameAndRemedy) {
   CoordinatorOptions options;
   options.durability = Durability::kCheckpoint;
   Start(1, 1, options);
-  ps_[0]->incarnation = 9;  // another life answers at its address
+  // Another process answers at the address.
+  ps_[0]->incarnation = 9;
   EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(20));
   const auto join = Watch([&](StatusCallback done) { core_->Join(std::move(done)); });
   EXPECT_EQ(ReasonOf(join->status), Reason::kPsLost);
   EXPECT_THAT(std::string(join->status.message()),
               HasSubstr("ps 0 (ps0) restarted: the variables it held are gone"));
-  // It waits for the next coordinator.
+  // The ps has to wait for the next coordinator.
   EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
 }
 
@@ -1647,7 +1667,7 @@ TEST_F(RegisterTest, APsThatIsStillStartingWhereItsPredecessorWasIsNotTakenForTh
   ps_[0]->refuses["Attach"] = MakeError(Reason::kNotReady, "the task is starting");
   EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   world_.RunFor(absl::Milliseconds(100));
-  // It is not refused, and asks again.
+  // The new process is not refused for good: it registers again later.
   EXPECT_EQ(ReasonOf(Register(From(Role::kPs, 0, 9, "ps0"))), Reason::kNotReady);
   ps_[0]->refuses.clear();
   ps_[0]->incarnation = 9;
@@ -1680,7 +1700,8 @@ TEST_F(RegisterTest, AnAddressThatIsNotKnownIsLearntAndWaitedForWithWords) {
 
 TEST_F(CoordinatorCoreTest, ACoordinatorThatMeetsALaterEpochWhileItAttachesBeginsOneAboveIt) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
-  ps_[0]->epoch = Epoch(40);  // its store is lost, and what it began lives on
+  // The store of a former coordinator is lost, and a ps still obeys its epoch.
+  ps_[0]->epoch = Epoch(40);
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 0));
   CoordinatorOptions options;
   options.incarnation = Incarnation(1);
@@ -1725,7 +1746,7 @@ TEST_F(CoordinatorCoreTest,
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(7));
 }
 
-// ---- what one worker says -----------------------------------------------------------------------
+// ---- claims of one worker -----------------------------------------------------------------------
 
 absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   ErrorDetail detail;
@@ -1734,7 +1755,7 @@ absl::Status StaleEpoch(uint64_t epoch, Reason reason = Reason::kStaleEpoch) {
   return MakeError(detail, absl::StrCat("epoch ", epoch, " has begun"));
 }
 
-// In a job whose workers are not listed, the first worker to register is not all of them.
+// If the workers of a job are not listed, more workers may come after the first one.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnotherJobThatComesFirstDoesNotEndIt) {
   ps_.push_back(std::make_shared<FakePs>(world_, log_, 0));
   for (int i = 0; i < 2; ++i) workers_.push_back(std::make_shared<FakeWorker>(world_, log_, i));
@@ -1773,7 +1794,8 @@ TEST_F(CoordinatorCoreTest, AWorkerThatServesAnotherJobOrCoordinatorCostsItselfA
       world_.RunFor(absl::Seconds(1));
       EXPECT_TRUE(step->over && step->status.ok()) << step->status;
     }
-    EXPECT_EQ(store_.Load()->job.epoch, Epoch(epoch)) << "a worker's word is not stored";
+    EXPECT_EQ(store_.Load()->job.epoch, Epoch(epoch))
+        << "an epoch that a worker reports is not stored";
   }
 }
 
@@ -1785,7 +1807,8 @@ TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseOfTheOnlyWorkerIsWaitedOutAndNotS
   }
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning);
   EXPECT_EQ(store_.Load()->job.epoch, Epoch(1));
-  workers_[0]->refuses = absl::OkStatus();  // another process in its place
+  // Another process takes the place of the worker.
+  workers_[0]->refuses = absl::OkStatus();
   world_.RunFor(absl::Seconds(20));
   Schedule("step");
   EXPECT_EQ(workers_[0]->dispatched.size(), 1u);
@@ -1823,7 +1846,7 @@ TEST_F(CoordinatorCoreTest, AnEpochWithoutSenseInTheStoreIsRefusedWithItsFix) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--job_name"));
 }
 
-// A worker may say any number.
+// A worker may report any number of elements.
 TEST_F(CoordinatorCoreTest, TheLengthOfAPassIsAWholeNumberWhateverAWorkerSaysOfTheData) {
   Boot(1, 1, {});
   workers_[0]->opens = false;
@@ -1935,15 +1958,15 @@ TEST_F(CoordinatorCoreTest, AnIndexThatSomebodyMerelyClaimsTakesNoShareOfTheData
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 2));
   workers_[2]->refuses = absl::UnavailableError("nobody listens there");
   EXPECT_EQ(num_workers(65'534), 2);
-  EXPECT_EQ(num_workers(2), 3) << "one that has just registered is about to serve";
+  EXPECT_EQ(num_workers(2), 3) << "a worker that has just registered is about to serve";
   world_.RunFor(absl::Minutes(1));
   EXPECT_EQ(SharesOfData(), 2);
 }
 
-// It serves, so it is no phantom. Of 65,535 shares the other workers would have one each.
+// The worker serves, so it exists. But of 65,535 shares, each other worker would have only one.
 TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheData) {
   Start(1, 2);
-  // 16 + 4 * 5: each of the three has served
+  // The limit for an index is 16 + 4 * 5, because the three workers that come have served, too.
   for (const auto& [index, shares] : {std::pair(65'534, 2), std::pair(32, 2), std::pair(35, 36)}) {
     Come(index);
     world_.RunFor(absl::Seconds(1));
@@ -1951,7 +1974,7 @@ TEST_F(CoordinatorCoreTest, AWorkerOfAnIndexFarAboveAllOthersTakesNoShareOfTheDa
   }
 }
 
-// Seed 102 of the simulation with a liar: it claimed other indices again and again.
+// Seed 102 of the simulation with a lying worker: it claimed other indices again and again.
 TEST_F(CoordinatorCoreTest, AnIndexThatIsClaimedAgainAndAgainIsNotWaitedFor) {
   Start(1, 1);
   workers_.push_back(std::make_shared<FakeWorker>(world_, log_, 1));
@@ -1981,7 +2004,7 @@ TEST_F(CoordinatorCoreTest, AStepThatAWorkerGivesBackGoesToAnother) {
   }
 }
 
-// Two indices at one address had two votes on what the data is.
+// Two indices at one address had two votes on the content of the data.
 TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
   Start(1, 1);
   absl::Status answer;
@@ -1993,7 +2016,8 @@ TEST_F(CoordinatorCoreTest, AnAddressAtWhichAWorkerServesIsNobodyElses) {
               HasSubstr("at which worker 0 serves: give each task an address of its own"));
 }
 
-// Seed 2097 of the simulation: the program took it for the end of its own job, and waited for it.
+// Seed 2097 of the simulation: the program treated the error as the end of its own job, and waited
+// for that end.
 TEST_F(CoordinatorCoreTest, AParameterServerDoesNotSayThatTheJobIsOver) {
   Start(1, 1);
   ASSERT_TRUE(Create({"table", {2}})->status.ok());
@@ -2007,8 +2031,8 @@ TEST_F(CoordinatorCoreTest, AParameterServerDoesNotSayThatTheJobIsOver) {
               HasSubstr("ps 0 (ps0) answered that the job is over, and it is not: so it says"));
 }
 
-// Seed 4 of the simulation with a liar: the program ended as if another coordinator had taken its
-// job over.
+// Seed 4 of the simulation with a lying worker: the program ended as if another coordinator had
+// taken over its job.
 TEST_F(CoordinatorCoreTest, AnErrorOfAStepHasNoneOfTheReasonsThatEndAJob) {
   for (const Reason reason : {Reason::kSecondCoordinator, Reason::kWrongJob, Reason::kPsLost,
                               Reason::kNotAuthorized, Reason::kJobOver}) {
@@ -2097,7 +2121,7 @@ TEST_F(CoordinatorCoreTest, ADrainWaitsForWhatIsInFlightAndThenCancelsWhatWaits)
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Shutdown") +
                 std::count(log_.begin(), log_.end(), "worker 0 Shutdown"),
             0);
-  // It goes on with the next coordinator.
+  // The job goes on with the next coordinator.
   EXPECT_EQ(store_.Load()->job.state, JobRow::State::kRunning);
 }
 
@@ -2150,8 +2174,10 @@ class FakeCatalog : public CheckpointCatalog {
     return absl::OkStatus();
   }
 
-  std::vector<JobState> states;         // committed, in order
-  std::vector<CheckpointId> collected;  // what each Collect is to say that it has removed
+  // The committed states, in order.
+  std::vector<JobState> states;
+  // The ids that each Collect reports as removed.
+  std::vector<CheckpointId> collected;
   absl::Status error;
 };
 
@@ -2171,7 +2197,8 @@ class CheckpointTest : public CoordinatorCoreTest {
   FakeCatalog catalog_;
 };
 
-// The state of the newest checkpoint was restored before a server found it to be damaged.
+// A server finds that the newest checkpoint is damaged after the coordinator has restored its
+// state.
 TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
   const auto schedule_once = [this](int64_t number) {
     StepRequest request{"step", Nest(), false};
@@ -2208,11 +2235,11 @@ TEST_F(CheckpointTest, AnOlderCheckpointHasTheNumbersThatHadFinishedByThen) {
   world_.RunFor(absl::Seconds(1));
   ASSERT_EQ(restored, absl::StatusOr<int64_t>(1));
   EXPECT_EQ(schedule_once(0).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_TRUE(schedule_once(1).ok()) << "it had not finished by then";
+  EXPECT_TRUE(schedule_once(1).ok()) << "step 1 had not finished at the older checkpoint";
 }
 
-// A job saved "table" and "old"; another program, or the same one after a change, is started on its
-// directory.
+// A job has saved "table" and "old". Another program, or a changed version of the same program, is
+// started with its directory.
 class OtherModelTest : public CheckpointTest {
  protected:
   void SetUp() override {
@@ -2230,8 +2257,8 @@ class OtherModelTest : public CheckpointTest {
     core_ = *CoordinatorCore::Start(options, world_, world_.clock(), *this, store_);
     world_.RunFor(absl::Milliseconds(500));
   }
-  // What is logged, each line with its severity in front, while a program that has declared these
-  // variables restores.
+  // The log lines, each with its severity in front, of a program that declares these variables and
+  // restores.
   std::vector<std::string> LoggedWhenRestoredWith(const std::vector<std::string>& declared) {
     for (const std::string& name : declared) EXPECT_TRUE(Create({name, {2}})->status.ok());
     const CapturedLog log;
@@ -2324,7 +2351,7 @@ TEST_F(RegisterForCheckpointsTest, ParameterServersThatComeBeforeTheResizeDoNotF
   for (int i = 1; i <= 150; ++i)
     EXPECT_EQ(ReasonOf(Register(From(Role::kPs, i, 100 + i, absl::StrCat("ps", i)))),
               Reason::kNotReady);
-  EXPECT_EQ(log.lines().size(), 100u) << "as many as all that peers say, in a minute";
+  EXPECT_EQ(log.lines().size(), 100u) << "the limit for all registrations in a minute";
 }
 
 TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
@@ -2332,7 +2359,7 @@ TEST_F(RegisterForCheckpointsTest, APsWithADirectoryMayServeAJobThatKeepsNone) {
   ps_[0]->holds.without_checkpoints = true;
   world_.RunFor(absl::Seconds(1));
   EXPECT_EQ(core_->Snapshot().phase, CoordinatorSnapshot::Phase::kRunning)
-      << "and so may one without";
+      << "a ps without a checkpoint directory may join a job without checkpoints";
   RegisterRequest request = From(Role::kPs, 0, 100, "ps0");
   for (const bool without : {true, false}) {
     request.without_checkpoints = without;
@@ -2490,7 +2517,8 @@ TEST_F(CheckpointTest, WhoAsksAfterTheCutGetsAnother) {
   Start(1, 1);
   ps_[0]->refuses["Snapshot, written"] = absl::UnavailableError("the way is broken");
   const auto first = Save();
-  world_.RunFor(absl::Milliseconds(50));  // cut, and not yet written
+  // The checkpoint is cut and not yet written.
+  world_.RunFor(absl::Milliseconds(50));
   Schedule("step");
   workers_[0]->FinishNext();
   const auto second = Save();
@@ -2627,9 +2655,10 @@ TEST_F(CoordinatorCoreTest, APsThatIsAskedToEndIsSaidAtOnce) {
   EXPECT_THAT(std::string(join->status.message()), HasSubstr("ps 0 (ps0) was asked to end"));
 }
 
-// ---- another number of parameter servers ----
+// ---- resize ----
 
-// Cuts each variable in as many shards as there are servers, and refuses to for three.
+// The partitioner cuts each variable into as many shards as there are servers. It returns an error
+// for three servers.
 class ResizeTest : public CheckpointTest {
  protected:
   void Start(int num_ps) {
@@ -2704,7 +2733,8 @@ TEST_F(ResizeTest, AServerThatHadJoinedInVainIsNamedWithWhatToDo) {
   EXPECT_THAT(
       std::string(uncut->status.message()),
       HasSubstr(
-          "Mend this, start ps 2 again (it ends, for nobody waits for it now), and ask again"));
+          "Fix this, start ps 2 again (it exits, because the job does not wait for it any more), "
+          "and repeat the resize"));
 }
 
 TEST_F(ResizeTest, ServersThatHadJoinedBeforeADiskFailedAreNamedWithWhatToDo) {
@@ -2714,7 +2744,7 @@ TEST_F(ResizeTest, ServersThatHadJoinedBeforeADiskFailedAreNamedWithWhatToDo) {
   ASSERT_TRUE(full->over);
   EXPECT_EQ(ReasonOf(full->status), Reason::kDisk) << full->status;
   EXPECT_THAT(std::string(full->status.message()),
-              HasSubstr("the number of parameter servers stays 2: no space for the index. Mend "
+              HasSubstr("the number of parameter servers stays 2: no space for the index. Fix "
                         "this, start ps 2 to 3 again"));
 }
 
@@ -2750,7 +2780,8 @@ TEST_F(ResizeTest, AVariableThatLiesBesideAnotherDoesSoAfterwards) {
             std::vector<int>{core_->layout()->Find("table")->ps[1]});
 }
 
-// What is created after the cut is not in the checkpoint, though the resize is quiet both times.
+// A variable that is created after the cut is not in the checkpoint. The resize is quiet at the cut
+// and at the commit.
 class ResizeWithValuesTest : public ResizeTest, public ::testing::WithParamInterface<int> {};
 TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIsThereAfterwards) {
   Start(2);
@@ -2774,7 +2805,7 @@ TEST_P(ResizeWithValuesTest, AVariableThatIsBroughtWhileTheCheckpointIsWrittenIs
 }
 INSTANTIATE_TEST_SUITE_P(FewerAndMore, ResizeWithValuesTest, ::testing::Values(1, 4));
 
-// ---- back and forward again ----
+// ---- rewind and replay ----
 
 class ReplayTest : public CheckpointTest {
  protected:
@@ -2790,7 +2821,7 @@ class ReplayTest : public CheckpointTest {
     world_.RunFor(absl::Milliseconds(20));
     return result;
   }
-  // Steps that were in flight together.
+  // Schedules the steps together and lets all of them finish.
   void FinishedTogether(const std::vector<std::string>& functions) {
     for (const std::string& function : functions) Schedule(function);
     for (size_t i = 0; i < functions.size(); ++i) workers_[0]->FinishNext();
@@ -2809,7 +2840,8 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   Schedule("b");
   Schedule("c");
   const EntryId first(workers_[0]->dispatched[0].step.value() - 1);
-  workers_[0]->Finish(workers_[0]->dispatched[1]);  // c before b
+  // Step c finishes before step b.
+  workers_[0]->Finish(workers_[0]->dispatched[1]);
   world_.RunFor(absl::Milliseconds(20));
   LosePs(1);
   ASSERT_THAT(Dispatched(), ElementsAre("a"));
@@ -2832,7 +2864,8 @@ TEST_F(ReplayTest, WhatHadFinishedIsRunAgainAsItWasAndCountsOnceThenWhatHadNot) 
   EXPECT_TRUE(WhyOver().ok());
 }
 
-// The update tells workers to drop what they have read, including what they read during the replay.
+// The update tells workers to drop all values that they have read, also those read during the
+// replay.
 TEST_F(ReplayTest, WorkersAreToldTheLayoutOnceMoreBetweenTheLastStepThatIsRunAgainAndTheNext) {
   Start();
   FinishedTogether({"a", "b"});
@@ -2856,7 +2889,8 @@ TEST_F(ReplayTest, AHorizonInTheMiddleOfAReplayCountsNoStepThatIsOpen) {
   world_.RunFor(absl::Seconds(2));
   ASSERT_THAT(Dispatched(), ElementsAre("a", "b"));
   EXPECT_EQ(ps_[0]->horizon.open.size(), 2u);
-  EXPECT_EQ(ps_[0]->horizon.finished_steps, 0u) << "who adopted it would count them twice";
+  EXPECT_EQ(ps_[0]->horizon.finished_steps, 0u)
+      << "a coordinator that adopts the state would count them twice";
   workers_[0]->FinishNext();
   workers_[0]->FinishNext();
   world_.RunFor(absl::Seconds(2));
@@ -2898,7 +2932,7 @@ TEST_F(ReplayTest, AllServersLoadTheNewestCheckpointAndOnlyWhatCameAfterItIsRun)
   EXPECT_EQ(ps_[1]->created[0].name, "new");
   EXPECT_THAT(Dispatched(), ElementsAre("b"));
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(1))
-      << "nobody may adopt a state from which steps are missing";
+      << "no coordinator may adopt a state from which steps are missing";
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(store_.Load()->job.lineage, Epoch(2));
@@ -2916,7 +2950,7 @@ TEST_F(ReplayTest, AReadIsOfOneState) {
   LosePs(1);
   world_.RunFor(absl::Seconds(2));
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 Pull"), 2)
-      << "its first answer is of the state before the loss";
+      << "the first answer of ps 0 is of the state before the loss";
 }
 
 TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
@@ -2939,7 +2973,7 @@ TEST_F(ReplayTest, AWriteIsRunAgainAloneInItsPlace) {
 }
 
 // A step that is open while the program writes comes after the write, in the first run and in each
-// that follows.
+// replay.
 TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
@@ -2959,7 +2993,7 @@ TEST_F(ReplayTest, AStepThatWasOpenBesideAWriteIsRunAgainAfterIt) {
   EXPECT_THAT(Dispatched(), ElementsAre("add"));
 }
 
-// Its retry may come long after the step has committed elsewhere.
+// Otherwise a retry of the write on one ps could come long after the step has committed on another.
 TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWriteBehindTheStep) {
   Start();
   ASSERT_TRUE(Create({"counter", {2}})->status.ok());
@@ -2982,10 +3016,10 @@ TEST_F(ReplayTest, AStepIsDispatchedBehindTheWriteThatBeganBeforeItAndTheNextWri
   EXPECT_TRUE(second->over && second->status.ok());
   EXPECT_THAT(Dispatched(), ElementsAre("add"));
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "worker 0 Hold"), 1)
-      << "the second came when the step was open";
+      << "the second write came when the step was open";
 }
 
-// Data of which nobody knows the size, and the last step reads less than it was given.
+// The size of the data is not known, and the last step reads fewer positions than it was given.
 TEST_F(ReplayTest, WhatAStepHasNotReadIsNotItsOwnInAReplay) {
   CoordinatorOptions options;
   options.checkpoints = &catalog_;
@@ -3081,13 +3115,14 @@ TEST_F(ReplayTest, StepsThatFollowedEachOtherDoSoAgain) {
   Finished("a");
   Finished("b");
   LosePs(0);
-  EXPECT_THAT(Dispatched(), ElementsAre("a")) << "b began when a had finished";
+  EXPECT_THAT(Dispatched(), ElementsAre("a")) << "b had begun after a had finished";
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   EXPECT_THAT(Dispatched(), ElementsAre("b"));
 }
 
-// Step a was lost with its worker and dispatched again after b, which came later, had finished.
+// Step a is lost with its worker. It is dispatched again after step b, which was scheduled later,
+// has finished.
 TEST_F(ReplayTest, AStepThatWasItselfRunAgainComesAfterWhatHadFinishedByThen) {
   CoordinatorOptions options;
   options.checkpoints = &catalog_;
@@ -3098,7 +3133,8 @@ TEST_F(ReplayTest, AStepThatWasItselfRunAgainComesAfterWhatHadFinishedByThen) {
   ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
   workers_[0]->silent = true;
   workers_[1]->FinishNext();
-  world_.RunFor(absl::Seconds(7));  // worker 0 is lost, and worker 1 is given its step
+  // Worker 0 is lost, and worker 1 gets its step.
+  world_.RunFor(absl::Seconds(7));
   ASSERT_EQ(workers_[1]->dispatched.size(), 1u);
   workers_[1]->FinishNext();
   workers_[0]->silent = false;
@@ -3243,8 +3279,8 @@ TEST_F(ReplayTest, AServerThatEndsWheneverItLoadsEndsTheJobAfterAllRecoveries) {
   EXPECT_THAT(std::string(WhyOver().message()), HasSubstr("--max_recoveries"));
 }
 
-// Nothing has run yet, so nothing is lost. But a server with too little memory would be restarted
-// for ever.
+// Nothing has run yet, so nothing is lost. But without a limit, a server with too little memory
+// would be restarted for ever.
 TEST_F(CoordinatorCoreTest, AServerThatEndsAtTheFirstLoadOfAllEndsTheJobAfterAllRecoveries) {
   CoordinatorOptions options;
   options.max_recoveries = 3;
@@ -3274,7 +3310,7 @@ TEST_F(ReplayTest, AHalfFullLogWantsACheckpointAndAFullOneNoStepUntilItIsThere) 
   ps_[0]->refuses["Snapshot, written"] = absl::UnavailableError("slow");
   for (int i = 0; i < 4; ++i) Finished("step");
   EXPECT_TRUE(core_->Snapshot().checkpoint.has_value())
-      << "nobody asked for it, and none is made by time";
+      << "the log is half full; no call has asked for a checkpoint, and none is scheduled";
   while (core_->Snapshot().redo_log_bytes < options.redo_log_bytes) Finished("step");
   const int64_t finished = core_->step();
   Schedule("waits");
@@ -3311,12 +3347,12 @@ TEST_F(ReplayTest, WithoutCheckpointsTheLogFromTheStartIsTheBaseUntilItIsFull) {
   ASSERT_THAT(Dispatched(), ElementsAre("a"));
   workers_[0]->FinishNext();
   for (int i = 0; i < 10; ++i) Finished("step");
-  EXPECT_EQ(core_->step(), 11) << "it goes on";
+  EXPECT_EQ(core_->step(), 11) << "the job goes on";
   LosePs(0);
   EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost);
 }
 
-// Its args are charged with the first of its steps that finishes.
+// The log charges the args of a dataset to the first step that finishes.
 TEST_F(ReplayTest, ALogThatTheArgsOfDataFillIsGivenUpAndTheLoopGoesOn) {
   CoordinatorOptions options;
   options.redo_log_bytes = 2'000;
@@ -3333,7 +3369,7 @@ TEST_F(ReplayTest, ALogThatTheArgsOfDataFillIsGivenUpAndTheLoopGoesOn) {
   }
 }
 
-// A log that is being replayed is needed to its end.
+// A log that is being replayed must not be given up before the end of the replay.
 TEST_F(ReplayTest, ALogThatAVariableFillsDuringAReplayIsGivenUpBehindIt) {
   CoordinatorOptions options;
   options.redo_log_bytes = 800;
@@ -3351,7 +3387,7 @@ TEST_F(ReplayTest, ALogThatAVariableFillsDuringAReplayIsGivenUpBehindIt) {
   Finished("c");
   EXPECT_EQ(core_->step(), 3);
   LosePs(0);
-  EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost) << "by then the log is given up";
+  EXPECT_EQ(ReasonOf(WhyOver()), Reason::kPsLost) << "the log was given up after the first replay";
 }
 
 TEST_F(ReplayTest, ACoordinatorThatIsAskedToEndOnTheWayEndsAtOnce) {
@@ -3368,7 +3404,7 @@ TEST_F(ReplayTest, ACoordinatorThatIsAskedToEndOnTheWayEndsAtOnce) {
 TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
   Start();
   Finished("a");
-  // Each Sync: also the last.
+  // Every call fails, also the last Sync.
   ps_[1]->refuses[""] = MakeError(Reason::kWrongIncarnation, "another life");
   ps_[1]->incarnation = 9;
   const auto ended = Watch([&](StatusCallback done) { core_->EndJob(0, std::move(done)); });
@@ -3383,7 +3419,8 @@ TEST_F(ReplayTest, AJobThatLosesAServerAsItEndsEndsWithAllThatItHasFinished) {
   EXPECT_EQ(catalog_.states.back().finished_steps, 1);
 }
 
-// A step that the program did not wait for is half applied, and its other run touches another ps.
+// A step that the program does not wait for is half applied, and its next attempt touches another
+// ps.
 class EndWithHalfAStepTest : public ReplayTest {
  protected:
   void RunUntilTheEndIsBeingStored(CoordinatorOptions options) {
@@ -3431,7 +3468,7 @@ TEST_F(EndWithHalfAStepTest, WhileTheEndIsBeingStoredTheJobDoesNotFailThatCannot
   ExpectThatTheJobEnds();
 }
 
-// ---- what the servers hold ----
+// ---- adoption ----
 
 class AdoptTest : public CoordinatorCoreTest {
  protected:
@@ -3439,8 +3476,8 @@ class AdoptTest : public CoordinatorCoreTest {
     Start(2, 1);
     ASSERT_TRUE(Create({"table", {2}})->status.ok());
   }
-  // The coordinator dies; the servers hold what they were last told, and another is started on its
-  // store.
+  // The coordinator dies. The servers keep the state that they were last told, and another
+  // coordinator is started with the same store.
   void StartAgain() {
     const std::shared_ptr<const Layout> layout = core_->layout();
     core_->Abandon();
@@ -3469,7 +3506,8 @@ class AdoptTest : public CoordinatorCoreTest {
   void FinishOne() {
     Schedule("step");
     workers_[0]->FinishNext();
-    world_.RunFor(absl::Seconds(2));  // and a Sync tells it
+    // A Sync tells the servers that the step has finished.
+    world_.RunFor(absl::Seconds(2));
   }
 };
 
@@ -3496,8 +3534,8 @@ TEST_F(AdoptTest, ACoordinatorThatIsStartedAgainKeepsWhatTheServersHold) {
   EXPECT_EQ(workers_[0]->dispatched[0].ordinal, 1);
 }
 
-// The servers of a killed job, and a program of another model that is started on its state
-// directory.
+// The servers of a killed job still hold its state. A program with another model is started with
+// the state directory of that job.
 TEST_F(AdoptTest, AnotherModelIsRefusedAndNothingIsKept) {
   FinishOne();
   StartAgain();
@@ -3538,8 +3576,9 @@ TEST_F(AdoptTest, AServerThatRestartsBeforeAllHaveKeptTheirsTakesItBack) {
   EXPECT_EQ(core_->step(), 0);
 }
 
-// Otherwise another life could give an ordinal that a finished step has. It counts the finished
-// steps and those that the store says were lost.
+// The next coordinator computes the next ordinal from the finished steps and from the lost ordinals
+// in the store. If the store did not know of a lost ordinal, the next coordinator could give an
+// ordinal that a finished step already has.
 TEST_F(AdoptTest, AStepThatFailedIsOpenToTheServersUntilTheStoreKnowsThatItsOrdinalIsLost) {
   Start(1, 1);
   Schedule("fails");
@@ -3606,7 +3645,7 @@ TEST_F(SeriesTest, ANumberThatHasFinishedIsNotQueuedAgain) {
   ScheduleOnce(3);
   ASSERT_EQ(workers_[0]->dispatched.size(), 1u);
   EXPECT_EQ(ScheduleOnce(3)->accepted.status.code(), absl::StatusCode::kFailedPrecondition)
-      << "it runs";
+      << "step 3 is running";
   workers_[0]->FinishNext();
   world_.RunFor(absl::Milliseconds(20));
   const auto again = ScheduleOnce(3);
@@ -3637,7 +3676,8 @@ TEST_F(SeriesTest, WhatCannotBeRememberedIsRefused) {
 TEST_F(SeriesTest, ANumberThatHasFinishedIsKnownToACoordinatorThatAdopts) {
   ScheduleOnce(0);
   workers_[0]->FinishNext();
-  world_.RunFor(absl::Seconds(2));  // a Sync tells it
+  // A Sync tells the servers.
+  world_.RunFor(absl::Seconds(2));
   StartAgain();
   EXPECT_TRUE(Create({"table", {2}})->status.ok());
   ASSERT_EQ(Restore(), absl::StatusOr<int64_t>(1));

@@ -1,4 +1,4 @@
-// The options of a coordinator: what it is told at its start and never changes.
+// The options of a coordinator. They do not change after its start.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_OPTIONS_H_
 
@@ -31,7 +31,8 @@ enum class Durability : uint8_t {
 // Plain data. The incarnation and the number of ps addresses have no usable default; all other
 // members have one.
 struct CoordinatorOptions {
-  // Identifies this life of the process; not 0. REQUIRES: no other life of it has the same.
+  // Identifies this process; not 0. REQUIRES: no other process of this task, earlier or later, has
+  // the same.
   Incarnation incarnation;
   // The seed from which initial values, shuffles and dropout follow.
   uint64_t job_seed = 1;
@@ -57,16 +58,17 @@ struct CoordinatorOptions {
   // The program that runs in this process. A worker that runs another program is refused. Empty
   // members are not compared.
   ProgramDescription program;
-  // Steps that wait at a worker besides those that it runs, so that a worker never waits for
-  // dispatch. More wait there, up to most_ahead, while all of them together are expected to take no
-  // longer than ahead_time: short steps then travel in few messages.
+  // How many steps may wait at a worker besides those that it runs. The next step is then there
+  // when a step ends, and the worker does not wait for a dispatch. More steps wait there, up to
+  // most_ahead, while all of them together are expected to take no longer than ahead_time: short
+  // steps then travel in few messages.
   int queue_ahead = 2;
   int most_ahead = 64;
   absl::Duration ahead_time = absl::Milliseconds(2);
   // With so many steps queued, Schedule waits. 0 or less: it never waits.
   int64_t max_queued_steps = 262'144;
-  // Step ids are made durable in blocks of this size before the first one is given. A restart skips
-  // up to one and a half blocks of ids.
+  // Entry ids are made durable in blocks of this size before the first id of a block is given. A
+  // restart skips up to one and a half blocks of ids.
   uint64_t id_block = uint64_t{1} << 20;
   // Attempts of one step before it is given up.
   int max_step_attempts = 10;
@@ -76,10 +78,10 @@ struct CoordinatorOptions {
   // The largest message that tells workers where all variables lie. A variable that would exceed it
   // is refused.
   int64_t max_layout_bytes = 15 << 20;
-  // The limit for one attempt of a step. Time in which the worker waits for a ps counts half; it
-  // does not count while that ps is lost.
+  // The limit for one attempt of a step. Time in which the worker waits for a ps counts half. It
+  // does not count while that ps does not answer the coordinator either.
   absl::Duration step_deadline = absl::Minutes(10);
-  // A ps that does not answer for so long ends the job.
+  // The job ends if a ps does not answer for so long.
   absl::Duration ps_timeout = absl::Minutes(10);
   // A worker that sends nothing for so long is lost.
   absl::Duration worker_silence = absl::Seconds(5);
@@ -89,7 +91,7 @@ struct CoordinatorOptions {
   absl::Duration watchdog;
   // Null: the job keeps no checkpoints. REQUIRES: outlives the core and its tasks.
   CheckpointCatalog* checkpoints = nullptr;
-  // The interval of scheduled checkpoints. 0: only on request, and at the end.
+  // The interval of scheduled checkpoints. 0: checkpoints are made only on request and at the end.
   absl::Duration checkpoint_every;
   // How long the end of a job tries to write its last checkpoint while a disk is full or broken. A
   // full redo log waits equally long.

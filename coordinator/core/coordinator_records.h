@@ -1,6 +1,6 @@
 // The records that a coordinator keeps: the requests of the program, and the state of each task,
-// step, loop and write that is under way. Plain data, guarded by the coordinator's lock. The rules
-// are in the parts of CoordinatorCore that use them.
+// step, loop and write that is under way. Plain data, guarded by the coordinator's lock. The parts
+// of CoordinatorCore that use a record have its rules.
 #ifndef DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 #define DIVVY_COORDINATOR_CORE_COORDINATOR_RECORDS_H_
 
@@ -35,7 +35,7 @@ struct StepNumber {
   int64_t number = 0;
 };
 
-// A closure: the name of a registered step function, and its arguments.
+// What the program asks to run: the name of a registered step function, and its arguments.
 struct StepRequest {
   std::string function;
   // Iterators are PerWorkerHandle leaves.
@@ -48,23 +48,24 @@ struct StepRequest {
 // A loop over a dataset. The loop makes a step whenever a worker has room, until the pass ends.
 // With last_step, it goes on until that training step has finished.
 struct RunRequest {
-  // The step that is made again and again; args without the iterator.
+  // The step that the loop makes again and again. Its args do not have the iterator; the loop adds
+  // it.
   StepRequest step;
   // The name of the data source.
   std::string source;
   Nest source_args;
   bool leased = true;
-  // Continue, pass after pass, until so many training steps have finished. The loop resumes where
-  // the last such loop over the same source stopped, if no other loop came between.
+  // Continue, pass after pass, until so many training steps have finished. If no other loop has run
+  // since the last such loop over the same source, this one resumes where that one stopped.
   std::optional<int64_t> last_step;
-  // Names the loop for StopRun; chosen by the caller.
+  // Identifies the loop for StopRun. The caller chooses it.
   uint64_t token = 0;
 };
 
 namespace coordinator_records {
 
-// Another process registers as a task that is known already. The coordinator is finding out whether
-// the known process still lives.
+// Another process has registered as a task that the coordinator knows already. The coordinator is
+// finding out whether the known process still lives.
 struct Claim {
   Incarnation by;
   std::string address;
@@ -79,16 +80,19 @@ struct Ps {
   std::string address;
   std::shared_ptr<ParameterClient> client;
   Incarnation incarnation;
-  int64_t max_commit_bytes = 0;  // 0: any
+  // The largest commit that it accepts; 0: no limit.
+  int64_t max_commit_bytes = 0;
   // The reply to the last Attach.
   PsAttachReply attach_reply;
-  // Whether it has attached in this epoch, and whether it has its state.
+  // Whether it has attached in this epoch, and whether it has its part of the state.
   bool attached = false, ready = false;
-  // Counts calls of Attach, and epochs. Replies and timers of older values are void.
+  // Grows with each call of Attach and with each epoch. Replies and timers that belong to an older
+  // value are ignored.
   uint64_t tries = 0;
   std::optional<Claim> claim;
   // The last Sync that it has acknowledged.
   uint64_t acked_seq = 0;
+  // Whether a Sync is in flight, and whether another one must follow it.
   bool sync_outstanding = false, sync_wanted = false;
   // Clock::Elapsed() of the first call that has failed since the last answer.
   std::optional<absl::Duration> silent_since;
@@ -102,10 +106,16 @@ struct Ps {
 
 using WorkerStream = ResumableStream<ToWorker, FromWorker>;
 struct Step;
-// A worker, by index; it stays known while it is away. kDialing: without a session. kJoining:
-// attached, and not every ps accepts its session yet. kReady: it gets steps.
+// A worker. The coordinator keeps its record while it is away.
 struct Worker {
-  enum class State : uint8_t { kDialing, kJoining, kReady };
+  enum class State : uint8_t {
+    // It has no session.
+    kDialing,
+    // It has attached, and not every ps accepts its session yet.
+    kJoining,
+    // It gets steps.
+    kReady
+  };
   int index = 0;
   std::string address;
   std::shared_ptr<WorkerClient> client;
@@ -114,9 +124,9 @@ struct Worker {
   State state = State::kDialing;
   // A call of Attach is under way.
   bool attaching = false;
-  // Counts calls of Attach. Replies and timers of older ones are void.
+  // Grows with each call of Attach. Replies and timers that belong to an older value are ignored.
   uint64_t tries = 0;
-  // Of the last Attach that failed.
+  // The error of the last Attach that failed.
   std::string last_error;
   // It says that it serves another job or another coordinator.
   bool serves_another = false;
@@ -125,7 +135,7 @@ struct Worker {
   // Since when it is known at this address and may attach.
   absl::Duration known_since;
   std::optional<Claim> claim;
-  // Counted in this session.
+  // The pings sent and the pongs received in this session.
   uint64_t pings = 0, pongs = 0;
   // The value of `pings` before the claim. A Pong beyond this number was sent after the claim.
   uint64_t claim_pings = 0;
@@ -141,13 +151,13 @@ struct Worker {
   uint64_t connection_number = 0;
   std::optional<absl::Duration> broken_since;
   absl::Duration last_heard;
-  // In the order of dispatch.
+  // The steps dispatched to it, in the order of dispatch.
   std::vector<std::shared_ptr<Step>> in_flight;
   // The sum of what these are expected to take (Step::expected).
   absl::Duration expected;
-  // How long the first of them has run, as far as it counts towards its deadline.
+  // The part of the first step's run time that counts towards step_deadline.
   absl::Duration run_time;
-  // That step was told to stop at its deadline.
+  // The first step was told to stop at its deadline.
   bool cancelled_late = false;
   Pong pong;
   Backoff backoff{0};
@@ -155,8 +165,15 @@ struct Worker {
 
 struct RunState;
 
+// A step, from the moment when it is queued until it is closed.
 struct Step {
-  enum class State : uint8_t { kQueued, kInFlight, kFencing, kClosed };
+  enum class State : uint8_t {
+    kQueued,
+    kInFlight,
+    // Its worker is lost, and the fence is not complete.
+    kFencing,
+    kClosed
+  };
   StepRequest request;
   std::vector<ResourceId> iterators;
   // Workers that could not run it. Other workers are tried first.
@@ -164,7 +181,8 @@ struct Step {
   ResultCallback<Nest> result;
   // The loop that made it. Null: the program scheduled it.
   std::shared_ptr<RunState> run;
-  EntryId id;  // 0 before the first dispatch
+  // 0 before the first dispatch.
+  EntryId id;
   std::optional<int64_t> ordinal;
   uint32_t attempt = 0;
   std::vector<InputLease> leases;
@@ -174,25 +192,27 @@ struct Step {
   int worker = -1;
   // What this attempt was expected to take when it was dispatched; finite.
   absl::Duration expected;
-  // StepFacts::applied.
+  // As StepFacts::applied.
   std::map<int, int> applied;
   // Attempts that a rewind has undone. They do not count towards max_step_attempts.
   uint32_t forgiven = 0;
   // RedoLog::finishes() at the start of this attempt.
   uint64_t begun = 0;
-  // The step had finished before a rewind and is run again. Nobody waits for it, and it does not
+  // The step had finished before a rewind and is run again. No caller waits for it, and it does not
   // count a second time.
   bool replayed = false;
-  // Of a replayed step: its number in the log.
+  // For a replayed step: RedoLog::Entry::finished.
   uint64_t finished = 0;
-  // Of a replayed step: the worker that ran it the first time.
+  // For a replayed step: the worker that ran it the first time.
   int first_worker = -1;
   // This attempt has been told to stop because it ran past step_deadline.
   bool overran = false;
   // Why the slots that it needs cannot be made.
   absl::Status refusal;
-  std::set<Incarnation> devices_lost = {};  // StepFacts::devices_lost
-  // Clock::Elapsed() before which it is not dispatched.
+  // The worker processes that lost a GPU while they ran it. Their number is
+  // StepFacts::devices_lost.
+  std::set<Incarnation> devices_lost = {};
+  // The step is not dispatched before Clock::Elapsed() reaches this time.
   absl::Duration not_before;
 };
 
@@ -202,24 +222,28 @@ struct RunState {
   std::function<void(Nest)> value;
   StatusCallback done;
   ResourceId iterator;
-  int64_t outstanding = 0;  // steps made and not yet closed
-  bool stopped = false;     // makes no more steps
+  // Steps that the loop has made and that are not closed yet.
+  int64_t outstanding = 0;
+  // The loop makes no more steps.
+  bool stopped = false;
 };
 
-// A worker that is being fenced (shut out). Its steps go on elsewhere once every ps has
-// acknowledged the Sync that no longer has its session.
+// A lost worker that is being fenced. Its steps may run on other workers once every ps has
+// acknowledged Sync number `seq`, which no longer has the worker's session.
 struct FenceWait {
   int worker = 0;
   uint64_t seq = 0;
-  std::set<int> acked;  // ps
+  // The ps that have acknowledged that Sync or a later one.
+  std::set<int> acked;
+  // The steps that were in flight at the worker.
   std::vector<std::shared_ptr<Step>> steps;
 };
 
 // A write by the program, outside any step.
 struct DirectWrite {
   EntryId id;
-  // By ps; only commits that are not answered yet.
-  std::map<int, CommitRequest> commits;  // by ps; those not yet answered
+  // By ps: the commits that are not answered yet.
+  std::map<int, CommitRequest> commits;
   std::vector<int> participants;
   StatusCallback done;
 };
@@ -228,7 +252,9 @@ struct DirectWrite {
 struct DirectRead {
   std::vector<VariableRead> reads;
   PullPlan plan;
-  std::map<int, PullRequest> requests;  // by ps; those not yet answered
+  // By ps: the requests that are not answered yet.
+  std::map<int, PullRequest> requests;
+  // By ps: the answers so far.
   std::map<int, PullReply> replies;
   ResultCallback<std::vector<Tensor>> done;
 };

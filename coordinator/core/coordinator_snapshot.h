@@ -12,7 +12,8 @@
 
 namespace divvy {
 
-// A copy, plain data: it does not change with the coordinator. CoordinatorCore::Snapshot makes it.
+// Plain data. It is a copy and does not change with the coordinator. CoordinatorCore::Snapshot
+// makes it.
 struct CoordinatorSnapshot {
   enum class Phase : uint8_t {
     // Waits until every ps has answered in this epoch and min_workers workers are known.
@@ -21,12 +22,12 @@ struct CoordinatorSnapshot {
     kChoosing,
     // The servers load the state that the job continues with, or keep what they hold.
     kLoading,
-    // A server was lost. Everything finished since the last checkpoint is run again.
+    // A rewind has happened. Everything finished since the last checkpoint is run again.
     kReplaying,
     // Steps run.
     kRunning,
-    // EndJob was called. Every server has to confirm a last time, and then the tasks are told to
-    // exit.
+    // EndJob was called. Every server has to confirm a last time that it is still the same process.
+    // Then the tasks are told to exit.
     kEnding,
     // The job's end is durable, and every task was told or did not answer.
     kOver,
@@ -42,12 +43,12 @@ struct CoordinatorSnapshot {
   // How often a worker was given up for any reason except its own leave.
   int64_t lost_workers = 0;
   int ps_up = 0, num_ps = 0, workers_up = 0, num_workers = 0;
-  // Progress of the loop that runs (RunRequest).
+  // The progress of the loop that is running (RunRequest).
   struct Progress {
     bool read_only = false;
-    // Epochs of training steps that were complete before it.
+    // The number of epochs of training that were complete before the loop.
     int64_t pass = 0;
-    // Finished steps of this pass; with last_step, finished training steps of the job.
+    // Finished steps of this pass. With RunRequest::last_step: finished training steps of the job.
     int64_t done = 0;
     // The expected final value of `done`. Nullopt: not known.
     std::optional<int64_t> total;
@@ -55,8 +56,9 @@ struct CoordinatorSnapshot {
   std::optional<Progress> progress;
   // Something that the job waits for.
   struct Wait {
-    std::string text;  // "ps 1 (10.0.0.9:2222): connection refused"
-    // How long it has waited.
+    // "ps 1 (10.0.0.9:2222): connection refused"
+    std::string text;
+    // How long the job has waited for it.
     absl::Duration since;
   };
   // The longest first.
@@ -65,17 +67,17 @@ struct CoordinatorSnapshot {
   bool draining = false;
   // Training steps covered by a checkpoint.
   int64_t durable_steps = 0;
-  // The last one that was committed or restored from.
+  // The last checkpoint that was committed or restored from.
   std::optional<CheckpointId> last_checkpoint;
-  // The one that is being made.
+  // The checkpoint that is being made.
   std::optional<CheckpointId> checkpoint;
-  // The newest one when this life of the coordinator began.
+  // The newest checkpoint when this life of the coordinator began.
   std::optional<CheckpointId> newest_found;
   // Set if this life of the coordinator continued with what the servers held: the number of
   // training steps in that state.
   std::optional<int64_t> adopted_steps;
   // The longest time that commits were held while a checkpoint was cut.
-  absl::Duration longest_hold;  // of commits, while a checkpoint was cut
+  absl::Duration longest_hold;
   // How often the job has returned to its last checkpoint.
   int64_t recoveries = 0;
   int64_t redo_log_entries = 0, redo_log_bytes = 0;

@@ -8,9 +8,9 @@
 namespace divvy {
 namespace {
 
-// The tolerance, relative to the sum of absolute values. The last bit of a float is 1e-7 of it.
-// Sums over a million values of different records differ by some 1e-3, and sums over fewer values
-// by more.
+// The tolerance, relative to the sum of absolute values. The last bit of a float is 1e-7 of the
+// value. The sums of a million values of different records differ by some 1e-3, and sums of fewer
+// values differ by more.
 constexpr double kTolerance = 1e-5;
 
 }  // namespace
@@ -106,9 +106,9 @@ absl::Status DataAgreement::Difference(const std::string& source) const {
   return absl::InvalidArgumentError(
       absl::StrCat("data source \"", source, "\" differs between workers (", what,
                    "). The coordinator hands out the positions of one dataset, so every worker "
-                   "must read the same one: give all ",
-                   "the same files, shuffle with input.seed, and shard nothing. For data that each "
-                   "worker has of its own set ",
+                   "must read the same dataset: give all of them ",
+                   "the same files, shuffle with input.seed, and shard nothing. If each worker has "
+                   "data of its own, set ",
                    "AutoShardPolicy::kOff"));
 }
 

@@ -50,7 +50,8 @@ TEST(DataAgreementTest, OneAgainstOneIsTiedAndTheFirstCounts) {
   EXPECT_TRUE(absl::StrContains(agreement.Difference("ratings").message(),
                                 "data source \"ratings\" differs between workers (58 elements at "
                                 "worker 4, 56 at worker 0). "));
-  agreement.Note(0, Size(58));  // its files have been put right
+  // The files of worker 0 have been corrected.
+  agreement.Note(0, Size(58));
   EXPECT_THAT(agreement.odd(), IsEmpty());
 }
 

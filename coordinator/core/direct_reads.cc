@@ -1,4 +1,4 @@
-// The program's own reads.
+// The reads that the program makes outside of steps.
 #include <utility>
 
 #include "base/breakable.h"
@@ -24,7 +24,7 @@ void CoordinatorCore::Read(std::vector<VariableRead> reads,
   PlanRead(*read);
   if (read->requests.empty()) return outbox_.Add([read] { read->done(read->plan.Assemble({})); });
   open_reads_.insert(read);
-  // It is sent when all servers are there.
+  // SendReads sends the read when all servers have their state.
   if (BeforeRunning() || (recovery_.rewind() != nullptr && RuleHolds(Rule::kReadsWaitForReplay)))
     return;
   for (const auto& [ps, parts] : read->plan.parts()) SendRead(servers_[ps], read);
@@ -37,8 +37,8 @@ void CoordinatorCore::PlanRead(DirectRead& read) {
   for (const auto& [ps, parts] : read.plan.parts()) read.requests[ps].parts = parts;
 }
 
-// All servers have loaded another state. Earlier answers are of a state that is gone, and the
-// variables may lie elsewhere now.
+// All servers have loaded another state. So every open read is sent again: earlier answers are of a
+// state that is gone, and the variables may lie on other servers now.
 void CoordinatorCore::SendReads() {
   for (auto next = open_reads_.begin(); next != open_reads_.end();) {
     const std::shared_ptr<DirectRead> read = *next++;
@@ -64,7 +64,7 @@ void CoordinatorCore::SendRead(Ps& ps, std::shared_ptr<DirectRead> read) {
 
 void CoordinatorCore::OnRead(Ps& ps, const absl::StatusOr<PullReply>& reply,
                              std::shared_ptr<DirectRead> read) {
-  // answered, or the job has failed
+  // The read is answered already, or the job has failed.
   if (open_reads_.count(read) == 0 || read->requests.count(ps.index) == 0) return;
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::SendRead, read);
   servers_.NoteAnswer(ps);

@@ -1,5 +1,5 @@
-// The program's own writes: the calls, and the commits to the servers (write_queue.h has their
-// order among steps).
+// The writes that the program makes outside of steps: the calls, and the commits to the servers.
+// write_queue.h has the order of writes among steps.
 #include <utility>
 
 #include "coordinator/core/coordinator_core.h"
@@ -25,7 +25,6 @@ void CoordinatorCore::Write(std::vector<StagedWrite> writes, StatusCallback done
   }
 }
 
-// False: the call has been answered, or begins again when its obstacle is gone.
 bool CoordinatorCore::MayPlanWrite(const std::vector<StagedWrite>& writes,
                                    const StatusCallback& done) {
   if (abandoned_) return false;
@@ -56,8 +55,8 @@ void CoordinatorCore::QueueWrite(WriteQueue::CommitPlan plan, StatusCallback don
   writes_.Add(std::move(plan), std::move(done));
 }
 
-// As for a step, the slots that a gradient needs are created first, and then the write begins
-// again. False: all of them exist.
+// After the slots are created, the write begins again. Slots that a step needs are created in the
+// same way.
 bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
                                          const StatusCallback& done) {
   const auto missing = MissingSlots(*layout_plan_.layout(), writes);
@@ -70,13 +69,14 @@ bool CoordinatorCore::CreateMissingSlots(const std::vector<StagedWrite>& writes,
   return true;
 }
 
-// For callers that run in the outbox, which must not wait for a plan.
+// Callers that run in the outbox use it, because planning a large write takes long and the outbox
+// must not wait.
 void CoordinatorCore::WriteLater(std::vector<StagedWrite> writes, StatusCallback done) {
   executor_.PostBlocking("write", [self = shared_from_this(), writes = std::move(writes),
                                    done = std::move(done)] { self->Write(writes, done); });
 }
 
-// ---- what the queue asks and tells ----
+// ---- calls of the write queue ----
 
 bool CoordinatorCore::MayBeginWrite() const {
   return MayGiveId(stored_.awaits_values() ? IdFor::kFirstValues : IdFor::kAny) &&

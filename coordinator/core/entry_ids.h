@@ -19,8 +19,8 @@ class EntryIds {
   // How far ids may run ahead of the horizon that the slowest ps has acknowledged. This bounds what
   // a ps must remember.
   static constexpr uint64_t kMaxAhead = 32'768;
-  // A Sync is sent after so many ids. A quarter of kMaxAhead, so that a healthy ps never delays an
-  // id.
+  // A Sync is sent after so many ids. The number is a quarter of kMaxAhead, so that a healthy ps
+  // never delays an id.
   static constexpr uint64_t kSyncAfter = 8'192;
 
   // The first block begins at `first` and has `block` ids. REQUIRES: it is durable before the first
@@ -75,7 +75,7 @@ class EntryIds {
   uint64_t synced_;
   const uint64_t block_;
   bool is_storing_ = false;
-  // Sync number -> the next id that it told.
+  // Sync number -> the next id that this Sync contained.
   std::map<uint64_t, uint64_t> at_sync_;
 };
 

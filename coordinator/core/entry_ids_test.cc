@@ -55,7 +55,8 @@ TEST(EntryIdsTest, ARewindForgetsWhatServersHaveAcknowledgedAndGivesNoIdAgain) {
   for (int i = 0; i < 50; ++i) ids.Give();
   ids.Synced(1, ids.next());
   ids.Rewind(EntryId(120));
-  ids.Acked(1);  // an answer of before
+  // A late answer to a Sync from before the rewind.
+  ids.Acked(1);
   EXPECT_TRUE(ids.IsTooFarAhead(EntryId(120 + EntryIds::kMaxAhead)));
   EXPECT_EQ(ids.next(), EntryId(150));
 }

@@ -43,7 +43,7 @@ struct Ending {
   // The Sync that every ps has to acknowledge before the end is stored. 0: every ps has, or no ps
   // is asked because the program has used nothing.
   uint64_t seq = 0;
-  // The end is durable. A task that registers is told so.
+  // The end is durable, and the reply to each Register has `over` set.
   bool stored = false;
   Shutdowns shutdowns = {};
 };

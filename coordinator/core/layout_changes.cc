@@ -7,12 +7,12 @@
 
 namespace divvy {
 
-// ---- what to change ----
+// ---- requests ----
 
 void LayoutChanges::NumberStored(const VariableSpec& spec, const std::optional<Colocation>& with,
                                  VariableId id) {
   const auto waiting = unnumbered_.extract(id);
-  // Otherwise the job has failed meanwhile.
+  // Empty: the job has failed meanwhile.
   if (!waiting.empty())
     Add({NewVariable{spec, with, id}, std::nullopt, std::move(waiting.mapped())});
 }
@@ -60,7 +60,7 @@ void LayoutChanges::CancelMakeAll() {
   jobs_.pop_front();
 }
 
-// ---- one after the other ----
+// ---- one change at a time ----
 
 // A loop and no recursion, because thousands of jobs in a row may have nothing to change.
 void LayoutChanges::StartNext() {
@@ -86,7 +86,7 @@ void LayoutChanges::Start() {
   Send();
 }
 
-// The change needs nothing, or is not possible.
+// The change needs no server, or is not possible.
 void LayoutChanges::Refuse(absl::Status why) {
   Work nothing;
   nothing.refusal = std::move(why);

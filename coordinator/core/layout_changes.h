@@ -34,7 +34,7 @@ class LayoutChanges {
  public:
   using Shards = std::map<int, std::vector<ShardSpec>>;  // by ps
 
-  // What it needs from the coordinator that owns it. No method blocks.
+  // The calls that LayoutChanges makes to the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
@@ -59,7 +59,7 @@ class LayoutChanges {
                 WorkerSet& workers, Host& host)
       : options_(options), outbox_(outbox), plan_(plan), workers_(workers), host_(host) {}
 
-  // ---- what to change ----
+  // ---- requests ----
 
   // A variable waits until its id is stored. NumberStored then creates it; `done` gets the result.
   void AwaitNumber(VariableId id, StatusCallback done) { unnumbered_[id] = std::move(done); }
@@ -69,9 +69,10 @@ class LayoutChanges {
   void CreateSlots(const std::string& variable, const Optimizer& optimizer, StatusCallback done);
   // Makes shards of the current layout before any other change. REQUIRES: no change is under way.
   void MakeAll(Shards shards, StatusCallback done);
-  // A server has restarted during MakeAll. Drops it; the caller begins another one.
+  // Drops the MakeAll under way, because a server has restarted. The caller begins another MakeAll.
   void CancelMakeAll();
-  // The state of the job has to be chosen first: turns the variables that wait into declarations.
+  // Turns the variables that wait into declarations, because the state of the job has to be chosen
+  // first.
   void DeclareAll();
 
   // ---- events ----
@@ -89,7 +90,8 @@ class LayoutChanges {
   void OnDeleted(int ps);
   // The layout `next` is durable.
   void OnStored(const std::shared_ptr<const Layout>& next);
-  // The servers lose what was made since the newest checkpoint. The change under way begins again.
+  // The servers lose all shards made since the newest checkpoint. The change under way begins
+  // again.
   void Rewind() { work_.reset(); }
   // The job has failed: moves the waiting completions to `calls`. Later changes fail with `error`.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);
@@ -113,7 +115,7 @@ class LayoutChanges {
     // The entry in slots_wanted_. Every call that waits there gets the answer.
     std::string key;
   };
-  // A change that was asked for. Neither a variable nor slots: MakeAll.
+  // A requested change. The job of MakeAll has neither a variable nor slots.
   struct Job {
     std::optional<NewVariable> variable;
     std::optional<NewSlots> slots;

@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-// A coordinator with two parameter servers that lets the test answer.
+// A coordinator with two parameter servers, for which the test answers.
 class FakeHost : public LayoutChanges::Host {
  public:
   bool MayChangeLayout() const override { return may_change; }
@@ -56,7 +56,7 @@ class LayoutChangesTest : public testing::Test {
                          [this, name](const absl::Status& created) { answers_[name] = created; });
     changes_.NumberStored(SpecOf(name), std::nullopt, id);
   }
-  // All servers answer, and the store does.
+  // All servers and the store answer.
   void Finish(const absl::Status& answer = absl::OkStatus()) {
     changes_.OnCreated(0, answer);
     changes_.OnCreated(1, absl::OkStatus());

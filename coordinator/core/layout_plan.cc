@@ -67,7 +67,7 @@ int64_t VarintBytes(uint64_t value) {
 
 // The approximate bytes of a variable in the layout message to a worker.
 int64_t BytesToSend(const VariableLayout& variable) {
-  // shape, optimizer and the like
+  // 200 bytes for the shape, the optimizer and similar fields.
   int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());
   for (const int64_t offset : variable.offsets) bytes += VarintBytes(static_cast<uint64_t>(offset));
   for (const int ps : variable.ps) bytes += VarintBytes(static_cast<uint64_t>(ps));
@@ -91,8 +91,8 @@ absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_
                    ": let the partitioner make fewer, larger shards, or join variables"));
 }
 
-// The restored variable as the program now declares it. Slots that it lacks are made when they are
-// needed.
+// The restored variable as the program now declares it. Missing slots are made when a step needs
+// them.
 VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared) {
   variable.spec.optimizer = declared.optimizer;
   variable.spec.aggregation = declared.aggregation;
@@ -211,7 +211,8 @@ void LayoutPlan::Apply(const Change& change, std::shared_ptr<const Layout> next,
   if (layout_->Find(change.variable.id) == nullptr) next_placement_ += change.placed_in_turn;
   layout_ = std::move(next);
   if (with) colocated_[name] = *with;
-  unclaimed_.erase(name);  // not before: a rewind lets the change begin anew
+  // Not earlier, because a rewind lets an unfinished change begin again.
+  unclaimed_.erase(name);
 }
 
 // ---- the state that an epoch begins with ----
@@ -262,7 +263,7 @@ absl::StatusOr<LayoutPlan::NewLayout> LayoutPlan::LayOut(const JobState& state,
     RETURN_IF_ERROR(AddTo(relaid, state, each.spec, each.with, each.id));
   for (const auto& [id, saved] : state.layout->variables()) {
     if (relaid.layout->Find(saved.spec.name) != nullptr) continue;
-    // By a declaration made before the checkpoint was found.
+    // A variable that was declared before the checkpoint was found may have the same id.
     const bool taken = relaid.layout->Find(id) != nullptr;
     const std::optional<Colocation> with = ColocationOf(saved.spec.name, *relaid.layout);
     RETURN_IF_ERROR(

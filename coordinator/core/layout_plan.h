@@ -28,9 +28,10 @@ class LayoutPlan {
   // A planned change: one variable as it will be.
   struct Change {
     VariableLayout variable;
-    // By ps: to be made.
+    // The shards to make, by ps.
     std::map<int, std::vector<ShardSpec>> shards;
-    // The number of shards in it that were placed in turn. The next variable is placed after them.
+    // The number of shards of the variable that were placed round robin. The next variable is
+    // placed after them.
     int placed_in_turn = 0;
   };
   // Returns the id for a new variable.
@@ -47,7 +48,7 @@ class LayoutPlan {
   // ---- single changes ----
 
   // Plans a new variable, or a variable that the job's state already has and that the program now
-  // declares. `with`: lies beside a shard of another variable.
+  // declares. `with`: places the variable beside a shard of another one.
   //
   // AlreadyExists: the name is taken. InvalidArgument: the spec, the partitioner or `with` is
   // invalid. NotFound: `with` names an unknown variable. FailedPrecondition: the state has a
@@ -68,12 +69,12 @@ class LayoutPlan {
   // ---- the state that an epoch begins with ----
 
   // Records a variable while the state of the job is not chosen. Its shards are made or loaded once
-  // it is. Errors: as PrepareVariable.
+  // the state is chosen. Errors: as PrepareVariable.
   absl::Status Declare(const VariableSpec& spec, const std::optional<Colocation>& with,
                        VariableId id);
   std::vector<std::string> DeclaredNames() const;
-  // For error messages about the restored state: what it is, and what to do if the program wants
-  // another.
+  // For error messages about the restored state. `text` names the state; `remedy` says what to do
+  // if the program wants another one.
   void SetOrigin(std::string text, std::string remedy) {
     origin_ = std::move(text), remedy_ = std::move(remedy);
   }
@@ -82,12 +83,12 @@ class LayoutPlan {
   absl::Status Relayout(const JobState& state, const NewId& new_id) {
     return Relayout(state, declared_, new_id);
   }
-  // Does the same for another number of servers while the job runs; everything is in `state`.
+  // Does the same for another number of servers while the job runs. `state` has all variables.
   absl::Status PlaceAnew(const JobState& state, const NewId& new_id);
   // The servers keep what they hold, which `held` describes. Declared variables that are not in it
   // are made.
   absl::Status Adopt(std::shared_ptr<const Layout> held);
-  // There is nothing to load: all declared variables are made.
+  // All declared variables are made, because there is nothing to load.
   void MakeAllDeclared();
   // A checkpoint with this layout has been committed. From now on all of it is loaded.
   void LoadAll(const Layout& committed);
@@ -100,14 +101,15 @@ class LayoutPlan {
   std::map<std::string, int64_t> Sizes() const;
 
  private:
-  // A variable of the program, while it is not known whether it is made or loaded.
+  // A variable that the program has declared. The choice of the job's state decides whether it is
+  // made or loaded.
   struct Declared {
     VariableSpec spec;
     std::optional<Colocation> with;
     VariableId id;
     std::map<int, std::vector<ShardSpec>> shards;  // by ps
   };
-  // The variables of a state, and those declared besides, as they lie on the current servers.
+  // The layout of a state's variables and of the declared variables on the current servers.
   struct NewLayout {
     std::shared_ptr<const Layout> layout = Layout::Empty();
     std::map<int, std::vector<ShardSpec>> loaded, made;  // by ps
@@ -128,7 +130,7 @@ class LayoutPlan {
   // Lays out the state and `declared`, and makes the result the layout.
   absl::Status Relayout(const JobState& state, const std::vector<Declared>& declared,
                         const NewId& new_id);
-  // Computes the layout for the current servers, and changes nothing visible.
+  // Computes the layout for the current servers. Does not change layout().
   absl::StatusOr<NewLayout> LayOut(const JobState& state, const std::vector<Declared>& declared,
                                    const NewId& new_id);
   // Adds one variable to `relaid`.

@@ -37,7 +37,7 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::TakeFrom(Range& range,
 
 // The next positions that are in no chunk. If the end is known or can be estimated, a chunk has at
 // most a quarter of the rest, so that the last chunks are short. Otherwise it has at most a quarter
-// of what was given before, so that few positions beyond the end are tried.
+// of the positions given before, so that few positions beyond the end are tried.
 LeaseBook::Range LeaseBook::NewChunk(int64_t per_step) {
   const std::optional<int64_t> expected = end_ ? end_ : hint_;
   const int64_t quarter = (expected ? *expected - next_ : next_) / (4 * per_step);
@@ -70,7 +70,8 @@ std::optional<std::pair<int64_t, int64_t>> LeaseBook::Take(int worker, int64_t p
   }
   Range& chunk = chunks_.try_emplace(worker, Range{0, 0}).first->second;
   if (const auto taken = TakeFrom(chunk, per_step)) return taken;
-  GiveBack(chunk.first, chunk.count);  // past the end, as far as anybody knows now
+  // What is left of the chunk lies past the end, as far as the end is known now.
+  GiveBack(chunk.first, chunk.count);
   chunk = Range{0, 0};
   chunk = !end_ || next_ < *end_ ? NewChunk(per_step) : Steal(per_step);
   return TakeFrom(chunk, per_step);

@@ -12,10 +12,10 @@
 
 namespace divvy {
 
-// The positions of one pass. A worker gets them in chunks of up to `kChunk` steps, so that it reads
-// forward. When a worker is lost, the rest of its chunk goes to the others first. A worker that
-// finds no other positions takes half of another worker's longest chunk, so all workers are busy to
-// the end. Pure; not thread-safe.
+// The positions of one pass. A worker gets positions in chunks of up to `kChunk` steps, so that it
+// reads forward. When a worker is lost, the other workers get the rest of its chunk before anything
+// else. A worker for which no other positions are left takes half of the longest chunk of another
+// worker, so all workers are busy to the end. Pure; not thread-safe.
 //
 //   book.Take(/*worker=*/0, /*per_step=*/2);    // {0, 2}: elements 0 and 1
 //   book.Take(/*worker=*/1, 2);                 // the first two of a chunk of its own
@@ -23,21 +23,20 @@ namespace divvy {
 //   book.Take(/*worker=*/1, 2);                 // {0, 2}: the next Take, of any worker
 class LeaseBook {
  public:
-  // In steps.
-  static constexpr int64_t kChunk = 64;  // steps
+  // The size of a chunk, in steps.
+  static constexpr int64_t kChunk = 64;
 
   LeaseBook() = default;
   // Resumes `pass`: the positions that it has not read are given first.
   explicit LeaseBook(const PassProgress& pass);
-  // Writes the positions that no step has been given, and where the data ends.
+  // Writes to `pass` the positions that no step has, and the position where the data ends.
   void Save(PassProgress& pass) const;
 
-  // Sets the number of elements: no position from there on is given. Of several calls the smallest
-  // number counts. `exact`: it is the size of the data and not only a position where a worker found
-  // nothing.
+  // Sets the number of elements; Take gives no position from `elements` on. Of several calls the
+  // smallest number counts. `exact`: `elements` is the size of the data. Otherwise it is only a
+  // position where a worker found no element.
   void SetEnd(int64_t elements, bool exact = false);
-  // Replaces everything that was known about the end, because it was wrong. Nullopt: the size is
-  // unknown.
+  // Replaces what earlier calls of SetEnd said, because it was wrong. Nullopt: the size is unknown.
   void SetSize(std::optional<int64_t> elements) {
     end_ = elements, end_known_ = elements.has_value();
   }
@@ -46,8 +45,8 @@ class LeaseBook {
   // Whether end() is the size of the data.
   bool end_is_exact() const { return end_known_; }
 
-  // The number of elements of an earlier pass. Chunks are cut to fit it. This pass may still be
-  // longer or shorter.
+  // The number of elements of an earlier pass over the same data. Chunks are sized for it. This
+  // pass may still be longer or shorter.
   void SetHint(int64_t elements) { hint_ = elements; }
   // The best estimate of the number of elements.
   std::optional<int64_t> expected() const {
@@ -64,7 +63,7 @@ class LeaseBook {
     if (count > 0) returned_.emplace(first, count);
   }
 
-  // `worker` is gone. The rest of its chunk goes to the others.
+  // `worker` is gone. The rest of its chunk goes to the other workers.
   void WorkerGone(int worker);
 
   // Whether Take would return nullopt for every worker.
@@ -75,7 +74,7 @@ class LeaseBook {
     int64_t first, count;
   };
   std::optional<std::pair<int64_t, int64_t>> TakeFrom(Range& range, int64_t per_step) const;
-  // How many of its positions lie before the end.
+  // How many positions of the range lie before the end.
   int64_t Usable(const Range& range) const;
   Range NewChunk(int64_t per_step);
   Range Steal(int64_t per_step);

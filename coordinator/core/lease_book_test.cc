@@ -26,7 +26,8 @@ TEST(LeaseBookTest, AWorkerReadsForwardWithinItsChunk) {
 TEST(LeaseBookTest, WhereTheEndIsNotKnownChunksGrowWithWhatWasGiven) {
   LeaseBook book;
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(book.Take(i % 2, 1), Range(i, 1));
-  EXPECT_EQ(book.Take(0, 1), Range(8, 1));  // of a chunk of two
+  // The first position of a chunk of two.
+  EXPECT_EQ(book.Take(0, 1), Range(8, 1));
   EXPECT_EQ(book.Take(1, 1), Range(10, 1));
   EXPECT_EQ(book.Take(0, 1), Range(9, 1));
 }
@@ -37,7 +38,8 @@ TEST(LeaseBookTest, AnEarlierPassTellsWhereToExpectTheEnd) {
   EXPECT_EQ(book.expected(), 45);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(11, 1));
-  EXPECT_FALSE(book.exhausted());  // it may be longer this time
+  // The data may be longer in this pass.
+  EXPECT_FALSE(book.exhausted());
 }
 
 TEST(LeaseBookTest, AStepTakesAnElementForEachReplica) {
@@ -65,7 +67,8 @@ TEST(LeaseBookTest, AWorkerThatFindsNothingElseTakesHalfOfAnothersChunk) {
   book.SetEnd(1000);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));  // chunk 0 .. 63
   book.SetEnd(41);
-  EXPECT_EQ(book.Take(1, 1), Range(21, 1));  // 40 are left of it: 1 .. 20 stay
+  // Of the chunk, 40 positions are left. Positions 1 to 20 stay with worker 0.
+  EXPECT_EQ(book.Take(1, 1), Range(21, 1));
   EXPECT_EQ(book.Take(0, 1), Range(1, 1));
   EXPECT_EQ(book.Take(1, 1), Range(22, 1));
 }
@@ -74,7 +77,8 @@ TEST(LeaseBookTest, ChunksAreShortWhereTheEndIsKnownAndNear) {
   LeaseBook book;
   book.SetEnd(45);
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
-  EXPECT_EQ(book.Take(1, 1), Range(11, 1));  // 45 / 4 for the first
+  // The first chunk had 45 / 4 positions.
+  EXPECT_EQ(book.Take(1, 1), Range(11, 1));
 }
 
 TEST(LeaseBookTest, WhatAStepGivesBackGoesFirst) {
@@ -99,7 +103,8 @@ TEST(LeaseBookTest, AnEndFoundLaterStopsWhatIsBeyondIt) {
   EXPECT_EQ(book.Take(0, 1), Range(0, 1));
   EXPECT_EQ(book.Take(1, 1), Range(64, 1));
   book.SetEnd(64);
-  EXPECT_EQ(book.Take(1, 1), Range(32, 1));  // half of what worker 0 has to go
+  // Worker 1 gets half of the rest of worker 0's chunk.
+  EXPECT_EQ(book.Take(1, 1), Range(32, 1));
   EXPECT_FALSE(book.exhausted());
   book.SetEnd(70);
   EXPECT_EQ(*book.end(), 64);
@@ -122,8 +127,8 @@ TEST(LeaseBookTest, AnotherLifeGivesWhatNoStepWasGiven) {
   EXPECT_TRUE(again.exhausted());
 }
 
-// What a coordinator that goes on from a checkpoint makes of it: steps in flight are not in the
-// cut.
+// The book of a coordinator that continues from a checkpoint. The positions of steps in flight are
+// unread in the cut.
 LeaseBook AnotherLife(const LeaseBook& book, std::vector<Range>& in_flight) {
   PassProgress pass;
   book.Save(pass);
@@ -148,7 +153,8 @@ TEST(LeaseBookTest, EveryPositionIsGivenOnceWhateverHappensToWorkers) {
       if (random.Chance(0.6)) {
         const auto taken = book.Take(worker, per_step);
         if (taken && taken->first >= elements) {
-          book.SetEnd(elements);  // as a worker that read past the end reports
+          // A worker that has read past the end reports the number of elements.
+          book.SetEnd(elements);
         } else if (taken) {
           in_flight.push_back(*taken);
         }

@@ -1,4 +1,4 @@
-// The life of a job: its epochs, what each begins with, and its end.
+// The life of a job: its epochs, the state that each epoch begins with, and the end.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Seconds(1);
 // How long a ps with a new index may wait for the resize that it is to join.
 constexpr absl::Duration kEarly = absl::Minutes(1);
-// The largest number of such indices.
+// The largest number of indices that may wait in this way.
 constexpr int kMaxEarly = 1'000;
 // A step that runs longer is shown among the waits.
 constexpr absl::Duration kLongStep = absl::Seconds(20);
@@ -34,9 +34,9 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
   if (!CanBe(row.epoch)) {
     return absl::DataLossError(absl::StrCat(
         "the store says that epoch ", row.epoch.value(), " of job ", absl::Hex(row.job.value()),
-        " has begun, which cannot be: `divvyctl state repair DIR` mends it. Or give an empty "
-        "--state_dir, and the --job_name "
-        "that it had or its --checkpoint_dir, by which the job is found again"));
+        " has begun, which cannot be: run `divvyctl state repair DIR`. Or give an empty "
+        "--state_dir, and find the job again with its former "
+        "--job_name or --checkpoint_dir"));
   }
   if (options.job && *options.job != row.job) {
     return MakeError(Reason::kWrongJob,
@@ -58,8 +58,8 @@ absl::Status CheckRow(const JobRow& row, const CoordinatorOptions& options) {
 
 namespace {
 
-// Numbers that the checkpoint has used are not used again, even if the store that gave them is
-// lost.
+// Numbers that the checkpoint has used are not used again, even if the store in which they were
+// recorded is lost.
 void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
   const auto& variables = checkpoint.layout->variables();
@@ -148,7 +148,8 @@ void CoordinatorCore::BeginEpoch() {
   PutThen({stored_.row()},
           [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
             HitFailpoint(Failpoint::kEpochStored);
-            if (epoch != core.stored_.row().epoch) return;  // another has been begun meanwhile
+            // Otherwise another epoch has begun meanwhile.
+            if (epoch != core.stored_.row().epoch) return;
             if (auto* const attaching = core.phase_.Get<JobPhase::Attaching>())
               attaching->epoch_durable = true;
             for (Ps& ps : core.servers_) core.AttachPs(ps);
@@ -158,8 +159,8 @@ void CoordinatorCore::BeginEpoch() {
           });
 }
 
-// Begins another epoch, above this one. Either a task has obeyed a later epoch and nothing was done
-// in this one yet, or this epoch is over.
+// There are two reasons for a call: a task has obeyed a later epoch, and this coordinator has done
+// nothing in its own epoch yet; or the current epoch is over.
 void CoordinatorCore::RestartEpoch(Epoch above) {
   stored_.row().epoch = std::max(stored_.row().epoch, above).next();
   passes_.BeginEpoch(stored_.row().epoch);
@@ -197,7 +198,7 @@ Fence CoordinatorCore::FenceFor(Incarnation target, SessionId session) const {
   return Fence{stored_.row().job, stored_.row().epoch, options_.incarnation, session, target};
 }
 
-// ---- what an epoch begins with ----
+// ---- the state that an epoch begins with ----
 
 void CoordinatorCore::MaybeLoad() {
   if (!phase_.Is(Phase::kAttaching)) return;
@@ -210,10 +211,10 @@ void CoordinatorCore::MaybeLoad() {
   BeginLoading();
 }
 
-// Looks again, now that no server obeys a former coordinator. A former one that still lived may
-// have made checkpoints since this coordinator began, and removed the older ones. From here on it
-// can complete at most the checkpoint that it was about to commit. Two checkpoints are always kept,
-// so the one found now stays.
+// Searches again, because no server obeys a former coordinator any more. Since this coordinator
+// began, a former coordinator that still lived may have made checkpoints and removed older ones.
+// From here on it can complete at most the checkpoint that it was about to commit. Two checkpoints
+// are always kept, so the checkpoint found now stays.
 void CoordinatorCore::SearchCheckpoints() {
   if (std::exchange(phase_.Get<JobPhase::Attaching>()->looking, true)) return;
   outbox_.Add([self = shared_from_this()] {
@@ -229,7 +230,8 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   auto* const attaching = phase_.Get<JobPhase::Attaching>();
   if (attaching == nullptr) return;
   attaching->looking = false;
-  if (!servers_.AllAttached()) return;  // one restarted: MaybeLoad comes again
+  // A server has restarted. MaybeLoad is called again when it has attached.
+  if (!servers_.AllAttached()) return;
   if (!newest.ok()) return FailJob(newest.status());
   if (const absl::Status ours =
           *newest ? CheckJobOf(**newest, stored_.row().job) : absl::OkStatus();
@@ -238,7 +240,7 @@ void CoordinatorCore::OnNewest(const absl::StatusOr<std::optional<JobState>>& ne
   origin_.SetFound(*newest);
   if (origin_.Restorable() == nullptr) return BeginLoading();
   const std::optional<JobState>& found = origin_.found();
-  // The checkpoint is of a life whose store is lost.
+  // A former coordinator, whose store is lost, has made the checkpoint.
   if (found && found->checkpoint.epoch >= stored_.row().epoch)
     return RestartEpoch(found->checkpoint.epoch);
   if (found) NumbersBeyond(*found, stored_.row());
@@ -297,7 +299,8 @@ void CoordinatorCore::StartRunning() {
   checkpoint_maker_.StartSchedule();
   WantSync();
   for (auto& [index, worker] : workers_.all()) {
-    worker.known_since = clock_.Elapsed();  // none could attach before
+    // No worker could attach before.
+    worker.known_since = clock_.Elapsed();
     AttachWorker(worker);
   }
   for (auto& done : origin_.TakeWaiters())
@@ -323,7 +326,7 @@ void CoordinatorCore::WhenRunning(StatusCallback done) {
   }
 }
 
-// ---- who registers ----
+// ---- registration ----
 
 void CoordinatorCore::Call(RegisterRequest request, ResultCallback<RegisterReply> done) {
   Event event(*this);
@@ -374,16 +377,17 @@ absl::Status CoordinatorCore::CheckRegister(const RegisterRequest& request) {
       request.incarnation == Incarnation()) {
     return MakeError(
         Reason::kInvalid,
-        "Register names a ps or worker, its index from 0, its address and its incarnation");
+        "Register must name a ps or worker, its index from 0, its address and its incarnation");
   }
   const bool is_joining = request.role == Role::kPs && resizing_.IsJoining(request.index);
   if (request.role == Role::kPs && request.index >= servers_.size() && !is_joining) {
     return MakeError(
         Reason::kClusterMismatch,
-        absl::StrCat("ps ", request.index, " (", request.address,
-                     ") is not of this cluster: the coordinator counts ", servers_.size(),
-                     " parameter servers, from 0. Make --num_ps, or the ps list of TF_CONFIG, the "
-                     "same in every task"));
+        absl::StrCat(
+            "ps ", request.index, " (", request.address,
+            ") is not part of this cluster: the coordinator has ", servers_.size(),
+            " parameter servers, numbered from 0. Make --num_ps, or the ps list of TF_CONFIG, the "
+            "same in every task"));
   }
   if (request.role == Role::kWorker) {
     RETURN_IF_ERROR(CheckSameProgram(options_.program, options_.program_flags, request.program,
@@ -422,7 +426,8 @@ void CoordinatorCore::WatchProgress(absl::Duration now) {
   if (stalled < options_.watchdog) return;
   outbox_.Add([text = absl::StrCat("no step has finished for ", Seconds(stalled), " (--watchdog): ",
                                    DescribeTasks())] { DIVVY_LOG(WARNING) << text; });
-  steps_.NoteProgress(now);  // says so again after as long
+  // The next warning comes after another --watchdog without progress.
+  steps_.NoteProgress(now);
 }
 
 // One line that tells a person what the job waits for.
@@ -442,7 +447,7 @@ std::string CoordinatorCore::DescribeTasks() const {
   for (const FenceWait& fence : workers_.fences()) {
     if (!fence.steps.empty())
       parts.push_back(absl::StrCat(fence.steps.size(), " steps of worker ", fence.worker,
-                                   ", which is lost, until every ps has confirmed it"));
+                                   ", which is lost, wait until every ps has confirmed the fence"));
   }
   for (const CoordinatorSnapshot::Wait& wait : Waits())
     parts.push_back(absl::StrCat(wait.text, " (for ", Seconds(wait.since), ")"));
@@ -488,9 +493,10 @@ void CoordinatorCore::Drain(std::function<void()> done) {
 }
 
 absl::Status CoordinatorCore::Drained() {
-  return MakeError(Reason::kJobOver,
-                   "the coordinator was asked to end: what was in flight has been finished, what "
-                   "was queued has not been begun");
+  return MakeError(
+      Reason::kJobOver,
+      "the coordinator was asked to end: the steps in flight have finished, the queued "
+      "steps have not begun");
 }
 
 void CoordinatorCore::DrainIfQuiet() {
@@ -498,7 +504,7 @@ void CoordinatorCore::DrainIfQuiet() {
       steps_.in_flight() > 0 || !writes_.open().empty())
     return;
   StoreState();
-  // The next life may adopt what the servers hold, so the store must be complete.
+  // The next coordinator may adopt what the servers hold, so the store must be complete.
   if (phase_.Is(Phase::kRunning) && stored_.is_told() && !stored_.IsStored()) return;
   if (WantsLastCheckpoint()) return checkpoint_maker_.MaybeBegin();
   FailJob(Drained());
@@ -561,8 +567,8 @@ void CoordinatorCore::OnEndStored(int exit_code) {
   if (auto* const shutdowns = phase_.shutdowns()) ShutDownTasks(*shutdowns, exit_code);
 }
 
-// Workers are told first, because they would take a ps that exits early for lost. Each call ends by
-// its deadline. A task that it does not reach learns of the end when it registers.
+// Workers are told first: if a ps exited earlier, they would treat it as lost. Each call ends by
+// its deadline. A task that the call does not reach learns of the end when it registers.
 void CoordinatorCore::ShutDownTasks(JobPhase::Shutdowns& shutdowns, int exit_code) {
   const auto shut_down = [&](const auto& client, const Fence& fence) DIVVY_REQUIRES(mu_) {
     ++shutdowns.waiting;
@@ -591,7 +597,8 @@ void CoordinatorCore::OnShutDown() {
   if (!std::exchange(shutdowns->ps_are_told, true))
     return ShutDownTasks(*shutdowns, *phase_.exit_code());
   auto* const ending = phase_.Get<JobPhase::Ending>();
-  if (ending == nullptr) return;  // the job has failed meanwhile
+  // The job has failed meanwhile.
+  if (ending == nullptr) return;
   outbox_.Add([done = std::move(ending->done)] { done(absl::OkStatus()); });
   phase_.Enter(JobPhase::Over{ending->exit_code});
   TellDrained();
@@ -613,7 +620,6 @@ void CoordinatorCore::Abandon() {
   drained.swap(when_drained_);
 }
 
-// Takes all waiting completions. The result calls each of them with `error`.
 std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   std::vector<Task> calls;
   const auto take = [&](auto& waiters, auto tell) {
@@ -640,7 +646,7 @@ std::vector<Task> CoordinatorCore::TakeWaiters(const absl::Status& error) {
   return calls;
 }
 
-// ---- looking in ----
+// ---- status ----
 
 std::vector<CoordinatorSnapshot::Wait> CoordinatorCore::Waits() const {
   std::vector<CoordinatorSnapshot::Wait> waits;
@@ -724,7 +730,8 @@ CoordinatorSnapshot CoordinatorCore::Snapshot() const {
           workers_.all().begin(), workers_.all().end(),
           [](const auto& known) { return known.second.state != Worker::State::kDialing; });
       const int64_t per_step = here == workers_.all().end() ? 1 : here->second.replicas;
-      const int64_t elements = *expected;  // any number: a worker has said it
+      // Any number, because a worker has reported it.
+      const int64_t elements = *expected;
       progress.total = elements / per_step + (elements % per_step != 0 ? 1 : 0);
     }
     snapshot.progress = progress;

@@ -1,7 +1,7 @@
-// Limits what the coordinator logs because a peer said something: each text at most once a minute,
-// and at most 100 texts a minute. The coordinator has three of these logs, each with its own limit:
-// for what tasks say when they register, for what workers say about steps, and for what workers say
-// about data. So one kind cannot suppress another. Other log lines of the coordinator are about its
+// Limits the log lines that the messages of a task cause: each text at most once a minute, and at
+// most 100 texts a minute. The coordinator has three of these logs: one for registrations, one for
+// workers' reports about steps, one for workers' reports about data. Each has its own limit, so
+// that one kind of line cannot suppress another. Other log lines of the coordinator are about its
 // own decisions, or appear once in its life.
 #ifndef DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_
 #define DIVVY_COORDINATOR_CORE_LIMITED_LOG_H_

@@ -15,21 +15,20 @@
 
 namespace divvy {
 
-// A view of one job: it stays valid as long as the job's coordinator does. Steps may go on while
-// the values are read, so different reads may see different steps.
+// A view of the variables of one job. It stays valid as long as the job's coordinator lives. Steps
+// may run while the values are read, so different reads may see the results of different steps.
 struct LiveVariables {
   JobId job;
   // Training steps finished when the view was made.
   int64_t finished_steps = 0;
   std::vector<VariableSpec> variables;
-  // Rows [begin, end) of a variable; a scalar has one. Blocks.
+  // Reads rows [begin, end) of a variable; a scalar has one row. Blocks. Errors: those of
+  // CoordinatorCore::Read.
   std::function<absl::StatusOr<Tensor>(const VariableSpec& variable, int64_t begin, int64_t end)>
-      // Reads rows [begin, end) of a variable; a scalar has one row. Blocks. Errors: those of
-      // CoordinatorCore::Read.
       read;
 };
 
-// Writes the variables to `path`, as Coordinator::Export says. Blocks.
+// Writes the variables to `path`, as Coordinator::Export describes. Blocks.
 using ExportVariablesFunction =
     std::function<absl::Status(const LiveVariables& variables, const std::string& path)>;
 

@@ -35,7 +35,7 @@ TEST(ModelMatchTest, ARenamedLayerIsToldWithBothNames) {
             "variable in it that the program has not created: old/kernel");
 }
 
-// A program may restore first and create what its own state says afterwards.
+// A program may restore first, and then create the variables that its own state names.
 TEST(ModelMatchTest, AProgramThatHasDeclaredNothingYetIsNotRefused) {
   const ModelMatch match = MatchModel({}, {"table/0", "table/1"});
   EXPECT_TRUE(CheckSameModel(match, "ckpt-1-2").ok());

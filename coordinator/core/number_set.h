@@ -9,14 +9,14 @@
 
 namespace divvy {
 
-// A set of numbers from 0 on, stored as intervals. It is small if most numbers arrive in rising
-// order. Pure; not thread-safe.
+// A set of numbers of 0 or more, stored as intervals. It is small if most numbers are added in
+// rising order. Pure; not thread-safe.
 class NumberSet {
  public:
   NumberSet() = default;
-  // The numbers that `pass` has as read positions.
+  // Has the numbers that are read positions of `pass`.
   explicit NumberSet(const PassProgress& pass);
-  // Writes the numbers as the read positions of a pass.
+  // Writes the numbers to `pass` as its read positions.
   void Save(PassProgress& pass) const;
 
   // REQUIRES: number >= 0.

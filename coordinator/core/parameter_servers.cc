@@ -1,5 +1,5 @@
-// The watch on parameter servers: their identity, how they are attached, loaded and synchronised,
-// and what their silence means.
+// The calls to parameter servers: checking which process answers, Attach, Load and Sync, and the
+// treatment of servers that do not answer.
 #include <algorithm>
 #include <utility>
 
@@ -37,19 +37,20 @@ void CoordinatorCore::AttachPs(Ps& ps) {
 void CoordinatorCore::OnPsAttached(Ps& ps, const absl::StatusOr<PsAttachReply>& reply) {
   if (ps.attached || !phase_.Is(Phase::kAttaching)) return;
   const Reason reason = ReasonOf(reply.status());
-  // Another coordinator has the same epoch if it is a life whose store is lost, or if it attaches
-  // at the same time. Then the higher epoch will decide. After the first epoch there is no doubt:
-  // the other coordinator has taken over.
+  // Another coordinator may have the same epoch because its store was lost, or because it attaches
+  // at the same time. Then the higher epoch decides. In a rewind there is no doubt: the other
+  // coordinator has taken over.
   if (reason == Reason::kStaleEpoch || reason == Reason::kSecondCoordinator) {
     const Epoch said = DetailOf(reply.status()).epoch;
     if (!IsPlausible(said, stored_.row().epoch) && RuleHolds(Rule::kEpochsArePlausible))
       return FailJob(ImplausibleEpoch(ps.index, ps.address, said));
     return recovery_.rewind() != nullptr ? FailJob(WithRemedy(reply.status())) : RestartEpoch(said);
   }
-  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();  // it begins anew
+  // Another process answers. It has no state yet.
+  if (reason == Reason::kWrongIncarnation) ps.incarnation = Incarnation();
   if (!reply.ok()) return RetryPs(ps, reply.status(), &CoordinatorCore::AttachPs);
   if (reply->without_checkpoints && options_.checkpoints != nullptr) {
-    // This ps gets no more calls. So it registers again, and the answer tells it why.
+    // This ps gets no calls for a while. So it registers again, and the reply contains the refusal.
     servers_.NoteSilent(ps, WithoutCheckpoints(ps.index, ps.address).message());
     return LaterAt(ps, kLeftAlone, &CoordinatorCore::AttachPs);
   }
@@ -72,7 +73,8 @@ void CoordinatorCore::LoadPs(Ps& ps) {
   if (origin_.is_adopting()) {
     request.from = LoadRequest::From::kKeep;
     request.expected_lineage = stored_.row().lineage;
-    // The version that this ps has, because not every change touched every ps.
+    // The layout version that this ps has. Not every change of the layout touches every ps, so the
+    // version may be older than the current one.
     request.layout_version = ps.attach_reply.layout_version;
     request.layout_hash = ps.attach_reply.layout_hash;
   } else if (checkpoint_maker_.newest()) {
@@ -106,7 +108,7 @@ void CoordinatorCore::OnPsLoaded(Ps& ps, const absl::StatusOr<LoadReply>& reply,
   if (servers_.AllReady()) MakeDeclared();
 }
 
-// ---- who registers ----
+// ---- registration ----
 
 absl::Status CoordinatorCore::AdmitPs(const RegisterRequest& request) {
   if (resizing_.Admit(request.index, request.address)) return absl::OkStatus();
@@ -149,7 +151,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
   if (reason == Reason::kWrongIncarnation || refused ||
       clock_.Elapsed() - ps.claim->since > options_.worker_silence)
     return PsGone(ps);
-  // A process that is starting or ending does not say which life of the task it is.
+  // A process that is starting or ending does not give its incarnation.
   const bool lives = answer.ok() || (reason != Reason::kNone && reason != Reason::kNotReady);
   if (lives) {
     ps.claim->answered = true;
@@ -158,8 +160,7 @@ void CoordinatorCore::OnProbed(Ps& ps, const absl::StatusOr<PsAttachReply>& repl
   }
 }
 
-// The known process is gone. While no server has state of this epoch, its successor takes its
-// place.
+// If no server has state of this epoch yet, another process just takes the place of the former one.
 void CoordinatorCore::PsGone(Ps& ps) {
   if (!BeforeRunning()) return PsLost(ps, "restarted");
   // A server that crashes at every load because its memory is too small must not be restarted for
@@ -171,7 +172,8 @@ void CoordinatorCore::PsGone(Ps& ps) {
         !may.ok())
       return FailJob(may);
   }
-  if (phase_.Is(Phase::kLoading)) layout_changes_.CancelMakeAll();  // MakeDeclared begins anew
+  // MakeDeclared begins it again.
+  if (phase_.Is(Phase::kLoading)) layout_changes_.CancelMakeAll();
   const bool was_loading = phase_.Is(Phase::kLoading);
   phase_.Reattach();
   ps.attached = ps.ready = false;
@@ -179,8 +181,8 @@ void CoordinatorCore::PsGone(Ps& ps) {
   if (ps.claim) servers_.Dial(ps, ps.claim->address);
   ps.claim.reset();
   if (origin_.is_adopting()) return TakeBackAdoption();
-  // The lost process may have been told to load. If it still lives, its state must not be taken for
-  // that of its successor. The epoch distinguishes the two.
+  // The lost process may have been told to load. If it still lives, its state must not be mistaken
+  // for the state of the new process. A new epoch distinguishes the two.
   was_loading ? RestartEpoch(stored_.row().epoch) : AttachPs(ps);
 }
 
@@ -193,8 +195,8 @@ std::optional<absl::Duration> CoordinatorCore::OnPsFailure(Ps& ps, const absl::S
     PsGone(ps);
     return std::nullopt;
   }
-  // No parameter server may decide this: the program would take the error for the end of its own
-  // job.
+  // A parameter server may not end the job: the program would treat this error as the end of its
+  // own job.
   if (reason == Reason::kJobOver) {
     FailJob(absl::InternalError(
         absl::StrCat(ps.Text(), " answered that the job is over, and it is not: ", error.message(),
@@ -251,7 +253,8 @@ uint64_t CoordinatorCore::WantSync() {
 void CoordinatorCore::SendSync(Ps& ps) {
   if (!ps.ready || phase_.IsFinal()) return;
   if (ps.sync_outstanding) {
-    ps.sync_wanted = true;  // goes out when the one under way is answered
+    // OnSynced sends the next Sync when the one in flight is answered.
+    ps.sync_wanted = true;
     return;
   }
   ps.sync_outstanding = true;

@@ -11,10 +11,11 @@
 namespace divvy {
 namespace {
 
-constexpr int64_t kMostNumber = int64_t{1} << 53;  // the wire's, of a position
+// The largest position that the wire format allows.
+constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr size_t kMaxKnownSizes = 256;
 
-// Positions at or beyond the end belong to nobody.
+// Removes the unread positions at or beyond the end.
 void DropBeyondEnd(PassProgress& pass) {
   if (!pass.end) return;
   pass.unread.erase(pass.unread.lower_bound(*pass.end), pass.unread.end());
@@ -71,7 +72,7 @@ void Passes::Drop(ResourceId id) {
     return;
   }
   RememberSize(*iterator);
-  // No step that reads from it is open.
+  // No open step reads from the iterator.
   if (iterator->trains) ended_.emplace_back(++changes_, ProgressOf(id, *iterator, {}));
   if (!iterator->make.leased && EndedEverywhere(id)) WarnOfUnreadParts(iterator->make);
   iterators_.erase(id);
@@ -88,8 +89,8 @@ void Passes::RememberSize(const Iterator& iterator) {
   if (known_sizes_.size() > kMaxKnownSizes) known_sizes_.erase(known_sizes_.begin());
 }
 
-// A pass does not wait for workers that are away, because some may never come. Nobody else reads
-// their parts.
+// A pass does not wait for workers that are away, because some may never come. No other worker
+// reads their parts.
 void Passes::WarnOfUnreadParts(const MakeResource& make) {
   constexpr size_t kMostNames = 5;
   std::vector<std::string> away;
@@ -106,8 +107,8 @@ void Passes::WarnOfUnreadParts(const MakeResource& make) {
   said_.Warning(
       absl::StrCat("a pass over data source \"", make.source, "\" is over without ",
                    absl::StrJoin(away, ", "), ", away at its end. With AutoShardPolicy::kAuto, ",
-                   "kFile or kData each worker has a part of its own, and nobody has read what was "
-                   "left of theirs. Start them, or use kLease, the default"));
+                   "kFile or kData each worker reads a part of its own, and the rest of these "
+                   "workers' parts was not read. Start them, or use kLease, the default"));
 }
 
 Passes::KnownSize* Passes::FindKnownSize(const MakeResource& make) {
@@ -174,7 +175,8 @@ ResourceId Passes::NextPass(const RunRequest& loop, ResourceId over) {
 
 void Passes::EndLoop(const RunRequest& loop, ResourceId id) {
   if (!loop.last_step) return Drop(id);
-  if (paused_) Drop(*paused_);  // of a loop that ran at the same time
+  // Another loop, which ran at the same time, may have been paused already.
+  if (paused_) Drop(*paused_);
   if (Iterator* const iterator = Find(id)) iterator->in_loop = false;
   paused_ = id;
   ++changes_;
@@ -199,7 +201,7 @@ int64_t Passes::FinishedIn(ResourceId id) const {
 
 // ---- dispatch ----
 
-// A worker that is away does not count: it may be about to join, or never come.
+// A worker that is away does not count, because it may join soon or never.
 bool Passes::EndedEverywhere(ResourceId id) const {
   bool ended = false;
   for (const auto& [index, worker] : workers_.all()) {
@@ -231,8 +233,8 @@ bool Passes::MayRead(const Worker& worker, ResourceId id) const {
   return !reading.ended || EndedEverywhere(id);
 }
 
-// Whether all workers are excluded, apart from those that have been away for long. A step then gets
-// the error of the data, and the program has it.
+// Whether every present worker is excluded and every absent worker has been away for long. A step
+// then gets the error of the data, so the error reaches the program.
 bool Passes::IsSoleReader(ResourceId id) const {
   return std::all_of(workers_.all().begin(), workers_.all().end(), [&](const auto& entry) {
     const Worker& worker = entry.second;
@@ -310,7 +312,7 @@ bool Passes::NoteEnd(int worker, Iterator& iterator, InputLease& lease, const Re
     lease.count = position - lease.first;
   }
   if (NoteEarlyEnd(worker, iterator, position)) return true;
-  // early, if the data turns out to have more
+  // The end may prove to be too early, when the size of the data becomes known.
   if (!iterator.elements) iterator.early_ends[worker] = position;
   iterator.book.SetEnd(position, /*exact=*/has_read);
   return false;
@@ -344,16 +346,16 @@ absl::Status Passes::ClaimNumber(const StepRequest& request) {
   const std::string step = absl::StrCat("step ", number, " of series \"", name, "\"");
   if (name.empty() || number < 0 || number >= kMostNumber) {
     return absl::InvalidArgumentError(
-        absl::StrCat(step, ": a series has a name, and numbers from 0 to 2^53"));
+        absl::StrCat(step, ": a series must have a name, and its numbers must be from 0 to 2^53"));
   }
   if (request.read_only)
     return absl::InvalidArgumentError(
-        absl::StrCat(step, " is read-only: it leaves nothing that could be remembered"));
+        absl::StrCat(step, " is read-only: only a training step can have a number"));
   const auto [found, is_new] = series_.try_emplace(name);
   Series& series = found->second;
   if (is_new) {
     series.id = ResourceId(next_resource_++);
-    // The store has the pass before the first of its steps gets an id.
+    // The series is in the store before the first of its steps gets an id.
     ++changes_;
   }
   if (series.finished.Contains(number))
@@ -413,21 +415,22 @@ absl::Status Passes::NoteOpened(const Worker& worker, const ResourceReady& ready
   if (elements && MostHaveOpened(ready.iterator)) {
     NoteElements(iterator, *elements);
   } else if (!elements && std::exchange(iterator.elements, std::nullopt)) {
-    iterator.book.SetSize(std::nullopt);  // the one that knew was not one of most
+    // The worker that reported the size does not have the same data as most workers.
+    iterator.book.SetSize(std::nullopt);
   }
   return LeaveOutOdd(iterator);
 }
 
-// Waits for most workers. Otherwise the first worker could report that the data is empty, and no
-// loop over it would begin.
+// The size is used only after most workers have reported. Otherwise the first worker could report
+// that the data is empty, and no loop over the data would begin.
 bool Passes::MostHaveOpened(ResourceId id) const {
   return workers_.MostHere([&](const Worker& worker) {
     return ReadingOf(worker.index, id).opened;
   }) || !RuleHolds(Rule::kSizeIsOfMost);
 }
 
-// The size that most workers report counts more than an end that one of them has met, in this life
-// of the coordinator or in an earlier one.
+// The size that most workers report overrides an end that one worker has reached, in this life of
+// the coordinator or in an earlier one.
 void Passes::NoteElements(Iterator& iterator, int64_t elements) {
   if (iterator.elements == elements) return;
   const bool is_first = !std::exchange(iterator.elements, elements) && iterator.early_ends.empty();
@@ -436,13 +439,14 @@ void Passes::NoteElements(Iterator& iterator, int64_t elements) {
                                " elements, and had ", *iterator.book.end(),
                                " when the checkpoint was made: positions in it no longer mean what "
                                "they did, and some are read twice or not at all in this ",
-                               "pass. Is the size of a batch another one?"));
+                               "pass. Has the batch size changed?"));
   }
   iterator.book.SetSize(elements);
 }
 
-// Workers whose data differs from that of most workers read none of the pass. With one worker
-// against one, nobody can tell which of them is wrong.
+// A worker whose data differs from that of most workers reads no more of the pass. If the two
+// largest groups of workers have the same size, the program gets an error, because nothing shows
+// which group is wrong.
 absl::Status Passes::LeaveOutOdd(Iterator& iterator) {
   absl::Status difference;
   const std::set<int> odd = iterator.agreement.odd();
@@ -479,9 +483,9 @@ void Passes::TakeBackIn(int worker, Iterator& iterator) {
     ReadingAt(worker, iterator.make.iterator).excluded = false;
 }
 
-// A worker that came after the data was cut has no part of it until the next pass. A worker that
-// cannot open leased data leaves it to the others; if no worker can, a step gets the error. An
-// error in a worker's own part is raised by the next step there.
+// A worker that joined after the data was cut has no part of it until the next pass. If a worker
+// cannot open leased data, the other workers read it; if no worker can, a step gets the error. If a
+// worker cannot open a part of its own, the next step at that worker gets the error.
 void Passes::NoteUnopened(int worker, const Iterator& iterator, const absl::Status& error) {
   const MakeResource& make = iterator.make;
   const bool is_late =
@@ -492,10 +496,10 @@ void Passes::NoteUnopened(int worker, const Iterator& iterator, const absl::Stat
   if (is_late) {
     said_.Info(absl::StrCat(who, " has no part of data source \"", make.source,
                             "\" in this pass, which had been cut for ", make.num_workers,
-                            " workers when it came: it reads in the next pass"));
+                            " workers when it joined: it reads in the next pass"));
   } else {
     said_.Warning(absl::StrCat(who, " cannot open data source \"", make.source,
-                               "\", and the other workers read it: ", error.message()));
+                               "\", so the other workers read it: ", error.message()));
   }
 }
 
@@ -512,7 +516,7 @@ PassProgress Passes::ProgressOf(ResourceId id, const Iterator& iterator,
   for (const InputLease& lease : open) {
     if (lease.iterator == id && lease.count > 0) pass.unread.emplace(lease.first, lease.count);
   }
-  // Otherwise the end is the report of one worker, and may turn out to be wrong.
+  // Without a size, the end is the report of one worker, and may prove to be wrong.
   if (iterator.elements) DropBeyondEnd(pass);
   return pass;
 }
@@ -553,7 +557,8 @@ std::vector<DataPass> Passes::PassesNow(const std::vector<InputLease>& open) con
     pass.source = name;
     passes.push_back(std::move(pass));
   }
-  passes.insert(passes.end(), unfinished_.begin(), unfinished_.end());  // taken up in their order
+  // Passes of the same data are resumed in this order.
+  passes.insert(passes.end(), unfinished_.begin(), unfinished_.end());
   return passes;
 }
 
@@ -577,7 +582,7 @@ void Passes::RestoreState(const std::map<std::string, int64_t>& begun,
 // everything has been read, because the pass then counts as an epoch.
 void Passes::TakeUpUnfinished(const std::vector<DataPass>& passes) {
   unfinished_.clear();
-  // These belong to a checkpoint that is not used after all.
+  // The finished numbers may belong to a damaged checkpoint, which an older one replaces.
   for (auto& [name, series] : series_) series.finished = NumberSet();
   for (const DataPass& pass : passes) {
     if (pass.is_series) {
@@ -603,7 +608,7 @@ void Passes::BeginIn(Iterator& iterator, const std::optional<DataPass>& unfinish
   iterator.elements.reset();
 }
 
-// Takes the unfinished pass over this data from the state; each pass only once.
+// Takes an unfinished pass over this data. Each pass is taken only once.
 std::optional<DataPass> Passes::TakeUnfinished(const std::string& source, const Nest& args,
                                                bool leased) {
   const auto found =

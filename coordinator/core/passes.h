@@ -1,5 +1,5 @@
 // The passes over the data of a job: which iterators exist, how far each has been read, what each
-// worker says about its data, and which numbered steps have finished.
+// worker has reported about its data, and which numbered steps have finished.
 //
 // The position of each pass over leased data is part of every cut. So a job that continues from the
 // cut reads each element of the pass once.
@@ -31,8 +31,8 @@
 
 namespace divvy {
 
-// Calls only WorkerSet (to send, and to ask which workers are here). Never blocks. Not thread-safe:
-// the coordinator's lock guards it.
+// Calls only WorkerSet, to send and to ask which workers are present. Never blocks. Not
+// thread-safe: the coordinator's lock guards it.
 class Passes {
  public:
   using Worker = coordinator_records::Worker;
@@ -42,7 +42,7 @@ class Passes {
   Passes(const CoordinatorOptions& options, WorkerSet& workers, const Clock& clock, Outbox& outbox)
       : options_(options), workers_(workers), said_(clock, outbox) {}
 
-  // From here on gives ids of this epoch. No two epochs give the same id.
+  // From now on, new iterators get ids of this epoch. No two epochs give the same id.
   void BeginEpoch(Epoch epoch) { next_resource_ = (epoch.value() << 32) + 1; }
 
   // ---- iterators ----
@@ -55,8 +55,8 @@ class Passes {
   // Counts a step that is queued or open as a user of its iterators. `change`: +1 or -1.
   void Use(const Step& step, int64_t change);
   bool Has(ResourceId id) const { return iterators_.count(id) > 0; }
-  // Between these two calls, dropped iterators stay, because steps that are run again may name
-  // them.
+  // Between BeginRewind and EndRewind dropped iterators stay, because steps that are run again may
+  // name them.
   void BeginRewind() { rewinding_ = true; }
   void EndRewind();
   // The job has failed. No completion waits here.
@@ -80,12 +80,12 @@ class Passes {
 
   // ---- dispatch ----
 
-  // Whether the worker may get a step that reads from this iterator. Not before it has reported
-  // that it opened the data. A worker whose data has ended gets no such step while another worker
-  // has data left. After that it gets steps again: the step finds the end itself, because the step
-  // function may have work to do there.
+  // Whether the worker may get a step that reads from this iterator. A worker gets no such step
+  // before it has reported that it opened the data. A worker whose data has ended gets no such step
+  // while another worker has data left. Once no worker has data left, it gets such steps again,
+  // because the step function may have work to do at the end of the data.
   bool MayRead(const Worker& worker, ResourceId id) const;
-  // Whether no element is left for any worker that is here.
+  // Whether no element is left for any present worker.
   bool IsExhausted(ResourceId id) const;
   // Whether all workers have reached the end of one of the step's iterators.
   bool HasNoDataLeft(const Step& step) const;
@@ -95,7 +95,7 @@ class Passes {
   // step that the program scheduled gets no positions and runs anyway. False: the step belongs to a
   // loop, which needs no step without positions.
   bool TakeLeases(Step& step, const Worker& worker);
-  // The step did not finish with these positions. They are given to other steps.
+  // The step has not used its positions. They are given to other steps.
   void ReturnLeases(const Step& step);
   // Records which iterators had no element for the step. If the function reports the end of its
   // data without naming an iterator, all of the step's iterators count. True: the data ends early
@@ -115,33 +115,33 @@ class Passes {
 
   // The worker has a new session and has opened nothing in it.
   void ForgetReadings(int worker) { readings_.erase(worker); }
-  // Sends all iterators to a worker that joins. Data that nobody has read yet is cut anew, so that
-  // the worker gets a share.
+  // Sends all iterators to a worker that joins. Data that no worker has read yet is cut again, so
+  // that the worker gets a share.
   void IntroduceTo(Worker& joining);
-  // The positions that the worker has not begun go to the others.
+  // The worker is gone. The other workers get the positions of its chunks that no step has.
   void WorkerGone(int worker);
-  // The worker has opened the data, or could not. An error: the workers' data differs and no
-  // majority exists; the caller raises it to the program.
+  // The worker reports whether it could open the data. An error: the workers' data differs and no
+  // majority exists. The caller raises the error to the program.
   absl::Status NoteOpened(const Worker& worker, const ResourceReady& ready);
 
   // ---- the state of the job ----
 
   // The progress of all training passes. Includes passes that have ended, as long as the store may
   // name them: a coordinator that adopts the servers' state then knows that they were read to the
-  // end. `open`: the leases of all open steps. They are not part of a cut, so another life of the
-  // coordinator gives them out again.
+  // end. `open`: the leases of all open steps. A cut does not count their positions as read, so
+  // another life of the coordinator gives these positions out again.
   std::vector<PassProgress> ProgressNow(const std::vector<InputLease>& open) const;
   // The passes that have not ended, each with its data source and arguments.
   std::vector<DataPass> PassesNow(const std::vector<InputLease>& open) const;
-  // Resumes from a state. `begun`: the number of passes begun, by source. `passes`: those that had
-  // not ended.
+  // Resumes from a state. `begun`: the number of passes begun, by source. `passes`: the passes that
+  // had not ended.
   void RestoreState(const std::map<std::string, int64_t>& begun,
                     const std::vector<DataPass>& passes);
   // How many passes of each source have begun.
   const std::map<std::string, int64_t>& begun() const { return begun_; }
   // How often a training pass over leased data has begun, has been resumed or was dropped.
   int64_t changes() const { return changes_; }
-  // The store has the state as of when changes() was `changes`.
+  // The store has the state of the moment when changes() was `changes`.
   void NoteStored(int64_t changes);
   // The descriptions of the step's iterators for the redo log, one shared object for each iterator.
   // Adds to `new_bytes` the size of descriptions that the log gets for the first time.
@@ -179,22 +179,22 @@ class Passes {
     std::set<int> left_out = {};
     // Worker -> the position where its data ended before that of most workers.
     std::map<int, int64_t> early_ends = {};
-    // The program has the error that the data differs and no majority exists.
+    // The program has got the error that the data differs and no majority exists.
     bool difference_told = false;
-    // Steps that are queued or open and name it.
+    // The number of steps that name the iterator and are queued or open.
     int64_t users = 0;
-    // Finished steps of the loop that reads from it.
+    // The number of finished steps of the loop that reads from the iterator.
     int64_t finished = 0;
-    // A loop reads from it that runs, or that has failed while the program does not have the error
-    // yet.
+    // A running loop reads from the iterator, or a failed loop whose error the program does not
+    // have yet.
     bool in_loop = false;
-    // It is removed when its last user is closed.
+    // The iterator is removed when the last step that names it is closed.
     bool dropped = false;
-    // Made by the program and not by a loop.
+    // The program has made the iterator, and not a loop.
     bool of_program = false;
     // A training step has read from it, so its position is in every cut.
     bool trains = false;
-    // A step has been given it.
+    // A step that reads from the iterator has been dispatched.
     bool is_read = false;
 
     // A dropped iterator may still be here for steps that are run again.
@@ -250,7 +250,7 @@ class Passes {
 
   const CoordinatorOptions& options_;
   WorkerSet& workers_;
-  // Limits the log lines about what workers say, because a worker may send any number of reports.
+  // Limits the log lines about workers' reports, because a worker may send any number of reports.
   LimitedLog said_;
 
   std::map<ResourceId, Iterator> iterators_;
@@ -261,12 +261,12 @@ class Passes {
   std::optional<ResourceId> paused_;
   // Passes begun, by source.
   std::map<std::string, int64_t> begun_;
-  // Passes that came with the state and that nobody has resumed yet.
+  // Passes that came with the restored state and that are not resumed yet.
   std::vector<DataPass> unfinished_;
   std::vector<KnownSize> known_sizes_;
   std::map<std::string, Series> series_;
-  // Training passes whose iterator is gone, kept as long as the store may name them. Each has the
-  // value of changes_ at its end.
+  // Training passes whose iterator is gone, kept as long as the store may name them. The number is
+  // the value of changes_ at the end of the pass.
   std::deque<std::pair<int64_t, PassProgress>> ended_;
   int64_t changes_ = 0;
   bool rewinding_ = false;

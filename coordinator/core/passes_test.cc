@@ -37,7 +37,7 @@ class PassesTest : public PartsTest {
     step.iterators = {id};
     return step;
   }
-  // A step that has been given what it reads.
+  // A step that has its leases.
   Step Dispatched(ResourceId id, const Worker& worker) {
     Step step = StepOver(id);
     passes_.Use(step, 1);
@@ -96,7 +96,8 @@ TEST_F(PassesTest, AnOpenStepsPositionsAreUnreadInACut) {
   ASSERT_EQ(open.size(), 1);
   EXPECT_TRUE(open[0].in_loop);
   EXPECT_EQ(open[0].unread.count(step.leases[0].first), 1);
-  EXPECT_EQ(passes_.ProgressNow({})[0].unread.count(step.leases[0].first), 0);  // it has finished
+  // The step has finished, so its positions are read.
+  EXPECT_EQ(passes_.ProgressNow({})[0].unread.count(step.leases[0].first), 0);
 }
 
 TEST_F(PassesTest, ThePassThatTheStateHoldsIsTakenUpOnce) {
@@ -122,7 +123,8 @@ TEST_F(PassesTest, APassThatHasEndedIsToldUntilItIsStored) {
   passes_.EndLoop(loop, id);
   const std::vector<PassProgress> told = passes_.ProgressNow({});
   ASSERT_EQ(told.size(), 1);
-  EXPECT_TRUE(told[0].in_loop);  // whoever adopts it counts the epoch
+  // A coordinator that adopts this state counts the epoch.
+  EXPECT_TRUE(told[0].in_loop);
   EXPECT_EQ(told[0].finished, 1);
   passes_.NoteStored(passes_.changes());
   EXPECT_TRUE(passes_.ProgressNow({}).empty());

@@ -38,10 +38,10 @@ absl::Status Recovery::CheckLog(absl::Duration now, bool waits) {
                                                absl::FormatDuration(now - *full_since_), " (",
                                                log_.size(), " entries, ", log_.bytes(),
                                                " bytes; --redo_log_bytes), and no checkpoint could "
-                                               "be made meanwhile: the log says why"));
+                                               "be made meanwhile: see the coordinator's log"));
 }
 
-// ---- back ----
+// ---- rewind ----
 
 absl::Status Recovery::CountRewind(absl::string_view why) {
   const absl::Duration now = clock_.Elapsed();
@@ -67,9 +67,9 @@ void Recovery::Begin(std::string why, std::optional<JobPhase::Ending> ending) {
   write_ = EntryId();
 }
 
-// Determines the order, and the data that is read again: a pass may have ended whose steps are
-// replayed, so its data is opened once more. Writes that were under way have no number yet, because
-// nobody has seen them finished.
+// Determines the order of the replay and the iterators that it needs. If steps of a pass that has
+// ended are replayed, the workers open its data once more. A write that was under way has no
+// number, because the program has not seen it finished.
 void Recovery::Prepare() {
   std::vector<uint64_t> numbers;
   for (const RedoLog::Entry* entry = log_.Next(EntryId()); entry != nullptr;
@@ -89,13 +89,13 @@ void Recovery::Prepare() {
 
 int64_t Recovery::NumMissing() const {
   if (!rewind_) return 0;
-  // Counted as finished, and open now.
+  // Steps that are being replayed are counted as finished and are open.
   const auto is_replayed = [](const auto& open) { return open.second->replayed; };
   return rewind_->steps_left +
          std::count_if(steps_.open().begin(), steps_.open().end(), is_replayed);
 }
 
-// ---- and forward ----
+// ---- replay ----
 
 bool Recovery::Replay() {
   while (rewind_ && ReplayOne()) {
@@ -137,8 +137,8 @@ bool Recovery::ReplayEntry(const RedoLog::Entry& entry, bool may_begin) {
     return false;
   }
   const std::shared_ptr<Step> step = StepAgain(entry);
-  // Nothing is in flight, so the step itself was run again, after entries that had been dispatched
-  // later.
+  // Nothing is in flight, and yet the step has to wait for entries with higher ids. In the first
+  // run a retry of the step began after these entries had finished.
   if (!may_begin) {
     deferred_.push_back(step);
   } else if (!ReplayStep(step)) {
@@ -171,9 +171,10 @@ void Recovery::Advance(EntryId begun) {
   host_.OnReplayAdvanced();
 }
 
-// Prefers the worker that ran the step, as long as it is there. It reads its data forward, and each
-// jump would cost the data that it has prefetched; it also runs one step after another. While it
-// joins, the step waits for it. Other workers that take its place keep the same order.
+// Prefers the worker that ran the step the first time, if it is present. That worker reads its data
+// forward, and each jump would cost it the data that it has prefetched. It also runs one step after
+// another. While the worker joins, the step waits for it. If another worker takes its place, that
+// worker runs all steps of the absent one, in the same order.
 Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   const auto first = workers_.all().find(step.first_worker);
   if (first != workers_.all().end() && first->second.state == Worker::State::kJoining)
@@ -193,7 +194,8 @@ Recovery::Worker* Recovery::PickReplayer(const Step& step) {
   return chosen;
 }
 
-// False: no worker has room for it, or a worker that may still come has its data.
+// False: no worker has room for the step. Or its data has ended on all present workers, and a
+// worker that may still join has the rest.
 bool Recovery::ReplayStep(const std::shared_ptr<Step>& step) {
   const bool one_may_come =
       std::any_of(workers_.all().begin(), workers_.all().end(), [](const auto& entry) {
@@ -218,8 +220,8 @@ void Recovery::Settle(const std::shared_ptr<Step>& step, StepVerdict verdict,
   if (verdict != StepVerdict::kFinish) host_.OnReplayFailed(*step, error);
 }
 
-// A step that is open while no rewind is under way has not begun to commit. So it comes after the
-// write.
+// Outside of a rewind, no open step has begun to commit when a write is applied. So all open steps
+// come after the write.
 void Recovery::OnWritten(EntryId id) {
   const uint64_t number = log_.FinishWrite(id);
   if (!rewind_) return steps_.OnWritten();

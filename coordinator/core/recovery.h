@@ -56,7 +56,7 @@ class Recovery {
   using Worker = coordinator_records::Worker;
   using Step = coordinator_records::Step;
 
-  // What it tells the coordinator that owns it.
+  // The calls that Recovery makes to the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
@@ -76,7 +76,7 @@ class Recovery {
     // Iterators that the program has dropped and that only steps of the redo log use. Workers that
     // join get them too.
     std::map<ResourceId, std::shared_ptr<const MakeResource>> iterators = {};
-    // Finished steps that are still to be run again, from next() on.
+    // The number of finished steps from next() on, which are still to be run again.
     int64_t steps_left = 0;
   };
 
@@ -108,16 +108,16 @@ class Recovery {
   // written. Otherwise the time starts again.
   absl::Status CheckLog(absl::Duration now, bool waits);
 
-  // ---- back ----
+  // ---- rewind ----
 
   // Counts a loss. An error: there were more than --max_recoveries within 10 minutes, and the job
   // has to fail.
   absl::Status CountRewind(absl::string_view why);
   int64_t num_rewinds() const { return num_rewinds_; }
-  // A rewind begins; one that was under way begins anew. `ending`: set if the job was ending.
+  // Begins a rewind, and drops a rewind that was under way. `ending`: set if the job was ending.
   void Begin(std::string why, std::optional<JobPhase::Ending> ending);
-  // Determines what is to be run again. REQUIRES: Begin was called, and nothing of the old epoch is
-  // under way.
+  // Determines which entries are run again. REQUIRES: Begin was called, and nothing of the old
+  // epoch is under way.
   void Prepare();
   // Null: no rewind is under way.
   const Rewind* rewind() const { return rewind_ ? &*rewind_ : nullptr; }
@@ -127,7 +127,7 @@ class Recovery {
   // How many finished steps have not been run again yet.
   int64_t NumMissing() const;
 
-  // ---- forward ----
+  // ---- replay ----
 
   // Begins every entry that may begin. True: everything that had finished has finished again, and
   // the caller must call End. REQUIRES: the phase is REPLAYING.
@@ -174,7 +174,7 @@ class Recovery {
   std::deque<std::shared_ptr<Step>> again_;
   // Steps that come after entries with higher ids.
   std::deque<std::shared_ptr<Step>> deferred_;
-  // The write that is being replayed; 0: none.
+  // The write that is being replayed. 0: no write is being replayed.
   EntryId write_;
 };
 

@@ -19,8 +19,7 @@ namespace {
 using coordinator_records::DirectWrite;
 using coordinator_records::Step;
 
-// A coordinator that gives replayed steps to the Recovery, and lets the test answer for the
-// servers.
+// A coordinator that gives replayed steps to the Recovery. The test answers for the servers.
 class FakeHost : public FakeStepHost, public WriteQueue::Host, public Recovery::Host {
  public:
   void SettleReplayed(const std::shared_ptr<Step>& step, StepVerdict verdict,
@@ -63,7 +62,7 @@ class RecoveryTest : public PartsTest {
     options_.max_step_attempts = 2;
     return options_;
   }
-  // A step that began when `begun` entries had finished, and has finished.
+  // Adds a finished step to the log that began when `begun` entries had finished.
   void LogStep(uint64_t id, uint64_t begun, int worker = 0) {
     recovery_.log().OpenStep(EntryId(id), 100);
     RedoLog::Step step;
@@ -115,7 +114,7 @@ TEST_F(RecoveryTest, AnEntryBeginsWhenAllThatHadFinishedBeforeItHaveFinishedAgai
   Rewind();
   EXPECT_EQ(recovery_.NumMissing(), 3);
   EXPECT_FALSE(recovery_.Replay());
-  EXPECT_EQ(worker.in_flight.size(), 2u) << "1 and 2 overlapped, 3 saw both";
+  EXPECT_EQ(worker.in_flight.size(), 2u) << "steps 1 and 2 overlapped; step 3 began after both";
   EXPECT_EQ(recovery_.next(), EntryId(3));
   EXPECT_EQ(recovery_.NumMissing(), 3);
   Finish(worker), Finish(worker);
@@ -154,7 +153,7 @@ TEST_F(RecoveryTest, AReplayedStepWhoseWorkerIsLostIsRunElsewhereUntilItsAttempt
   const auto step = first.in_flight.at(0);
   workers_.Fence(first, "it is silent", 1);
   steps_.OnFenced(step, 0);
-  EXPECT_FALSE(recovery_.Replay()) << "nobody is there";
+  EXPECT_FALSE(recovery_.Replay()) << "no worker is present";
   Worker& second = AddWorker(1);
   EXPECT_FALSE(recovery_.Replay());
   ASSERT_EQ(second.in_flight.size(), 1u);
@@ -183,7 +182,8 @@ TEST_F(RecoveryTest, TooManyLossesWithinTenMinutesAreAnError) {
   Advance(absl::Minutes(9));
   EXPECT_EQ(recovery_.CountRewind("two"), absl::OkStatus());
   Advance(absl::Minutes(2));
-  EXPECT_EQ(recovery_.CountRewind("three"), absl::OkStatus()) << "the first is long ago";
+  EXPECT_EQ(recovery_.CountRewind("three"), absl::OkStatus())
+      << "the first rewind was more than 10 minutes ago";
   const absl::Status fourth = recovery_.CountRewind("four");
   EXPECT_EQ(fourth.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(absl::StrContains(fourth.message(), "--max_recoveries (2)"));

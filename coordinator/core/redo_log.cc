@@ -8,7 +8,8 @@
 namespace divvy {
 namespace {
 
-// The bytes of the entry itself, its step, and their places in memory.
+// Estimates of the memory of an entry with its step, and of a shard's description. Args, values and
+// names are counted separately.
 constexpr int64_t kEntryBytes = 320;
 constexpr int64_t kShardBytes = 200;
 

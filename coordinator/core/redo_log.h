@@ -20,9 +20,9 @@ namespace divvy {
 // All entries since the base, which is the newest committed checkpoint or the empty state that the
 // job began with. Entries are training steps and direct writes; the log also has the shards of
 // variables and slots that were made. Read-only steps are not in it, and a step that fails or is
-// cancelled leaves it. Entries stand in the order of their ids. They are replayed in an order that
-// keeps each "finished before began" (replay_order.h). For this the log numbers the entries as they
-// finish.
+// cancelled leaves it. Entries stand in the order of their ids. In a replay, an entry that had
+// finished before another began again does so (replay_order.h). For this the log numbers the
+// entries as they finish.
 //
 // The log is in memory and bounded. At half of its bounds a checkpoint is wanted. When it is full
 // it takes no new entry until a checkpoint has been committed. One entry that arrives while there
@@ -38,11 +38,12 @@ class RedoLog {
     std::string function;
     Nest args;
     std::vector<InputLease> inputs;
-    // The iterators that its args name.
+    // The iterators that `args` names.
     std::vector<std::shared_ptr<const MakeResource>> iterators;
     int64_t ordinal = 0;
     double learning_rate_scale = 1;
-    // The worker that ran it. A replay prefers that worker, because its data is read forward there.
+    // The worker that ran the step. A replay prefers that worker, because it reads the data
+    // forward.
     int worker = -1;
   };
   struct Write {
@@ -51,13 +52,16 @@ class RedoLog {
   struct Entry {
     EntryId id;
     int64_t bytes = 0;
-    // It failed or was cancelled.
+    // The step failed or was cancelled.
     bool gone = false;
-    // finishes() when it began. Entries with these numbers come before it.
+    // The value of finishes() when the entry began. Entries with numbers up to this one come before
+    // it.
     uint64_t begun = 0;
-    // Its own number; 0: it has not finished.
+    // The entry's own number. 0: it has not finished.
     uint64_t finished = 0;
-    std::shared_ptr<const Step> step;  // null while the step is open
+    // Null while the step is open, and for a write.
+    std::shared_ptr<const Step> step;
+    // Null for a step.
     std::shared_ptr<const Write> write;
   };
 
@@ -77,15 +81,15 @@ class RedoLog {
   // The entry keeps `bytes` more in memory. Data shared with later entries is charged to the first
   // one.
   void Charge(EntryId id, int64_t bytes);
-  // Every ps has applied the write. Returns its number, which it keeps if it is replayed; 0: it is
-  // not in the log.
+  // Every ps has applied the write. Returns the write's number, which a replay does not change. 0:
+  // the write is not in the log.
   uint64_t FinishWrite(EntryId id);
   // The number of the last entry that has finished.
   uint64_t finishes() const { return finishes_; }
   // The step has failed or was cancelled and leaves no trace. Does nothing if there is no such
   // entry.
   void Forget(EntryId id);
-  // These shards were made, by ps. `version`: the layout that has them first.
+  // Adds shards that were made, by ps. `version`: the first layout that has them.
   void AddShards(uint64_t version, const std::map<int, std::vector<ShardSpec>>& shards);
 
   // A checkpoint becomes the base: it contains everything that `cut` closes, and the layout of
@@ -99,8 +103,8 @@ class RedoLog {
   std::map<int, std::vector<ShardSpec>> Shards() const;
   int64_t finished_steps() const { return finished_steps_; }
 
-  // Ends the log for good: it stays empty, and a rewind is not possible any more. Returns what it
-  // held.
+  // Ends the log for good: it stays empty, and a rewind is not possible any more. Returns its
+  // entries.
   std::deque<Entry> GiveUp();
   // Whether the log is in use; false after GiveUp.
   bool kept() const { return kept_; }

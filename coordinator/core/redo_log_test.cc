@@ -35,7 +35,7 @@ TEST(RedoLogTest, FinishedStepsAndWritesAreRunAgainInTheOrderOfTheirIds) {
   log.OpenStep(EntryId(5), 10);
   log.FinishStep(EntryId(5), StepNamed("b"), 0);
   log.FinishStep(EntryId(1), StepNamed("a"), 0);
-  EXPECT_EQ(Runs(log), (Ids{1, 3, 5})) << "2 is open";
+  EXPECT_EQ(Runs(log), (Ids{1, 3, 5})) << "step 2 is open";
   EXPECT_EQ(log.Next(EntryId(4))->step->function, "b");
   EXPECT_EQ(log.Next(EntryId(6)), nullptr);
   EXPECT_EQ(log.finished_steps(), 2);
@@ -68,7 +68,7 @@ TEST(RedoLogTest, AStepThatFailedLeavesNothing) {
   log.FinishStep(EntryId(2), StepNamed("late"), 0);
   EXPECT_EQ(Runs(log), Ids());
   log.Forget(EntryId(1));
-  EXPECT_EQ(log.size(), 1) << "1, and 2 behind it";
+  EXPECT_EQ(log.size(), 1) << "entry 2 is removed together with entry 1";
 }
 
 TEST(RedoLogTest, ACommittedCutTakesWhatItClosesAndNothingElse) {
@@ -76,7 +76,8 @@ TEST(RedoLogTest, ACommittedCutTakesWhatItClosesAndNothingElse) {
   for (uint64_t id = 1; id <= 6; ++id) log.OpenStep(EntryId(id), 100);
   for (uint64_t id = 1; id <= 6; ++id) log.FinishStep(EntryId(id), StepNamed("f"), 0);
   const Horizon cut{EntryId(5), {EntryId(2), EntryId(4)}, 2};
-  EXPECT_EQ(log.MoveBase(cut, 0).size(), 6u) << "those that stay are empty in it";
+  EXPECT_EQ(log.MoveBase(cut, 0).size(), 6u)
+      << "entries that stay in the log are empty in the result";
   EXPECT_EQ(Runs(log), (Ids{2, 4, 5, 6}));
   EXPECT_EQ(log.bytes(), 400);
   EXPECT_EQ(log.finished_steps(), 4);

@@ -22,7 +22,8 @@ std::string TextOf(const WorkerReplicas& worker) {
                       worker.replicas == 1 ? " replica" : " replicas");
 }
 
-constexpr size_t kShownDifferences = 10;  // of one message
+// The largest number of differences in one message.
+constexpr size_t kShownDifferences = 10;
 
 // The types of a step's signature in C++ notation.
 std::string Readable(const std::string& signature) {
@@ -35,8 +36,8 @@ std::string Readable(const std::string& signature) {
 absl::string_view RemedyOf(Reason reason) {
   switch (reason) {
     case Reason::kWrongJob:
-      return ". Is this the same job begun again? Then give the coordinator the --state_dir or the "
-             "--job_name it had. Is it another? Then stop the old job's "
+      return ". If this is the same job started again, give the coordinator its former --state_dir "
+             "or --job_name. If it is another job, stop the old job's "
              "tasks first";
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator:
@@ -64,32 +65,36 @@ absl::Status ServesAs(const RegisterRequest& request, int known) {
 absl::Status MayRunAlready(const RegisterRequest& request, const std::string& known) {
   return MakeError(Reason::kNotReady,
                    absl::StrCat(TaskOf(request), " is known as another process, at ", known,
-                                ": whether it lives is being found out"));
+                                ": the coordinator is checking whether that process still runs"));
 }
 
 absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first) {
-  return MakeError(Reason::kClusterMismatch,
-                   absl::StrCat(TextOf(worker), ", and ", TextOf(first),
-                                " and was here first: all workers of a job have as many. Give each "
-                                "the same number of GPUs ",
-                                "(--gpus) or, on the CPU, the same --replicas_per_worker; where it "
-                                "is the first that is wrong, --replicas_per_worker=",
-                                worker.replicas, " of the coordinator lets only the others in"));
+  return MakeError(
+      Reason::kClusterMismatch,
+      absl::StrCat(TextOf(worker), ", and ", TextOf(first),
+                   " and registered first: all workers of a job must have the same "
+                   "number. Give each the same number of GPUs ",
+                   "(--gpus) or, on the CPU, the same --replicas_per_worker. If the "
+                   "first worker is wrong, give the coordinator --replicas_per_worker=",
+                   worker.replicas, ", which refuses workers with another number"));
 }
 
 absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas& first) {
-  return MakeError(Reason::kNotReady,
-                   absl::StrCat(TextOf(worker), ", and ", TextOf(first),
-                                ": all workers of a job have as many, and the next one decides"));
+  return MakeError(
+      Reason::kNotReady,
+      absl::StrCat(TextOf(worker), ", and ", TextOf(first),
+                   ": all workers of a job must have the same number, and the next worker decides "
+                   "which number that is"));
 }
 
 absl::Status UnwantedReplicas(const WorkerReplicas& worker, int wanted) {
-  return MakeError(Reason::kClusterMismatch,
-                   absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ",
-                                wanted, ": give the worker ", wanted,
-                                " GPUs (--gpus; with \"all\" or their numbers it ends where one is "
-                                "missing) or, on the CPU, --replicas_per_worker=",
-                                wanted));
+  return MakeError(
+      Reason::kClusterMismatch,
+      absl::StrCat(TextOf(worker), ", and the coordinator's --replicas_per_worker is ", wanted,
+                   ": give the worker ", wanted,
+                   " GPUs (--gpus; with \"all\" or a list of numbers the worker ends if one "
+                   "is missing) or, on the CPU, --replicas_per_worker=",
+                   wanted));
 }
 
 absl::Status CheckSameProgram(const ProgramDescription& own,

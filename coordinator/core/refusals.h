@@ -18,13 +18,13 @@ absl::Status MayRunAlready(const RegisterRequest& request, const std::string& kn
 // NOT_READY: worker `known` serves at the address that `request` gives for another index.
 absl::Status ServesAs(const RegisterRequest& request, int known);
 
-// What a worker says about its replicas.
+// A worker's report of its replicas.
 struct WorkerReplicas {
   int index;
   std::string address;
   int replicas;
 };
-// CLUSTER_MISMATCH: `worker` has another number of replicas than `first`, which is here.
+// CLUSTER_MISMATCH: `worker` has another number of replicas than `first`, which is present.
 absl::Status OtherReplicas(const WorkerReplicas& worker, const WorkerReplicas& first);
 // NOT_READY: the same difference, while it is not known which of the two is wrong.
 absl::Status OtherReplicasYet(const WorkerReplicas& worker, const WorkerReplicas& first);
@@ -43,7 +43,7 @@ absl::Status CheckSameProgram(const ProgramDescription& own,
 absl::Status WithoutCheckpoints(int ps, const std::string& address);
 
 // Whether a coordinator of this job can have begun epoch `said`; `own` is the epoch of this
-// coordinator. A task that names any other epoch has an error or lies, and its epoch is ignored.
+// coordinator. A task that names any other epoch is faulty or lies, and its epoch is ignored.
 bool IsPlausible(Epoch said, Epoch own);
 // INVALID: ps `ps` names an epoch that is not plausible.
 absl::Status ImplausibleEpoch(int ps, const std::string& address, Epoch said);

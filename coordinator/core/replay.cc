@@ -10,11 +10,12 @@
 
 namespace divvy {
 
-// ---- back ----
+// ---- rewind ----
 
 void CoordinatorCore::Rewind(std::string why) {
   if (phase_.IsFinal() || phase_.IsEndCertain()) return;
-  if (IsDraining()) return FailJob(Drained());  // what was in flight cannot be finished in time
+  // A process that was asked to end has no time to replay the steps that were in flight.
+  if (IsDraining()) return FailJob(Drained());
   if (const absl::Status may = recovery_.CountRewind(why); !may.ok()) return FailJob(may);
   StartRewind(std::move(why));
   outbox_.Add([text = absl::StrCat(recovery_.rewind()->why, ". All parameter servers go back to ",
@@ -41,20 +42,21 @@ void CoordinatorCore::StartRewind(std::string why) {
   RestartEpoch(stored_.row().epoch);
 }
 
-// Each worker gets another session in the new epoch. Its work of this epoch cannot be applied any
-// more.
+// Each worker gets another session in the new epoch. Its work in the former epoch cannot be applied
+// any more.
 void CoordinatorCore::DropSessions() {
   workers_.DropFences();
   for (auto& [index, worker] : workers_.all()) {
     workers_.EndSession(worker);
     worker.last_heard = clock_.Elapsed();
     worker.attaching = false;
-    ++worker.tries;  // an answer of the former epoch is void
+    // Answers to calls of the former epoch are ignored.
+    ++worker.tries;
     passes_.WorkerGone(index);
   }
 }
 
-// Servers that load the base do not know which entries made its values.
+// A base has no list of the entries that made its values.
 void CoordinatorCore::ForgetCoveredHistory() {
   for (auto finished = history_.finished.begin(); finished != history_.finished.end();) {
     const RedoLog::Entry* const entry = recovery_.log().Next(finished->first);
@@ -63,8 +65,8 @@ void CoordinatorCore::ForgetCoveredHistory() {
   }
 }
 
-// The base cannot be read any more. An older checkpoint does not help, because no log has the work
-// between the two.
+// The base cannot be read any more. An older checkpoint does not help, because no log has the
+// entries between that checkpoint and the base.
 void CoordinatorCore::FailBase(const absl::Status& error) {
   ErrorDetail detail;
   detail.reason = Reason::kPsLost;
@@ -77,7 +79,7 @@ void CoordinatorCore::FailBase(const absl::Status& error) {
                    "RestoreLatest")));
 }
 
-// ---- and forward ----
+// ---- replay ----
 
 void CoordinatorCore::BeginReplay() {
   phase_.Enter(JobPhase::Replaying());
@@ -98,7 +100,7 @@ void CoordinatorCore::OnReplayFailed(const Step& step, const absl::Status& error
   FailJob(MakeError(
       Reason::kPsLost,
       absl::StrCat("step ", step.request.function, " (", step.id.value(),
-                   ") had finished, and could not be run again after a parameter server was ",
+                   ") had finished, and failed when it was run again after a parameter server was ",
                    "lost: ", error.message(),
                    ". A step must depend on its args, inputs, variables and seed() alone, and data "
                    "that is not leased ",
@@ -112,14 +114,15 @@ void CoordinatorCore::FinishReplay() {
   PutThen(stored_.Whole(*layout_plan_.layout()),
           [mark = stored_.MarkNow()](CoordinatorCore& core)
               DIVVY_REQUIRES(core.mu_) { core.NoteStored(mark); });
-  outbox_.Add([text = absl::StrCat("all that had finished is there again, ",
+  outbox_.Add([text = absl::StrCat("the replay is complete ",
                                    absl::FormatDuration(clock_.Elapsed() - rewind.since),
-                                   " later")] { DIVVY_LOG(INFO) << text; });
-  // An update with the version that the workers have. It makes them drop everything they have read,
-  // because the state was not complete then.
+                                   " after the rewind began: everything that had finished is "
+                                   "applied again")] { DIVVY_LOG(INFO) << text; });
+  // The update has the version that the workers have already. It makes them drop all values that
+  // they have read, because the state was not complete then.
   workers_.SendToAll(LayoutUpdate{layout_plan_.layout()});
   for (const auto& [id, make] : rewind.iterators) workers_.SendToAll(DropResource{id});
-  // Variables that were created meanwhile may have filled it.
+  // Variables that were created during the replay may have filled the log.
   recovery_.GiveUpFullLog();
   passes_.EndRewind();
   steps_.Resume();
@@ -133,11 +136,12 @@ void CoordinatorCore::FinishReplay() {
 
 // ---- the log ----
 
-// A checkpoint has been committed. It becomes the base, and the log keeps what came after its cut.
+// A checkpoint has been committed. It becomes the base, and the log keeps the entries after its
+// cut.
 void CoordinatorCore::MoveBase(const JobState& committed) {
   origin_.NoteSaved();
   layout_plan_.LoadAll(*committed.layout);
-  // Freed after the lock is released.
+  // The covered entries are destroyed after the lock is released.
   outbox_.Add([covered = recovery_.log().MoveBase(committed.cut, committed.layout->version())] {});
 }
 

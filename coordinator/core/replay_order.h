@@ -11,9 +11,9 @@ namespace divvy {
 
 // The log numbers its entries in the order in which they finished. For each entry it also keeps the
 // number of the last entry that had finished when this one began (RedoLog::Entry::begun). An entry
-// may begin again when all entries up to that number have finished again. A replay thus keeps every
-// "finished before began" of the first run. Entries that overlapped in the first run may run in any
-// order, as they could then.
+// may begin again when all entries up to that number have finished again. So if one entry finished
+// before another began in the first run, it does so in the replay. Entries that overlapped in the
+// first run may run in any order, as they could then.
 //
 // Pure; not thread-safe.
 //
@@ -25,7 +25,7 @@ class ReplayOrder {
  public:
   // An empty order: nothing is to be replayed.
   ReplayOrder() = default;
-  // `numbers`: those of the entries to be replayed, each once, in any order.
+  // `numbers`: the numbers of the entries to be replayed, each once, in any order.
   explicit ReplayOrder(std::vector<uint64_t> numbers);
 
   // Whether every entry with a number up to `begun` has finished again.

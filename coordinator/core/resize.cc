@@ -7,8 +7,9 @@
 //    new servers load the checkpoint, each its part of a new layout. This is a recovery with
 //    nothing to replay.
 //
-// The loss of a server or the error of a step has its usual effect, and the resize continues after
-// it. If a disk fails the checkpoint, the resize ends: the number stays, and steps run again.
+// The loss of a server or the error of a step has its usual effect, and then the resize continues.
+// If the checkpoint fails because of a disk, the resize ends: the number of servers stays, and
+// steps run again.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,17 +46,15 @@ absl::Status CoordinatorCore::MayResize(int num_ps) const {
     return absl::InvalidArgumentError(
         absl::StrCat("a job has 1 to ", kMostServers, " parameter servers, not ", num_ps));
   if (options_.checkpoints == nullptr)
-    return NotNow(
-        "they hand their variables on by a checkpoint, and this job has no --checkpoint_dir");
+    return NotNow("a resize needs a checkpoint, and this job has no --checkpoint_dir");
   if (IsDraining() || phase_.Is(Phase::kEnding) || phase_.Is(Phase::kOver))
     return NotNow("the job is about to end");
   if (resizing_.is_under_way())
-    return NotNow(absl::StrCat("the job is on its way to ", resizing_.goal(), " of them already"));
+    return NotNow(absl::StrCat("a resize to ", resizing_.goal(), " is under way already"));
   return absl::OkStatus();
 }
 
-// Whether operations that change the servers' state have to wait. First values that the program
-// writes may pass, because a cut waits for them.
+// Writes of first values do not wait, because a cut waits for them.
 bool CoordinatorCore::ResizeWaits() const {
   return resizing_.is_under_way() && resizing_.HaveAllJoined() && !stored_.awaits_values() &&
          phase_.Is(Phase::kRunning);
@@ -67,16 +66,16 @@ bool CoordinatorCore::ResizeIsQuiet() const {
          !layout_changes_.is_changing();
 }
 
-// Whether the servers hold exactly the state in the checkpoint. While it is written, first values
-// that the program writes may pass (ResizeWaits), and steps with them.
+// While a checkpoint is written, the program may create a variable and write its first values.
+// Steps run in the meantime (ResizeWaits), so the servers may hold a later state than the
+// checkpoint.
 bool CoordinatorCore::IsUnchangedSince(const CheckpointMaker::Cut& cut) const {
   if (!RuleHolds(Rule::kResizeFromAWholeCut)) return true;
   return cut.next_id == ids_.next() &&
          cut.state.layout->version() == layout_plan_.layout()->version();
 }
 
-// The checkpoint of the whole state has been committed. If one of its variables cannot be cut for
-// the new number, nothing changes.
+// If a variable of the checkpoint cannot be cut for the new number of servers, nothing changes.
 void CoordinatorCore::ChangeServers(const JobState& saved) {
   const std::vector<Ps> before = servers_.all();
   servers_.Resize(resizing_.goal(), resizing_.joining(), stored_.row().epoch.value() << 20);
@@ -85,7 +84,8 @@ void CoordinatorCore::ChangeServers(const JobState& saved) {
     servers_.Restore(before);
     layout_plan_.SetNumPs(servers_.size());
     resizing_.Refuse(servers_.size(), placed);
-    return layout_changes_.StartNext();  // that waited for it
+    // Layout changes have waited for the resize.
+    return layout_changes_.StartNext();
   }
   for (size_t index = static_cast<size_t>(servers_.size()); index < before.size(); ++index) {
     outbox_.Add([client = before[index].client,

@@ -9,14 +9,15 @@
 namespace divvy {
 namespace {
 
-// The remedy for the operator when a change was refused.
+// The remedy for the operator after a change was refused. `joined`: the servers that had joined for
+// it.
 std::string RemedyFor(const std::map<int, std::string>& joined) {
-  if (joined.empty()) return "Mend this, and ask again";
+  if (joined.empty()) return "Fix this, and repeat the resize";
   const int first = joined.begin()->first, last = joined.rbegin()->first;
-  const std::string who = first == last ? absl::StrCat(first, " again (it ends")
-                                        : absl::StrCat(first, " to ", last, " again (they end");
-  return absl::StrCat("Mend this, start ps ", who, ", for nobody waits for ",
-                      first == last ? "it" : "them", " now), and ask again");
+  const std::string who = first == last ? absl::StrCat(first, " again (it exits")
+                                        : absl::StrCat(first, " to ", last, " again (they exit");
+  return absl::StrCat("Fix this, start ps ", who, ", because the job does not wait for ",
+                      first == last ? "it" : "them", " any more), and repeat the resize");
 }
 
 }  // namespace
@@ -45,10 +46,10 @@ absl::Status Resizing::CheckTime(absl::Duration now) const {
   if (now - since_ <= patience_) return absl::OkStatus();
   for (const auto& [ps, address] : joining_) {
     if (!address.empty()) continue;
-    return absl::UnavailableError(
-        absl::StrCat("ps ", ps, " has not registered for ", absl::FormatDuration(now - since_),
-                     " (--ps_timeout): start it, with --task_type=ps --task_index=", ps,
-                     " and --coordinator_address, and ask again. Nothing has been changed"));
+    return absl::UnavailableError(absl::StrCat(
+        "ps ", ps, " has not registered for ", absl::FormatDuration(now - since_),
+        " (--ps_timeout): start it, with --task_type=ps --task_index=", ps,
+        " and --coordinator_address, and repeat the resize. Nothing has been changed"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// A change of the number of parameter servers while the job runs: which servers have to join, and
-// which calls wait. resize.cc has the steps.
+// A change of the number of parameter servers while the job runs. Keeps the list of servers that
+// have to join and the calls that wait. resize.cc has the steps.
 #ifndef DIVVY_COORDINATOR_CORE_RESIZING_H_
 #define DIVVY_COORDINATOR_CORE_RESIZING_H_
 
@@ -36,20 +36,20 @@ class Resizing {
   // Begins a change from `servers` to `goal`. `done` is called when it is over. REQUIRES: no change
   // is under way; goal > 0.
   void Begin(int servers, int goal, absl::Duration now, std::function<void(absl::Status)> done);
-  // A server has registered. False: it is not one that is to join.
+  // A server has registered. False: the server is not one of those that are to join.
   bool Admit(int ps, const std::string& address);
-  // Keeps a call that must not reach the old servers any more. It is made again when the change is
-  // over. REQUIRES: a change is under way.
+  // Keeps a call that must not reach the old servers any more. The call is made again when the
+  // change is over. REQUIRES: a change is under way.
   void Defer(Task call) { deferred_.push_back(std::move(call)); }
 
   // Unavailable: a server that is to join has not registered in time; the message names it.
   absl::Status CheckTime(absl::Duration now) const;
 
-  // If a change is under way it ends with `why`, and the number of servers stays.
+  // Ends the change with `why`, if one is under way. The number of servers stays.
   void Cancel(const absl::Status& why);
-  // The change ends with `why`, and the number stays `servers`. The message says how to try again.
-  // Servers that have joined for the change register again, are refused, and exit. REQUIRES: a
-  // change is under way.
+  // The change ends with `why`, and the number of servers stays `servers`. The message says how to
+  // try again. Servers that have joined for the change register again, are refused, and exit.
+  // REQUIRES: a change is under way.
   void Refuse(int servers, const absl::Status& why);
   // The job has failed: moves the answer and the deferred calls to `calls`.
   void FailAll(const absl::Status& error, std::vector<Task>& calls);

@@ -20,11 +20,11 @@ class ResizingTest : public testing::Test {
   void Defer() {
     resizing_.Defer([this] { ++made_again_; });
   }
-  // The one answer that has been given.
+  // The answer to the resize, of which there must be exactly one.
   absl::Status Answer() {
     outbox_.Drain();
     EXPECT_EQ(answers_.size(), 1u);
-    return answers_.empty() ? absl::UnknownError("there is none") : answers_.back();
+    return answers_.empty() ? absl::UnknownError("no answer") : answers_.back();
   }
 
   Outbox outbox_;
@@ -70,7 +70,7 @@ TEST_F(ResizingTest, WhenItIsCancelledTheCallerIsAnsweredAndWhatWaitsIsMadeAgain
   Defer();
   Defer();
   resizing_.Cancel(absl::CancelledError("the job ends"));
-  EXPECT_EQ(made_again_, 0) << "not before the outbox is drained";
+  EXPECT_EQ(made_again_, 0) << "calls are made again only when the outbox is drained";
   EXPECT_EQ(Answer().message(), "the job ends");
   EXPECT_EQ(made_again_, 2);
   EXPECT_FALSE(resizing_.is_under_way());
@@ -88,20 +88,23 @@ TEST_F(ResizingTest, ARefusalKeepsTheCodeAndSaysWhichServersToStartAgain) {
   resizing_.Refuse(2, absl::InvalidArgumentError("too few rows"));
   EXPECT_TRUE(absl::IsInvalidArgument(Answer()));
   EXPECT_EQ(Answer().message(),
-            "the number of parameter servers stays 2: too few rows. Mend this, start ps 2 again "
-            "(it ends, for nobody waits for it now), and ask again");
+            "the number of parameter servers stays 2: too few rows. Fix this, start ps 2 again "
+            "(it exits, because the job does not wait for it any more), and repeat the resize");
 }
 
 TEST_F(ResizingTest, ARefusalNamesAllThatWereToJoinAndNoneWhereServersLeave) {
   Begin(2, 5);
   resizing_.Refuse(2, absl::InvalidArgumentError("too few rows"));
-  EXPECT_TRUE(absl::StrContains(Answer().message(),
-                                "start ps 2 to 4 again (they end, for nobody waits for them now)"));
+  EXPECT_TRUE(
+      absl::StrContains(Answer().message(),
+                        "start ps 2 to 4 again (they exit, because the job does not wait for "
+                        "them any more)"));
   answers_.clear();
   Begin(3, 1);
   resizing_.Refuse(3, absl::InvalidArgumentError("too many rows"));
-  EXPECT_EQ(Answer().message(),
-            "the number of parameter servers stays 3: too many rows. Mend this, and ask again");
+  EXPECT_EQ(
+      Answer().message(),
+      "the number of parameter servers stays 3: too many rows. Fix this, and repeat the resize");
 }
 
 TEST_F(ResizingTest, AFailedJobTakesTheAnswerAndTheDeferredCalls) {
@@ -121,7 +124,7 @@ TEST_F(ResizingTest, ACompleteChangeGivesTheCallerWhatWaitsAndAnotherMayBegin) {
   Defer();
   const Resizing::Waiting waiting = resizing_.Complete();
   outbox_.Drain();
-  EXPECT_TRUE(answers_.empty()) << "the caller answers";
+  EXPECT_TRUE(answers_.empty()) << "the caller of Complete answers";
   waiting.done(absl::OkStatus());
   EXPECT_TRUE(Answer().ok());
   EXPECT_EQ(waiting.deferred.size(), 1u);

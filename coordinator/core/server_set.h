@@ -31,8 +31,8 @@ class ServerSet {
   // Adds servers 0, 1, ... at these addresses. A server with an empty address is waited for until
   // it registers.
   void Add(const std::vector<std::string>& addresses);
-  // Changes the number of servers. The servers with the highest indices go, or the servers
-  // `joining` come, at their addresses. New servers count their tries from `tries`, so that no
+  // Changes the number of servers: removes the servers with the highest indices, or adds the
+  // servers `joining` at their addresses. New servers count their tries from `tries`, so that no
   // answer of a former server with the same index counts for them.
   void Resize(int num, const std::map<int, std::string>& joining, uint64_t tries);
   // Undoes a Resize.
@@ -47,7 +47,7 @@ class ServerSet {
   Ps& operator[](int index) { return servers_[index]; }
   int size() const { return static_cast<int>(servers_.size()); }
 
-  // ---- each ----
+  // ---- one server ----
 
   // The server is at `address` now. Its incarnation is not known yet.
   void Dial(Ps& ps, const std::string& address);
@@ -59,13 +59,13 @@ class ServerSet {
   bool Same(int ps, uint64_t tries) const { return ps < size() && servers_[ps].tries == tries; }
   // The server has answered: it is not silent any more.
   void NoteAnswer(Ps& ps);
-  // A call has failed, for reason `why`. The first one since the last answer starts the time of
-  // silence.
+  // A call has failed, for reason `why`. The silence of the server begins with the first call that
+  // failed since its last answer.
   void NoteSilent(Ps& ps, absl::string_view why);
   // Whether the ps has its state and has answered the last call.
   bool Serves(int ps) const { return servers_[ps].ready && !servers_[ps].silent_since; }
 
-  // ---- all of them ----
+  // ---- all servers ----
 
   // Whether every server has attached in this epoch.
   bool AllAttached() const;
@@ -81,10 +81,10 @@ class ServerSet {
   // The last Sync that every ps has acknowledged. REQUIRES: there is a server.
   uint64_t Acked() const;
 
-  // ---- those that are to join ----
+  // ---- servers that are to join ----
 
-  // A ps registers whose index is above all servers. True: the index came for the first time less
-  // than `patience` ago, so it may wait for a resize.
+  // A ps registers with an index above those of all servers. True: a ps with this index registered
+  // for the first time less than `patience` ago, so the ps may wait for a resize.
   bool MayComeEarly(int index, absl::Duration patience);
   // The size of each structure, for CoordinatorCore::Sizes.
   std::map<std::string, int64_t> Sizes() const {
@@ -97,7 +97,7 @@ class ServerSet {
   Dialer& dialer_;
   std::vector<Ps> servers_;
   uint64_t next_sync_ = 1;
-  // When each index came for the first time.
+  // Index -> the time when a ps with this index first registered.
   std::map<int, absl::Duration> early_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using coordinator_records::Ps;
 
-// Keeps what was dialled.
+// Records the addresses that are dialled.
 class FakeDialer : public Dialer {
  public:
   std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override {
@@ -58,8 +58,8 @@ TEST_F(ServerSetTest, AllOfThemDecideWhatIsAttachedReadyAndAcknowledged) {
   servers_[1].ready = false;
   EXPECT_TRUE(servers_.AllAttached());
   EXPECT_FALSE(servers_.AllReady());
-  EXPECT_EQ(servers_.NumUp(), 2) << "one has not answered";
-  EXPECT_FALSE(servers_.Serves(1)) << "it has not its state";
+  EXPECT_EQ(servers_.NumUp(), 2) << "one server has not answered";
+  EXPECT_FALSE(servers_.Serves(1)) << "server 1 does not have its state";
   EXPECT_TRUE(servers_.Serves(2));
   EXPECT_EQ(servers_.TakeSync(), 1u);
   EXPECT_EQ(servers_.next_sync(), 2u);

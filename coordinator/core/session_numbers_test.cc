@@ -14,7 +14,7 @@ TEST(SessionNumbersTest, TheFirstOnesAreOfTheEpochItself) {
 
 TEST(SessionNumbersTest, EpochsNearToEachOtherShareNoneHoweverManyTheyGive) {
   std::map<SessionId, uint64_t> epoch_of;
-  // 4 million sessions of each epoch; a number in 1,009 is looked at
+  // Checks every 1,009th of 4 million sessions of each epoch.
   constexpr uint32_t kBlocks = 64;
   for (uint64_t epoch = 65'530; epoch < 65'546; ++epoch) {
     for (uint32_t nth = 1; nth < kBlocks * 65'536; nth += 1009) {

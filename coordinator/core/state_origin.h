@@ -1,4 +1,4 @@
-// Which state a job continues from when its program starts: what the parameter servers hold
+// Records which state a job continues from when its program starts: what the parameter servers hold
 // (adoption.h), the newest checkpoint, or nothing.
 #ifndef DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
 #define DIVVY_COORDINATOR_CORE_STATE_ORIGIN_H_
@@ -30,14 +30,14 @@ class StateOrigin {
   StateOrigin(StoredJob stored, std::optional<JobState> found)
       : stored_(std::move(stored)), found_(std::move(found)) {}
 
-  // ---- what there is ----
+  // ---- the available states ----
 
   // All servers have reported what they hold.
   void NoteHeld(const std::vector<PsAttachReply>& replies) {
     held_ = WhatServersHold(replies, stored_);
   }
-  // Replaces the newest checkpoint: a later look has found another one, or the former one was
-  // damaged.
+  // Replaces the newest checkpoint, because a later search has found another one, or the former one
+  // is damaged.
   void SetFound(std::optional<JobState> found) { found_ = std::move(found); }
   const std::optional<JobState>& found() const { return found_; }
   // The state that may be adopted, or the reason why none may.
@@ -47,7 +47,7 @@ class StateOrigin {
   // The state that RestoreLatest continues with: what the servers hold, or else the newest
   // checkpoint. Null: there is none.
   const JobState* Restorable() const { return held_.ok() ? &*held_ : found_ ? &*found_ : nullptr; }
-  // Names that state for a person.
+  // Names Restorable() in log lines and error messages.
   std::string Text() const {
     return held_.ok() ? "what the parameter servers hold"
            : found_   ? found_->checkpoint.name()
@@ -68,14 +68,14 @@ class StateOrigin {
   // Whether the servers are being told to keep what they hold.
   bool is_adopting() const { return adopting_; }
   void SetAdopting(bool adopting) { adopting_ = adopting; }
-  // The servers serve what they held, with `steps` training steps in it. `unsaved`: a checkpoint of
-  // it is wanted.
+  // The adoption is complete, and the adopted state has `steps` training steps. `unsaved`: no
+  // checkpoint of this state exists yet, and the job makes one.
   void NoteAdopted(int64_t steps, bool unsaved) {
     adopting_ = false;
     adopted_steps_ = steps;
     unsaved_ = unsaved;
   }
-  // The training steps in the adopted state. Nullopt: no state was adopted.
+  // The number of training steps in the adopted state. Nullopt: no state was adopted.
   std::optional<int64_t> adopted_steps() const { return adopted_steps_; }
   // Whether the state was adopted and no checkpoint has been committed since.
   bool is_unsaved() const { return unsaved_; }
@@ -97,7 +97,8 @@ class StateOrigin {
  private:
   const StoredJob stored_;
   std::optional<JobState> found_;
-  absl::StatusOr<JobState> held_ = absl::FailedPreconditionError("nobody has looked");
+  absl::StatusOr<JobState> held_ =
+      absl::FailedPreconditionError("the parameter servers have not reported what they hold yet");
   std::optional<CheckpointId> restored_;
   bool chosen_ = false;
   bool adopting_ = false;

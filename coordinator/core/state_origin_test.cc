@@ -17,7 +17,8 @@ JobState Checkpoint(uint64_t serial, int64_t steps) {
   return state;
 }
 
-// A store that tells of a state of lineage 3 without variables, and two servers that hold it.
+// A store that describes a state of lineage 3 without variables, and two servers that hold this
+// state.
 class StateOriginTest : public testing::Test {
  protected:
   StateOriginTest() {
@@ -61,7 +62,8 @@ TEST_F(StateOriginTest, AServerThatHoldsNothingLeavesTheCheckpoint) {
   origin.NoteHeld(replies_);
   EXPECT_FALSE(origin.held().ok());
   EXPECT_EQ(origin.Restorable()->finished_steps, 40);
-  origin.SetFound(Checkpoint(6, 30));  // the newest was damaged
+  // The newest checkpoint was damaged.
+  origin.SetFound(Checkpoint(6, 30));
   origin.Restore();
   EXPECT_EQ(origin.restored(), (CheckpointId{Epoch(2), 6}));
 }

@@ -23,7 +23,7 @@ void CollectIterators(const Nest& args, std::vector<ResourceId>& iterators) {
       .IgnoreError();
 }
 
-// The same error, with the place where it happened.
+// Adds the place where the error happened to its message.
 absl::Status At(const absl::Status& error, const std::string& where) {
   return error.ok() ? error : WithMessage(error, absl::StrCat(where, ": ", error.message()));
 }
@@ -95,15 +95,13 @@ void StepQueue::SetLearningRateScale(double scale) {
     learning_rate_scale_ = scale;
   } else {
     StoreError(absl::InvalidArgumentError(absl::StrCat("SetLearningRateScale: ", scale,
-                                                       " is no finite number; ",
-                                                       learning_rate_scale_, " stays")));
+                                                       " is not a finite number; ",
+                                                       learning_rate_scale_, " stays in use")));
   }
 }
 
-// ---- runs ----
+// ---- loops ----
 
-// Whether the loop wants another step now. At the end of a pass that is not the last one, begins
-// the next pass.
 bool StepQueue::RunMakesMore(RunState& run) {
   if (run.stopped) return false;
   const std::optional<int64_t> last = run.request.last_step;
@@ -125,7 +123,7 @@ bool StepQueue::RunMakesMore(RunState& run) {
 }
 
 std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
-  // A loop without data removes all of them.
+  // Iterates over a copy, because a loop without data stores an error, and that removes all loops.
   for (const auto& run : std::vector<std::shared_ptr<RunState>>(runs_.begin(), runs_.end())) {
     if (!RunMakesMore(*run)) continue;
     auto step = std::make_shared<Step>();
@@ -134,7 +132,8 @@ std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
     if (const Nest::List* rest = step->request.args.list())
       args.insert(args.end(), rest->begin(), rest->end());
     step->request.args = Nest(std::move(args));
-    CollectIterators(step->request.args, step->iterators);  // the program's own, too
+    // The args may also have iterators that the program has made.
+    CollectIterators(step->request.args, step->iterators);
     step->run = run;
     return step;
   }
@@ -144,11 +143,11 @@ std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
 // ---- dispatch ----
 
 void StepQueue::DispatchAll() {
-  do AdmitSchedules();  // each dispatch may make room in the queue
+  // Each dispatch may make room in the queue.
+  do AdmitSchedules();
   while (DispatchOne());
 }
 
-// Queues the steps that wait for room.
 void StepQueue::AdmitSchedules() {
   const auto has_room = [this]() {
     return options_.max_queued_steps <= 0 ||
@@ -183,8 +182,8 @@ bool StepQueue::HasRoom(const Worker& worker, const Step& step) const {
   return ahead < options_.most_ahead && worker.expected + Expected(step) <= options_.ahead_time;
 }
 
-// A worker that has returned the step comes last. Otherwise a worker that can run nothing, and so
-// always has room, would use up the attempts of all steps.
+// A worker that has returned the step comes last. A worker that cannot run anything always has
+// room, and would otherwise use up the attempts of all steps.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   Worker* best = nullptr;
   for (auto& [index, worker] : workers_.all()) {
@@ -201,8 +200,8 @@ StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   return best;
 }
 
-// A step that would be run again is also cancelled while an error waits for a call to raise it,
-// because that call would first cancel the step.
+// While an error waits for a call to raise it, a step is cancelled instead of being run again,
+// because that call would cancel it anyway.
 StepFacts StepQueue::FactsOf(const Step& step) const {
   return {step.attempt - step.forgiven,
           static_cast<uint32_t>(options_.max_step_attempts),
@@ -225,8 +224,7 @@ bool StepQueue::DispatchOne() {
   Worker* worker = PickWorker(*step);
   if (worker != nullptr && first) {
     passes_.NoteTraining(*step);
-    // No server has the position of a pass. So the store has the pass before its first positions
-    // are given.
+    // No server knows a new pass. So the store gets the pass before its first positions are given.
     host_.StoreState();
   }
   if (worker == nullptr || (first && !host_.MayBeginStep())) return false;
@@ -241,7 +239,7 @@ bool StepQueue::Open(const std::shared_ptr<Step>& step, Worker& worker) {
     passes_.Use(*step, 1);
   }
   if (!passes_.TakeLeases(*step, worker)) {
-    // Returns the positions of its other iterators.
+    // Close also returns the positions of the step's other iterators.
     Close(step, EndOfData(absl::StrCat("step ", step->request.function, ": its data has ended")));
     return false;
   }
@@ -292,7 +290,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
   if (passes_.NoteEnds(worker, *step, report) && report.outcome == StepOutcome::kEndOfData)
-    report.outcome = StepOutcome::kSystem;  // another worker has the data
+    // Another worker has the data, so the step is run again.
+    report.outcome = StepOutcome::kSystem;
   if (report.outcome == StepOutcome::kCancelled && !step->refusal.ok()) {
     report.outcome = StepOutcome::kFailed;
     report.error = step->refusal;
@@ -314,16 +313,16 @@ void StepQueue::OnReport(Worker& worker, Report report) {
             absl::StrCat("step ", step->request.function, number, ", worker ", worker.index)));
 }
 
-// Each process counts once, whatever it reports. So one worker alone cannot cause a step to be
-// given up.
+// Each worker process counts once, however often it reports a loss. So one worker alone cannot
+// cause a step to be given up.
 void StepQueue::NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why) {
   if (!step.devices_lost.insert(worker.incarnation).second) return;
   said_.Warning(absl::StrCat("worker ", worker.index, " has lost a GPU in step ",
                              step.request.function, ", which is run again: ", why.message()));
 }
 
-// Without a pause, a step that its worker cannot run now would use up its attempts in milliseconds.
-// The first retry is immediate.
+// Without a pause, a step that no worker can run now would use up its attempts in milliseconds. The
+// first retry is immediate.
 void StepQueue::Postpone(Step& step) {
   const uint32_t tries = step.attempt - step.forgiven;
   if (tries < 2) return;
@@ -335,7 +334,8 @@ void StepQueue::Postpone(Step& step) {
 
 void StepQueue::Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement,
                        Nest value, absl::Status error) {
-  if (step->state == Step::State::kClosed) return;  // the job has failed, and its workers report on
+  // The job has failed. Its workers may still report.
+  if (step->state == Step::State::kClosed) return;
   std::string why;
   if (judgement.rewind) {
     why = absl::StrCat(
@@ -367,7 +367,6 @@ void StepQueue::SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict,
   }
 }
 
-// The error that the program gets for a step that is not run again.
 absl::Status StepQueue::GaveUp(const Step& step, absl::Status error) const {
   const std::string gave_up = absl::StrCat("step ", step.request.function, " was given up after ",
                                            step.attempt, " attempts: ");
@@ -397,9 +396,10 @@ void StepQueue::Close(const std::shared_ptr<Step>& step, absl::StatusOr<Nest> re
   if (!result.ok()) passes_.SettleNumber(*step, /*finished=*/false);
   if (!result.ok() && !step->replayed && step->ordinal)
     lost_ids_.emplace_back(++lost_ordinals_, step->id);
-  // At the end of one dataset, another step reads the positions that this step had of the others. A
-  // later life may continue from a cut made before the error of a loop is raised; it then resumes
-  // the loop's pass.
+  // If one dataset of a step has ended, the step's positions in its other datasets go to another
+  // step. The positions of a loop's failed step are returned as well: another life of the
+  // coordinator may continue from a cut that was made before the error was raised, and it then
+  // resumes the pass of the loop.
   const bool had_no_data = ReasonOf(result.status()) == Reason::kEndOfData;
   if (!result.ok() && (step->run != nullptr || had_no_data) && !step->replayed)
     passes_.ReturnLeases(*step);
@@ -440,7 +440,8 @@ void StepQueue::StartCancelling() {
     if (step->applied.empty()) {
       Close(step, Cancelled(step->request.function));
     } else {
-      dirty.push_back(step);  // some ps has applied it: it is carried through
+      // Some ps has applied the step, so it is run again until it is applied everywhere.
+      dirty.push_back(step);
     }
   }
   queue_ = std::move(dirty);
@@ -470,7 +471,8 @@ void StepQueue::MaybeRaise() {
 void StepQueue::CompleteRuns() {
   for (auto run = runs_.begin(); run != runs_.end();) {
     if ((*run)->outstanding > 0 || RunMakesMore(**run) || !error_.ok()) {
-      if (!error_.ok()) return;  // StoreError has taken the runs away
+      // StoreError has cleared runs_.
+      if (!error_.ok()) return;
       ++run;
       continue;
     }
@@ -541,8 +543,8 @@ void StepQueue::FailAll(const absl::Status& error, std::vector<Task>& calls) {
 
 // ---- replay ----
 
-// The restored state has no trace of open steps, even if some ps had applied them. They wait until
-// the replay is complete.
+// The restored state has no trace of the open steps, even if some ps had applied them. Open steps
+// wait until the replay is complete.
 void StepQueue::Rewind() {
   in_flight_ = 0;
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
@@ -583,7 +585,7 @@ void StepQueue::LogOpen(const Step& step) {
   host_.OnLogGrown();
 }
 
-// REQUIRES: nobody needs the step's args any more.
+// Moves the step's args into the log, so nothing may need them afterwards.
 void StepQueue::LogFinished(Step& step) {
   if (step.request.read_only || !log_.kept()) return;
   RedoLog::Step logged{step.request.function, std::move(step.request.args), step.leases, {},
@@ -592,7 +594,8 @@ void StepQueue::LogFinished(Step& step) {
   logged.iterators = passes_.Logged(step, new_bytes);
   log_.Charge(step.id, new_bytes);
   log_.FinishStep(step.id, std::move(logged), step.begun);
-  host_.OnLogGrown();  // the args of its data may have filled it
+  // The descriptions of the step's iterators may have filled the log.
+  host_.OnLogGrown();
 }
 
 // ---- state ----

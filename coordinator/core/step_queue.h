@@ -4,7 +4,7 @@
 // A step is queued, dispatched to a worker, and then reported or lost; step_rules.h decides what
 // follows. A step that may run again goes to the head of the queue. The first error of a step is
 // kept until a call of the program raises it. Before it is raised, the steps of its batch are
-// cancelled (semantics of TensorFlow's ClusterCoordinator, docs/semantics_coverage.md).
+// cancelled (semantics of TensorFlow's ClusterCoordinator, docs/reference/semantics_coverage.md).
 #ifndef DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_STEP_QUEUE_H_
 
@@ -45,14 +45,15 @@ class StepQueue {
   using RunState = coordinator_records::RunState;
   using OpenSteps = std::map<EntryId, std::shared_ptr<Step>>;
 
-  // What it needs from the coordinator that owns it. No method blocks.
+  // The calls that StepQueue makes to the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
     // Stores which passes are under way. Called before the first positions of a pass are given.
     virtual void StoreState() = 0;
-    // Whether a step may be dispatched for the first time. If so, GiveId gives its id. If not, the
-    // obstacle may note that a step waits, and let the step go first next time.
+    // Whether a step may be dispatched for the first time. If so, GiveId gives its id. If a write
+    // stops the step, the host notes that a step waits, so that later writes let it go first
+    // (WriteQueue::MakesStepsWait).
     virtual bool MayBeginStep() = 0;
     virtual EntryId GiveId() = 0;
     // The redo log has grown.
@@ -97,7 +98,7 @@ class StepQueue {
   // If a step's error is kept: returns true, and `raise` gets the error once the batch has been
   // cancelled. `again` repeats the call if another call raises the error first.
   bool EndsWithError(StatusCallback raise, std::function<void()> again);
-  // As CoordinatorCore's calls of these names say.
+  // The calls of CoordinatorCore with the same names.
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   void Join(StatusCallback done, std::function<void()> again) {
     joins_.push_back({std::move(done), std::move(again), nullptr});
@@ -109,7 +110,7 @@ class StepQueue {
   // Keeps `error` until a call raises it. Does nothing if an error is kept already.
   void StoreError(absl::Status error);
 
-  // ---- what may happen now; the coordinator calls these after each event ----
+  // ---- what an event has made possible; the coordinator calls these after each event ----
 
   // Raises the error that is kept, once the batch has been cancelled.
   void MaybeRaise();
@@ -132,7 +133,7 @@ class StepQueue {
   void Refuse(int worker, EntryId id, const absl::Status& why);
   // A write was applied. Open steps come after it, because they have not begun to commit.
   void OnWritten();
-  // The store has the state as of when so many steps were lost.
+  // The store has the state of the moment when lost_ordinals() was `lost_ordinals`.
   void NoteStored(int64_t lost_ordinals);
   // The job has failed: moves the waiting completions, with everything they hold, to `calls`, and
   // forgets all steps.
@@ -140,8 +141,8 @@ class StepQueue {
 
   // ---- replay (recovery.h) ----
 
-  // The servers rewind: what open steps have done is undone, and they wait for Resume. REQUIRES: no
-  // worker has a session.
+  // The servers rewind, which undoes the effects of open steps. The open steps wait for Resume.
+  // REQUIRES: no worker has a session.
   void Rewind();
   // A replayed step is open now, or is closed again.
   void BeginReplayed(const std::shared_ptr<Step>& step) { open_.emplace(step->id, step); }
@@ -175,7 +176,7 @@ class StepQueue {
   // Whether a step was applied by some of its servers when its worker was lost, and has not been
   // run again yet.
   bool IsHalfApplied() const;
-  // The positions that open steps read. No cut has them.
+  // The leases of open steps. A cut does not count their positions as read.
   std::vector<InputLease> OpenLeases() const;
   const Totals& totals() const { return totals_; }
   // How many ordinals belong to steps that are closed.
@@ -184,8 +185,9 @@ class StepQueue {
   void RestoreState(const Totals& totals) { totals_ = totals; }
   // Ordinals of steps that failed or were cancelled in this life of the coordinator.
   int64_t lost_ordinals() const { return lost_ordinals_; }
-  // The ids of those steps that the store does not know of yet, each with lost_ordinals() at that
-  // time. Until it knows, the servers treat them as open.
+  // The ids of failed and cancelled steps that the store does not know of yet, each with the value
+  // of lost_ordinals() after it was counted. Until the store knows of an id, the servers treat it
+  // as open.
   const std::deque<std::pair<int64_t, EntryId>>& lost_ids() const { return lost_ids_; }
   // When a step was last closed, or NoteProgress was called.
   absl::Duration last_progress() const { return last_progress_; }
@@ -208,15 +210,16 @@ class StepQueue {
   bool Open(const std::shared_ptr<Step>& step, Worker& worker);
   // The next step of a loop, not yet queued. Null: no loop wants one now.
   std::shared_ptr<Step> NextOfRuns();
-  // Whether the loop wants another step now. Begins its next pass at the end of one.
+  // Whether the loop wants another step now. At the end of a pass that is not the last one, begins
+  // the next pass.
   bool RunMakesMore(RunState& run);
-  // What step_rules.h needs to know of the step.
+  // The facts about the step for step_rules.h.
   StepFacts FactsOf(const Step& step) const;
   // Counts the worker's process if it has lost a GPU during the step.
   void NoteDeviceLost(const Worker& worker, Step& step, const absl::Status& why);
-  // Delays the next attempt of a step that its worker cannot run now.
+  // Delays the next attempt of a step that its worker could not run.
   void Postpone(Step& step);
-  // Carries out a judgement. A rewind that it needs comes last.
+  // Carries out a judgement. If it needs a rewind, the rewind comes last.
   void Settle(const std::shared_ptr<Step>& step, const StepJudgement& judgement, Nest value,
               absl::Status error);
   void SettleAs(const std::shared_ptr<Step>& step, StepVerdict verdict, Nest value,
@@ -230,7 +233,7 @@ class StepQueue {
   // Begins to cancel the batch: queued steps at once, steps in flight by a message. A step that
   // some ps has applied is carried through.
   void StartCancelling();
-  // Both write the step's entry in the redo log.
+  // LogOpen and LogFinished write the step's entry in the redo log.
   void LogOpen(const Step& step);
   void LogFinished(Step& step);
 
@@ -243,7 +246,7 @@ class StepQueue {
   Host& host_;
   LimitedLog said_;
 
-  // Calls beyond max_queued_steps.
+  // Schedule calls that wait because max_queued_steps steps are queued.
   std::deque<WaitingSchedule> waiting_;
   std::deque<std::shared_ptr<Step>> queue_;
   OpenSteps open_;

@@ -43,7 +43,7 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     Pump();
     return outcome;
   }
-  // What the coordinator does after each event.
+  // Does what the coordinator does after each event.
   void Pump() {
     steps_.MaybeRaise();
     steps_.DispatchAll();
@@ -65,7 +65,7 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     steps_.OnReport(worker, std::move(report));
     Pump();
   }
-  // The worker is lost, and every ps has acknowledged that. `applied`: ps -> the number of
+  // The worker is lost, and every ps has acknowledged the fence. `applied`: ps -> the number of
   // participants that the step named.
   void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
     worker.state = Worker::State::kDialing;
@@ -139,7 +139,7 @@ TEST_F(StepQueueTest, TheFirstErrorCancelsItsBatchAndIsRaisedOnce) {
   EXPECT_EQ(ReasonOf(*queued->result), Reason::kBatchCancelled);
   EXPECT_EQ(join->result->code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Join()->result, absl::OkStatus()) << "the next batch";
-  EXPECT_EQ(steps_.lost_ordinals(), 1) << "one of them had been given an ordinal";
+  EXPECT_EQ(steps_.lost_ordinals(), 1) << "one of the steps had an ordinal";
   ASSERT_EQ(steps_.lost_ids().size(), 1u);
   steps_.NoteStored(1);
   EXPECT_TRUE(steps_.lost_ids().empty());
@@ -154,7 +154,7 @@ TEST_F(StepQueueTest, AStepOfALostWorkerIsRunAgainUnlessItIsHalfAppliedElsewhere
   EXPECT_TRUE(steps_.IsHalfApplied());
   ASSERT_EQ(second.in_flight.size(), 1u);
   Finish(second, StepOutcome::kOk, absl::OkStatus(), {1});
-  EXPECT_EQ(host_.rewinds.size(), 1u) << "it touched other servers than the lost attempt";
+  EXPECT_EQ(host_.rewinds.size(), 1u) << "the attempt touched other servers than the lost one";
 }
 
 TEST_F(StepQueueTest, AHalfAppliedStepThatNobodyCanUndoIsNotSettled) {
@@ -196,7 +196,7 @@ TEST_F(StepQueueTest, AStepThatIsRunAgainIsSettledByTheCoordinator) {
   Finish(worker);
   const std::vector<std::pair<EntryId, StepVerdict>> told = {{EntryId(7), StepVerdict::kFinish}};
   EXPECT_EQ(host_.replayed, told);
-  EXPECT_EQ(steps_.totals().finished_steps, 0) << "it counts no second time";
+  EXPECT_EQ(steps_.totals().finished_steps, 0) << "a replayed step does not count a second time";
   steps_.EndReplayed(*step);
   EXPECT_TRUE(steps_.open().empty());
 }
@@ -225,7 +225,7 @@ TEST_F(StepQueueTest, WhenTheJobFailsEverybodyWhoWaitsIsTold) {
   std::vector<Task> calls;
   const absl::Status error = absl::DataLossError("gone");
   steps_.FailAll(error, calls);
-  EXPECT_FALSE(join->result) << "the caller tells, without the lock";
+  EXPECT_FALSE(join->result) << "the caller runs the completions, without the lock";
   for (const Task& call : calls) call();
   for (const auto& told :
        {in_flight->result, queued->result, waiting->accepted, join->result, loop->result})
@@ -254,7 +254,7 @@ TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   handle.reset();
   std::vector<Task> calls;
   steps_.FailAll(absl::DataLossError("gone"), calls);
-  EXPECT_EQ(held.use_count(), holders - 1) << "nothing has been dropped";
+  EXPECT_EQ(held.use_count(), holders - 1) << "FailAll has destroyed no completion";
   calls.clear();
   EXPECT_TRUE(held.expired());
 }

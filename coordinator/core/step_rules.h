@@ -40,23 +40,23 @@ struct StepJudgement {
 // What the coordinator knows about a step besides the report.
 struct StepFacts {
   uint32_t attempt = 1, max_attempts = 10;
-  // Its batch is being cancelled, or has an error and will be.
+  // Its batch is being cancelled, or will be cancelled because of an error.
   bool cancelling = false;
   // Commits of a lost attempt: ps -> the number of participants that the attempt named. Not empty:
   // the step is dirty.
   std::map<int, int> applied;
-  // It had finished before a rewind. It cannot fail or be cancelled any more, but its attempts may
-  // be used up.
+  // The step had finished before a rewind. It cannot fail or be cancelled any more, but its
+  // attempts may be used up.
   bool replayed = false;
-  // The number of worker processes that lost a GPU while they ran it.
+  // The number of worker processes that lost a GPU while they ran the step.
   size_t devices_lost = 0;
 };
 
-// A step during which so many worker processes lost a GPU is given up. The step itself breaks them,
-// and it would break all workers.
+// A step during which so many worker processes lost a GPU is given up. The step itself is then the
+// cause, and it would break the GPUs of all workers.
 constexpr size_t kMostDevicesLost = 3;
 
-// Judges an attempt that was reported. `participants`: the ps it committed to. Pure.
+// Judges an attempt that was reported. `participants`: the ps that it committed to. Pure.
 StepJudgement JudgeReport(const StepFacts& facts, StepOutcome outcome,
                           const std::vector<int>& participants);
 

@@ -20,7 +20,7 @@ TEST(StepRulesTest, ACleanReportEndsTheStep) {
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {}), Plain(StepVerdict::kFail));
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kEndOfData, {}), Plain(StepVerdict::kEndOfData));
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kCancelled, {}), Plain(StepVerdict::kRequeue))
-      << "it ran past its deadline";
+      << "the attempt ran past its deadline";
   EXPECT_EQ(JudgeReport(Facts({}, 3), StepOutcome::kCancelled, {}), Plain(StepVerdict::kGiveUp));
   EXPECT_EQ(JudgeReport(Facts({}, 3, /*cancelling=*/true), StepOutcome::kCancelled, {}),
             Plain(StepVerdict::kCancel));
@@ -35,10 +35,10 @@ TEST(StepRulesTest, AHalfAppliedStepFinishesIfItsRerunTouchesTheSamePs) {
 TEST(StepRulesTest, AHalfAppliedStepWhoseRerunTouchesOtherPsIsTakenBackAndRunAgain) {
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {1, 2}),
             WithRewind(StepVerdict::kRequeue));
-  // fewer than the lost run told
+  // Fewer participants than the lost attempt named.
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kOk, {0}),
             WithRewind(StepVerdict::kRequeue));
-  // More.
+  // More participants.
   EXPECT_EQ(JudgeReport(Facts({{0, 1}}, 2), StepOutcome::kOk, {0, 1}),
             WithRewind(StepVerdict::kRequeue));
 }
@@ -48,7 +48,7 @@ TEST(StepRulesTest, AHalfAppliedStepThatCannotBeCompletedIsTakenBack) {
             WithRewind(StepVerdict::kFail));
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 2), StepOutcome::kEndOfData, {}),
             WithRewind(StepVerdict::kEndOfData));
-  // refused by one ps after another applied it
+  // One ps refused the commit after another ps had applied its part.
   EXPECT_EQ(JudgeReport(Facts({}), StepOutcome::kFailed, {1}), WithRewind(StepVerdict::kFail));
   EXPECT_EQ(JudgeReport(Facts({{0, 2}}, 3), StepOutcome::kSystem, {}),
             WithRewind(StepVerdict::kGiveUp));

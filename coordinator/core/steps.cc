@@ -50,7 +50,8 @@ void CoordinatorCore::Join(StatusCallback done) {
   if (abandoned_) return;
   const auto again = [self = shared_from_this(), done] { self->Join(done); };
   if (EndsWithError(done, again)) return;
-  // No other event would make it begin.
+  // The Join would otherwise wait for an event that never comes, because no step has chosen a
+  // state.
   const bool nothing_yet = phase_.Is(Phase::kChoosing) && Idle() && !steps_.has_runs();
   if (nothing_yet) return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
   steps_.Join(std::move(done), again);
@@ -77,7 +78,7 @@ void CoordinatorCore::Run(RunRequest request, std::function<void(Nest)> value,
   checked.Update(CheckArgs(request.source_args, "data source " + request.source));
   if (!checked.ok()) return outbox_.Add([done = std::move(done), checked] { done(checked); });
   ChooseEmpty();
-  // Before it takes a pass that another loop continues.
+  // A loop that has nothing to do must not take a paused pass, because another loop may resume it.
   if (request.last_step && steps_.totals().finished_steps >= *request.last_step &&
       !BeforeRunning()) {
     return outbox_.Add([done = std::move(done)] { done(absl::OkStatus()); });
@@ -121,23 +122,22 @@ void CoordinatorCore::DropIterator(ResourceId iterator) {
   passes_.Drop(iterator);
 }
 
-// ---- what goes on ----
+// ---- after an event ----
 
-// The store has these passes and ordinals now, so the servers need not keep them.
+// The store now has the passes and ordinals of `mark`, so the horizon does not need to name them.
 void CoordinatorCore::NoteStored(const StoredMark& mark) {
   passes_.NoteStored(mark.pass_changes);
   steps_.NoteStored(mark.lost_ordinals);
 }
 
-// Does everything that an event has made possible. Only Event calls this, so no other code needs to
-// know what it enables.
+// Only Event calls Pump, so the code of an event does not need to know which other work it makes
+// possible.
 void CoordinatorCore::Pump() {
   do {
     if (phase_.Is(Phase::kReplaying) && recovery_.Replay()) FinishReplay();
     if (phase_.Is(Phase::kRunning)) IsDraining() ? FinishStartedSteps() : Continue();
-  } while (
-      AdmitJoined() ||
-      writes_.MaybeEndHold());  // steps may have waited for a worker, a checkpoint for the hold
+    // Steps may have waited for a worker, and a checkpoint for the end of the hold.
+  } while (AdmitJoined() || writes_.MaybeEndHold());
 }
 
 void CoordinatorCore::FinishStartedSteps() {
@@ -157,7 +157,8 @@ void CoordinatorCore::Continue() {
   writes_.StartBehindSteps();
   steps_.CompleteRuns();
   steps_.CompleteJoins();
-  steps_.MaybeRaise();  // a run without data has stored an error meanwhile
+  // A loop without data may have stored an error meanwhile.
+  steps_.MaybeRaise();
   StoreState();
 }
 
@@ -181,7 +182,7 @@ EntryId CoordinatorCore::GiveId() {
   return ids_.Give();
 }
 
-// ---- what the queue asks and tells ----
+// ---- calls of the step queue ----
 
 bool CoordinatorCore::MayBeginStep() {
   return MayGiveId() && !ResizeWaits() && !writes_.MakesStepsWait();
@@ -194,7 +195,8 @@ bool CoordinatorCore::FailUnlessRewindable(const std::string& why) {
 }
 
 void CoordinatorCore::DispatchLater(absl::Duration wait) {
-  Later(wait, [](CoordinatorCore&) {});  // an event that changes nothing
+  // The event itself changes nothing, but Pump runs after it.
+  Later(wait, [](CoordinatorCore&) {});
 }
 
 // Records a finished step for Inspect.

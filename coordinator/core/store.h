@@ -31,11 +31,11 @@ struct JobRow {
   enum class State : uint8_t { kNew, kRunning, kComplete, kFailed };
   JobId job;
   State state = State::kNew;
-  // The last epoch that was begun.
+  // The last epoch that has begun.
   Epoch epoch;
   // The epoch in which the state of the ps was last loaded or cleared.
   Epoch lineage;
-  // Entry ids below this are given or lost. A restart begins with this id.
+  // Entry ids below this one are given or lost. A restarted coordinator begins with it.
   uint64_t id_block_end = 1;
   // The same for variable ids.
   uint32_t next_variable_id = 1;
@@ -45,9 +45,9 @@ struct JobRow {
   int32_t exit_code = 0;
 };
 
-// A variable of the layout. It is written when every ps has made its shards, before the program or
-// a worker hears of it. kCreating and kDeleting mark a change under way. No coordinator of this
-// version leaves such a row behind, and an adoption with such a row is refused.
+// A variable of the layout. The row is written when every ps has made its shards, before the
+// program or a worker hears of the variable. kCreating and kDeleting mark a change under way. No
+// coordinator of this version leaves such a row behind, and an adoption with such a row is refused.
 struct VariableRow {
   enum class State : uint8_t { kCreating, kLive, kDeleting };
   // With its placement and its optimizers' slots.
@@ -65,14 +65,14 @@ struct CheckpointRow {
   CheckpointId id;
   State state = State::kWriting;
   int64_t finished_steps = 0;
-  // The size of its files; 0 while it is being written.
+  // The size of the checkpoint's files; 0 while it is being written.
   uint64_t bytes = 0;
 };
 
-// What a coordinator knows about a running job and no parameter server does. Together with the
-// variables' rows it is everything that a successor needs to continue with what the servers hold
-// (adoption.h). It is written with each change of the layout. After any other change of its content
-// it is written before the next step begins.
+// The part of a running job's state that no parameter server has. Together with the rows of
+// variables it is everything that the next coordinator needs to continue with what the servers hold
+// (adoption.h). The row is written with each change of the layout. After any other change of its
+// content it is written before the next step begins.
 struct StateRow {
   enum class Held : uint8_t {
     // The servers and this row hold everything.
@@ -125,7 +125,7 @@ void Apply(const StoreChange& change, StoredJob& job);
 // Changes take effect in the order of the Put calls. A change whose `done` gets OK is durable,
 // together with every earlier change that got OK: any later Load finds it, whatever crashes. A
 // change that fails has no effect, with one exception. If the device fails while a change is being
-// made durable, nobody can know whether it was. This change and all later ones then fail with that
+// made durable, it is not known whether it is. This change and all later ones then fail with that
 // error. The next Load from this storage finds the failed change either whole or not at all, and
 // none of the later ones.
 class Store {
@@ -150,9 +150,9 @@ class Store {
   // it. Later calls fail with FailedPrecondition; a second Close does nothing. Blocks.
   virtual void Close() = 0;
 
-  // Checks that the whole content can be read and is what was written. Errors as Load's. After
-  // DataLoss nothing more is written, and every later Put fails with it. Blocks; changes put
-  // meanwhile wait.
+  // Checks that the whole content can be read and is unchanged since it was written. Errors: those
+  // of Load. After DataLoss nothing more is written, and every later Put fails with that error.
+  // Blocks; changes put meanwhile wait.
   virtual absl::Status Scrub() = 0;
 };
 

@@ -85,7 +85,7 @@ TEST(MemoryStoreTest, KeepsWhatItIsGivenForTheNextWhoLoads) {
   MemoryStore store(world, before);
   bool done = false;
   store.Put({{}, {Variable(2, {})}}, [&done](absl::Status status) { done = status.ok(); });
-  EXPECT_FALSE(done) << "not from within";
+  EXPECT_FALSE(done) << "Put must not call the completion itself";
   world.RunUntilIdle();
   EXPECT_TRUE(done);
   store.Close();

@@ -1,7 +1,7 @@
-// What the store knows about the job, and which changes it has to get.
+// Keeps track of what the store knows about the job, and makes the changes that the store needs.
 //
-// A restarted coordinator finds the values in the servers and everything else in the store. So each
-// change is in the store before an entry that depends on it gets an id.
+// A restarted coordinator finds the values on the servers and everything else in the store. So each
+// change is in the store before an entry that depends on the change gets an id.
 #ifndef DIVVY_COORDINATOR_CORE_STORED_STATE_H_
 #define DIVVY_COORDINATOR_CORE_STORED_STATE_H_
 
@@ -33,7 +33,7 @@ class StoredState {
   JobRow& row() { return row_; }
   const JobRow& row() const { return row_; }
 
-  // ---- what is the program's ----
+  // ---- the program's part ----
 
   // The program's own bytes, saved with its state.
   void SetProgramState(std::string bytes);
@@ -44,7 +44,7 @@ class StoredState {
   void ExpectValues(int change) { expected_values_ += change; }
   bool awaits_values() const { return expected_values_ > 0; }
 
-  // ---- what the store is told ----
+  // ---- changes for the store ----
 
   // Everything that a StateRow depends on besides the layout.
   StoredMark MarkNow() const;
@@ -54,11 +54,12 @@ class StoredState {
   StoreChange Whole(const Layout& layout);
   // One variable of `layout`, together with `layout` as the current one.
   StoreChange With(const VariableLayout& variable, const Layout& layout);
-  // What has changed since the last change. Call NotePut when it is durable. Nullopt: nothing has
-  // changed, a change is being stored, or the store does not describe what the servers hold now.
+  // Everything that has changed since the last StoreChange. Call NotePut when the result is
+  // durable. Nullopt: nothing has changed, a change is being stored, or the store does not describe
+  // what the servers hold now.
   std::optional<StoreChange> TakeChange(const Layout& layout);
   void NotePut() { is_putting_ = false; }
-  // The servers rewind: until the next Whole the store does not describe what they hold.
+  // The servers rewind. Until the next Whole, the store does not describe the state that they hold.
   void Forget() { is_told_ = false; }
   // Whether the store describes what the servers hold now.
   bool is_told() const { return is_told_; }

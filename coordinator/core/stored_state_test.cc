@@ -13,7 +13,7 @@
 namespace divvy {
 namespace {
 
-// Dials nobody.
+// Makes no connection.
 class NoDialer : public Dialer {
  public:
   std::shared_ptr<ParameterClient> ParameterServer(const std::string&) override { return nullptr; }
@@ -27,7 +27,7 @@ VariableLayout Variable(uint32_t id, std::string name) {
   return variable;
 }
 
-// A store of before that has variables 1 and 2.
+// A store of an earlier life of the coordinator, which has variables 1 and 2.
 class StoredStateTest : public StepsTest<FakeStepHost> {
  protected:
   StoredStateTest()
@@ -72,7 +72,8 @@ TEST_F(StoredStateTest, TheWholeStateReplacesTheVariablesThatTheStoreHad) {
 
 TEST_F(StoredStateTest, WhatHasChangedIsToldOnceAndOneChangeAtATime) {
   stored_.SetProgramState("early");
-  EXPECT_FALSE(stored_.TakeChange(*Layout::Empty())) << "the servers hold nothing of this life yet";
+  EXPECT_FALSE(stored_.TakeChange(*Layout::Empty()))
+      << "the servers hold no state of this life yet";
   stored_.Whole(*Layout::Empty());
   EXPECT_FALSE(stored_.TakeChange(*Layout::Empty()));
   stored_.SetProgramState("round 1");
@@ -81,11 +82,11 @@ TEST_F(StoredStateTest, WhatHasChangedIsToldOnceAndOneChangeAtATime) {
   ASSERT_TRUE(change);
   EXPECT_EQ(change->state->state.program_state, "round 1");
   stored_.SetProgramState("round 2");
-  EXPECT_FALSE(stored_.TakeChange(*Layout::Empty())) << "one is on its way";
+  EXPECT_FALSE(stored_.TakeChange(*Layout::Empty())) << "a change is being stored";
   stored_.NotePut();
   EXPECT_FALSE(stored_.IsStored());
   ASSERT_TRUE(stored_.TakeChange(*Layout::Empty()));
-  EXPECT_FALSE(stored_.IsStored()) << "it is on its way";
+  EXPECT_FALSE(stored_.IsStored()) << "the change is being stored";
   stored_.NotePut();
   EXPECT_TRUE(stored_.IsStored());
 }

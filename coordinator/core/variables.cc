@@ -24,7 +24,8 @@ void CoordinatorCore::CreateVariable(VariableSpec spec, std::optional<Colocation
               DIVVY_REQUIRES(core.mu_) { core.layout_changes_.NumberStored(spec, with, id); });
 }
 
-// A resize waits for the steps in flight, so the changes that these steps need may begin.
+// A resize waits for the steps in flight. So layout changes may begin as long as steps are in
+// flight, because these steps may need them.
 bool CoordinatorCore::MayChangeLayout() const {
   if (ResizeWaits() && steps_.in_flight() == 0) return false;
   return MayAttachWorkers() && !checkpoint_maker_.holding();

@@ -12,7 +12,7 @@
 namespace divvy {
 namespace {
 
-// A worker that has served is not expected any more after it has been away for so long.
+// A worker that has served is not expected to return after it has been away for so long.
 constexpr absl::Duration kForgottenAfter = absl::Minutes(10);
 // A worker that has registered is expected to serve within this time.
 constexpr absl::Duration kAboutToServe = absl::Seconds(30);
@@ -31,9 +31,9 @@ void WorkerSet::SendToAll(const ToWorker& message) {
 
 // ---- sessions ----
 
-// A Steps stream names only its session. If another coordinator of this job, of another epoch,
-// still lives, its streams must not be mistaken for this coordinator's. So sessions of epochs close
-// to each other differ (session_numbers.h).
+// A Steps stream names only its session. Another coordinator of this job, with another epoch, may
+// still live, and its streams must not be mistaken for those of this coordinator. So epochs that
+// are close to each other have different sessions (session_numbers.h).
 SessionId WorkerSet::NextSession(Epoch epoch) {
   SessionId session = kCoordinatorSession;
   while (session == kCoordinatorSession)
@@ -51,7 +51,8 @@ std::map<SessionId, int> WorkerSet::Sessions() const {
 }
 
 std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Worker& worker) {
-  worker.state = Worker::State::kDialing;  // from here on its session is not told to any ps
+  // From now on Sessions() does not have the worker's session.
+  worker.state = Worker::State::kDialing;
   worker.stream = nullptr;
   worker.broken_since.reset();
   worker.claim.reset();
@@ -94,7 +95,7 @@ std::vector<WorkerSet::FenceWait> WorkerSet::NoteFences(int ps, size_t num_ps,
   return complete;
 }
 
-// ---- who fits ----
+// ---- which workers may serve ----
 
 absl::Status WorkerSet::CheckReplicas(int index, const std::string& address, int replicas) {
   const WorkerReplicas own{index, address, replicas};
@@ -135,7 +136,7 @@ void WorkerSet::CompareBuild(const Worker& worker, const std::string& build) {
   outbox_.Add([text = absl::StrCat(
                    "worker ", worker.index, " (", worker.address,
                    ") runs another build of the program (", build, ") than the coordinator (", own,
-                   "): its steps may compute something else. Deploy one binary to all tasks")] {
+                   "): its steps may compute other results. Deploy one binary to all tasks")] {
     DIVVY_LOG(WARNING) << text;
   });
 }
@@ -151,7 +152,7 @@ bool WorkerSet::MustYield(const Worker& refused) {
   if (!RuleHolds(Rule::kOneWorkerEndsNoJob)) return true;
   const bool all = std::all_of(workers_.begin(), workers_.end(),
                                [](const auto& each) { return each.second.serves_another; });
-  // Otherwise this worker may just be the first one.
+  // A single worker that is not listed may just be the first one to register.
   const bool are_all_there =
       workers_.size() > 1 || options_.worker_addresses.count(refused.index) > 0;
   return unserved_since_ &&
@@ -159,7 +160,7 @@ bool WorkerSet::MustYield(const Worker& refused) {
              (all && are_all_there ? options_.worker_silence : options_.ps_timeout);
 }
 
-// ---- how many ----
+// ---- numbers of workers ----
 
 int WorkerSet::NumShares() const {
   const auto number_of = [this](auto counts) {
@@ -175,22 +176,22 @@ int WorkerSet::NumShares() const {
   return number;
 }
 
-// Whether a worker that is away may be about to serve. An index that a task only claims again and
-// again is not waited for.
+// known_since does not change when a task registers again. So an index that a task only claims
+// again and again is not waited for.
 bool WorkerSet::MayServe(const Worker& worker) const {
   if (worker.has_served) return clock_.Elapsed() - worker.last_heard < kForgottenAfter;
   return clock_.Elapsed() - worker.known_since < kAboutToServe;
 }
 
 // A worker that TF_CONFIG names always counts, present or not. Another worker counts if it has
-// served, or has just registered and is about to serve. An index that a task only claims would
-// leave a share of the data unread. A worker does not count if its index is far above the number of
-// workers that have served, unless it is the only one: nobody would read its share and many shares
-// below it.
+// served, or if it has just registered and is about to serve. An index that a task only claims does
+// not count, because its share of the data would stay unread. A worker with an index far above the
+// number of workers that have served does not count either, unless it is the only one: the shares
+// between the other workers and this one would stay unread.
 bool WorkerSet::CountsForData(const Worker& worker, int served, int expected) const {
   if (options_.worker_addresses.count(worker.index) > 0 || !RuleHolds(Rule::kPhantomsHaveNoShare))
     return true;
-  // Unused indices in a job whose workers are not all present.
+  // So many indices may be unused, because some workers of the job are not present.
   constexpr int kGaps = 16;
   if (served > 1 && worker.index >= kGaps + 4 * served) return false;
   if (worker.state != Worker::State::kDialing) return true;
@@ -207,7 +208,7 @@ bool WorkerSet::MostHere(const std::function<bool(const Worker&)>& says) const {
   return 2 * saying > here;
 }
 
-// A worker that TF_CONFIG names may be slow to start.
+// A worker that TF_CONFIG names is waited for longer, because it may be slow to start.
 bool WorkerSet::IsGoneForLong(const Worker& worker) const {
   const bool is_listed = options_.worker_addresses.count(worker.index) > 0;
   return is_listed ? clock_.Elapsed() - worker.last_heard >= kForgottenAfter : !MayServe(worker);

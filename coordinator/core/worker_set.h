@@ -1,5 +1,5 @@
-// The workers of a job, by index: their sessions, the messages to them, which of them fit together,
-// and which are being fenced.
+// The workers of a job, by index: their sessions, the messages to them, their numbers of replicas,
+// and the fences under way.
 #ifndef DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 #define DIVVY_COORDINATOR_CORE_WORKER_SET_H_
 
@@ -60,17 +60,17 @@ class WorkerSet {
   // Ends the worker's session: nothing more is sent or accepted in it. Returns the steps that were
   // in flight there.
   std::vector<std::shared_ptr<coordinator_records::Step>> EndSession(Worker& worker);
-  // The worker is lost: ends its session and fences it. Its steps go on elsewhere once every ps has
-  // acknowledged Sync number `seq`, which no longer has the session.
+  // The worker is lost: ends its session and fences it. Its steps may run on other workers once
+  // every ps has acknowledged Sync number `seq`, which no longer has the session.
   void Fence(Worker& worker, absl::string_view why, uint64_t seq);
   // A ps has answered a Sync. Returns the fences that this answer completes.
   std::vector<FenceWait> NoteFences(int ps, size_t num_ps, const SyncReply& reply);
   const std::vector<FenceWait>& fences() const { return fences_; }
   void DropFences() { fences_.clear(); }
-  // How many workers were lost, without those that announced that they leave.
+  // How often a worker was lost, without those that had announced that they leave.
   int64_t num_lost() const { return num_lost_; }
 
-  // ---- who fits ----
+  // ---- which workers may serve ----
 
   // Whether a worker with so many replicas may serve. With a fixed replicas_per_worker, every other
   // number is CLUSTER_MISMATCH. Otherwise the worker's number is recorded and compared with that of
@@ -78,25 +78,29 @@ class WorkerSet {
   //
   // - OK: there is no such worker, or more workers have last said this number than the other one.
   //   (So all workers can be replaced by workers with another number.)
-  // - NOT_READY: as many workers have said each of the two, and more may come.
-  // - CLUSTER_MISMATCH: fewer have said this number. Or as many have, TF_CONFIG names the workers,
-  //   and every known worker has spoken.
+  // - NOT_READY: as many workers have last said this number as the other one, and more workers may
+  //   register.
+  // - CLUSTER_MISMATCH: fewer workers have last said this number than the other one. Or as many
+  //   have, TF_CONFIG names the workers, and every known worker has said a number.
   absl::Status CheckReplicas(int index, const std::string& address, int replicas);
-  // Present workers with another number of replicas. When CheckReplicas is OK the caller gives them
-  // up. Otherwise one worker that came first with a wrong number would keep all others out.
+  // Present workers with another number of replicas. When CheckReplicas is OK, the caller gives
+  // these workers up. If it kept them, one worker that registered first with a wrong number would
+  // keep all others out.
   std::vector<Worker*> WithOtherReplicas(int index, int replicas);
   // Logs a warning, once, if a worker runs another build of the program than the coordinator.
   void CompareBuild(const Worker& worker, const std::string& build);
-  // A worker refuses the coordinator because it serves another job or another coordinator. Records
-  // since when no worker serves this coordinator. True: this coordinator must end, because that has
-  // lasted for worker_silence if all workers say so, and for ps_timeout otherwise.
+  // A worker refuses the coordinator because the worker serves another job or another coordinator.
+  // Records since when no worker serves this coordinator. True: this coordinator must end, because
+  // no worker has served it for worker_silence if all workers refuse it, or for ps_timeout
+  // otherwise.
   bool MustYield(const Worker& refused);
   // A worker serves this coordinator.
   void NoteServed() { unserved_since_.reset(); }
 
-  // ---- how many ----
+  // ---- numbers of workers ----
 
-  // The number of shares that data is cut into: one for each index up to the highest that counts.
+  // The number of shares that data is cut into: one share for each index up to the highest index of
+  // a worker that counts.
   int NumShares() const;
   // Whether `says` is true for more than half of the workers with a session.
   bool MostHere(const std::function<bool(const Worker&)>& says) const;

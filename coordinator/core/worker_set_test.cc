@@ -71,7 +71,7 @@ TEST_F(WorkerSetTest, TheStepsOfALostWorkerGoOnWhenEachServerHasAcknowledged) {
   applied.participants = 2;
   EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(6)).empty()) << "an answer to an older Sync";
   EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(7, {applied})).empty());
-  EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(8)).empty()) << "ps 1 has said nothing";
+  EXPECT_TRUE(workers_.NoteFences(0, 2, Reply(8)).empty()) << "ps 1 has not answered";
   const auto complete = workers_.NoteFences(1, 2, Reply(8));
   ASSERT_EQ(complete.size(), 1u);
   EXPECT_EQ(complete[0].steps, std::vector<std::shared_ptr<Step>>{step});
@@ -121,18 +121,18 @@ TEST_F(WorkerSetTest, TheCoordinatorGivesWayWhenAllWorkersServeAnotherForAWhile)
   Worker &first = AddWorker(0), &second = AddWorker(1);
   first.state = Worker::State::kDialing;
   first.serves_another = true;
-  EXPECT_FALSE(workers_.MustYield(first)) << "the other one serves";
+  EXPECT_FALSE(workers_.MustYield(first)) << "the other worker serves";
   second.state = Worker::State::kDialing;
   EXPECT_FALSE(workers_.MustYield(first));
   Advance(options_.worker_silence);
-  EXPECT_FALSE(workers_.MustYield(first)) << "the other one says nothing of the kind";
+  EXPECT_FALSE(workers_.MustYield(first)) << "the other worker has not refused this coordinator";
   second.serves_another = true;
   EXPECT_TRUE(workers_.MustYield(second));
   workers_.NoteServed();
   EXPECT_FALSE(workers_.MustYield(first));
   second.serves_another = false;
   Advance(options_.ps_timeout);
-  EXPECT_TRUE(workers_.MustYield(first)) << "the other one stays away";
+  EXPECT_TRUE(workers_.MustYield(first)) << "the other worker stays away";
 }
 
 }  // namespace

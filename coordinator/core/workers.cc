@@ -1,4 +1,4 @@
-// Sessions, Steps streams, fences.
+// Sessions, Steps streams and fences of workers.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,8 @@
 namespace divvy {
 namespace {
 
-// The largest number of slots that a worker may claim. With more, it would get all steps.
+// The largest number of slots that a worker may claim. A worker that claims more would get all
+// steps.
 constexpr int kMostSlots = 64;
 
 }  // namespace
@@ -37,7 +38,7 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
   const uint64_t connection_;
 };
 
-// ---- who registers ----
+// ---- registration ----
 
 absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   for (const auto& [index, worker] : workers_.all()) {
@@ -52,7 +53,8 @@ absl::Status CoordinatorCore::AdmitWorker(const RegisterRequest& request) {
   }
   Worker& worker = KnownWorker(request.index, request.address);
   MaybeLoad();
-  worker.backoff.Reset();  // it is there
+  // The worker has registered, so it is attached at once.
+  worker.backoff.Reset();
   if (worker.state == Worker::State::kDialing) worker.last_heard = clock_.Elapsed();
   AttachWorker(worker);
   return absl::OkStatus();
@@ -69,11 +71,9 @@ absl::Status CoordinatorCore::CheckAttached(const Worker& worker, const WorkerAt
   return absl::OkStatus();
 }
 
-// Another process registers as a worker that has a session. OK: the process with the session is
-// gone.
 absl::Status CoordinatorCore::ContestWorker(Worker& worker, const RegisterRequest& request) {
   if (worker.broken_since) {
-    LoseWorker(worker, "it restarted");
+    LoseWorker(worker, "another process registered in its place");
     return absl::OkStatus();
   }
   if (!worker.claim || worker.claim->by != request.incarnation) {
@@ -94,14 +94,15 @@ CoordinatorCore::Worker& CoordinatorCore::KnownWorker(int index, const std::stri
   Worker& worker = workers_.all()[index];
   if (worker.client == nullptr || worker.address != address) {
     if (worker.client != nullptr && worker.state != Worker::State::kDialing)
-      LoseWorker(worker, "it moved");
-    // Another address does not make it a new worker.
+      LoseWorker(worker, "it registered at another address");
+    // A known worker at another address is not a new worker.
     if (worker.client == nullptr) worker.known_since = clock_.Elapsed();
     worker.index = index;
     worker.address = address;
     worker.client = dialer_.WorkerAt(address, index);
     worker.attaching = false;
-    ++worker.tries;  // what is under way to the other address is void
+    // Answers from the former address are ignored.
+    ++worker.tries;
     worker.last_heard = clock_.Elapsed();
     worker.backoff = Backoff(MixSeeds(options_.incarnation.value(), 1'000 + index));
   }
@@ -141,7 +142,6 @@ void CoordinatorCore::AttachWorkerLater(Worker& worker) {
   });
 }
 
-// Whether the refusal means that the worker serves another job or another coordinator.
 bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
   const Reason reason = ReasonOf(refusal);
   if (reason == Reason::kWrongJob) return true;
@@ -150,10 +150,10 @@ bool CoordinatorCore::ServesAnother(const absl::Status& refusal) const {
           !RuleHolds(Rule::kEpochsArePlausible));
 }
 
-// The refusal of one worker concerns that worker only: the coordinator waits for it and shows the
-// refusal on the live line. It concerns the job if no worker serves this coordinator, and either
-// all known workers say the same or the others stay away. The parameter servers know whether
-// another coordinator has taken over, so they are asked at once.
+// The refusal of one worker concerns only that worker: the coordinator waits for it and shows the
+// refusal on the live line. If no worker serves this coordinator, and all known workers refuse it
+// or stay away, the refusal concerns the job. The parameter servers know whether another
+// coordinator has taken over, so they are asked at once.
 bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusal) {
   worker.serves_another = ServesAnother(refusal);
   if (!worker.serves_another) return false;
@@ -163,11 +163,10 @@ bool CoordinatorCore::OnAttachRefused(Worker& worker, const absl::Status& refusa
   return true;
 }
 
-// No worker serves this coordinator.
 void CoordinatorCore::YieldToOther(const absl::Status& refusal) {
   if (ReasonOf(refusal) == Reason::kWrongJob) return FailJob(WithRemedy(refusal));
-  // The workers have obeyed a later coordinator, or one whose store is lost and which may have used
-  // the same epochs. The next start uses a higher epoch.
+  // The workers have obeyed a later coordinator, or a coordinator whose store is lost and which may
+  // have used the same epochs. The next start of this coordinator uses a higher epoch.
   JobRow row = stored_.row();
   row.epoch = std::max(row.epoch, DetailOf(refusal).epoch);
   store_.Put({row}, [weak = weak_from_this(), refusal](absl::Status) {
@@ -184,8 +183,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   Worker& worker = workers_.all()[index];
   if (abandoned_ || !MayAttachWorkers() || worker.tries != attempt) return;
   worker.attaching = false;
-  // A worker that does not fit gets no more calls. So it registers again, and the answer tells it
-  // why.
+  // A worker that does not fit gets no more calls. So it registers again, and the reply contains
+  // the refusal.
   const absl::Status joined = reply.ok() ? CheckAttached(worker, *reply) : reply.status();
   worker.last_error = std::string(joined.message());
   if (!joined.ok()) {
@@ -210,7 +209,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   HitFailpoint(Failpoint::kSessionBeforeSync);
   worker.join_seq = WantSync();
   checkpoint_maker_.WorkersChanged();
-  // Its session may have changed since the Attach was sent.
+  // The layout may have changed since the Attach was sent.
   workers_.Send(worker, LayoutUpdate{layout_plan_.layout()});
   passes_.IntroduceTo(worker);
   if (const auto* const rewind = recovery_.rewind()) {
@@ -220,8 +219,8 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   OpenSteps(worker);
 }
 
-// Workers whose session every ps knows become ready for steps. True: there is a new one. Workers
-// that were ready before have already been offered the queued steps.
+// The result is true only if another worker has become ready, because the workers that were ready
+// before have already been offered the queued steps.
 bool CoordinatorCore::AdmitJoined() {
   bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
@@ -261,7 +260,7 @@ void CoordinatorCore::OnFrames(int index, uint64_t connection,
 void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
-  // Nothing was sent to it on this connection, so it owes no answer.
+  // Nothing was sent to the worker on this connection, so there is nothing to answer.
   if (worker.connection == nullptr) return;
   std::vector<StreamFrame<ToWorker>> resend;
   std::optional<FromWorker> message;
@@ -288,7 +287,7 @@ void CoordinatorCore::OnBroken(int index, uint64_t connection) {
   const absl::Duration now = clock_.Elapsed();
   if (!worker.broken_since) worker.broken_since = now;
   if (worker.claim || now - *worker.broken_since >= options_.reconnect_limit)
-    return LoseWorker(worker, "its stream is broken");
+    return LoseWorker(worker, "its Steps stream is broken");
   Later(absl::Milliseconds(100),
         [index, connection](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
           Worker& worker = core.workers_.all()[index];
@@ -328,13 +327,12 @@ StatusCallback CoordinatorCore::RefusalOfSlots(int worker, EntryId id) {
   };
 }
 
-// ---- losing ----
+// ---- lost workers ----
 
-// How much of the time in which a worker has a step counts towards --step_deadline. Time in which
-// it waits for a ps that does not answer the coordinator either does not count, because the wait
-// ends with the ps' return. Time in which it waits for a ps that does answer counts half: the
-// server may be slow, but the worker may also be cut off from it, or lie, and must not keep the
-// step for ever.
+// Time in which the worker waits for a ps does not count if that ps does not answer the coordinator
+// either, because the wait ends when the ps returns. It counts half if the ps does answer the
+// coordinator. The ps may be slow then, but the worker may also be cut off from the ps, or lie, and
+// it must not keep the step for ever.
 absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed) const {
   if (!pong.blocked_on_ps) return passed;
   const int ps = *pong.blocked_on_ps;
@@ -344,15 +342,17 @@ absl::Duration CoordinatorCore::Counted(const Pong& pong, absl::Duration passed)
 
 void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   if (worker.state == Worker::State::kDialing) return;
-  if (now - worker.last_heard > options_.worker_silence) return LoseWorker(worker, "it is silent");
+  if (now - worker.last_heard > options_.worker_silence)
+    return LoseWorker(worker, absl::StrCat("it has sent nothing for ",
+                                           absl::FormatDuration(now - worker.last_heard)));
   if (worker.broken_since && now - *worker.broken_since > options_.reconnect_limit)
-    return LoseWorker(worker, "its stream is broken");
-  if (worker.leaving && worker.in_flight.empty()) return LoseWorker(worker, "it left");
+    return LoseWorker(worker, "its Steps stream is broken");
+  if (worker.leaving && worker.in_flight.empty()) return LoseWorker(worker, "it has left");
   worker.run_time = worker.in_flight.empty()
                         ? absl::ZeroDuration()
                         : worker.run_time + Counted(worker.pong, absl::Seconds(1));
   if (worker.run_time > options_.step_deadline + absl::Seconds(10))
-    return LoseWorker(worker, "a step runs past its deadline");
+    return LoseWorker(worker, "a step has run more than 10 s past --step_deadline");
   if (worker.run_time > options_.step_deadline) {
     worker.in_flight.front()->overran = true;
     workers_.Send(worker, CancelSteps{{worker.in_flight.front()->id}});
@@ -364,7 +364,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
   if (worker.state == Worker::State::kDialing) return;
   workers_.Fence(worker, why, servers_.next_sync());
   passes_.WorkerGone(worker.index);
-  // Together with the fence, so that the servers are asked about its steps.
+  // The Sync of the fence also asks the servers which steps of the worker they have applied.
   WantSync();
   if (!RuleHolds(Rule::kWaitForFence)) {
     const std::vector<FenceWait> fences = workers_.fences();
@@ -378,7 +378,7 @@ void CoordinatorCore::LoseWorker(Worker& worker, absl::string_view why) {
 
 void CoordinatorCore::FinishFence(const FenceWait& fence) {
   HitFailpoint(Failpoint::kFencedBeforeRequeue);
-  // The last step goes to the head of the queue first, so that they stand there in the order of
+  // Each step goes to the head of the queue. Beginning with the last step keeps the order of
   // dispatch.
   for (auto step = fence.steps.rbegin(); step != fence.steps.rend(); ++step)
     steps_.OnFenced(*step, fence.worker);

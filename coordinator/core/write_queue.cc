@@ -7,7 +7,8 @@
 namespace divvy {
 namespace {
 
-constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;  // beside the numbers of checkpoints
+// Distinguishes the numbers of these holds from those of checkpoints.
+constexpr uint64_t kHoldOfWrites = uint64_t{1} << 63;
 
 }  // namespace
 
@@ -99,8 +100,8 @@ void WriteQueue::Answer(Write& write) {
 
 // ---- the hold ----
 
-// Not before every half-applied step has been run again. A checkpoint that is about to hold the
-// workers goes first.
+// A hold does not begin before every half-applied step has been run again. A checkpoint that is
+// about to hold the workers goes first.
 void WriteQueue::BeginHold() {
   if (hold_ || !host_.MayHold() || steps_.IsHalfApplied() ||
       clock_.Elapsed() < given_up_ + WorkerSet::kTryHoldAgain)
@@ -114,7 +115,8 @@ void WriteQueue::BeginHold() {
     workers_.Send(worker, divvy::Hold{hold.number});
   }
   hold_ = std::move(hold);
-  if (hold_->waiting.empty()) Admit();  // nobody is there who could commit
+  // No worker is present, so none can commit.
+  if (hold_->waiting.empty()) Admit();
 }
 
 void WriteQueue::Admit() {

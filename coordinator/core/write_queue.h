@@ -17,8 +17,8 @@
 //
 // If no step is open, no worker is held. Steps that are scheduled meanwhile are dispatched after
 // the write is applied. Otherwise a step could commit before the write on one server and after it
-// on another. Writes that are called after such a step begin behind it, so neither steps nor writes
-// wait for ever.
+// on another. While such a step waits, a write that has not begun lets the step go first. So
+// neither steps nor writes wait for ever.
 #ifndef DIVVY_COORDINATOR_CORE_WRITE_QUEUE_H_
 #define DIVVY_COORDINATOR_CORE_WRITE_QUEUE_H_
 
@@ -53,7 +53,7 @@ class WriteQueue {
   using OpenWrites = std::map<EntryId, std::shared_ptr<Write>>;
   using CommitPlan = std::map<int, std::vector<CommitPart>>;  // by ps
 
-  // What it needs from the coordinator that owns it. No method blocks.
+  // The calls that WriteQueue makes to the coordinator that owns it. No method blocks.
   class Host {
    public:
     virtual ~Host() = default;
@@ -77,14 +77,14 @@ class WriteQueue {
 
   // Queues a write. `done` is called when all its servers have applied it.
   void Add(CommitPlan plan, StatusCallback done);
-  // Applies the write of the redo log again. If its call still waits, it is answered.
+  // Applies a write of the redo log again. If the program's call still waits, it is answered.
   void Replay(EntryId id, const CommitPlan& plan);
   // Begins the writes that may begin, and holds the workers for writes that must wait.
   void Start();
   // Begins the writes that let steps go first. Call it after those steps have been dispatched.
   void StartBehindSteps();
   // Whether a step that is not open yet must wait for writes that began while no step was open. If
-  // so, notes that a step waits: writes that have not begun let it go first.
+  // so, notes that a step waits; writes that have not begun then let the step go first.
   bool MakesStepsWait();
 
   // ---- events ----
@@ -103,12 +103,12 @@ class WriteQueue {
   bool IsHold(uint64_t number) const { return hold_ && hold_->number == number; }
   // The worker begins no commit. After the last worker's answer the writes may begin.
   void OnHeld(int worker);
-  // Ends the hold if all its writes are applied. True: it has ended, and what waited for it may go
-  // on.
+  // Ends the hold if all its writes are applied. True: the hold has ended, and work that waited for
+  // its end may continue.
   bool MaybeEndHold();
   // Releases the workers if not all of them have answered.
   void GiveUpHold();
-  // The workers' sessions are over, and the hold with them.
+  // The workers' sessions are over. The hold ends with them.
   void DropHold() { hold_.reset(); }
   // Called at each tick: abandons a hold that takes too long.
   void CheckHold(absl::Duration now);

@@ -16,7 +16,7 @@ namespace {
 
 using coordinator_records::DirectWrite;
 
-// A coordinator that lets the test answer for the parameter servers.
+// A coordinator. The test answers for the parameter servers.
 class FakeHost : public WriteQueue::Host, public FakeStepHost {
  public:
   bool MayBeginWrite() const override { return may_begin; }
@@ -41,7 +41,7 @@ class WriteQueueTest : public StepsTest<FakeHost> {
     steps_.DispatchAll();
     ASSERT_FALSE(steps_.open().empty());
   }
-  // A write to these servers. Has its status when it is answered.
+  // Makes a write to these servers. The result has the write's status once the write is answered.
   std::shared_ptr<std::optional<absl::Status>> Write(const std::vector<int>& servers) {
     auto answer = std::make_shared<std::optional<absl::Status>>();
     WriteQueue::CommitPlan plan;
@@ -50,7 +50,7 @@ class WriteQueueTest : public StepsTest<FakeHost> {
     queue_.Start();
     return answer;
   }
-  // Every server answers what it has been sent.
+  // Every server answers the writes that were sent to it.
   void Apply() {
     for (const auto& [ps, write] : std::exchange(host_.sent, {})) {
       if (queue_.OnCommitted(ps, *write)) queue_.Answer(*write);
@@ -117,7 +117,7 @@ TEST_F(WriteQueueTest, AHoldThatWorkersDoNotAnswerIsGivenUpAndTriedAgain) {
   queue_.CheckHold(clock_.Elapsed());
   EXPECT_FALSE(queue_.is_holding());
   queue_.Start();
-  EXPECT_FALSE(queue_.is_holding()) << "not at once";
+  EXPECT_FALSE(queue_.is_holding()) << "the next hold comes after a pause";
   clock_.AdvanceTo(clock_.Elapsed() + WorkerSet::kTryHoldAgain);
   worker.in_flight[0]->applied = {{0, 2}};
   queue_.Start();
@@ -140,9 +140,9 @@ TEST_F(WriteQueueTest, AWorkerThatJoinsIsWaitedForToo) {
 
 TEST_F(WriteQueueTest, StepsAndWritesTakeTurns) {
   Write({0});
-  EXPECT_TRUE(queue_.MakesStepsWait()) << "a write is under way that holds nobody";
+  EXPECT_TRUE(queue_.MakesStepsWait()) << "a write is under way that holds no worker";
   Write({0});
-  EXPECT_EQ(host_.sent.size(), 1u) << "it lets the step go first";
+  EXPECT_EQ(host_.sent.size(), 1u) << "the second write lets the step go first";
   Apply();
   EXPECT_FALSE(queue_.MakesStepsWait());
   queue_.StartBehindSteps();
@@ -151,7 +151,8 @@ TEST_F(WriteQueueTest, StepsAndWritesTakeTurns) {
 
 TEST_F(WriteQueueTest, AReplayedWriteAnswersWhoeverWaitsForIt) {
   const auto write = Write({0, 1});
-  host_.sent.clear();  // the servers have gone back
+  // The servers have rewound.
+  host_.sent.clear();
   queue_.Replay(EntryId(1), {{0, {CommitPart()}}, {1, {CommitPart()}}});
   queue_.Replay(EntryId(9), {{0, {CommitPart()}}});
   EXPECT_EQ(queue_.open().size(), 2u);

@@ -23,7 +23,8 @@ class EventRecorder : public std::enable_shared_from_this<EventRecorder> {
   // REQUIRES: `executor` outlives this and its tasks.
   EventRecorder(std::unique_ptr<SummaryWriter> summaries, Executor& executor);
 
-  // As the functions of SummaryWriter, but they return before the point is written. Do not block.
+  // Like the functions of SummaryWriter with the same names, but these return before the point is
+  // written. They do not block.
   void Scalars(std::string run, int64_t step, std::map<std::string, double> scalars);
   void Text(std::string run, int64_t step, std::string tag, std::string markdown);
 
@@ -32,7 +33,7 @@ class EventRecorder : public std::enable_shared_from_this<EventRecorder> {
 
  private:
   using Job = std::function<absl::Status(SummaryWriter&)>;
-  // Queues a job, and starts WriteAll if it does not run.
+  // Queues a job, and starts WriteAll if it is not running.
   void Add(Job job);
   // Runs jobs until none is left. Blocks on the disk.
   void WriteAll();

@@ -23,7 +23,7 @@ std::string Bar(double fraction) {
   return absl::StrCat("[", bar, "]");
 }
 
-// "19/30", or "19" where the total is not known.
+// "19/30", or "19" if the total is not known.
 std::string Of(int64_t done, std::optional<int64_t> total) {
   return total ? absl::StrCat(FormatCount(done), "/", FormatCount(*total)) : FormatCount(done);
 }

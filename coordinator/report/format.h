@@ -25,11 +25,11 @@ struct ProgressLine {
   std::optional<int64_t> epochs;
   // Means over the last interval.
   std::map<std::string, double> metrics;
-  // Of the steps in the last interval.
+  // The greatest staleness of the steps in the last interval.
   uint64_t max_staleness = 0;
   // 0: not known.
   double examples_per_second = 0;
-  // The time until the pass ends, where it is known.
+  // The time until the pass ends. Nullopt: not known.
   std::optional<absl::Duration> left;
 };
 
@@ -38,8 +38,8 @@ struct ProgressLine {
 //   epoch 19/30  [=====>    ]  62 %  step 837/1,350  41,200 examples/s  loss 0.031  ps 2/2
 //   workers 2/2  0:01 left
 //
-// A part that is not known is left out. Anything that has been waited for longer than 5 s stands at
-// the end. `bar`: whether the line has the bar.
+// A part that is not known is left out. Waits of at least 5 s stand at the end. `bar`: whether the
+// line has the bar.
 std::string FormatProgress(const ProgressLine& line, bool bar);
 
 // One line for each variable, such as:

@@ -90,10 +90,12 @@ TEST(FormatTest, VariablesAreATable) {
 TEST(TimeLeftTest, FollowsFromTheStepsBehindTheFirst) {
   TimeLeft left;
   left.Begin(/*done=*/0);
-  EXPECT_EQ(left.At(absl::Seconds(60), 0, 100), std::nullopt);  // a window is being filled
+  // The data is being shuffled, and no step has finished.
+  EXPECT_EQ(left.At(absl::Seconds(60), 0, 100), std::nullopt);
   EXPECT_EQ(left.At(absl::Seconds(61), 1, 99), std::nullopt)
-      << "a minute for each of 99 steps is what the first one seems to say";
-  EXPECT_EQ(left.At(absl::Seconds(61.5), 50, 50), std::nullopt) << "too early to tell";
+      << "the minute before the first step must not count as the time of one step";
+  EXPECT_EQ(left.At(absl::Seconds(61.5), 50, 50), std::nullopt)
+      << "less than a second has passed since the first step";
   EXPECT_EQ(left.At(absl::Seconds(63), 21, 80), absl::Seconds(8));
 }
 
@@ -105,7 +107,7 @@ TEST(TimeLeftTest, BeginsAnewWithEachPass) {
   left.Begin(/*done=*/5);
   EXPECT_EQ(left.At(absl::Seconds(4), 5, 10), std::nullopt);
   left.At(absl::Seconds(20), 6, 10);
-  EXPECT_EQ(left.At(absl::Seconds(22), 7, 10), std::nullopt) << "one step";
+  EXPECT_EQ(left.At(absl::Seconds(22), 7, 10), std::nullopt) << "only one more step has finished";
   EXPECT_EQ(left.At(absl::Seconds(24), 8, 10), absl::Seconds(20));
 }
 

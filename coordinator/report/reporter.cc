@@ -90,7 +90,8 @@ void Reporter::Draw() {
   const ProgressLine line = NextLine();
   const bool waiting =
       !line.snapshot.waits.empty() && line.snapshot.waits.front().since >= absl::Seconds(5);
-  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;  // nothing happens
+  // There is nothing to show.
+  if (!in_loop_ && line.snapshot.in_flight == 0 && !waiting) return;
   std::string text = FormatProgress(line, options_.terminal.interactive);
   if (!options_.terminal.interactive) return WriteLine(text);
   if (static_cast<int>(text.size()) > options_.terminal.width - 1)
@@ -135,7 +136,8 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
   if (!std::exchange(table_drawn_, true)) {
     std::string table = FormatVariables(layout);
     if (!table.empty()) {
-      table.pop_back();  // WriteLine ends it
+      // WriteLine adds the newline again.
+      table.pop_back();
       WriteLine(table);
     }
   }
@@ -151,7 +153,7 @@ void Reporter::OnLoopBegin(const Layout& layout, StepKind kind) {
 
 void Reporter::OnStep(const Metrics& metrics) {
   MutexLock lock(mu_);
-  // A metric that changes its kind is a program error that is reported elsewhere.
+  // If a metric changes its kind, BlockingCoordinator::RunSteps reports the error.
   Merge(metrics, recent_).IgnoreError();
   if (!trains_) return;
   examples_ += Examples(metrics);
@@ -169,7 +171,7 @@ void Reporter::TellNotFinite(absl::string_view run, const std::map<std::string, 
                        << ". A parameter that is not finite stays so, and training goes on with "
                           "it. --check_numerics ends the job at the first gradient that is "
                           "not finite and names it. Look for a learning rate that is too high, and "
-                          "for a division by 0 or its logarithm";
+                          "for a division by 0 or a logarithm of 0";
   }
 }
 
@@ -206,7 +208,8 @@ void Reporter::Summarize(int64_t peak_memory_bytes) {
   MutexLock lock(mu_);
   over_ = true;
   const CoordinatorSnapshot now = core_->Snapshot();
-  if (now.finished_steps == 0) return;  // an error came first, and stands alone
+  // An error has ended the job before any step, and its message needs no summary.
+  if (now.finished_steps == 0) return;
   WriteLine(absl::StrCat(FormatCount(static_cast<double>(now.finished_steps)), " training steps, ",
                          FormatCount(examples_), " examples seen in ",
                          FormatLength(clock_.Elapsed() - began_), "; peak memory ",

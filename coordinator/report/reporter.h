@@ -26,7 +26,7 @@ namespace divvy {
 // How and where progress is shown.
 struct ReportOptions {
   Terminal terminal;
-  // The interval of lines where there is no terminal.
+  // The interval of lines if there is no terminal.
   absl::Duration report_every = absl::Seconds(5);
   // The interval at which the live line is redrawn.
   absl::Duration redraw_every = absl::Milliseconds(200);
@@ -40,9 +40,9 @@ struct ReportOptions {
 
 // Draws the progress of one job. Thread-safe.
 //
-// The line shows anything that has been waited for longer than 5 s, whether steps finish or not. If
-// there is a goal (OnGoal), each loop of training steps ends with a line of the loop's means, in
-// the form of a program's report. The first mean that is not finite is logged, once.
+// The line shows every wait of at least 5 s, even while steps finish. If there is a goal (OnGoal),
+// each loop of training steps ends with a line of the loop's means, in the form of a program's
+// report. Only the first mean that is not finite is logged.
 //
 // Event files: the run "train" has the means of each report interval of training loops, and the
 // texts "configuration" and "variables". A report of the program is in the run that the program
@@ -52,7 +52,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // REQUIRES: `executor` and `clock` outlive this and its timers.
   Reporter(ReportOptions options, Executor& executor, Clock& clock);
 
-  // Begins to draw the progress of `core`. Call it once. Does not block.
+  // Begins to draw the progress of `core`. Call Watch once. Does not block.
   void Watch(std::shared_ptr<CoordinatorCore> core);
 
   // ProgressSink. These calls only record and draw; event files are written in the background.
@@ -72,7 +72,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   void Tick();
   // Writes the line if there is something to show.
   void Draw() DIVVY_REQUIRES(mu_);
-  // The next line; the means of the interval begin anew.
+  // Makes the next line, and begins the means of the next interval.
   ProgressLine NextLine() DIVVY_REQUIRES(mu_);
   // Writes the texts "configuration" and "variables" to the event files.
   void RecordConfiguration(const Layout& layout) DIVVY_REQUIRES(mu_);
@@ -82,7 +82,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
   // Logs the first mean that is not finite.
   void TellNotFinite(absl::string_view run, const std::map<std::string, double>& means)
       DIVVY_REQUIRES(mu_);
-  // A line of its own, in the place of the live line if there is one.
+  // Writes a line of its own, in place of the live line if there is one.
   void WriteLine(absl::string_view text) DIVVY_REQUIRES(mu_);
   const char* loop_run() const DIVVY_REQUIRES(mu_) { return trains_ ? "train" : "evaluation"; }
   absl::Duration interval() const {
@@ -98,10 +98,10 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
                     line_open_ DIVVY_GUARDED_BY(mu_) = false;
   bool over_ DIVVY_GUARDED_BY(mu_) = false;
   std::optional<int64_t> epochs_ DIVVY_GUARDED_BY(mu_);
-  // Since the last line.
+  // The metrics since the last line.
   Metrics recent_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recent_since_ DIVVY_GUARDED_BY(mu_);
-  // Of training steps since the loop began.
+  // The metrics of training steps since the loop began.
   Metrics loop_ DIVVY_GUARDED_BY(mu_);
   bool not_finite_told_ DIVVY_GUARDED_BY(mu_) = false;
   absl::Duration began_ DIVVY_GUARDED_BY(mu_);
@@ -111,7 +111,7 @@ class Reporter : public ProgressSink, public std::enable_shared_from_this<Report
 
   // Null: no event files are written.
   const std::shared_ptr<EventRecorder> events_;
-  // Of training steps since the last points.
+  // The metrics of training steps since the last points in the event files.
   Metrics unrecorded_ DIVVY_GUARDED_BY(mu_);
   absl::Duration recorded_at_ DIVVY_GUARDED_BY(mu_);
   // Whether the current loop runs training steps.

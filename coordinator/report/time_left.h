@@ -11,8 +11,8 @@
 namespace divvy {
 
 // Follows the steps of one pass. The measurement begins when the first finished step is seen,
-// because the first steps wait for the data to be opened and shuffled. Later steps do not. A value
-// type; no method reads a clock. Not thread-safe.
+// because only the first steps wait for the data to be opened and shuffled. A value type; no method
+// reads a clock. Not thread-safe.
 class TimeLeft {
  public:
   // A pass begins. `done`: how many of its steps were finished before.

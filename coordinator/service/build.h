@@ -18,14 +18,14 @@
 
 namespace divvy {
 
-// What a coordinator is built from.
+// The inputs of BuildCoordinator.
 struct CoordinatorSetup {
   // The partitioner and the placement are filled in from `strategy`.
   CoordinatorOptions core;
   StrategyOptions strategy;
   // The cluster as the program sees it.
   std::shared_ptr<const ClusterResolver> resolver;
-  // For the strategy's figures.
+  // The number of replicas of each worker, from which the strategy computes its replica count.
   int replicas_per_worker = 1;
   // Nullopt: no progress is drawn.
   std::optional<ReportOptions> report;
@@ -33,7 +33,8 @@ struct CoordinatorSetup {
   ProgressSink* sink = nullptr;
 };
 
-// The parts, in the order in which they use each other: the last is destroyed first.
+// The parts of a coordinator. A part may use the parts before it, and so the last part is destroyed
+// first.
 struct BuiltCoordinator {
   std::shared_ptr<CoordinatorCore> core;
   // Null: no progress is drawn.

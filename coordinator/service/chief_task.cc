@@ -24,8 +24,8 @@ namespace divvy {
 namespace {
 
 constexpr absl::Duration kLinger = absl::Seconds(10);
-// The longest time for sending the last answers: the operator that asked for a drain learns how it
-// ended.
+// The longest time for sending the last answers, so that an operator who asked for a drain learns
+// how it ended.
 constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 
 }  // namespace
@@ -65,12 +65,14 @@ ChiefTask::~ChiefTask() {
   if (server_ != nullptr) server_->Shutdown(drain_asked_ ? kLastAnswers : absl::ZeroDuration());
   dialer_.Close();
   executor_.Stop();
-  core_.Reset();  // before what it uses
+  // The core must be destroyed before the parts that it uses.
+  core_.Reset();
 }
 
 absl::StatusOr<std::unique_ptr<ChiefTask>> ChiefTask::Start(const ChiefTaskOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  RETURN_IF_ERROR(CheckSecurity(options.task));  // before anything reads the certificates
+  // Comes before anything reads the certificates.
+  RETURN_IF_ERROR(CheckSecurity(options.task));
   std::unique_ptr<ChiefTask> task(new ChiefTask(options));
   RETURN_IF_ERROR(task->OpenStore());
   RETURN_IF_ERROR(task->OpenCatalog());
@@ -162,7 +164,8 @@ void ChiefTask::SaveForOperator(ResultCallback<v1::RequestCheckpointReply> done)
 void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
   const auto core = core_.Get();
   if (core == nullptr)
-    return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+    return done(MakeError(Reason::kNotReady,
+                          "the coordinator is still starting: try again in a few seconds"));
   if (!drain_asked_.exchange(true) && options_.on_drain_asked) options_.on_drain_asked();
   core->Drain([weak = std::weak_ptr<CoordinatorCore>(core), done = std::move(done)] {
     const auto core = weak.lock();
@@ -173,7 +176,8 @@ void ChiefTask::DrainForOperator(ResultCallback<v1::DrainReply> done) {
 void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> done) {
   const auto core = core_.Get();
   if (core == nullptr)
-    return done(MakeError(Reason::kNotReady, "the coordinator is starting: ask again"));
+    return done(MakeError(Reason::kNotReady,
+                          "the coordinator is still starting: try again in a few seconds"));
   core->Resize(num_ps, [num_ps, done = std::move(done)](const absl::Status& resized) {
     if (!resized.ok()) return done(resized);
     v1::ResizeReply reply;
@@ -185,7 +189,7 @@ void ChiefTask::ResizeForOperator(int num_ps, ResultCallback<v1::ResizeReply> do
 absl::Status ChiefTask::StartCore() {
   absl::StatusOr<BuiltCoordinator> built =
       BuildCoordinator(options_.setup, executor_, dialer_, *store_);
-  // The previous life of the process may have died before it could do this.
+  // The previous process may have died after it stored the end and before it told the evaluator.
   if (ReasonOf(built.status()) == Reason::kJobOver) TellEvaluator(ExitCodeOf(built.status()));
   RETURN_IF_ERROR(built.status());
   parts_ = *std::move(built);
@@ -210,8 +214,8 @@ void ChiefTask::TellEvaluator(int exit_code) {
 absl::Status ChiefTask::Finish(absl::Status result) {
   const bool away = AnyTaskAway();
   result = parts_.calls->Finish(std::move(result));
-  // A final exit code of a coordinator that was not asked to end has the same meaning: no other
-  // coordinator follows.
+  // If a coordinator ends with a final exit code and was not asked to end, no other coordinator
+  // follows. So the job is over for the evaluator, even if the store does not say so.
   const bool is_final = ExitCodeOf(result) < exit_codes::kOfSignal && !drain_asked_;
   if (is_final || core_.Get()->Snapshot().phase == CoordinatorSnapshot::Phase::kOver)
     TellEvaluator(ExitCodeOf(result));

@@ -56,18 +56,19 @@ class ChiefTask {
   // Sends nothing more, and waits for running tasks.
   ~ChiefTask();
 
-  // The program's calls; lives as long as this.
+  // The calls of the program. The reference is valid as long as this object lives.
   BlockingCoordinator& coordinator() { return *parts_.calls; }
   // Null: no progress is drawn.
   Reporter* reporter() { return parts_.reporter.get(); }
-  // Does what SIGTERM does: dispatches nothing more and waits for the steps in flight. Then calls
-  // of the program end with Cancelled (Reason::kJobOver). Does not block. `drained` is called once,
-  // when the process may exit.
+  // Does what SIGTERM does: dispatches nothing more and lets the steps in flight finish. Then calls
+  // of the program end with Cancelled (Reason::kJobOver), and `drained` is called once: the process
+  // may exit. Does not block.
   void Drain(std::function<void()> drained);
-  // Ends a program that ended with `result`: if it is OK, waits for queued steps; then tells every
-  // task to exit, and records the end for an evaluator. If a task was away at the beginning, stays
-  // for ten more seconds, or until a Drain, so that the task learns of the end when it registers
-  // again. Returns the status that the job ended with. Blocks.
+  // Ends the job after the program has returned `result`. If `result` is OK, waits for queued
+  // steps. Then tells every task to exit, and records the end for an evaluator. If a known task was
+  // not connected when Finish was called, waits ten more seconds, or until a Drain, so that the
+  // task learns of the end when it registers again. Returns the status that the job ended with.
+  // Blocks.
   absl::Status Finish(absl::Status result);
   // Whether the store says that the job has ended, successfully or not. A restart would then change
   // nothing.
@@ -81,7 +82,7 @@ class ChiefTask {
 
  private:
   explicit ChiefTask(const ChiefTaskOptions& options);
-  // The parts of Start, in this order.
+  // The steps of Start, in this order.
   absl::Status OpenStore();
   absl::Status OpenCatalog();
   absl::Status Listen();

@@ -14,7 +14,8 @@ TEST(ChiefTaskTest, OptionsThatMakeNoSenseAreRefusedBeforeAnythingIsMade) {
   for (const int replicas : {0, -1}) {
     ChiefTaskOptions options;
     options.setup.replicas_per_worker = replicas;
-    options.state_dir = "/dev/null/never";  // comes later
+    // Opening this directory would fail, but the options are checked first.
+    options.state_dir = "/dev/null/never";
     const absl::Status refused = ChiefTask::Start(options).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()),
@@ -41,7 +42,7 @@ TEST(CoordinatorStatusTest, AnOperatorsSaveDoesNotDecideForAProgramThatHasNotBeg
   for (const Phase phase :
        {Phase::kAttaching, Phase::kLoading, Phase::kRunning, Phase::kEnding, Phase::kFailed}) {
     snapshot.phase = phase;
-    // The core answers when it can, if only with the error that ended the job.
+    // The core answers such a call itself, perhaps with the error that ended the job.
     EXPECT_TRUE(RefusalToSave(snapshot).ok());
   }
 }

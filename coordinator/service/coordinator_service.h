@@ -9,7 +9,7 @@
 namespace divvy {
 
 // Decodes the request, calls the core and encodes the answer. Decides nothing and never blocks. A
-// call that arrives before the core exists gets NOT_READY: the task registers again later.
+// request that arrives before the core exists gets NOT_READY, and the task registers again later.
 // Thread-safe.
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:

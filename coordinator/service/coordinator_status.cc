@@ -55,8 +55,8 @@ absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot) {
   switch (snapshot.phase) {
     case CoordinatorSnapshot::Phase::kChoosing:
       return MakeError(Reason::kNotReady,
-                       "the program has not begun to use its variables, nor asked for those of a "
-                       "checkpoint: there is nothing to save yet");
+                       "the program has neither used its variables nor restored a checkpoint yet: "
+                       "there is nothing to save, ask again later");
     case CoordinatorSnapshot::Phase::kOver: return MakeError(Reason::kJobOver, "the job has ended");
     default: return absl::OkStatus();
   }

@@ -12,9 +12,9 @@ namespace divvy {
 // The answer to Admin.GetStatus. Pure.
 v1::TaskStatus CoordinatorTaskStatus(const CoordinatorOptions& options,
                                      const CoordinatorSnapshot& snapshot);
-// Why Admin.RequestCheckpoint cannot make a checkpoint. OK: it can, now or later. NOT_READY: the
-// program has not decided whether it restores a checkpoint, and a save would decide that it begins
-// anew; ask again later. JOB_OVER: the job has ended. Pure.
+// The error of Admin.RequestCheckpoint if the job cannot make a checkpoint. OK: it can, now or
+// later. NOT_READY: the program has not decided whether it restores a checkpoint, and a save would
+// decide that it begins anew. The operator may ask again later. JOB_OVER: the job has ended. Pure.
 absl::Status RefusalToSave(const CoordinatorSnapshot& snapshot);
 // The answers to Admin.RequestCheckpoint and Admin.Drain. Pure.
 v1::RequestCheckpointReply SavedForOperator(CheckpointId saved, int64_t durable_steps);

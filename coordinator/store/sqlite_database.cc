@@ -32,7 +32,8 @@ struct Bind {
 };
 
 std::string BytesAt(sqlite3_stmt* statement, int column) {
-  const void* bytes = sqlite3_column_blob(statement, column);  // null where there are none
+  // Null if the value is empty.
+  const void* bytes = sqlite3_column_blob(statement, column);
   return bytes == nullptr ? std::string()
                           : std::string(static_cast<const char*>(bytes),
                                         sqlite3_column_bytes(statement, column));
@@ -51,9 +52,10 @@ SqlRow RowAt(sqlite3_stmt* statement) {
   return row;
 }
 
-// SQLite has the same error for a device that failed and for a file that may not grow. The second
-// is a full disk: the change is undone, and other changes may succeed. REQUIRES: errno is as the
-// failed call left it (sqlite3_system_errno returns 0 after a failed commit).
+// Whether a write failed because the file may not grow. SQLite has the same error for that and for
+// a device that failed. A file that may not grow is treated like a full disk: the change is undone,
+// and other changes may succeed. REQUIRES: errno is as the failed call left it
+// (sqlite3_system_errno returns 0 after a failed commit).
 bool MayNotGrow(sqlite3* handle) {
   return sqlite3_extended_errcode(handle) == SQLITE_IOERR_WRITE && errno == EFBIG;
 }
@@ -87,7 +89,7 @@ absl::StatusOr<int64_t> SqliteDatabase::Number(const std::string& sql) {
   ASSIGN_OR_RETURN(const std::vector<SqlRow> rows, Run(sql));
   if (rows.empty()) return 0;
   const auto* number = rows[0].empty() ? nullptr : std::get_if<int64_t>(&rows[0][0]);
-  if (number == nullptr) return Damaged(absl::StrCat("no number answers ", sql));
+  if (number == nullptr) return Damaged(absl::StrCat("the result is not a number: ", sql));
   return *number;
 }
 

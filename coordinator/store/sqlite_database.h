@@ -1,4 +1,4 @@
-// A connection to an SQLite file. Its errors say what an operator should do.
+// A connection to an SQLite file. Error messages say what an operator should do.
 #ifndef DIVVY_COORDINATOR_STORE_SQLITE_DATABASE_H_
 #define DIVVY_COORDINATOR_STORE_SQLITE_DATABASE_H_
 
@@ -25,7 +25,7 @@ inline bool operator==(const Blob& a, const Blob& b) { return a.bytes == b.bytes
 using SqlValue = std::variant<std::monostate, int64_t, std::string, Blob>;
 using SqlRow = std::vector<SqlValue>;
 
-// For one thread at a time. A method that reads or writes the file blocks on the disk.
+// Used by one thread at a time. A method that reads or writes the file blocks on the disk. Errors:
 //   FailedPrecondition  another process holds the file, or it cannot be opened or written
 //   ResourceExhausted   no space, or the device failed (DeviceFailed tells which)
 //   DataLoss            the file is no database, is damaged, or has other tables than the
@@ -52,17 +52,17 @@ class SqliteDatabase {
   // the transaction had never begun.
   void Rollback();
   // Copies everything in the write-ahead log into the file, and syncs the file. The log keeps its
-  // length, because a file that keeps its length syncs faster. It is later overwritten from its
-  // beginning.
+  // length, because a file that keeps its length syncs faster. Later changes overwrite the log from
+  // its beginning.
   absl::Status CarryLogOver();
   // The next read comes from the disk and not from SQLite's cache.
   void ForgetPages();
   // Close will leave the write-ahead log in place, as a killed process does.
   void KeepLogOnClose();
 
-  // Whether the device has failed, for a reason other than a lack of space. The data that was being
-  // written may or may not be on the disk. A second sync may report success for data that the first
-  // one dropped.
+  // Whether the device has failed for a reason other than a lack of space. The data that was being
+  // written may or may not be on the disk. Do not write again: a second sync may report success for
+  // data that the first sync has dropped.
   bool DeviceFailed() const { return device_failed_; }
   const std::string& path() const { return path_; }
   // DataLoss with the remedy.

@@ -25,7 +25,7 @@ const StoreTable* const* Tables() {
   return tables;
 }
 
-// ---- the seal: how many rows there are, and the sum of their checksums ----
+// ---- the seal: the number of rows and the sum of their checksums ----
 
 struct Seal {
   uint64_t rows = 0;
@@ -107,8 +107,8 @@ absl::Status ReadRows(SqliteDatabase& database, const StoreTable& table, Seal& s
     const uint64_t crc = stored == nullptr ? 0 : static_cast<uint64_t>(*stored);
     row.pop_back();
     if (stored == nullptr || crc != table.Crc(row))
-      return database.Damaged(
-          absl::StrCat("a row of table ", table.name, " is not what was written"));
+      return database.Damaged(absl::StrCat("a row of table ", table.name,
+                                           " does not have the checksum of its content"));
     ++seal.rows;
     seal.crc_sum += crc;
     auto decoded = decode(row);
@@ -133,7 +133,7 @@ absl::StatusOr<StoredJob> ReadAll(SqliteDatabase& database) {
                            [&](StateRow row) { all.state = std::move(row); }));
   ASSIGN_OR_RETURN(const Seal sealed, ReadSeal(database));
   if (!(found == sealed))
-    return database.Damaged("rows are missing, or are not the last that were written");
+    return database.Damaged("rows are missing, or are older versions of themselves");
   StoredJob job;
   Apply(all, job);
   return job;
@@ -187,8 +187,8 @@ absl::Status MigrateFrom1(SqliteDatabase& database) {
   return WriteSeal(database, seal);
 }
 
-// Schema 2 had no table `state`. Its rows of variables do not describe what servers hold: without a
-// row of `state` nothing is adopted.
+// Schema 2 had no table `state`. Its rows of variables do not describe what servers hold, and
+// without a row of `state` nothing is adopted.
 absl::Status MigrateFrom2(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run(StateTable().create));
   return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
@@ -254,18 +254,19 @@ absl::Status CheckContent(SqliteDatabase& database) {
 
 absl::Status Prepare(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Open());
-  // Set before the first lock is taken, so that the lock is kept.
+  // The mode is set before the first lock is taken, so that the lock is kept.
   RETURN_IF_ERROR(database.Run("PRAGMA locking_mode = EXCLUSIVE"));
-  // EXTRA is FULL and more. A new file gets its log in a transaction of the older kind, with a
-  // journal. If the journal's removal were not synced, the journal could come back after a power
-  // cut and roll the file back to nothing.
+  // EXTRA also syncs the removal of a journal. A new file is switched to a write-ahead log in a
+  // transaction that uses a rollback journal. Without that sync, the journal could come back after
+  // a power cut and roll the file back to nothing.
   RETURN_IF_ERROR(database.Run("PRAGMA synchronous = EXTRA"));
   RETURN_IF_ERROR(database.Run("PRAGMA journal_mode = WAL"));
-  // Each change carries the log over itself and sees the errors of that.
+  // Each change calls CarryLogOver itself, and so it sees the errors.
   RETURN_IF_ERROR(database.Run("PRAGMA wal_autocheckpoint = 0"));
   RETURN_IF_ERROR(database.Run("PRAGMA temp_store = MEMORY"));
   RETURN_IF_ERROR(database.Run("PRAGMA cell_size_check = ON"));
-  // Checked before anything is written, because a write into a damaged file could go anywhere.
+  // The structure is checked before anything is written, because a write into a damaged file could
+  // overwrite good data.
   RETURN_IF_ERROR(CheckStructure(database));
   RETURN_IF_ERROR(InTransaction(database, MakeOrMigrate));
   RETURN_IF_ERROR(database.CheckWritable());
@@ -305,7 +306,7 @@ struct SqliteStore::State {
       if (database.DeviceFailed() || absl::IsDataLoss(written)) Break(written);
       return written;
     }
-    // The change is durable in the log. If there is no room to carry it over, the next change tries
+    // The change is durable in the log. If the file has no room for it, the next change tries
     // again. After a device failure nothing is tried again.
     const absl::Status carried = database.CarryLogOver();
     if (!database.DeviceFailed() && !absl::IsDataLoss(carried)) return absl::OkStatus();
@@ -322,18 +323,21 @@ struct SqliteStore::State {
   Mutex mu;
   CondVar idle;
   std::deque<Write> writes DIVVY_GUARDED_BY(mu);
-  bool writing DIVVY_GUARDED_BY(mu) = false;  // a writer exists
+  // Whether a Writer exists.
+  bool writing DIVVY_GUARDED_BY(mu) = false;
   bool closed DIVVY_GUARDED_BY(mu) = false;
-  Mutex database_mu;  // after mu, never with it
+  // Never held together with mu.
+  Mutex database_mu;
   SqliteDatabase database DIVVY_GUARDED_BY(database_mu);
   bool open DIVVY_GUARDED_BY(database_mu) = false;
-  absl::Status broken DIVVY_GUARDED_BY(database_mu);  // nothing more is written
+  // Not OK: nothing more is written, and every change gets this error.
+  absl::Status broken DIVVY_GUARDED_BY(database_mu);
 };
 
 namespace {
 
-// Writes changes until none are left. An executor that stops drops tasks that have not begun. In
-// that case the destructor alone clears the mark of a writer.
+// Writes changes until none are left. An executor that stops destroys tasks that have not begun. In
+// that case the destructor clears State::writing, so that Close does not wait for ever.
 template <typename State>
 class Writer {
  public:
@@ -372,9 +376,9 @@ class Writer {
 absl::StatusOr<std::unique_ptr<Store>> SqliteStore::Open(const std::string& state_dir,
                                                          Executor& executor) {
   if (absl::Status made = FileSystem::Real().CreateDurableDirectory(state_dir); !made.ok()) {
-    const absl::StatusCode code = absl::IsPermissionDenied(made)
-                                      ? absl::StatusCode::kFailedPrecondition
-                                      : made.code();  // it is no certificate that lacks a right
+    // PermissionDenied is the code for missing rights of a certificate.
+    const absl::StatusCode code =
+        absl::IsPermissionDenied(made) ? absl::StatusCode::kFailedPrecondition : made.code();
     return absl::Status(
         code, absl::StrCat(made.message(),
                            ". --state_dir must be a directory that the coordinator may write"));
@@ -394,7 +398,7 @@ void SqliteStore::Close() {
   }
   MutexLock lock(state_->database_mu);
   state_->open = false;
-  // Closed here, so that the next Open finds the directory free.
+  // The database is closed before this function returns, so that the next Open can take the lock.
   state_->database.Close();
 }
 

@@ -10,8 +10,8 @@
 // after a later Put. `done` gets OK only when the change is in divvy.db itself. The log beside it
 // (divvy.db-wal) then holds at most a second copy of that one change. So divvy.db alone is a
 // complete copy, and no damage to the log can undo an acknowledged change. There is one exception:
-// while the disk has no room for the file to grow, a change that only the log has is acknowledged,
-// too.
+// while the disk has no room for divvy.db to grow, a change is also acknowledged when only the log
+// has it.
 //
 // Every row has a checksum, and the store has one over all rows. A flipped bit anywhere is
 // detected, or changes no row. A whole but older file that replaces a newer one cannot be detected.
@@ -35,9 +35,8 @@ class SqliteStore : public Store {
   // Opens the store, and makes the directory and the file if they are missing. A file of an older
   // version is converted to this version for good. Scrubs the content. Blocks. Errors name the
   // directory and the remedy:
-  //   FailedPrecondition  another coordinator holds it; it cannot be written; it is of a later
-  //   version
-  //                       of Divvy; or the file is another program's database
+  //   FailedPrecondition  another coordinator holds the store; it cannot be written; a later
+  //                       version of Divvy wrote it; or the file is another program's database
   //   DataLoss            the file is no database, or is damaged
   //   ResourceExhausted   no space, or the device failed
   //   others              the directory cannot be made

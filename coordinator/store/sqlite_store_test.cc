@@ -66,7 +66,7 @@ class SqliteStoreTest : public ::testing::Test {
     return SqliteStore::Open(directory(), executor_);
   }
 
-  // Puts and waits.
+  // Puts `change` and waits for its status.
   absl::Status Put(Store& store, StoreChange change) {
     absl::Status result;
     bool over = false;
@@ -83,7 +83,7 @@ class SqliteStoreTest : public ::testing::Test {
     return result;
   }
 
-  // The file as somebody else would make it.
+  // Runs SQL on the file, as another program could.
   void RunSql(const char* sql) {
     ASSERT_TRUE(FileSystem::Real().CreateDirectory(directory()).ok());
     sqlite3* handle = nullptr;
@@ -112,7 +112,8 @@ TEST_F(SqliteStoreTest, WhatWasPutIsThereAfterOpeningAgain) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Put(**store, {JobRow()}).ok());
-    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());  // replaces it
+    // Replaces the first row.
+    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
@@ -137,12 +138,12 @@ TEST_F(SqliteStoreTest, VariablesAndCheckpointsAreThereAfterOpeningAgain) {
                           {SomeVariable(7, "b"), SomeVariable(3, "a")},
                           {},
                           {SomeCheckpoint(4, 9), SomeCheckpoint(3, 8), SomeCheckpoint(3, 10)}};
-    // Made elsewhere and sent: not kept.
+    // These values would be sent in a write of their own, so the store does not keep them.
     change.put_variables[0].initializer = Tensor::Vector<float>({1, 2});
     ASSERT_TRUE(Put(**store, change).ok());
     CheckpointRow writing = SomeCheckpoint(3, 8);
     writing.state = CheckpointRow::State::kWriting;
-    // Some of these are not there.
+    // Some of the deleted rows do not exist.
     ASSERT_TRUE(
         Put(**store, {{}, {}, {VariableId(99)}, {writing}, {{Epoch(4), 9}, {Epoch(4), 8}}}).ok());
   }
@@ -150,7 +151,8 @@ TEST_F(SqliteStoreTest, VariablesAndCheckpointsAreThereAfterOpeningAgain) {
   ASSERT_TRUE(store.ok()) << store.status();
   const absl::StatusOr<StoredJob> stored = (*store)->Load();
   ASSERT_TRUE(stored.ok()) << stored.status();
-  EXPECT_EQ(stored->job.epoch, Epoch(7));  // not named by the second change: stays
+  // The second change does not name the job's row, so the row stays.
+  EXPECT_EQ(stored->job.epoch, Epoch(7));
   ASSERT_EQ(stored->variables.size(), 2u);
   const VariableRow& a = stored->variables[0];
   EXPECT_EQ(a.layout.id, VariableId(3));
@@ -231,7 +233,8 @@ TEST_F(SqliteStoreTest, TheSecondVersionsFileIsTakenOverWithoutAWordOnWhatServer
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Put(**store, {SomeRow(), {SomeVariable(3, "a")}, {}, {SomeCheckpoint(3, 8)}}).ok());
   }
-  RunSql("DROP TABLE state; PRAGMA user_version = 2");  // what the second version made
+  // Makes the file of schema 2.
+  RunSql("DROP TABLE state; PRAGMA user_version = 2");
   for (int i = 0; i < 2; ++i) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -265,7 +268,8 @@ TEST_F(SqliteStoreTest, TheStateOfARunningJobIsThereAfterOpeningAgain) {
     ASSERT_TRUE(Put(**store, change).ok());
     change.state = row;
     ASSERT_TRUE(Put(**store, change).ok());
-    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());  // leaves it
+    // This change leaves the state row as it is.
+    ASSERT_TRUE(Put(**store, {SomeRow()}).ok());
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
@@ -309,7 +313,7 @@ TEST_F(SqliteStoreTest, RowsThatAreNotWhatWasWrittenAreDataLoss) {
 }
 
 TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
-  // touched by the one writer, and after it by this test
+  // Only the writer changes it, and this test reads it after the writer has ended.
   std::vector<int> order;
   {
     const auto store = Open();
@@ -322,7 +326,8 @@ TEST_F(SqliteStoreTest, PutsAreDoneInTheirOrderAndTheLastOneStays) {
         order.push_back(i);
       });
     }
-  }  // waits for them
+    // The destructor waits for all changes.
+  }
   EXPECT_THAT(order, ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ((*Open())->Load()->job.epoch, Epoch(5));
 }
@@ -335,7 +340,8 @@ TEST_F(SqliteStoreTest, ASecondCoordinatorOnTheDirectoryIsRefused) {
   EXPECT_THAT(
       std::string(refused.message()),
       AllOf(HasSubstr(directory()), HasSubstr("another coordinator"), HasSubstr("--state_dir")));
-  EXPECT_TRUE(Put(**first, {SomeRow()}).ok());  // the first goes on
+  // The first store still works.
+  EXPECT_TRUE(Put(**first, {SomeRow()}).ok());
 }
 
 TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
@@ -347,9 +353,10 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsDataLoss) {
 }
 
 TEST_F(SqliteStoreTest, AFileThatCannotBeOpenedIsAQuestionOfConfiguration) {
-  ASSERT_TRUE(FileSystem::Real().CreateDirectory(file()).ok());  // a directory stands in its place
+  // A directory has the name of the file.
+  ASSERT_TRUE(FileSystem::Real().CreateDirectory(file()).ok());
   const absl::Status refused = Open().status();
-  // And not PermissionDenied, which speaks of certificates.
+  // The code is not PermissionDenied, because that code means missing rights of a certificate.
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr(file()),

@@ -31,22 +31,23 @@ class StoreCrashTest : public ::testing::Test {
   }
   std::string file() const { return ::testing::TempDir() + "/divvy.db"; }
 
-  // Puts the script's changes from number `from` on; returns how many in a row were done. None is
-  // done after one that was not, unless `full_` says that they may.
+  // Puts the script's changes from number `from` on. Returns the number of the first change that
+  // did not succeed. After a failed change no other change may succeed.
   size_t PutAll(Store& store, size_t from) {
     size_t done = from;
     bool failed = false;
     for (size_t i = from; i < script_.size(); ++i) {
       const absl::Status status = PutInline(store, script_[i]);
       EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
-      EXPECT_FALSE(failed && status.ok()) << "change " << i << " was done after one that failed";
+      EXPECT_FALSE(failed && status.ok())
+          << "change " << i << " succeeded after another one failed";
       failed |= !status.ok();
       done += status.ok();
     }
     return done;
   }
 
-  // Which of the states in [first, last] the disk holds.
+  // The number of the script's state, in [first, last], that the disk holds.
   size_t StateOf(Store& store, size_t first, size_t last) {
     const absl::StatusOr<StoredJob> stored = store.Load();
     EXPECT_TRUE(stored.ok()) << stored.status();
@@ -54,13 +55,13 @@ class StoreCrashTest : public ::testing::Test {
     const auto begin = states_.begin() + first,
                end = states_.begin() + std::min(last + 1, states_.size());
     const auto found = std::find(begin, end, ContentOf(*stored));
-    EXPECT_TRUE(found != end) << "neither what was done nor what was begun: it is none of states "
+    EXPECT_TRUE(found != end) << "the disk holds none of the states that are allowed, which are "
                               << first << " to " << last;
     return found != end ? found - states_.begin() : first;
   }
 
-  // Opens the store after a crash. It has every acknowledged change, or one more, and takes the
-  // rest.
+  // Opens the store after a crash. Checks that it has every acknowledged change, or one more, and
+  // that it takes the rest of the script.
   void CheckRecovery(size_t done) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -70,7 +71,7 @@ class StoreCrashTest : public ::testing::Test {
     EXPECT_TRUE((*store)->Scrub().ok());
   }
 
-  // A run that ends with the power. Returns how many changes were acknowledged.
+  // Runs the script until the power is cut. Returns how many changes were acknowledged.
   size_t Live() {
     const auto store = Open();
     return store.ok() ? PutAll(**store, 0) : 0;
@@ -155,7 +156,7 @@ TEST_F(StoreCrashTest, TakingOverTheFirstVersionsFileIsAllOrNothing) {
     EXPECT_TRUE(opened.ok() || disk.failed()) << opened;
     if (!disk.failed()) break;
     disk.RestorePower(Unsynced::kSome, random);
-    // Whose job's row is that of the script's first change.
+    // The converted store has the job's row of the script's first change.
     CheckRecovery(1);
     if (HasFailure()) return;
   }
@@ -167,7 +168,8 @@ TEST_F(StoreCrashTest, OnADeviceThatFailsOnceNothingMoreIsWritten) {
   for (const Fault fault : {Fault::kWriteFails, Fault::kSyncFails}) {
     for (int64_t nth = 1, last = 0; last == 0; ++nth) {
       SqliteDisk disk;
-      disk.SetFault(fault, nth, 1);  // and works again after it
+      // The device works again after the fault.
+      disk.SetFault(fault, nth, 1);
       const size_t done = Live();
       last = disk.writes() < nth;
       if (!disk.failed()) continue;
@@ -230,7 +232,7 @@ TEST_F(StoreCrashTest, AFullDiskSaysWhichAndWhatToDo) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
   disk.SetFault(Fault::kFull, disk.writes() + 1, 1000);
-  // More than the log has room for as it is.
+  // The change is larger than the log, which cannot grow.
   const absl::Status full =
       PutInline(**store, {{}, {VariableOf(1, VariableRow::State::kLive, 30'000)}});
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
@@ -301,7 +303,7 @@ TEST_F(FlipTest, ABitFlippedAtAnyByteOfASmallStoresFileIsFoundOrHarmless) {
     states_.push_back(ContentOf(job));
   }
   const std::map<std::string, std::string> image = disk.Files();
-  ASSERT_EQ(image.size(), 1u) << "a store that is closed is one file";
+  ASSERT_EQ(image.size(), 1u) << "a closed store is one file";
   const std::string& bytes = image.at(file());
   int found = 0;
   for (size_t at = 0; at < bytes.size(); ++at) {
@@ -312,7 +314,7 @@ TEST_F(FlipTest, ABitFlippedAtAnyByteOfASmallStoresFileIsFoundOrHarmless) {
     if (HasFailure()) return;
   }
   EXPECT_EQ(bytes.size(), 6u * 4096) << "a page for the schema and one for each table";
-  EXPECT_GT(found, 1300) << "all but unused space";
+  EXPECT_GT(found, 1300) << "flipped bits are found everywhere except in unused space";
   RecordProperty("found", found);
 }
 
@@ -323,7 +325,8 @@ TEST_F(FlipTest, AScrubReadsTheDiskAndAfterDamageNothingMoreIsWritten) {
   ASSERT_TRUE(PutInline(**store, script_[0]).ok());
   EXPECT_TRUE((*store)->Scrub().ok());
   const std::string image = disk.Files().at(file());
-  disk.Flip(file(), image.size() - 4096 + 5, 0);  // in the head of the last page
+  // The bit is in the header of the last page.
+  disk.Flip(file(), image.size() - 4096 + 5, 0);
   const absl::Status damaged = (*store)->Scrub();
   EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(damaged.message()), AllOf(HasSubstr(file()), HasSubstr("move it away")));
@@ -336,7 +339,8 @@ TEST_F(StoreCrashTest, ALogThatIsLeftWithoutItsFileIsNoPartOfANewStore) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
   PutAll(**store, 0);
-  std::map<std::string, std::string> files = disk.Files();  // as a kill leaves them
+  // The files as a killed process leaves them.
+  std::map<std::string, std::string> files = disk.Files();
   ASSERT_EQ(files.count(file() + "-wal"), 1u);
   (*store)->Close();
   files.erase(file());

@@ -18,8 +18,8 @@ struct Column {
   const char* type;
 };
 
-// STRICT: a column holds values of its type, whoever writes it. WITHOUT ROWID: a row is stored
-// once, not in a table and an index.
+// STRICT: a column holds only values of its type, even if another program writes it. WITHOUT ROWID:
+// a row is stored once, and not both in a table and in an index.
 StoreTable MakeTable(std::string name, int num_keys, std::vector<Column> columns) {
   StoreTable table{std::move(name), {}, num_keys, ""};
   const auto define = [](std::string* out, const Column& column) {
@@ -81,12 +81,12 @@ class Columns {
     if (value > static_cast<uint64_t>(last)) return Refused(absl::StrCat("has no value ", value));
     return static_cast<Enum>(value);
   }
-  // The value that travels as the message `Wire`.
+  // The value that is stored as a message of type `Wire`.
   template <typename Wire>
   auto Message() -> decltype(wire::FromProto(Wire())) {
     ASSIGN_OR_RETURN(const Blob blob, Next<Blob>());
     Wire message;
-    if (!message.ParseFromString(blob.bytes)) return Refused("is no message of its kind");
+    if (!message.ParseFromString(blob.bytes)) return Refused("is not a message of its type");
     auto value = wire::FromProto(message);
     if (!value.ok()) return Refused(std::string(value.status().message()));
     return value;
@@ -221,7 +221,8 @@ absl::StatusOr<CheckpointRow> DecodeCheckpoint(absl::Span<const SqlValue> values
 
 SqlRow Encode(const StateRow& row) {
   JobState state = row.state;
-  state.checkpoint = {state.lineage, 0};  // a JobState names one: this is none's
+  // The encoding of a JobState needs a checkpoint. No checkpoint has the serial 0.
+  state.checkpoint = {state.lineage, 0};
   return {int64_t{1}, static_cast<int64_t>(row.held), Blob{wire::EncodeJobState(state)}};
 }
 

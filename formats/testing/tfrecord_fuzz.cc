@@ -1,5 +1,6 @@
-// Any bytes as a TFRecord file: reading ends, and what was read is written again as it stood. Bytes
-// are also taken for the data of a record, whose checksums a fuzzer does not guess.
+// Fuzzes a TFRecord file with any bytes. Reading must end, and a record that was read must be
+// written again as the same bytes. The bytes are also taken as the data of one record, because a
+// fuzzer cannot guess checksums.
 #include <optional>
 #include <string>
 

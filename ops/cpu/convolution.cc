@@ -36,7 +36,7 @@ struct Overlap {
       : first(j * w.stride - w.left), begin(std::max<int64_t>(0, -first)) {
     end = std::max(begin, std::min(w.width, w.in_width - first));
   }
-  // column of the image under the window's column 0; may lie outside
+  // The column of the image under the window's column 0. It may lie outside the image.
   int64_t first;
   int64_t begin, end;
 };

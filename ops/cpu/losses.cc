@@ -56,7 +56,7 @@ absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, T
       const T* probability = labels.data_as<T>() + i * classes;
       losses[i] = 0;
       for (int64_t j = 0; j < classes; ++j) {
-        // 0 times infinity must not enter the loss
+        // Skips 0 times infinity, which would make the loss NaN.
         if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));
       }
     }
@@ -77,7 +77,7 @@ void SoftmaxCrossEntropyGradientAs(const Tensor& labels, const Tensor& gradient,
       continue;
     }
     const T* probability = labels.data_as<T>() + i * classes;
-    // 1 for probabilities; the derivative holds for other weights too
+    // The sum is 1 for probabilities. The derivative also holds for other weights.
     T total = 0;
     for (int64_t j = 0; j < classes; ++j) total += probability[j];
     for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
@@ -143,7 +143,8 @@ absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor&
     if (wrong >= 0)
       status = absl::InvalidArgumentError(
           LabelNotInUnit("SigmoidCrossEntropy", z[wrong], wrong, labels.shape()));
-    // The logarithm last: it may be far smaller than x, and x and x z cancel before it.
+    // Adds the logarithm last, because it may be far smaller than x, and x and x z may cancel
+    // before it.
     for (int64_t i = 0; i < n; ++i)
       to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
   });

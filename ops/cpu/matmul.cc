@@ -10,7 +10,8 @@ namespace {
 
 CBLAS_TRANSPOSE Flag(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-// OpenBLAS refuses leading dimensions of 0; an empty sum is 0. True if that was all.
+// Handles products without elements, because OpenBLAS refuses leading dimensions of 0. An empty sum
+// is 0. Returns whether the product was one.
 template <typename T>
 bool IsEmptyProduct(const MatMulArgs& g, T* c, bool accumulate) {
   if (g.m == 0 || g.n == 0) return true;

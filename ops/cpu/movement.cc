@@ -71,7 +71,8 @@ void PermuteAs(const Tensor& x, absl::Span<const int> axes, Tensor& y) {
   for (int i = 0; i < loops.rank && column.from != 1; ++i) {
     if (loops.stride[0][i] == 1) row = TakeAxis(loops, i);
   }
-  // The innermost loop, which ForEachInnerLoop leaves to its body.
+  // Adds an innermost loop of one step, because ForEachInnerLoop leaves the innermost loop to its
+  // body.
   loops.extent[loops.rank++] = 1;
   ForEachInnerLoop(loops, [&](const std::array<int64_t, 2>& at) {
     if (column.from == 1) {

@@ -36,7 +36,8 @@ void MaxPoolAs(const Window2D& w, const Tensor& x, Tensor& y) {
   });
 }
 
-// The remaining gradient of a position goes to the first element that equals the maximum.
+// The gradient of an output element goes to the first element of its window that equals the
+// maximum.
 template <typename T>
 void MaxPoolGradientAs(const Window2D& w, const Tensor& x, const Tensor& y, const Tensor& gradient,
                        Tensor& dx) {

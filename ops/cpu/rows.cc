@@ -113,7 +113,8 @@ void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor
       const double norm = std::sqrt(Dot(from, from, width));
       const bool clips = norm > max_norm;
       const double factor = clips ? max_norm / norm : 1;
-      // The part of the gradient along the row only changes its length, and the clip removes it.
+      // The component of the gradient along the row would only change the row's length, which the
+      // clip sets. So this component is removed.
       const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;
       for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
     }

@@ -1,5 +1,5 @@
-// A device's kernels against the CPU's arithmetic, on random shapes: on a GPU that the host plays,
-// and on one of this machine.
+// Compares a device's kernels with the CPU's arithmetic on random shapes: on a GPU that is emulated
+// on the host, and on one of this machine.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -87,8 +87,8 @@ TEST_F(BackendTest, FunctionsAfterASumAreBroadcast) {
   }
 }
 
-// A thread takes 16 bytes at once where they lie so: not at the end of an odd number, nor in what
-// begins in the middle of another tensor.
+// A thread takes 16 bytes at once if their address allows it. It does not at the end of an odd
+// number of elements, nor in a tensor that begins in the middle of another.
 TEST_F(BackendTest, ElementsAreTheSameHoweverManyThereAreAndWhereverTheyBegin) {
   for (const DType dtype : kTypes) {
     for (int64_t n = 0; n <= 35; ++n) {
@@ -145,8 +145,8 @@ TEST_F(BackendTest, RowsAndColumnsOfEveryWidthAreBroadcast) {
   }
 }
 
-// 16 + 1/32 has more digits than bfloat16; its exponential is 3% more than that of 16, and bfloat16
-// tells 0.4% apart.
+// 16 + 1/32 has more digits than bfloat16. Its exponential is 3% more than that of 16, and bfloat16
+// distinguishes 0.4%.
 TEST_F(BackendTest, TheSumOfNarrowNumbersIsNotRoundedBeforeTheFunctionAfterIt) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     const double large = dtype == DType::kFloat16 ? 8 : 16,
@@ -194,8 +194,8 @@ TEST_F(BackendTest, SumsOfFewLongRowsAreTakenInParts) {
   }
 }
 
-// One kernel sums up to 4096 rows (kMostRowsOfColumn), and more rows are summed in chunks: both
-// sides of that, and fewer rows.
+// One kernel sums up to 4096 rows (kMostRowsOfColumn); more rows are summed in chunks. Tests both
+// sides of this limit, and fewer rows.
 TEST_F(BackendTest, SumsOfManyRowsAndOfTheirGradients) {
   for (const DType dtype : kTypes) {
     for (const int64_t rows : {70, 513, 4096, 4097}) {
@@ -240,7 +240,7 @@ TEST_F(BackendTest, ProductsOfMatrices) {
   }
 }
 
-// Larger than what cuBLAS computes at once, and no multiple of it.
+// Larger than the tiles of cuBLAS, and not a multiple of them.
 TEST_F(BackendTest, LargeProductsOfMatrices) {
   for (const DType dtype : kTypes) {
     for (const bool transposed : {false, true}) {
@@ -271,8 +271,8 @@ TEST_F(BackendTest, SoftmaxNormsAndClippedRowsWithTheirGradients) {
   for (int i = 0; i < kTimes; ++i) CompareRows(kTypes[i % 4], AnyShape(2, 3));
 }
 
-// A warp computes a row up to some width, a block a wider one: on both sides of where that changes,
-// and far beyond it.
+// A warp computes a row up to some width, and a block computes wider rows. Tests both sides of this
+// width, and much wider rows.
 TEST_F(BackendTest, RowsOfEveryWidthThatAGpuTreatsInAWayOfItsOwn) {
   for (const DType dtype : kTypes) {
     for (const int64_t width : {1023, 1024, 1025, 20'000}) {
@@ -387,8 +387,8 @@ TEST_F(BackendTest, RowsByNumberListsOfRowsAndTriangles) {
   }
 }
 
-// Ids at random, few, one, rising and falling; up to so many that all steps of the sort and sums
-// across windows happen.
+// Tests random, few, equal, rising and falling ids, up to so many that all steps of the sort, and
+// sums across windows, happen.
 TEST_F(BackendTest, DuplicatesAreSummedInTheOrderInWhichTheyStand) {
   int turn = 0;
   for (const int64_t n : {0, 1, 2, 63, 64, 65, 129, 1000, 5000, 100000}) {
@@ -415,7 +415,7 @@ TEST_F(BackendTest, DuplicatesAreSummedInTheOrderInWhichTheyStand) {
 }
 
 TEST_F(BackendTest, DuplicatesOfOneIdAreAddedFromTheFirstToTheLast) {
-  // From the last: 1.
+  // Added from the last row on, the sum would be 1.
   const Tensor ids = Tensor::Vector<int64_t>({5, 2, 5, 5}),
                rows = Tensor::Vector<double>({1, 7, 1e16, -1e16});
   const absl::StatusOr<IndexedSlices> summed = there_.SumDuplicates({ids, *rows.To(device_), 6});
@@ -435,7 +435,7 @@ TEST_F(BackendTest, SlicesWithoutDuplicatesAreGivenBackAsTheyAre) {
   EXPECT_TRUE(BitwiseEqual(*summed->rows.To(Device{}), Tensor::Vector<float>({2, 4})));
   const IndexedSlices narrow{mixed.ids, Cast(Tensor::Vector<float>({1, 2, 3}), DType::kFloat16), 5};
   EXPECT_THAT(std::string(SumDuplicates(narrow).status().message()),
-              HasSubstr("SumDuplicates: float16 [3] is not computed with on the CPU"));
+              HasSubstr("SumDuplicates: arithmetic does not take float16 [3] on the CPU"));
 }
 
 TEST_F(BackendTest, ATapeComputesInNarrowTypesAndTheCpuSaysWhereThatGoes) {
@@ -451,8 +451,8 @@ TEST_F(BackendTest, ATapeComputesInNarrowTypesAndTheCpuSaysWhereThatGoes) {
     const absl::StatusOr<Tensor> dx = std::get<Tensor>(gradients->entries().at("x")).To(Device{});
     EXPECT_TRUE(BitwiseEqual(*dx, Cast(Tensor::Vector<float>({2, 3, -2, 5}), narrow)));
     const absl::Status here = Relu(*dx).status();
-    EXPECT_EQ(here.message(), absl::StrCat("Relu: ", DTypeName(narrow),
-                                           " [4] is not computed with on the CPU; Cast it to "
+    EXPECT_EQ(here.message(), absl::StrCat("Relu: arithmetic does not take ", DTypeName(narrow),
+                                           " [4] on the CPU; Cast it to "
                                            "float32 or float64, or compute on a GPU"));
   }
 }
@@ -473,7 +473,7 @@ TEST_F(BackendTest, WhatFollowsFromAnEmptyBatchIsComputedOnItsDevice) {
 }
 
 TEST_F(BackendTest, AnIdOutOfRangeIsToldWhenAValueComesBackAndOnlyOnce) {
-  // Of two wrong ones a device may tell either.
+  // If two ids were wrong, a device could report either.
   const Tensor ids = *Tensor::Vector<int64_t>({0, 7, 1}).To(device_);
   Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{3, 2}, device_);
   ASSERT_TRUE(there_.GatherRows(*Values(DType::kFloat32, Shape{3, 2}).To(device_), ids, y).ok());
@@ -485,7 +485,8 @@ TEST_F(BackendTest, AnIdOutOfRangeIsToldWhenAValueComesBackAndOnlyOnce) {
   EXPECT_TRUE(y.To(Device{}).ok());
 }
 
-// Each has its own inputs, so that what one thread's kernels wrote into another's memory is seen.
+// Each thread has its own inputs, so the test notices if one thread's kernel writes into another's
+// memory.
 TEST_F(BackendTest, SeveralThreadsComputeAtOnce) {
   OnThreads(3, [&](int thread) {
     BackendComparison own(device_, there_, kSeed + thread);
@@ -504,7 +505,7 @@ TEST_F(BackendTest, SeveralThreadsComputeAtOnce) {
   });
 }
 
-// Whichever thread waits next is told; the values of the others are right.
+// The thread that waits next gets the error. The values of the other threads are right.
 TEST_F(BackendTest, AFaultAmongTheWorkOfOtherThreadsIsTold) {
   std::atomic<int> told{0};
   OnThreads(3, [&](int thread) {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr Device kGpu{Device::Kind::kGpu, 0}, kOther{Device::Kind::kGpu, 1};
 
-constexpr int64_t kNoLimit = int64_t{1} << 50;  // so that the backend counts what tensors hold
+// Any limit makes the backend count the bytes of tensors.
+constexpr int64_t kNoLimit = int64_t{1} << 50;
 
 cuda::TransferOptions Keeping(bool keeps_memory) {
   cuda::TransferOptions options;
@@ -27,7 +28,7 @@ cuda::TransferOptions Keeping(bool keeps_memory) {
   return options;
 }
 
-// By whether memory that is freed is kept.
+// The parameter: whether freed memory is cached.
 class CopiesAheadTest : public ::testing::TestWithParam<bool> {
  protected:
   CopiesAheadTest() { SetGpuMemory(&backend_); }
@@ -39,7 +40,7 @@ class CopiesAheadTest : public ::testing::TestWithParam<bool> {
     return *Tensor::Copy<float>({n}, values);
   }
   static void Copy(const std::vector<CopyWanted>& wanted) { PromiseCopies(wanted)(); }
-  // What has been copied lets go of its owner when the device is next used.
+  // Uses the device, because the owner of a copied value is only released at the next use.
   void UseDevice(Device device = kGpu) {
     const absl::StatusOr<Tensor> there = Tensor::Vector<float>({1}).To(device);
     ASSERT_TRUE(there.ok() && there->To(Device{}).ok());
@@ -149,7 +150,7 @@ TEST_P(CopiesAheadTest, AKernelsScratchMemoryIsTakenFromCopiesToo) {
 }
 
 TEST_P(CopiesAheadTest, WhereMemoryRunsOutTheCopiesThatWereMadeStayAndNothingIsGivenUp) {
-  // Its memory may be kept.
+  // Its memory may be cached.
   ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {10'000}, kGpu).ok());
   const Tensor small = Values(1, 3), first = Values(2), second = Values(3),
                before = Values(4, 20'000);
@@ -157,7 +158,8 @@ TEST_P(CopiesAheadTest, WhereMemoryRunsOutTheCopiesThatWereMadeStayAndNothingIsG
   math_.free_bytes = 700'000;
   const size_t in_use = math_.bytes_in_use(0);
   Copy({{first, {kGpu}}, {small, {kGpu}}, {second, {kGpu}}});
-  EXPECT_GT(math_.bytes_in_use(0), in_use + 400'000) << "nothing that was kept has been given back";
+  EXPECT_GT(math_.bytes_in_use(0), in_use + 400'000)
+      << "no cached memory was returned to the device";
   for (const Tensor& value : {before, small, first}) {
     const std::optional<Tensor> copy = FindCopyAhead(value, kGpu);
     ASSERT_TRUE(copy.has_value()) << value.ToString();
@@ -166,7 +168,7 @@ TEST_P(CopiesAheadTest, WhereMemoryRunsOutTheCopiesThatWereMadeStayAndNothingIsG
   EXPECT_EQ(FindCopyAhead(second, kGpu), std::nullopt);
 }
 
-// A device whose first large copy stands still until memory has been refused.
+// A device whose first large copy pauses until an allocation has failed.
 class PausingMath : public cuda::HostMath {
  public:
   using HostMath::HostMath;
@@ -202,7 +204,7 @@ class PausingMath : public cuda::HostMath {
 class CopiesUnderWayTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(KeepsMemory, CopiesUnderWayTest, ::testing::Bool());
 
-// The step and the copy that is under way do not fit together, the step alone does.
+// Memory does not suffice for the step and the copy in flight, but it suffices for the step alone.
 TEST_P(CopiesUnderWayTest, GiveWayToMemoryThatIsWantedNow) {
   for (const bool is_scratch : {false, true}) {
     PausingMath math(1);
@@ -233,7 +235,8 @@ TEST_P(CopiesUnderWayTest, GiveWayToMemoryThatIsWantedNow) {
   }
 }
 
-// A device on which, when memory is first freed, another takes it at once.
+// A device that calls `crowd` when memory is first freed, so that another copy can take the memory
+// at once.
 class CrowdedMath : public cuda::HostMath {
  public:
   using HostMath::HostMath;
@@ -280,7 +283,7 @@ TEST(CopiesAheadLimitTest, SoIsMemoryBeyondTheLimit) {
   SetGpuMemory(nullptr);
 }
 
-// Copies are made, found and dropped at once. What is found is right whenever that is.
+// Threads make, find and drop copies concurrently. A copy that is found is always right.
 TEST_P(CopiesAheadTest, ThreadsMayMakeFindAndDropAtOnce) {
   for (int round = 0; round < 200; ++round) {
     const Tensor value = Values(static_cast<float>(round), 20'000);

@@ -53,9 +53,9 @@ struct CudaEvent {
   int device;
 };
 
-// One stream for each queue, one handle: a device computes in the order of the calls.
+// One stream for each queue and one handle of cuBLAS. A device computes in the order of the calls.
 struct CudaDevice {
-  // CUDA's
+  // CUDA's number of the device.
   int index = 0;
   // A device that cannot be used keeps its number, but cannot be chosen.
   cudaError_t properties_read = cudaSuccess;
@@ -65,8 +65,8 @@ struct CudaDevice {
   cublasHandle_t blas = nullptr;
   // The workspace of cuBLAS, if it must always be the same.
   void* workspace = nullptr;
-  // Memory comes from a pool, in the order of a queue; else from cudaMalloc, which waits for the
-  // device.
+  // Whether memory comes from a pool, in the order of a queue. Otherwise it comes from cudaMalloc,
+  // which waits for the device.
   bool is_pooled = false;
   Fault* fault = nullptr;
   std::string name;
@@ -141,7 +141,8 @@ struct CudaDevice {
     error.Note(result == CUBLAS_STATUS_ALLOC_FAILED ? kOutOfMemory : cublasGetStatusString(result));
     if (result != CUBLAS_STATUS_ALLOC_FAILED) LookIfLost();
   }
-  // A sticky error: every later call fails, also this one, which has no other reason to fail.
+  // Notes whether the device is lost. After a sticky error every later call fails; this call has no
+  // other reason to fail.
   void LookIfLost() {
     cudaGetLastError();
     const cudaError_t still = stream == nullptr ? cudaSuccess : cudaStreamQuery(stream);
@@ -161,7 +162,7 @@ struct CudaDevice {
       access.flags = cudaMemAccessFlagsProtReadWrite;
       cudaMemPoolSetAccess(pool, &access, 1);
     }
-    cudaGetLastError();  // copies go over the host then
+    cudaGetLastError();  // without peer access, copies go through the host
   }
 };
 
@@ -286,7 +287,7 @@ class CudaMath : public KernelMath {
     const CudaEvent& it = *static_cast<CudaEvent*>(event);
     Use(it.device);
     const cudaError_t come = cudaEventQuery(it.event);
-    // Some versions keep it as the thread's last error.
+    // Some versions of CUDA keep this code as the thread's last error.
     if (come == cudaErrorNotReady) cudaGetLastError();
     Note(it.device, come);
     return come != cudaErrorNotReady;
@@ -305,7 +306,7 @@ class CudaMath : public KernelMath {
     Use(0);
     MutexLock lock(together_);
     if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return data;
-    cudaGetLastError();  // the null reports it
+    cudaGetLastError();  // the returned null reports the failure
     return nullptr;
   }
   void FreePinned(void* data) override {
@@ -424,10 +425,10 @@ class CudaMath : public KernelMath {
   // keeps from starting. So this lock is held while a collective is launched. It is also held
   // during calls in which CUDA or NCCL wait for devices: when memory is pinned or given back, and
   // when devices are connected. A launch itself waits for nothing, because NCCL has connected the
-  // devices before (in CanAllReduce, as NCCL_RUNTIME_CONNECT=0 asks for). Whoever waits under the
-  // lock waits for whole collectives, which come to an end. The lock also puts the collectives of
-  // all threads into one order on all devices. The caller sees to it that no copy across devices
-  // comes between (Transfers::together, which is taken before this lock).
+  // devices before (in CanAllReduce, as NCCL_RUNTIME_CONNECT=0 asks for). A thread that waits under
+  // the lock waits only for complete collectives, and these always finish. The lock also puts the
+  // collectives of all threads into one order on all devices. The caller ensures that no copy
+  // between devices comes in between (Transfers::together, which is taken before this lock).
   Mutex together_;
 };
 
@@ -436,7 +437,9 @@ class CudaMath : public KernelMath {
 
 extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(
     int version, const char** why) {
-  *why = "the library is of another version than what loads it: install both from one build";
+  *why =
+      "the library is of another version than the program that loads it: install both from one "
+      "build";
   if (version != divvy::cuda::kDeviceMathVersion) return nullptr;
   static divvy::Mutex& mu = *new divvy::Mutex();
   static std::string& reason = *new std::string();

@@ -1,4 +1,4 @@
-// A device that was opened to give equal bits for equal inputs (--deterministic).
+// Tests a device that was opened to give equal bits for equal inputs (--deterministic).
 #include "gtest/gtest.h"
 #include "ops/backends.h"
 #include "ops/cuda/testing/backend_comparison.h"
@@ -20,7 +20,7 @@ class DeterministicTest : public ::testing::Test, protected BackendComparison {
   }
 };
 
-// In float32 the three of them sum to 0 one by one, and to 1 in double.
+// Added one by one in float32, the three rows sum to 0. In double they sum to 1.
 TEST_F(DeterministicTest, AScatterSumsInDouble) {
   const Tensor sum = Scattered(Tensor::Vector<int64_t>({0, 0, 0}),
                                Tensor::Vector<float>({1, 1e8F, -1e8F}), Shape{1});

@@ -234,8 +234,8 @@ class DeviceMath {
 };
 
 // libdivvy_cuda.so exports one function of this type under this name. It returns the devices of the
-// library, none of which is in use before Choose. Every call returns the same object. Null: there
-// are none; `why` has the reason.
+// library; no device is in use before Choose. Every call returns the same object. Null: there are
+// no devices; `why` has the reason.
 using OpenDeviceMath = DeviceMath* (*)(int version, const char** why);
 constexpr char kOpenDeviceMath[] = "divvy_open_device_math";
 

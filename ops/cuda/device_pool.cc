@@ -19,7 +19,7 @@ void* DevicePool::TakeKept(Queue queue, size_t size, int64_t reached) {
   if (found == free_.end() || found->second.empty()) return nullptr;
   std::deque<Kept>& kept = found->second;
   void* data = nullptr;
-  if (queue == Queue::kCompute) {  // the newest, which a cache may still hold
+  if (queue == Queue::kCompute) {  // the newest block may still be in a cache of the processor
     data = kept.back().data;
     kept.pop_back();
   } else if (kept.front().point <= reached) {

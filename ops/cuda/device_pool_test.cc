@@ -16,7 +16,7 @@ TEST(DevicePoolTest, WhatIsGivenBackIsUsedAgainAndTheDeviceIsNotAsked) {
   void* const first = pool.Take(Queue::kCompute, 1000, 0);
   pool.Return(first, 1);
   EXPECT_EQ(pool.Take(Queue::kCompute, 1024, 0), first) << "of the same class";
-  EXPECT_NE(pool.Take(Queue::kCompute, 1000, 0), first) << "somebody has it";
+  EXPECT_NE(pool.Take(Queue::kCompute, 1000, 0), first) << "it is taken";
   EXPECT_EQ(math.costs().allocations, 2);
   pool.Return(first, 2);
   EXPECT_NE(pool.Take(Queue::kCompute, 3000, 0), first) << "of another class";
@@ -45,7 +45,7 @@ TEST(DevicePoolTest, AnotherQueueGetsItOnlyWhenTheComputationHasComeThere) {
   EXPECT_NE(other, block) << "a kernel may still read it";
   EXPECT_EQ(pool.Take(Queue::kIn, 1000, 5), block);
   pool.Return(block, 9);
-  EXPECT_EQ(pool.Take(Queue::kCompute, 1000, 5), block) << "told behind that kernel";
+  EXPECT_EQ(pool.Take(Queue::kCompute, 1000, 5), block) << "issued after that kernel";
 }
 
 TEST(DevicePoolTest, WhereTheDeviceHasNoMoreWhatIsKeptIsGivenBackFirst) {
@@ -65,17 +65,17 @@ TEST(HostMemoryTest, OneTensorHasAtMostAnEighthOfWhatMayBePinned) {
   options.host_bytes = 800'000;
   internal::GpuBackend backend(math, 0, options);
   const Device gpu{Device::Kind::kGpu, 0};
-  for (const int64_t bytes : {90'000, 100'001}) {  // only what has travelled is pinned
+  for (const int64_t bytes : {90'000, 100'001}) {  // only sizes that were copied before are pinned
     const std::vector<char> travels(bytes);
     backend.Free(gpu, *backend.Upload(gpu, travels.data(), bytes, nullptr));
   }
   void* const some = backend.AllocateHost(90'000);
   EXPECT_NE(some, nullptr);
-  EXPECT_EQ(backend.AllocateHost(100'001), nullptr) << "it stays in other memory";
+  EXPECT_EQ(backend.AllocateHost(100'001), nullptr) << "such a tensor is not pinned";
   backend.FreeHost(some);
 }
 
-// A convolution needs memory for its windows, which it gets from the device itself.
+// A convolution needs memory for its windows, and gets it from the device, not from the cache.
 TEST(DevicePoolTest, WhatAnOperationNeedsOnTheWayIsNotMissingSinceItIsKeptForTensors) {
   HostMath math(1);
   TransferOptions options;
@@ -85,7 +85,7 @@ TEST(DevicePoolTest, WhatAnOperationNeedsOnTheWayIsNotMissingSinceItIsKeptForTen
   {
     const Device gpu{Device::Kind::kGpu, 0};
     math.free_bytes = 1'000'000;
-    // freed at once, and kept
+    // Freed at once, and cached.
     ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, {200'000}, gpu).ok());
     EXPECT_GT(math.bytes_in_use(0), 800'000u);
     void* const scratch = math.AllocateScratch(0, 500'000);

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kTile = 64;
 constexpr int64_t kWindow = 64;
 
-// No two are equal.
+// An id and its position. No two entries are equal.
 struct Entry {
   int64_t id, position;
   DIVVY_HOST_DEVICE bool operator<(const Entry& other) const {
@@ -66,7 +66,7 @@ void MergeRuns(Stream stream, const Entry* from, int64_t n, int64_t run, Entry* 
   });
 }
 
-// One of the two buffers of n entries, in order.
+// Sorts the ids. Returns that of the two buffers which has the sorted entries.
 const Entry* Sort(Stream stream, const int64_t* ids, int64_t n, Entry* buffer, Entry* other) {
   SortTiles(stream, ids, n, buffer);
   for (int64_t run = kTile; run < n; run *= 2) {
@@ -93,7 +93,7 @@ struct Sorted {
   }
 };
 
-// before[w]: the ids that begin before window w; before[windows]: all.
+// before[w]: the number of ids that begin before window w. before[windows]: the number of all ids.
 void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
   ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
     int64_t begun = 0;
@@ -116,7 +116,7 @@ void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
   });
 }
 
-// unique: the ids, and their number at [n].
+// Writes the unique ids to `unique`, and their number to unique[n].
 void WriteIds(Stream stream, const Sorted& sorted, const int64_t* before, int64_t* unique) {
   ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
     int64_t at = before[window];
@@ -228,7 +228,7 @@ class Duplicates {
   const Scratch entries_, pieces_, before_;
 };
 
-// In the order of the device's scheduling.
+// Adds the rows in the order in which the device schedules them.
 template <typename T>
 void AddRows(Stream stream, const int64_t* ids, const T* rows, int64_t n, int64_t width,
              int64_t limit, T* y) {

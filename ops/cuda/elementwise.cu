@@ -80,7 +80,7 @@ struct Two {
   T a, b;
 };
 
-// As Map2 for matrices; what is written is also summed over the rows.
+// As Map2 for matrices. The results are also summed over the rows.
 template <typename T, typename Function>
 void MapAndSumColumns(Stream stream, int64_t columns, int64_t rows, const Array& x, const Array& z,
                       const Array& y, const Array& sums, Function function) {
@@ -110,7 +110,7 @@ struct Operand {
   explicit Operand(const Array& x) : from(x.as<const T>()), number(static_cast<T>(x.value)) {}
   bool is_aligned() const { return from == nullptr || IsAligned(from); }
   DIVVY_HOST_DEVICE T At(int64_t offset) const { return from == nullptr ? number : from[offset]; }
-  // In the innermost loop its stride is that of the result, or 0.
+  // `moves`: in the innermost loop the operand's stride is that of the result; otherwise it is 0.
   DIVVY_HOST_DEVICE Pack<T> PackFrom(int64_t offset, bool moves) const {
     if (moves && from != nullptr) return PackAt(from + offset);
     Pack<T> values;
@@ -170,7 +170,8 @@ void DropoutAs(Stream stream, uint64_t key, double rate, const Array& x, const A
   });
 }
 
-// The logarithm last: it may be far smaller than x, and x and x z cancel before it.
+// Adds the logarithm last, because it may be far smaller than x, and x and x z may cancel before
+// it.
 struct SigmoidLoss {
   template <typename T>
   DIVVY_HOST_DEVICE T operator()(T x, T z) const {
@@ -222,7 +223,7 @@ void KernelMath::UnaryGradient(int device, UnaryOp op, const Array& kept, const 
   });
 }
 
-// SumTo handles more rows than one block may take, since it splits them.
+// Very many rows are left to SumTo, because it splits them among blocks.
 void KernelMath::UnaryGradientAndSums(int device, UnaryOp op, const Array& kept,
                                       const Array& gradient, const Array& dx, const Array& sums) {
   const int64_t columns = sums.size(), rows = columns == 0 ? 0 : dx.size() / columns;

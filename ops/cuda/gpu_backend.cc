@@ -41,7 +41,7 @@ std::string TextOf(const cuda::Fault& fault) {
 
 }  // namespace
 
-// ---- what the device is told to compute with ----
+// ---- operands of a computation ----
 
 // The error with the name of the operation that met it. The text lives as long as the process,
 // since the device keeps it until someone asks for it. An error that already names an operation is
@@ -94,7 +94,7 @@ cuda::Array GpuBackend::ArrayOf(const Tensor& tensor) const {
   return array;
 }
 
-// A scalar of the CPU is an argument of the kernel; it needs no memory and no copy.
+// A scalar of the CPU becomes an argument of the kernel, so it needs no memory and no copy.
 cuda::Array GpuBackend::ArrayOrNumberOf(const Tensor& tensor) const {
   if (tensor.device().kind == Device::Kind::kGpu) return ArrayOf(tensor);
   cuda::Array number;
@@ -138,8 +138,8 @@ absl::Status GpuBackend::Reserve(Device device, int64_t bytes) {
   InUse& in_use = in_use_[device.index];
   if (bytes > limit_bytes_ - in_use.bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        device.ToString(), " (", math_.name(device.index), "): tensors of ", in_use.bytes,
-        " bytes and ", bytes, " more are beyond --gpu_memory_bytes=", limit_bytes_,
+        device.ToString(), " (", math_.name(device.index), "): tensors have ", in_use.bytes,
+        " bytes, and ", bytes, " more would exceed --gpu_memory_bytes=", limit_bytes_,
         ": raise it, or make the batch smaller"));
   }
   in_use.bytes += bytes;
@@ -228,7 +228,7 @@ void GpuBackend::Free(Device device, void* data) {
 }
 
 // Each device's failure is counted. Of several failures the first is returned, except that a lost
-// device goes first: the values are then nobody's mistake.
+// device goes first, because then the values are not at fault.
 absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
   const cuda::Transfers::Found found = transfers_.Bring(values);
   absl::Status status;
@@ -237,7 +237,7 @@ absl::Status GpuBackend::Bring(absl::Span<const Download> values) {
                                                        : FaultError(failure.device, failure.fault);
     if (status.ok() || (absl::IsUnavailable(here) && !absl::IsUnavailable(status))) status = here;
   }
-  // After the count, so that a thread that then looks for failures finds these.
+  // Called after the failures are counted, so a thread that then asks for failures finds them.
   transfers_.Settle(found);
   return status;
 }
@@ -256,10 +256,11 @@ absl::Status GpuBackend::DeviceError(int device, absl::string_view error) const 
   if (math_.lost(device) != nullptr) return Counted(device, Lost(device, error));
   if (error != cuda::kOutOfMemory)
     return Counted(device, absl::InternalError(absl::StrCat(which, ": ", error)));
-  return Counted(device, absl::ResourceExhaustedError(absl::StrCat(
-                             which,
-                             " has no memory for what a computation needs on the way: make the "
-                             "batch smaller, or leave the GPU to one process")));
+  return Counted(device,
+                 absl::ResourceExhaustedError(absl::StrCat(
+                     which,
+                     " has no memory for the intermediate values of a computation: make the "
+                     "batch smaller, or leave the GPU to one process")));
 }
 // The first error says what happened; later errors only say that it did.
 absl::Status GpuBackend::Lost(int device, absl::string_view error) const {
@@ -320,7 +321,7 @@ absl::StatusOr<std::vector<Tensor>> GpuBackend::AllReduce(absl::Span<const Tenso
   for (const Tensor& value : values) devices.push_back(value.device().index);
   const int count = static_cast<int>(devices.size());
   const cuda::Array first = ArrayOf(values[0]);
-  // Before memory is allocated for them.
+  // Checked before memory is allocated for the results.
   if (!math_.CanAllReduce(devices.data(), count, first.element)) return sums;
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -521,7 +522,7 @@ void GpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor&
   Told("SigmoidCrossEntropyGradient", dx, {&logits, &labels, &gradient});
 }
 
-// ---- what moves elements, and rows ----
+// ---- movement of elements, and rows ----
 
 void GpuBackend::Cast(const Tensor& x, Tensor& y) const {
   if (IsEmpty(y)) return;

@@ -1,5 +1,5 @@
-// What is said and done around the kernels of a GPU that the host plays: order, memory, errors.
-// What they compute is compared in backend_test.cc.
+// Tests the backend around the kernels, on a GPU that is emulated on the host: order, memory,
+// errors. backend_test.cc compares the results of the kernels.
 #include "ops/cuda/gpu_backend.h"
 
 #include <algorithm>
@@ -74,11 +74,11 @@ TEST_F(GpuBackendTest, AKernelsGradientInFloat16IsRoundedOnce) {
       Cast(*Tensor::Vector<double>({1, 1, 1, 1, 1, 1, 1}).Reshape({1, 7, 1, 1}), DType::kFloat16);
   Tensor dkernel = *Tensor::Uninitialized(DType::kFloat16, Shape{1, 1, 1, 1}, kGpu);
   gpu_.Conv2DKernelGradient(w, *x.To(kGpu), *ones.To(kGpu), dkernel);
-  // 7007; rounded at each step it is 7004
+  // The sum is 7007, which rounds to 7008. Rounded at each step it would be 7004.
   EXPECT_EQ(AsDoubles(*dkernel.To(Device{})).values<double>()->at(0), 7008);
 }
 
-// In float32 the three of them sum to 0 one by one, and to 1 in double.
+// Added one by one in float32, the three rows sum to 0. In double they sum to 1.
 TEST_F(GpuBackendTest, ADeterministicScatterSumsInDouble) {
   const Tensor ids = Tensor::Vector<int64_t>({0, 0, 0}),
                rows = Tensor::Vector<float>({1, 1e8F, -1e8F});
@@ -172,12 +172,12 @@ TEST_F(GpuBackendTest, MemoryIsTheDevicesAndGivenBackWithTheLastHandle) {
     EXPECT_TRUE(BitwiseEqual(*there.To(Device{}), Tensor::Vector<float>({1, 2, 3})));
   }
   EXPECT_EQ(math_.bytes_in_use(0), 0u);
-  // There.
+  // To the device.
   EXPECT_THAT(math_.log,
               ElementsAre("0 allocate 12", "0 in small: copy 12", "0 in small: record",
                           "0 compute: wait", "0 compute: record", "0 out: wait", "0 out: copy 12",
                           absl::StrCat("0 out: copy ", sizeof(cuda::Fault)),
-                          "0 out: record",  // and back, with its fault
+                          "0 out: record",  // and back, with the device's fault
                           "0 free"));
 }
 
@@ -193,8 +193,8 @@ TEST_F(GpuBackendTest, MemoryMissingOnTheWayIsToldWithTheNextValueAndTheDeviceGo
   EXPECT_EQ(
       y.To(Device{}).status(),
       absl::ResourceExhaustedError(
-          "GPU:0 (host device 0) has no memory for what a computation needs on the way: make the "
-          "batch smaller, or leave the GPU to one process"));
+          "GPU:0 (host device 0) has no memory for the intermediate values of a computation: make "
+          "the batch smaller, or leave the GPU to one process"));
   math_.free_bytes = 1 << 20;
   gpu_.Conv2D(w, x, kernel, y);
   EXPECT_TRUE(y.To(Device{}).ok());
@@ -220,7 +220,7 @@ TEST_F(GpuBackendTest, AFailureIsCountedWhoeverItWasToldTo) {
   EXPECT_EQ(gpu_.FindFailures(kGpu).count, 0);
   Tensor y = *Tensor::Uninitialized(DType::kFloat32, Shape{1, 2}, kGpu);
   ASSERT_TRUE(gpu_.GatherRows(x, *Tensor::Vector<int64_t>({7}).To(kGpu), y).ok());
-  EXPECT_FALSE(x.To(Device{}).ok());  // another's value
+  EXPECT_FALSE(x.To(Device{}).ok());  // the failure of another value
   EXPECT_TRUE(y.To(Device{}).ok());
   EXPECT_EQ(gpu_.FindFailures(kGpu).count, 1);
   EXPECT_EQ(gpu_.FindFailures(kGpu).last,

@@ -156,7 +156,7 @@ std::string Names(const cuda::DeviceMath& math) {
   return absl::StrJoin(names, ", ");
 }
 
-// All devices; with `auto` those that can be used, if there are any.
+// The numbers of all devices. With `auto` only those that can be used, or all if there are none.
 std::vector<int> NumbersOfAll(cuda::DeviceMath& math, GpuChoice::Kind kind) {
   std::vector<int> all, well;
   for (int i = 0; i < math.num_devices(); ++i) {
@@ -166,8 +166,8 @@ std::vector<int> NumbersOfAll(cuda::DeviceMath& math, GpuChoice::Kind kind) {
     if (wrong == nullptr) {
       well.push_back(i);
     } else {
-      DIVVY_LOG(WARNING) << "GPU " << i << " (" << math.name(i) << ") is left out: " << wrong
-                         << ". With --gpus=all that ends the worker";
+      DIVVY_LOG(WARNING) << "GPU " << i << " (" << math.name(i) << ") is not used: " << wrong
+                         << ". With --gpus=all this would end the worker";
     }
   }
   return well.empty() ? all : well;
@@ -192,7 +192,7 @@ absl::Status Choose(cuda::DeviceMath& math, const GpuChoice& choice) {
 struct InUse {
   Mutex mu;
   std::optional<Gpus> gpus DIVVY_GUARDED_BY(mu);
-  std::string options DIVVY_GUARDED_BY(mu);  // they were opened by
+  std::string options DIVVY_GUARDED_BY(mu);  // the options with which they were opened
   const internal::GpuBackend* backend DIVVY_GUARDED_BY(mu) = nullptr;
 };
 InUse& TheGpus() {
@@ -206,7 +206,7 @@ std::string ToString(const GpuOptions& options) {
       options.math.tf32 ? " --tf32" : "", options.math.deterministic ? " --deterministic" : "");
 }
 
-// The timeline of the library's profiler.
+// Passes trace ranges to the profiler of the library.
 class RangesOf : public TraceSink {
  public:
   explicit RangesOf(cuda::DeviceMath& math) : math_(math) {}
@@ -234,7 +234,7 @@ void LoadAllAtStart() {
 absl::StatusOr<Gpus> TakeIntoUse(const GpuOptions& options, const internal::GpuBackend*& in_use) {
   const bool is_one =
       options.choice.kind == GpuChoice::Kind::kListed && options.choice.listed.size() == 1;
-  // Before CUDA reads it, which is when the library is opened.
+  // CUDA reads these variables when the library is opened.
   if (!is_one) LoadAllAtStart();
   const char* const named = std::getenv("DIVVY_CUDA_LIBRARY");
   ASSIGN_OR_RETURN(cuda::DeviceMath* const math,
@@ -276,7 +276,8 @@ absl::StatusOr<Gpus> OpenGpus(const GpuOptions& options) {
   if (in_use.gpus) {
     if (in_use.options == wanted) return *in_use.gpus;
     return absl::FailedPreconditionError(
-        absl::StrCat(wanted, ": this process computes on GPUs already, by ", in_use.options));
+        absl::StrCat(wanted, ": this process already computes on GPUs, which were opened with ",
+                     in_use.options));
   }
   absl::StatusOr<Gpus> gpus = TakeIntoUse(options, in_use.backend);
   if (gpus.ok()) {
@@ -329,9 +330,11 @@ void SayWhatComputes(const Gpus& gpus, int each, int num_workers) {
   } else {
     const std::vector<std::string> used(gpus.names.begin(),
                                         gpus.names.begin() + each * num_workers);
-    const std::string idle = used.size() < num_gpus
-                                 ? absl::StrCat("; ", num_gpus - used.size(), " do not go round")
-                                 : "";
+    const std::string idle =
+        used.size() < num_gpus
+            ? absl::StrCat("; ", num_gpus - used.size(),
+                           " stay unused, since workers get equal numbers of GPUs")
+            : "";
     DIVVY_LOG(INFO) << "computing on " << used.size() << " GPUs: " << absl::StrJoin(used, ", ")
                     << idle;
   }
@@ -350,10 +353,11 @@ std::map<std::string, int> AcceleratorsAmong(const std::vector<Device>& devices)
 absl::StatusOr<int> GpusPerWorker(const GpuChoice& choice, int num_gpus, int num_workers,
                                   int replicas_per_worker) {
   if (choice.kind != GpuChoice::Kind::kAuto && num_gpus % num_workers != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--gpus=", AbslUnparseFlag(choice), ": ", num_gpus, " GPUs cannot be dealt out evenly to ",
-        num_workers,
-        " workers, which share none: choose as many for each worker, or other workers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--gpus=", AbslUnparseFlag(choice), ": ", num_gpus,
+                     " GPUs cannot be divided evenly among ", num_workers,
+                     " workers, which share none: choose the same number of GPUs for each worker, "
+                     "or another number of workers"));
   }
   const int each = num_gpus / num_workers;
   if (each == 0 || replicas_per_worker == 0 || replicas_per_worker == each) return each;

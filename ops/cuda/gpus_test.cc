@@ -43,7 +43,7 @@ TEST(GpuChoiceTest, RefusesNonsense) {
   }
 }
 
-// ---- the library, and what may be wrong with it -------------------------------------------------
+// ---- the library, and problems with it --------------------------------------------------------
 
 absl::Status LoadError(const std::string& path) { return internal::LoadDeviceMath(path).status(); }
 
@@ -67,8 +67,8 @@ TEST(LoadDeviceMathTest, SaysWhatTheLoaderMisses) {
               HasSubstr("libnowhere.so: there is no such file; give the path of libdivvy_cuda.so"));
 }
 
-// Whoever may write there could have put it there: its code would run as this user, also with
-// --gpus=auto, which is the default.
+// A user who may write there could have put the library there. Its code would run as this user,
+// even with --gpus=auto, which is the default.
 TEST(LoadDeviceMathTest, RefusesALibraryThatOthersMayHavePutThere) {
   const std::string folder = absl::StrCat(testing::TempDir(), "/drop_box"),
                     library = absl::StrCat(folder, "/libdivvy_cuda.so");
@@ -103,8 +103,8 @@ TEST(LoadDeviceMathTest, RefusesAnotherLibraryAndAnotherVersion) {
 
 // ---- the machine's devices ----------------------------------------------------------------------
 
-// Each in a process of its own, for a process opens its GPUs once: 0 if `body` has found nothing
-// wrong.
+// Runs `body` in a process of its own, because a process opens its GPUs once. Returns 0 if `body`
+// has found no failure.
 template <typename Body>
 int InProcess(const char* devices, Body body) {
   setenv("DIVVY_CUDA_LIBRARY", (kLibraries + "libdivvy_host_devices.so").c_str(), 1);
@@ -135,7 +135,7 @@ TEST_F(OpenGpusTest, TakesAllThatThereAre) {
     EXPECT_EQ(Open("auto")->devices.size(), 3u);
     EXPECT_THAT(Open("none")->devices, IsEmpty());
     EXPECT_THAT(Open("0").status().message(),
-                HasSubstr("computes on GPUs already, by --gpus=auto"));
+                HasSubstr("already computes on GPUs, which were opened with --gpus=auto"));
   });
 }
 
@@ -143,8 +143,8 @@ TEST_F(OpenGpusTest, AutoLeavesOutADeviceThatIsIllAndAllDoesNot) {
   EXPECT_IN_PROCESS("3", [] {
     setenv("DIVVY_HOST_DEVICES_SICK", "1", 1);
     EXPECT_THAT(Open("all").status().message(),
-                HasSubstr("--gpus=all: the host plays a device that is ill"));
-    EXPECT_THAT(Open("1").status().message(), HasSubstr("is ill"));
+                HasSubstr("--gpus=all: this emulated device cannot be used"));
+    EXPECT_THAT(Open("1").status().message(), HasSubstr("cannot be used"));
     const absl::StatusOr<Gpus> gpus = Open("auto");
     ASSERT_TRUE(gpus.ok()) << gpus.status();
     EXPECT_THAT(gpus->names, ElementsAre("host device 0", "host device 2"));
@@ -154,13 +154,13 @@ TEST_F(OpenGpusTest, AutoLeavesOutADeviceThatIsIllAndAllDoesNot) {
 TEST_F(OpenGpusTest, WhereThereMayBeSeveralEverythingIsLoadedAtTheStart) {
   EXPECT_IN_PROCESS("2", [] {
     ASSERT_TRUE(Open("0").ok());
-    EXPECT_EQ(std::getenv("CUDA_MODULE_LOADING"), nullptr) << "one waits for no other";
+    EXPECT_EQ(std::getenv("CUDA_MODULE_LOADING"), nullptr) << "a single GPU waits for no other";
   });
   EXPECT_IN_PROCESS("2", [] {
     setenv("NCCL_RUNTIME_CONNECT", "1", 1);
     ASSERT_TRUE(Open("0,1").ok());
     EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
-    EXPECT_STREQ(std::getenv("NCCL_RUNTIME_CONNECT"), "1") << "what the user has set stands";
+    EXPECT_STREQ(std::getenv("NCCL_RUNTIME_CONNECT"), "1") << "the user's setting is kept";
   });
 }
 
@@ -171,7 +171,7 @@ void FillAndFree() {
   ASSERT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{200}, {Device::Kind::kGpu, 0}).ok());
 }
 
-// Whether the device then has that memory for somebody else, here behind the library's own door.
+// Whether the device has that memory again. Asks the library directly.
 bool HasItAgain() {
   cuda::DeviceMath& math = **internal::LoadDeviceMath(std::getenv("DIVVY_CUDA_LIBRARY"));
   void* const data = math.Allocate(0, 800);
@@ -187,13 +187,13 @@ TEST_F(OpenGpusTest, FreedMemoryIsKeptUnlessPlainMemoryIsAskedFor) {
   EXPECT_IN_PROCESS("1", [] {
     setenv("DIVVY_GPU_PLAIN_MEMORY", "1", 1);
     FillAndFree();
-    EXPECT_TRUE(HasItAgain()) << "else compute-sanitizer sees no block's end";
+    EXPECT_TRUE(HasItAgain()) << "otherwise compute-sanitizer does not see the ends of blocks";
   });
 }
 
 TEST_F(OpenGpusTest, KeptMemoryIsGivenBackWhereSomebodyAsks) {
   EXPECT_IN_PROCESS("1", [] {
-    TrimGpuMemory();  // there is nothing yet
+    TrimGpuMemory();  // nothing is cached yet
     FillAndFree();
     TrimGpuMemory();
     EXPECT_TRUE(HasItAgain());
@@ -225,7 +225,7 @@ TEST_F(OpenGpusTest, WithoutADeviceAutoComputesOnTheCpuAndAllFails) {
     const absl::StatusOr<Gpus> gpus = Open("auto");
     ASSERT_TRUE(gpus.ok()) << gpus.status();
     EXPECT_THAT(gpus->devices, IsEmpty());
-    EXPECT_THAT(gpus->why_none, HasSubstr("libdivvy_host_devices.so: the host plays no device"));
+    EXPECT_THAT(gpus->why_none, HasSubstr("libdivvy_host_devices.so: the host emulates no device"));
     EXPECT_EQ(Open("all").status().code(), absl::StatusCode::kFailedPrecondition);
   });
 }
@@ -255,8 +255,9 @@ TEST_F(OpenGpusTest, AGpuGivesTensorsNoMoreThanItsLimit) {
     ASSERT_TRUE(most.ok()) << most.status();
     const absl::Status beyond = Tensor::Uninitialized(DType::kFloat32, Shape{57}, first).status();
     EXPECT_EQ(beyond.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(beyond.message(),
-                HasSubstr("tensors of 800 bytes and 228 more are beyond --gpu_memory_bytes=1024"));
+    EXPECT_THAT(
+        beyond.message(),
+        HasSubstr("tensors have 800 bytes, and 228 more would exceed --gpu_memory_bytes=1024"));
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{57}, second).ok());
     *most = Tensor();
     EXPECT_TRUE(Tensor::Uninitialized(DType::kFloat32, Shape{256}, first).ok());
@@ -276,7 +277,7 @@ TEST_F(OpenGpusTest, WhatADeviceCouldNotGiveDoesNotCount) {
   });
 }
 
-// ---- who has which ------------------------------------------------------------------------------
+// ---- distribution among workers ----------------------------------------------------------------
 
 std::string EachOf(absl::string_view choice, int num_gpus, int num_workers, int replicas = 0) {
   const absl::StatusOr<int> each = GpusPerWorker(Choice(choice), num_gpus, num_workers, replicas);
@@ -291,9 +292,9 @@ TEST(GpusPerWorkerTest, AreAsManyForEach) {
 
 TEST(GpusPerWorkerTest, ThatWereAskedForAndDoNotGoRoundAreRefused) {
   EXPECT_EQ(EachOf("1,2,0", 3, 2),
-            "--gpus=1,2,0: 3 GPUs cannot be dealt out evenly to 2 workers, which share none: "
-            "choose as many for each worker, or other workers");
-  EXPECT_THAT(EachOf("all", 2, 4), HasSubstr("2 GPUs cannot be dealt out evenly to 4 workers"));
+            "--gpus=1,2,0: 3 GPUs cannot be divided evenly among 2 workers, which share none: "
+            "choose the same number of GPUs for each worker, or another number of workers");
+  EXPECT_THAT(EachOf("all", 2, 4), HasSubstr("2 GPUs cannot be divided evenly among 4 workers"));
 }
 
 TEST(GpusPerWorkerTest, AutoLeavesOverWhatDoesNotGoRound) {
@@ -336,7 +337,8 @@ TEST_F(OpenGpusTest, WhatAutoLeavesOverIsSaid) {
     EXPECT_THAT(Dealt("auto", 0, 2), ElementsAre(ElementsAre("GPU:0"), ElementsAre("GPU:1")));
   };
   EXPECT_EXIT(std::_Exit(InProcess("3", deal)), ::testing::ExitedWithCode(0),
-              "computing on 2 GPUs: host device 0, host device 1; 1 do not go round");
+              "computing on 2 GPUs: host device 0, host device 1; 1 stay unused, since workers get "
+              "equal numbers of GPUs");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How long things take on a device with HostModel's figures: what overlaps, what waits, and in
-// which order values come.
+// Tests times on a device with HostModel's figures: overlap, waits, and the order in which values
+// arrive.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr Device kGpu{Device::Kind::kGpu, 0};
 
-// A device in use whose kernels take so long.
+// A device in use whose kernels take `kernel_us` each.
 struct Timed {
   explicit Timed(double kernel_us, const cuda::TransferOptions& options = {})
       : backend(math, 0, options) {
@@ -49,8 +49,8 @@ struct Timed {
 
 Tensor Zeros(int64_t n) { return *Tensor::Zeros(DType::kFloat32, {n}); }
 
-// The figure of bench/gpu: 1 where the shorter of the two costs nothing, 0 where they come one
-// after the other.
+// The figure of bench/gpu: 1 if the shorter of the two costs nothing, 0 if they run one after the
+// other.
 double Hidden(double copy, double step, double both) {
   return (copy + step - both) / std::min(copy, step);
 }
@@ -73,8 +73,9 @@ TEST(HostClockTest, ALargeCopyIsHiddenBehindTheKernelThatRunsMeanwhile) {
       << copy << " us of copy, " << step << " us of step, " << both << " us together";
 }
 
-// While 4 MB are told ahead, a step first uses its labels. Those of the first batch wait for their
-// use and come behind the 4 MB: nobody has used any yet.
+// While a prefetched copy of 4 MB is in flight, a step uses its labels for the first time. The
+// labels of the first batch wait for their use, and then follow the 4 MB, because no labels were
+// ever used before.
 TEST(HostClockTest, LargeIntegersThatTheGpuUsesDoNotComeBehindWhatIsToldAhead) {
   Timed device(30);
   const Tensor labels = *Tensor::Zeros(DType::kInt64, {20'000}), values = Zeros(1'000'000);
@@ -101,8 +102,8 @@ TEST(HostClockTest, LargeIntegersThatTheGpuUsesDoNotComeBehindWhatIsToldAhead) {
                                 << " us in the first step when they wait for their use";
 }
 
-// One engine copies to a device: a small copy does not overtake a large one, though it has a queue
-// of its own. So constants travel with kernels.
+// One engine makes all copies to a device, so a small copy does not overtake a large one, although
+// it has its own queue. So constants are passed as arguments of kernels.
 TEST(HostClockTest, ASmallCopyComesBehindALargeOneAndAScalarNeedsNone) {
   Timed device(2);
   const Tensor there = *Zeros(4).To(kGpu);
@@ -129,8 +130,8 @@ TEST(HostClockTest, WhoLooksForFailuresBehindTheLastValueDoesNotWaitAgain) {
   EXPECT_EQ(device.Took([&] { EXPECT_EQ(device.backend.FindFailures(kGpu).count, 0); }), 0);
 }
 
-// The gradient of the last layer, which is complete first, comes down while those before it are
-// computed.
+// The gradient of the last layer is complete first. It is copied to the host while the gradients of
+// earlier layers are computed.
 TEST(HostClockTest, GradientsComeDownWhileTheBackwardPassGoesOn) {
   constexpr int kLayers = 8;
   // 2 MB: 45 us, against two kernels of 30 us a layer

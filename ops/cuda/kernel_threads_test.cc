@@ -1,6 +1,6 @@
-// Kernels whose threads share rows or columns, with as many threads as a GPU gives them: about the
-// numbers of one thread, and the same bits in whatever order the threads run.
-// backend_test_on_host_threads is about all kernels, in one order.
+// Tests kernels whose threads share rows or columns, with as many threads as a GPU gives them. They
+// must compute about the numbers of a single thread, and the same bits in whatever order the
+// threads run. backend_test_on_host_threads covers all kernels, in one order.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -32,7 +32,7 @@ double At(const Tensor& x, int64_t i) {
   }
 }
 
-// Results of many kernels, by name, from numbers that are always the same.
+// The results of many kernels, by name, for fixed inputs.
 class Kernels {
  public:
   explicit Kernels(GpuBackend& gpu) : gpu_(gpu) {}

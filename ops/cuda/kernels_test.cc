@@ -1,5 +1,5 @@
-// Kernels against plain loops, on a device that the host plays: those whose way of summing or of
-// going through memory is their own.
+// Compares kernels with plain loops, on a device that is emulated on the host. Only kernels that
+// sum or access memory in a way of their own.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -102,8 +102,8 @@ TEST_F(KernelsTest, AScalarOfTheCpuGoesAlongWithTheKernel) {
   EXPECT_EQ(math_.costs().uploads, uploads);
 }
 
-// 2048, 1 and a little: a float has no place for the little, and 2049 is in the middle between two
-// float16.
+// 2048 + 1 + a little. A float cannot hold the little, and 2049 is halfway between two float16
+// numbers.
 TEST_F(KernelsTest, ASumThatIsNarrowIsRoundedOnce) {
   Tensor x = *Tensor::Uninitialized(DType::kFloat16, {3});
   x.fresh_data<Half>()[0] = Half::FromFloat(2048), x.fresh_data<Half>()[1] = Half::FromFloat(1),
@@ -121,7 +121,7 @@ TEST_F(KernelsTest, ADoubleIsRoundedToANarrowTypeAsIfItWereAFloatOfAllItsBits) {
     if (static_cast<double>(odd) == value) continue;
     EXPECT_EQ(BitsOfFloat(odd) & 1u, 1u);
     EXPECT_LT(std::abs(static_cast<double>(odd) - value), std::ldexp(std::abs(value), -22));
-    // Of all 13-bit prefixes the right one is the one that the exact value is nearest to.
+    // The right float16 is the one that is nearest to the exact value.
     const double half = Half::FromFloat(odd).ToFloat(),
                  step = std::ldexp(1.0, std::max(std::ilogb(value), -14) - 10);
     EXPECT_LE(std::abs(half - value), step / 2 * (1 + 1e-12)) << value;
@@ -161,7 +161,7 @@ TEST(SynchronousTest, AnErrorNamesTheOperationWithDtypesAndShapesAndTheDevice) {
       math.FailFrom(2, "an illegal memory access was encountered");
       gpu.Unary(UnaryOp::kRelu, d, d);  // well
       gpu.MatMul(args, a, b, c);
-      gpu.Unary(UnaryOp::kRelu, c, d);  // fails as everything does from now on
+      gpu.Unary(UnaryOp::kRelu, c, d);  // fails, as every later operation
       const absl::Status failed = d.To(Device{}).status();
       const std::string operation =
           "GPU:0 (host device 0) is lost: MatMul of float32 [64, 784], float32 [784, 512] to "
@@ -190,8 +190,8 @@ TEST_F(KernelsTest, WhoLooksForFailuresBehindTheLastValueWaitsForNothing) {
   Tensor row = New({1, 4});
   ASSERT_TRUE(
       gpu_.GatherRows(*x.Reshape({1, 4}), *Tensor::Vector<int64_t>({7}).To(kGpu), row).ok());
-  EXPECT_EQ(gpu_.FindFailures(kGpu).count, 1) << "of what was told since";
-  EXPECT_EQ(math_.costs().waits, waits + 2) << "for what was told, and for the fault";
+  EXPECT_EQ(gpu_.FindFailures(kGpu).count, 1) << "the failure of the later operation";
+  EXPECT_EQ(math_.costs().waits, waits + 2) << "for the later operation, and for the fault";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// libdivvy_cuda.so as nvcc and the linker made it: that it loads, opens its door and holds kernels
-// for this machine's GPU, and where there is no GPU says so in CUDA's own words. Where one is
-// required (DIVVY_REQUIRE_GPU, ops/cuda/testing/gpu_place.cc) there is one.
+// Tests the built libdivvy_cuda.so: it loads, exports its function and has kernels for this
+// machine's GPU. Without a GPU it reports so in CUDA's words. If DIVVY_REQUIRE_GPU is set
+// (ops/cuda/testing/gpu_place.cc), there must be one.
 #include <cstdlib>
 #include <string>
 

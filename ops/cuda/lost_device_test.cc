@@ -1,5 +1,5 @@
-// A device that fails for good, and one that has a passing trouble: what is said of each. On a
-// device that the host plays.
+// Tests the errors of a device that is lost, and of one with a passing failure, on a device that is
+// emulated on the host.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/cuda/gpu_backend.h"
@@ -39,7 +39,8 @@ TEST_F(LostDeviceTest, ALostDeviceIsUnavailableFromThenOnAndSaysWhyAndWhatToDo) 
   const DeviceFailures failures = gpu_.FindFailures(device_);
   EXPECT_EQ(failures.lost.code(), absl::StatusCode::kUnavailable);
   EXPECT_GT(failures.count, 0);
-  EXPECT_TRUE(gpu_.FindFailures({Device::Kind::kGpu, 1}).lost.ok()) << "the other one is well";
+  EXPECT_TRUE(gpu_.FindFailures({Device::Kind::kGpu, 1}).lost.ok())
+      << "the other device still works";
 }
 
 TEST_F(LostDeviceTest, WhatWentWrongFirstIsWhatIsToldOfTheLoss) {

@@ -36,7 +36,7 @@ bool Find(void* library, const char* name, Function& function) {
 }  // namespace
 
 std::unique_ptr<Nccl> Nccl::Load() {
-  // For as long as the process lives.
+  // The library stays loaded for as long as the process lives.
   void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   Interface nccl;
   if (library == nullptr || !Find(library, "ncclCommInitAll", nccl.init_all) ||

@@ -187,7 +187,7 @@ struct Lanes {
   }
 };
 
-// ---- what one thread of a block does of each kind of kernel ----
+// ---- the work of one thread of a block, for each kind of kernel ----
 
 template <typename Body>
 DIVVY_BODY void TakeElements(const BlockThread& thread, int64_t n, const Body& body) {

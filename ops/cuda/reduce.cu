@@ -91,7 +91,7 @@ void AddChunks(Stream stream, const Reduction& reduction, const double* partial,
   });
 }
 
-// Rows of y's elements, `stride` apart, over which x is summed: the gradient of a bias.
+// Whether x is summed over rows of y's elements, as for the gradient of a bias.
 bool IsColumns(const Reduction& reduction) {
   return reduction.kept.rank == 1 && reduction.kept.stride[0][0] == 1 &&
          reduction.kept.stride[1][0] == 1 && reduction.reduced.rank == 1 &&
@@ -108,7 +108,7 @@ void SumColumnsOf(Stream stream, const Reduction& reduction, const T* from, doub
       [=] DIVVY_BODY(int64_t column, double sum) { to[column] = static_cast<T>(sum * scale); });
 }
 
-// Each sum by the lanes of one row.
+// Computes each sum with the lanes of one row.
 template <typename T>
 void SumRowsOf(Stream stream, const Reduction& reduction, const T* from, double scale, T* to) {
   ForEachRow(stream, reduction.results, reduction.width,

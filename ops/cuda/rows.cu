@@ -85,7 +85,7 @@ DIVVY_HOST_DEVICE Wide<T> LossOfProbabilities(const T* x, const T* probability, 
     if (!IsInUnit(Wide<T>(probability[j]), fault, Fault::kProbabilityOutOfRange, row * classes + j,
                   logits))
       continue;
-    // 0 times infinity must not enter the loss
+    // Skips 0 times infinity, which would make the loss NaN.
     if (probability[j] != 0) loss += probability[j] * (log_sum - (x[j] - max));
   }
   return static_cast<Wide<T>>(lanes.Sum(loss));
@@ -120,7 +120,7 @@ void CrossEntropyGradient(Stream stream, const Rows& extent, const int64_t* numb
   ForEachRow(stream, extent.rows, extent.width, [=] DIVVY_BODY(int64_t row, const Lanes& lanes) {
     T* y = softmax + row * extent.width;
     const Wide<T> g = gradient[row];
-    // Of probabilities; the derivative holds for other weights too.
+    // The sum of the probabilities. The derivative also holds for other weights.
     double total = 1;
     if (numbers == nullptr) {
       total = 0;
@@ -210,7 +210,8 @@ void ClipRowsGradientAs(Stream stream, int64_t rows, int64_t width, double max_n
     const double norm = std::sqrt(Dot(x + at, x + at, width, lanes));
     const bool clips = norm > max_norm;
     const double factor = clips ? max_norm / norm : 1;
-    // The part of the gradient along the row only changes its length, and the clip removes it.
+    // The component of the gradient along the row would only change the row's length, which the
+    // clip sets. So this component is removed.
     const double along = clips ? Dot(x + at, gradient + at, width, lanes) / (norm * norm) : 0;
     for (int64_t j = at + lanes.index; j < at + width; j += lanes.count)
       dx[j] = static_cast<T>(factor * (gradient[j] - along * x[j]));

@@ -28,7 +28,7 @@ class Transfers::EventMark : public DeviceMark {
       : math_(math), point_(point), event_(math.Record(device, queue)), number_(++last_number) {}
   ~EventMark() override { math_.Release(event_); }
   Event event() const { return event_; }
-  int64_t number() const { return number_; }  // rises with time
+  int64_t number() const { return number_; }  // increases with each new mark
   int64_t point() const { return point_; }
 
  private:
@@ -96,7 +96,7 @@ bool Transfers::IsSettled(int device) const {
   return lanes_[device]->settled >= lanes_[device]->operations;
 }
 
-// ---- what is wrong ------------------------------------------------------------------------------
+// ---- failures ----------------------------------------------------------------------------------
 
 Transfers::Look::Look(const Transfers& transfers, int device)
     : lane_(*transfers.lanes_[device]), number_([this] {
@@ -120,7 +120,7 @@ void Transfers::AwaitLooks(int device) const {
   });
 }
 
-// ---- what may be let go -------------------------------------------------------------------------
+// ---- release of copied memory -----------------------------------------------------------------
 
 void Transfers::Release(Lane& lane, const Travelling& done) {
   math_.Release(done.come);
@@ -209,11 +209,10 @@ void* Transfers::TakeHost(size_t bytes) {
   void* const data = host_memory_.Take(bytes);
   if (data == nullptr && !is_full_logged_.exchange(true)) {
     DIVVY_LOG(WARNING)
-        << "pinned memory is used up: tensors of the CPU hold as much as they may of "
-        << host_bytes_ << " bytes, and one of " << bytes
-        << " bytes has none. Such tensors are copied once more on their way to or from a GPU, and "
-           "steps are slower. Make batches smaller, or "
-           "--pipeline_depth";
+        << "pinned memory is used up: its limit is " << host_bytes_ << " bytes, and a tensor of "
+        << bytes
+        << " bytes gets none. Such tensors are copied once more on their way to or from a GPU, and "
+           "steps are slower. Make batches or --pipeline_depth smaller";
   }
   return data;
 }
@@ -231,7 +230,8 @@ void* Transfers::Upload(int device, const void* from, size_t bytes,
   return to;
 }
 
-// False: there was no pinned staging memory, so the call itself has copied the bytes.
+// Starts the copy to the device. False: there was no pinned staging memory, so the call itself has
+// copied the bytes.
 bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t bytes,
                      std::shared_ptr<const void> owner) {
   if (host_memory_.Owns(from)) {
@@ -243,13 +243,15 @@ bool Transfers::Send(int device, Queue queue, void* to, const void* from, size_t
   NoteTravel(bytes);
   if (UploadStaged(device, queue, static_cast<char*>(to), static_cast<const char*>(from), bytes))
     return true;
-  const EventMark is_there(math_, device, queue);  // the memory, and what was copied in vain
+  // The memory, and the pieces that were copied before the staging memory ran out.
+  const EventMark is_there(math_, device, queue);
   math_.Wait(device, Queue::kCompute, is_there.event());
   math_.CopyIn(device, to, from, bytes);
   return false;
 }
 
-// False: there is no pinned memory; whatever was copied must be copied again.
+// Copies through pinned staging memory. False: there is none, so everything must be copied in
+// another way, including pieces that were already copied.
 bool Transfers::UploadStaged(int device, Queue queue, char* to, const char* from, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
     const size_t piece = std::min(kPieceBytes, bytes - begin);
@@ -304,7 +306,7 @@ void Transfers::SendIfUnsent(int device, const void* data) {
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
   const char* to = nullptr;
   size_t bytes = 0;
-  std::shared_ptr<const Source> source;  // goes without the lock
+  std::shared_ptr<const Source> source;  // destroyed without the lock
   {
     MutexLock lock(lane.mu);
     auto found = lane.arriving.end();
@@ -328,7 +330,8 @@ void Transfers::SendIfUnsent(int device, const void* data) {
   lane.sent.NotifyAll();
 }
 
-// The entry that contains `data`, if it is not known to have arrived.
+// The entry that contains `data`; the end of the map if there is none, or if its copy is known to
+// have arrived.
 std::map<const char*, Transfers::Arriving>::iterator Transfers::FindArriving(Lane& lane,
                                                                              const void* data) {
   const auto after = lane.arriving.upper_bound(static_cast<const char*>(data));
@@ -364,7 +367,7 @@ void Transfers::Leave(int device, const void* data) {
   Lane& lane = *lanes_[device];
   if (lane.num_arriving.load(std::memory_order_acquire) == 0) return;
   LetWait(device, data, device, Queue::kCompute);
-  std::shared_ptr<const Source> unused;  // goes without the lock
+  std::shared_ptr<const Source> unused;  // destroyed without the lock
   MutexLock lock(lane.mu);
   const auto left = lane.arriving.find(static_cast<const char*>(data));
   if (left == lane.arriving.end()) return;
@@ -398,14 +401,14 @@ void* Transfers::CopyAcross(int device, const Download& from) {
   Reap(device);
   void* const to = Obtain(device, Queue::kAcross, static_cast<size_t>(from.bytes));
   if (to == nullptr) return nullptr;
-  SendIfUnsent(from.from_device.index, from.from);  // which may wait for the device
+  SendIfUnsent(from.from_device.index, from.from);  // it may wait for the device
   MutexLock lock(together_);
   WaitForValue(device, Queue::kAcross, from);
   math_.CopyAcross(device, Queue::kAcross, to, from.from_device.index, from.from,
                    static_cast<size_t>(from.bytes));
   const EventMark copied(math_, device, Queue::kAcross);
   math_.Wait(device, Queue::kCompute, copied.event());
-  // Before it may free memory that is being read.
+  // kCompute of the source waits for the copy, so it does not free the memory too early.
   math_.Wait(from.from_device.index, Queue::kCompute, copied.event());
   return to;
 }
@@ -500,7 +503,8 @@ Transfers::Failure Transfers::AwaitValues(int device, const Fault* fault, int64_
   found.error = math_.Synchronize(device);
   if (found.error != nullptr) return found;
   found.fault = math_.TakeFault(device);
-  // another thread has reported it; these values are bad all the same
+  // Another thread has taken the fault from the device. The values of this call are invalid all the
+  // same.
   if (found.fault.kind == Fault::kNone && fault != nullptr) found.fault = *fault;
   return found;
 }

@@ -1,5 +1,5 @@
-// Copies to, across and from a device beside what it computes: on a GPU that the host plays, and on
-// one of this machine.
+// Tests copies to, between and from devices concurrent with computations: on a GPU that is emulated
+// on the host, and on one of this machine.
 #include <string>
 
 #include "base/testing/on_threads.h"

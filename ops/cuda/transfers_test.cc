@@ -1,5 +1,5 @@
-// The order of copies and computation, on devices that do what they are told as late as they may,
-// or whenever a seed says.
+// Tests the order of copies and computations, on emulated devices that run operations as late as
+// possible, or at times that a seed chooses.
 #include "ops/cuda/transfers.h"
 
 #include <atomic>
@@ -39,7 +39,7 @@ using Manner = HostQueues::Manner;
 
 constexpr Device Gpu(int index) { return {Device::Kind::kGpu, index}; }
 
-// Devices in use for as long as it lives.
+// Devices that are in use as long as this object lives.
 struct Devices {
   Devices(int n, Manner manner, uint64_t seed = 1, const cuda::TransferOptions& options = {})
       : math(n, manner, seed), backend(math, 0, options) {
@@ -60,14 +60,14 @@ Tensor Added(const Devices& devices, const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// Whether a device of the host has written to it.
+// Whether an emulated device has written to the tensor.
 bool IsComputed(const Tensor& there) {
   uint32_t bits;
   std::memcpy(&bits, there.data(), sizeof(bits));
   return bits != 0xA5A5A5A5;
 }
 
-// As a device does that has no more.
+// Frees the cached memory, as happens when a device has no other memory.
 void GiveBackWhatIsKept(Devices& devices) {
   devices.math.free_bytes = 0;
   for (int i = 0; i < 2; ++i)
@@ -80,7 +80,8 @@ TEST(TransfersTest, WhateverTheOrderThatEventsAllowTheValuesAreRight) {
       SCOPED_TRACE("seed " + std::to_string(seed) + " in manner " +
                    std::to_string(static_cast<int>(manner)));
       cuda::TransferOptions options;
-      if (seed % 3 == 0) options = {size_t{800} << 10, size_t{5} << 20};  // soon used up
+      // Small limits, which are soon reached.
+      if (seed % 3 == 0) options = {size_t{800} << 10, size_t{5} << 20};
       options.keeps_memory = seed % 2 == 0;
       Devices devices(2, manner, seed, options);
       if (seed % 7 == 0) devices.math.pinned_bytes = 0;
@@ -102,7 +103,7 @@ TEST(TransfersTest, AValueComesDownWhileWhatWasToldLaterHasNotBegun) {
   const Tensor second = Added(devices, first, first);
   EXPECT_TRUE(AllAre((*ToHost({first}))[0], 4));
   EXPECT_FALSE(IsComputed(second));
-  EXPECT_TRUE(AllAre(*second.To(Device{}), 8));  // not marked: after all that was told
+  EXPECT_TRUE(AllAre(*second.To(Device{}), 8));  // not marked, so it waits for all operations
 }
 
 TEST(TransfersTest, ValuesComeInTheOrderInWhichTheyAreComputed) {
@@ -125,7 +126,8 @@ TEST(TransfersTest, AnUploadNeedNotWaitForTheComputation) {
   const cuda::Event arrived = devices.math.Record(0, Queue::kInSmall);
   devices.math.Await(0, arrived);
   devices.math.Release(arrived);
-  EXPECT_EQ(*next.data_as<float>(), 3);  // a device of the host: we may look
+  // The memory of an emulated device is the host's, so the test may read it.
+  EXPECT_EQ(*next.data_as<float>(), 3);
   EXPECT_FALSE(IsComputed(sum));
 }
 
@@ -134,7 +136,7 @@ TEST(TransfersTest, WhatIsComputedWithASmallValueNeedNotWaitForALargeOneBeforeIt
   const Tensor large = *Filled(1'500'000, 1).To(Gpu(0)), small = *Filled(3, 2).To(Gpu(0));
   EXPECT_TRUE(AllAre(*Added(devices, small, small).To(Device{}), 4));
   EXPECT_FALSE(IsComputed(large));
-  EXPECT_TRUE(AllAre(*Added(devices, large, large).To(Device{}), 2)) << "which waits for its own";
+  EXPECT_TRUE(AllAre(*Added(devices, large, large).To(Device{}), 2)) << "it waits for its own copy";
 }
 
 TEST(TransfersTest, ALargeValueComesDownOrAcrossBeforeAnybodyHasComputedWithIt) {
@@ -165,7 +167,7 @@ TEST(TransfersTest, ALargeValueThatNobodyUsesIsFreedWhenItHasCome) {
   EXPECT_THAT(devices.math.log, Not(Contains(HasSubstr("has not"))));
 }
 
-// A dataset, or the tables of a parameter server in the same process.
+// Such as a dataset, or the tables of a parameter server in the same process.
 TEST(TransfersTest, WhatNeverTravelsIsNotPinned) {
   Devices devices(1, Manner::kLate);
   const Tensor stays = Filled(50'000, 7);
@@ -175,7 +177,7 @@ TEST(TransfersTest, WhatNeverTravelsIsNotPinned) {
   const size_t staging = devices.math.pinned_in_use();
   const Tensor batch = Filled(50'100, 8), smaller = Filled(30'000, 8);
   EXPECT_EQ(devices.math.pinned_in_use(), staging + 229'376)
-      << "the batch, of a size that has travelled, and nothing else";
+      << "only the batch, whose size was copied before";
   const Tensor sum = Added(devices, there, *Filled(50'000, 1).To(Gpu(0)));
   EXPECT_TRUE(AllAre(*sum.To(Device{}), 8));
   Tensor large = *Tensor::Uninitialized(DType::kFloat32, {90'000}, Gpu(0));
@@ -183,7 +185,7 @@ TEST(TransfersTest, WhatNeverTravelsIsNotPinned) {
   const size_t before = devices.math.pinned_in_use();
   ASSERT_TRUE(large.To(Device{}).ok());
   EXPECT_EQ(devices.math.pinned_in_use(), before + 393'216)
-      << "what came from the device before comes to pinned memory";
+      << "a size that came from the device before is pinned";
 }
 
 TEST(TransfersTest, ThatPinnedMemoryIsUsedUpIsLoggedOnce) {
@@ -197,15 +199,15 @@ TEST(TransfersTest, ThatPinnedMemoryIsUsedUpIsLoggedOnce) {
   EXPECT_EQ(log.lines().size(), 0u);
   for (int i = 0; i < 8; ++i) held.push_back(Filled(50'000, 7));
   EXPECT_THAT(log.lines(),
-              ElementsAre("Wpinned memory is used up: tensors of the CPU hold as much as they may "
-                          "of 2000000 bytes, and one of 200000 bytes has none. Such tensors "
-                          "are copied once more on their way to or from a GPU, and steps are "
-                          "slower. Make batches smaller, or --pipeline_depth"));
+              ElementsAre("Wpinned memory is used up: its "
+                          "limit is 2000000 bytes, and a tensor of 200000 bytes gets none. Such "
+                          "tensors are copied once more on their way to or from a GPU, and steps "
+                          "are slower. Make batches or --pipeline_depth smaller"));
 }
 
 TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRead) {
   Devices devices(1, Manner::kLate);
-  ASSERT_TRUE(Filled(50'000, 7).To(Gpu(0)).ok());  // from now on such tensors are pinned
+  ASSERT_TRUE(Filled(50'000, 7).To(Gpu(0)).ok());  // from now on tensors of this size are pinned
   devices.math.FinishAll();
   Tensor here = Filled(50'000, 7);
   const void* const where = here.data();
@@ -215,7 +217,7 @@ TEST(TransfersTest, PinnedMemoryIsReadFromWhereItLiesAndKeptUntilTheDeviceHasRea
   here = Tensor();
   EXPECT_NE(Filled(50'000, 8).data(), where);
   devices.math.FinishAll();
-  // having to do with the device, the host sees that it is done
+  // When the host uses the device, it notices that the copy is done.
   const Tensor another = *Tensor::Vector<float>({1}).To(Gpu(0));
   std::vector<Tensor> both = {Filled(50'000, 9), Filled(50'000, 9)};
   EXPECT_TRUE(both[0].data() == where || both[1].data() == where);
@@ -240,7 +242,7 @@ Tensor Integers(int64_t n, int64_t value) {
   return Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value));
 }
 
-// As those of a batch do.
+// Copies integers in the way of a batch's integers.
 Tensor ToWhenUsed(const Tensor& integers, Device device) {
   const TravelScope scope(Travel::kIntegersWhenUsed);
   return *integers.To(device);
@@ -324,7 +326,7 @@ TEST(TransfersTest, IntegersThatSeveralThreadsUseAtOnceTravelOnce) {
   }
 }
 
-// Their owner goes when they have been sent, and runs code that has itself to do with the device.
+// The owner is released when the integers have been sent. Its code then uses the device itself.
 TEST(TransfersTest, NoLockIsHeldWhenTheOwnerOfWhatWasSentGoes) {
   Devices devices(1, Manner::kAtOnce);
   constexpr int64_t kN = 20'000, kBytes = 8 * kN;
@@ -349,7 +351,7 @@ TEST(TransfersTest, NoLockIsHeldWhenTheOwnerOfWhatWasSentGoes) {
 TEST(TransfersTest, AValueThatIsLargerThanWhatMayBePinnedTravelsInPieces) {
   Devices devices(1, Manner::kLate, 1, {0, size_t{8} << 20});
   const Tensor there = *Filled(5'000'000, 7).To(Gpu(0));
-  // A piece of 4 MiB, which travels in turns, and the last of 3.5.
+  // A piece of 4 MiB that is used in turns, and the last piece of 3.5 MiB.
   EXPECT_EQ(devices.math.pinned_in_use(), 7'864'320u);
   EXPECT_TRUE(AllAre(*there.To(Device{}), 7));
 }
@@ -374,7 +376,7 @@ TEST(TransfersTest, WhatADeviceFindsWrongIsToldWithTheValuesThatItWasFoundBefore
             absl::InternalError("GPU:0 (host device 0): an illegal memory access was encountered"));
 }
 
-// Tells device 0 to take row 5 of a table that has 3.
+// Makes the device gather row 5 of a table with 3 rows.
 Tensor WrongRow(Devices& devices, Device device) {
   const Tensor table = *Filled(3, 1).To(device), wrong = *Tensor::Vector<int64_t>({5}).To(device);
   Tensor row = *Tensor::Uninitialized(DType::kFloat32, Shape{1}, device);
@@ -404,8 +406,8 @@ TEST(TransfersTest, ADeviceThatIsLostIsToldBeforeWhatAnotherFindsWrong) {
   EXPECT_EQ(devices.backend.FindFailures(Gpu(0)).count, 1);
 }
 
-// A device of which a thread takes what is wrong long before it tells it: only when another has
-// looked too, if one does.
+// A device on which a thread takes a failure long before it returns it: it waits until another
+// thread has asked too, if one does.
 class SlowlyTold : public HostMath {
  public:
   SlowlyTold() : HostMath(1, Manner::kLate) { keep_log = false; }
@@ -442,7 +444,7 @@ TEST(TransfersTest, WhoLooksForFailuresFindsThoseThatAnotherThreadHasTakenAndNot
       const int64_t before = backend.FindFailures(Gpu(0)).count;
       EXPECT_TRUE(backend.GatherRows(table, wrong, row).ok());
       if (thread % 2 == 0) math.Note(0, "a launch failed");
-      // meanwhile another may take it
+      // Meanwhile another thread may take the failure.
       for (int turn = 0; turn < 100 * thread; ++turn) std::this_thread::yield();
       if (backend.FindFailures(Gpu(0)).count == before) ++missed;
     }
@@ -475,8 +477,8 @@ TEST(TransfersTest, TheGradientsOfTheLastLayerComeDownBeforeTheFirstIsPassedBack
   EXPECT_NEAR((*ToHost({of_first, of_last}))[0].values<float>()->at(0), 0.83995, 1e-4);
 }
 
-// Devices that take their time between the parts of a collective, and see whether a copy across
-// comes there.
+// Devices that pause between the parts of a collective, and record a copy between devices at that
+// moment.
 class SlowToMeet : public HostMath {
  public:
   SlowToMeet() : HostMath(2) {}
@@ -501,8 +503,8 @@ class SlowToMeet : public HostMath {
   std::atomic<int> copies_{0};
 };
 
-// As two workers of an embedded cluster share GPUs: a copy told there would wait for one part, and
-// the other for the copy.
+// Two workers of an embedded cluster may share GPUs. A copy that is issued between the two parts
+// would wait for the first part, and the second part would wait for the copy.
 TEST(TransfersTest, NoCopyAcrossComesBetweenThePartsOfACollective) {
   SlowToMeet math;
   math.keep_log = false;
@@ -539,11 +541,13 @@ TEST(PinnedPoolTest, KeepsWhatIsReturnedAndPinsNoMoreThanItMay) {
     EXPECT_FALSE(pool.Owns(a));
     EXPECT_EQ(pool.Take(39'000), a);
     pool.Return(b);
-    EXPECT_NE(pool.Take(50'000), nullptr);  // for which the other class gives way
+    // Blocks of the other class are unpinned for it.
+    EXPECT_NE(pool.Take(50'000), nullptr);
     EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);
     pool.Return(a);
     EXPECT_EQ(pool.Take(100'001), nullptr);
-    EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);  // nothing gave way to what does not fit
+    // Nothing was unpinned for a block that does not fit.
+    EXPECT_EQ(math.pinned_in_use(), 40'960u + 57'344u);
   }
 }
 
@@ -564,7 +568,7 @@ TEST(TraceRangeTest, CopiesAreSeenWhereSomebodyLooks) {
   EXPECT_THAT(names.seen, ElementsAre("copy to a device", "end", "copy to the host", "end"));
 }
 
-// What the tests above rest on: a device as late as it may be shows that a wait is missing.
+// The tests above rely on this: a device that runs as late as possible reveals a missing wait.
 TEST(HostQueuesTest, AMissingWaitIsSeen) {
   HostMath math(1, Manner::kLate);
   const float value = 3;

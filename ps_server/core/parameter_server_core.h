@@ -1,11 +1,11 @@
 // A complete parameter server without a network. It holds shards, applies each commit once, and
 // refuses requests that are fenced.
 //
-// The core is an event-driven state machine (docs/architecture.md; protocol sections 3, 4, 6, 7).
-// Each method takes one request, changes state under one lock, and never waits. It answers through
-// `done`, which is called exactly once, from an outbox, after the lock is released. That may happen
-// on the caller's thread and within the call. Work on values runs as block tasks on the Executor,
-// so other requests, fences and crashes can fall between any two blocks.
+// The core is an event-driven state machine (docs/internals/architecture.md; protocol sections 3,
+// 4, 6, 7). Each method takes one request, changes state under one lock, and never waits. It
+// answers through `done`, which is called exactly once, from an outbox, after the lock is released.
+// That may happen on the caller's thread and within the call. Work on values runs as block tasks on
+// the Executor, so other requests, fences and crashes can fall between any two blocks.
 //
 //   EMPTY           --Load EMPTY-->                   READY
 //   READY           --Attach of a higher epoch-->     FROZEN

@@ -213,7 +213,7 @@ TEST_F(DevicesTest, GpusThatDoNotGoRoundAreRefusedByOption) {
   options.gpus = "all";
   options.gpu_memory_bytes = kHostLimitBytes;
   EXPECT_THAT(StartEmbedded(options).status().message(),
-              HasSubstr("--gpus=all: 4 GPUs cannot be dealt out evenly to 3 workers"));
+              HasSubstr("--gpus=all: 4 GPUs cannot be divided evenly among 3 workers"));
 }
 
 TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
@@ -233,7 +233,7 @@ TEST_F(DevicesTest, EveryProblemOfTheOptionsIsSaidAtOnce) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.message(),
               AllOf(HasSubstr("gpu_memory_bytes is -1"),
-                    HasSubstr("3 GPUs cannot be dealt out evenly to 2 workers")));
+                    HasSubstr("3 GPUs cannot be divided evenly among 2 workers")));
 }
 
 // ---- where things are ---------------------------------------------------------------------------

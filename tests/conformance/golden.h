@@ -23,7 +23,7 @@ enum class Outcome {
   kPassed,
   kFailed,
   // Divvy differs from this case on purpose, and does what it says there: a row of
-  // docs/deviations.md
+  // docs/reference/deviations.md
   kDeviating,
   // about something that Divvy has not got
   kNotCovered

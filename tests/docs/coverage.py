@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""coverage.py [ROOT]: reads docs/semantics_coverage.md, docs/deviations.md and of docs/operations.md the tables that end in "shown by", below ROOT (default: this
+"""coverage.py [ROOT]: reads docs/reference/semantics_coverage.md, docs/reference/deviations.md and of docs/operating/operations.md the tables that end in "shown by", below ROOT (default: this
 tree), and names each row that claims what is not so.
 
   empty      a cell without words
@@ -16,7 +16,7 @@ import os
 import re
 import sys
 
-COVERAGE, DEVIATIONS, OPERATIONS = "docs/semantics_coverage.md", "docs/deviations.md", "docs/operations.md"
+COVERAGE, DEVIATIONS, OPERATIONS = "docs/reference/semantics_coverage.md", "docs/reference/deviations.md", "docs/operating/operations.md"
 SHOWN_BY = "shown by"
 
 # The sections of the specification: TensorFlow's semantics 1 to 6, the twenty tests of 3.11 one by

@@ -21,9 +21,9 @@ SHOWN = "| it waits | `ATest.Holds` |\n"
 def findings(covered=COVERED, deviations=DEVIATION, test="TEST(ATest, Holds) {}", shown=SHOWN):
     """(kind, words) of each finding in a tree with these rows and one test."""
     files = {
-        "docs/semantics_coverage.md": "| rule | what holds | held by |\n|---|---|---|\n" + covered,
-        "docs/deviations.md": "| rule | TensorFlow | Divvy | why | write instead | pinned by |\n|---|---|---|---|---|---|\n" + deviations,
-        "docs/operations.md": "| code |\n|---|\n| not looked at |\n\n| what | shown by |\n|---|---|\n" + shown,
+        "docs/reference/semantics_coverage.md": "| rule | what holds | held by |\n|---|---|---|\n" + covered,
+        "docs/reference/deviations.md": "| rule | TensorFlow | Divvy | why | write instead | pinned by |\n|---|---|---|---|---|---|\n" + deviations,
+        "docs/operating/operations.md": "| code |\n|---|\n| not looked at |\n\n| what | shown by |\n|---|---|\n" + shown,
         "a/a_test.cc": test + "\n",
         "tests/golden/scatter.json": "{}",
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""quotes.py [ROOT]: compares docs/security.md and docs/operating/troubleshooting.md, below ROOT
+"""quotes.py [ROOT]: compares docs/operating/security.md and docs/operating/troubleshooting.md, below ROOT
 (default: this tree), with the source.
 
   line    a text in backticks, in a table whose first column is called "line", that no source file
@@ -8,7 +8,7 @@
           and the start of another.
   source  a comment <!-- FILE: TEXT --> whose FILE is not there or does not have TEXT. White space
           does not count. A limit is followed by such a comment, with the constant's definition.
-  none    a page has no such line, or docs/security.md has no such comment.
+  none    a page has no such line, or docs/operating/security.md has no such comment.
 
 Tests and their helpers are no source. Prints "page:line: rule: words" and exits with 1 if anything
 is wrong.
@@ -17,7 +17,7 @@ import os
 import re
 import sys
 
-PAGE, TROUBLES = "docs/security.md", "docs/operating/troubleshooting.md"
+PAGE, TROUBLES = "docs/operating/security.md", "docs/operating/troubleshooting.md"
 
 _COMMENT = re.compile(r"<!-- ([\w./]+): (.*?) -->")
 _CODE = re.compile(r"`([^`]+)`")

@@ -52,7 +52,7 @@ class HostileCertificates {
 // A worker's service that answers anything: a random status with a random detail, a random reply,
 // and on the stream of steps random frames; or it keeps to the stream's protocol and says of each
 // step that it is given that another worker must run it. It never says that such a step is done,
-// has failed or was half applied: docs/security.md tells what that does. Thread-safe.
+// has failed or was half applied: docs/operating/security.md tells what that does. Thread-safe.
 class LyingWorker final : public v1::Worker::Service {
  public:
   // Listens with the worker's certificate; on port 0: on one that is free.

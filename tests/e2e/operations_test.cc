@@ -1,5 +1,5 @@
-// docs/operations.md, row by row: what a signal does to each role in each state of the job, what
-// exit codes say, and what an operator may ask for.
+// docs/operating/operations.md, row by row: what a signal does to each role in each state of the
+// job, what exit codes say, and what an operator may ask for.
 #include <signal.h>
 #include <string.h>
 
@@ -295,7 +295,7 @@ TEST_F(OperationsTest, AFullDiskOfAPsCostsCheckpointsAndNothingElse) {
   StartAll();
   CountOn(1);
   cluster_->LimitFiles(PsTask(0), 100);
-  WaitFor(kChiefTask, "could not be made, older ones stand");
+  WaitFor(kChiefTask, "could not be made, older checkpoints are unchanged");
   CountOn(2);
   const auto newest = [] {
     return FileSystem::Real().ReadFile(OwnPath("checkpoints") + "/checkpoint").value_or("");

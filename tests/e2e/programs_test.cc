@@ -203,9 +203,10 @@ TEST(GpusTest, AClusterOfProcessesLearnsOnThem) {
 TEST(GpusTest, WhereThereIsNoneItIsSaidOnceAndTheCpuComputes) {
   const Outcome outcome = DigitsOnDevices("0", "");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_THAT(outcome.text,
-              HasSubstr("no CUDA device, computing on the CPU "
-                        "(ops/cuda/testing/libdivvy_host_devices.so: the host plays no device)"));
+  EXPECT_THAT(
+      outcome.text,
+      HasSubstr("no CUDA device, computing on the CPU "
+                "(ops/cuda/testing/libdivvy_host_devices.so: the host emulates no device)"));
   EXPECT_THAT(Digits("--epochs=1").text, Not(HasSubstr("CUDA")));
 }
 
@@ -213,11 +214,11 @@ TEST(GpusTest, WhatCannotBeHadIsRefusedWith78AndTheFix) {
   const std::pair<Outcome, const char*> refused[] = {
       {Digits("--gpus=all"),
        "there is no libdivvy_cuda.so beside this program: build it with --config=cuda"},
-      {DigitsOnDevices("0", "--gpus=all"), "the host plays no device"},
+      {DigitsOnDevices("0", "--gpus=all"), "the host emulates no device"},
       {DigitsOnDevices("2", "--gpus=0,7"),
        "--gpus=0,7: this machine has no GPU 7, only 0 (host device 0), 1 (host device 1)"},
       {DigitsOnDevices("3", "--gpus=all"),
-       "--gpus=all: 3 GPUs cannot be dealt out evenly to 2 workers, which share none"},
+       "--gpus=all: 3 GPUs cannot be divided evenly among 2 workers, which share none"},
       {DigitsOnDevices("2", "--replicas_per_worker=3"),
        "replicas_per_worker is 3, but a worker has a replica on each of its GPUs, and --gpus=auto "
        "gives it 1"},

@@ -18,7 +18,7 @@ if grep -rlE '#include "(grpc|proto/|google/protobuf)' "$sdk/include"; then fail
 
 # ---- what else a person wants of it
 for file in README.md Dockerfile share/divvy/example/{digits.cc,digits.csv.gz,CMakeLists.txt} \
-  share/doc/divvy/{LICENSE,docs/README.md,docs/guide/README.md,docs/operations.md,docs/operating/deploy.md}; do
+  share/doc/divvy/{LICENSE,docs/README.md,docs/guide/README.md,docs/operating/operations.md,docs/operating/deploy.md}; do
   [[ -s $sdk/$file ]] || fail "no $file"
 done
 "$links" --links "$sdk" >log || { cat log; fail "a document leads nowhere"; }

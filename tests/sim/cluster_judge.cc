@@ -90,10 +90,10 @@ void Cluster::CheckRecovery() {
     not_running_since_ = now();
     rewinds_before_ = result_.rewinds;
   }
-  // A worker's false word of half applied steps costs rewinds (docs/security.md), and it may sit on
-  // each step of a replay that it is given until that step's deadline. So does a parameter server's
-  // false word that it ends. By default --max_recoveries ends such a job; most programs here allow
-  // 1,000.
+  // A worker's false word of half applied steps costs rewinds (docs/operating/security.md), and it
+  // may sit on each step of a replay that it is given until that step's deadline. So does a
+  // parameter server's false word that it ends. By default --max_recoveries ends such a job; most
+  // programs here allow 1,000.
   const bool lied_to = config_.liar || config_.lying_ps;
   if (lied_to && result_.rewinds - rewinds_before_ > CoordinatorOptions().max_recoveries) {
     ++result_.rewound_too_often;

@@ -331,33 +331,33 @@ std::string ServiceOf(const Task& task, const std::vector<Task>& tasks,
 // ---- the file -----------------------------------------------------------------------------------
 
 std::string Head(const ComposeOptions& options) {
-  return absl::StrCat("# Valid for docker-compose from ",
-                      options.gpus_per_worker > 0 ? "1.28" : "1.27",
-                      " and for `docker compose` v2. Made by divvyctl gen compose.\n"
-                      "# The certificates: divvyctl certs. Each key must be readable by uid 65532, "
-                      "as whom the tasks run.\n"
-                      "# Checkpoints are written by the chief and every ps, as uid 65532: into a "
-                      "volume that has them already whose they are, or else the image's.\n"
-                      "# Exit codes from 128 on mean \"start it again\", lower ones are permanent "
-                      "(docs/operations.md). Docker cannot tell them apart, so it starts nothing\n"
-                      "# again for ever.\n"
-                      "x-task: &task\n"
-                      "  image: ",
-                      QuoteJson(options.image),
-                      "\n"
-                      "  entrypoint: ",
-                      List({options.command[0]}),
-                      "\n"
-                      "  user: \"65532:65532\"\n"
-                      "  init: true\n"
-                      "  read_only: true\n"
-                      "  tmpfs: [\"/tmp\"]\n"
-                      "  cap_drop: [\"ALL\"]\n"
-                      "  security_opt: [\"no-new-privileges:true\"]\n"
-                      "  stop_grace_period: 30s\n"
-                      "  restart: on-failure:50\n"
-                      "\n"
-                      "services:\n");
+  return absl::StrCat(
+      "# Valid for docker-compose from ", options.gpus_per_worker > 0 ? "1.28" : "1.27",
+      " and for `docker compose` v2. Made by divvyctl gen compose.\n"
+      "# The certificates: divvyctl certs. Each key must be readable by uid 65532, "
+      "as whom the tasks run.\n"
+      "# Checkpoints are written by the chief and every ps, as uid 65532: into a "
+      "volume that has them already whose they are, or else the image's.\n"
+      "# Exit codes from 128 on mean \"start it again\", lower ones are permanent "
+      "(docs/operating/operations.md). Docker cannot tell them apart, so it starts nothing\n"
+      "# again for ever.\n"
+      "x-task: &task\n"
+      "  image: ",
+      QuoteJson(options.image),
+      "\n"
+      "  entrypoint: ",
+      List({options.command[0]}),
+      "\n"
+      "  user: \"65532:65532\"\n"
+      "  init: true\n"
+      "  read_only: true\n"
+      "  tmpfs: [\"/tmp\"]\n"
+      "  cap_drop: [\"ALL\"]\n"
+      "  security_opt: [\"no-new-privileges:true\"]\n"
+      "  stop_grace_period: 30s\n"
+      "  restart: on-failure:50\n"
+      "\n"
+      "services:\n");
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(ComposeFileTest, AServiceForEachTaskWithItsOwnKeyAndNoRightsItDoesNotNeed) 
       R"yaml(# Valid for docker-compose from 1.27 and for `docker compose` v2. Made by divvyctl gen compose.
 # The certificates: divvyctl certs. Each key must be readable by uid 65532, as whom the tasks run.
 # Checkpoints are written by the chief and every ps, as uid 65532: into a volume that has them already whose they are, or else the image's.
-# Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operations.md). Docker cannot tell them apart, so it starts nothing
+# Exit codes from 128 on mean "start it again", lower ones are permanent (docs/operating/operations.md). Docker cannot tell them apart, so it starts nothing
 # again for ever.
 x-task: &task
   image: "digits:${TAG:-1}"

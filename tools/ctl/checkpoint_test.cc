@@ -54,7 +54,7 @@ TEST_F(CheckpointToolTest, VerifyingReadsEachByteOfEachCheckpoint) {
             absl::DataLossError("/ckpt/ckpt-1-2 is damaged"));
   EXPECT_EQ(report,
             "damaged: /ckpt/ckpt-1-2.data-00001-of-00002: offset 0: tensor \"table\", [3, 4) [0, "
-            "2): the checksum does not fit the bytes\n"
+            "2): the checksum does not match the bytes\n"
             "whole: /ckpt/ckpt-1-1: 4 tensors, 33 bytes\n");
   report.clear();
   EXPECT_EQ(VerifyCheckpoints(files_, "/ckpt/ckpt-1-1", report), absl::OkStatus());

@@ -10,8 +10,8 @@ namespace divvy {
 
 // `args`: the words behind the command that are no flags, those behind "--" among them. Each blocks
 // until it has done what it says, prints to standard output what was asked for and to standard
-// error what went wrong, and returns the process' exit code (docs/operations.md). To be called
-// once.
+// error what went wrong, and returns the process' exit code (docs/operating/operations.md). To be
+// called once.
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> DrainCoordinator(const OperatorOptions& options);
 // steps run again. Returns that in a line.
 absl::StatusOr<std::string> ResizeJob(const OperatorOptions& options, int num_ps);
 
-// Of the process of a command that ended so (docs/operations.md).
+// Of the process of a command that ended so (docs/operating/operations.md).
 int OperatorExitCode(const absl::Status& status);
 
 }  // namespace divvy

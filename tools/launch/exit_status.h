@@ -14,8 +14,8 @@ struct ExitStatus {
   bool ok() const { return code() == 0; }
   // As a shell has it: the exit code, or 128 + the signal.
   int code() const { return signal == 0 ? exit_code : 128 + signal; }
-  // "ended with exit code 78 (bad configuration)", "was killed by SIGKILL": what docs/operations.md
-  // says of the code.
+  // "ended with exit code 78 (bad configuration)", "was killed by SIGKILL": what
+  // docs/operating/operations.md says of the code.
   std::string ToString() const;
 };
 

@@ -27,7 +27,8 @@ struct LaunchOptions {
   uint64_t seed = 0;
   // Of one task within 10 minutes.
   int max_restarts = 5;
-  // A process more, which scores the checkpoints of the job (an evaluator, docs/operations.md).
+  // A process more, which scores the checkpoints of the job (an evaluator,
+  // docs/operating/operations.md).
   bool evaluator = false;
   // says at the end what each task has used: processor time and memory, over all its lives
   bool usage = false;

@@ -34,8 +34,8 @@ struct Verdict {
 // unreachable) a task of any role is started again, until it has been started again max_restarts
 // times within the window (a crash loop: 70): a life that is short and one that ends at the same
 // moment again and again count alike. Nobody waits for an evaluator, so its failure is its own. The
-// job is over when its chief ends with 0. (Exit codes: docs/operations.md; the line at 128 is
-// Kubeflow's.)
+// job is over when its chief ends with 0. (Exit codes: docs/operating/operations.md; the line at
+// 128 is Kubeflow's.)
 Verdict RestartPolicy(const EndedTask& task);
 
 }  // namespace divvy

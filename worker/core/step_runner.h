@@ -1,5 +1,5 @@
 // The seams behind which step bodies and data live, because both may block and a core may not
-// (docs/architecture.md, "A core never waits").
+// (docs/internals/architecture.md, "A core never waits").
 //
 // In a live process ThreadStepRunner and DataInputOpener stand behind them; in the simulation and
 // in the core's tests worker/core/testing plays scripts.

@@ -1,10 +1,10 @@
 // The worker without a network: takes steps from the coordinator, runs them, and sends what they
 // staged to the parameter servers, once.
 //
-// An event-driven state machine (docs/architecture.md; protocol sections 5, 7, 9): each method
-// takes an event, changes state under one lock, never waits, and what follows from it is carried
-// out when the lock is free again, in the order decided. Step bodies and data, which may block, lie
-// behind StepRunner and InputOpener.
+// An event-driven state machine (docs/internals/architecture.md; protocol sections 5, 7, 9): each
+// method takes an event, changes state under one lock, never waits, and what follows from it is
+// carried out when the lock is free again, in the order decided. Step bodies and data, which may
+// block, lie behind StepRunner and InputOpener.
 //
 //   state of the session                    state of the step
 //     DETACHED   registers every 2 s          RUNNING      the function runs, reads and stages

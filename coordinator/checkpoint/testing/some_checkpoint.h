@@ -8,9 +8,9 @@
 
 namespace divvy {
 
-// Writes two data files with "table", int8 [4, 2], "abcdefgh" in two slices; "z", a complex128; and
-// Divvy's own tensors, with `steps` finished steps. Fails the test if it cannot write. REQUIRES:
-// the directory exists.
+// Writes a checkpoint with two data files. Its tensors are "table", int8 [4, 2] with the bytes
+// "abcdefgh", in two slices; "z", a complex128; and Divvy's own tensors, with `steps` finished
+// steps. Fails the test if it cannot write. REQUIRES: the directory exists.
 void WriteSomeCheckpoint(FileSystem& files, const std::string& prefix, char steps);
 
 }  // namespace divvy

@@ -12,8 +12,8 @@
 
 namespace divvy {
 
-// Lets every step begin and allows a rewind, unless the test says otherwise. Records what the queue
-// tells it, in public members. Not thread-safe.
+// Lets every step begin and allows a rewind, unless the test says otherwise. Records the calls of
+// the queue in public members. Not thread-safe.
 class FakeStepHost : public StepQueue::Host {
  public:
   using Step = coordinator_records::Step;

@@ -24,7 +24,7 @@ class PartsTest : public testing::Test {
   // With default options; a test may change options_ before it uses the parts.
   PartsTest() : workers_(options_, clock_, outbox_), passes_(options_, workers_, clock_, outbox_) {}
 
-  // Moves the clock; nothing else runs.
+  // Moves the clock. Does not run any task.
   void Advance(absl::Duration time) { clock_.AdvanceTo(clock_.Elapsed() + time); }
   // A worker that is ready for steps. It has no session stream, so messages to it are dropped.
   Worker& AddWorker(int index) {
@@ -42,8 +42,8 @@ class PartsTest : public testing::Test {
   Passes passes_;
 };
 
-// The same with a queue of steps whose host is `Host`, such as FakeStepHost. Steps that are left at
-// the end of a test fail.
+// As PartsTest, with a queue of steps whose host is `Host`, such as FakeStepHost. Steps that are
+// still in the queue at the end of a test fail.
 template <typename Host>
 class StepsTest : public PartsTest {
  protected:

@@ -10,7 +10,7 @@
 namespace divvy {
 
 struct SqliteDisk::File {
-  // A change of the content: bytes at a place, or a new length.
+  // A change of the content: bytes at an offset, or a new length.
   struct Change {
     int64_t at = 0;
     std::string bytes;
@@ -26,11 +26,12 @@ struct SqliteDisk::File {
     pending.push_back(std::move(change));
   }
 
-  std::string content;  // as readers see it
+  // The content that readers see.
+  std::string content;
   std::string synced;
-  // since the last sync. One that failed took them with it: no later sync makes them durable
+  // The changes since the last sync. A failed sync drops them, so no later sync makes them durable.
   std::vector<Change> pending;
-  // Its name has been synced.
+  // Whether the name of the file has been synced.
   bool named = false;
 };
 
@@ -227,7 +228,7 @@ void SqliteDisk::RestorePower(Unsynced unsynced, Random& random) {
     std::string after = unsynced == Unsynced::kKept ? file->content : file->synced;
     if (unsynced == Unsynced::kSome) {
       for (File::Change& change : file->pending) {
-        // torn
+        // A torn write: only its first bytes are on the disk.
         if (!change.truncates && random.Chance(0.3))
           change.bytes.resize(random.Below(change.bytes.size() + 1));
         if (is_kept()) File::Apply(change, after);

@@ -26,8 +26,8 @@ namespace divvy {
 // on. A file that was removed without a sync of its directory may come back.
 class SqliteDisk {
  public:
-  // Which unsynced data is there after a power cut: none, all (as after SIGKILL, where the
-  // operating system lives on), or for each write none, a part or all.
+  // Which unsynced data is on the disk after a power cut: none; all, as after SIGKILL, which the
+  // operating system survives; or for each write none, a part or all.
   enum class Unsynced { kLost, kKept, kSome };
   enum class Fault { kNone, kPowerCut, kWriteFails, kSyncFails, kFull };
 
@@ -42,9 +42,9 @@ class SqliteDisk {
 
   // From the `nth` write on nothing reaches the disk, and every operation fails, reads included.
   void CutPowerAt(int64_t nth) { SetFault(Fault::kPowerCut, nth, 1); }
-  // `fault` hits those of the `count` writes from the `nth` on that it concerns. kSyncFails: syncs,
-  // which lose the data that they should keep. kFull: writes that make a file longer. kWriteFails:
-  // all writes.
+  // The operations with the numbers nth to nth + count - 1 fail if they are of the kind that
+  // `fault` hits. kSyncFails hits syncs, which also lose the data that they should make durable.
+  // kFull hits writes that make a file longer. kWriteFails hits all writes.
   void SetFault(Fault fault, int64_t nth, int64_t count);
   // Whether a fault has hit an operation.
   bool failed() const { return failed_; }

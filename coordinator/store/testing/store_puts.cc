@@ -1,9 +1,11 @@
-// A process to be killed at every call it makes (tools/crash_points).
+// A process that tools/crash_points kills at every system call.
 //
 //   store_puts put DIR          puts the script's changes into a store in DIR, and prints a line
-//                               for each that is done
-//   store_puts check DIR LINES  whether the store in DIR holds what the lines of that file say was
-//   done, or one change more, and can go on
+//   for
+//                               each acknowledged change
+//   store_puts check DIR LINES  checks that the store in DIR has all changes that the file LINES
+//                               names as acknowledged, or one change more, and takes further
+//                               changes
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -22,7 +24,8 @@ absl::Status PutFrom(Store& store, size_t first) {
   const std::vector<StoreChange> script = StoreScript();
   for (size_t i = first; i < script.size(); ++i) {
     RETURN_IF_ERROR(PutInline(store, script[i]));
-    std::cout << "done: change " << i + 1 << std::endl;  // flushed
+    // std::endl flushes, so that a kill does not lose the line.
+    std::cout << "done: change " << i + 1 << std::endl;
     if (!std::cout) return absl::ResourceExhaustedError("the line could not be printed");
   }
   return absl::OkStatus();
@@ -44,7 +47,8 @@ absl::Status Check(const std::string& directory, const std::string& lines) {
   const size_t state = std::find(states.begin(), states.end(), ContentOf(stored)) - states.begin();
   std::cout << done << " changes were done, the store holds state " << state << "\n";
   if (state != done && state != done + 1)
-    return absl::DataLossError("that is neither what was done nor one change more");
+    return absl::DataLossError(
+        "the store has neither exactly the acknowledged changes nor one change more");
   return PutFrom(*store, state);
 }
 

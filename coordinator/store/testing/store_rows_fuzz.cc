@@ -1,6 +1,6 @@
-// Decodes any values as rows of a coordinator's store. They are refused as InvalidArgument, or they
-// give rows that can be encoded again. The first byte selects the table. Then each value has one
-// byte, with its type and the length of what follows.
+// Decodes arbitrary values as rows of a coordinator's store. A decoder must return InvalidArgument,
+// or a row that can be encoded again. The first byte of the input selects the table. Each value
+// begins with one byte that has its type and the length of its bytes.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -35,7 +35,7 @@ template <typename Row>
 void Check(const absl::StatusOr<Row>& row) {
   if (!row.ok())
     return fuzz::Require(absl::IsInvalidArgument(row.status()),
-                         "refused otherwise than as InvalidArgument");
+                         "refused with another code than InvalidArgument");
   (void)Encode(*row);
 }
 

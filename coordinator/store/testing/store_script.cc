@@ -77,7 +77,7 @@ std::vector<StoreChange> StoreScript() {
   script[6].deleted_variables = {VariableId(1), VariableId(3)};
   script[7] = {JobOfEpoch(4), {VariableOf(4, kLive)}};
   script[7].state = StateRowOf(StateRow::Held::kAll, 0, "");
-  // does not fit a page
+  // This row does not fit into a page.
   script[8].state = StateRowOf(StateRow::Held::kLeasedData, 100, std::string(9000, 's'));
   script[9].state = StateRowOf(StateRow::Held::kAll, 200, "round 2");
   return script;

@@ -15,7 +15,7 @@
 
 namespace divvy {
 
-// Runs every task at once, on the caller's thread, so the order of writes is known.
+// Runs every task immediately on the caller's thread, so the order of writes is known.
 class InlineExecutor : public Executor {
  public:
   void Post(Task task) override { task(); }

@@ -119,7 +119,8 @@ void BackendComparison::CompareConvolutionAndPool(DType dtype) {
       5);
 
   const Shape pooled{w.batch, w.out_height, w.out_width, w.channels};
-  const Tensor coarse = Cast(Values(DType::kInt8, in), dtype);  // few values: equals are frequent
+  // The inputs have few different values, so equal maxima are frequent.
+  const Tensor coarse = Cast(Values(DType::kInt8, in), dtype);
   Tensor largest = *Tensor::Uninitialized(DType::kFloat64, pooled);
   cpu_.MaxPool(w, AsDoubles(coarse), largest);
   Compare("pool", {coarse}, dtype, pooled,

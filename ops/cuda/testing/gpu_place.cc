@@ -24,8 +24,8 @@ absl::StatusOr<Device> Open() {
   return gpus->devices[0];
 }
 
-// Without a device only this case runs and gives the reason: an environment that skips would count
-// all others as passed.
+// Without a device only this case runs, and it reports the reason. If the environment skipped the
+// cases instead, all others would count as passed.
 TEST(GpuTest, IsThere) {
   const char* const required = std::getenv("DIVVY_REQUIRE_GPU");
   const absl::Status found = TestDevice().status();

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a test by library says where a GPU is required and there is none, one that the host plays, or one that cannot run its kernels. Its own report of cases is
-# not this test's (XML_OUTPUT_FILE): some of them fail here on purpose.
+# Checks the report of a test by library where a GPU is required: there is none, there is an
+# emulated one, or there is one that cannot run its kernels. Some cases of that test fail here on
+# purpose, so its own report (XML_OUTPUT_FILE) is kept apart from the report of this test.
 set -u
 test=ops/cuda/transfers_test_by_library
 cases='GpuTest.*'

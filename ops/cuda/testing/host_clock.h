@@ -10,15 +10,15 @@
 
 namespace divvy::cuda {
 
-// In microseconds, of a recent GPU on PCIe.
+// The times and rates of a recent GPU on PCIe, in microseconds.
 struct HostModel {
-  double launch = 2.3;         // of the host, for each kernel that it launches
-  double kernel = 2;           // of the device, for each kernel
-  double flops = 20e6;         // of products, in each microsecond
-  double copy = 5;             // of an engine, for the start of each copy
-  double copied_bytes = 50e3;  // in each further microsecond of a copy
-  double call = 1;             // of the host, for each copy that it asks for
-  double wait = 15;            // of the host, from the event that it waits for until it continues
+  double launch = 2.3;         // of the host, to launch a kernel
+  double kernel = 2;           // of the device, to begin a kernel
+  double flops = 20e6;         // multiplications in a microsecond
+  double copy = 5;             // of an engine, to begin a copy
+  double copied_bytes = 50e3;  // then copied in a microsecond
+  double call = 1;             // of the host, to issue a copy
+  double wait = 15;            // of the host, to continue after an event that it waits for
 };
 
 // One thread issues operations to the device one after the other, and each queue runs its own in
@@ -48,7 +48,7 @@ class HostClock {
   const HostModel model_;
   mutable Mutex mu_;
   double now_ DIVVY_GUARDED_BY(mu_) = 0;
-  // The time at which each is free.
+  // The time at which each queue and each engine is free.
   std::vector<double> queues_ DIVVY_GUARDED_BY(mu_), engines_ DIVVY_GUARDED_BY(mu_);
 };
 

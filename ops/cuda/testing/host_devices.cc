@@ -50,11 +50,11 @@ HostMath* OpenHostMath() {
 
 extern "C" __attribute__((visibility("default"))) divvy::cuda::DeviceMath* divvy_open_device_math(
     int version, const char** why) {
-  *why = "the library is of another version than what loads it";
+  *why = "the library is of another version than the program that loads it";
   if (version != divvy::cuda::FromEnvironment("DIVVY_HOST_DEVICES_VERSION", version))
     return nullptr;
   // Lives as long as the process.
   static divvy::cuda::HostMath* const math = divvy::cuda::OpenHostMath();
-  *why = "the host plays no device";
+  *why = "the host emulates no device";
   return math;
 }

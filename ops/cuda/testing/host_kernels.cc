@@ -1,4 +1,4 @@
-// The kernels as the host's compiler makes them.
+// The kernels, compiled for the host.
 #include "ops/cuda/cast.cu"
 #include "ops/cuda/convolution.cu"
 #include "ops/cuda/duplicates.cu"

@@ -29,7 +29,8 @@ size_t SizeOf(const Block& block) {
   return block.bytes;
 }
 
-// Whether one of the blocks, by their first byte, holds this one.
+// Whether one of the blocks contains this byte. `blocks` maps the first byte of each block to its
+// size.
 template <typename Blocks>
 bool Holds(const Blocks& blocks, const void* data) {
   const auto after = blocks.upper_bound(static_cast<const char*>(data));
@@ -232,7 +233,7 @@ Event HostMath::Record(int device, Queue queue) {
 double HostMath::PointOf(Event event) {
   MutexLock lock(mu_);
   const auto found = points_.find(event);
-  return found == points_.end() ? 0 : found->second;  // from before there was a clock
+  return found == points_.end() ? 0 : found->second;  // the event is older than the clock
 }
 
 void HostMath::Release(Event event) {
@@ -272,7 +273,7 @@ void HostMath::FreePinned(void* data) {
   pinned_.erase(block);
 }
 
-// Each device waits until all have come here.
+// Each device waits until all devices have reached the collective.
 bool HostMath::AllReduce(const int* devices, int count, const void* const* from, void* const* to,
                          Element element, int64_t n) {
   if (!CanAllReduce(devices, count, element)) return false;

@@ -43,7 +43,7 @@ class HostMath : public KernelMath {
   // "host device 0", with the number that the device had first.
   const char* name(int device) const override { return devices_[device]->name.c_str(); }
   const char* Probe(int device) override {
-    return device == sick ? "the host plays a device that is ill" : error;
+    return device == sick ? "this emulated device cannot be used" : error;
   }
   const char* Choose(const int* devices, int count) override;
   void* Allocate(int device, size_t bytes) override;
@@ -90,8 +90,8 @@ class HostMath : public KernelMath {
   bool keep_log = true;
   size_t free_bytes = ~size_t{0};    // of each device
   size_t pinned_bytes = ~size_t{0};  // of the host
-  const char* error = nullptr;       // that every wait and Choose returns
-  int sick = -1;                     // the device that cannot be chosen
+  const char* error = nullptr;       // every wait and Choose returns this
+  int sick = -1;                     // the number of a device that cannot be chosen
   bool all_reduces = false;          // float32, in the order of the devices
   size_t bytes_in_use(int device) const;
   size_t pinned_in_use() const;
@@ -122,7 +122,7 @@ class HostMath : public KernelMath {
   struct HostDevice {
     std::string name;
     std::map<const char*, Block> blocks;  // guarded by mu_
-    Fault fault;                          // of the threads that compute there, one at a time
+    Fault fault;                          // written by one computing thread at a time
     FirstError error;
     LastingError lost;
   };
@@ -171,7 +171,7 @@ class HostMath : public KernelMath {
   std::vector<std::unique_ptr<KernelStream>> kernel_streams_;
   // Null: nothing takes time.
   std::unique_ptr<HostClock> clock_;
-  // Of the clock.
+  // The time of each event by the clock.
   std::map<Event, double> points_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> pinned_ DIVVY_GUARDED_BY(mu_);
   std::map<const char*, size_t> freed_ DIVVY_GUARDED_BY(mu_);

@@ -36,7 +36,7 @@ class HostQueues::OneQueue : public HostStream {
 
 struct HostQueues::Point {
   OneQueue* queue;
-  int64_t number;  // of its work
+  int64_t number;  // the number of the queue's last operation before the event
 };
 
 HostQueues::HostQueues(int num_devices, Manner manner, uint64_t seed)

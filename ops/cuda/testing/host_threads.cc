@@ -78,7 +78,7 @@ double HostThreads::Exchange(int thread, double own, int distance) {
   return seat.received;
 }
 
-// Whose an array is orders nothing between the threads.
+// Claims an array for a place. The claim uses relaxed atomics, so it does not order the threads.
 double* HostThreads::Shared(const char* place, int count) {
   DIVVY_CHECK(count <= kMostShared);
   for (SharedArray& shared : shared_) {
@@ -93,7 +93,7 @@ double* HostThreads::Shared(const char* place, int count) {
 
 void HostThreads::Arrive(int thread, Group& group, const char* place) {
   if (is_broken_) return;
-  const bool turns = in_turns();  // while it runs nobody breaks the run
+  const bool turns = in_turns();  // nobody breaks the run while this thread runs
   seats_[thread]->place.store(place, std::memory_order_relaxed);
   if (group.come.fetch_add(1, std::memory_order_acq_rel) + 1 == group.count &&
       AreAtOnePlace(group)) {
@@ -105,7 +105,8 @@ void HostThreads::Arrive(int thread, Group& group, const char* place) {
   AwaitGo(thread);
 }
 
-// If they are not they wait for ever, which the last one to stop will see.
+// Whether all threads of the group wait at one place. If not, they wait forever, and the last
+// thread to stop finds this out.
 bool HostThreads::AreAtOnePlace(const Group& group) const {
   const char* const place = seats_[group.first]->place.load(std::memory_order_relaxed);
   for (int i = group.first; i < group.first + group.count; ++i) {
@@ -160,7 +161,7 @@ void HostThreads::RunNext() {
   Go(next);
 }
 
-// From here on one thread runs at a time and none waits, so all of them end.
+// From here on one thread runs at a time and none waits for others, so all of them end.
 void HostThreads::Break() {
   wrong_ = &*told_
                  .insert(absl::StrCat(

@@ -1,4 +1,4 @@
-// Planted mistakes in kernels: each must be found.
+// Tests that HostThreads finds deliberate mistakes in kernels.
 #include "ops/cuda/testing/host_threads.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ using Order = HostThreads::Order;
 
 constexpr uint64_t kSeed = 20261124;
 
-// A queue that does everything at once, in blocks of threads.
+// A queue that runs everything at once, with the threads of blocks.
 class Blocks : public HostStream {
  public:
   explicit Blocks(Order order, uint64_t seed = kSeed)
@@ -32,7 +32,7 @@ class Blocks : public HostStream {
   HostThreads threads_;
 };
 
-// Each thread of a row's block reads what its neighbour has written.
+// Each thread of a row's block reads the number that its neighbour has written.
 std::vector<double> NeighboursOf(Blocks& blocks, bool with_barrier) {
   std::vector<double> found(kThreads);
   ForEachRow(&blocks, 1, kWideRow, [&](int64_t, const Lanes& lanes) {

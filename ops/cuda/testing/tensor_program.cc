@@ -35,7 +35,7 @@ void TensorProgram::Run(int steps) {
   Bring();
 }
 
-// Some are in the host's pinned memory, some travel in pieces, some are small.
+// Some sizes are in pinned memory of the host, some are copied in pieces, some are small.
 int64_t TensorProgram::AnySize() {
   return std::vector<int64_t>{5, 700, 20'000, 20'000,
                               1'500'000}[random_.Below(random_.Chance(0.03) ? 5 : 4)];
@@ -50,7 +50,7 @@ void TensorProgram::Upload() {
 
 void TensorProgram::UploadIntegers() {
   const auto value = static_cast<int64_t>(random_.Below(1000));
-  // Of a size that was used, or of another.
+  // Of a size that was used before, or of another size.
   const int64_t n =
       random_.Chance(0.3) ? AnySize() : 10'000 + static_cast<int64_t>(random_.Below(50'000));
   Tensor here = Tensor::Vector<int64_t>(std::vector<int64_t>(static_cast<size_t>(n), value));
@@ -59,7 +59,7 @@ void TensorProgram::UploadIntegers() {
   (*here.mutable_values<int64_t>())[0] = -1;  // no device sees it
 }
 
-// Some are forgotten before, some are used again and some on another device.
+// Some integers are dropped before they are used; some are used again, or on another device.
 void TensorProgram::UseIntegers() {
   if (integers_.empty()) return;
   const auto chosen =
