@@ -201,7 +201,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.replicas = std::max(1, reply->replicas);
   worker.slots = std::clamp(reply->slots, 1, kMostSlots);
   worker.session = session;
-  worker.state = Worker::State::kJoining;
+  workers_.SetJoining(worker);
   worker.stream = std::make_unique<WorkerStream>(session);
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
@@ -222,10 +222,11 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
 // The result is true only if another worker has become ready, because the workers that were ready
 // before have already been offered the queued steps.
 bool CoordinatorCore::AdmitJoined() {
+  if (workers_.num_joining() == 0) return false;
   bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kJoining || !AllAcknowledged(worker.join_seq)) continue;
-    worker.state = Worker::State::kReady;
+    workers_.SetReady(worker);
     admitted = true;
   }
   return admitted;
