@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/memory_pool.h"
 
 namespace divvy {
 namespace {
 
 // Added to the process' own nice value. A thread then gets a tenth of an ordinary thread's share.
 constexpr int kBackgroundNice = 10;
+
+// A job that computes takes its blocks again many times within it.
+constexpr absl::Duration kKeptUnused = absl::Seconds(1);
 
 }  // namespace
 
@@ -141,6 +145,12 @@ ThreadPoolExecutor::ThreadPoolExecutor(int num_threads) : state_(std::make_uniqu
   for (int i = 0; i < num_threads; ++i)
     state_->threads.emplace_back([state = state_.get()] { state->RunPool(); });
   state_->threads.emplace_back([state = state_.get()] { state->RunTimers(); });
+  TrimMemory();
+}
+
+void ThreadPoolExecutor::TrimMemory() {
+  MemoryPool::Process().Trim(kKeptUnused);
+  PostAfter(kKeptUnused, [this] { TrimMemory(); });
 }
 
 ThreadPoolExecutor::~ThreadPoolExecutor() { Stop(); }

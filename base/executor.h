@@ -47,7 +47,7 @@ class Executor {
 
 // The executor of a live process. It has `num_threads` threads for Post and one for the timers.
 // PostBlocking and PostBackground use as many threads as they have tasks at once, and reuse idle
-// ones.
+// ones. Once a second it returns to the system what MemoryPool has kept unused for so long.
 class ThreadPoolExecutor : public Executor {
  public:
   // REQUIRES: num_threads >= 1; otherwise posted tasks never run.
@@ -66,6 +66,8 @@ class ThreadPoolExecutor : public Executor {
 
  private:
   struct State;
+  void TrimMemory();
+
   std::unique_ptr<State> state_;
 };
 

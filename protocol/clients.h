@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "protocol/messages.h"
@@ -133,12 +134,19 @@ class StreamConnection {
 };
 
 // Receives the frames that arrive on a connection, in order, one call at a time. Its methods must
-// not block.
+// not block: they run on the thread that reads the connection.
 template <typename In>
 class StreamListener {
  public:
   virtual ~StreamListener() = default;
-  virtual void OnFrame(StreamFrame<In> frame) = 0;
+  // Frames that arrived together, in order; at least one.
+  virtual void OnFrames(std::vector<StreamFrame<In>> frames) = 0;
+  // OnFrames with one frame.
+  void OnFrame(StreamFrame<In> frame) {
+    std::vector<StreamFrame<In>> frames;
+    frames.push_back(std::move(frame));
+    OnFrames(std::move(frames));
+  }
   // The connection is gone, or could not be opened. Called once; no call follows it.
   virtual void OnBroken() = 0;
 };

@@ -464,6 +464,8 @@ struct Report {
   uint64_t staleness = 0;
   // Set for kOk too, if the function has handled the end of the data itself.
   std::vector<EndedInput> ended = {};
+  // From the start of its function to this report; 0: not said.
+  absl::Duration took = {};
 };
 // A digest of some elements of a dataset. With it the coordinator compares whether two workers read
 // the same data. Floating values are compared by a projection, because another kind of processor

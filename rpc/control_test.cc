@@ -164,7 +164,9 @@ template <typename In>
 class Listener : public StreamListener<In> {
  public:
   explicit Listener(Events& events) : events_(events) {}
-  void OnFrame(StreamFrame<In> frame) override { events_.Add(Text(frame)); }
+  void OnFrames(std::vector<StreamFrame<In>> frames) override {
+    for (const StreamFrame<In>& frame : frames) events_.Add(Text(frame));
+  }
   void OnBroken() override { events_.Add("broken"); }
 
  private:

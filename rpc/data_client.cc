@@ -25,11 +25,17 @@ class Exchange {
   // Handles the next message of the reply. True: it was the last one. An error: the reply is
   // invalid.
   virtual absl::StatusOr<bool> OnMessage(const IncomingMessage& message) = 0;
-  // Called once, at the end. `status` is OK after OnMessage returned true.
-  virtual void Answer(Executor& executor, const absl::Status& status) = 0;
+  // Called once, after OnMessage returned true, on the thread that reads the stream. A small reply
+  // is handed over there, because waking another thread takes longer than handling it.
+  virtual void Answer(Executor& executor) = 0;
+  // Called once, instead of Answer: nothing more arrives, because of `why`.
+  virtual void Fail(Executor& executor, const absl::Status& why) = 0;
 };
 
 namespace {
+
+// The payload of a reply that the thread of the stream hands over itself.
+constexpr int64_t kAtOnceBytes = 64 << 10;
 
 absl::Status DoesNotFit(absl::string_view why) {
   return MakeError(Reason::kInvalid,
@@ -63,11 +69,11 @@ class TypedExchange : public Exchange {
     return filler_.left() == 0;
   }
 
-  void Answer(Executor& executor, const absl::Status& status) override {
-    absl::StatusOr<Reply> reply = status.ok() ? *std::move(reply_) : absl::StatusOr<Reply>(status);
-    executor.Post(
-        [done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
+  void Answer(Executor& executor) override {
+    if (payload_bytes_ <= kAtOnceBytes) return done_(*std::move(reply_));
+    Post(executor, *std::move(reply_));
   }
+  void Fail(Executor& executor, const absl::Status& why) override { Post(executor, why); }
 
  private:
   template <typename Header>
@@ -79,12 +85,19 @@ class TypedExchange : public Exchange {
       return absl::OkStatus();
     }
     reply_ = wire::FromHeader(header, request_, filler_);
+    payload_bytes_ = filler_.left();
     return reply_->status();
+  }
+
+  void Post(Executor& executor, absl::StatusOr<Reply> reply) {
+    executor.Post(
+        [done = std::move(done_), reply = std::move(reply)]() mutable { done(std::move(reply)); });
   }
 
   const Request request_;
   ResultCallback<Reply> done_;
   wire::PayloadFiller filler_;
+  int64_t payload_bytes_ = 0;
   std::optional<absl::StatusOr<Reply>> reply_;
 };
 
@@ -161,7 +174,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void OnDone(const grpc::Status& status) override {
     watch_->Stop();
     const absl::Status why = WhyEnded(status);
-    for (auto& exchange : TakeAll()) exchange->Answer(executor_, why);
+    for (auto& exchange : TakeAll()) exchange->Fail(executor_, why);
     const std::shared_ptr<OpenCalls> open = options_.open;
     // This task releases the call there (open_calls.h). `this` may be destroyed from here on.
     executor_.Post([held = open->Take(context_), self = std::move(self_)] {});
@@ -178,7 +191,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     // The message only shows that the server is alive.
     if (message.header.has_waiting()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool whole, exchange->OnMessage(message));
-    if (whole) TakeOut(message.header.request_id())->Answer(executor_, absl::OkStatus());
+    if (whole) TakeOut(message.header.request_id())->Answer(executor_);
     return absl::OkStatus();
   }
 
@@ -247,7 +260,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
   void OnBegunTooLate(std::unique_ptr<Exchange> first) {
     watch_->Stop();
-    first->Answer(executor_, absl::CancelledError("the client is closed"));
+    first->Fail(executor_, absl::CancelledError("the client is closed"));
     {
       MutexLock lock(mu_);
       ended_ = true;

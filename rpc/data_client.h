@@ -40,8 +40,13 @@ class Exchange;
 // out, so the cores send it again. An answer that does not fit its request breaks the stream.
 //
 // The tensors of a request are lent until the request is answered and gRPC has released them: do
-// not write to them before.
-// of the executor. Destroying the last handle cancels the requests in flight.
+// not write to them before. Thread-safe; no method blocks. Destroying the last handle cancels the
+// requests in flight.
+//
+// `done` is called exactly once. A reply with a payload of at most 64 KiB is handed over on gRPC's
+// thread that reads the stream, every other outcome as a task of the executor. REQUIRES: `done`
+// does not block, and does not destroy the last handle of a client whose DataClientOptions::open
+// was null.
 class DataClient {
  public:
   // Opens nothing yet. REQUIRES: `executor` outlives the last answer (DataClientOptions::open).

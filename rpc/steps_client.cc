@@ -1,13 +1,14 @@
 #include "rpc/steps_client.h"
 
-#include <deque>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mutex.h"
+#include "rpc/frame_queue.h"
 #include "wire/steps.h"
 
 namespace divvy {
@@ -27,7 +28,6 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
             std::shared_ptr<StreamListener<FromWorker>> listener)
       : environment_(std::move(environment)),
         stub_(std::move(stub)),
-        order_(environment_.executor),
         listener_(std::move(listener)) {}
 
   void Start(const std::shared_ptr<StepsCall>& self, absl::Duration silence) {
@@ -49,8 +49,8 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     v1::ToWorkerFrame encoded = wire::ToProto(frame);
     MutexLock lock(mu_);
     if (ended_) return;
-    outgoing_.push_back(std::move(encoded));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    if (const v1::ToWorkerFrame* const message = outgoing_.Add(std::move(encoded)))
+      StartWrite(message);
   }
 
   void Close() {
@@ -64,19 +64,16 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   void OnReadDone(bool ok) override {
     if (!ok) return End();
     watch_->Heard();
-    absl::StatusOr<StreamFrame<FromWorker>> frame = wire::FromProto(incoming_);
-    if (!frame.ok()) return OnNonsense(frame.status());
-    Tell([frame = *std::move(frame)](StreamListener<FromWorker>& listener) mutable {
-      listener.OnFrame(std::move(frame));
-    });
+    absl::StatusOr<std::vector<StreamFrame<FromWorker>>> frames = FramesOf<FromWorker>(incoming_);
+    if (!frames.ok()) return OnNonsense(frames.status());
+    if (Admit(incoming_)) listener_->OnFrames(*std::move(frames));
     StartRead(&incoming_);
   }
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(mu_);
-    outgoing_.pop_front();
-    if (!ok || ended_) outgoing_.clear();
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
+    if (!ok || ended_) outgoing_.Clear();
+    if (const v1::ToWorkerFrame* const message = outgoing_.Next()) StartWrite(message);
   }
 
   // The last task on the Executor drops everything that holds the channel (see open_calls.h).
@@ -84,8 +81,8 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     watch_->Stop();
     const std::shared_ptr<OpenCalls> open = environment_.open;
     // `this` may be destroyed before Post returns.
-    SerialExecutor order = order_;
-    order.Post(
+    Executor& executor = environment_.executor;
+    executor.Post(
         [self = std::move(self_), held = open->Take(context_)]() mutable { self->TellBroken(); });
     open->End();
   }
@@ -122,7 +119,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
       MutexLock lock(mu_);
       ended_ = true;
     }
-    order_.Post([self = std::move(self_)] { self->TellBroken(); });
+    environment_.executor.Post([self = std::move(self_)] { self->TellBroken(); });
   }
 
   void TellBroken() {
@@ -134,25 +131,22 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     return closed_;
   }
 
-  // Calls the listener on the Executor, in order. Does nothing once the coordinator has closed.
-  template <typename Event>
-  void Tell(Event event) {
-    order_.Post([event = std::move(event), self = self_]() mutable {
-      if (!self->closed()) event(*self->listener_);
-    });
+  // A message was read. False: the coordinator has closed the connection and does not get it.
+  bool Admit(const v1::FromWorkerFrame& message) {
+    MutexLock lock(mu_);
+    if (message.resume() && message.reads_more()) outgoing_.OtherReadsMore();
+    return !closed_;
   }
 
   const CallEnvironment environment_;
   const std::shared_ptr<v1::Worker::Stub> stub_;
-  SerialExecutor order_;
   const std::shared_ptr<StreamListener<FromWorker>> listener_;
   std::shared_ptr<StepsCall> self_;
   std::shared_ptr<SilenceWatch> watch_;
   grpc::ClientContext context_;
   v1::FromWorkerFrame incoming_;
   Mutex mu_;
-  // The first one is being written.
-  std::deque<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
+  FrameQueue<v1::ToWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
   bool ended_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 

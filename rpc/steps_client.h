@@ -13,7 +13,8 @@
 namespace divvy {
 
 // Implements WorkerClient::OpenSteps. Does not block. Frames are written in the order of Send, one
-// at a time. The cores number the frames and resume a broken stream (protocol/resumable_stream.h).
+// message at a time (rpc/frame_queue.h). The cores number the frames and resume a broken stream
+// (protocol/resumable_stream.h).
 //
 // The stream breaks once, for one of these reasons:
 // - The connection fails.
@@ -22,8 +23,10 @@ namespace divvy {
 // - The environment is closed.
 //
 // The listener then gets OnBroken, which has no error; the next call to the worker returns it.
-// Close, or destroying the connection, ends the stream without OnBroken. The listener's methods run
-// as tasks of the Executor, in order.
+// Close, or destroying the connection, ends the stream without OnBroken.
+//
+// The listener gets frames on gRPC's thread that has read them, because waking another thread for
+// each would take longer than handling them. It gets OnBroken as a task of the Executor.
 std::shared_ptr<StreamConnection<ToWorker>> OpenStepsStream(
     const CallEnvironment& environment, const std::shared_ptr<v1::Worker::Stub>& stub,
     std::shared_ptr<StreamListener<FromWorker>> listener, absl::Duration silence = kStreamSilence);

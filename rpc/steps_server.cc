@@ -1,12 +1,13 @@
 #include "rpc/steps_server.h"
 
-#include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mutex.h"
+#include "rpc/frame_queue.h"
 #include "rpc/status.h"
 #include "wire/steps.h"
 
@@ -19,7 +20,7 @@ using Reactor = grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>;
 // later.
 class ServedSteps : public Reactor {
  public:
-  explicit ServedSteps(Executor& executor) : executor_(executor), order_(executor) {}
+  explicit ServedSteps(Executor& executor) : executor_(executor) {}
   void Start(const std::shared_ptr<ServedSteps>& self, StepsAcceptor& acceptor,
              absl::Duration silence);
 
@@ -27,8 +28,8 @@ class ServedSteps : public Reactor {
     v1::FromWorkerFrame encoded = wire::ToProto(frame);
     MutexLock lock(mu_);
     if (finished_) return;
-    outgoing_.push_back(std::move(encoded));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    if (const v1::FromWorkerFrame* const message = outgoing_.Add(std::move(encoded)))
+      StartWrite(message);
   }
   void Close() {
     {
@@ -43,19 +44,16 @@ class ServedSteps : public Reactor {
       return FinishOnce(absl::CancelledError(
           "the coordinator ended the stream, or sent bytes that are no frame"));
     watch_->Heard();
-    absl::StatusOr<StreamFrame<ToWorker>> frame = wire::FromProto(incoming_);
-    if (!frame.ok()) return OnNonsense(frame.status());
-    Tell([frame = *std::move(frame)](StreamListener<ToWorker>& listener) mutable {
-      listener.OnFrame(std::move(frame));
-    });
+    absl::StatusOr<std::vector<StreamFrame<ToWorker>>> frames = FramesOf<ToWorker>(incoming_);
+    if (!frames.ok()) return OnNonsense(frames.status());
+    if (Admit(incoming_)) listener_->OnFrames(*std::move(frames));
     StartRead(&incoming_);
   }
 
   void OnWriteDone(bool ok) override {
     MutexLock lock(mu_);
-    outgoing_.pop_front();
-    if (!ok || finished_) outgoing_.clear();
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
+    if (!ok || finished_) outgoing_.Clear();
+    if (const v1::FromWorkerFrame* const message = outgoing_.Next()) StartWrite(message);
   }
 
   void OnCancel() override {
@@ -64,8 +62,10 @@ class ServedSteps : public Reactor {
 
   void OnDone() override {
     watch_->Stop();
-    Tell([](StreamListener<ToWorker>& listener) { listener.OnBroken(); });
-    self_.reset();
+    Executor& executor = executor_;  // this may be gone before Post returns
+    executor.Post([self = std::move(self_)] {
+      if (!self->closed()) self->listener_->OnBroken();
+    });
   }
 
  private:
@@ -85,26 +85,25 @@ class ServedSteps : public Reactor {
     Finish(ToGrpc(status));
   }
 
-  template <typename Event>
-  void Tell(Event event) {
-    order_.Post([event = std::move(event), self = self_]() mutable {
-      {
-        MutexLock lock(self->mu_);
-        if (self->closed_) return;
-      }
-      event(*self->listener_);
-    });
+  bool closed() {
+    MutexLock lock(mu_);
+    return closed_;
+  }
+
+  // A message was read. False: the worker has closed, and does not get it.
+  bool Admit(const v1::ToWorkerFrame& message) {
+    MutexLock lock(mu_);
+    if (message.resume() && message.reads_more()) outgoing_.OtherReadsMore();
+    return !closed_;
   }
 
   Executor& executor_;
-  SerialExecutor order_;
   std::shared_ptr<StreamListener<ToWorker>> listener_;
   std::shared_ptr<ServedSteps> self_;
   std::shared_ptr<SilenceWatch> watch_;
   v1::ToWorkerFrame incoming_;
   Mutex mu_;
-  // The first one is being written.
-  std::deque<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
+  FrameQueue<v1::FromWorkerFrame> outgoing_ DIVVY_GUARDED_BY(mu_);
   bool finished_ DIVVY_GUARDED_BY(mu_) = false, closed_ DIVVY_GUARDED_BY(mu_) = false;
 };
 

@@ -18,7 +18,8 @@
 namespace divvy {
 
 // Serves one connection. Calls acceptor->Accept before it returns. The listener that Accept returns
-// gets the frames as tasks of the executor, in order. The stream ends
+// gets the frames on gRPC's thread that has read them, and OnBroken as a task of the executor. The
+// stream ends
 // - with INVALID if a frame is refused by wire/;
 // - with Cancelled if nothing has arrived for `silence`, if the peer ends the stream, or if bytes
 //   arrive that are not a protobuf frame.

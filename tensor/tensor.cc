@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory_pool.h"
+#include "base/sanitizer.h"
 #include "base/status_macros.h"
 #include "tensor/device_memory.h"
 
@@ -20,10 +22,19 @@ constexpr int64_t kPartAlignment = 256;
 // From this size on, memory of the CPU comes from the pool of DeviceMemory if there is one.
 constexpr int64_t kPooledBytes = 64 << 10;
 
-// Owned memory and its allocator. A null allocator stands for the C library.
+#ifdef DIVVY_SANITIZER
+// The sanitizers check blocks of the C library: use after free, and access beyond the end.
+constexpr bool kKeepsHostMemory = false;
+#else
+constexpr bool kKeepsHostMemory = true;
+#endif
+
+// Owned memory and where it came from: DeviceMemory, else MemoryPool if `pooled_bytes` is not 0,
+// else the C library.
 struct Block {
   void* data = nullptr;
   DeviceMemory* memory = nullptr;
+  size_t pooled_bytes = 0;
 };
 
 }  // namespace
@@ -35,6 +46,8 @@ struct Tensor::Buffer {
   ~Buffer() {
     if (release) {
       release();
+    } else if (block.pooled_bytes > 0) {
+      MemoryPool::Process().Return(block.data, block.pooled_bytes);
     } else if (block.memory == nullptr) {
       std::free(block.data);
     } else if (device.kind == Device::Kind::kCpu) {
@@ -96,12 +109,16 @@ absl::StatusOr<Block> Allocate(Device device, int64_t bytes, const Tensor& tenso
     void* const pooled = memory == nullptr ? nullptr : memory->AllocateHost(bytes);
     if (pooled != nullptr) return Block{pooled, memory};
   }
-  const size_t rounded = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, rounded);
+  const size_t size = static_cast<size_t>(bytes);
+  const size_t pooled_bytes = kKeepsHostMemory && size >= MemoryPool::kSmallest ? size : 0;
+  void* const data =
+      pooled_bytes > 0
+          ? MemoryPool::Process().Take(pooled_bytes)
+          : std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
   if (data == nullptr)
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a tensor of ", tensor.ToString(), " (", bytes, " bytes)"));
-  return Block{data, nullptr};
+  return Block{data, nullptr, pooled_bytes};
 }
 
 }  // namespace

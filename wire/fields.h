@@ -715,6 +715,7 @@ void Fields(Visitor& visit, Report& report) {
   visit(F(participants), report.participants, Counted(), ForEach{Index()});
   visit(F(staleness), report.staleness);
   visit(F(ended), report.ended, Counted());
+  visit(F(took_ns), report.took);
 }
 
 template <typename Visitor>

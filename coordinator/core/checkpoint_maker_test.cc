@@ -98,7 +98,11 @@ class CheckpointMakerTest : public testing::Test {
     maker_->OnCommitted(*host_.committing, status);
     outbox_.Drain();
   }
-  void AddReadyWorker(int index) { workers_.all()[index].state = WorkerSet::Worker::State::kReady; }
+  void AddReadyWorker(int index) {
+    WorkerSet::Worker& worker = workers_.all()[index];
+    worker.index = index;
+    workers_.SetReady(worker);
+  }
 
   CoordinatorOptions options_;
   NoCatalog catalog_;

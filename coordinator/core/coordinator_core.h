@@ -465,7 +465,13 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // Sends the current sessions and horizon to every ps, in a Sync. Every ps knows them once
   // AllAcknowledged is true for the returned number.
   uint64_t WantSync() DIVVY_REQUIRES(mu_);
+  // What every Sync of this moment says, without the fence and the number.
+  SyncRequest MakeSync() const DIVVY_REQUIRES(mu_);
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
+  void CallSync(Ps& ps, SyncRequest request) DIVVY_REQUIRES(mu_);
+  // Whether the ps can take a Sync now. If not, and it has its state, it gets one later.
+  bool MaySync(Ps& ps) DIVVY_REQUIRES(mu_);
+
   void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
   bool AllAcknowledged(uint64_t seq) const DIVVY_REQUIRES(mu_) { return servers_.Acked() >= seq; }
   // Which entries are closed, for the next Sync.
@@ -491,7 +497,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void YieldToOther(const absl::Status& refusal) DIVVY_REQUIRES(mu_);
   // Opens the worker's Steps stream, or opens it again after a break.
   void OpenSteps(Worker& worker) DIVVY_REQUIRES(mu_);
-  void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame);
+  void OnFrames(int index, uint64_t connection, std::vector<StreamFrame<FromWorker>> frames);
+  void OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) DIVVY_REQUIRES(mu_);
   void OnBroken(int index, uint64_t connection);
   void HandleMessage(Worker& worker, FromWorker message) DIVVY_REQUIRES(mu_);
   // A completion for the creation of slots: an error refuses the worker's step.

@@ -18,6 +18,9 @@ absl::Status CoordinatorOptions::Validate() const {
         absl::StrCat("--replicas_per_worker is ", replicas_per_worker, ", wanted at least 0"));
   if (queue_ahead < 0)
     problems.push_back(absl::StrCat("queue_ahead is ", queue_ahead, ", wanted at least 0"));
+  if (most_ahead < queue_ahead)
+    problems.push_back(
+        absl::StrCat("most_ahead is ", most_ahead, ", wanted at least queue_ahead, ", queue_ahead));
   if (id_block < 2)
     problems.push_back(absl::StrCat("id_block is ", id_block, ", wanted at least 2"));
   if (redo_log_bytes < 1)

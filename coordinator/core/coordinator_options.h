@@ -59,8 +59,12 @@ struct CoordinatorOptions {
   // members are not compared.
   ProgramDescription program;
   // How many steps may wait at a worker besides those that it runs. The next step is then there
-  // when a step ends, and the worker does not wait for a dispatch.
+  // when a step ends, and the worker does not wait for a dispatch. More steps wait there, up to
+  // most_ahead, while all of them together are expected to take no longer than ahead_time: short
+  // steps then travel in few messages.
   int queue_ahead = 2;
+  int most_ahead = 64;
+  absl::Duration ahead_time = absl::Milliseconds(2);
   // With so many steps queued, Schedule waits. 0 or less: it never waits.
   int64_t max_queued_steps = 262'144;
   // Entry ids are made durable in blocks of this size before the first id of a block is given. A

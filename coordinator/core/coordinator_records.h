@@ -153,6 +153,8 @@ struct Worker {
   absl::Duration last_heard;
   // The steps dispatched to it, in the order of dispatch.
   std::vector<std::shared_ptr<Step>> in_flight;
+  // The sum of what these are expected to take (Step::expected).
+  absl::Duration expected;
   // The part of the first step's run time that counts towards step_deadline.
   absl::Duration run_time;
   // The first step was told to stop at its deadline.
@@ -188,6 +190,8 @@ struct Step {
   State state = State::kQueued;
   // The worker of the attempt in flight.
   int worker = -1;
+  // What this attempt was expected to take when it was dispatched; finite.
+  absl::Duration expected;
   // As StepFacts::applied.
   std::map<int, int> applied;
   // Attempts that a rewind has undone. They do not count towards max_step_attempts.

@@ -246,23 +246,37 @@ void CoordinatorCore::CheckPs(const Ps& ps, absl::Duration now) {
 
 uint64_t CoordinatorCore::WantSync() {
   const uint64_t wanted = servers_.next_sync();
-  for (Ps& ps : servers_) SendSync(ps);
+  std::optional<SyncRequest> sync;
+  for (Ps& ps : servers_) {
+    if (!MaySync(ps)) continue;
+    if (!sync) sync = MakeSync();
+    CallSync(ps, *sync);
+  }
   return wanted;
 }
 
+bool CoordinatorCore::MaySync(Ps& ps) {
+  if (!ps.ready || phase_.IsFinal()) return false;
+  // OnSynced sends the next Sync when the one in flight is answered.
+  if (ps.sync_outstanding) ps.sync_wanted = true;
+  return !ps.sync_outstanding;
+}
+
 void CoordinatorCore::SendSync(Ps& ps) {
-  if (!ps.ready || phase_.IsFinal()) return;
-  if (ps.sync_outstanding) {
-    // OnSynced sends the next Sync when the one in flight is answered.
-    ps.sync_wanted = true;
-    return;
-  }
+  if (MaySync(ps)) CallSync(ps, MakeSync());
+}
+
+void CoordinatorCore::CallSync(Ps& ps, SyncRequest request) {
   ps.sync_outstanding = true;
-  SyncRequest request;
   request.fence = FenceFor(ps.incarnation);
   request.seq = servers_.TakeSync();
-  request.horizon = MakeHorizon();
   ids_.Synced(request.seq, request.horizon.next);
+  CallPs(ps, std::move(request), &CoordinatorCore::OnSynced);
+}
+
+SyncRequest CoordinatorCore::MakeSync() const {
+  SyncRequest request;
+  request.horizon = MakeHorizon();
   for (const auto& [session, worker] : workers_.Sessions()) {
     request.sessions.push_back(session);
     request.workers.push_back(worker);
@@ -270,7 +284,7 @@ void CoordinatorCore::SendSync(Ps& ps) {
   for (const FenceWait& fence : workers_.fences()) {
     for (const auto& step : fence.steps) request.query.push_back(step->id);
   }
-  CallPs(ps, std::move(request), &CoordinatorCore::OnSynced);
+  return request;
 }
 
 void CoordinatorCore::OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) {

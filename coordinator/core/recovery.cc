@@ -181,9 +181,9 @@ Recovery::Worker* Recovery::PickReplayer(const Step& step) {
     return nullptr;
   const bool is_there = first != workers_.all().end() &&
                         first->second.state == Worker::State::kReady && !first->second.leaving;
-  Worker* const chosen = !is_there                       ? steps_.PickWorker(step)
-                         : steps_.HasRoom(first->second) ? &first->second
-                                                         : nullptr;
+  Worker* const chosen = !is_there                             ? steps_.PickWorker(step)
+                         : steps_.HasRoom(first->second, step) ? &first->second
+                                                               : nullptr;
   const auto runs_elsewhere = [&](const auto& open) {
     const Step& other = *open.second;
     return other.replayed && other.first_worker == step.first_worker &&

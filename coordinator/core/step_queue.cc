@@ -172,22 +172,32 @@ void StepQueue::AdmitSchedules() {
   }
 }
 
+absl::Duration StepQueue::Expected(const Step& step) const {
+  return std::min(times_.Expected(step.request.function), options_.ahead_time);
+}
+
+bool StepQueue::HasRoom(const Worker& worker, const Step& step) const {
+  const int ahead = static_cast<int>(worker.in_flight.size()) - worker.slots;
+  if (ahead < options_.queue_ahead) return true;
+  return ahead < options_.most_ahead && worker.expected + Expected(step) <= options_.ahead_time;
+}
+
 // A worker that has returned the step comes last. A worker that cannot run anything always has
 // room, and would otherwise use up the attempts of all steps.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
-  Worker* best = nullptr;
-  for (auto& [index, worker] : workers_.all()) {
-    if (worker.state != Worker::State::kReady || worker.leaving || !HasRoom(worker)) continue;
-    const auto may_read = [this, &worker = worker](ResourceId id) {
-      return passes_.MayRead(worker, id);
-    };
+  Worker* returned_it = nullptr;
+  for (const auto& [load, index] : workers_.by_load()) {
+    Worker& worker = workers_.all()[index];
+    if (worker.leaving) continue;
+    // Those behind it have as many steps in flight, or more. With a thousand workers it is too much
+    // to look at each whenever a step is scheduled.
+    if (!HasRoom(worker, step)) break;
+    const auto may_read = [this, &worker](ResourceId id) { return passes_.MayRead(worker, id); };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
-    const auto rank = [&step](const Worker& each) {
-      return std::make_pair(step.returned_by.count(each.index), each.in_flight.size());
-    };
-    if (best == nullptr || rank(worker) < rank(*best)) best = &worker;
+    if (step.returned_by.count(index) == 0) return &worker;
+    if (returned_it == nullptr) returned_it = &worker;
   }
-  return best;
+  return returned_it;
 }
 
 // While an error waits for a call to raise it, a step is cancelled instead of being run again,
@@ -250,7 +260,8 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   step->refusal = absl::OkStatus();
   ++in_flight_;
   if (worker.in_flight.empty()) worker.run_time = absl::ZeroDuration();
-  worker.in_flight.push_back(step);
+  step->expected = Expected(*step);
+  workers_.AddInFlight(worker, step);
   Dispatch dispatch;
   dispatch.step = step->id;
   dispatch.attempt = step->attempt;
@@ -271,7 +282,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
       [&](const auto& step) { return step->id == report.step && step->attempt == report.attempt; });
   if (found == worker.in_flight.end()) return;
   const std::shared_ptr<Step> step = *found;
-  worker.in_flight.erase(found);
+  workers_.RemoveInFlight(worker, *step);
+  if (report.took > absl::ZeroDuration()) times_.Note(step->request.function, report.took);
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);

@@ -30,6 +30,7 @@
 #include "coordinator/core/passes.h"
 #include "coordinator/core/redo_log.h"
 #include "coordinator/core/step_rules.h"
+#include "coordinator/core/step_times.h"
 #include "coordinator/core/worker_set.h"
 #include "protocol/messages.h"
 
@@ -151,10 +152,10 @@ class StepQueue {
   // The ready worker with the most room for `step`. A worker that has returned the step is chosen
   // only if no other has room. Null: no worker has room.
   Worker* PickWorker(const Step& step);
-  // Whether the worker may get one more step, which may wait there.
-  bool HasRoom(const Worker& worker) const {
-    return static_cast<int>(worker.in_flight.size()) < worker.slots + options_.queue_ahead;
-  }
+  // What the step may take; at most ahead_time, also where nothing is known.
+  absl::Duration Expected(const Step& step) const;
+  // Whether the worker may get this step too, which may wait there.
+  bool HasRoom(const Worker& worker, const Step& step) const;
   // Sends the step to the worker as a new attempt.
   void Send(const std::shared_ptr<Step>& step, Worker& worker);
 
@@ -250,6 +251,7 @@ class StepQueue {
   std::deque<std::shared_ptr<Step>> queue_;
   OpenSteps open_;
   int64_t in_flight_ = 0;
+  StepTimes times_;
   std::deque<std::shared_ptr<RunState>> runs_;
   std::vector<ErrorWaiter> joins_;
   Totals totals_;

@@ -68,8 +68,7 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
   // The worker is lost, and every ps has acknowledged the fence. `applied`: ps -> the number of
   // participants that the step named.
   void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
-    worker.state = Worker::State::kDialing;
-    for (const auto& step : std::exchange(worker.in_flight, {})) {
+    for (const auto& step : workers_.EndSession(worker)) {
       step->state = Step::State::kFencing;
       step->applied = applied;
       steps_.OnFenced(step, worker.index);

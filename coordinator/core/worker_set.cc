@@ -29,6 +29,35 @@ void WorkerSet::SendToAll(const ToWorker& message) {
   for (auto& [index, worker] : workers_) Send(worker, message);
 }
 
+// ---- who gets steps ----
+
+void WorkerSet::SetJoining(Worker& worker) {
+  num_joining_ += worker.state != Worker::State::kJoining;
+  worker.state = Worker::State::kJoining;
+}
+
+void WorkerSet::SetReady(Worker& worker) {
+  num_joining_ -= worker.state == Worker::State::kJoining;
+  worker.state = Worker::State::kReady;
+  by_load_.insert(LoadOf(worker));
+}
+
+void WorkerSet::AddInFlight(Worker& worker, std::shared_ptr<coordinator_records::Step> step) {
+  const bool is_listed = by_load_.erase(LoadOf(worker)) > 0;
+  worker.expected += step->expected;
+  worker.in_flight.push_back(std::move(step));
+  if (is_listed) by_load_.insert(LoadOf(worker));
+}
+
+void WorkerSet::RemoveInFlight(Worker& worker, const coordinator_records::Step& step) {
+  const bool is_listed = by_load_.erase(LoadOf(worker)) > 0;
+  worker.expected -= step.expected;
+  const auto found = std::find_if(worker.in_flight.begin(), worker.in_flight.end(),
+                                  [&step](const auto& each) { return each.get() == &step; });
+  worker.in_flight.erase(found);
+  if (is_listed) by_load_.insert(LoadOf(worker));
+}
+
 // ---- sessions ----
 
 // A Steps stream names only its session. Another coordinator of this job, with another epoch, may
@@ -51,12 +80,14 @@ std::map<SessionId, int> WorkerSet::Sessions() const {
 }
 
 std::vector<std::shared_ptr<coordinator_records::Step>> WorkerSet::EndSession(Worker& worker) {
+  by_load_.erase(LoadOf(worker));
+  num_joining_ -= worker.state == Worker::State::kJoining;
   // From now on Sessions() does not have the worker's session.
   worker.state = Worker::State::kDialing;
   worker.stream = nullptr;
   worker.broken_since.reset();
   worker.claim.reset();
-  worker.run_time = absl::ZeroDuration();
+  worker.run_time = worker.expected = absl::ZeroDuration();
   if (worker.connection != nullptr)
     outbox_.Add([connection = std::exchange(worker.connection, nullptr)] { connection->Close(); });
   worker.connection_number = 0;

@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,6 +49,22 @@ class WorkerSet {
   void SendToAll(const ToWorker& message);
   // From now on nothing is sent to any worker.
   void Close() { closed_ = true; }
+
+  // ---- who gets steps ----
+
+  // The worker has attached. It is kJoining until SetReady.
+  void SetJoining(Worker& worker);
+  // Every server accepts the worker's session: it is kReady.
+  void SetReady(Worker& worker);
+  // How many workers are kJoining.
+  int num_joining() const { return num_joining_; }
+  // The workers that are kReady, also those that leave, by their load and then by index. The load
+  // is the number of their steps in flight without those that they run, at least minus their slots.
+  const std::set<std::pair<int, int>>& by_load() const { return by_load_; }
+  // Adds a step to those in flight at the worker, at the end.
+  void AddInFlight(Worker& worker, std::shared_ptr<coordinator_records::Step> step);
+  // Removes a step from those in flight. REQUIRES: it is one of them.
+  void RemoveInFlight(Worker& worker, const coordinator_records::Step& step);
 
   // ---- sessions ----
 
@@ -118,7 +136,13 @@ class WorkerSet {
   const CoordinatorOptions& options_;
   Clock& clock_;
   Outbox& outbox_;
+  static std::pair<int, int> LoadOf(const Worker& worker) {
+    return {static_cast<int>(worker.in_flight.size()) - worker.slots, worker.index};
+  }
+
   std::map<int, Worker> workers_;
+  int num_joining_ = 0;
+  std::set<std::pair<int, int>> by_load_;
   bool closed_ = false;
   uint32_t next_session_ = 1;
   uint64_t next_connection_ = 1;

@@ -26,7 +26,7 @@ class WorkerSetTest : public testing::Test {
   Worker& AddWorker(int index, int replicas = 1) {
     Worker& worker = workers_.all()[index];
     worker.index = index;
-    worker.state = Worker::State::kReady;
+    workers_.SetReady(worker);
     worker.session = workers_.NextSession(Epoch(3));
     worker.replicas = replicas;
     return worker;

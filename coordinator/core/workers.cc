@@ -25,8 +25,8 @@ class CoordinatorCore::StepsListener : public StreamListener<FromWorker> {
  public:
   StepsListener(std::weak_ptr<CoordinatorCore> core, int worker, uint64_t connection)
       : core_(std::move(core)), worker_(worker), connection_(connection) {}
-  void OnFrame(StreamFrame<FromWorker> frame) override {
-    if (const auto core = core_.lock()) core->OnFrame(worker_, connection_, std::move(frame));
+  void OnFrames(std::vector<StreamFrame<FromWorker>> frames) override {
+    if (const auto core = core_.lock()) core->OnFrames(worker_, connection_, std::move(frames));
   }
   void OnBroken() override {
     if (const auto core = core_.lock()) core->OnBroken(worker_, connection_);
@@ -201,7 +201,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.replicas = std::max(1, reply->replicas);
   worker.slots = std::clamp(reply->slots, 1, kMostSlots);
   worker.session = session;
-  worker.state = Worker::State::kJoining;
+  workers_.SetJoining(worker);
   worker.stream = std::make_unique<WorkerStream>(session);
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
@@ -222,10 +222,11 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
 // The result is true only if another worker has become ready, because the workers that were ready
 // before have already been offered the queued steps.
 bool CoordinatorCore::AdmitJoined() {
+  if (workers_.num_joining() == 0) return false;
   bool admitted = false;
   for (auto& [index, worker] : workers_.all()) {
     if (worker.state != Worker::State::kJoining || !AllAcknowledged(worker.join_seq)) continue;
-    worker.state = Worker::State::kReady;
+    workers_.SetReady(worker);
     admitted = true;
   }
   return admitted;
@@ -250,8 +251,14 @@ void CoordinatorCore::OpenSteps(Worker& worker) {
   });
 }
 
-void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
+// Frames that arrived together are one event: what they enable is looked for once.
+void CoordinatorCore::OnFrames(int index, uint64_t connection,
+                               std::vector<StreamFrame<FromWorker>> frames) {
   Event event(*this);
+  for (StreamFrame<FromWorker>& frame : frames) OnFrame(index, connection, std::move(frame));
+}
+
+void CoordinatorCore::OnFrame(int index, uint64_t connection, StreamFrame<FromWorker> frame) {
   Worker& worker = workers_.all()[index];
   if (abandoned_ || worker.connection_number != connection || worker.stream == nullptr) return;
   // Nothing was sent to the worker on this connection, so there is nothing to answer.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ops/cuda/size_class.h"
+#include "base/size_class.h"
 
 namespace divvy::cuda {
 namespace {

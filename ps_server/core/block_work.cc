@@ -51,6 +51,7 @@ void UnitList::AddPiece(int64_t bytes) {
     last_bytes_ = 0;
   }
   last_bytes_ += bytes;
+  bytes_ += bytes;
   ++pieces_;
 }
 
@@ -59,8 +60,16 @@ std::pair<size_t, size_t> UnitList::pieces(int64_t unit) const {
   return {begins_[index], index + 1 < begins_.size() ? begins_[index + 1] : pieces_};
 }
 
-void RunUnits(Executor& executor, std::weak_ptr<void> owner, int64_t count,
-              std::function<void(int64_t)> unit, std::function<void()> done) {
+void RunUnits(Executor& executor, std::weak_ptr<void> owner, const UnitList& units,
+              int64_t at_once_bytes, std::function<void(int64_t)> unit,
+              std::function<void()> done) {
+  const int64_t count = units.count();
+  if (units.bytes() <= at_once_bytes) {
+    const std::shared_ptr<void> alive = owner.lock();
+    if (alive == nullptr) return;
+    for (int64_t i = 0; i < count; ++i) unit(i);
+    return done();
+  }
   auto work =
       std::make_shared<Work>(executor, std::move(owner), count, std::move(unit), std::move(done));
   const int64_t lanes = std::clamp<int64_t>(count, 1, kLanes);

@@ -37,7 +37,7 @@ class CommitPlan {
   static absl::StatusOr<CommitPlan> Make(std::vector<CommitPart> parts, const ShardTable& shards,
                                          int64_t unit_bytes);
 
-  int64_t units() const { return units_.count(); }
+  const UnitList& units() const { return units_; }
   // Writes the blocks of one unit. Before it writes a block, it calls `frozen` (null: none) with
   // the rows that will change. REQUIRES: the commit has its turn at all shards of queues(); each
   // unit is applied once, in any order, on any thread.

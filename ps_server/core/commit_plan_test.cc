@@ -70,7 +70,7 @@ CommitPart Gradient(const OptimizerStep& step, std::vector<uint8_t> slots, Tenso
 absl::Status Apply(std::vector<CommitPart> parts, const ShardTable& table, int64_t unit_bytes = 1) {
   absl::StatusOr<CommitPlan> plan = CommitPlan::Make(std::move(parts), table, unit_bytes);
   if (!plan.ok()) return plan.status();
-  for (int64_t unit = plan->units(); unit-- > 0;) plan->Apply(unit);
+  for (int64_t unit = plan->units().count(); unit-- > 0;) plan->Apply(unit);
   return absl::OkStatus();
 }
 
@@ -129,7 +129,7 @@ TEST(FrozenShardsTest, WhatIsReadIsWhatWasThereWhicheverRowsWereChangedSince) {
         const auto plan = CommitPlan::Make({AnyWrite(random, shape)}, table, 1 << 20);
         ASSERT_TRUE(plan.ok()) << plan.status();
         const int64_t before = frozen.kept_bytes();
-        for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
+        for (int64_t unit = 0; unit < plan->units().count(); ++unit) plan->Apply(unit, &frozen);
         EXPECT_LE(frozen.kept_bytes() - before, plan->most_kept_bytes());
       }
       ASSERT_TRUE(frozen
@@ -151,7 +151,7 @@ TEST(FrozenShardsTest, AFewRowsCostAFewPagesAndNotTheirBlocks) {
   FrozenShards frozen(table, 64 << 20);
   const auto plan = CommitPlan::Make(
       {Part(WriteOp::kScatterAdd, FilledWith({3, 4}, 1), {7, 8, 90'000})}, table, 1 << 20);
-  for (int64_t unit = 0; unit < plan->units(); ++unit) plan->Apply(unit, &frozen);
+  for (int64_t unit = 0; unit < plan->units().count(); ++unit) plan->Apply(unit, &frozen);
   EXPECT_EQ(frozen.kept_bytes(), 2 * 4096) << "rows 7 and 8 share a page";
   EXPECT_EQ(plan->most_kept_bytes(), 3 * 4096);
 }
@@ -217,7 +217,7 @@ TEST(CommitPlanTest, WorkIsCutIntoUnitsOfTheBlocksTouched) {
   ShardTable table;
   Make(table, Key(), {100, 4}, DType::kFloat32, Zeros(), 160);  // 10 blocks of 10 rows
   const auto units = [&](std::vector<CommitPart> parts, int64_t bytes) {
-    return CommitPlan::Make(std::move(parts), table, bytes)->units();
+    return CommitPlan::Make(std::move(parts), table, bytes)->units().count();
   };
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 160), 10);
   EXPECT_EQ(units({Part(WriteOp::kAdd, *Tensor::Zeros(DType::kFloat32, {100, 4}))}, 480), 4)
@@ -429,6 +429,12 @@ TEST(UnitListTest, GroupsSmallPiecesAndLeavesLargeOnesAlone) {
   EXPECT_EQ(units.pieces(3), (std::pair<size_t, size_t>{4, 6}));
 }
 
+UnitList UnitsOfOneByte(int64_t count) {
+  UnitList units(1);
+  for (int64_t i = 0; i < count; ++i) units.AddPiece(1);
+  return units;
+}
+
 TEST(RunUnitsTest, RunsEachOnceThenDoneOnceForAnyCountAndOrder) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SimExecutor executor(seed);
@@ -437,7 +443,8 @@ TEST(RunUnitsTest, RunsEachOnceThenDoneOnceForAnyCountAndOrder) {
     std::vector<int> runs(static_cast<size_t>(count));
     int done = 0;
     RunUnits(
-        executor, owner, count, [&](int64_t unit) { ++runs[static_cast<size_t>(unit)]; },
+        executor, owner, UnitsOfOneByte(count), /*at_once_bytes=*/0,
+        [&](int64_t unit) { ++runs[static_cast<size_t>(unit)]; },
         [&] {
           ++done;
           EXPECT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 1)) << "seed " << seed;
@@ -452,11 +459,24 @@ TEST(RunUnitsTest, StopsWhenItsOwnerIsGone) {
   auto owner = std::make_shared<int>();
   int runs = 0;
   RunUnits(
-      executor, owner, 100, [&](int64_t) { ++runs; }, [] { ADD_FAILURE(); });
+      executor, owner, UnitsOfOneByte(100), /*at_once_bytes=*/0, [&](int64_t) { ++runs; },
+      [] { ADD_FAILURE(); });
   for (int i = 0; i < 5; ++i) executor.RunOne();
   owner.reset();
   executor.RunUntilIdle();
   EXPECT_EQ(runs, 5);
+}
+
+TEST(RunUnitsTest, LittleWorkRunsWithinTheCall) {
+  SimExecutor executor(1);
+  const auto owner = std::make_shared<int>();
+  std::vector<int64_t> ran;
+  bool done = false;
+  RunUnits(
+      executor, owner, UnitsOfOneByte(3), /*at_once_bytes=*/3,
+      [&](int64_t unit) { ran.push_back(unit); }, [&] { done = true; });
+  EXPECT_EQ(ran, (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_TRUE(done);
 }
 
 // ---- MemoryBudget -------------------------------------------------------------------------------

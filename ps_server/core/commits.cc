@@ -134,7 +134,7 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
     }
     outbox_.Add([this, run] {
       RunUnits(
-          executor_, weak_from_this(), run->plan->units(),
+          executor_, weak_from_this(), run->plan->units(), options_.at_once_bytes,
           [run](int64_t unit) {
             run->plan->Apply(unit, run->frozen.get());
             HitFailpoint(Failpoint::kPushMidApply);

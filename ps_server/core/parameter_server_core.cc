@@ -24,6 +24,9 @@ absl::Status ParameterServerOptions::Validate() const {
         absl::StrCat("memory_limit_bytes is ", memory_limit_bytes, ", and must be above 0"));
   if (block_bytes <= 0)
     problems.push_back(absl::StrCat("block_bytes is ", block_bytes, ", and must be above 0"));
+  if (at_once_bytes < 0)
+    problems.push_back(
+        absl::StrCat("at_once_bytes is ", at_once_bytes, ", and must not be negative"));
   if (register_every <= absl::ZeroDuration()) problems.push_back("register_every must be above 0");
   if (coordinator_silence <= absl::ZeroDuration())
     problems.push_back("coordinator_silence must be above 0");

@@ -95,6 +95,10 @@ struct ParameterServerOptions {
   // The size of a block in bytes: as many whole rows as fit, at least one. A block is read and
   // written as one. > 0.
   int64_t block_bytes = 1 << 20;
+  // Reads, commits and creations of at most this many bytes run on the thread that brings them,
+  // because waking another thread takes longer. Larger ones run in tasks, several at the same time.
+  // >= 0.
+  int64_t at_once_bytes = 64 << 10;
   // Seed of the jitter in waits before retries.
   uint64_t seed = 1;
   // The interval of registrations while no coordinator is attached.

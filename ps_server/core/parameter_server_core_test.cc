@@ -80,7 +80,7 @@ std::vector<T> ValuesOf(const Tensor& tensor) {
 // reply run all tasks first.
 class Server {
  public:
-  explicit Server(uint64_t seed = 1, ParameterServerOptions options = {},
+  explicit Server(uint64_t seed = 1, ParameterServerOptions options = InTasks(),
                   std::shared_ptr<CoordinatorClient> coordinator = nullptr)
       : executor(seed) {
     options.incarnation = kPs;
@@ -90,8 +90,14 @@ class Server {
         options, executor, std::move(coordinator),
         [this](int code, const std::string&) { exits.push_back(code); });
   }
-  static ParameterServerOptions SmallBlocks(int64_t bytes = 16) {
+  // So that a test can look at a commit or a read that is under way.
+  static ParameterServerOptions InTasks() {
     ParameterServerOptions options;
+    options.at_once_bytes = 0;
+    return options;
+  }
+  static ParameterServerOptions SmallBlocks(int64_t bytes = 16) {
+    ParameterServerOptions options = InTasks();
     options.block_bytes = bytes;
     return options;
   }
@@ -189,6 +195,7 @@ TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
   options.index = -1;
   options.memory_limit_bytes = 0;
   options.block_bytes = 0;
+  options.at_once_bytes = -1;
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* part : {"index is -1", "incarnation is 0", "address is empty",

@@ -35,7 +35,7 @@ class ReadPlan {
   static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards,
                                        int64_t most_bytes, int64_t unit_bytes);
 
-  int64_t units() const { return units_.count(); }
+  const UnitList& units() const { return units_; }
   // Copies the blocks of one unit. REQUIRES: each unit is read once, in any order, on any thread.
   void Read(int64_t unit);
 

@@ -29,7 +29,7 @@ void ParameterServerCore::StartCreate(const std::shared_ptr<CreateRun>& run) {
   if (run->batch.fresh.empty()) return FinishCreate(*run);
   outbox_.Add([this, run] {
     RunUnits(
-        executor_, weak_from_this(), run->units.count(),
+        executor_, weak_from_this(), run->units, options_.at_once_bytes,
         [run](int64_t unit) { run->Initialize(unit); },
         [this, run] {
           CoreLock lock(mu_, outbox_);
@@ -112,7 +112,7 @@ void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> do
     run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
   outbox_.Add([this, run] {
     RunUnits(
-        executor_, weak_from_this(), run->plan.units(),
+        executor_, weak_from_this(), run->plan.units(), options_.at_once_bytes,
         [run](int64_t unit) {
           run->plan.Read(unit);
           HitFailpoint(Failpoint::kPullMidRead);

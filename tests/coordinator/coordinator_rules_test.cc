@@ -334,7 +334,7 @@ TEST_F(CoordinatorRulesTest, APsThatIsAwayForAWhileIsWaitedForHoweverOften) {
 
 TEST_F(CoordinatorRulesTest, ScheduleWaitsForRoomInTheQueue) {
   options_.limits.max_queued_steps = 2;
-  options_.limits.queue_ahead = 0;
+  options_.limits.queue_ahead = options_.limits.most_ahead = 0;
   Start(1, 1);
   gate().Close();
   Schedule(kAddAtGate, {Arg(1)});
@@ -400,7 +400,7 @@ TEST_F(CoordinatorRulesTest, DoneTellsWhetherAStepWaitsOrRuns) {
 }
 
 TEST_F(CoordinatorRulesTest, QueuedAndRunningStepsAndLostWorkersAreCounted) {
-  options_.limits.queue_ahead = 0;
+  options_.limits.queue_ahead = options_.limits.most_ahead = 0;
   Start(1, 2);
   gate().Close();
   ScheduleMany(5, kAddAtGate, Arg(1));
@@ -528,7 +528,7 @@ TEST_F(CoordinatorRulesTest, WithoutACallQueuedStepsGoOnAfterAnError) {
 }
 
 TEST_F(CoordinatorRulesTest, TheCallThatRaisesCancelsWhatIsQueuedAndWaitsForWhatRuns) {
-  options_.limits.queue_ahead = 0;
+  options_.limits.queue_ahead = options_.limits.most_ahead = 0;
   Start(1, 2);
   gate().Close();
   const auto failed = Schedule(kFailAtGate, {Arg("no")});
@@ -551,7 +551,7 @@ TEST_F(CoordinatorRulesTest, TheCallThatRaisesCancelsWhatIsQueuedAndWaitsForWhat
 }
 
 TEST_F(CoordinatorRulesTest, AScheduleMadeWhileAJoinWaitsBringsNoErrorOfItsOwn) {
-  options_.limits.queue_ahead = 0;
+  options_.limits.queue_ahead = options_.limits.most_ahead = 0;
   Start(1, 1);
   gate().Close();
   Schedule(kFailAtGate, {Arg("the only one")});

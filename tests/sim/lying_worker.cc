@@ -25,8 +25,10 @@ class LyingWorker::Listener : public StreamListener<ToWorker> {
   Listener(std::weak_ptr<LyingWorker> worker,
            std::shared_ptr<StreamConnection<FromWorker>> connection)
       : worker_(std::move(worker)), connection_(std::move(connection)) {}
-  void OnFrame(StreamFrame<ToWorker> frame) override {
-    if (const auto worker = worker_.lock()) worker->OnFrame(connection_, std::move(frame));
+  void OnFrames(std::vector<StreamFrame<ToWorker>> frames) override {
+    const auto worker = worker_.lock();
+    if (worker == nullptr) return;
+    for (StreamFrame<ToWorker>& frame : frames) worker->OnFrame(connection_, std::move(frame));
   }
   void OnBroken() override {
     const auto worker = worker_.lock();

@@ -242,15 +242,17 @@ class CheckedListener : public StreamListener<ToWorker> {
                   std::shared_ptr<StreamListener<ToWorker>> listener)
       : site_(site), sender_(sender), worker_(std::move(worker)), listener_(std::move(listener)) {}
 
-  void OnFrame(StreamFrame<ToWorker> frame) override {
+  void OnFrames(std::vector<StreamFrame<ToWorker>> frames) override {
     const WorkerSnapshot worker = worker_->Inspect();
-    if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
-      site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(),
-                                         " was taken for one of session ", frame.session.value(),
-                                         " of epoch ", worker.epoch.value()));
+    for (const StreamFrame<ToWorker>& frame : frames) {
+      if (worker.attached && worker.session == frame.session && worker.epoch != sender_) {
+        site_.Violation("X6", absl::StrCat("a frame of the coordinator of epoch ", sender_.value(),
+                                           " was taken for one of session ", frame.session.value(),
+                                           " of epoch ", worker.epoch.value()));
+      }
+      if (frame.message) site_.OnToWorker(*frame.message);
     }
-    if (frame.message) site_.OnToWorker(*frame.message);
-    listener_->OnFrame(std::move(frame));
+    listener_->OnFrames(std::move(frames));
   }
   void OnBroken() override { listener_->OnBroken(); }
 

@@ -38,6 +38,8 @@ void Cluster::StartPs(int index, const std::string& address) {
   }
   // Several blocks for each shard, so that pulls, fences and crashes fall between them.
   options.block_bytes = 16;
+  // Else nothing falls between them, as in a live server with small shards.
+  if (config_.seed / 2 % 2 == 0) options.at_once_bytes = 0;
   Process* const raw = process.get();
   process->ps =
       *ParameterServerCore::Start(options, *process->node->executor, process->coordinator,
@@ -153,6 +155,10 @@ void Cluster::StartCoordinator(StoredJob stored) {
   options.max_recoveries = config_.max_recoveries;
   options.durability = config_.replay ? Durability::kReplay : Durability::kCheckpoint;
   options.redo_log_bytes = config_.redo_log_bytes;
+  // Few or many steps wait at a worker, though none of the scripts is as short as live steps are.
+  Random depth(MixSeeds(config_.seed, 8000));
+  options.most_ahead = depth.Chance(0.5) ? options.queue_ahead : 16;
+  options.ahead_time = depth.Chance(0.5) ? options.ahead_time : absl::Milliseconds(200);
   if (config_.checkpoints) {
     chief_->files = std::make_unique<ProcessFiles>(disk_, chief_->node->executor,
                                                    ProcessFiles::Of::kCoordinator);

@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace divvy::sim {
+namespace {
+
+// How often a frame that has arrived is delivered together with the next.
+constexpr double kTogether = 0.3;
+
+}  // namespace
 
 void NodeExecutor::RunTask(const std::shared_ptr<State>& state, Task task) {
   if (!state->alive) return;
@@ -95,8 +101,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
        std::shared_ptr<StreamListener<FromWorker>> listener)
       : network_(network),
         coordinator_(std::move(coordinator)),
-        worker_address_(std::move(worker)),
-        coordinator_side_(std::move(listener)) {}
+        worker_address_(std::move(worker)) {
+    to_coordinator_.listener = std::move(listener);
+  }
 
   void Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(
                  Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept);
@@ -109,17 +116,30 @@ class Wire : public std::enable_shared_from_this<Wire> {
   }
 
  private:
+  // One direction of the connection.
+  template <typename Message>
+  struct Way {
+    absl::Duration last;  // virtual time of the last delivery
+    int under_way = 0;    // frames that have not arrived
+    // Frames that have arrived, and are delivered together with the next one.
+    std::vector<StreamFrame<Message>> arrived;
+    std::shared_ptr<StreamListener<Message>> listener;
+  };
+
   // Runs `deliver` at `node` after a delay, and after all earlier deliveries in this direction.
-  void InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
+  // False: it never runs.
+  bool InOrder(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
                absl::Duration& last, std::function<void()> deliver);
+  template <typename Message>
+  void Carry(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
+             Way<Message>& way, StreamFrame<Message> frame);
 
   Network& network_;
   const std::shared_ptr<Node> coordinator_;
   const std::string worker_address_;
   std::shared_ptr<Node> worker_;
-  std::shared_ptr<StreamListener<FromWorker>> coordinator_side_;
-  std::shared_ptr<StreamListener<ToWorker>> worker_side_;
-  absl::Duration last_to_worker_, last_to_coordinator_;  // virtual times of the last deliveries
+  Way<ToWorker> to_worker_;
+  Way<FromWorker> to_coordinator_;
   bool broken_ = false;
 };
 
@@ -147,13 +167,16 @@ class WorkerEnd : public StreamConnection<FromWorker> {
 
 }  // namespace
 
-void Wire::InOrder(const std::string& from, const std::string& to,
+bool Wire::InOrder(const std::string& from, const std::string& to,
                    const std::shared_ptr<Node>& node, absl::Duration& last,
                    std::function<void()> deliver) {
   ++network_.messages_;
-  if (broken_) return;
-  if (network_.random_.Chance(network_.rates_.break_stream)) return Break();
-  if (network_.CutOff(from, to)) return;  // lost, and neither side learns it
+  if (broken_) return false;
+  if (network_.random_.Chance(network_.rates_.break_stream)) {
+    Break();
+    return false;
+  }
+  if (network_.CutOff(from, to)) return false;  // lost, and neither side learns it
   const absl::Duration now = network_.world_.clock().Elapsed();
   absl::Duration delay = network_.Delay();
   if (const auto slowed = network_.slowed_.extract({from, to}); !slowed.empty())
@@ -163,32 +186,41 @@ void Wire::InOrder(const std::string& from, const std::string& to,
                             [self = shared_from_this(), node, deliver = std::move(deliver)] {
                               if (!self->broken_) node->executor->Post(deliver);
                             });
+  return true;
+}
+
+// Frames are delivered one by one or, where the seed says so, together with those behind them: a
+// connection of real processes puts frames that wait for it into one message.
+template <typename Message>
+void Wire::Carry(const std::string& from, const std::string& to, const std::shared_ptr<Node>& node,
+                 Way<Message>& way, StreamFrame<Message> frame) {
+  const auto arrive = [self = shared_from_this(), &way, frame = std::move(frame)] {
+    --way.under_way;
+    if (way.listener == nullptr || self->broken_) return;
+    way.arrived.push_back(frame);
+    const bool waits = way.under_way > 0 && self->network_.random_.Chance(kTogether);
+    if (!waits) way.listener->OnFrames(std::exchange(way.arrived, {}));
+  };
+  if (InOrder(from, to, node, way.last, arrive)) ++way.under_way;
 }
 
 void Wire::Start(const std::function<std::shared_ptr<StreamListener<ToWorker>>(
                      Node&, std::shared_ptr<StreamConnection<FromWorker>>)>& accept) {
   worker_ = network_.Find(worker_address_);
   if (worker_ == nullptr || worker_->core == nullptr) return Break();
-  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_,
+  InOrder(coordinator_->address, worker_address_, worker_, to_worker_.last,
           [self = shared_from_this(), accept] {
-            self->worker_side_ = accept(*self->worker_, std::make_shared<WorkerEnd>(self));
+            self->to_worker_.listener = accept(*self->worker_, std::make_shared<WorkerEnd>(self));
           });
 }
 
 void Wire::ToTheWorker(StreamFrame<ToWorker> frame) {
   if (worker_ == nullptr) return;
-  InOrder(coordinator_->address, worker_address_, worker_, last_to_worker_,
-          [self = shared_from_this(), frame = std::move(frame)] {
-            if (self->worker_side_ != nullptr && !self->broken_) self->worker_side_->OnFrame(frame);
-          });
+  Carry(coordinator_->address, worker_address_, worker_, to_worker_, std::move(frame));
 }
 
 void Wire::ToTheCoordinator(StreamFrame<FromWorker> frame) {
-  InOrder(worker_address_, coordinator_->address, coordinator_, last_to_coordinator_,
-          [self = shared_from_this(), frame = std::move(frame)] {
-            if (self->coordinator_side_ != nullptr && !self->broken_)
-              self->coordinator_side_->OnFrame(frame);
-          });
+  Carry(worker_address_, coordinator_->address, coordinator_, to_coordinator_, std::move(frame));
 }
 
 void Wire::Break(bool by_coordinator, bool by_worker) {
@@ -201,13 +233,13 @@ void Wire::Break(bool by_coordinator, bool by_worker) {
   const absl::Duration to_coordinator = late(), to_worker = late();
   if (!by_coordinator) {
     network_.world_.PostAfter(to_coordinator, [self = shared_from_this()] {
-      self->coordinator_->executor->Post([self] { self->coordinator_side_->OnBroken(); });
+      self->coordinator_->executor->Post([self] { self->to_coordinator_.listener->OnBroken(); });
     });
   }
   if (!by_worker && worker_ != nullptr) {
     network_.world_.PostAfter(to_worker, [self = shared_from_this()] {
       self->worker_->executor->Post([self] {
-        if (self->worker_side_ != nullptr) self->worker_side_->OnBroken();
+        if (self->to_worker_.listener != nullptr) self->to_worker_.listener->OnBroken();
       });
     });
   }

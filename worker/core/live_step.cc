@@ -133,6 +133,7 @@ void WorkerCore::StartStep(QueuedStep next) {
   });
   session_->live.emplace(std::move(dispatch), transaction, std::move(next.missed));
   session_->live->reads_ahead = next.reads_ahead;
+  session_->live->began = clock_.Elapsed();
   if (session_->committing)
     session_->live->missed.merge(Written(session_->committing->record.writes));
 }
@@ -495,6 +496,7 @@ void WorkerCore::ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome,
   Report report{step.dispatch.step, step.dispatch.attempt, outcome, Nest(), std::move(error), {},
                 step.staleness,     std::move(step.ended)};
   if (outcome == StepOutcome::kOk) report.value = *std::move(step.result);
+  report.took = std::max(clock_.Elapsed() - step.began, absl::Nanoseconds(1));
   for (const auto& [ps, commit] : step.commits) {
     if (commit.answer && commit.answer->ok()) report.participants.push_back(ps);
   }

@@ -58,8 +58,8 @@ class WorkerCore::Listener : public StreamListener<ToWorker> {
  public:
   Listener(std::weak_ptr<WorkerCore> core, uint64_t connection)
       : core_(std::move(core)), connection_(connection) {}
-  void OnFrame(StreamFrame<ToWorker> frame) override {
-    if (const auto core = core_.lock()) core->OnFrame(connection_, std::move(frame));
+  void OnFrames(std::vector<StreamFrame<ToWorker>> frames) override {
+    if (const auto core = core_.lock()) core->OnFrames(connection_, std::move(frames));
   }
   void OnBroken() override {
     if (const auto core = core_.lock()) core->OnBroken(connection_);
@@ -382,8 +382,12 @@ bool WorkerCore::BindConnection(uint64_t connection, const StreamFrame<ToWorker>
   return true;
 }
 
-void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
+void WorkerCore::OnFrames(uint64_t connection, std::vector<StreamFrame<ToWorker>> frames) {
   CoreLock lock(mu_, outbox_);
+  for (StreamFrame<ToWorker>& frame : frames) OnFrame(connection, std::move(frame));
+}
+
+void WorkerCore::OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) {
   if (over_) return;
   if (!BindConnection(connection, frame)) return Disconnect(connection);
   if (Silent()) ForgetReads();  // variables may have changed a lot meanwhile

@@ -247,6 +247,7 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     std::optional<PlannedCommit> plan;
     std::map<int, Commit> commits;  // by ps
     uint64_t staleness = 0;
+    absl::Duration began;
   };
   // A step that waits for the steps before it.
   struct QueuedStep {
@@ -308,7 +309,8 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   bool Unheard() const DIVVY_REQUIRES(mu_);
 
   // worker_core.cc: the Steps stream
-  void OnFrame(uint64_t connection, StreamFrame<ToWorker> frame);
+  void OnFrames(uint64_t connection, std::vector<StreamFrame<ToWorker>> frames);
+  void OnFrame(uint64_t connection, StreamFrame<ToWorker> frame) DIVVY_REQUIRES(mu_);
   void OnBroken(uint64_t connection);
   bool BindConnection(uint64_t connection, const StreamFrame<ToWorker>& frame) DIVVY_REQUIRES(mu_);
   void Disconnect(uint64_t connection) DIVVY_REQUIRES(mu_);

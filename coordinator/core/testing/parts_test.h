@@ -31,7 +31,7 @@ class PartsTest : public testing::Test {
     Worker& worker = workers_.all()[index];
     worker.index = index;
     worker.incarnation = Incarnation(100 + index);
-    worker.state = Worker::State::kReady;
+    workers_.SetReady(worker);
     return worker;
   }
 

@@ -1,10 +1,10 @@
 // Size classes of cached memory: a block of a class can be used for every size of that class.
-#ifndef DIVVY_OPS_CUDA_SIZE_CLASS_H_
-#define DIVVY_OPS_CUDA_SIZE_CLASS_H_
+#ifndef DIVVY_BASE_SIZE_CLASS_H_
+#define DIVVY_BASE_SIZE_CLASS_H_
 
 #include <cstddef>
 
-namespace divvy::cuda {
+namespace divvy {
 
 // The size class of `bytes`. Classes are the products of a power of two with `steps`, `steps` + 1,
 // ... 2 * `steps`; the result is the smallest class that is at least `bytes` and at least
@@ -18,6 +18,6 @@ inline size_t SizeClass(size_t bytes, size_t smallest, size_t steps) {
   return size;
 }
 
-}  // namespace divvy::cuda
+}  // namespace divvy
 
-#endif  // DIVVY_OPS_CUDA_SIZE_CLASS_H_
+#endif  // DIVVY_BASE_SIZE_CLASS_H_

@@ -1,0 +1,276 @@
+// bazel run //bench:scale [-- --format=json]
+//
+// What a coordinator costs as the cluster grows: its core with 1 to 1,000 workers and 1 to 100
+// parameter servers, in one thread, with peers that answer at once and do nothing. Time is that of
+// the processor. The ceiling of each figure is the same figure of the smallest cluster: a
+// coordinator that scales costs the same for each step, however many workers there are.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/testing/sim_executor.h"
+#include "coordinator/core/coordinator_core.h"
+#include "coordinator/core/store.h"
+#include "protocol/clients.h"
+#include "protocol/resumable_stream.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, steps, 20'000, "steps of each cluster");
+ABSL_FLAG(int, variables, 10'000, "variables that are created");
+
+namespace divvy::bench {
+namespace {
+
+// Microseconds of this thread's processor time.
+double CpuNow() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+// Answers every call with OK.
+class TrivialPs : public Sends<TrivialPs, ParameterClient> {
+ public:
+  TrivialPs(Executor& executor, int index) : executor_(executor), index_(index) {}
+  template <typename Request>
+  void Send(Request, ResultCallback<ReplyTo<Request>> done) {
+    Answer(std::move(done), ReplyTo<Request>());
+  }
+  void Send(PsAttachRequest, ResultCallback<PsAttachReply> done) {
+    PsAttachReply reply;
+    reply.incarnation = Incarnation(100 + index_);
+    Answer(std::move(done), std::move(reply));
+  }
+  void Send(LoadRequest request, ResultCallback<LoadReply> done) {
+    Answer(std::move(done), LoadReply{false, 0, request.layout_hash});
+  }
+  void Send(SyncRequest request, ResultCallback<SyncReply> done) {
+    SyncReply reply;
+    reply.seq = request.seq;
+    Answer(std::move(done), std::move(reply));
+  }
+
+ private:
+  template <typename Reply>
+  void Answer(ResultCallback<Reply> done, Reply reply) {
+    executor_.PostAfter(absl::Milliseconds(1),
+                        [done = std::move(done), reply = std::move(reply)] { done(reply); });
+  }
+  Executor& executor_;
+  const int index_;
+};
+
+// Keeps its dispatches until the benchmark lets it report.
+class TrivialWorker : public WorkerClient, public std::enable_shared_from_this<TrivialWorker> {
+ public:
+  TrivialWorker(Executor& executor, int index) : executor_(executor), index_(index) {}
+  void Call(WorkerAttachRequest request, ResultCallback<WorkerAttachReply> done) override {
+    stream_.emplace(request.fence.session);
+    WorkerAttachReply reply;
+    reply.incarnation = Incarnation(1'000 + index_);
+    executor_.Post([done = std::move(done), reply] { done(reply); });
+  }
+  void Call(ShutdownRequest, ResultCallback<ShutdownReply> done) override {
+    executor_.Post([done = std::move(done)] { done(ShutdownReply()); });
+  }
+  std::shared_ptr<StreamConnection<ToWorker>> OpenSteps(
+      std::shared_ptr<StreamListener<FromWorker>> listener) override {
+    class Connection : public StreamConnection<ToWorker> {
+     public:
+      explicit Connection(std::weak_ptr<TrivialWorker> worker) : worker_(std::move(worker)) {}
+      void Send(StreamFrame<ToWorker> frame) override {
+        if (const auto worker = worker_.lock()) worker->Take(std::move(frame));
+      }
+      void Close() override {}
+
+     private:
+      const std::weak_ptr<TrivialWorker> worker_;
+    };
+    listener_ = std::move(listener);
+    executor_.Post(
+        [listener = listener_, resume = stream_->Connect()] { listener->OnFrame(resume); });
+    return std::make_shared<Connection>(weak_from_this());
+  }
+
+  bool has_dispatch() const { return !dispatches_.empty(); }
+  // Reports the oldest dispatch as done.
+  void Finish() {
+    Report report;
+    report.step = dispatches_.front().step;
+    report.attempt = dispatches_.front().attempt;
+    dispatches_.pop_front();
+    Say(std::move(report));
+  }
+
+ private:
+  void Say(FromWorker message) {
+    if (auto frame = stream_->Send(std::move(message))) listener_->OnFrame(*std::move(frame));
+  }
+  void Take(StreamFrame<ToWorker> frame) {
+    std::vector<StreamFrame<FromWorker>> resend;
+    std::optional<ToWorker> message;
+    if (!stream_->Receive(std::move(frame), resend, message).ok() || !message) return;
+    if (auto* const dispatch = std::get_if<Dispatch>(&*message))
+      dispatches_.push_back(std::move(*dispatch));
+    if (std::holds_alternative<Ping>(*message))
+      executor_.Post([self = shared_from_this()] { self->Say(Pong()); });
+  }
+
+  Executor& executor_;
+  const int index_;
+  std::optional<ResumableStream<FromWorker, ToWorker>> stream_;
+  std::shared_ptr<StreamListener<FromWorker>> listener_;
+  std::deque<Dispatch> dispatches_;
+};
+
+class TrivialCluster : public Dialer {
+ public:
+  TrivialCluster(int num_ps, int num_workers) : store_(executor_) {
+    CoordinatorOptions options;
+    options.incarnation = Incarnation(1);
+    for (int i = 0; i < num_ps; ++i) {
+      ps_.push_back(std::make_shared<TrivialPs>(executor_, i));
+      options.ps_addresses.push_back(absl::StrCat(i));
+    }
+    for (int i = 0; i < num_workers; ++i) {
+      workers_.push_back(std::make_shared<TrivialWorker>(executor_, i));
+      options.worker_addresses[i] = absl::StrCat(i);
+    }
+    core_ = *CoordinatorCore::Start(options, executor_, executor_.clock(), *this, store_);
+    executor_.RunFor(absl::Seconds(3));
+  }
+  ~TrivialCluster() override { core_->Abandon(); }
+
+  std::shared_ptr<ParameterClient> ParameterServer(const std::string& address) override {
+    return ps_[Index(address)];
+  }
+  std::shared_ptr<WorkerClient> Worker(const std::string& address) override {
+    return workers_[Index(address)];
+  }
+
+  CoordinatorCore& core() { return *core_; }
+  SimExecutor& executor() { return executor_; }
+  std::vector<std::shared_ptr<TrivialWorker>>& workers() { return workers_; }
+
+ private:
+  static size_t Index(const std::string& address) {
+    int index = 0;
+    return absl::SimpleAtoi(address, &index) ? static_cast<size_t>(index) : 0;
+  }
+
+  SimExecutor executor_{1};
+  MemoryStore store_;
+  std::vector<std::shared_ptr<TrivialPs>> ps_;
+  std::vector<std::shared_ptr<TrivialWorker>> workers_;
+  std::shared_ptr<CoordinatorCore> core_;
+};
+
+struct Costs {
+  double schedule_us = 0, step_us = 0, longest_tick_ms = 0, round_ms = 0;
+};
+
+void Schedule(TrivialCluster& cluster, int64_t& finished) {
+  cluster.core().Schedule(
+      {"bench/nothing", Nest()}, [&finished](const absl::StatusOr<Nest>&) { ++finished; },
+      [](const absl::Status&) {});
+}
+
+Costs Measure(int num_ps, int num_workers) {
+  TrivialCluster cluster(num_ps, num_workers);
+  const int steps = std::max(absl::GetFlag(FLAGS_steps), 6 * num_workers);
+  int64_t finished = 0;
+  Costs costs;
+  // More than the workers take; the rest is scheduled while no worker has room.
+  for (int i = 0; i < 4 * num_workers; ++i) Schedule(cluster, finished);
+  double begin = CpuNow();
+  for (int i = 4 * num_workers; i < steps; ++i) Schedule(cluster, finished);
+  costs.schedule_us = (CpuNow() - begin) / (steps - 4 * num_workers);
+  // A round of Sync and Ping while every worker has steps: each task by itself, and all together.
+  double longest = 0, round = 0;
+  for (int i = 0; i < 4'000 && cluster.executor().clock().Elapsed() < absl::Seconds(6); ++i) {
+    begin = CpuNow();
+    if (!cluster.executor().RunOne()) break;
+    const double took = CpuNow() - begin;
+    longest = std::max(longest, took);
+    round += took;
+  }
+  costs.longest_tick_ms = longest / 1e3;
+  costs.round_ms = round / 1e3;
+  begin = CpuNow();
+  for (bool any = true; any;) {
+    any = false;
+    for (const auto& worker : cluster.workers()) {
+      if (!worker->has_dispatch()) continue;
+      worker->Finish();
+      any = true;
+    }
+  }
+  costs.step_us = (CpuNow() - begin) / static_cast<double>(std::max<int64_t>(finished, 1));
+  if (finished != steps) std::fprintf(stderr, "only %d of %d steps\n", int(finished), steps);
+  return costs;
+}
+
+// Microseconds for each of `count` variables, in the first tenth and in the last.
+std::pair<double, double> CreateVariables(int count) {
+  TrivialCluster cluster(2, 2);
+  std::pair<double, double> cost;
+  const int tenth = std::max(1, count / 10);
+  double begin = CpuNow();
+  for (int i = 0; i < count; ++i) {
+    VariableSpec spec;
+    spec.name = absl::StrCat("layer/", i);
+    spec.shape = Shape{8, 8};
+    bool done = false;
+    cluster.core().CreateVariable(std::move(spec), std::nullopt,
+                                  [&done](const absl::Status&) { done = true; });
+    while (!done && cluster.executor().RunOne()) {
+    }
+    if (i + 1 == tenth) cost.first = (CpuNow() - begin) / tenth;
+    if (i + 1 == count - tenth) begin = CpuNow();
+  }
+  cost.second = (CpuNow() - begin) / tenth;
+  return cost;
+}
+
+void Run() {
+  const bool json = absl::GetFlag(FLAGS_format) == "json";
+  if (!json)
+    absl::PrintF("%8s %8s %14s %14s %18s %14s\n", "ps", "workers", "Schedule us", "a step us",
+                 "longest task ms", "a round ms");
+  for (const auto& [ps, workers] :
+       std::vector<std::pair<int, int>>{{1, 2}, {1, 100}, {100, 2}, {10, 1'000}, {100, 1'000}}) {
+    const Costs c = Measure(ps, workers);
+    absl::PrintF(json ? "{\"bench\": \"scale\", \"ps\": %d, \"workers\": %d, \"schedule_us\": "
+                        "%.2f, \"step_us\": %.2f, \"longest_task_ms\": %.2f, \"round_ms\": %.2f}\n"
+                      : "%8d %8d %14.2f %14.2f %18.2f %14.2f\n",
+                 ps, workers, c.schedule_us, c.step_us, c.longest_tick_ms, c.round_ms);
+  }
+  const int variables = absl::GetFlag(FLAGS_variables);
+  const auto [first, last] = CreateVariables(variables);
+  absl::PrintF(json ? "{\"bench\": \"scale\", \"variables\": %d, \"create_first_us\": %.1f, "
+                      "\"create_last_us\": %.1f}\n"
+                    : "%d variables created one after another: %.0f us each in the first tenth, "
+                      "%.0f us in the last\n",
+               variables, first, last);
+}
+
+}  // namespace
+}  // namespace divvy::bench
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  divvy::bench::Run();
+}
