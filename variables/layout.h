@@ -5,52 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "variables/shard_key.h"
-#include "variables/variable_spec.h"
+#include "variables/variable_layout.h"
+#include "variables/variable_table.h"
 
 namespace divvy {
-
-// One variable as the coordinator cut and placed it. `spec.initializer` and `spec.partitioner` mean
-// nothing any more and are left empty. A plain value. Slots are cut and placed as their variable
-// is: shard `part` of each lies beside shard `part` of it.
-//
-//   [1000, 64] in 3 shards: offsets {0, 334, 667, 1000}, ps {0, 1, 2}; row 500 is row 166 of part 1
-struct VariableLayout {
-  VariableId id;
-  VariableSpec spec;
-  // [shards + 1] first rows, by the div rule; {0, 1} for rank 0
-  std::vector<int64_t> offsets;
-  // [shards] the parameter server of each
-  std::vector<int> ps;
-  // slot number i + 1 is slots[i]; of every optimizer used so far
-  std::vector<SlotSpec> slots;
-  // [slots] the optimizer each belongs to, "Adam"
-  std::vector<std::string> slot_optimizers;
-
-  int num_shards() const { return static_cast<int>(ps.size()); }
-  int64_t rows() const { return offsets.back(); }
-  // The shape of shard `part` of the variable itself. REQUIRES: 0 <= part < num_shards().
-  Shape ShardShape(int part) const;
-  // The shard that holds `row`. REQUIRES: 0 <= row < rows().
-  int PartOf(int64_t row) const;
-  // The slot called "<variable>/<optimizer>/<slot>"; nullopt: never made.
-  std::optional<uint8_t> SlotNumber(absl::string_view optimizer, absl::string_view slot) const;
-  // Slot numbers of `optimizer`, in the order of SlotsOf; nullopt if one of them was never made.
-  // Empty for one without slots.
-  std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
-  // "<variable>/<optimizer>/<slot>". REQUIRES: 0 <= slot_index < slots.size()
-  std::string SlotName(int slot_index) const;
-  // Of all shards of the variable.
-  int64_t value_bytes() const;
-  // Of all shards of all its slots.
-  int64_t slot_bytes() const;
-};
 
 // All variables of a job. Immutable, so thread-safe: each change makes the next version. Shared by
 // pointer; whoever works by a version holds it.
@@ -67,13 +29,16 @@ class Layout {
                                                 std::map<VariableId, VariableLayout> variables);
 
   uint64_t version() const { return version_; }
-  // Of everything that two processes must agree on, in id order; equal layouts have equal hashes in
-  // every process.
+  // Of everything that two processes must agree on: the sum of a hash of each variable, so that a
+  // change of one variable is not a reason to look at all. Equal layouts have equal hashes in every
+  // process.
   uint64_t hash() const { return hash_; }
-  const std::map<VariableId, VariableLayout>& variables() const { return variables_; }
+  const VariableTable& variables() const { return variables_; }
+  // About what it takes in one message: the sum of VariableLayout::message_bytes.
+  int64_t message_bytes() const { return message_bytes_; }
   // Null: no such variable. Valid while this layout lives.
-  const VariableLayout* Find(absl::string_view name) const;
-  const VariableLayout* Find(VariableId id) const;
+  const VariableLayout* Find(absl::string_view name) const { return variables_.Find(name); }
+  const VariableLayout* Find(VariableId id) const { return variables_.Find(id); }
   // NotFound: lists the names nearest to `name`.
   absl::Status UnknownVariable(absl::string_view name) const;
 
@@ -83,10 +48,13 @@ class Layout {
   std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:
+  void Put(VariableLayout variable);
+  void Erase(VariableId id);
+
   uint64_t version_ = 0;
   uint64_t hash_ = 0;
-  std::map<VariableId, VariableLayout> variables_;
-  std::map<std::string, VariableId, std::less<>> by_name_;
+  int64_t message_bytes_ = 0;
+  VariableTable variables_;
 };
 
 }  // namespace divvy
