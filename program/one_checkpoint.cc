@@ -30,11 +30,13 @@ class Files : public CheckpointFiles {
 
 // Slots are two thirds of a checkpoint with Adam, and scoring does not read them.
 std::shared_ptr<const Layout> WithoutSlots(const Layout& layout) {
-  std::map<VariableId, VariableLayout> variables = layout.variables();
-  for (auto& [id, variable] : variables) {
+  std::map<VariableId, VariableLayout> variables;
+  for (const auto& [id, whole] : layout.variables()) {
+    VariableLayout variable = whole;
     variable.slots.clear();
     variable.slot_optimizers.clear();
     variable.spec.optimizer.reset();
+    variables.emplace(id, std::move(variable));
   }
   return Layout::Received(layout.version(), std::move(variables));
 }

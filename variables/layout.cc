@@ -109,10 +109,17 @@ void Add(const VariableLayout& variable, Canonical& out) {
   }
 }
 
-uint64_t HashOf(const std::map<VariableId, VariableLayout>& variables) {
+uint64_t HashOf(const VariableLayout& variable) {
   Canonical out;
-  for (const auto& [id, variable] : variables) Add(variable, out);
+  Add(variable, out);
   return out.Hash();
+}
+
+// The bytes of a number in a message.
+int64_t VarintBytes(uint64_t value) {
+  int64_t bytes = 1;
+  for (; value >= 128; value >>= 7) ++bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -161,37 +168,47 @@ int64_t VariableLayout::slot_bytes() const {
   return bytes;
 }
 
-std::shared_ptr<const Layout> Layout::Empty() {
-  auto layout = std::make_shared<Layout>();
-  layout->hash_ = HashOf({});
-  return layout;
+int64_t VariableLayout::message_bytes() const {
+  // 200 bytes for the shape, the optimizer and similar fields.
+  int64_t bytes = 200 + static_cast<int64_t>(spec.name.size());
+  for (const int64_t offset : offsets) bytes += VarintBytes(static_cast<uint64_t>(offset));
+  for (const int server : ps) bytes += VarintBytes(static_cast<uint64_t>(server));
+  for (size_t i = 0; i < slots.size(); ++i)
+    bytes += 20 + static_cast<int64_t>(slots[i].name.size() + slot_optimizers[i].size());
+  return bytes;
 }
+
+std::shared_ptr<const Layout> Layout::Empty() { return std::make_shared<const Layout>(); }
 
 std::shared_ptr<const Layout> Layout::Received(uint64_t version,
                                                std::map<VariableId, VariableLayout> variables) {
   auto layout = std::make_shared<Layout>();
   layout->version_ = version;
-  layout->hash_ = HashOf(variables);
-  for (const auto& [id, variable] : variables) layout->by_name_[variable.spec.name] = id;
-  layout->variables_ = std::move(variables);
+  for (auto& [id, variable] : variables) layout->Put(std::move(variable));
   return layout;
 }
 
-const VariableLayout* Layout::Find(absl::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : Find(found->second);
+void Layout::Put(VariableLayout variable) {
+  Erase(variable.id);
+  hash_ += HashOf(variable);
+  message_bytes_ += variable.message_bytes();
+  variables_.Put(std::move(variable));
 }
 
-const VariableLayout* Layout::Find(VariableId id) const {
-  const auto found = variables_.find(id);
-  return found == variables_.end() ? nullptr : &found->second;
+void Layout::Erase(VariableId id) {
+  const VariableLayout* const variable = Find(id);
+  if (variable == nullptr) return;
+  hash_ -= HashOf(*variable);
+  message_bytes_ -= variable->message_bytes();
+  variables_.Erase(id);
 }
 
 absl::Status Layout::UnknownVariable(absl::string_view name) const {
   if (variables_.empty())
     return absl::NotFoundError(absl::StrCat("no variable \"", name, "\": none has been created"));
   std::vector<std::pair<size_t, std::string>> near;
-  for (const auto& [known, id] : by_name_) near.emplace_back(EditDistance(name, known), known);
+  for (const auto& [id, variable] : variables_)
+    near.emplace_back(EditDistance(name, variable.spec.name), variable.spec.name);
   std::sort(near.begin(), near.end());
   near.resize(std::min<size_t>(near.size(), 3));
   const auto append = [](std::string* out, const auto& pair) {
@@ -202,18 +219,19 @@ absl::Status Layout::UnknownVariable(absl::string_view name) const {
 }
 
 std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
-  std::map<VariableId, VariableLayout> variables = variables_;
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
-  const VariableId id = variable.id;
-  variables.insert_or_assign(id, std::move(variable));
-  return Received(version_ + 1, std::move(variables));
+  auto next = std::make_shared<Layout>(*this);
+  ++next->version_;
+  next->Put(std::move(variable));
+  return next;
 }
 
 std::shared_ptr<const Layout> Layout::Without(VariableId id) const {
-  std::map<VariableId, VariableLayout> variables = variables_;
-  variables.erase(id);
-  return Received(version_ + 1, std::move(variables));
+  auto next = std::make_shared<Layout>(*this);
+  ++next->version_;
+  next->Erase(id);
+  return next;
 }
 
 }  // namespace divvy

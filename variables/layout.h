@@ -5,53 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "variables/shard_key.h"
-#include "variables/variable_spec.h"
+#include "variables/variable_layout.h"
+#include "variables/variable_table.h"
 
 namespace divvy {
-
-// One variable, as the coordinator cut and placed it. Slots are cut and placed as their variable
-// is: shard `part` of a slot lies beside shard `part` of the variable. `spec.initializer` and
-// `spec.partitioner` have no meaning here and are empty. A plain value.
-//
-//   [1000, 64] in 3 shards: offsets {0, 334, 667, 1000}, ps {0, 1, 2}; row 500 is row 166 of part 1
-struct VariableLayout {
-  VariableId id;
-  VariableSpec spec;
-  // [shards + 1] the first row of each shard, then the number of rows, by the div rule; {0, 1} for
-  // rank 0
-  std::vector<int64_t> offsets;
-  // [shards] the parameter server of each shard
-  std::vector<int> ps;
-  // The slots of every optimizer used so far. Slot number i + 1 is slots[i].
-  std::vector<SlotSpec> slots;
-  // [slots] the optimizer that each slot belongs to, "Adam"
-  std::vector<std::string> slot_optimizers;
-
-  int num_shards() const { return static_cast<int>(ps.size()); }
-  int64_t rows() const { return offsets.back(); }
-  // The shape of shard `part` of the variable itself. REQUIRES: 0 <= part < num_shards().
-  Shape ShardShape(int part) const;
-  // The shard that holds `row`. REQUIRES: 0 <= row < rows().
-  int PartOf(int64_t row) const;
-  // The number of the slot "<variable>/<optimizer>/<slot>"; nullopt if it was never created.
-  std::optional<uint8_t> SlotNumber(absl::string_view optimizer, absl::string_view slot) const;
-  // The numbers of the slots of `optimizer`, in the order of SlotsOf; nullopt if one of them was
-  // never created. Empty for an optimizer without slots.
-  std::optional<std::vector<uint8_t>> SlotsFor(const Optimizer& optimizer) const;
-  // "<variable>/<optimizer>/<slot>". REQUIRES: 0 <= slot_index < slots.size()
-  std::string SlotName(int slot_index) const;
-  // Bytes of all shards of the variable.
-  int64_t value_bytes() const;
-  // Bytes of all shards of all its slots.
-  int64_t slot_bytes() const;
-};
 
 // All variables of a job. Immutable, so thread-safe: each change makes the next version. Shared by
 // pointer: code that works with a version holds that pointer.
@@ -68,13 +29,16 @@ class Layout {
                                                 std::map<VariableId, VariableLayout> variables);
 
   uint64_t version() const { return version_; }
-  // A hash of everything that two processes must agree on, in id order. Equal layouts have equal
-  // hashes in every process.
+  // The sum of the hashes of its variables, of everything that two processes must agree on. Equal
+  // layouts have equal hashes in every process. A sum, so that a change of one variable costs the
+  // hash of that variable.
   uint64_t hash() const { return hash_; }
-  const std::map<VariableId, VariableLayout>& variables() const { return variables_; }
+  const VariableTable& variables() const { return variables_; }
+  // The approximate size of the layout in one message: the sum of VariableLayout::message_bytes.
+  int64_t message_bytes() const { return message_bytes_; }
   // Null if there is no such variable. Valid while this layout lives.
-  const VariableLayout* Find(absl::string_view name) const;
-  const VariableLayout* Find(VariableId id) const;
+  const VariableLayout* Find(absl::string_view name) const { return variables_.Find(name); }
+  const VariableLayout* Find(VariableId id) const { return variables_.Find(id); }
   // A NotFound error that lists the names nearest to `name`.
   absl::Status UnknownVariable(absl::string_view name) const;
 
@@ -85,10 +49,13 @@ class Layout {
   std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:
+  void Put(VariableLayout variable);
+  void Erase(VariableId id);
+
   uint64_t version_ = 0;
   uint64_t hash_ = 0;
-  std::map<VariableId, VariableLayout> variables_;
-  std::map<std::string, VariableId, std::less<>> by_name_;
+  int64_t message_bytes_ = 0;
+  VariableTable variables_;
 };
 
 }  // namespace divvy

@@ -395,7 +395,7 @@ class TransferModel {
   // small whole numbers: sums are exact in any order
   float Number() { return static_cast<float>(random_.Below(9)) - 4; }
   const VariableLayout& Any() {
-    return layout_->variables().at(VariableId(1 + random_.Below(layout_->variables().size())));
+    return *layout_->Find(VariableId(1 + random_.Below(layout_->variables().size())));
   }
   int64_t Width(const VariableLayout& variable) { return variable.spec.shape.dim(1); }
 

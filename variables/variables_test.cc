@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
 #include "gtest/gtest.h"
 #include "variables/layout.h"
 #include "variables/variable_spec.h"
@@ -107,6 +109,38 @@ TEST(LayoutTest, EachChangeIsANewVersionAndTheOldOneStays) {
   EXPECT_EQ(two->Find("b")->id, VariableId(2));
   EXPECT_EQ(three->Find("a"), nullptr);
   EXPECT_EQ(three->Find(VariableId(1)), nullptr);
+}
+
+// Against a std::map, with enough variables for many chunks.
+TEST(LayoutTest, ManyChangesInAnyOrderGiveWhatAMapGives) {
+  Random random(7);
+  std::map<VariableId, std::string> expected;
+  std::shared_ptr<const Layout> layout = Layout::Empty();
+  for (int change = 0; change < 3000; ++change) {
+    const VariableId id(1 + static_cast<uint32_t>(random.Below(600)));
+    if (random.Chance(0.3)) {
+      expected.erase(id);
+      layout = layout->Without(id);
+    } else {
+      // A name that another id never has, and that this id sometimes changes.
+      const std::string name = absl::StrCat("v", id.value(), random.Chance(0.1) ? "/other" : "");
+      expected[id] = name;
+      layout = layout->With(Variable(id.value(), name));
+    }
+  }
+  ASSERT_GT(expected.size(), 200u);
+  EXPECT_EQ(layout->variables().size(), expected.size());
+  std::map<VariableId, VariableLayout> variables;
+  for (const auto& [id, variable] : layout->variables()) {
+    EXPECT_TRUE(variables.empty() || variables.rbegin()->first < id);
+    EXPECT_EQ(expected[id], variable.spec.name);
+    EXPECT_EQ(layout->Find(variable.spec.name), &variable);
+    EXPECT_EQ(layout->Find(id), &variable);
+    variables.emplace(id, variable);
+  }
+  const auto received = Layout::Received(layout->version(), std::move(variables));
+  EXPECT_EQ(received->hash(), layout->hash());
+  EXPECT_EQ(received->message_bytes(), layout->message_bytes());
 }
 
 TEST(LayoutTest, TheHashIsOfTheVariablesAlone) {

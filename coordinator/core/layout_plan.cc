@@ -58,31 +58,12 @@ absl::Status PlaceWith(const Colocation& with, const Layout& layout, VariableLay
   return absl::OkStatus();
 }
 
-// The bytes of a number in a message.
-int64_t VarintBytes(uint64_t value) {
-  int64_t bytes = 1;
-  for (; value >= 128; value >>= 7) ++bytes;
-  return bytes;
-}
-
-// The approximate bytes of a variable in the layout message to a worker.
-int64_t BytesToSend(const VariableLayout& variable) {
-  // 200 bytes for the shape, the optimizer and similar fields.
-  int64_t bytes = 200 + static_cast<int64_t>(variable.spec.name.size());
-  for (const int64_t offset : variable.offsets) bytes += VarintBytes(static_cast<uint64_t>(offset));
-  for (const int ps : variable.ps) bytes += VarintBytes(static_cast<uint64_t>(ps));
-  for (size_t i = 0; i < variable.slots.size(); ++i)
-    bytes += 20 + static_cast<int64_t>(variable.slots[i].name.size() +
-                                       variable.slot_optimizers[i].size());
-  return bytes;
-}
-
 // A layout that no message can carry would cost every worker its stream.
 absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_t most) {
-  int64_t bytes = 0, shards = 0;
-  for (const auto& [id, each] : layout.variables())
-    bytes += BytesToSend(each), shards += each.num_shards();
+  const int64_t bytes = layout.message_bytes();
   if (bytes <= most) return absl::OkStatus();
+  int64_t shards = 0;
+  for (const auto& [id, each] : layout.variables()) shards += each.num_shards();
   return absl::ResourceExhaustedError(
       absl::StrCat("variable \"", variable, "\": with it the job has ", layout.variables().size(),
                    " variables of ", shards,

@@ -64,7 +64,7 @@ void NumbersBeyond(const JobState& checkpoint, JobRow& row) {
   row.epoch = std::max(row.epoch, checkpoint.checkpoint.epoch);
   const auto& variables = checkpoint.layout->variables();
   if (!variables.empty())
-    row.next_variable_id = std::max(row.next_variable_id, variables.rbegin()->first.value() + 1);
+    row.next_variable_id = std::max(row.next_variable_id, variables.last().id.value() + 1);
 }
 
 absl::Status CheckJobOf(const JobState& found, JobId own) {

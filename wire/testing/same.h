@@ -50,6 +50,12 @@ class Same {
     return a->version() == b->version() && a->hash() == b->hash() &&
            Of(a->variables(), b->variables());
   }
+  static bool Of(const VariableTable& a, const VariableTable& b) {
+    return a.size() == b.size() &&
+           std::equal(a.begin(), a.end(), b.begin(), [](const auto& one, const auto& other) {
+             return one.first == other.first && Of(one.second, other.second);
+           });
+  }
   template <typename A, typename B>
   static bool Of(const std::pair<A, B>& a, const std::pair<A, B>& b) {
     return Of(a.first, b.first) && Of(a.second, b.second);

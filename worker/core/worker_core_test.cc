@@ -1625,7 +1625,9 @@ TEST_F(PlanningTest, ALayoutThatChangesMeanwhileWantsAnotherPlan) {
 
 TEST_F(PlanningTest, TheSameLayoutOnceMoreWantsNone) {
   const int threads = executor_.threads();
-  end_->Tell(LayoutUpdate{Layout::Received(layout_->version(), layout_->variables())});
+  std::map<VariableId, VariableLayout> variables;
+  for (const auto& [id, variable] : layout_->variables()) variables.emplace(id, variable);
+  end_->Tell(LayoutUpdate{Layout::Received(layout_->version(), std::move(variables))});
   executor_.ReleaseThreads();
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kOk);
