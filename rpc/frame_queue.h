@@ -73,8 +73,9 @@ absl::StatusOr<std::vector<StreamFrame<Message>>> FramesOf(const Frame& message)
   absl::Status refused = add(message);
   for (const Frame& frame : message.more()) {
     if (!refused.ok()) break;
-    refused = frame.more_size() > 0 ? MakeError(Reason::kInvalid, "frames within frames in a frame")
-                                    : add(frame);
+    refused = frame.more_size() > 0
+                  ? MakeError(Reason::kInvalid, "more: a frame of this field has frames of its own")
+                  : add(frame);
   }
   if (!refused.ok()) return refused;
   return frames;

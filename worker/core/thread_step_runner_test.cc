@@ -1,5 +1,6 @@
 #include "worker/core/thread_step_runner.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <atomic>
@@ -295,6 +296,46 @@ TEST_F(ThreadStepRunnerTest, ObjectsAreKeptBetweenStepsAndNeverSharedWithOneThat
   of_the_waiting->Cancel();
   MayEnd().Put(true);
   EXPECT_EQ(waiting->Take().status().code(), absl::StatusCode::kCancelled);
+}
+
+// ---- threads ------------------------------------------------------------------------------------
+
+absl::StatusOr<int64_t> ThreadOfStep(WorkerContext&) {
+  return static_cast<int64_t>(pthread_self());
+}
+const Step kThreadOfStep("thread_test/thread", ThreadOfStep);
+
+TEST_F(ThreadStepRunnerTest, AStepThatIsStartedAtTheEndOfAnotherRunsOnItsThread) {
+  StepCall call;
+  call.step = EntryId(1);
+  call.ordinal = 0;
+  call.function = "thread_test/thread";
+  call.args = Nest(Nest::List());
+  std::vector<int64_t> threads;
+  Box<bool> all;
+  std::function<void(StepEnd)> next = [&](StepEnd end) {
+    threads.push_back(*end.result->tensor()->scalar<int64_t>());
+    if (threads.size() == 5) return all.Put(true);
+    runner_->Start(call, MakeTransaction(), next);
+  };
+  runner_->Start(call, MakeTransaction(), next);
+  all.Take();
+  EXPECT_EQ(threads, std::vector<int64_t>(5, threads[0]));
+}
+
+TEST_F(ThreadStepRunnerTest, TwoStepsThatAreStartedAtTheEndOfAnotherBothRun) {
+  Box<bool> first, second;
+  StepCall call;
+  call.step = EntryId(1);
+  call.ordinal = 0;
+  call.function = "thread_test/thread";
+  call.args = Nest(Nest::List());
+  runner_->Start(call, MakeTransaction(), [&](StepEnd) {
+    runner_->Start(call, MakeTransaction(), [&](StepEnd) { first.Put(true); });
+    runner_->Start(call, MakeTransaction(), [&](StepEnd) { second.Put(true); });
+  });
+  EXPECT_TRUE(first.Take());
+  EXPECT_TRUE(second.Take());
 }
 
 // ---- data ---------------------------------------------------------------------------------------
