@@ -216,7 +216,8 @@ TEST(Crc32cTest, BothWaysAgreeOnAnyLengthAndPlace) {
   }
 }
 
-// Long texts are computed in lanes of 1024 bytes, three at a time.
+// With the CRC-32C instruction, a long text is cut into lanes of 1024 bytes, and three lanes are
+// computed at a time.
 TEST(Crc32cTest, BothWaysAgreeWhereLanesBeginAndEnd) {
   if (!internal::HasCrc32cInstruction())
     GTEST_SKIP() << "this processor has no CRC-32C instruction";

@@ -75,8 +75,8 @@ struct Run {
   int64_t steps = 0, durable_steps = 0;
   int64_t early_memory_bytes = 0, memory_bytes = 0;
   bool within_bounds() const {
-    // A log that is not full takes one more entry, an argument and some names, even if the entry
-    // exceeds the bound.
+    // A log that is below the bound takes one more entry, even if it then exceeds the bound. An
+    // entry holds an argument and some names.
     return largest.log_bytes <= absl::GetFlag(FLAGS_redo_log_bytes) + 2 * kArgumentBytes &&
            largest.remembered <= kRemembered;
   }

@@ -113,7 +113,7 @@ void WarnOfOpenKey(const std::string& key) {
                      << " it, and impersonate this task. chmod o-rw " << key;
 }
 
-// ---- whom a task believes -----------------------------------------------------------------------
+// ---- checks of a peer's certificate -------------------------------------------------------------
 
 // The job of a task's own certificate. Empty: it cannot be read, or names no role.
 std::string OwnDomain(const TlsFiles& files) {
@@ -165,8 +165,8 @@ class ServerVerifier : public PeerVerifier {
     if (index_ && server->task.index != absl::StrCat(*index_))
       return IsNot(
           absl::StrCat("is that of ", server->task.text(), ", not of ", role_, " ", *index_));
-    // A task without a job of its own has nothing to compare. The server tells it that it may make
-    // no call.
+    // A task without a job of its own has nothing to compare. The server refuses the connection of
+    // such a task (CallerVerifier).
     return domain_.empty() || server->domain == domain_
                ? ""
                : absl::StrCat("the server's ", OfAnotherJob(*server, domain_));
@@ -196,7 +196,7 @@ class CallerVerifier : public PeerVerifier {
                      caller ? OfAnotherJob(*caller, domain_)
                             : "certificate names no role: it needs one URI "
                               "spiffe://DOMAIN/ROLE/INDEX (divvyctl certs makes one)");
-    // gRPC does not log it.
+    // gRPC does not log a refused connection.
     if (limit_.Admit(fault)) DIVVY_LOG(WARNING) << fault;
     return fault;
   }

@@ -14,7 +14,8 @@
 namespace divvy {
 namespace {
 
-// A worker whose stream was closed connects again at once, and may send the same frame each time.
+// Limits the log entries about invalid frames and silent workers. The coordinator soon opens a
+// closed stream again, and the worker may repeat its fault each time.
 LogLimit& Limit() {
   static LogLimit* const limit = new LogLimit;
   return *limit;
@@ -131,7 +132,8 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
     return closed_;
   }
 
-  // A message was read. False: the coordinator has closed the connection and does not get it.
+  // A message was read. False: the coordinator has closed the connection, and the message is
+  // dropped.
   bool Admit(const v1::FromWorkerFrame& message) {
     MutexLock lock(mu_);
     if (message.resume() && message.reads_more()) outgoing_.OtherReadsMore();

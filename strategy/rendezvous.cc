@@ -55,7 +55,8 @@ absl::Status Rendezvous::End(Round& round, absl::Status outcome) {
 absl::Status Rendezvous::Await(Round& round, int replica) {
   const auto is_over = [&]() DIVVY_REQUIRES(mu_) { return round.done || !left_.empty(); };
   const bool in_time = changed_.WaitFor(mu_, round.arrivals[replica]->timeout, is_over);
-  // All replicas have arrived, and another one carries the meeting out: its result will come.
+  // All replicas have arrived, and another one carries the meeting out. So this one waits for the
+  // result, although its timeout has passed.
   if (!in_time && round.arrived == num_replicas_) changed_.Wait(mu_, is_over);
   if (round.done) return round.outcome;
   return End(round, left_.empty() ? GivenUp(round, replica) : ReplicaHasLeft(round, replica));

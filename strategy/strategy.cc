@@ -65,8 +65,8 @@ Strategy& Strategy::Current() {
 }
 
 StrategyScope Strategy::Scope() {
-  // The default strategy's scope changes nothing: outside every scope its replica is current
-  // anyway.
+  // The default strategy's scope changes nothing: the default strategy's replica is current in this
+  // scope, as it is outside of every scope.
   const bool is_default = this == &internal::DefaultStrategy();
   Context context{is_default ? ContextKind::kDefault : ContextKind::kScope,
                   is_default ? nullptr : this};

@@ -67,7 +67,8 @@ absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const 
   for (const PullPart& part : parts) {
     ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
     RETURN_IF_ERROR(CheckRows(part, *shard));
-    // Otherwise a request of a few bytes could ask for any amount of memory.
+    // A shard may be named whole only once. If it could be named repeatedly, a request of a few
+    // bytes could ask for any amount of memory.
     if (!part.rows && !whole.insert(part.shard).second)
       return Invalid(*shard, "it is named whole twice; name it once");
     RETURN_IF_ERROR(AddBytes(part, *shard, bytes));
