@@ -463,7 +463,7 @@ TEST_F(DevicesTest, AStepThatFindsNoMemoryOnItsDeviceFailsAndTheNextGoesOn) {
   const absl::Status full = Run(*cluster, kHoard, kHostLimitBytes);
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(),
-              AllOf(HasSubstr("GPU:"), HasSubstr("beyond --gpu_memory_bytes=1048576")));
+              AllOf(HasSubstr("GPU:"), HasSubstr("would exceed --gpu_memory_bytes=1048576")));
   EXPECT_TRUE(Run(*cluster, kHoard, kHostLimitBytes / 8).ok());
 }
 
