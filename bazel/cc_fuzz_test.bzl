@@ -1,13 +1,14 @@
-"""cc_fuzz_test: replays a corpus by default, a libFuzzer binary under --config=fuzz."""
+"""cc_fuzz_test: a test that replays a corpus, and a libFuzzer binary under --config=fuzz."""
 
 def cc_fuzz_test(name, srcs, deps = [], corpus = []):
-    """A fuzz target: `srcs` define LLVMFuzzerTestOneInput, which aborts or trips a sanitizer where something is wrong.
+    """A fuzz target.
 
     Args:
       name: target name, `what_fuzz`.
-      srcs: sources.
+      srcs: sources. They define LLVMFuzzerTestOneInput, which aborts or trips a
+        sanitizer if something is wrong.
       deps: their dependencies.
-      corpus: files to begin with; all of them are replayed by every run of the tests.
+      corpus: the first inputs. Every run of the tests replays all of them.
     """
     native.cc_test(
         name = name,
@@ -15,8 +16,8 @@ def cc_fuzz_test(name, srcs, deps = [], corpus = []):
         size = "small",
         testonly = True,
         data = corpus,
-        # A short look in the fuzz configuration; libFuzzer keeps what it finds in a directory that
-        # is given by hand.
+        # A short run in the fuzz configuration. To keep what libFuzzer finds, give it a directory
+        # by hand.
         args = select({
             "//bazel:fuzz": ["-runs=20000", "-max_total_time=20", "-max_len=4096"],
             "//conditions:default": ["$(location %s)" % c for c in corpus],

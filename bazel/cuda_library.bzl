@@ -2,12 +2,12 @@
 
 load("@cuda//:defs.bzl", "CUDA_HOME")
 
-# CUDA 13 has no older target than sm_75. One image for each, and the newest's
-# PTX for GPUs that come later: those compile it when they first load it, which
-# takes a minute. For Blackwell without that, --define=cuda_archs=90,100,120.
+# CUDA 13 has no older target than sm_75. There is one image for each target, and PTX of the newest
+# one for later GPUs. These compile it when they first load it, which takes a minute. To avoid that
+# on Blackwell, use --define=cuda_archs=90,100,120.
 DEFAULT_ARCHS = ["75", "80", "86", "89", "90"]
 
-# What needs CUDA is left out of //... where --config=cuda is not given.
+# Without --config=cuda, targets that need CUDA are left out of //...
 NEEDS_CUDA = select({
     "//bazel:cuda": [],
     "//conditions:default": ["//bazel:never"],
@@ -17,7 +17,8 @@ def _arguments(ctx, src, obj, cc):
     args = ctx.actions.args()
     args.add_all(["-c", "-std=c++17", "-ccbin", "/usr/bin/g++", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter"])
     args.add_all(["--extended-lambda", "--expt-relaxed-constexpr", "-O3"])
-    args.add("--objdir-as-tempdir")  # in /tmp two compilers in sandboxes of their own would take the same names
+    # In /tmp, compilers in different sandboxes would use the same names.
+    args.add("--objdir-as-tempdir")
     archs = ctx.var.get("cuda_archs", ",".join(DEFAULT_ARCHS)).split(",")
     args.add_all(["-gencode=arch=compute_%s,code=sm_%s" % (arch, arch) for arch in archs])
     args.add("-gencode=arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]))
@@ -30,7 +31,7 @@ def _arguments(ctx, src, obj, cc):
 
 def _cuda_objects_impl(ctx):
     if not CUDA_HOME:
-        fail("%s needs the CUDA toolkit: install it, or set CUDA_HOME to where it is" % ctx.label)
+        fail("%s needs the CUDA toolkit: install it, or set CUDA_HOME to its directory" % ctx.label)
     cc = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     objects = []
     for src in ctx.files.srcs:
@@ -62,7 +63,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
     Args:
       name: target name.
       srcs: .cu files.
-      hdrs: headers, theirs and for others.
+      hdrs: headers, for these sources and for other targets.
       deps: cc_library targets.
       **kwargs: passed on to cc_library.
     """

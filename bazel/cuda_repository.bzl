@@ -15,7 +15,7 @@ package(default_visibility = ["//visibility:public"])
 [missing(name = name) for name in ["headers", "cudart_static", "cublas"]]
 """
 
-# nvcc's own headers need include/cccl on the path; of it only <nv/target>.
+# nvcc's own headers need include/cccl on the path, for <nv/target> only.
 _PRESENT = """
 package(default_visibility = ["//visibility:public"])
 
@@ -41,7 +41,7 @@ cc_library(
 def _cuda_repository_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
     if not ctx.path(home + "/bin/nvcc").exists:
-        # The workspace loads all the same: what needs CUDA says what is missing.
+        # The workspace still loads: a target that needs CUDA reports what is missing.
         reason = "there is no %s/bin/nvcc: install the toolkit, or set CUDA_HOME to where it is" % home
         ctx.file("defs.bzl", "CUDA_HOME = None\n" + _MISSING % reason)
         ctx.file("BUILD", _ABSENT)

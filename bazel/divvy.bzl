@@ -3,19 +3,18 @@
 def divvy_core_library(name, core_deps = [], deps = [], testonly = None, **kwargs):
     """A library of the cores, in two builds.
 
-    `name` is what ships. `name`_breakable is the same sources with
+    `name` is the library that ships. `name`_breakable has the same sources with
     -DDIVVY_BREAKABLE: rules of the protocol can be switched off at run time
-    (base/breakable.h), so that the simulation can be shown to notice. Both
-    define the same symbols, so a program links one or the other, never both:
-    a target that depends on a breakable library must reach every core library
-    through its breakable variant.
+    (base/breakable.h), to show that the simulation notices. Both define the
+    same symbols, so a program must link only one of them. A target that depends
+    on a breakable library must reach every core library through its breakable
+    variant.
 
     Args:
-      name: target name.
-      core_deps: deps made by this macro too. The breakable variant depends on
+      core_deps: dependencies made by this macro. The breakable variant depends on
         their breakable variants.
-      deps: other deps, the same in both.
-      testonly: for the plain variant; the breakable one always is.
+      deps: other dependencies, the same for both variants.
+      testonly: for the plain variant. The breakable one is always testonly.
       **kwargs: passed on to both cc_library (srcs, hdrs, visibility, ...).
     """
     copts = kwargs.pop("copts", [])

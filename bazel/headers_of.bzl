@@ -1,4 +1,4 @@
-"""headers_of: the headers that a target's users may include, as files for a test that compiles."""
+"""headers_of: the headers that users of a target may include, as files for a test that compiles."""
 
 def _headers_of_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])

@@ -8,7 +8,7 @@ def _merged(ctx):
 def _headers_only_impl(ctx):
     return [CcInfo(compilation_context = _merged(ctx).compilation_context)]
 
-# Compiles against `deps` and links nothing of them: their code is in libdivvy.so.
+# Makes the headers of `deps` available without linking `deps`: their code is in libdivvy.so.
 headers_only = rule(
     implementation = _headers_only_impl,
     attrs = {"deps": attr.label_list(providers = [CcInfo])},
@@ -41,8 +41,8 @@ def _link_all_impl(ctx):
         linking_context = cc_common.create_linking_context(linker_inputs = depset(inputs)),
     )]
 
-# Every object of `deps` and of what they need, also those that nothing refers to: what a shared
-# library exports must not depend on what its own code calls.
+# Links every object of `deps` and of their dependencies, even if nothing refers to it. The exports
+# of a shared library must not depend on what its own code calls.
 link_all = rule(
     implementation = _link_all_impl,
     attrs = {
@@ -55,14 +55,16 @@ link_all = rule(
 )
 
 def library_or_archives(name, deps, library, **kwargs):
-    """What a program links: `library` and the headers of `deps`; or, for a fully static executable (--config=static), `deps` themselves.
+    """The target that a program links.
 
-    Never both: the process would have two copies of what should exist once.
+    It is `library` and the headers of `deps` or, for a fully static executable
+    (--config=static), `deps` themselves. It is never both: the process would
+    have two copies of what must exist once.
 
     Args:
       name: target name.
-      deps: the libraries, all of them inside `library`.
-      library: a cc_library of libdivvy.so, with no headers.
+      deps: the libraries, all of which are inside `library`.
+      library: a cc_library of libdivvy.so, without headers.
       **kwargs: passed on to the cc_library.
     """
     headers_only(name = "_%s_headers" % name, deps = deps)

@@ -1,25 +1,25 @@
 """cc_test_by_library: a test that computes on the GPUs of the library that a program loads."""
 
-# What such a program loads: CUDA's in a build with --config=cuda, else the one
-# whose devices the host plays.
+# The library that such a program loads: CUDA's in a build with --config=cuda, otherwise one whose
+# devices the host emulates.
 _LIBRARY = {
     "//bazel:cuda": "//ops/cuda:libdivvy_cuda.so",
     "//conditions:default": "//ops/cuda/testing:libdivvy_host_devices.so",
 }
 
-# Where tools/gpu_suite puts the libraries of a pack. An RPATH, which libraries
-# of libraries are looked for in, too.
+# The folder in which tools/gpu_suite puts the libraries of a pack. RPATH, not RUNPATH, because it
+# also applies to libraries that other libraries need.
 PACK_LINKOPTS = ["-Wl,--disable-new-dtags,-rpath,$$ORIGIN/lib"]
 
 def cc_test_by_library(name, size = "medium", **kwargs):
     """A cc_test tagged gpu: tools/gpu_suite runs it on a machine with a GPU.
 
-    Without --config=cuda it computes on devices that the host plays. With it,
-    on a machine without a GPU, it is skipped and says so.
+    Without --config=cuda it computes on devices that the host emulates. With it,
+    on a machine without a GPU, the test is skipped and says so.
 
     Args:
       name: target name.
-      size: of the test; that of the sanitizers' runs, too.
+      size: of this test, and of its runs under sanitizers.
       **kwargs: passed on to cc_test.
     """
     native.cc_test(

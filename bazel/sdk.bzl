@@ -1,7 +1,7 @@
-"""sdk_tar: what a person needs to build programs without Bazel, as one tar."""
+"""sdk_tar: the files that a user needs to build programs without Bazel, as one tar."""
 
 def _archive_of(dep):
-    """The archive that `dep` itself is compiled to."""
+    """The archive that `dep` itself is compiled to, without its dependencies."""
     for one in dep[CcInfo].linking_context.linker_inputs.to_list():
         for library in one.libraries:
             if one.owner == dep.label:
@@ -34,8 +34,8 @@ def _sdk_tar_impl(ctx):
 def _header(file):
     return ["header", file.short_path, file.path]
 
-# `roots` are the headers a program includes; with them goes what they include of `headers`, and no
-# more. `files`: whatever else, by its name in the tar.
+# `roots` are the headers that a program includes. Of `headers`, only those that the roots include
+# are packed. `files` maps further files to their names in the tar.
 sdk_tar = rule(
     implementation = _sdk_tar_impl,
     attrs = {

@@ -3,10 +3,10 @@
 _SHIMS = ["rules_cc", "rules_java", "remote_coverage_tools"]
 
 def offline_bazel4_shims():
-    """Replaces what Bazel 4 downloads at start-up by the stand-ins in third_party.
+    """Uses the stand-ins in third_party for what Bazel 4 downloads at start-up.
 
-    Debian's bazel-bootstrap reports an empty version. Newer Bazels expect
-    newer rule sets than our stand-ins and fetch them themselves.
+    Debian's bazel-bootstrap reports an empty version. Newer versions of Bazel
+    need newer rule sets than the stand-ins, and fetch them by themselves.
     """
     version = native.bazel_version
     if version and int(version.split(".")[0]) > 4:

@@ -34,8 +34,9 @@ struct ServerOptions {
   // "host:port" for probes that have no certificate (probe_server.h). Empty: no probes are served.
   // Any interface is allowed, also without TLS.
   std::string health_address;
-  // The memory that gRPC may use for messages in flight. This is the only bound, because gRPC
-  // counts a message's size too late. At least four times max_message_bytes.
+  // The memory that gRPC may use for messages in flight. max_message_bytes alone bounds nothing,
+  // because gRPC compares a message with it after it has read the message. At least four times
+  // max_message_bytes.
   int64_t memory_bytes = int64_t{1} << 30;
   // The largest message of a call, 1 byte to 256 MiB. Messages of data streams are smaller.
   int64_t max_message_bytes = kMaxControlMessageBytes;

@@ -238,9 +238,9 @@ class Coordinator {
     return std::optional<RemoteValue<R>>(RemoteValue<R>(std::move(result)));
   }
   // Blocks until no step is queued or running, including steps that other threads schedule
-  // meanwhile. Then all steps are committed. Returns at once if nothing was scheduled.
-  // DeadlineExceeded: steps remain after `timeout`; nothing is cancelled, so call again. Any other
-  // error is the first error of a step.
+  // meanwhile. When it returns OK, all steps are committed. Returns at once if nothing was
+  // scheduled. DeadlineExceeded: steps remain after `timeout`; nothing is cancelled, so call again.
+  // Any other error is the first error of a step.
   virtual absl::Status Join(absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Whether no step is queued or running. Returns without blocking, unless a step has failed: then
   // it blocks until the running steps have ended, and returns that error.

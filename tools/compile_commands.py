@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""compile_commands.py [TARGETS]: writes compile_commands.json for clangd and clang-tidy, from what bazel would run to compile TARGETS (default: all)."""
+"""compile_commands.py [TARGETS]: writes compile_commands.json for clangd and clang-tidy, from the
+commands by which bazel compiles TARGETS (default: all)."""
 import json
 import os
 import subprocess
@@ -11,10 +12,10 @@ def bazel(*args):
 
 
 def entries(root, actions):
-    """One entry a source file of the tree, sorted."""
+    """One entry for each source file of the tree, sorted."""
     found = {}
     for action in actions:
-        # gcc's own flag, which clang's tools refuse.
+        # A flag of gcc that clang's tools refuse.
         arguments = [a for a in action["arguments"] if a != "-fno-canonical-system-headers"]
         source = arguments[arguments.index("-c") + 1]
         if not source.startswith(("bazel-out/", "external/")):

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """count_cases.py EVENTS EXIT_CODE: counts the test cases of one `bazel test`.
 
-EVENTS is what --build_event_json_file wrote, EXIT_CODE how bazel ended. The
-cases come from the XML of exactly the targets of that run: a sharded target
-has several, an older one that lies about is not looked at. What has no case to
-blame counts as one failed case: a target that crashed, was stopped, found a
-leak at its end or did not build; a run that failed as a whole or tested nothing.
+EVENTS is the file of --build_event_json_file, EXIT_CODE is bazel's exit code.
+The cases are read from the XML files of the targets of that run. A sharded
+target has several; files of other runs are ignored. A failure that belongs to
+no case counts as one failed case: a target that crashed, was stopped, found a
+leak at its end or did not build, and a run that failed as a whole or tested
+nothing.
 
-Names what failed, ends with the line `N passed, M failed` and exits with 0 only
-if something ran and nothing failed. The one place that counts.
+Names the failures, prints the line `N passed, M failed` at the end, and exits
+with 0 only if something ran and nothing failed. All counting is done here.
 """
 import json
 import sys
@@ -23,7 +24,7 @@ class Tally:
         self.failures = []
 
     def add_xml(self, label, text):
-        """Adds the cases of one test.xml; returns how many of them failed."""
+        """Adds the cases of one test.xml. Returns the number of failed ones."""
         before = len(self.failures)
         for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
             name = ".".join(filter(None, [case.get("classname"), case.get("name")]))
@@ -31,7 +32,7 @@ class Tally:
                 self.failures.append("%s %s" % (label, name))
             elif case.get("result") == "skipped" or case.find("skipped") is not None:
                 self.skipped += 1
-            elif case.get("status") != "notrun":  # what is disabled is not a case
+            elif case.get("status") != "notrun":  # a disabled test is not a case
                 self.passed += 1
         return len(self.failures) - before
 
@@ -64,7 +65,8 @@ def count(events, exit_code):
             if event.get("configured", {}).get("targetKind", "").endswith("_test rule"):
                 tests.add(kind["targetConfigured"]["label"])
         elif "targetCompleted" in kind:
-            if event.get("aborted", {}).get("reason") == "SKIPPED":  # not for this configuration: what needs CUDA, without it
+            # A target that is not for this configuration, such as a CUDA target without CUDA.
+            if event.get("aborted", {}).get("reason") == "SKIPPED":
                 continue
             if not event.get("completed", {}).get("success"):
                 broken.add(kind["targetCompleted"]["label"])
@@ -89,7 +91,7 @@ def main(path, exit_code):
         with open(path, encoding="utf-8") as file:
             events = [json.loads(line) for line in file if line.strip()]
     except OSError:
-        events = []  # bazel did not get as far
+        events = []  # bazel failed before it wrote events
     tally = count(events, int(exit_code))
     for failure in tally.failures:
         print("FAILED: " + failure)

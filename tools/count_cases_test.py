@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What count_cases.py makes of the events and files of a run."""
+"""Tests count_cases.py on the events and files of a run."""
 import os
 import tempfile
 import unittest
@@ -21,7 +21,7 @@ class CountTest(unittest.TestCase):
         self.files = 0
 
     def result(self, label, text, status="PASSED", shard=1, attempt=1):
-        """The event of one shard, and its test.xml (None: not there)."""
+        """The event of one shard, and its test.xml (None: there is none)."""
         self.files += 1
         path = os.path.join(self.folder, "shard %d.xml" % self.files)
         if text is not None:

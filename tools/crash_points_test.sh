@@ -1,5 +1,5 @@
 #!/bin/bash
-# What tools/crash_points finds in programs that leave a file half written, or never do.
+# Tests tools/crash_points on programs that leave a file half written, and on programs that do not.
 set -uo pipefail
 wrong=0
 # expect WHAT LAST_LINE EXIT_CODE COMMAND...

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The whole of gpu_suite on devices that the host plays: packed, unpacked where nothing of a
-checkout is there, and run. What it finds would else be found on the first machine with a GPU."""
+"""Runs the whole of gpu_suite on devices that the host emulates: it is packed, unpacked in a folder
+without a checkout, and run. Without this test, mistakes would show on the first machine with a
+GPU."""
 import os
 import sys
 import unittest

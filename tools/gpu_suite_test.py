@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What gpu_suite does with binaries that pass, fail, crash, skip and hang, on a machine whose GPU,
+"""Tests gpu_suite with binaries that pass, fail, crash, skip and hang, on a machine whose GPU,
 sanitizer, PyTorch and libraries are scripts and empty files."""
 import json
 import os
@@ -24,7 +24,7 @@ cat >"$out" <<'END'
 END
 exit %d
 """
-# Asked whether CUDA answers, for PyTorch, and for the folders of its wheels.
+# The suite asks it whether CUDA answers, for PyTorch, and for the folders of Python's wheels.
 PYTHON = """#!/bin/bash
 env >"$0.environment"
 case "$*" in
@@ -52,7 +52,7 @@ def cases(suite="Device", **results):
 
 
 class Machine(unittest.TestCase):
-    """A folder with a pack, and one that is PATH."""
+    """A folder with a pack, and a folder that is PATH."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -199,7 +199,7 @@ class TestsTest(Machine):
 class BudgetTest(Machine):
     def test_a_hang_ends_with_the_budget_and_what_ran_before_is_reported(self):
         self.add_test("first", cases(Adds="ok"))
-        # A child that would hold the output open, too.
+        # It also has a child that would keep the output open.
         self.script("bin/hangs", "#!/bin/bash\nsleep 1000 & sleep 1000\n")
         self.suite["tests"].append({"name": "hangs", "binary": "hangs", "args": []})
         self.add_test("last", cases(Adds="ok"))
@@ -371,7 +371,7 @@ class BenchmarksTest(Machine):
 
 
 class FitTest(Machine):
-    """What the suite asks of a machine before it runs anything."""
+    """The checks of a machine, before the suite runs anything."""
 
     def expect_unfit(self, text):
         self.add_test("ops_test", cases(Adds="ok"))
@@ -411,7 +411,7 @@ class FitTest(Machine):
         self.expect_unfit("ops_test needs libgone.so.1, which this machine lacks")
 
     def loads_from(self, folder):
-        """What the suite says of a rehearsal's binary whose library lies in `folder`."""
+        """The suite's output for a rehearsal's binary whose library is in `folder`."""
         self.suite["require"] = "host"
         self.add_test("ops_test", cases(Adds="ok"))
         self.script("path/ldd", """#!/bin/bash

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What tools/sum_cases makes of the last lines of its commands.
+# Tests how tools/sum_cases counts the last lines of its commands.
 set -uo pipefail
 wrong=0
 # expect WHAT LAST_LINE EXIT_CODE COMMAND...

@@ -138,8 +138,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // gets its id once it is on the disk. After an error the older checkpoints are unchanged.
   // FailedPrecondition: there is no catalog.
   //
-  // A program that saves before it has restored chooses to begin anew. An operator's call chooses
-  // nothing: before the job runs, its checkpoint waits until the job does.
+  // A program that saves before it has restored chooses to begin anew. An operator's call makes no
+  // such choice: if the job does not run yet, its checkpoint waits until the job runs.
   enum class Asker : uint8_t { kProgram, kOperator };
   void SaveCheckpoint(ResultCallback<CheckpointId> done, Asker asker = Asker::kProgram);
   // Chooses the state that the job continues with. Call it after the variables are created and
@@ -208,9 +208,9 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // was cancelled (Reason::kBatchCancelled).
   //
   // With `once`, `accepted` may get one of these errors, and then the step is not queued and
-  // `result` is not called. AlreadyExists: this number of the series has finished, in this life of
-  // the job's program or in one that its state comes from. FailedPrecondition: the number is queued
-  // or running. InvalidArgument: the step is read-only, or the number is not from 0 to 2^53.
+  // `result` is not called. AlreadyExists: this number of the series has finished, in this run of
+  // the program or in an earlier run whose state it continues. FailedPrecondition: the number is
+  // queued or running. InvalidArgument: the step is read-only, or the number is not from 0 to 2^53.
   void Schedule(StepRequest request, ResultCallback<Nest> result, StatusCallback accepted);
   // Calls `done` with OK when no step is queued or in flight, or with the error of a step.
   void Join(StatusCallback done);
@@ -257,7 +257,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   // FailedPrecondition: there is no catalog, another resize is under way, or the job is about to
   // end. InvalidArgument: the number is not allowed, or the partitioner cannot cut a variable for
   // it. Unavailable: a server that was to join has not registered within ps_timeout. Other errors
-  // are the disk's, from the checkpoint. After each of these errors the number is unchanged and the
+  // are those of writing the checkpoint. After each of these errors the number is unchanged and the
   // job goes on.
   void Resize(int num_ps, StatusCallback done);
 
@@ -352,7 +352,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   absl::Status Admit(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   // Whether a ps with an index above all servers may wait for a resize.
   bool ComesBeforeItsResize(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
-  // Checks a Register request without changing anything but the workers' votes on replicas.
+  // Checks a Register request without changing anything but the workers' reported numbers of
+  // replicas.
   absl::Status CheckRegister(const RegisterRequest& request) DIVVY_REQUIRES(mu_);
   // Checks that a worker that has attached fits the job. May give up workers that do not fit.
   absl::Status CheckAttached(const Worker& worker, const WorkerAttachReply& reply)
@@ -469,7 +470,7 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   SyncRequest MakeSync() const DIVVY_REQUIRES(mu_);
   void SendSync(Ps& ps) DIVVY_REQUIRES(mu_);
   void CallSync(Ps& ps, SyncRequest request) DIVVY_REQUIRES(mu_);
-  // Whether the ps can take a Sync now. If not, and it has its state, it gets one later.
+  // Whether the ps can take a Sync now. If not, a ps that has its state gets one later.
   bool MaySync(Ps& ps) DIVVY_REQUIRES(mu_);
 
   void OnSynced(Ps& ps, const absl::StatusOr<SyncReply>& reply) DIVVY_REQUIRES(mu_);
@@ -537,8 +538,8 @@ class CoordinatorCore : public std::enable_shared_from_this<CoordinatorCore>,
   void NoteStored(const StoredMark& mark) DIVVY_REQUIRES(mu_);
   // Whether no step waits or runs, and no rewind is under way.
   bool Idle() const DIVVY_REQUIRES(mu_);
-  // If a step's error is stored, or the job has failed: makes sure that `raise` gets it, and
-  // returns true. `again` repeats the call if another call raises the error first.
+  // If a step's error is stored, or the job has failed: makes sure that `raise` is called with this
+  // error, and returns true. `again` repeats the call if another call raises the error first.
   bool EndsWithError(StatusCallback raise, std::function<void()> again) DIVVY_REQUIRES(mu_);
 
   // ---- variables.cc ----

@@ -20,7 +20,7 @@ namespace divvy {
 //   book.Take(/*worker=*/0, /*per_step=*/2);    // {0, 2}: elements 0 and 1
 //   book.Take(/*worker=*/1, 2);                 // the first two of a chunk of its own
 //   book.GiveBack(0, 2);                        // that step will never run
-//   book.Take(/*worker=*/1, 2);                 // {0, 2}: the next Take, of any worker
+//   book.Take(/*worker=*/1, 2);                 // {0, 2}: what was given back comes first
 class LeaseBook {
  public:
   // The size of a chunk, in steps.
@@ -40,7 +40,7 @@ class LeaseBook {
   void SetSize(std::optional<int64_t> elements) {
     end_ = elements, end_known_ = elements.has_value();
   }
-  // The first position that is not given. Nullopt: not known.
+  // Where the data ends: Take gives no position from here on. Nullopt: not known.
   std::optional<int64_t> end() const { return end_; }
   // Whether end() is the size of the data.
   bool end_is_exact() const { return end_known_; }

@@ -125,9 +125,9 @@ void Apply(const StoreChange& change, StoredJob& job);
 // Changes take effect in the order of the Put calls. A change whose `done` gets OK is durable,
 // together with every earlier change that got OK: any later Load finds it, whatever crashes. A
 // change that fails has no effect, with one exception. If the device fails while a change is being
-// made durable, it is not known whether it is. This change and all later ones then fail with that
-// error. The next Load from this storage finds the failed change either whole or not at all, and
-// none of the later ones.
+// made durable, nobody knows whether the change is durable. This change and all later ones then
+// fail with that error. The next Load from this storage finds the failed change either whole or not
+// at all, and none of the later ones.
 class Store {
  public:
   // Does what Close does.

@@ -35,7 +35,7 @@ class StoredState {
 
   // ---- the program's part ----
 
-  // The program's own bytes, saved with its state.
+  // Sets the program's own bytes, which are saved with the state of the job.
   void SetProgramState(std::string bytes);
   // Continues from a restored state.
   void RestoreState(std::string program_state) { program_state_ = std::move(program_state); }
@@ -63,7 +63,7 @@ class StoredState {
   void Forget() { is_told_ = false; }
   // Whether the store describes what the servers hold now.
   bool is_told() const { return is_told_; }
-  // Whether the store has everything that an entry depends on that gets an id now.
+  // Whether an entry may get its id now: the store has everything that the entry depends on.
   bool IsStored() const { return !is_putting_ && MarkNow() == told_; }
 
  private:

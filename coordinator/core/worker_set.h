@@ -59,7 +59,7 @@ class WorkerSet {
   // How many workers are kJoining.
   int num_joining() const { return num_joining_; }
   // The workers that are kReady, also those that leave, by their load and then by index. The load
-  // is the number of their steps in flight without those that they run, at least minus their slots.
+  // is the number of a worker's steps in flight minus its slots, so it may be negative.
   const std::set<std::pair<int, int>>& by_load() const { return by_load_; }
   // Adds a step to those in flight at the worker, at the end.
   void AddInFlight(Worker& worker, std::shared_ptr<coordinator_records::Step> step);
@@ -94,7 +94,7 @@ class WorkerSet {
   // number is CLUSTER_MISMATCH. Otherwise the worker's number is recorded and compared with that of
   // the first present worker that has another number:
   //
-  // - OK: there is no such worker, or more workers have last said this number than the other one.
+  // - OK: there is no such worker, or more workers last reported this number than the other one.
   //   (So all workers can be replaced by workers with another number.)
   // - NOT_READY: as many workers have last said this number as the other one, and more workers may
   //   register.

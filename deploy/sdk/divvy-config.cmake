@@ -1,5 +1,6 @@
-# find_package(divvy): divvy::divvy, what a program links: the headers, libdivvy.so and its main(). A program library (--program=lib.so) links the same.
-# A program that keeps its own main() links divvy::runtime.
+# find_package(divvy) defines divvy::divvy: the headers, libdivvy.so and its main(). A program links
+# it, and so does a program library (--program=lib.so). A program with its own main() links
+# divvy::runtime.
 include(CMakeFindDependencyMacro)
 find_dependency(absl)
 find_dependency(Threads)
@@ -14,7 +15,7 @@ if(NOT TARGET divvy::runtime)
     INTERFACE_COMPILE_FEATURES cxx_std_17
     INTERFACE_LINK_LIBRARIES
       "absl::flags;absl::flat_hash_map;absl::span;absl::status;absl::statusor;absl::strings;absl::time;Threads::Threads"
-    # By the build id tasks find that they run other builds of the program.
+    # By the build id, tasks find out whether they run different builds of the program.
     INTERFACE_LINK_OPTIONS "LINKER:--build-id")
   add_library(divvy::divvy STATIC IMPORTED)
   set_target_properties(divvy::divvy PROPERTIES

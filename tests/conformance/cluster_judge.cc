@@ -64,7 +64,7 @@ absl::StatusOr<Json> Ask(const std::string& accessor, const std::optional<std::s
   return Json(std::move(master));
 }
 
-// Texts that TensorFlow reads and Divvy refuses, in cases without a `divvy` that says so.
+// Texts that TensorFlow reads and Divvy refuses. The cases have no `divvy` for them.
 bool IsRefusedOnPurpose(const Json& test_case) {
   const Json config = Json::parse(
       test_case.at("tf_config").is_null() ? "{}" : test_case.at("tf_config").get<std::string>(),

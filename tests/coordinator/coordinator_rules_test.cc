@@ -449,7 +449,7 @@ TEST_F(CoordinatorRulesTest, ResultsOfAnyShapeAreFetchedAndSoIsNothing) {
   EXPECT_TRUE(BitwiseEqual(*Await(Schedule(kAdd, {Arg(1)})), Nest()));
 }
 
-// A value that is not there yet is no argument: fetch it first. It does not compile.
+// A remote value is no argument of a step: the program must fetch it first. This does not compile.
 template <typename R, typename Arg, typename Value, typename = void>
 constexpr bool kIsScheduledWith = false;
 template <typename R, typename Arg, typename Value>

@@ -46,7 +46,7 @@ struct ChaosResult {
 
 struct ChaosOptions {
   std::string program;    // counter_program
-  std::string directory;  // for the file whose existence ends the program
+  std::string directory;  // for the file that makes the program end
   int num_ps = 3, num_workers = 4;
   // The roles whose tasks are hit.
   std::vector<Role> roles = {Role::kWorker};

@@ -452,8 +452,8 @@ class Cluster : public SimSite, public ProgramSite, public FailpointObserver {
   struct Cut {
     std::optional<Model> model;  // none: a zombie's cut, whose program is not modelled
     std::vector<uint64_t> applied_seqs;
-    // The core that made the cut. Each core is another object, so a job that begins anew after its
-    // store was lost, and counts from the beginning, is told apart.
+    // The core that made the cut. A job that begins anew after the loss of its store has another
+    // core, and may use the same checkpoint ids.
     const void* by = nullptr;
   };
   // What the program of a coordinator knew when that coordinator was replaced, by the lineage of

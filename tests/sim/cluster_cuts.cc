@@ -14,7 +14,7 @@ namespace divvy::sim {
 
 // ---- what the servers hold ----
 
-// If the program of this life has not been told yet which state it continues from, its model is
+// If the program of this life does not know yet which state it continues from, its model is
 // that of the checkpoint that the state was made from.
 void Cluster::RememberPast() {
   const CoordinatorCore::Inspection truth = core_->Inspect();

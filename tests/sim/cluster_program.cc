@@ -80,7 +80,7 @@ int64_t Cluster::BegunAt(int64_t tag) const {
 // checkpoint exists. The next life looks for it.
 bool Cluster::IsUnsureCommit(const absl::Status& error) const {
   return config_.disk_faults && absl::IsUnavailable(error) &&
-         absl::StrContains(error.message(), "nobody knows");
+         absl::StrContains(error.message(), "it is not known whether");
 }
 
 bool Cluster::IsStoreFault(const absl::Status& error) const {
@@ -159,7 +159,7 @@ bool Cluster::IsExpected(const absl::Status& error) const {
              (config_.changing_steps && absl::StrContains(error.message(), "half applied")) ||
              IsGivenUp(error) ||
              (config_.changing_steps && config_.max_step_attempts < 1000 &&
-              absl::StrContains(error.message(), "could not be run again"));
+              absl::StrContains(error.message(), "failed when it was run again"));
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator: return had_zombie_ || lost_store_;
     case Reason::kWrongJob:

@@ -26,8 +26,8 @@ struct CertsOptions {
 
 // Writes ca.pem, ca.key, and TASK.pem and TASK.key for chief-0, ps-i, worker-i and admin-0. Returns
 // the names of the new pairs ("ca", "chief-0", ...). A certificate names its role, and is valid for
-// the hosts TASK, localhost and 127.0.0.1. Blocks on the disk. Errors, after none of which a file
-// has been written:
+// the hosts TASK, localhost and 127.0.0.1. Blocks on the disk. With these errors nothing has been
+// written:
 //   - AlreadyExists: the directory has a CA, and neither `add` nor `force` is set;
 //   - FailedPrecondition, with `add`: there is no CA, its key is missing, or it is of another job;
 //   - InvalidArgument: the options.

@@ -1,5 +1,6 @@
 #!/bin/bash
-# divvyctl certs writes keys only where nobody else could have put a file or a link in their way, and for their owner alone.
+# Tests that divvyctl certs writes keys only to a directory in which no other user could have placed
+# a file or a link, and that only their owner can read them.
 set -euo pipefail
 
 divvyctl=$PWD/$1

@@ -111,7 +111,7 @@ TEST(CertsTest, NothingIsAddedWithoutTheKeyOfTheCa) {
   EXPECT_THAT(
       std::string(refused.message()),
       HasSubstr(
-          "it stays where `divvyctl certs` made the CA: run --add there, or put the key back"));
+          "stays where `divvyctl certs` made the CA: run --add there, or put the key back"));
   EXPECT_FALSE(FileSystem::Real().Stat(options.out + "/ps-1.pem").ok());
 }
 

@@ -100,7 +100,7 @@ absl::Status VerifyOne(FileSystem& files, const std::string& prefix, std::string
           ? ""
           : absl::StrCat(
                 "; ", unchecked,
-                " tensors of types whose checksums only TensorFlow knows were not checked");
+                " tensors were not checked, because only TensorFlow can compute their checksums");
   absl::StrAppend(&report, "whole: ", prefix, ": ", index.tensors.size(), " tensors, ",
                   BytesOf(index), " bytes", but, "\n");
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #!/bin/bash
-# checkpoint_exit_codes_test.sh DIVVYCTL: what `divvyctl checkpoint` exits with. Works on copies of TensorFlow's golden checkpoints.
+# checkpoint_exit_codes_test.sh DIVVYCTL: tests the exit codes of `divvyctl checkpoint`, on copies
+# of TensorFlow's golden checkpoints.
 set -uo pipefail
 divvyctl=$1
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/checkpoints.XXXXXX")
@@ -7,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 cp -L tests/golden/bundle/single.* tests/golden/bundle/merged.* "$work" && chmod u+w "$work"/*
 
 wrong=0
-# expect CODE WORDS...: of `divvyctl checkpoint WORDS`
+# expect CODE WORDS...: checks the exit code of `divvyctl checkpoint WORDS`.
 expect() {
   local code=$1 output
   shift
@@ -34,7 +35,7 @@ expect 64 import "$work/out/model.safetensors" "$work/again"
 expect 66 list "$work/none"
 expect 66 show "$work/none"
 expect 66 import "$work/none.safetensors" "$work/new"
-# A variable and a slot of it, by the name that TensorFlow gives it.
+# A variable and one of its slots, named as TensorFlow names it.
 header='{"kernel":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"kernel/.OPTIMIZER_SLOT/adam/m":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}'
 { printf "\\x$(printf %x ${#header})\\0\\0\\0\\0\\0\\0\\0"; printf '%s' "$header"; printf '12345678'; } > "$work/adam.safetensors"
 expect 0 import "$work/adam.safetensors" "$work/adam"
@@ -45,7 +46,8 @@ grep -q 'OPTIMIZER_SLOT' "$work/all/model.safetensors" || { echo "WRONG: an expo
 grep -q '"kernel"' "$work/model/model.safetensors" || { echo "WRONG: an export with --no_slots has no variable"; wrong=1; }
 if grep -rq 'OPTIMIZER_SLOT' "$work/model" "$work/model_bundle"; then echo "WRONG: an export with --no_slots has slots"; wrong=1; fi
 
-# limited WORDS...: where no file may hold a byte (`ulimit -f`) it says so and leaves nothing; what is said goes into a pipe.
+# limited WORDS...: if no file may have a byte (`ulimit -f`), divvyctl must say so and leave
+# nothing. Its output goes into a pipe.
 limited() {
   local said
   said=$( (ulimit -f 0; "$divvyctl" checkpoint "$@" 2>&1; echo "exit code $?") | cat)

@@ -1,5 +1,5 @@
-// The commands of divvyctl: each reads its flags, calls a library, and maps what comes back to an
-// exit code.
+// The commands of divvyctl. Each reads its flags, calls a library, and maps the result to an exit
+// code.
 #ifndef DIVVY_TOOLS_CTL_COMMANDS_H_
 #define DIVVY_TOOLS_CTL_COMMANDS_H_
 
@@ -8,10 +8,9 @@
 
 namespace divvy {
 
-// `args`: the words behind the command that are no flags, those behind "--" among them. Each blocks
-// until it has done what it says, prints to standard output what was asked for and to standard
-// error what went wrong, and returns the process' exit code (docs/operating/operations.md). To be
-// called once.
+// `args` are the words after the command that are no flags, including those after "--". Each
+// function blocks until the command is done, prints the result to standard output and errors to
+// standard error, and returns the process' exit code (docs/operating/operations.md). Called once.
 int LaunchCommand(const std::vector<std::string>& args);
 int StatusCommand(const std::vector<std::string>& args);
 int ConfigCommand(const std::vector<std::string>& args);

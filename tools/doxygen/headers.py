@@ -1,10 +1,11 @@
-"""The public headers of this tree, as doxygen is to read them.
+"""Prepares the public headers of this tree for doxygen.
 
-Divvy's comments are plain `//`, which doxygen does not read. `for_doxygen` gives a header in which
-every comment is a `///` above what it is about. It leaves out what a program does not use: private
-and protected members, namespaces called `internal`, friend classes, the bodies of macros. It also
-leaves out declarations that are explained elsewhere: forward declarations, specialisations and
-deduction guides without a comment, members that are defined outside their class.
+Divvy's comments are plain `//`, which doxygen does not read. `for_doxygen` returns a header in
+which every comment is a `///` above what it describes. It leaves out what a program does not use:
+private and protected members, namespaces called `internal`, friend classes, and the bodies of
+macros. It also leaves out declarations that are explained elsewhere: forward declarations,
+specialisations and deduction guides without a comment, and members that are defined outside their
+class.
 """
 import ast
 import bisect
@@ -26,7 +27,7 @@ def roots(tree):
 def public(tree):
     """Path -> text of the headers that a program includes, and of those that these include.
 
-    Without those that have nothing for a program.
+    Headers with nothing for a program are left out.
     """
     included = roots(tree)
     texts, left = {}, list(included)
@@ -42,12 +43,13 @@ def public(tree):
 
 # ---- comments
 
-# Stand for /* and */ within `@code`, where doxygen 1.9 takes the second for the end of the comment.
+# They stand for /* and */ within `@code`, because doxygen 1.9 takes the latter for the end of the
+# comment.
 OPEN, CLOSE = "\ue000", "\ue001"
 
 
 def _escaped(text):
-    """Text in which doxygen sees no command, tag, entity, dash or link."""
+    """Text without anything that doxygen takes for a command, tag, entity, dash or link."""
     return re.sub(r'[\\@<>&$#%"]|--+|(?<!\w)::', lambda found: "\\" + found.group(), text)
 
 
@@ -55,7 +57,7 @@ _EMPHASIS = re.compile(r"(?<![\w*])\*(\w(?:[\w ]*\w)?)\*(?![\w*])")
 
 
 def _paragraph(lines):
-    """In one line, so that no line begins by chance with what would begin a list."""
+    """Joins the lines, so that no line begins by chance like a list."""
     parts = " ".join(lines).split("`")
     if len(parts) % 2 == 0:
         parts[-2:] = ["`".join(parts[-2:])]
@@ -64,7 +66,7 @@ def _paragraph(lines):
 
 
 def _prose(lines):
-    """A paragraph, and the list in it: lines with a dash that begin it or come behind a colon."""
+    """A paragraph and its list: lines with a dash at its start or after a colon."""
     parts = [[]]
     for line in lines:
         listed = parts[-1] and parts[-1][0].startswith("- ")
@@ -75,7 +77,7 @@ def _prose(lines):
 
 
 def _example(lines):
-    """Code or a table, as it stands."""
+    """Code or a table, unchanged."""
     indent = min(len(line) - len(line.lstrip()) for line in lines if line)
     lines = [line[indent:].replace("/*", OPEN).replace("*/", CLOSE) for line in lines]
     table = any(re.match(r"\w[^;{]*[^;{\s] {3,}(?!//)\S", line) for line in lines)
@@ -83,12 +85,12 @@ def _example(lines):
     return ["@code{%s}" % (".cpp" if cpp else ".unparsed"), *lines, "@endcode"]
 
 
-# Not behind "et al." or "...", nor in front of a small letter.
+# No sentence ends after "et al." or "...", or before a small letter.
 _SENTENCE = re.compile(r"(?<!\bal)(?<!\be\.g)(?<!\bi\.e)(?<!\.)[.?!] (?=[^a-z])")
 
 
 def _summary(words):
-    """The first sentence, and what comes behind it."""
+    """The first sentence, and the rest."""
     for end in _SENTENCE.finditer(words):
         first = words[:end.start() + 1]
         if first.count("<code>") == first.count("</code>"):
@@ -97,7 +99,8 @@ def _summary(words):
 
 
 def parts(comment):
-    """(kind, lines): "code" for indented lines, an example or a table; "prose"; "" for no words."""
+    """(kind, lines). The kind is "code" for indented lines, an example or a table; "prose"; or ""
+    for empty lines."""
     kinds, in_list = [], False
     for line in comment:
         in_list = line.startswith("- ") or in_list and bool(re.match(r"  \S", line))
@@ -136,17 +139,17 @@ _MACRO = re.compile(r"\s*#define (\w+)(\([^)]*\))?(.*)", re.DOTALL)
 
 
 class Declaration:
-    """A declaration of a header.
+    """A declaration in a header.
 
     start, end       its offsets in the text
     words            its head, without template <...>
-    template         whether it has that
+    template         whether it is a template
     kind             "namespace", "class", "struct", "union", "enum", or "other"
-    body             the offsets of what its braces hold, None if it has none
-    children         the declarations in there; none if `kind` is "other"
+    body             the offsets of the text between its braces, None if it has no braces
+    children         the declarations in its body; none if `kind` is "other"
     above, behind    the comments above it and on its own lines
     hidden           whether a program does not use it
-    outside          whether it is declared outside classes
+    outside          whether it is outside classes
     """
 
     def __init__(self, start, end, words, template, body, kind, children):
@@ -163,7 +166,7 @@ class Declaration:
         return found.group(1) if found and "=" not in self.words[:found.start()] else None
 
     def is_internal(self):
-        """Whether it is a namespace of which a program uses nothing."""
+        """Whether it is a namespace with nothing for a program."""
         name = _NAMESPACE.match(self.words) if self.kind == "namespace" else None
         return bool(name) and ("internal" in (name.group(1) or "").split("::")
                                or self.words == "namespace")
@@ -196,7 +199,7 @@ def _without_template(words):
 
 
 def _without_arguments(words):
-    """Without what stands in < and >."""
+    """The text without template arguments (what is between < and >)."""
     while re.search(r"<[^<>]*>", words):
         words = re.sub(r"<[^<>]*>", "", words)
     return words
@@ -212,7 +215,7 @@ def _closing(code, brace):
 
 
 class Header:
-    """What stands in a header, and which comment is about what."""
+    """The declarations of a header, and the comments that belong to each."""
 
     def __init__(self, text):
         self.lines = text.split("\n")
@@ -232,7 +235,7 @@ class Header:
         # The text with comments, literals and directives blanked.
         self.code = "".join(code)
         self.declarations = self._declarations(0, len(text), "namespace")
-        # Comments about the whole file, about macros (by line), and about none of its declarations.
+        # Comments about the whole file, about macros (by line), and about no declaration.
         self.about, self.about_macros, self.loose = [], {}, []
         self._place_comments()
         self._hide(self.declarations, False)
@@ -255,7 +258,7 @@ class Header:
             i = found[-1].end
 
     def _declaration(self, start, end, scope):
-        """The one that begins at `start`."""
+        """The declaration that begins at `start`."""
         depth, i, words, body, kind = 0, start, None, None, "other"
         while i < end:
             char = self.code[i]
@@ -284,7 +287,7 @@ class Header:
         return Declaration(start, i, re.sub(r"\s+", " ", words), template, body, kind, children)
 
     def _around(self, offset):
-        """Owner and siblings of what stands at `offset`, and the sibling that it is a part of."""
+        """The owner and the siblings of the text at `offset`, and the sibling that contains it."""
         owner, siblings = None, self.declarations
         while True:
             around = next((one for one in siblings if one.start <= offset < one.end), None)
@@ -300,9 +303,9 @@ class Header:
             words = re.sub(r"^// ?", "", self.lines[line][column:].rstrip())
             alone = not self.lines[line][:column].strip()
             if around and around.body and around.body[0] <= offset < around.body[1]:
-                continue  # in the body of a function
+                continue  # inside the body of a function
             if alone and behind and behind[:2] == (line - 1, column):
-                target = behind[2]  # goes on with the comment of the line before
+                target = behind[2]  # continues the comment of the line before
             elif alone:
                 target = around
             else:
@@ -319,7 +322,7 @@ class Header:
             self._place_block(last, owner, words)
 
     def _left_of(self, offset, owner, siblings):
-        """What a comment is about that stands behind code, between two declarations."""
+        """The declaration that a comment after code, between two declarations, describes."""
         line = self.line(offset)
         if owner and self.line(owner.body[0]) == line and siblings[0].start > offset:
             return owner
@@ -331,7 +334,7 @@ class Header:
         below = last + 1
         for one in siblings:
             if self.line(one.start) == below and one.is_forward() and not one.template:
-                below += 1  # it is about what comes next
+                below += 1  # the comment is about the next declaration
             elif self.line(one.start) == below and one.kind != "namespace":
                 one.above = words
                 return
@@ -350,7 +353,7 @@ class Header:
     # ---- for doxygen
 
     def _shown_lines(self):
-        """The code of each line: without comments, and without what is hidden."""
+        """The code of each line, without comments and without what is hidden."""
         lines = list(self.lines)
         for offset in self.comments:
             line = self.line(offset)
@@ -360,13 +363,13 @@ class Header:
             if one.hidden:
                 lines[first:last + 1] = [""] * (last + 1 - first)
             elif one.template and one.is_forward():
-                # Doxygen documents no class that is only declared.
+                # Doxygen does not document a class that is only declared.
                 lines[last] = lines[last].replace(";", " {};")
         for first, text in self.macros.items():
             name, parameters, _ = _MACRO.match(text).groups()
             last, was_hidden = first + text.count("\n"), not lines[first]
             lines[first:last + 1] = [""] * (last + 1 - first)
-            # One without a comment that another macro is made of is no program's.
+            # A macro without a comment that another macro uses is not for programs.
             mine = first in self.about_macros or not any(
                 re.search(r"\b%s\b" % name, other)
                 for line, other in self.macros.items() if line != first)
@@ -380,7 +383,7 @@ class Header:
             yield from self._all(one.children)
 
     def shown(self):
-        """The declarations that a program may use, those in classes and enums among them."""
+        """The declarations that a program may use, including those in classes and enums."""
         return [one for one in self._all(self.declarations)
                 if not one.hidden and one.kind != "namespace"]
 
@@ -401,7 +404,7 @@ class Header:
             self._document(one.children, one.kind != "namespace", docs)
 
     def _share(self, before, one, in_class):
-        """Whether the comment above `before` is about the next one, too."""
+        """Whether the comment above `before` also describes the next declaration."""
         if self.line(one.start) != self.line(before.end - 1) + 1 or "= delete" in one.words:
             return False
         if in_class:
@@ -411,7 +414,7 @@ class Header:
         return one.kind == before.kind == "struct" and not one.behind
 
     def for_doxygen(self):
-        """(line of the header or -1, text) of each line that doxygen is to read."""
+        """(line of the header or -1, text) of each line of the output."""
         about = list(self.about)
         for owner, words in self.loose:
             if not owner or owner.kind == "namespace" and not owner.hidden:
@@ -432,7 +435,7 @@ class Header:
 
 
 def for_doxygen(text):
-    """A header as doxygen is to read it, and for each of its lines the line of the header."""
+    """A header for doxygen, and for each line of it the line of the original header."""
     lines = Header(text).for_doxygen()
     return "\n".join(line for _, line in lines), [number + 1 for number, _ in lines]
 

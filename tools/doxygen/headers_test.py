@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What headers.py makes of a small header, and of the headers of this tree."""
+"""Tests headers.py on a small header, and on the headers of this tree."""
 import os
 import re
 import unittest
@@ -192,7 +192,7 @@ class TreeTest(unittest.TestCase):
         self.headers = {path: headers.Header(text) for path, text in self.texts.items()}
 
     def names(self):
-        """Of classes, functions and types outside classes."""
+        """The names of classes, functions and types outside classes."""
         found = set()
 
         def add(declarations):

@@ -1,4 +1,4 @@
-"""The API's reference: the public headers, through headers.py and doxygen, as HTML."""
+"""The API reference: the public headers, as HTML, by headers.py and doxygen."""
 import os
 import re
 import subprocess
@@ -23,7 +23,7 @@ def _read(*path):
 
 
 def _layout(folder):
-    """Doxygen's order of a page, but with the words about a class in front of its members."""
+    """Doxygen's order of a page, but with the text about a class before its members."""
     subprocess.run(["doxygen", "-l", "layout.xml"], cwd=folder, check=True)
     text = re.sub(r"\n *<detaileddescription [^\n]*", "", _read(folder, "layout.xml"))
     return re.sub(r"<briefdescription [^\n]*", '<detaileddescription title=""/>', text)
@@ -34,7 +34,7 @@ def _with_comments_of_examples(text):
 
 
 def build(texts, out):
-    """Writes the pages of `texts` (path -> header). Returns what is broken, "" if nothing is."""
+    """Writes the pages of `texts` (path -> header). Returns the errors; "" if there are none."""
     lines, rows = {}, []
     with tempfile.TemporaryDirectory() as folder:
         folder = os.path.realpath(folder)

@@ -1,6 +1,6 @@
-"""The parts of tools/gpu_suite. They need Python 3.8 and nothing else: they run on the machine
-with the GPU, from the pack."""
+"""The parts of tools/gpu_suite. They run from the pack, on the machine with the GPU, so they need
+Python 3.8 and nothing else."""
 
 
 class SuiteError(Exception):
-    """What a person has to mend; said as it is, without a traceback."""
+    """An error that the user has to fix. Its message is printed without a traceback."""

@@ -1,4 +1,4 @@
-"""What a machine has for the suite: GPUs, the driver, CUDA's libraries, a C library."""
+"""The parts of a machine that the suite needs: GPUs, the driver, CUDA's libraries, a C library."""
 import datetime
 import glob
 import os
@@ -7,15 +7,16 @@ import shutil
 import subprocess
 import sys
 
-OLDEST_DRIVER = 580  # of CUDA 13
+OLDEST_DRIVER = 580  # that CUDA 13 supports
 CXX = "libstdc++.so.6"
-# What belongs to the machine that the suite runs on: the C library, and CUDA with its driver.
+# Libraries that must come from the machine on which the suite runs: the C library, and CUDA with
+# its driver.
 OF_THE_MACHINE = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread)\.so|linux-vdso|lib(cuda|cudart|"
                             r"cublas|cublasLt|nvrtc|nccl|nvidia-[a-z]+)\.so|libnv[A-Z])")
-# The newer of the pack's and the machine's is used.
+# Of this library, the newer one of the pack and the machine is used.
 CXX_LIBRARY = re.compile(r"lib(stdc\+\+|gcc_s)\.so")
 
-# cuDeviceGetAttribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) of the first device.
+# Prints cuDeviceGetAttribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) of the first device.
 _POOLS = """
 import ctypes
 cuda, pools, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
@@ -30,11 +31,11 @@ print("\\n".join(sys.path + site.getsitepackages() + [site.getusersitepackages()
 
 
 class Unfit(Exception):
-    """The machine lacks something: says what, and what to do."""
+    """The machine lacks something. The message says what, and what to do."""
 
 
 def output_of(command, timeout_s=60):
-    """What a command prints, "" where it fails or is not there."""
+    """The output of a command; "" if it fails or does not exist."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               stdin=subprocess.DEVNULL, timeout=timeout_s, check=True,
@@ -49,7 +50,7 @@ def python3():
 
 
 def facts():
-    """For the report. "gpus" is empty where nvidia-smi is missing or finds none."""
+    """Facts for the report. "gpus" is empty if nvidia-smi is missing or finds none."""
     asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     now = datetime.datetime.now(datetime.timezone.utc)
     return {"date": now.strftime("%Y-%m-%d %H:%M UTC"), "cores": os.cpu_count(),
@@ -75,7 +76,7 @@ def check_driver(gpus):
 
 
 def check_cuda(memory_pools):
-    """Whether the driver's own library answers. `memory_pools`: what `facts` says of them."""
+    """Checks that the driver's own library answers. `memory_pools`: the entry in `facts`."""
     if memory_pools == "unknown":
         raise Unfit("libcuda.so.1, a part of the driver, cannot be loaded: start the container "
                     "with its GPUs, or install the driver's libraries")
@@ -91,7 +92,7 @@ def check_glibc(wanted):
 
 
 def folders_of_cuda():
-    """Where CUDA's libraries may be, the toolkit first, then Python's wheels."""
+    """The folders that may have CUDA's libraries: the toolkit's, then those of Python's wheels."""
     folders = []
     for home in [os.environ.get("CUDA_HOME", "")] + sorted(glob.glob("/usr/local/cuda*")):
         if home:
@@ -105,7 +106,7 @@ def folders_of_cuda():
 
 
 def place_libraries(needs, lib):
-    """Links the libraries of CUDA that the pack needs into `lib`, where its binaries look."""
+    """Links the CUDA libraries that the pack needs into `lib`, where its binaries look."""
     folders = folders_of_cuda()
     for name in needs:
         found = [os.path.join(folder, name) for folder in folders]
@@ -119,8 +120,8 @@ def place_libraries(needs, lib):
 
 
 def place_cxx(packed, lib):
-    """The newer of the pack's C++ library and the machine's: CUDA's libraries load the same one.
-    `packed`: the folder with the pack's."""
+    """Chooses the newer C++ library of the pack (in the folder `packed`) and the machine, because
+    CUDA's libraries load the same one."""
     if not os.path.isdir(packed):
         return
     own = [name for name in os.listdir(packed) if name.startswith(CXX + ".")]
@@ -151,8 +152,8 @@ def check_loading(binaries):
 
 
 def check_packed(binaries, lib):
-    """For a rehearsal, whose machine has all libraries: whether each binary loads its libraries
-    from `lib`, as it must where nothing is installed."""
+    """For a rehearsal, whose machine has all libraries: checks that each binary loads its libraries
+    from `lib`. On a machine with nothing installed it must."""
     for binary in binaries:
         loaded = re.findall(r"^\s*(\S+) => (/\S+)", output_of(["ldd", binary]), re.MULTILINE)
         outside = [path for name, path in loaded

@@ -1,4 +1,4 @@
-"""Making the pack: what a machine with a GPU needs to run the suite, in one folder or file."""
+"""Makes the pack: all that a machine with a GPU needs to run the suite, in one folder or file."""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ TOOLS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TOOLS)
 LIBRARY = "//ops/cuda:libdivvy_cuda.so"
 TRAIN = ["--gpus=all", "--ps=1", "--workers=1", "--rounds=2"]
-# With which flags, and with which in a rehearsal, whose devices are slow.
+# The benchmarks with their flags, and with other flags for a rehearsal, whose devices are slow.
 BENCHMARKS = [
     {"name": "gpu", "label": "//bench/gpu:gpu", "flags": ["--rounds=3"],
      "rehearsal_flags": ["--rounds=1", "--times=1", "--largest=64"]},
@@ -25,7 +25,7 @@ BENCHMARKS = [
      "suffix": ", --pipeline_depth=3",
      "rehearsal_flags": TRAIN + ["--rounds=1", "--steps=2", "--largest=64", "--pipeline_depth=3"]},
 ]
-# What the soak runs, and for how many seconds, and for how many in a rehearsal.
+# The binaries of the soak, and how many seconds it takes, in a run and in a rehearsal.
 SOAK = ["//tests/e2e:chaos", "//tests/e2e:counter_program"]
 SOAK_S, REHEARSAL_SOAK_S = 300, 4
 MOST_BYTES = 25 * 1000 * 1000
@@ -50,7 +50,7 @@ def path_of(label):
 
 
 def tests_of(xml_text, path_of_label):
-    """The tests in what `bazel query --output=xml` says, with their arguments."""
+    """The tests in the output of `bazel query --output=xml`, with their arguments."""
     tests = []
     for rule in xml.etree.ElementTree.fromstring(xml_text).iter("rule"):
         label = rule.get("name")
@@ -61,7 +61,7 @@ def tests_of(xml_text, path_of_label):
 
 
 def built(is_rehearsal, archs):
-    """Builds everything, and says what there is: see `fill`. A rehearsal needs no CUDA."""
+    """Builds everything, and returns the contents for `fill`. A rehearsal needs no CUDA."""
     library = "//ops/cuda/testing:libdivvy_host_devices.so" if is_rehearsal else LIBRARY
     tagged = bazel("query", "--output=xml", r'attr(tags, "\bgpu\b", tests(//...))')
     tests = tests_of(tagged, path_of)
@@ -82,8 +82,8 @@ def built(is_rehearsal, archs):
 
 
 def fill(folder, contents, is_rehearsal):
-    """Makes `folder` of `contents`: paths of the library, tests, benchmarks, the soak, TensorFlow's
-    answers and the peer. The folder is emptied first."""
+    """Empties `folder`, and fills it with `contents`: the paths of the library, tests, benchmarks,
+    the soak, TensorFlow's answers and the peer."""
     shutil.rmtree(folder, ignore_errors=True)
     lib = os.path.join(folder, "bin", "lib")
     os.makedirs(lib)
@@ -125,7 +125,7 @@ def benchmarks(contents, is_rehearsal):
 
 
 def copy_rest(folder, contents):
-    """TensorFlow's answers that tests name, the peer, and these tools."""
+    """Copies the answers of TensorFlow that tests name, the peer, and these tools."""
     golden = os.path.join(folder, "golden")
     os.makedirs(golden)
     for test in contents["tests"]:
@@ -162,8 +162,8 @@ def libraries_of(binary):
 
 
 def newest_glibc(folder):
-    """The least version of glibc that everything below a folder can be loaded with. The machine's
-    own C++ library is used where it is newer, and then needs no other."""
+    """The oldest version of glibc that can load everything below a folder. The C++ library does not
+    count: if the machine's own is newer, it is used, and needs no other glibc."""
     files = [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names
              if os.path.basename(path) != "cxx"]
     said = subprocess.run(["objdump", "-p", *files], stdout=subprocess.PIPE, check=True,
@@ -176,7 +176,7 @@ def newest_glibc(folder):
 
 
 def write_file(file, contents, is_rehearsal=False, preset=6):
-    """The folder as FILE.tar.xz, which python3 unpacks: one folder gpu_suite, owned by root."""
+    """Writes FILE.tar.xz, which python3 unpacks: one folder gpu_suite, owned by root."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = os.path.join(scratch, "gpu_suite")
         fill(folder, contents, is_rehearsal)
@@ -193,8 +193,8 @@ def write_file(file, contents, is_rehearsal=False, preset=6):
 
 
 def as_root(entry):
-    """A program believes libraries that belong to root or to its user, and that no one else may
-    write, whatever the umask was where they were built."""
+    """Makes root the owner, and the only user with write permission, whatever the umask was at the
+    build: a program loads a library only if no one but root and its own user may write it."""
     entry.mode &= ~0o022
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"

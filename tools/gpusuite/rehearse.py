@@ -1,4 +1,4 @@
-"""The suite on devices that the host plays: the same pack, where nothing of a checkout is there."""
+"""Runs the suite on devices that the host emulates: the same pack, without a checkout."""
 import json
 import os
 import shutil
@@ -10,19 +10,19 @@ import time
 
 from gpusuite import SuiteError, pack
 
-BUDGET_S = 240  # of a busy machine; an idle one is done in half a minute
+BUDGET_S = 240  # for a busy machine; an idle one needs half a minute
 NVIDIA_SMI = "#!/bin/sh\necho 'A rehearsal, 580.00, 3 MiB'\n"
-# Fails where it is given libraries of the pack, as the real one might.
+# Fails if it gets libraries of the pack, because the real one might fail with them.
 SANITIZER = """#!/bin/sh
 [ -z "$LD_LIBRARY_PATH" ] || { echo "LD_LIBRARY_PATH is $LD_LIBRARY_PATH"; exit 3; }
 while [ "${1#/}" = "$1" ]; do shift; done
 exec "$@"
 """
-PROGRAMS = ("ldd", "ldconfig")  # that the suite asks, beside python3
+PROGRAMS = ("ldd", "ldconfig")  # that the suite calls, beside python3
 
 
 def rehearse(contents):
-    """Packs, unpacks and runs; returns the suite's report. SuiteError: it is not all well."""
+    """Packs, unpacks and runs. Returns the suite's report. SuiteError: something failed."""
     with tempfile.TemporaryDirectory() as scratch:
         file = os.path.join(scratch, "pack.tar.xz")
         began = time.monotonic()
@@ -36,7 +36,7 @@ def rehearse(contents):
         command = [os.path.join(path, "python3"), os.path.join(scratch, "gpu_suite", "gpu_suite"),
                    "--report=" + report, "--budget_s=%d" % BUDGET_S,
                    "--steps=tests,bench,sanitizer,soak"]
-        # As `env -i` would: no checkout, Bazel, nvcc or CUDA is named.
+        # Like `env -i`: the environment names no checkout, Bazel, nvcc or CUDA.
         environment = {"PATH": path, "HOME": scratch, "CUDA_HOME": path, "DIVVY_HOST_DEVICES": "1"}
         code = subprocess.run(command, cwd=scratch, env=environment).returncode
         try:

@@ -1,11 +1,11 @@
-"""The report, which is rewritten after each step: what ran until then is known whatever follows."""
+"""The report. It is rewritten after each step, so that an early end loses nothing."""
 import io
 import json
 import os
 import tarfile
 
-LOG_BYTES = 1 << 20  # of each run: its end
-MEMORY = "device memory"  # with which the figures begin that are no rates
+LOG_BYTES = 1 << 20  # the end of each run's output
+MEMORY = "device memory"  # the start of the names of figures that are no rates
 
 
 class Report:

@@ -1,4 +1,4 @@
-"""Running what the pack holds, within a budget."""
+"""Runs the programs of the pack, within a budget."""
 import json
 import os
 import re
@@ -9,27 +9,29 @@ import time
 
 from gpusuite import machine
 
-LEAST_S = 3  # what is left of the budget for a run to begin
+LEAST_S = 3  # of the budget must be left for a run to begin
 TEST_S, MEMCHECK_S, CHECK_S, BENCH_S, REBUILD_S = 60, 150, 120, 120, 240
-PEER_ASKED_S = 60  # for whether there is a PyTorch that sees a GPU
-SOAK_END_S = 60  # after the last kill of a soak, until the job has ended
-UNSUPPORTED = "Device not supported"  # what compute-sanitizer says under gVisor, for one
+PEER_ASKED_S = 60  # to find out whether there is a PyTorch that sees a GPU
+SOAK_END_S = 60  # from the last kill of a soak to the end of the job
+UNSUPPORTED = "Device not supported"  # printed by compute-sanitizer, under gVisor for example
 # Kernels that use shared memory: rows wider than a warp computes, reductions, sums of duplicates.
 SHARED_MEMORY = {
     "backend_test_by_library": "GpuTest.*:*Row*:*Sums*:*Softmax*:*Duplicates*:*Scatter*"}
 EVERY_CASE = {"backend_test_by_library": "*"}
-# Each block from the driver, and given back when it is freed: else what a kernel reads or writes
-# beyond a block, or before anything was written there, is memory that the process holds.
+# Takes each block from the driver, and returns it when it is freed. Otherwise a kernel that reads
+# or writes beyond a block, or reads it before it was written, would hit memory that the process
+# holds.
 PLAIN_MEMORY = {"DIVVY_GPU_PLAIN_MEMORY": "1"}
-# The sanitizer's tools, for which of the tests and cases (None: all), how long at most, and where.
+# For each of the sanitizer's tools: the tests and cases (None: all), the time limit, the
+# environment.
 CHECKS = (("racecheck", SHARED_MEMORY, CHECK_S, {}), ("synccheck", SHARED_MEMORY, CHECK_S, {}),
           ("initcheck", EVERY_CASE, CHECK_S, PLAIN_MEMORY),
           ("memcheck", None, MEMCHECK_S, PLAIN_MEMORY))
-KERNEL_SECTION = "Section: "  # with which each of ncu's tables of a kernel begins
+KERNEL_SECTION = "Section: "  # the start of each of ncu's tables of a kernel
 
 
 class Run:
-    """How one command went. state: ok, failed, not run, unsupported."""
+    """The result of one command. state: ok, failed, not run, unsupported."""
 
     def __init__(self, name, state="not run", code=None, output="", seconds=0.0):
         self.name, self.state, self.code = name, state, code
@@ -47,7 +49,7 @@ class Run:
 
 
 def bounded(command, limit_s, environment):
-    """(exit code, output) of a command that is stopped with all it started after `limit_s`."""
+    """(exit code, output) of a command. Stops it, and all that it started, after `limit_s`."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, env=environment,
@@ -67,13 +69,13 @@ class Suite:
     """A pack in a folder, on a machine with a GPU."""
 
     def __init__(self, folder, contents, report, budget_s, only=""):
-        """`only`: a regular expression for the names of tests' runs; others are left out."""
+        """`only`: a regular expression. Tests' runs whose names do not match are left out."""
         self.folder, self.contents, self.report = folder, contents, report
         self.ends, self.only = time.monotonic() + budget_s, only
         required = contents.get("require", "1")
         self.environment = dict(os.environ, DIVVY_REQUIRE_GPU=required,
                                 DIVVY_GOLDEN_DIR=os.path.join(folder, "golden"))
-        self.environment.pop("DIVVY_CUDA_LIBRARY", None)  # it lies beside the binaries
+        self.environment.pop("DIVVY_CUDA_LIBRARY", None)  # the library is beside the binaries
 
     def wants(self, name):
         return re.search(self.only, name) is not None
@@ -85,7 +87,7 @@ class Suite:
         return os.path.join(self.folder, "bin", name)
 
     def run(self, name, command, limit_s, environment=None):
-        """Runs it for at most `limit_s`, or what is left of the budget. Not yet in the report."""
+        """Runs it for at most `limit_s`, or the rest of the budget. Does not report it yet."""
         if self.left_s() < LEAST_S:
             return Run(name)
         began = time.monotonic()
@@ -104,8 +106,8 @@ class Suite:
     # ---- tests ----------------------------------------------------------------------------------
 
     def run_test(self, test, label="", prefix=(), cases=None, limit_s=TEST_S, more=()):
-        """`cases`: a filter of googletest's, else what the test's own arguments say. `more`: of
-        the environment."""
+        """`cases`: a filter for googletest in place of the test's own arguments. `more`: additions
+        to the environment."""
         with tempfile.TemporaryDirectory() as scratch:
             results = os.path.join(scratch, "cases.json")
             command = [*prefix, self.binary(test["binary"]), *test["args"]]
@@ -118,7 +120,7 @@ class Suite:
         return run
 
     def run_tests(self):
-        """The library's own test first. False: it failed, and what else ran would say the same."""
+        """Runs the library's own test first. False: it failed, so all others would fail too."""
         tests = sorted(self.contents["tests"], key=lambda test: test["name"] != "library_test")
         tests = [test for test in tests if self.wants(test["name"])]
         for i, test in enumerate(tests):
@@ -136,14 +138,14 @@ class Suite:
         return True
 
     def run_in_plain_memory(self):
-        """As on a machine whose CUDA has no pools of memory."""
+        """Runs as on a machine whose CUDA has no memory pools."""
         for test in self.contents["tests"]:
             name = "plain_memory_" + test["name"]
             if test["name"] in EVERY_CASE and self.wants(name):
                 self.done(self.run_test(test, "plain_memory_", more=PLAIN_MEMORY))
 
     def rebuilt(self, test):
-        """The test once more, of a library that was built here; None: it cannot be."""
+        """Runs the test again with a library that was built here; None: it cannot be built."""
         script = os.path.join(self.folder, "rebuild")
         if not (os.path.exists(script) and machine.tool("nvcc")):
             self.report.note("the library's own test failed, and it cannot be built here: "
@@ -156,7 +158,7 @@ class Suite:
         return self.run_test(test, "rebuilt_")
 
     def run_again(self, test, failed):
-        """The cases that failed, where each error is told by the call that caused it."""
+        """Runs failed cases again, so that each error is reported by the call that caused it."""
         cases = [case for case in failed.failed if "." in case and " " not in case]
         if failed.state != "failed" or not cases:
             return
@@ -185,7 +187,7 @@ class Suite:
     # ---- benchmarks -----------------------------------------------------------------------------
 
     def run_benchmarks(self, turns):
-        """Ours and the peer in turns; the report has the medians of what both have measured."""
+        """Runs our benchmarks and the peer in turns. Reports the medians of common figures."""
         ours, peers = [], []
         python, peer = machine.python3(), os.path.join(self.folder, "torch_peer.py")
         has_peer = self.has_pytorch(python)
@@ -196,7 +198,7 @@ class Suite:
                 ours += judge_figures(run, bench.get("suffix", ""))
                 self.done(run)
             if has_peer:
-                # As the machine has it: nothing of the pack is in its environment.
+                # With the machine's own environment, without anything of the pack.
                 run = self.run("torch_%d" % turn, [python, peer], BENCH_S, dict(os.environ))
                 peers += judge_figures(run, "")
                 self.done(run)
@@ -212,8 +214,8 @@ class Suite:
         return False
 
     def run_soak(self):
-        """A cluster whose workers share the GPU, with all roles killed again and again: the sum
-        must be exact. For as long as the pack says, or as the budget lets it."""
+        """Runs a cluster whose workers share the GPU, and kills tasks of all roles again and again.
+        The sum must be exact. It lasts as long as the pack says, or as the budget allows."""
         kills_s = min(self.contents["soak_s"], self.left_s() - SOAK_END_S)
         if kills_s <= 0:
             self.done(Run("soak"))
@@ -232,7 +234,7 @@ class Suite:
         self.done(run)
 
     def run_profile(self, path):
-        """What Nsight Compute says of the kernels of reductions, triangles and duplicates."""
+        """Runs Nsight Compute on the kernels of reductions, triangles and duplicates."""
         for test in self.contents["tests"]:
             if test["name"] in SHARED_MEMORY:
                 command = [path, "--launch-count", "200", "--section", "SpeedOfLight", "--section",
@@ -245,7 +247,7 @@ class Suite:
 
 
 def judge(run, results, prefix):
-    """Adds googletest's cases. A binary that passed nothing, or skipped something, is a failure."""
+    """Adds googletest's cases. A binary that passed nothing or skipped something has failed."""
     if prefix and run.code != 0 and UNSUPPORTED in run.output:
         run.state = "unsupported"
         return
@@ -255,7 +257,7 @@ def judge(run, results, prefix):
     except (OSError, ValueError):
         run.fail("(no cases: it ended early, with %s)" % run.code)
         return
-    # A case of TensorFlow's answers from which Divvy deviates on purpose is not judged anywhere.
+    # Cases of TensorFlow's answers from which Divvy deviates on purpose are skipped everywhere.
     skipped = [case for case in run.skipped if not case.startswith("golden.")]
     for case in skipped:
         run.fail("%s (skipped, though a GPU is required)" % case)
@@ -278,8 +280,8 @@ def count(results, run):
 
 
 def judge_figures(run, suffix):
-    """The lines that are JSON objects. A benchmark without one is a failure. `suffix`: of what was
-    measured, of which the peer knows nothing."""
+    """The lines that are JSON objects. A benchmark without one has failed. `suffix`: added to the
+    names of figures that the peer does not measure."""
     figures = []
     for line in run.output.splitlines():
         try:
@@ -294,7 +296,7 @@ def judge_figures(run, suffix):
 
 
 def beside_the_peer(ours, peers):
-    """Rates that both have measured: {name: (ours, theirs)}, medians."""
+    """Rates that both have measured: {name: (ours, theirs)}, as medians."""
     pairs = {}
     for name, work in sorted({(figure["what"], figure["work"]) for figure in ours}):
         mine = [figure["rate"] for figure in ours if figure["what"] == name]

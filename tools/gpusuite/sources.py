@@ -45,7 +45,7 @@ def compile_commands(bazel, archs):
 
 
 def copy(compiling, folder):
-    """src/, with every header that a source includes, and `rebuild`."""
+    """Fills src/, with every header that a source includes, and writes `rebuild`."""
     commands = compiling["commands"]
     for command in commands:
         for path in [command[-1]] + headers(compiling["in"], command):
@@ -61,7 +61,8 @@ def copy(compiling, folder):
 
 
 def headers(root, command):
-    """Those of the tree, relative to it, and Abseil's. CUDA's and the C++ library's are there."""
+    """The headers to pack: the tree's own, with relative paths, and Abseil's. The machine has
+    CUDA's and those of the C++ library."""
     asked = [word for word in command if word != "-c"]
     at = asked.index("-o")
     del asked[at:at + 2]
@@ -79,7 +80,7 @@ def in_system(path):
 
 
 def flags_of(command):
-    """What does not name places or kinds of GPU."""
+    """The flags that name neither folders nor kinds of GPU."""
     flags, words = [], iter(command[1:-1])
     for word in words:
         if not _OF_THE_PLACE.match(word):

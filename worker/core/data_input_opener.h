@@ -22,7 +22,7 @@ namespace divvy {
 class DataInputOpener : public InputOpener {
  public:
   // Prefetched elements are copied to `replica_devices`. If none of these is a GPU, this class
-  // prefetches nothing, because a dataset that prefetches has its elements on the CPU anyway.
+  // prefetches nothing, because a dataset's own prefetch has its elements on the CPU.
   // REQUIRES: `executor` outlives this and every Open; this outlives every Read.
   explicit DataInputOpener(Executor& executor, std::vector<Device> replica_devices = {});
 
