@@ -33,6 +33,11 @@ void* Map(size_t size) {
   return aligned;
 }
 
+// The kernel may refuse to cut a mapping in two. The pages then go all the same.
+void Unmap(void* data, size_t size) {
+  if (munmap(data, size) != 0) madvise(data, size, MADV_DONTNEED);
+}
+
 size_t ClassOf(size_t bytes) { return MappedSize(SizeClass(bytes, MemoryPool::kSmallest, 8)); }
 
 }  // namespace
@@ -70,7 +75,7 @@ void MemoryPool::Return(void* data, size_t bytes) {
       return;
     }
   }
-  munmap(data, size);
+  Unmap(data, size);
 }
 
 void MemoryPool::Trim(absl::Duration unused) {
@@ -87,7 +92,7 @@ void MemoryPool::Trim(absl::Duration unused) {
       blocks.erase(blocks.begin(), end);
     }
   }
-  for (const auto& [data, size] : unmapped) munmap(data, size);
+  for (const auto& [data, size] : unmapped) Unmap(data, size);
 }
 
 size_t MemoryPool::kept_bytes() const {

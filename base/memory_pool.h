@@ -17,13 +17,13 @@ namespace divvy {
 // kernel, and the kernel clears each page of a new block when it is first touched: that costs more
 // than the arithmetic that fills it (bench:ops, bench:pull_push).
 //
-// Blocks come in size classes, eight to each doubling, so less than a ninth of a block is unused;
-// pages that are never touched take no memory. From 2 MiB on a block is made of huge pages where
-// the kernel has them. Thread-safe. A call may map or unmap memory, and does so without the lock.
+// Blocks come in size classes, eight to each doubling, so less than a ninth of a block is unused.
+// Each block is a mapping of its own. From 2 MiB on it consists of huge pages if the kernel has
+// them. Thread-safe. A call may map or unmap memory, and does so without the lock.
 class MemoryPool {
  public:
-  // A smaller block is not worth a place here: use the C library.
-  static constexpr size_t kSmallest = 32 << 10;
+  // Use the C library for smaller blocks: a process may have only some 65,000 mappings.
+  static constexpr size_t kSmallest = 128 << 10;
 
   // Keeps at most `limit_bytes` bytes that nobody has taken. REQUIRES: `clock` outlives it.
   MemoryPool(size_t limit_bytes, const Clock& clock) : limit_bytes_(limit_bytes), clock_(clock) {}

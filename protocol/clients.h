@@ -3,8 +3,11 @@
 //
 // These rules hold for all calls:
 // - They are thread-safe and never block.
-// - `done` is called exactly once, on the Executor. It is never called from within the call, and
-//   never while the implementation holds a lock.
+// - `done` is called exactly once. It is never called from within the call, and never while the
+//   implementation holds a lock.
+// - `done`, and the methods of a StreamListener, run on the Executor or on a thread of the transport
+//   that has just read the message. They must not block, and must not destroy a Dialer or wait for
+//   one. They may destroy clients and connections.
 // - Over a network, `done` is called by the call's deadline at the latest (DeadlineExceeded).
 //   Within one process it is called when the receiver answers.
 // - A request may arrive late, twice, or although its call failed. Receivers are made for that.
@@ -134,7 +137,7 @@ class StreamConnection {
 };
 
 // Receives the frames that arrive on a connection, in order, one call at a time. Its methods must
-// not block: they run on the thread that reads the connection.
+// not block: they may run on the thread that reads the connection (see the head of this file).
 template <typename In>
 class StreamListener {
  public:

@@ -14,7 +14,8 @@
 
 namespace divvy {
 
-// Makes clients whose answers come as tasks of one Executor. Every unary call has a deadline
+// Makes clients whose answers come as tasks of one Executor, or on gRPC's threads where
+// protocol/clients.h and data_client.h say so. Every unary call has a deadline
 // (unary_call.h). A stream breaks if the peer owes data and sends none in time (silence_watch.h,
 // data_client.h). With TLS, a client accepts a server only if its certificate names the role that
 // is dialled, and also the index if one is given. Without TLS nothing is checked.

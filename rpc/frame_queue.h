@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "protocol/error.h"
 #include "protocol/resumable_stream.h"
 #include "wire/steps.h"
@@ -60,10 +61,16 @@ class FrameQueue {
   bool writing_ = false, other_reads_more_ = false;
 };
 
-// The frames of a message that was read, in order. INVALID: one of them makes no sense, or has
-// frames of its own.
+// The frames of a message that was read, in order. INVALID: one of them makes no sense; or there
+// are more than kMostFrames; or a frame of `more` has frames of its own, or is a resume, which only
+// the first frame of a connection may be.
 template <typename Message, typename Frame>
 absl::StatusOr<std::vector<StreamFrame<Message>>> FramesOf(const Frame& message) {
+  if (message.more_size() >= FrameQueue<Frame>::kMostFrames) {
+    return MakeError(Reason::kInvalid, absl::StrCat("more: has ", message.more_size(),
+                                                    " frames, and may have at most ",
+                                                    FrameQueue<Frame>::kMostFrames - 1));
+  }
   std::vector<StreamFrame<Message>> frames;
   const auto add = [&frames](const Frame& frame) {
     absl::StatusOr<StreamFrame<Message>> decoded = wire::FromProto(frame);
@@ -72,10 +79,12 @@ absl::StatusOr<std::vector<StreamFrame<Message>>> FramesOf(const Frame& message)
   };
   absl::Status refused = add(message);
   for (const Frame& frame : message.more()) {
-    if (!refused.ok()) break;
-    refused = frame.more_size() > 0
-                  ? MakeError(Reason::kInvalid, "more: a frame of this field has frames of its own")
-                  : add(frame);
+    if (refused.ok() && frame.more_size() > 0)
+      refused = MakeError(Reason::kInvalid, "more: a frame of this field has frames of its own");
+    if (refused.ok() && frame.resume())
+      refused = MakeError(Reason::kInvalid, "more: a frame of this field is a resume");
+    if (refused.ok()) refused = add(frame);
+    if (!refused.ok()) return refused;
   }
   if (!refused.ok()) return refused;
   return frames;

@@ -107,5 +107,24 @@ TEST(FramesOfTest, FramesWithinFramesWithinAMessageAreRefused) {
   EXPECT_EQ(refused.message(), "more: a frame of this field has frames of its own");
 }
 
+TEST(FramesOfTest, AResumeMayNotComeBehindOtherFrames) {
+  Frame resume;
+  resume.set_session(7);
+  resume.set_resume(true);
+  Frame message = Encoded(1);
+  *message.add_more() = resume;
+  const absl::Status refused = FramesOf<FromWorker>(message).status();
+  EXPECT_EQ(ReasonOf(refused), Reason::kInvalid);
+  EXPECT_EQ(refused.message(), "more: a frame of this field is a resume");
+}
+
+TEST(FramesOfTest, MoreFramesThanAPeerSendsAreRefused) {
+  Frame message = Encoded(1);
+  for (int i = 2; i <= FrameQueue<Frame>::kMostFrames; ++i) *message.add_more() = Encoded(i);
+  EXPECT_TRUE(FramesOf<FromWorker>(message).ok());
+  *message.add_more() = Encoded(100);
+  EXPECT_EQ(ReasonOf(FramesOf<FromWorker>(message).status()), Reason::kInvalid);
+}
+
 }  // namespace
 }  // namespace divvy

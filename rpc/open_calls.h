@@ -20,6 +20,10 @@ namespace divvy {
 //
 //   executor.Post([held = open->Take(context), ...] { answer });
 //   open->End();
+//
+// Frames of a Steps stream and small replies on a data stream are handled on gRPC's threads while
+// their call is open. What handles them may destroy clients and connections: the call's own context
+// still holds its channel until the call has ended, so no channel goes there.
 class OpenCalls {
  public:
   ~OpenCalls() { CancelAndWait(); }

@@ -47,7 +47,7 @@ class ServedSteps : public Reactor {
     absl::StatusOr<std::vector<StreamFrame<ToWorker>>> frames = FramesOf<ToWorker>(incoming_);
     if (!frames.ok()) return OnNonsense(frames.status());
     if (Admit(incoming_)) listener_->OnFrames(*std::move(frames));
-    StartRead(&incoming_);
+    if (!finished()) StartRead(&incoming_);
   }
 
   void OnWriteDone(bool ok) override {
@@ -88,6 +88,10 @@ class ServedSteps : public Reactor {
   bool closed() {
     MutexLock lock(mu_);
     return closed_;
+  }
+  bool finished() {
+    MutexLock lock(mu_);
+    return finished_;
   }
 
   // A message was read. False: the worker has closed, and does not get it.

@@ -188,6 +188,12 @@ std::shared_ptr<const Layout> Layout::Received(uint64_t version,
   return layout;
 }
 
+uint64_t Layout::FormerHash() const {
+  Canonical out;
+  for (const auto& [id, variable] : variables_) Add(variable, out);
+  return out.Hash();
+}
+
 void Layout::Put(VariableLayout variable) {
   Erase(variable.id);
   hash_ += HashOf(variable);

@@ -33,6 +33,9 @@ class Layout {
   // layouts have equal hashes in every process. A sum, so that a change of one variable costs the
   // hash of that variable.
   uint64_t hash() const { return hash_; }
+  // The hash that Divvy gave this layout before protocol 2, checkpoint format 2 and schema 4 of the
+  // store. Takes time for each variable.
+  uint64_t FormerHash() const;
   const VariableTable& variables() const { return variables_; }
   // The approximate size of the layout in one message: the sum of VariableLayout::message_bytes.
   int64_t message_bytes() const { return message_bytes_; }

@@ -135,7 +135,7 @@ absl::Status SetLayout(uint64_t version, uint64_t hash, std::vector<VariableLayo
     variables.emplace_hint(variables.end(), id, std::move(list[i]));
   }
   layout = Layout::Received(version, std::move(variables));
-  if (layout->hash() == hash) return absl::OkStatus();
+  if (layout->hash() == hash || layout->FormerHash() == hash) return absl::OkStatus();
   return Invalid("hash", absl::StrCat("is ", absl::Hex(hash), ", and these variables have ",
                                       absl::Hex(layout->hash())));
 }

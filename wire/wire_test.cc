@@ -396,6 +396,16 @@ TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {
   EXPECT_EQ((*arrived)->Find("dense/w")->SlotName(2), "dense/w/Adam/t");
 }
 
+TEST(LayoutTest, TheFormerHashIsTakenToo) {
+  const std::shared_ptr<const Layout> sent = Layout::Empty()->With(Weights());
+  v1::Layout message = ToProto(sent);
+  ASSERT_NE(sent->FormerHash(), sent->hash());
+  message.set_hash(sent->FormerHash());
+  const auto arrived = FromProto(message);
+  ASSERT_TRUE(arrived.ok()) << arrived.status();
+  EXPECT_EQ((*arrived)->hash(), sent->hash());
+}
+
 TEST(LayoutTest, AnotherHashAndVariablesOutOfOrderAreRefused) {
   v1::Layout message;
   message = ToProto(Layout::Empty()->With(Weights()));

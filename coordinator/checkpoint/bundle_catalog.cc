@@ -28,7 +28,7 @@ namespace {
 // int64 []: the version of kJobTensor and of the input of its layout's hash.
 constexpr char kFormatTensor[] = "_divvy/format";
 // Raise it when an older reader would misread the new form.
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2, kOldestFormat = 1;
 // The owner of the directory, from its first commit on: "job 1f2e3d".
 constexpr char kJobFile[] = "job";
 
@@ -97,10 +97,10 @@ absl::Status CheckFormat(const BundleReader& reader) {
   if (reader.index().Find(kFormatTensor) == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Tensor tensor, reader.ReadTensor(kFormatTensor));
   ASSIGN_OR_RETURN(const int64_t format, tensor.scalar<int64_t>());
-  return format == kFormat
-             ? absl::OkStatus()
-             : OfAnotherVersion(reader.prefix(), absl::StrCat("it has format ", format,
-                                                              ", and only ", kFormat, " is read"));
+  if (format >= kOldestFormat && format <= kFormat) return absl::OkStatus();
+  return OfAnotherVersion(reader.prefix(),
+                          absl::StrCat("it has format ", format, ", and ", kOldestFormat, " to ",
+                                       kFormat, " are read"));
 }
 
 class BundleCatalog : public CheckpointCatalog {

@@ -190,11 +190,16 @@ struct Step {
   State state = State::kQueued;
   // The worker of the attempt in flight.
   int worker = -1;
+  // Of its arguments.
+  int64_t arg_bytes = 0;
+  // The worker was told to give it back, because the steps before it take longer than expected.
+  bool recalled = false;
   // What this attempt was expected to take when it was dispatched; finite.
   absl::Duration expected;
   // As StepFacts::applied.
   std::map<int, int> applied;
-  // Attempts that a rewind has undone. They do not count towards max_step_attempts.
+  // Attempts that do not count towards max_step_attempts: a rewind has undone them, or the step had
+  // not begun when its worker was lost or gave it back.
   uint32_t forgiven = 0;
   // RedoLog::finishes() at the start of this attempt.
   uint64_t begun = 0;

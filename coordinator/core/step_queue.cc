@@ -53,6 +53,11 @@ absl::Status OfStep(const absl::Status& error) {
 constexpr size_t kMostPutOff = 64;
 constexpr absl::Duration kFirstPutOff = absl::Milliseconds(100), kLongestPutOff = absl::Seconds(10);
 
+// PickWorker gives up after so many workers without room.
+constexpr int kMostFull = 8;
+// The arguments of a step that may wait at a worker behind more than queue_ahead others.
+constexpr int64_t kSmallArgs = 4 << 10;
+
 absl::Status Cancelled(const std::string& function) {
   return MakeError(
       Reason::kBatchCancelled,
@@ -135,6 +140,7 @@ std::shared_ptr<StepQueue::Step> StepQueue::NextOfRuns() {
     // The args may also have iterators that the program has made.
     CollectIterators(step->request.args, step->iterators);
     step->run = run;
+    step->arg_bytes = step->request.args.size_bytes();
     return step;
   }
   return nullptr;
@@ -166,6 +172,7 @@ void StepQueue::AdmitSchedules() {
     step->request = std::move(waiting.request);
     CollectIterators(step->request.args, step->iterators);
     step->result = std::move(waiting.result);
+    step->arg_bytes = step->request.args.size_bytes();
     passes_.Use(*step, 1);
     queue_.push_back(std::move(step));
     outbox_.Add([accepted = std::move(waiting.accepted)] { accepted(absl::OkStatus()); });
@@ -173,6 +180,7 @@ void StepQueue::AdmitSchedules() {
 }
 
 absl::Duration StepQueue::Expected(const Step& step) const {
+  if (step.arg_bytes > kSmallArgs) return options_.ahead_time;
   return std::min(times_.Expected(step.request.function), options_.ahead_time);
 }
 
@@ -186,12 +194,16 @@ bool StepQueue::HasRoom(const Worker& worker, const Step& step) const {
 // room, and would otherwise use up the attempts of all steps.
 StepQueue::Worker* StepQueue::PickWorker(const Step& step) {
   Worker* returned_it = nullptr;
+  int full = 0;
   for (const auto& [load, index] : workers_.by_load()) {
     Worker& worker = workers_.all()[index];
     if (worker.leaving) continue;
-    // Those behind it have as many steps in flight, or more. With a thousand workers it is too much
-    // to look at each whenever a step is scheduled.
-    if (!HasRoom(worker, step)) break;
+    // The workers behind it have as many steps in flight, or more, but perhaps shorter ones.
+    // Looking at each of a thousand workers whenever a step is scheduled would cost too much.
+    if (!HasRoom(worker, step)) {
+      if (++full == kMostFull) break;
+      continue;
+    }
     const auto may_read = [this, &worker](ResourceId id) { return passes_.MayRead(worker, id); };
     if (!std::all_of(step.iterators.begin(), step.iterators.end(), may_read)) continue;
     if (step.returned_by.count(index) == 0) return &worker;
@@ -260,6 +272,7 @@ void StepQueue::Send(const std::shared_ptr<Step>& step, Worker& worker) {
   step->refusal = absl::OkStatus();
   ++in_flight_;
   if (worker.in_flight.empty()) worker.run_time = absl::ZeroDuration();
+  step->recalled = false;
   step->expected = Expected(*step);
   workers_.AddInFlight(worker, step);
   Dispatch dispatch;
@@ -283,7 +296,8 @@ void StepQueue::OnReport(Worker& worker, Report report) {
   if (found == worker.in_flight.end()) return;
   const std::shared_ptr<Step> step = *found;
   workers_.RemoveInFlight(worker, *step);
-  if (report.took > absl::ZeroDuration()) times_.Note(step->request.function, report.took);
+  if (report.outcome == StepOutcome::kOk && report.took > absl::ZeroDuration())
+    times_.Note(step->request.function, report.took);
   worker.run_time = absl::ZeroDuration();
   --in_flight_;
   max_staleness_ = std::max(max_staleness_, report.staleness);
@@ -302,8 +316,12 @@ void StepQueue::OnReport(Worker& worker, Report report) {
     judgement = {StepVerdict::kFinish};
   if (judgement.verdict == StepVerdict::kFinish) host_.OnFinished(*step, report);
   if (judgement.verdict == StepVerdict::kRequeue && report.outcome != StepOutcome::kOk) {
-    step->returned_by.insert(worker.index);
-    Postpone(*step);
+    if (report.outcome == StepOutcome::kCancelled && step->recalled) {
+      ++step->forgiven;
+    } else {
+      step->returned_by.insert(worker.index);
+      Postpone(*step);
+    }
   }
   const std::string number = step->ordinal ? absl::StrCat(" ", *step->ordinal) : "";
   Settle(step, judgement, std::move(report.value),
@@ -500,6 +518,17 @@ void StepQueue::OnFenced(const std::shared_ptr<Step>& step, int worker) {
                    step->attempt, " attempts: each time its worker was lost, the last time worker ",
                    worker));
   Settle(step, JudgeLoss(FactsOf(*step)), Nest(), lost);
+}
+
+void StepQueue::RecallWaiting(Worker& worker) {
+  CancelSteps recalled;
+  for (size_t i = static_cast<size_t>(worker.slots + options_.queue_ahead);
+       i < worker.in_flight.size(); ++i) {
+    Step& step = *worker.in_flight[i];
+    if (step.replayed || std::exchange(step.recalled, true)) continue;
+    recalled.steps.push_back(step.id);
+  }
+  if (!recalled.steps.empty()) workers_.Send(worker, std::move(recalled));
 }
 
 void StepQueue::Refuse(int worker, EntryId id, const absl::Status& why) {

@@ -128,6 +128,9 @@ class StepQueue {
   void OnReport(Worker& worker, Report report);
   // The step's worker was lost and is fenced: no server applies anything of that attempt any more.
   void OnFenced(const std::shared_ptr<Step>& step, int worker);
+  // The worker has run a step for longer than was expected. The steps that wait there beyond
+  // queue_ahead are given back and run elsewhere.
+  void RecallWaiting(Worker& worker);
   // The slots that the step needs cannot be made. The step fails with `why`, and the worker is told
   // to drop it.
   void Refuse(int worker, EntryId id, const absl::Status& why);

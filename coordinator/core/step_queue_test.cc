@@ -65,6 +65,24 @@ class StepQueueTest : public StepsTest<FakeStepHost> {
     steps_.OnReport(worker, std::move(report));
     Pump();
   }
+  // As Finish; the step has taken so long.
+  void FinishAfter(Worker& worker, absl::Duration took, StepOutcome outcome = StepOutcome::kOk) {
+    ASSERT_FALSE(worker.in_flight.empty());
+    Report report;
+    report.step = worker.in_flight.front()->id;
+    report.attempt = worker.in_flight.front()->attempt;
+    report.outcome = outcome;
+    report.took = took;
+    steps_.OnReport(worker, std::move(report));
+    Pump();
+  }
+  // Steps of `function` that each took so long.
+  void Teach(Worker& worker, const std::string& function, absl::Duration took) {
+    for (int i = 0; i < 8; ++i) {
+      Schedule(function);
+      FinishAfter(worker, took);
+    }
+  }
   // The worker is lost, and every ps has acknowledged the fence. `applied`: ps -> the number of
   // participants that the step named.
   void Lose(Worker& worker, const std::map<int, int>& applied = {}) {
@@ -256,6 +274,78 @@ TEST_F(StepQueueTest, WhenTheJobFailsTheCallerDropsTheCompletionsToo) {
   EXPECT_EQ(held.use_count(), holders - 1) << "FailAll has destroyed no completion";
   calls.clear();
   EXPECT_TRUE(held.expired());
+}
+
+// ---- depth by time ----
+
+TEST_F(StepQueueTest, AsManyShortStepsWaitAtAWorkerAsAreExpectedToTakeTheTime) {
+  Worker& worker = AddWorker(0);
+  Teach(worker, "short", absl::Microseconds(100));
+  for (int i = 0; i < 100; ++i) Schedule("short");
+  EXPECT_EQ(worker.in_flight.size(), 20u) << "2 ms of 0.1 ms each";
+  FinishAfter(worker, absl::Microseconds(100));
+  EXPECT_EQ(worker.in_flight.size(), 20u);
+}
+
+TEST_F(StepQueueTest, NoMoreThanMostAheadWaitAtAWorker) {
+  Worker& worker = AddWorker(0);
+  Teach(worker, "empty", absl::Nanoseconds(1));
+  for (int i = 0; i < 100; ++i) Schedule("empty");
+  EXPECT_EQ(worker.in_flight.size(), 1u + 64u);
+}
+
+TEST_F(StepQueueTest, LongAndUnknownStepsWaitOnlyUpToQueueAhead) {
+  Worker& worker = AddWorker(0);
+  Teach(worker, "long", absl::Milliseconds(5));
+  for (int i = 0; i < 5; ++i) Schedule("long");
+  EXPECT_EQ(worker.in_flight.size(), 2u);
+  Worker& other = AddWorker(1);
+  for (int i = 0; i < 9; ++i) Schedule("unknown");
+  EXPECT_EQ(other.in_flight.size(), 2u);
+}
+
+TEST_F(StepQueueTest, StepsThatFailAtOnceDoNotCountAsShort) {
+  Worker& worker = AddWorker(0);
+  for (int i = 0; i < 8; ++i) {
+    Schedule("cancelled");
+    FinishAfter(worker, absl::Nanoseconds(1), StepOutcome::kEndOfData);
+  }
+  for (int i = 0; i < 9; ++i) Schedule("cancelled");
+  EXPECT_EQ(worker.in_flight.size(), 2u);
+}
+
+TEST_F(StepQueueTest, AWorkerWithLongStepsDoesNotKeepShortOnesFromTheOthers) {
+  Worker &slow = AddWorker(0), &fast = AddWorker(1);
+  slow.leaving = true;
+  Teach(fast, "short", absl::Microseconds(100));
+  fast.leaving = true;
+  slow.leaving = false;
+  for (int i = 0; i < 2; ++i) Schedule("unknown");
+  fast.leaving = false;
+  for (int i = 0; i < 30; ++i) Schedule("short");
+  EXPECT_EQ(slow.in_flight.size(), 2u);
+  EXPECT_EQ(fast.in_flight.size(), 20u);
+}
+
+TEST_F(StepQueueTest, StepsBehindOneThatLastsAreGivenBackWithoutAnAttempt) {
+  Worker& worker = AddWorker(0);
+  Teach(worker, "short", absl::Microseconds(100));
+  for (int i = 0; i < 10; ++i) Schedule("short");
+  ASSERT_EQ(worker.in_flight.size(), 10u);
+  steps_.RecallWaiting(worker);
+  const std::shared_ptr<Step> third = worker.in_flight[2];
+  EXPECT_FALSE(worker.in_flight[1]->recalled);
+  EXPECT_TRUE(third->recalled);
+  worker.leaving = true;  // so that it stays in the queue
+  Report report;
+  report.step = third->id;
+  report.attempt = third->attempt;
+  report.outcome = StepOutcome::kCancelled;
+  steps_.OnReport(worker, std::move(report));
+  EXPECT_EQ(worker.in_flight.size(), 9u);
+  EXPECT_EQ(third->state, Step::State::kQueued);
+  EXPECT_EQ(third->attempt - third->forgiven, 0u);
+  EXPECT_TRUE(third->returned_by.empty());
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace divvy {
 
-// The mean over the last few dozen steps of each function, as their workers measured them. Pure.
-// Not thread-safe: the coordinator's lock guards it.
+// A mean for each function, of the times that workers have measured. Old steps lose weight: half of
+// it with every 32 to 64 newer ones. Pure. Not thread-safe: the coordinator's lock guards it.
 class StepTimes {
  public:
   // A step of `function` has ended.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+
 namespace divvy {
 namespace {
 
@@ -24,6 +27,14 @@ TEST(StepTimesTest, TheMeanFollowsStepsThatBecomeSlower) {
   EXPECT_EQ(times.Expected("step"), absl::Milliseconds(1));
   Note(times, 300, absl::Milliseconds(9));
   EXPECT_GT(times.Expected("step"), absl::Milliseconds(8));
+}
+
+TEST(StepTimesTest, TheLongestTimeThatAWorkerCanReportIsStillAMean) {
+  StepTimes times;
+  const absl::Duration longest = absl::Nanoseconds(std::numeric_limits<int64_t>::max());
+  Note(times, 1000, longest);
+  EXPECT_GT(times.Expected("step"), longest / 2);
+  EXPECT_LT(times.Expected("step"), absl::InfiniteDuration());
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ void WorkerSet::SendToAll(const ToWorker& message) {
 // ---- who gets steps ----
 
 void WorkerSet::SetJoining(Worker& worker) {
+  by_load_.erase(LoadOf(worker));
   num_joining_ += worker.state != Worker::State::kJoining;
   worker.state = Worker::State::kJoining;
 }
@@ -101,6 +102,9 @@ void WorkerSet::Fence(Worker& worker, absl::string_view why, uint64_t seq) {
   fence.seq = seq;
   fence.steps = EndSession(worker);
   for (const auto& step : fence.steps) step->state = coordinator_records::Step::State::kFencing;
+  // Steps that had not begun there are not to be blamed for the loss.
+  for (size_t i = static_cast<size_t>(worker.slots); i < fence.steps.size(); ++i)
+    ++fence.steps[i]->forgiven;
   worker.last_error = std::string(why);
   fences_.push_back(std::move(fence));
 }

@@ -135,5 +135,51 @@ TEST_F(WorkerSetTest, TheCoordinatorGivesWayWhenAllWorkersServeAnotherForAWhile)
   EXPECT_TRUE(workers_.MustYield(first)) << "the other worker stays away";
 }
 
+// ---- load ----
+
+TEST_F(WorkerSetTest, ReadyWorkersAreListedByTheirStepsInFlight) {
+  using Load = std::pair<int, int>;
+  Worker &first = AddWorker(0), &second = AddWorker(1);
+  EXPECT_EQ(workers_.by_load(), (std::set<Load>{{-1, 0}, {-1, 1}}));
+  const auto step = std::make_shared<coordinator_records::Step>();
+  step->expected = absl::Milliseconds(1);
+  workers_.AddInFlight(first, step);
+  EXPECT_EQ(workers_.by_load(), (std::set<Load>{{0, 0}, {-1, 1}}));
+  EXPECT_EQ(first.expected, absl::Milliseconds(1));
+  workers_.RemoveInFlight(first, *step);
+  EXPECT_EQ(first.expected, absl::ZeroDuration());
+  workers_.EndSession(second);
+  EXPECT_EQ(workers_.by_load(), (std::set<Load>{{-1, 0}}));
+}
+
+TEST_F(WorkerSetTest, CountsTheWorkersThatJoin) {
+  Worker& worker = AddWorker(0);
+  EXPECT_EQ(workers_.num_joining(), 0);
+  workers_.EndSession(worker);
+  workers_.SetJoining(worker);
+  EXPECT_EQ(workers_.num_joining(), 1);
+  EXPECT_TRUE(workers_.by_load().empty());
+  workers_.SetReady(worker);
+  EXPECT_EQ(workers_.num_joining(), 0);
+  workers_.EndSession(worker);
+  workers_.SetJoining(worker);
+  workers_.EndSession(worker);
+  EXPECT_EQ(workers_.num_joining(), 0);
+}
+
+TEST_F(WorkerSetTest, OnlyTheStepThatRanIsBlamedForTheLossOfItsWorker) {
+  Worker& worker = AddWorker(0);
+  std::vector<std::shared_ptr<coordinator_records::Step>> steps;
+  for (int i = 0; i < 3; ++i) {
+    steps.push_back(std::make_shared<coordinator_records::Step>());
+    steps.back()->attempt = 1;
+    workers_.AddInFlight(worker, steps.back());
+  }
+  workers_.Fence(worker, "it is silent", 1);
+  EXPECT_EQ(steps[0]->forgiven, 0u);
+  EXPECT_EQ(steps[1]->forgiven, 1u);
+  EXPECT_EQ(steps[2]->forgiven, 1u);
+}
+
 }  // namespace
 }  // namespace divvy

@@ -352,6 +352,7 @@ void CoordinatorCore::CheckWorker(Worker& worker, absl::Duration now) {
   worker.run_time = worker.in_flight.empty()
                         ? absl::ZeroDuration()
                         : worker.run_time + Counted(worker.pong, absl::Seconds(1));
+  if (worker.run_time >= absl::Seconds(1)) steps_.RecallWaiting(worker);
   if (worker.run_time > options_.step_deadline + absl::Seconds(10))
     return LoseWorker(worker, "a step has run more than 10 s past --step_deadline");
   if (worker.run_time > options_.step_deadline) {

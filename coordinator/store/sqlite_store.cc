@@ -17,7 +17,7 @@ namespace divvy {
 namespace {
 
 constexpr int64_t kApplicationId = 0x44565659;  // "DVVY"
-constexpr int64_t kSchemaVersion = 3;
+constexpr int64_t kSchemaVersion = 4;
 
 const StoreTable* const* Tables() {
   static const StoreTable* const tables[] = {&JobTable(), &VariableTable(), &CheckpointTable(),
@@ -194,6 +194,12 @@ absl::Status MigrateFrom2(SqliteDatabase& database) {
   return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
 }
 
+// Schema 3 had the former hash of the layout in its row of `state`, which is read as well
+// (Layout::FormerHash).
+absl::Status MigrateFrom3(SqliteDatabase& database) {
+  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+}
+
 // Makes sure that the file is a store of this version. An empty file, or a store of an older
 // version, is converted.
 absl::Status MakeOrMigrate(SqliteDatabase& database) {
@@ -208,6 +214,7 @@ absl::Status MakeOrMigrate(SqliteDatabase& database) {
   }
   if (version == 1) return MigrateFrom1(database);
   if (version == 2) return MigrateFrom2(database);
+  if (version == 3) return MigrateFrom3(database);
   if (version == kSchemaVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       database.path(), ": written by another version of Divvy (schema ", version,

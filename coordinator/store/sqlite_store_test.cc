@@ -376,7 +376,7 @@ TEST_F(SqliteStoreTest, ALaterSchemaIsRefusedNamingBothVersions) {
   const absl::Status refused = Open().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 3")));
+              AllOf(HasSubstr("schema 9"), HasSubstr("reads 1 to 4")));
 }
 
 TEST_F(SqliteStoreTest, AFileThatMayNotGrowIsAFullDiskAndNoFailedDevice) {

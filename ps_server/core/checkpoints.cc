@@ -124,6 +124,7 @@ void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run
     outbox_.Add([frozen = std::exchange(run->frozen, nullptr)] {});  // freed outside the lock
   }
   StartNext();  // commits may have waited for memory of copies
+  outbox_.Add([this] { RunStarted(); });
 }
 
 absl::Status ParameterServerCore::SnapshotRun::WriteNext(CheckpointFiles& files) {

@@ -6,7 +6,8 @@
 //             4. the entry is APPLYING, and the commit enters the queue of every shard it writes to
 //   turn      5. at the head of all its queues: CheckAdmissible and CheckPlan once more, because a
 //                fence, an epoch or a deletion may have come meanwhile
-//   running   6. block tasks apply the plan
+//   running   6. the plan is applied: a small one on the thread that brought it, a large one in
+//                tasks for blocks
 //   end       7. shard versions grow, the entry is APPLIED, the commit is answered; requests with
 //                the same id that arrived meanwhile go through 3 again; the next commits start
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,12 @@
 #include "ps_server/core/runs.h"
 
 namespace divvy {
+namespace {
+
+// Commits that a thread applies one after another before it leaves the rest to a task.
+constexpr int kMostInARow = 8;
+
+}  // namespace
 
 void ParameterServerCore::Call(CommitRequest request, ResultCallback<CommitReply> done) {
   std::shared_ptr<const ShardTable> shards;
@@ -29,9 +36,12 @@ void ParameterServerCore::Call(CommitRequest request, ResultCallback<CommitReply
       CommitPlan::Make(std::move(request.parts), *shards, options_.block_bytes);
   auto run = std::make_shared<CommitRun>(
       CommitRun{std::move(request), std::move(done), std::move(plan), nullptr});
-  CoreLock lock(mu_, outbox_);
-  Enter(run);
-  StartNext();
+  {
+    CoreLock lock(mu_, outbox_);
+    Enter(run);
+    StartNext();
+  }
+  RunStarted();
 }
 
 bool ParameterServerCore::MayCommit(SessionId session) const {
@@ -132,15 +142,7 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
       run->frozen = snapshot_->frozen;
       snapshot_->expected_bytes += run->plan->most_kept_bytes();
     }
-    outbox_.Add([this, run] {
-      RunUnits(
-          executor_, weak_from_this(), run->plan->units(), options_.at_once_bytes,
-          [run](int64_t unit) {
-            run->plan->Apply(unit, run->frozen.get());
-            HitFailpoint(Failpoint::kPushMidApply);
-          },
-          [this, run] { FinishCommit(run); });
-    });
+    started_.push_back(run);
     return;
   }
   applied_.Abandon(run->request.entry);
@@ -153,6 +155,39 @@ void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {
 // they are answered as duplicates. If it was refused, the first of them takes its place.
 void ParameterServerCore::SettleDuplicates(EntryId entry) {
   for (const auto& run : commits_.TakeDuplicates(entry)) Enter(run);
+}
+
+std::shared_ptr<ParameterServerCore::CommitRun> ParameterServerCore::TakeStarted() {
+  MutexLock lock(mu_);
+  if (started_.empty()) return nullptr;
+  std::shared_ptr<CommitRun> run = std::move(started_.front());
+  started_.pop_front();
+  return run;
+}
+
+// Not as effects of the outbox, which run on one thread at a time: small commits of several streams
+// are applied side by side, each on the thread that brought it. A thread that goes on with the
+// commits that have become ready meanwhile soon leaves the rest to a task, because its own stream
+// waits for it.
+void ParameterServerCore::RunStarted() {
+  for (int i = 0; i < kMostInARow; ++i) {
+    const std::shared_ptr<CommitRun> run = TakeStarted();
+    if (run == nullptr) return;
+    const bool at_once = run->plan->units().bytes() <= options_.at_once_bytes;
+    RunUnits(
+        executor_, weak_from_this(), run->plan->units(), options_.at_once_bytes,
+        [run](int64_t unit) {
+          run->plan->Apply(unit, run->frozen.get());
+          HitFailpoint(Failpoint::kPushMidApply);
+        },
+        [this, run, at_once] {
+          FinishCommit(run);
+          if (!at_once) RunStarted();
+        });
+  }
+  executor_.Post([weak = weak_from_this()] {
+    if (const auto core = weak.lock()) core->RunStarted();
+  });
 }
 
 void ParameterServerCore::FinishCommit(const std::shared_ptr<CommitRun>& run) {

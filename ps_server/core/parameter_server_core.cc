@@ -171,6 +171,7 @@ void ParameterServerCore::BeginEpoch(const Fence& fence) {
   if (state_ == PsState::kReady) state_ = PsState::kFrozen;
   // Commits that waited for the memory of a snapshot are refused now.
   StartNext();
+  outbox_.Add([this] { RunStarted(); });
 }
 
 PsAttachReply ParameterServerCore::AttachReplyNow() const {

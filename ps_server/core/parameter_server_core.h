@@ -39,6 +39,7 @@
 #define DIVVY_PS_SERVER_CORE_PARAMETER_SERVER_CORE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -345,7 +346,13 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   absl::Status CheckPlan(const CommitRun& run) const DIVVY_REQUIRES(mu_);
   bool IsDuplicate(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void Enter(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
+  // Gives their turn to commits whose turn has come. The caller sees to it that RunStarted follows
+  // without the lock.
   void StartNext() DIVVY_REQUIRES(mu_);
+  // Applies the commits that have their turn: small ones within the call.
+  void RunStarted() DIVVY_EXCLUDES(mu_);
+  // Null: no commit has its turn and is not applied by anybody.
+  std::shared_ptr<CommitRun> TakeStarted() DIVVY_EXCLUDES(mu_);
   void StartOrRefuse(const std::shared_ptr<CommitRun>& run) DIVVY_REQUIRES(mu_);
   void SettleDuplicates(EntryId entry) DIVVY_REQUIRES(mu_);
   void FinishCommit(const std::shared_ptr<CommitRun>& run);
@@ -369,6 +376,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   AppliedTable applied_ DIVVY_GUARDED_BY(mu_);
   ShardSet shards_ DIVVY_GUARDED_BY(mu_);
   CommitQueue<std::shared_ptr<CommitRun>> commits_ DIVVY_GUARDED_BY(mu_);
+  // Commits that have their turn and that no thread applies yet.
+  std::deque<std::shared_ptr<CommitRun>> started_ DIVVY_GUARDED_BY(mu_);
   ServerEnd end_ DIVVY_GUARDED_BY(mu_);
   // Held calls. Creates wait for shards that are being made; the others wait for running commits.
   std::vector<HeldCreate> held_creates_ DIVVY_GUARDED_BY(mu_);

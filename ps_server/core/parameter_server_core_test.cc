@@ -199,7 +199,7 @@ TEST(ParameterServerOptionsTest, ReportEveryProblemAtOnce) {
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* part : {"index is -1", "incarnation is 0", "address is empty",
-                           "memory_limit_bytes is 0", "block_bytes is 0"}) {
+                           "memory_limit_bytes is 0", "block_bytes is 0", "at_once_bytes is -1"}) {
     EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << part;
   }
 }

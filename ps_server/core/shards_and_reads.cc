@@ -101,24 +101,25 @@ void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> do
   }
   absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards,
                                                  options_.max_pull_bytes, options_.block_bytes);
-  CoreLock lock(mu_, outbox_);
-  if (!plan.ok())
-    return Answer(
-        done, ReasonOf(plan.status()) == Reason::kNone ? plan.status() : Refusal(plan.status()));
-  HitFailpoint(Failpoint::kPullBegun);
-  auto run =
-      std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
-  for (const ReadPlan::Part& part : run->plan.parts())
-    run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
-  outbox_.Add([this, run] {
-    RunUnits(
-        executor_, weak_from_this(), run->plan.units(), options_.at_once_bytes,
-        [run](int64_t unit) {
-          run->plan.Read(unit);
-          HitFailpoint(Failpoint::kPullMidRead);
-        },
-        [this, run] { FinishRead(*run); });
-  });
+  std::shared_ptr<ReadRun> run;
+  {
+    CoreLock lock(mu_, outbox_);
+    if (!plan.ok())
+      return Answer(
+          done, ReasonOf(plan.status()) == Reason::kNone ? plan.status() : Refusal(plan.status()));
+    HitFailpoint(Failpoint::kPullBegun);
+    run = std::make_shared<ReadRun>(ReadRun{request.fence, std::move(done), *std::move(plan), {}});
+    for (const ReadPlan::Part& part : run->plan.parts())
+      run->at_start.push_back({part.shard->version, commits_.IsBeingWritten(part.asked.shard)});
+  }
+  // Not as an effect of the outbox, which runs on one thread at a time.
+  RunUnits(
+      executor_, weak_from_this(), run->plan.units(), options_.at_once_bytes,
+      [run](int64_t unit) {
+        run->plan.Read(unit);
+        HitFailpoint(Failpoint::kPullMidRead);
+      },
+      [this, run] { FinishRead(*run); });
 }
 
 int64_t ParameterServerCore::PullReplyBytes(const PullRequest& request) const {

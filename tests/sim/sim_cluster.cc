@@ -36,10 +36,10 @@ void Cluster::StartPs(int index, const std::string& address) {
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
   }
-  // Several blocks for each shard, so that pulls, fences and crashes fall between them.
+  // Several blocks for each shard, so that pulls, fences and crashes fall between them, unless all
+  // of a transfer is handled at once, as a live server does with small shards.
   options.block_bytes = 16;
-  // Else nothing falls between them, as in a live server with small shards.
-  if (config_.seed / 2 % 2 == 0) options.at_once_bytes = 0;
+  if (Random(MixSeeds(config_.seed, 8001)).Chance(0.75)) options.at_once_bytes = 0;
   Process* const raw = process.get();
   process->ps =
       *ParameterServerCore::Start(options, *process->node->executor, process->coordinator,
