@@ -1,0 +1,60 @@
+// The arithmetic of Adam; see run.h.
+#ifndef DIVVY_OPTIMIZERS_ADAM_KERNEL_H_
+#define DIVVY_OPTIMIZERS_ADAM_KERNEL_H_
+
+#include <cmath>
+
+#include "optimizers/optimizer.h"
+#include "optimizers/run.h"
+
+namespace divvy::internal {
+
+// `Amsgrad`: whether vhat, the greatest v so far, is the divisor.
+template <bool Amsgrad>
+struct AdamKernel {
+  const OptimizerStep& step;
+  // `corrected_rate` is AdamRate::At(t) for the t of these elements.
+  void operator()(float corrected_rate, const Run& run) const {
+    float* __restrict w = run.values;
+    float* __restrict m = run.slots[0];
+    float* __restrict v = run.slots[1];
+    float* __restrict vhat = run.slots[3];  // [2] is t
+    const float* __restrict g = run.gradient;
+    const float one_minus_beta1 = 1.0f - step.beta1, one_minus_beta2 = 1.0f - step.beta2;
+    const float epsilon = step.epsilon, decay = step.learning_rate * step.weight_decay;
+    for (int64_t i = 0; i < run.n; ++i) {
+      m[i] += one_minus_beta1 * (g[i] - m[i]);
+      v[i] += one_minus_beta2 * (g[i] * g[i] - v[i]);
+      // The decay uses the old parameter. Without decay the product is exactly 0, or NaN if the
+      // parameter is already infinite or NaN.
+      float second_moment = v[i];
+      if constexpr (Amsgrad) second_moment = vhat[i] = vhat[i] < v[i] ? v[i] : vhat[i];
+      w[i] = w[i] - decay * w[i] - corrected_rate * m[i] / (std::sqrt(second_moment) + epsilon);
+    }
+  }
+};
+
+// lr sqrt(1 - beta2^t) / (1 - beta1^t) for t >= 1. Computed in double, because both differences
+// cancel for small t. Caches the result for the last t, since most rows share it. Not thread-safe.
+class AdamRate {
+ public:
+  explicit AdamRate(const OptimizerStep& step) : step_(step) {}
+  float At(int32_t t) {
+    if (t != t_) {
+      t_ = t;
+      rate_ = Compute();
+    }
+    return rate_;
+  }
+
+ private:
+  float Compute() const;
+
+  const OptimizerStep& step_;
+  int32_t t_ = 0;
+  float rate_ = 0;
+};
+
+}  // namespace divvy::internal
+
+#endif  // DIVVY_OPTIMIZERS_ADAM_KERNEL_H_
