@@ -23,13 +23,16 @@ struct AdamKernel {
     const float one_minus_beta1 = 1.0f - step.beta1, one_minus_beta2 = 1.0f - step.beta2;
     const float epsilon = step.epsilon, decay = step.learning_rate * step.weight_decay;
     for (int64_t i = 0; i < run.n; ++i) {
-      m[i] += one_minus_beta1 * (g[i] - m[i]);
-      v[i] += one_minus_beta2 * (g[i] * g[i] - v[i]);
+      const float gradient = g[i], value = w[i];
+      const float mean = m[i] + one_minus_beta1 * (gradient - m[i]);
+      const float squares = v[i] + one_minus_beta2 * (gradient * gradient - v[i]);
+      m[i] = mean;
+      v[i] = squares;
+      float divisor = squares;
+      if constexpr (Amsgrad) vhat[i] = divisor = vhat[i] < squares ? squares : vhat[i];
       // The decay uses the old parameter. Without decay the product is exactly 0, or NaN if the
       // parameter is already infinite or NaN.
-      float second_moment = v[i];
-      if constexpr (Amsgrad) second_moment = vhat[i] = vhat[i] < v[i] ? v[i] : vhat[i];
-      w[i] = w[i] - decay * w[i] - corrected_rate * m[i] / (std::sqrt(second_moment) + epsilon);
+      w[i] = value - decay * value - corrected_rate * mean / (std::sqrt(divisor) + epsilon);
     }
   }
 };

@@ -33,15 +33,17 @@ struct FtrlKernel {
                 shrinkage = 2.0f * step.l2_shrinkage;
     const float quadratic_l2 = 2.0f * step.l2 + step.beta * inverse_rate;
     for (int64_t i = 0; i < run.n; ++i) {
-      const float grown = accumulator[i] + g[i] * g[i];
+      const float gradient = g[i], value = w[i], sum = accumulator[i];
+      const float grown = sum + gradient * gradient;
       const float new_power = power(grown);
-      linear[i] +=
-          g[i] + shrinkage * w[i] - (new_power - power(accumulator[i])) * inverse_rate * w[i];
+      const float pull = linear[i] + (gradient + shrinkage * value -
+                                      (new_power - power(sum)) * inverse_rate * value);
       const float quadratic = new_power * inverse_rate + quadratic_l2;
       // l1 pulls the coefficient to exactly 0 within [-l1, l1]: that is what makes the model
       // sparse.
-      const float shrunk = (std::copysign(l1, linear[i]) - linear[i]) / quadratic;
-      w[i] = std::fabs(linear[i]) > l1 ? shrunk : 0.0f;
+      const float shrunk = (std::copysign(l1, pull) - pull) / quadratic;
+      w[i] = std::fabs(pull) > l1 ? shrunk : 0.0f;
+      linear[i] = pull;
       accumulator[i] = grown;
     }
   }
