@@ -267,18 +267,6 @@ void WithBinary(BinaryOp op, Use&& use) {
   }
 }
 
-// Sums in double and in four lanes: exact enough, and not one long chain of additions.
-template <typename T>
-double SumOf(const T* x, int64_t n) {
-  double lanes[4] = {0, 0, 0, 0};
-  int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] += x[i + lane];
-  }
-  for (; i < n; ++i) lanes[0] += x[i];
-  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-}
-
 }  // namespace divvy::internal
 
 #endif  // DIVVY_OPS_FUNCTIONS_H_
