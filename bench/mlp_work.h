@@ -20,8 +20,9 @@ void PrepareMlpImages();
 const Model& MlpModel();
 BoundDataSource MlpData();
 
-// The same arithmetic straight down: one pass. Returns the last batch's loss.
-float TrainMlpDirectly(DirectMlp& mlp);
+// The same arithmetic straight down: one pass, each product on so many threads of OpenBLAS. Returns
+// the last batch's loss.
+float TrainMlpDirectly(DirectMlp& mlp, int threads);
 
 }  // namespace divvy::bench
 

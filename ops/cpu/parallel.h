@@ -62,6 +62,16 @@ void InSlices(int64_t n, int64_t elements_each, const Body& body) {
   RunSlices({RunSlice<T, Body>, &body, n, slice}, threads);
 }
 
+// Calls body(begin, end) for ComputeThreads() parts of [0, n), or fewer, which are about equally
+// large: one for each thread. All but the last are a multiple of `unit`.
+template <typename Body>
+void InParts(int64_t n, int64_t unit, const Body& body) {
+  const int64_t threads = ComputeThreads(), units = (n + unit - 1) / unit;
+  const int64_t part = (units + threads - 1) / threads * unit;
+  if (part >= n) return body(0, n);
+  RunSlices({RunSlice<void, Body>, &body, n, part}, static_cast<int>(threads));
+}
+
 }  // namespace divvy::internal
 
 #endif  // DIVVY_OPS_CPU_PARALLEL_H_
