@@ -159,11 +159,34 @@ void MaxToAs(const Tensor& x, Tensor& y) {
   }
 }
 
-// Words of the generator for this many elements at a time.
-constexpr int64_t kDropoutBlock = 256;
+// Elements that the generator's words are made for at a time, four for each counter.
+constexpr int kDropoutBlock = 256;
 
-// Four elements for each counter of the generator: an element is dropped where its word is below
-// rate * 2^32. The words of a block are computed in lanes.
+// The words of Philox(key, first + i, 0) for i in [0, kDropoutBlock / 4), one after another. The
+// rounds of base/philox.h, each for all counters at once: this becomes vector code.
+inline void DropoutWords(uint64_t key, uint64_t first, uint32_t* __restrict words) {
+  constexpr int kCounters = kDropoutBlock / 4;
+  uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
+  for (int i = 0; i < kCounters; ++i) {
+    const uint64_t counter = first + static_cast<uint64_t>(i);
+    c0[i] = static_cast<uint32_t>(counter);
+    c1[i] = static_cast<uint32_t>(counter >> 32);
+    c2[i] = c3[i] = 0;
+  }
+  PhiloxKey keys(key);
+  for (int round = 0; round < kPhiloxRounds; ++round, keys.Next()) {
+    const uint32_t k0 = keys.low, k1 = keys.high;
+    for (int i = 0; i < kCounters; ++i) PhiloxRound(k0, k1, c0[i], c1[i], c2[i], c3[i]);
+  }
+  for (int i = 0; i < kCounters; ++i) {
+    words[4 * i] = c0[i];
+    words[4 * i + 1] = c1[i];
+    words[4 * i + 2] = c2[i];
+    words[4 * i + 3] = c3[i];
+  }
+}
+
+// An element is dropped where its word is below rate * 2^32.
 template <typename T>
 void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
   const auto threshold = static_cast<uint32_t>(rate * 4294967296.0);
@@ -174,15 +197,14 @@ void DropoutAs(uint64_t key, double rate, const Tensor& x, Tensor& y) {
   InSlices<T>(blocks, kDropoutBlock, [=](int64_t begin, int64_t end) {
     uint32_t words[kDropoutBlock];
     for (int64_t block = begin; block < end; ++block) {
-      const auto counter = static_cast<uint64_t>(block * kDropoutBlock / 4);
-      for (int i = 0; i < kDropoutBlock / 4; ++i) {
-        const PhiloxWords four = Philox(key, counter + static_cast<uint64_t>(i), 0);
-        for (int lane = 0; lane < 4; ++lane) words[4 * i + lane] = four.word[lane];
-      }
+      DropoutWords(key, static_cast<uint64_t>(block * (kDropoutBlock / 4)), words);
       const T* __restrict in = from + block * kDropoutBlock;
       T* __restrict out = to + block * kDropoutBlock;
-      const int64_t count = std::min(kDropoutBlock, n - block * kDropoutBlock);
-      for (int64_t i = 0; i < count; ++i) out[i] = words[i] < threshold ? T(0) : in[i] * scale;
+      const int64_t count = std::min<int64_t>(kDropoutBlock, n - block * kDropoutBlock);
+      for (int64_t i = 0; i < count; ++i) {
+        const T kept = in[i] * scale;
+        out[i] = words[i] < threshold ? T(0) : kept;
+      }
     }
   });
 }

@@ -192,6 +192,33 @@ TEST(LevelsTest, LossesAndTheirGradients) {
   }
 }
 
+TEST(PermuteTest, MovesEveryElementOfAnySize) {
+  const CpuBackend backend;
+  const int64_t a = 3, b = 130, c = 197;
+  std::vector<float> values(a * b * c);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor floats = Tensor::Copy<float>({a, b, c}, values).value();
+  for (const DType dtype : {DType::kUInt8, DType::kBFloat16, DType::kFloat32, DType::kInt64}) {
+    Tensor x = Tensor::Uninitialized(dtype, {a, b, c}).value(),
+           y = Tensor::Uninitialized(dtype, {c, a, b}).value();
+    backend.Cast(floats, x);
+    for (const int threads : {1, 3}) {
+      SetComputeThreads(threads);
+      backend.Permute(x, {2, 0, 1}, y);
+      const int64_t bytes = DTypeSize(dtype);
+      const char* const from = static_cast<const char*>(x.data());
+      const char* const to = static_cast<const char*>(y.data());
+      for (int64_t i = 0; i < a * b; ++i) {
+        for (int64_t j = 0; j < c; ++j) {
+          ASSERT_EQ(std::memcmp(to + (j * a * b + i) * bytes, from + (i * c + j) * bytes, bytes), 0)
+              << DTypeName(dtype) << " " << i << " " << j;
+        }
+      }
+    }
+  }
+  SetComputeThreads(1);
+}
+
 TEST(InSlicesTest, CoverTheRangeOnce) {
   SetComputeThreads(4);
   for (const int64_t n : {0, 1, 100, 2'000'000}) {
