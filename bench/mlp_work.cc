@@ -1,5 +1,7 @@
 #include "bench/mlp_work.h"
 
+#include <cblas.h>
+
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -63,13 +65,16 @@ const Model& MlpModel() { return kModel; }
 
 BoundDataSource MlpData() { return kSource(); }
 
-float TrainMlpDirectly(DirectMlp& mlp) {
+float TrainMlpDirectly(DirectMlp& mlp, int threads) {
   const FlushDenormals flush;
+  // OpenBLAS' own threads; Divvy uses one of them and has its own.
+  openblas_set_num_threads(threads);
   const Images& images = SyntheticImages();
   float loss = 0;
   for (int i = 0; i < kMlpBatches; ++i)
     loss = mlp.TrainStep(images.pixels.data() + i * kMlpBatch * kMlpPixels,
                          images.labels.data() + i * kMlpBatch);
+  openblas_set_num_threads(1);
   return loss;
 }
 

@@ -20,8 +20,9 @@ void PrepareMlpImages();
 const Model& MlpModel();
 BoundDataSource MlpData();
 
-// Runs one pass of the same arithmetic directly. Returns the loss of the last batch.
-float TrainMlpDirectly(DirectMlp& mlp);
+// The same arithmetic straight down: one pass, each product on so many threads of OpenBLAS. Returns
+// the last batch's loss.
+float TrainMlpDirectly(DirectMlp& mlp, int threads);
 
 }  // namespace divvy::bench
 

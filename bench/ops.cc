@@ -1,9 +1,9 @@
-// bazel run //bench:ops [-- --format=json]
+// bazel run //bench:ops [-- --threads=N --only=TEXT --format=json]
 //
-// Each operation, forward and backward through a tape, on one core. Streaming operations are
-// compared with memcpy of the bytes that they read and write; products and convolutions, with one
-// matrix product of as many multiplications. The difference is due to allocations, and to
-// operations that the core's arithmetic units limit (Tanh).
+// Each operation, forth and back through a tape, on one core (or N): those that stream beside
+// memcpy of the bytes that they read and write, products and convolutions beside one matrix product
+// of as many multiplications. What an operation allocates, and what a core's function units bound
+// (Tanh), is the difference.
 #include <cblas.h>
 
 #include <cstdio>
@@ -14,6 +14,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "bench/rounds.h"
@@ -24,6 +25,8 @@
 #include "ops/variable_reader.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, threads, 1, "threads of an operation; what it is held against has one");
+ABSL_FLAG(std::string, only, "", "what the names of the operations to measure contain");
 
 namespace divvy::bench {
 namespace {
@@ -77,6 +80,8 @@ void RunOnce(const Function& function, const std::vector<Tensor>& leaves, bool b
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
 }
 
+bool Wanted(const std::string& name) { return absl::StrContains(name, absl::GetFlag(FLAGS_only)); }
+
 int64_t BytesOf(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
   for (const Tensor& tensor : tensors) bytes += tensor.size_bytes();
@@ -91,6 +96,7 @@ void Report(const Comparison& comparison, const Unit& unit) {
 // A forward pass moves (reads and writes) the leaves and the result. A backward pass moves about as
 // many bytes again.
 void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
+  if (!Wanted(name)) return;
   NoVariables variables;
   GradientTape tape(variables, GradientTape::Mode::kInference);
   const std::vector<Var> vars(leaves.begin(), leaves.end());
@@ -110,6 +116,7 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
 // computes a product for each.
 void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int64_t multiplications,
                 const Function& function) {
+  if (!Wanted(name)) return;
   const int backward = static_cast<int>(leaves.size());
   constexpr int kSide = 512;
   for (bool back : {false, true}) {
@@ -180,6 +187,7 @@ void Fused() {
   const auto compare = [](const std::string& name, const std::vector<Tensor>& leaves,
                           const Function& one, const Function& two, double units,
                           const Unit& unit) {
+    if (!Wanted(name)) return;
     for (bool back : {false, true}) {
       const Contender fused{absl::StrCat(name, back ? ", and back" : ""),
                             [&] { RunOnce(one, leaves, back); }};
@@ -242,7 +250,7 @@ void Products() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  divvy::SetBlasThreads(1);
+  divvy::SetBlasThreads(absl::GetFlag(FLAGS_threads));
   divvy::bench::Elementwise();
   divvy::bench::Fused();
   divvy::bench::Reductions();

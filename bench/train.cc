@@ -14,7 +14,6 @@
 #include "bench/mlp_work.h"
 #include "bench/rounds.h"
 #include "divvy.h"
-#include "ops/blas_threads.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
@@ -42,10 +41,8 @@ absl::Status Train(Coordinator& coordinator) {
   absl::Status status;
   const Contender figure{"2 workers, 2 ps",
                          [&] { status.Update(trainer.Fit(MlpData()).status()); }};
-  const Contender ceiling{"the same arithmetic in one process", [&] {
-                            SetBlasThreads(NumCores());
-                            TrainMlpDirectly(direct);
-                          }};
+  const Contender ceiling{"the same arithmetic in one process",
+                          [&] { TrainMlpDirectly(direct, NumCores()); }};
   const Comparison comparison = Compare(figure, ceiling, kMlpExamples, absl::GetFlag(FLAGS_rounds));
   RETURN_IF_ERROR(status);
   Show(comparison);

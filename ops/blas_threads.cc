@@ -1,11 +1,11 @@
 #include "ops/blas_threads.h"
 
-#include <cblas.h>
-
 #include <algorithm>
+
+#include "ops/cpu/parallel.h"
 
 namespace divvy {
 
-void SetBlasThreads(int threads) { openblas_set_num_threads(std::max(threads, 1)); }
+void SetBlasThreads(int threads) { internal::SetComputeThreads(std::max(threads, 1)); }
 
 }  // namespace divvy

@@ -2,9 +2,9 @@
 // versions have no branch, call or table. The double versions use the standard library.
 //
 // The float versions approximate by polynomials on a reduced range (those of Exp and Tanh: Moshier,
-// Cephes, 1984 ff.), with a relative error below 4e-7 (ops_test). They accept every float:
-// infinities give the limits, and NaN stays NaN. Exp returns denormal numbers, 0 and infinity at
-// the ends of float's range.
+// Cephes, 1984 ff.), with a relative error below 4e-7, and LogOf within 1 ulp (ops_test). They
+// accept every float: infinities give the limits, and NaN stays NaN. Exp returns denormal numbers,
+// 0 and infinity at the ends of float's range.
 #ifndef DIVVY_OPS_FUNCTIONS_H_
 #define DIVVY_OPS_FUNCTIONS_H_
 
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "base/host_device.h"
 #include "ops/math.h"
@@ -90,16 +91,73 @@ DIVVY_HOST_DEVICE inline float TanhOf(float x) {
 }
 DIVVY_HOST_DEVICE inline double TanhOf(double x) { return std::tanh(x); }
 
-// x Phi(x), where Phi is the normal distribution function; and its derivative Phi(x) + x phi(x).
+// Phi(x), the normal distribution function, where `e` is exp(-x^2 / 2). Its tail is e t p(t) with
+// t = 1 / (1 + |x| / 4), which has no cancellation, unlike 1 + erf. p is the best polynomial of its
+// degree on [0, 1]; its relative error is 9.1e-8 there, and that of the tail below 6e-7 for
+// |x| < 3. It grows with x^2, as that of `e` does.
+DIVVY_HOST_DEVICE inline float NormalCdf(float x, float e) {
+  const float t = 1.0f / (1.0f + 0.25f * std::abs(x));
+  float p = 0.020814888403f;
+  p = p * t - 0.0853892299368f;
+  p = p * t + 0.103798857523f;
+  p = p * t - 0.0397468633678f;
+  p = p * t + 0.0682739957334f;
+  p = p * t + 0.0574462582406f;
+  p = p * t + 0.0818896317661f;
+  p = p * t + 0.0934395147095f;
+  p = p * t + 0.0997373967683f;
+  p = p * t + 0.0997355610364f;
+  const float tail = p * t * e;
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+DIVVY_HOST_DEVICE inline double NormalCdf(double x, double) {
+  return 0.5 * (1 + std::erf(x * M_SQRT1_2));
+}
+
+// x Phi(x), and its derivative Phi(x) + x phi(x).
 template <typename T>
 DIVVY_HOST_DEVICE T GeluOf(T x) {
-  return x * T(0.5) * (1 + std::erf(x * T(M_SQRT1_2)));
+  return x * NormalCdf(x, ExpOf(T(-0.5) * x * x));
 }
 template <typename T>
 DIVVY_HOST_DEVICE T GeluSlope(T x) {
   constexpr T kDensityAtZero = T(M_2_SQRTPI * M_SQRT1_2 / 2);  // 1 / sqrt(2 pi)
-  return T(0.5) * (1 + std::erf(x * T(M_SQRT1_2))) + x * kDensityAtZero * ExpOf(T(-0.5) * x * x);
+  const T e = ExpOf(T(-0.5) * x * x);
+  return NormalCdf(x, e) + x * kDensityAtZero * e;
 }
+
+// log x = n ln 2 + log(1 + r), where 1 + r is in [sqrt(1/2), sqrt(2)) (Cephes). Within 1 ulp of the
+// logarithm (ops_test). log 0 is -infinity, of less NaN.
+DIVVY_HOST_DEVICE inline float LogOf(float x) {
+  constexpr float kSmallestNormal = 1.17549435e-38f;
+  const bool denormal = x < kSmallestNormal;
+  const float scaled = denormal ? x * 16777216.0f : x;
+  int32_t bits;
+  std::memcpy(&bits, &scaled, sizeof(bits));
+  const int32_t above = bits - 0x3F3504F3;  // sqrt(1/2)
+  const int32_t n = above >> 23;
+  const int32_t reduced_bits = bits - (n << 23);
+  float reduced;
+  std::memcpy(&reduced, &reduced_bits, sizeof(reduced));
+  const float r = reduced - 1.0f, w = r * r;
+  const float count = static_cast<float>(n) - (denormal ? 24.0f : 0.0f);
+  float p = 7.0376836292e-2f;
+  p = p * r - 1.1514610310e-1f;
+  p = p * r + 1.1676998740e-1f;
+  p = p * r - 1.2420140846e-1f;
+  p = p * r + 1.4249322787e-1f;
+  p = p * r - 1.6668057665e-1f;
+  p = p * r + 2.0000714765e-1f;
+  p = p * r - 2.4999993993e-1f;
+  p = p * r + 3.3333331174e-1f;
+  const float low = r * w * p - count * 2.12194440e-4f - 0.5f * w;
+  const float log = (r + low) + count * 0.693359375f;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float of_zero = x == 0.0f ? -kInfinity : log;
+  const float of_negative = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : of_zero;
+  return x < kInfinity ? of_negative : x;  // NaN and infinity stay
+}
+DIVVY_HOST_DEVICE inline double LogOf(double x) { return std::log(x); }
 
 // The result is NaN if either operand is.
 template <typename T>
@@ -139,7 +197,7 @@ DIVVY_HOST_DEVICE T SignOf(T v) {
 DIVVY_FUNCTION1(Negative, -v);
 DIVVY_FUNCTION1(Absolute, std::abs(v));
 DIVVY_FUNCTION1(Exponential, ExpOf(v));
-DIVVY_FUNCTION1(Logarithm, std::log(v));
+DIVVY_FUNCTION1(Logarithm, LogOf(v));
 DIVVY_FUNCTION1(SquareRoot, std::sqrt(v));
 DIVVY_FUNCTION1(Squared, v* v);
 DIVVY_FUNCTION1(Rectified, v < 0 ? T(0) : v);  // a NaN stays one
@@ -265,18 +323,6 @@ void WithBinary(BinaryOp op, Use&& use) {
     case BinaryOp::kPowerByBase: return use(PowerByBase());
     case BinaryOp::kPowerByExponent: return use(PowerByExponent());
   }
-}
-
-// Sums in double and in four lanes: exact enough, and not one long chain of additions.
-template <typename T>
-double SumOf(const T* x, int64_t n) {
-  double lanes[4] = {0, 0, 0, 0};
-  int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] += x[i + lane];
-  }
-  for (; i < n; ++i) lanes[0] += x[i];
-  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 }  // namespace divvy::internal

@@ -93,19 +93,33 @@ DIVVY_HOST_DEVICE std::array<int64_t, N> OffsetsAt(const LoopNest<N>& loops, int
   return offset;
 }
 
-// Calls body(offsets of the operands) at the start of each run of the innermost loop, in order.
+// How often the innermost loop runs.
+template <size_t N>
+int64_t InnerLoops(const LoopNest<N>& loops) {
+  if (loops.extent[loops.rank - 1] == 0) return 0;
+  int64_t count = 1;
+  for (int axis = 0; axis < loops.rank - 1; ++axis) count *= loops.extent[axis];
+  return count;
+}
+
+// Calls body(offsets of the operands) at the start of runs [begin, end) of the innermost loop, in
+// order. REQUIRES: 0 <= begin, end <= InnerLoops(loops).
 template <size_t N, typename Body>
-void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
-  for (int axis = 0; axis < loops.rank; ++axis) {
-    if (loops.extent[axis] == 0) return;
-  }
+void ForEachInnerLoop(const LoopNest<N>& loops, int64_t begin, int64_t end, Body&& body) {
+  if (begin >= end) return;
   std::array<int64_t, kMaxLoops> index{};
   std::array<int64_t, N> offset{};
   const int outer = loops.rank - 1;
-  while (true) {
+  int64_t rest = begin;
+  for (int axis = outer - 1; axis >= 0; --axis) {
+    index[axis] = rest % loops.extent[axis];
+    rest /= loops.extent[axis];
+    for (size_t i = 0; i < N; ++i) offset[i] += index[axis] * loops.stride[i][axis];
+  }
+  for (int64_t at = begin;;) {
     body(offset);
-    int axis = outer - 1;
-    for (; axis >= 0; --axis) {
+    if (++at == end) return;
+    for (int axis = outer - 1; axis >= 0; --axis) {
       const bool wraps = ++index[axis] == loops.extent[axis];
       for (size_t i = 0; i < N; ++i)
         offset[i] +=
@@ -113,8 +127,13 @@ void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
       if (!wraps) break;
       index[axis] = 0;
     }
-    if (axis < 0) return;
   }
+}
+
+// The same for all runs.
+template <size_t N, typename Body>
+void ForEachInnerLoop(const LoopNest<N>& loops, Body&& body) {
+  ForEachInnerLoop(loops, 0, InnerLoops(loops), body);
 }
 
 }  // namespace divvy::internal

@@ -664,6 +664,7 @@ TEST(FloatFunctionTest, AgreesWithTheStandardLibraryOverAllFloats) {
   const std::tuple<std::string, Var (*)(const Var&), double (*)(double)> functions[] = {
       {"Exp", Exp, [](double x) { return std::exp(x); }},
       {"Tanh", Tanh, [](double x) { return std::tanh(x); }},
+      {"Log", Log, [](double x) { return std::log(x); }},
       {"Sigmoid", Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
       {"Softplus", Softplus,
        [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }}};
@@ -686,6 +687,23 @@ TEST(FloatFunctionTest, AgreesWithTheStandardLibraryOverAllFloats) {
       ASSERT_TRUE(same || std::abs(got[i] - wanted) <= 4e-7 * std::abs(wanted) + 3e-45)
           << name << "(" << inputs[i] << ") is " << got[i];
     }
+  }
+}
+
+TEST(FloatFunctionTest, GeluAndItsSlopeAgreeWithTheNormalDistribution) {
+  std::vector<float> inputs;
+  for (float x = -14; x <= 14; x += 1e-3f) inputs.push_back(x);
+  MapReader reader;
+  GradientTape tape(reader);
+  const Var gelu = Gelu(tape.Watch("x", There(Tensor::Vector<float>(inputs))));
+  const std::vector<float> got = ValuesOf<float>(gelu);
+  const std::vector<float> slopes =
+      ValuesOf<float>(std::get<Tensor>(tape.Gradient(ReduceSum(gelu))->entries().at("x")));
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double x = inputs[i], phi = 0.5 * std::erfc(-x * M_SQRT1_2);
+    const double density = std::exp(-0.5 * x * x) * (M_2_SQRTPI * M_SQRT1_2 / 2);
+    ASSERT_NEAR(got[i], x * phi, 1.5e-7 * std::max(1.0, std::abs(x))) << x;
+    ASSERT_NEAR(slopes[i], phi + x * density, 3e-7) << x;
   }
 }
 

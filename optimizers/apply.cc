@@ -5,7 +5,14 @@
 
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
-#include "optimizers/kernels.h"
+#include "base/vector_level.h"
+#include "optimizers/adagrad_kernel.h"
+#include "optimizers/adam_kernel.h"
+#include "optimizers/ftrl_kernel.h"
+#include "optimizers/momentum_kernel.h"
+#include "optimizers/rms_prop_kernel.h"
+#include "optimizers/run.h"
+#include "optimizers/sgd_kernel.h"
 
 namespace divvy {
 namespace {
@@ -24,15 +31,28 @@ Run RunAt(const ParameterBlock& block, int64_t row, int64_t rows, const float* g
   return run;
 }
 
-void ApplyRun(const OptimizerStep& step, const Run& run) {
+// Calls use(kernel) with the kernel of a step whose rows all count alike.
+template <typename Use>
+void WithKernel(const OptimizerStep& step, const Use& use) {
   switch (step.kind) {
-    case OptimizerKind::kSgd: return internal::SgdRun(step, run);
-    case OptimizerKind::kMomentum: return internal::MomentumRun(step, run);
-    case OptimizerKind::kAdagrad: return internal::AdagradRun(step, run);
-    case OptimizerKind::kRmsProp: return internal::RmsPropRun(step, run);
-    case OptimizerKind::kFtrl: return internal::FtrlRun(step, run);
-    case OptimizerKind::kAdam: return;            // see AdamDense, AdamSparse
-    case OptimizerKind::kRowwiseAdagrad: return;  // see RowwiseAdagradRow
+    case OptimizerKind::kSgd: return use(internal::SgdKernel{step});
+    case OptimizerKind::kMomentum:
+      return step.nesterov ? use(internal::MomentumKernel<true>{step})
+                           : use(internal::MomentumKernel<false>{step});
+    case OptimizerKind::kAdagrad: return use(internal::AdagradKernel{step});
+    case OptimizerKind::kRmsProp:
+      if (step.momentum > 0)
+        return step.centered ? use(internal::RmsPropKernel<true, true>{step})
+                             : use(internal::RmsPropKernel<true, false>{step});
+      return step.centered ? use(internal::RmsPropKernel<false, true>{step})
+                           : use(internal::RmsPropKernel<false, false>{step});
+    case OptimizerKind::kFtrl:
+      return step.learning_rate_power == -0.5f
+                 ? use(internal::FtrlKernel<internal::FtrlRootPower>{step})
+                 : use(internal::FtrlKernel<internal::FtrlAnyPower>{step});
+    case OptimizerKind::kAdam:            // needs the t of its rows: AdamDense, AdamSparse
+    case OptimizerKind::kRowwiseAdagrad:  // goes row by row: RowwiseAdagradRow
+      return;
   }
 }
 
@@ -41,6 +61,7 @@ void Count(int32_t& t) {
 }
 
 // Consecutive rows with the same t form one run. Usually this is the whole block.
+template <bool Amsgrad>
 void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const float* gradient) {
   internal::AdamRate rate(step);
   const absl::Span<int32_t> t = block.slots[2].counts;
@@ -50,8 +71,9 @@ void AdamDense(const OptimizerStep& step, const ParameterBlock& block, const flo
                        [before = t[begin]](int32_t other) { return other != before; }) -
           t.begin();
     std::for_each(t.begin() + begin, t.begin() + end, Count);
-    internal::AdamRun(step, rate.At(t[begin]),
-                      RunAt(block, begin, end - begin, gradient + begin * block.width));
+    const float corrected = rate.At(t[begin]);
+    const Run run = RunAt(block, begin, end - begin, gradient + begin * block.width);
+    AtVectorLevel([&] { internal::AdamKernel<Amsgrad>{step}(corrected, run); });
   }
 }
 
@@ -80,20 +102,24 @@ void ForEachRow(const ParameterBlock& block, absl::Span<const int64_t> rows, con
   }
 }
 
+template <bool Amsgrad>
 void AdamSparse(const OptimizerStep& step, const ParameterBlock& block,
                 absl::Span<const int64_t> rows, const float* gradient, int64_t first_row) {
   internal::AdamRate rate(step);
-  ForEachRow(block, rows, gradient, first_row, [&](int64_t row, const float* row_gradient) {
-    int32_t& t = block.slots[2].counts[row];
-    Count(t);
-    internal::AdamRun(step, rate.At(t), RunAt(block, row, 1, row_gradient));
+  AtVectorLevel([&] {
+    ForEachRow(block, rows, gradient, first_row, [&](int64_t row, const float* row_gradient) {
+      int32_t& t = block.slots[2].counts[row];
+      Count(t);
+      internal::AdamKernel<Amsgrad>{step}(rate.At(t), RunAt(block, row, 1, row_gradient));
+    });
   });
 }
 
 void RowwiseAdagradRow(const OptimizerStep& step, const ParameterBlock& block, int64_t row,
                        const float* gradient) {
-  internal::RowwiseAdagradRun(step, block.slots[0].values[row],
-                              {block.values.data() + row * block.width, gradient, {}, block.width});
+  internal::RowwiseAdagradKernel{step}(
+      block.slots[0].values[row],
+      {block.values.data() + row * block.width, gradient, {}, block.width});
 }
 
 absl::Status CheckSlot(OptimizerKind optimizer, const ParameterBlock& block, size_t slot,
@@ -125,24 +151,39 @@ absl::Status CheckBlock(const OptimizerStep& step, const ParameterBlock& block) 
 
 void ApplyDense(const OptimizerStep& step, const ParameterBlock& block,
                 absl::Span<const float> gradient) {
-  if (step.kind == OptimizerKind::kAdam) return AdamDense(step, block, gradient.data());
-  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
-    for (int64_t row = 0; row < block.rows(); ++row)
-      RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
-    return;
+  if (step.kind == OptimizerKind::kAdam) {
+    return step.amsgrad ? AdamDense<true>(step, block, gradient.data())
+                        : AdamDense<false>(step, block, gradient.data());
   }
-  ApplyRun(step, RunAt(block, 0, block.rows(), gradient.data()));
+  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
+    return AtVectorLevel([&] {
+      for (int64_t row = 0; row < block.rows(); ++row)
+        RowwiseAdagradRow(step, block, row, gradient.data() + row * block.width);
+    });
+  }
+  const Run run = RunAt(block, 0, block.rows(), gradient.data());
+  WithKernel(step, [&](const auto& kernel) { AtVectorLevel([&] { kernel(run); }); });
 }
 
 void ApplySparse(const OptimizerStep& step, const ParameterBlock& block,
                  absl::Span<const int64_t> rows, absl::Span<const float> gradient,
                  int64_t first_row) {
-  if (step.kind == OptimizerKind::kAdam)
-    return AdamSparse(step, block, rows, gradient.data(), first_row);
-  ForEachRow(block, rows, gradient.data(), first_row, [&](int64_t row, const float* row_gradient) {
-    if (step.kind == OptimizerKind::kRowwiseAdagrad)
-      return RowwiseAdagradRow(step, block, row, row_gradient);
-    ApplyRun(step, RunAt(block, row, 1, row_gradient));
+  if (step.kind == OptimizerKind::kAdam) {
+    return step.amsgrad ? AdamSparse<true>(step, block, rows, gradient.data(), first_row)
+                        : AdamSparse<false>(step, block, rows, gradient.data(), first_row);
+  }
+  const auto for_each_row = [&](const auto& apply) {
+    AtVectorLevel([&] { ForEachRow(block, rows, gradient.data(), first_row, apply); });
+  };
+  if (step.kind == OptimizerKind::kRowwiseAdagrad) {
+    return for_each_row([&](int64_t row, const float* row_gradient) {
+      RowwiseAdagradRow(step, block, row, row_gradient);
+    });
+  }
+  WithKernel(step, [&](const auto& kernel) {
+    for_each_row([&](int64_t row, const float* row_gradient) {
+      kernel(RunAt(block, row, 1, row_gradient));
+    });
   });
 }
 

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/random.h"
+#include "base/vector_level.h"
 #include "gtest/gtest.h"
 #include "optimizers/apply.h"
 #include "optimizers/denormals.h"
@@ -543,6 +546,72 @@ TEST(ApplyTest, BlocksOfAnySizeGiveTheSameBits) {
     }
     EXPECT_TRUE(whole == cut) << OptimizerName(optimizer);
   }
+}
+
+// Ordinary numbers, and among them NaN, infinities, zeros, denormals and the ends of the range.
+std::vector<float> AnyNumbers(Random& random, size_t count) {
+  using Limits = std::numeric_limits<float>;
+  const float odd[] = {Limits::quiet_NaN(),
+                       Limits::infinity(),
+                       -Limits::infinity(),
+                       0.0f,
+                       -0.0f,
+                       Limits::denorm_min(),
+                       -3e-41f,
+                       Limits::min(),
+                       Limits::max(),
+                       1e-20f};
+  std::vector<float> numbers = Numbers(random, count);
+  for (float& number : numbers) {
+    if (random.Chance(0.1)) number = odd[random.Below(std::size(odd))];
+  }
+  return numbers;
+}
+
+// The bits, except that one NaN is as good as another: IEEE 754 leaves open which operand's NaN an
+// operation returns, and compilers exchange operands.
+std::vector<uint32_t> BitsOf(const std::vector<float>& numbers) {
+  std::vector<uint32_t> bits(numbers.size());
+  std::memcpy(bits.data(), numbers.data(), numbers.size() * sizeof(float));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (std::isnan(numbers[i])) bits[i] = 0x7FC00000;
+  }
+  return bits;
+}
+
+std::vector<std::vector<uint32_t>> BitsOf(const Parameter& parameter) {
+  std::vector<std::vector<uint32_t>> bits = {BitsOf(parameter.values)};
+  for (const std::vector<float>& slot : parameter.float_slots) bits.push_back(BitsOf(slot));
+  return bits;
+}
+
+TEST(ApplyTest, EveryVectorLevelGivesTheSameBits) {
+  const uint64_t seed = 33;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const VectorLevel best = BestVectorLevel();
+  for (const Optimizer& optimizer : AllOptimizers()) {
+    for (const int64_t width : {1, 7, 16, 61, 250}) {
+      const std::vector<float> initial = AnyNumbers(random, 5 * width),
+                               dense = AnyNumbers(random, 5 * width),
+                               sparse = AnyNumbers(random, 2 * width);
+      std::vector<std::vector<std::vector<uint32_t>>> results;
+      for (const VectorLevel level :
+           {VectorLevel::kBase, VectorLevel::kAvx2, VectorLevel::kAvx512}) {
+        SetVectorLevel(std::min(level, best));
+        Parameter parameter(optimizer, initial, width);
+        for (int ordinal = 0; ordinal < 3; ++ordinal) {
+          const OptimizerStep step = StepOf(optimizer, ordinal);
+          ApplyDense(step, parameter.All(), dense);
+          ApplySparse(step, parameter.All(), {1, 4}, sparse);
+        }
+        results.push_back(BitsOf(parameter));
+      }
+      EXPECT_EQ(results[0], results[1]) << OptimizerName(optimizer) << " " << width;
+      EXPECT_EQ(results[0], results[2]) << OptimizerName(optimizer) << " " << width;
+    }
+  }
+  SetVectorLevel(best);
 }
 
 TEST(ApplyTest, SparseIsDenseOnTheRowsNamedAndLeavesTheOthersAlone) {

@@ -7,10 +7,11 @@
 
 namespace divvy::internal {
 
-// Each call runs on the calling thread and blocks until the result is computed; only products use
-// the threads that SetBlasThreads allows. Each family of methods has one source file. Sums of
-// float32 into one number are accumulated in double. Sums over rows (the gradient of a bias) are
-// accumulated in float32, because their loop is vectorized across columns.
+// Each call blocks until the result is computed. Large ones use as many threads as SetBlasThreads
+// allows (parallel.h). The results have the same bits for any number of threads and every
+// processor, except products: their bits depend on both. Each family of methods has one source
+// file. Sums of float32 into one number are accumulated in double. Sums over rows (the gradient of
+// a bias) are accumulated in float32, because their loop is vectorized across columns.
 class CpuBackend : public Backend {
  public:
   // elementwise.cc

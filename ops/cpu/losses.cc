@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/lanes.h"
+#include "ops/cpu/parallel.h"
 #include "ops/data_errors.h"
 #include "ops/functions.h"
 
@@ -10,9 +12,8 @@ namespace {
 
 // to[i] = exp(x[i] - max); returns their sum, and the maximum through `max`.
 template <typename T>
-T ShiftedExponentials(const T* x, T* to, int64_t n, T* max) {
-  *max = n == 0 ? T(0) : *std::max_element(x, x + n);
-  const T shift = *max;
+T ShiftedExponentials(const T* __restrict x, T* __restrict to, int64_t n, T* max) {
+  const T shift = *max = n == 0 ? T(0) : LargestOf(x, n);
   for (int64_t i = 0; i < n; ++i) to[i] = ExpOf(x[i] - shift);
   return static_cast<T>(SumOf(to, n));
 }
@@ -30,58 +31,86 @@ struct Rows {
   }
 };
 
+// The loss of one example whose softmax, without the division by `sum`, is known. `label` is its
+// label or null, then `probability` its labels.
+template <typename T>
+T LossOf(const T* x, int64_t classes, T max, T sum, const int64_t* label, const T* probability) {
+  const T log_sum = std::log(sum);
+  if (label != nullptr) return log_sum - (x[*label] - max);
+  T loss = 0;
+  for (int64_t j = 0; j < classes; ++j) {
+    // Skips 0 times infinity, which would make the loss NaN.
+    if (probability[j] != 0) loss += probability[j] * (log_sum - (x[j] - max));
+  }
+  return loss;
+}
+
+// InvalidArgument: a label is outside of its range.
+template <typename T>
+absl::Status CheckLabels(const Tensor& logits, const Tensor& labels) {
+  const int64_t n = labels.shape().num_elements(), classes = logits.shape().dim(1);
+  if (labels.dtype() != DType::kInt64) {
+    const int64_t wrong = FirstOutsideUnit(labels.data_as<T>(), n);
+    if (wrong < 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        ProbabilityOutOfRange(labels.data_as<T>()[wrong], wrong, logits.dtype(), logits.shape()));
+  }
+  const int64_t* const label = labels.data_as<int64_t>();
+  const int64_t* const wrong =
+      std::find_if(label, label + n, [classes](int64_t at) { return at < 0 || at >= classes; });
+  if (wrong == label + n) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      LabelOutOfRange(*wrong, wrong - label, logits.dtype(), logits.shape()));
+}
+
 template <typename T>
 absl::Status SoftmaxCrossEntropyAs(const Tensor& logits, const Tensor& labels, Tensor& loss,
                                    Tensor& softmax) {
+  if (absl::Status status = CheckLabels<T>(logits, labels); !status.ok()) return status;
   const int64_t examples = logits.shape().dim(0), classes = logits.shape().dim(1);
   const bool by_number = labels.dtype() == DType::kInt64;
-  const int64_t wrong = by_number ? -1 : FirstOutsideUnit(labels.data_as<T>(), examples * classes);
-  if (wrong >= 0)
-    return absl::InvalidArgumentError(
-        ProbabilityOutOfRange(labels.data_as<T>()[wrong], wrong, logits.dtype(), logits.shape()));
+  const int64_t* const numbers = by_number ? labels.data_as<int64_t>() : nullptr;
+  const T* const probabilities = by_number ? nullptr : labels.data_as<T>();
+  const T* const x = logits.data_as<T>();
+  T* const y = softmax.fresh_data<T>();
   T* const losses = loss.fresh_data<T>();
-  for (int64_t i = 0; i < examples; ++i) {
-    const T* x = logits.data_as<T>() + i * classes;
-    T* y = softmax.fresh_data<T>() + i * classes;
-    T max;
-    const T sum = ShiftedExponentials(x, y, classes, &max);
-    const T log_sum = std::log(sum);
-    if (by_number) {
-      const int64_t label = labels.data_as<int64_t>()[i];
-      if (label < 0 || label >= classes)
-        return absl::InvalidArgumentError(
-            LabelOutOfRange(label, i, logits.dtype(), logits.shape()));
-      losses[i] = log_sum - (x[label] - max);
-    } else {
-      const T* probability = labels.data_as<T>() + i * classes;
-      losses[i] = 0;
-      for (int64_t j = 0; j < classes; ++j) {
-        // Skips 0 times infinity, which would make the loss NaN.
-        if (probability[j] != 0) losses[i] += probability[j] * (log_sum - (x[j] - max));
-      }
+  InSlices<T>(examples, classes, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* row = x + i * classes;
+      T max;
+      const T sum = ShiftedExponentials(row, y + i * classes, classes, &max);
+      losses[i] = LossOf(row, classes, max, sum, by_number ? numbers + i : nullptr,
+                         by_number ? nullptr : probabilities + i * classes);
+      Scale(y + i * classes, classes, 1 / sum);
     }
-    Scale(y, classes, 1 / sum);
-  }
+  });
   return absl::OkStatus();
 }
 
 template <typename T>
 void SoftmaxCrossEntropyGradientAs(const Tensor& labels, const Tensor& gradient, Tensor& softmax) {
   const int64_t examples = softmax.shape().dim(0), classes = softmax.shape().dim(1);
-  for (int64_t i = 0; i < examples; ++i) {
-    T* y = softmax.fresh_data<T>() + i * classes;
-    const T g = gradient.data_as<T>()[i];
-    if (labels.dtype() == DType::kInt64) {
-      y[labels.data_as<int64_t>()[i]] -= 1;
-      Scale(y, classes, g);
-      continue;
+  const bool by_number = labels.dtype() == DType::kInt64;
+  const int64_t* const numbers = by_number ? labels.data_as<int64_t>() : nullptr;
+  const T* const probabilities = by_number ? nullptr : labels.data_as<T>();
+  const T* const gradients = gradient.data_as<T>();
+  T* const all = softmax.fresh_data<T>();
+  InSlices<T>(examples, classes, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* __restrict y = all + i * classes;
+      const T g = gradients[i];
+      if (by_number) {
+        y[numbers[i]] -= 1;
+        Scale(y, classes, g);
+        continue;
+      }
+      const T* __restrict probability = probabilities + i * classes;
+      // The sum is 1 for probabilities. The derivative also holds for other weights.
+      T total = 0;
+      for (int64_t j = 0; j < classes; ++j) total += probability[j];
+      for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
     }
-    const T* probability = labels.data_as<T>() + i * classes;
-    // The sum is 1 for probabilities. The derivative also holds for other weights.
-    T total = 0;
-    for (int64_t j = 0; j < classes; ++j) total += probability[j];
-    for (int64_t j = 0; j < classes; ++j) y[j] = g * (total * y[j] - probability[j]);
-  }
+  });
 }
 
 }  // namespace
@@ -90,12 +119,16 @@ void CpuBackend::Softmax(const Tensor& x, Tensor& y) const {
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);
     const Rows extent(x.shape());
-    for (int64_t i = 0; i < extent.rows; ++i) {
-      T* to = y.fresh_data<T>() + i * extent.width;
-      T max;
-      Scale(to, extent.width,
-            1 / ShiftedExponentials(x.data_as<T>() + i * extent.width, to, extent.width, &max));
-    }
+    const int64_t width = extent.width;
+    const T* const from = x.data_as<T>();
+    T* const to = y.fresh_data<T>();
+    InSlices<T>(extent.rows, width, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        T max;
+        const T sum = ShiftedExponentials(from + i * width, to + i * width, width, &max);
+        Scale(to + i * width, width, 1 / sum);
+      }
+    });
   });
 }
 
@@ -103,14 +136,19 @@ void CpuBackend::SoftmaxGradient(const Tensor& y, const Tensor& gradient, Tensor
   OnFloating(y.dtype(), [&](auto t) {
     using T = decltype(t);
     const Rows extent(y.shape());
-    for (int64_t i = 0; i < extent.rows; ++i) {
-      const T* p = y.data_as<T>() + i * extent.width;
-      const T* g = gradient.data_as<T>() + i * extent.width;
-      T* to = dx.fresh_data<T>() + i * extent.width;
-      T dot = 0;
-      for (int64_t j = 0; j < extent.width; ++j) dot += p[j] * g[j];
-      for (int64_t j = 0; j < extent.width; ++j) to[j] = p[j] * (g[j] - dot);
-    }
+    const int64_t width = extent.width;
+    const T* const softmax = y.data_as<T>();
+    const T* const gradients = gradient.data_as<T>();
+    T* const to = dx.fresh_data<T>();
+    InSlices<T>(extent.rows, width, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* __restrict p = softmax + i * width;
+        const T* __restrict g = gradients + i * width;
+        T* __restrict out = to + i * width;
+        const T dot = static_cast<T>(Dot(p, g, width));
+        for (int64_t j = 0; j < width; ++j) out[j] = p[j] * (g[j] - dot);
+      }
+    });
   });
 }
 
@@ -135,32 +173,42 @@ absl::Status CpuBackend::SigmoidCrossEntropy(const Tensor& logits, const Tensor&
   absl::Status status;
   OnFloating(logits.dtype(), [&](auto t) {
     using T = decltype(t);
-    const T* x = logits.data_as<T>();
-    const T* z = labels.data_as<T>();
-    T* to = loss.fresh_data<T>();
+    const T* const all_x = logits.data_as<T>();
+    const T* const all_z = labels.data_as<T>();
+    T* const all_to = loss.fresh_data<T>();
     const int64_t n = logits.shape().num_elements();
-    const int64_t wrong = FirstOutsideUnit(z, n);
+    const int64_t wrong = FirstOutsideUnit(all_z, n);
     if (wrong >= 0)
       status = absl::InvalidArgumentError(
-          LabelNotInUnit("SigmoidCrossEntropy", z[wrong], wrong, labels.shape()));
+          LabelNotInUnit("SigmoidCrossEntropy", all_z[wrong], wrong, labels.shape()));
     // Adds the logarithm last, because it may be far smaller than x, and x and x z may cancel
     // before it.
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
+    InSlices<T>(n, 1, [=](int64_t begin, int64_t end) {
+      const T* __restrict x = all_x;
+      const T* __restrict z = all_z;
+      T* __restrict to = all_to;
+      for (int64_t i = begin; i < end; ++i)
+        to[i] = std::max(x[i], T(0)) - x[i] * z[i] + Log1pOfUnit(ExpOf(-std::abs(x[i])));
+    });
   });
   return status;
 }
 
 void CpuBackend::SigmoidCrossEntropyGradient(const Tensor& logits, const Tensor& labels,
                                              const Tensor& gradient, Tensor& dx) const {
-  Unary(UnaryOp::kSigmoid, logits, dx);
   OnFloating(logits.dtype(), [&](auto t) {
     using T = decltype(t);
-    const T* z = labels.data_as<T>();
-    const T* g = gradient.data_as<T>();
-    T* to = dx.fresh_data<T>();
-    const int64_t n = logits.shape().num_elements();
-    for (int64_t i = 0; i < n; ++i) to[i] = g[i] * (to[i] - z[i]);
+    const T* const all_x = logits.data_as<T>();
+    const T* const all_z = labels.data_as<T>();
+    const T* const all_g = gradient.data_as<T>();
+    T* const all_to = dx.fresh_data<T>();
+    InSlices<T>(logits.shape().num_elements(), 1, [=](int64_t begin, int64_t end) {
+      const T* __restrict x = all_x;
+      const T* __restrict z = all_z;
+      const T* __restrict g = all_g;
+      T* __restrict to = all_to;
+      for (int64_t i = begin; i < end; ++i) to[i] = g[i] * (SigmoidOf(x[i]) - z[i]);
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/parallel.h"
 #include "ops/data_errors.h"
 #include "ops/loops.h"
 
@@ -45,17 +46,61 @@ Axis TakeAxis(LoopNest<2>& loops, int axis) {
   return taken;
 }
 
-// `row` is consecutive in x, `column` in y. Works in tiles, so that each cache line of both sides
-// is used completely while it is in the cache.
+// Columns and rows of x that are turned at a time: both sides then read and write whole cache
+// lines one after another, and what lies between is in the first-level cache. There its rows are
+// kept apart by some elements, because rows a power of 2 apart would share a few of its sets.
+constexpr int64_t kTile = 64, kTileStride = kTile + 16;
+
+// to[i * kTileStride + j] = from[i + j * from_stride] for a whole tile.
 template <typename T>
-void TransposeInto(const T* from, T* to, const Axis& row, const Axis& column) {
-  constexpr int64_t kTile = 16;
-  for (int64_t r = 0; r < row.extent; r += kTile) {
+void TurnTile(const T* __restrict from, int64_t from_stride, T* __restrict to) {
+  for (int64_t i = 0; i < kTile; ++i) {
+    for (int64_t j = 0; j < kTile; ++j) to[i * kTileStride + j] = from[i + j * from_stride];
+  }
+}
+
+// Four elements in a vector, which every processor has that we know.
+using Four = uint32_t __attribute__((vector_size(16)));
+
+void TurnTile(const uint32_t* __restrict from, int64_t from_stride, uint32_t* __restrict to) {
+  for (int64_t j = 0; j < kTile; j += 4) {
+    for (int64_t i = 0; i < kTile; i += 4) {
+      Four row[4];
+      for (int k = 0; k < 4; ++k)
+        std::memcpy(&row[k], from + i + (j + k) * from_stride, sizeof(Four));
+      const Four a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+                 b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5),
+                 c = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7),
+                 d = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+      const Four turned[4] = {
+          __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+          __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+      for (int k = 0; k < 4; ++k)
+        std::memcpy(to + (i + k) * kTileStride + j, &turned[k], sizeof(Four));
+    }
+  }
+}
+
+// `row` is consecutive in x, `column` in y. Turns rows [begin, end).
+template <typename T>
+void TransposeInto(const T* from, T* to, const Axis& row, const Axis& column, int64_t begin,
+                   int64_t end) {
+  T tile[kTile * kTileStride];
+  for (int64_t r = begin; r < end; r += kTile) {
+    const int64_t rows = std::min(kTile, end - r);
     for (int64_t c = 0; c < column.extent; c += kTile) {
-      for (int64_t i = r; i < std::min(r + kTile, row.extent); ++i) {
-        for (int64_t j = c; j < std::min(c + kTile, column.extent); ++j)
-          to[i * row.to + j] = from[i + j * column.from];
+      const int64_t columns = std::min(kTile, column.extent - c);
+      const T* const corner = from + r + c * column.from;
+      if (rows < kTile || columns < kTile) {
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < columns; ++j)
+            to[(r + i) * row.to + c + j] = corner[i + j * column.from];
+        }
+        continue;
       }
+      TurnTile(corner, column.from, tile);
+      for (int64_t i = 0; i < kTile; ++i)
+        std::memcpy(to + (r + i) * row.to + c, tile + i * kTileStride, kTile * sizeof(T));
     }
   }
 }
@@ -64,8 +109,8 @@ void TransposeInto(const T* from, T* to, const Axis& row, const Axis& column) {
 template <typename T>
 void PermuteAs(const Tensor& x, absl::Span<const int> axes, Tensor& y) {
   LoopNest<2> loops = PermutedLoops(x.shape(), axes, y.shape());
-  const T* from = static_cast<const T*>(x.data());
-  T* to = y.fresh_data<T>();
+  const T* const from = static_cast<const T*>(x.data());
+  T* const to = y.fresh_data<T>();
   Axis row{1, 1, 1}, column{1, 1, 1};
   if (loops.rank > 0) column = TakeAxis(loops, loops.rank - 1);
   for (int i = 0; i < loops.rank && column.from != 1; ++i) {
@@ -74,13 +119,25 @@ void PermuteAs(const Tensor& x, absl::Span<const int> axes, Tensor& y) {
   // Adds an innermost loop of one step, because ForEachInnerLoop leaves the innermost loop to its
   // body.
   loops.extent[loops.rank++] = 1;
-  ForEachInnerLoop(loops, [&](const std::array<int64_t, 2>& at) {
-    if (column.from == 1) {
-      std::copy_n(from + at[0], column.extent, to + at[1]);
-    } else {
-      TransposeInto(from + at[0], to + at[1], row, column);
-    }
-  });
+  const int64_t nests = InnerLoops(loops);
+  if (column.from == 1) {
+    return InSlices<T>(nests, column.extent, [=, &loops](int64_t begin, int64_t end) {
+      ForEachInnerLoop(loops, begin, end, [=](const std::array<int64_t, 2>& at) {
+        std::memcpy(to + at[1], from + at[0], column.extent * sizeof(T));
+      });
+    });
+  }
+  // Strips of kTile rows, those of one matrix after those of another.
+  const int64_t strips = (row.extent + kTile - 1) / kTile;
+  InSlices<T>(nests * strips, std::min(kTile, row.extent) * column.extent,
+              [=, &loops](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const std::array<int64_t, 2> at = OffsetsAt(loops, i / strips);
+                  const int64_t first = i % strips * kTile;
+                  TransposeInto(from + at[0], to + at[1], row, column, first,
+                                std::min(first + kTile, row.extent));
+                }
+              });
 }
 
 int64_t RowBytes(const Tensor& x) { return x.shape().row_elements() * DTypeSize(x.dtype()); }
@@ -112,14 +169,26 @@ void CpuBackend::Permute(const Tensor& x, absl::Span<const int> axes, Tensor& y)
 
 absl::Status CpuBackend::GatherRows(const Tensor& x, const Tensor& ids, Tensor& y) const {
   const int64_t n = ids.shape().num_elements(), rows = x.shape().dim(0), bytes = RowBytes(x);
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t id = ids.data_as<int64_t>()[i];
-    if (id < 0 || id >= rows)
-      return absl::InvalidArgumentError(IdOutOfRange(id, i, x.dtype(), x.shape()));
-    if (bytes > 0)
-      std::memcpy(y.fresh_data<char>() + i * bytes, static_cast<const char*>(x.data()) + id * bytes,
-                  bytes);
-  }
+  const int64_t* const id = ids.data_as<int64_t>();
+  const int64_t* const wrong =
+      std::find_if(id, id + n, [rows](int64_t at) { return at < 0 || at >= rows; });
+  if (wrong != id + n)
+    return absl::InvalidArgumentError(IdOutOfRange(*wrong, wrong - id, x.dtype(), x.shape()));
+  if (bytes == 0) return absl::OkStatus();
+  const char* const from = static_cast<const char*>(x.data());
+  char* const to = y.fresh_data<char>();
+  // The rows lie anywhere. Those ahead are prefetched, so that their cache misses overlap.
+  constexpr int64_t kAhead = 8, kLine = 64, kFetched = 512;
+  InSlices<char>(n, bytes / 4, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) {
+        const char* const ahead = from + id[i + kAhead] * bytes;
+        for (int64_t at = 0; at < std::min(bytes, kFetched); at += kLine)
+          __builtin_prefetch(ahead + at);
+      }
+      std::memcpy(to + i * bytes, from + id[i] * bytes, bytes);
+    }
+  });
   return absl::OkStatus();
 }
 

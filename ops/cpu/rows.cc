@@ -5,6 +5,8 @@
 #include "base/status_macros.h"
 #include "kernels/duplicates.h"
 #include "ops/cpu/cpu_backend.h"
+#include "ops/cpu/lanes.h"
+#include "ops/cpu/parallel.h"
 
 namespace divvy::internal {
 namespace {
@@ -22,44 +24,46 @@ T DivisorOf(const RowLists& lists, int64_t list) {
 template <typename T>
 void CombineRowsAs(const RowLists& lists, const Tensor& x, Tensor& y) {
   const int64_t batch = y.shape().dim(0), width = y.shape().row_elements();
-  const int64_t* splits = lists.row_splits.data_as<int64_t>();
+  const int64_t* const splits = lists.row_splits.data_as<int64_t>();
+  const T* const rows = x.data_as<T>();
   T* const sums = y.fresh_data<T>();
-  std::fill_n(sums, batch * width, T(0));
-  for (int64_t i = 0; i < batch; ++i) {
-    const T divisor = DivisorOf<T>(lists, i);
-    if (divisor == 0) continue;
-    T* __restrict sum = sums + i * width;
-    for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
-      const T* __restrict row = x.data_as<T>() + j * width;
-      const T weight = WeightOf<T>(lists, j);
-      for (int64_t k = 0; k < width; ++k) sum[k] += weight * row[k];
+  const int64_t elements_each = batch == 0 ? 0 : (splits[batch] / batch + 1) * width;
+  InSlices<T>(batch, elements_each, [=, &lists](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* __restrict sum = sums + i * width;
+      std::fill_n(sum, width, T(0));
+      const T divisor = DivisorOf<T>(lists, i);
+      if (divisor == 0) continue;
+      for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
+        const T* __restrict row = rows + j * width;
+        const T weight = WeightOf<T>(lists, j);
+        for (int64_t k = 0; k < width; ++k) sum[k] += weight * row[k];
+      }
+      if (lists.divisors) {
+        for (int64_t k = 0; k < width; ++k) sum[k] /= divisor;
+      }
     }
-    if (lists.divisors) {
-      for (int64_t k = 0; k < width; ++k) sum[k] /= divisor;
-    }
-  }
+  });
 }
 
 template <typename T>
 void SpreadRowsAs(const RowLists& lists, const Tensor& y, Tensor& x) {
   const int64_t batch = y.shape().dim(0), width = y.shape().row_elements();
-  const int64_t* splits = lists.row_splits.data_as<int64_t>();
-  for (int64_t i = 0; i < batch; ++i) {
-    const T* __restrict row = y.data_as<T>() + i * width;
-    const T divisor = DivisorOf<T>(lists, i);
-    for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
-      T* __restrict to = x.fresh_data<T>() + j * width;
-      const T factor = divisor == 0 ? T(0) : WeightOf<T>(lists, j) / divisor;
-      for (int64_t k = 0; k < width; ++k) to[k] = factor * row[k];
+  const int64_t* const splits = lists.row_splits.data_as<int64_t>();
+  const T* const rows = y.data_as<T>();
+  T* const spread = x.fresh_data<T>();
+  const int64_t elements_each = batch == 0 ? 0 : (splits[batch] / batch + 1) * width;
+  InSlices<T>(batch, elements_each, [=, &lists](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* __restrict row = rows + i * width;
+      const T divisor = DivisorOf<T>(lists, i);
+      for (int64_t j = splits[i]; j < splits[i + 1]; ++j) {
+        T* __restrict to = spread + j * width;
+        const T factor = divisor == 0 ? T(0) : WeightOf<T>(lists, j) / divisor;
+        for (int64_t k = 0; k < width; ++k) to[k] = factor * row[k];
+      }
     }
-  }
-}
-
-template <typename T>
-double Dot(const T* a, const T* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
+  });
 }
 
 }  // namespace
@@ -90,14 +94,18 @@ void CpuBackend::SpreadRows(const RowLists& lists, const Tensor& y, Tensor& x) c
 void CpuBackend::ClipRows(const Tensor& x, double max_norm, Tensor& y) const {
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    const int64_t rows = x.shape().dim(0), width = x.shape().row_elements();
-    for (int64_t i = 0; i < rows; ++i) {
-      const T* from = x.data_as<T>() + i * width;
-      T* to = y.fresh_data<T>() + i * width;
-      const double norm = std::sqrt(Dot(from, from, width));
-      const T factor = norm > max_norm ? static_cast<T>(max_norm / norm) : T(1);
-      for (int64_t k = 0; k < width; ++k) to[k] = from[k] * factor;
-    }
+    const int64_t width = x.shape().row_elements();
+    const T* const all_from = x.data_as<T>();
+    T* const all_to = y.fresh_data<T>();
+    InSlices<T>(x.shape().dim(0), width, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* __restrict from = all_from + i * width;
+        T* __restrict to = all_to + i * width;
+        const double norm = std::sqrt(Dot(from, from, width));
+        const T factor = norm > max_norm ? static_cast<T>(max_norm / norm) : T(1);
+        for (int64_t k = 0; k < width; ++k) to[k] = from[k] * factor;
+      }
+    });
   });
 }
 
@@ -105,19 +113,25 @@ void CpuBackend::ClipRowsGradient(const Tensor& x, double max_norm, const Tensor
                                   Tensor& dx) const {
   OnFloating(x.dtype(), [&](auto t) {
     using T = decltype(t);
-    const int64_t rows = x.shape().dim(0), width = x.shape().row_elements();
-    for (int64_t i = 0; i < rows; ++i) {
-      const T* from = x.data_as<T>() + i * width;
-      const T* g = gradient.data_as<T>() + i * width;
-      T* to = dx.fresh_data<T>() + i * width;
-      const double norm = std::sqrt(Dot(from, from, width));
-      const bool clips = norm > max_norm;
-      const double factor = clips ? max_norm / norm : 1;
-      // The component of the gradient along the row would only change the row's length, which the
-      // clip sets. So this component is removed.
-      const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;
-      for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
-    }
+    const int64_t width = x.shape().row_elements();
+    const T* const all_from = x.data_as<T>();
+    const T* const all_g = gradient.data_as<T>();
+    T* const all_to = dx.fresh_data<T>();
+    InSlices<T>(x.shape().dim(0), width, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* __restrict from = all_from + i * width;
+        const T* __restrict g = all_g + i * width;
+        T* __restrict to = all_to + i * width;
+        const double norm = std::sqrt(Dot(from, from, width));
+        const bool clips = norm > max_norm;
+        const double factor = clips ? max_norm / norm : 1;
+        // The component of the gradient along the row would only change the row's length, which
+        // the clip sets. So this component is removed.
+        const double along = clips ? Dot(from, g, width) / (norm * norm) : 0;
+        for (int64_t k = 0; k < width; ++k)
+          to[k] = static_cast<T>(factor * (g[k] - along * from[k]));
+      }
+    });
   });
 }
 
