@@ -37,6 +37,14 @@ namespace divvy {
 // waits for those in flight, and returns what was merged. Until then the observer is still called.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
+// How RunEpoch and RunUntil wait. By name in C++20, else field by field.
+struct LoopOptions {
+  // Empty: no observer.
+  LoopObserver observer = {};
+  // The longest time that the call may take.
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
 // The state of a scheduled step. The last three states are final.
 //   kNotReady   it waits, runs, or is run again
 //   kReady      it has finished, and its effects are applied on every parameter server it touched
@@ -73,8 +81,7 @@ struct StepLoop {
   // RunUntil: repeat passes over the data until this many training steps are committed. None: one
   // pass.
   std::optional<int64_t> last_step;
-  // Empty: no observer.
-  LoopObserver observer = {};
+  LoopOptions options = {};
 };
 
 }  // namespace internal
@@ -259,7 +266,7 @@ class Coordinator {
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
-    return RunEpoch(LoopObserver(), step, data, args...);
+    return RunEpoch(LoopOptions(), step, data, args...);
   }
   // As described above. Also InvalidArgument: a read-only step, since read-only steps have no
   // numbers.
@@ -267,12 +274,22 @@ class Coordinator {
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
-    return RunUntil(LoopObserver(), last_step, step, data, args...);
+    return RunUntil(LoopOptions(), last_step, step, data, args...);
   }
-  // The same loops with an observer. A RunEpoch that its observer ended early does not count as an
-  // epoch.
+  // The same loops with an observer and a timeout. A RunEpoch that its observer ended early does
+  // not count as an epoch.
+  //
+  //   coordinator.RunEpoch({/*observer=*/{}, /*timeout=*/absl::Minutes(5)}, kTrain, kClicks(day));
+  //
+  // The call blocks for at most `options.timeout`, after it has written the first values of
+  // variables that were just created. DeadlineExceeded: the loop is not over. It makes no more
+  // steps, its metrics are lost, and it does not count as an epoch. Its running steps go on; those
+  // that succeed are committed and count in step(). Join waits for them, and so does the next loop,
+  // before it begins and within its own timeout. An error of such a step is raised by the next
+  // call. After a timeout, RunEpoch begins its pass again from the beginning, and RunUntil
+  // continues where the loop was interrupted.
   template <typename... Args>
-  absl::StatusOr<Metrics> RunEpoch(LoopObserver observer,
+  absl::StatusOr<Metrics> RunEpoch(LoopOptions options,
                                    const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
@@ -281,10 +298,10 @@ class Coordinator {
                      data,
                      {NestCodec<std::decay_t<Args>>::Encode(args)...},
                      std::nullopt,
-                     std::move(observer)});
+                     std::move(options)});
   }
   template <typename... Args>
-  absl::StatusOr<Metrics> RunUntil(LoopObserver observer, int64_t last_step,
+  absl::StatusOr<Metrics> RunUntil(LoopOptions options, int64_t last_step,
                                    const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
@@ -296,7 +313,7 @@ class Coordinator {
                      data,
                      {NestCodec<std::decay_t<Args>>::Encode(args)...},
                      last_step,
-                     std::move(observer)});
+                     std::move(options)});
   }
   // Completed RunEpoch calls of training steps. Start a loop at this number, not at 0: a program
   // may run more than once in the life of its job. Does not block.
@@ -306,7 +323,8 @@ class Coordinator {
 
   // Resumes the job from the newest saved state. Call it after creating the variables and before
   // reading or writing one or running a step that uses one. Nothing is restored unless the program
-  // calls this. Blocks.
+  // calls this. Blocks for at most `timeout`, before it writes the first values of variables that
+  // the state lacks.
   //
   // The state comes from the parameter servers if an earlier coordinator was killed, left a
   // complete state there, and --state_dir was kept. Otherwise it comes from the newest intact
@@ -322,8 +340,10 @@ class Coordinator {
   // and nothing is restored); or it has none of the created variables, so it belongs to another
   // model; or a variable has already been used. The log lists variables that are only in the state
   // and variables that are only in the program. DataLoss: there are checkpoints, but all of them
-  // are damaged.
-  virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
+  // are damaged. DeadlineExceeded: the state is not loaded yet. It is still being loaded, and every
+  // use of a variable waits for it. Call again to wait for it and to learn whether it fits.
+  virtual absl::StatusOr<int64_t> RestoreLatest(
+      absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Sets bytes of the program's own, which every later checkpoint contains. They are also written
   // to --state_dir before another step begins. That write takes about 0.2 ms, so call this once per
   // round or epoch, not per step. program_state() returns the bytes that were set last. After
@@ -343,7 +363,7 @@ class Coordinator {
   virtual absl::StatusOr<std::string> SaveCheckpoint(
       absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Writes the variables and their optimizer slots for use by other programs, without Divvy's own
-  // bookkeeping. Blocks; training continues.
+  // bookkeeping. Blocks for at most `options.timeout`, as SaveCheckpoint does; training continues.
   //
   // The values come from a checkpoint that this call makes. A job without --checkpoint_dir reads
   // the variables directly instead. Then slots are left out, which the log says, and if steps are
@@ -366,6 +386,9 @@ class Coordinator {
   //   AlreadyExists       `path` is the --checkpoint_dir itself
   //   ResourceExhausted   a disk is full or broken
   //   DataLoss            the checkpoint was damaged right after it was written
+  //   DeadlineExceeded    not complete within `options.timeout`. What existed under the name
+  //                       remains. The checkpoint is still being made, and another call before it
+  //                       is complete waits for it
   //   others              the file system's, with the file's name. What existed under the name
   //                       remains; export again when the cause is fixed
   virtual absl::Status Export(absl::string_view path, const ExportOptions& options) = 0;

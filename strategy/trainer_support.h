@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace divvy {
 
@@ -18,14 +19,14 @@ class TrainerSupport {
  public:
   virtual ~TrainerSupport() = default;
   // Calls RestoreLatest, unless the program has called it (and so counts itself) or has already
-  // begun to use the variables. Returns the number of steps restored. Blocks; errors:
-  // RestoreLatest's.
+  // begun to use the variables. Returns the number of steps restored. Blocks for at most `timeout`;
+  // errors: RestoreLatest's.
   //
   // The Take functions then return how much of the program's next work the restored state contains:
   // how many of the next `at_most` RunEpochs of training steps, or of the next `at_most` training
   // steps. They return each epoch and step once. So a restarted program with several Trainers skips
   // what it has done already.
-  virtual absl::StatusOr<int64_t> RestoreUnlessBegun() = 0;
+  virtual absl::StatusOr<int64_t> RestoreUnlessBegun(absl::Duration timeout) = 0;
   virtual int64_t TakeRestoredEpochs(int64_t at_most) = 0;
   virtual int64_t TakeRestoredSteps(int64_t at_most) = 0;
   // Announces that the program will run this many more epochs. Only the progress line uses it.

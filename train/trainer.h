@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "data/dataset.h"
 #include "optimizers/optimizer.h"
 #include "strategy/coordinator.h"
@@ -38,6 +39,8 @@ struct FitOptions {
   // together; larger gradients are scaled down to it (tf.clip_by_global_norm). A gradient that is
   // not finite then fails the step with InvalidArgument, which names a variable.
   std::optional<double> clip_norm = {};
+  // The longest time that Fit may take; what a callback does is not interrupted.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 // Trains a model: creates its variables, resumes from the newest checkpoint, trains, validates,
@@ -71,6 +74,9 @@ class Trainer {
   //
   //   InvalidArgument  invalid options, all at once; or a source without a single example
   //   AlreadyExists    a variable of the model was created elsewhere
+  //   DeadlineExceeded not done within options.timeout. Complete epochs count; the one under way
+  //                    does not, though its steps that succeed stay (as RunEpoch says). Call Fit
+  //                    again for the epochs that are left
   //   others           errors of RestoreLatest, the first error of a step (as RunEpoch), or a
   //                    callback's error
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
@@ -79,26 +85,32 @@ class Trainer {
   // WarmStart::Apply are returned by Fit. REQUIRES: Fit and Evaluate have not been called yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // Makes one pass over the data with the current variables, and returns the metrics. Changes no
-  // variable. Blocks. Creates and restores the variables as Fit does. Errors: as Fit.
-  absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
+  // variable. Blocks for at most `timeout`. Creates and restores the variables as Fit does. Errors:
+  // as Fit.
+  absl::StatusOr<std::map<std::string, double>> Evaluate(
+      const BoundDataSource& data, absl::Duration timeout = absl::InfiniteDuration());
 
   // Runs the model over data, which needs no labels, and passes ModelOutput::outputs to `take`,
   // batch by batch, on this thread. `take` gets each element once, in the order of the data (so do
-  // not shuffle), with any number of workers and whatever tasks are lost. Blocks. Changes no
-  // variable; creates and restores the variables as Fit does.
+  // not shuffle), with any number of workers and whatever tasks are lost. Blocks for at most
+  // `timeout`, and for what `take` does. Changes no variable; creates and restores the variables as
+  // Fit does.
   //
   // Memory: results wait until it is their turn, at most some 128 batches for each replica of each
   // worker. A restarted program predicts from the beginning again. REQUIRES: nothing else is
   // scheduled meanwhile. InvalidArgument: a source that is not leased, or a model without outputs.
-  // Otherwise the first error of a step, or of `take`, which ends the call.
+  // DeadlineExceeded: `take` has got a part of the outputs; another call begins again. Otherwise
+  // the first error of a step, or of `take`, which ends the call.
   //
   //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) {
   //     return file.Append(first, outputs.at("probability"));
   //   });
-  absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);
+  absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take,
+                       absl::Duration timeout = absl::InfiniteDuration());
   // Returns all outputs, with the rows of all batches concatenated, for results that fit into
   // memory. Empty if the data has no element.
-  absl::StatusOr<Outputs> Predict(const BoundDataSource& data);
+  absl::StatusOr<Outputs> Predict(const BoundDataSource& data,
+                                  absl::Duration timeout = absl::InfiniteDuration());
 
  private:
   // The part of a Fit that a restored checkpoint already contains.
@@ -107,14 +119,15 @@ class Trainer {
     // Of the epoch after them, if epochs are measured in steps.
     int64_t steps = 0;
   };
-  absl::Status Prepare();
+  // `end`, here and below: when the call's timeout is over, by Clock::Real().
+  absl::Status Prepare(absl::Duration end);
   Behind TakeWhatIsBehind(const FitOptions& options);
   absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options,
-                        int64_t steps_behind, TrainingRun& run);
+                        int64_t steps_behind, absl::Duration end, TrainingRun& run);
   absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options,
-                                     int64_t steps_behind, TrainingRun& run);
-  absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
-  absl::Status ValidateEpoch(const FitOptions& options, TrainingRun& run);
+                                     int64_t steps_behind, absl::Duration end, TrainingRun& run);
+  absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data, absl::Duration end);
+  absl::Status ValidateEpoch(const FitOptions& options, absl::Duration end, TrainingRun& run);
 
   Coordinator& coordinator_;
   const Model model_;

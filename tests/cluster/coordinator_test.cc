@@ -134,6 +134,19 @@ absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) 
 }
 const Step kCountsExamples("test/counts_examples", CountsExamples);
 
+absl::StatusOr<Metrics> CountsExamplesAtGate(WorkerContext& worker, Iterator batches) {
+  gate().Pass();
+  return CountsExamples(worker, batches);
+}
+const Step kCountsExamplesAtGate("test/counts_examples_at_gate", CountsExamplesAtGate);
+
+absl::StatusOr<Metrics> FailsAtGateWithData(WorkerContext& worker, Iterator batches) {
+  RETURN_IF_ERROR(worker.Next(batches).status());
+  gate().Pass();
+  return absl::InvalidArgumentError("behind the gate");
+}
+const Step kFailsAtGateWithData("test/fails_at_gate_with_data", FailsAtGateWithData);
+
 // Adds to the counter, then to a row that the table has not.
 absl::Status ScattersOutside(WorkerContext& worker) {
   RETURN_IF_ERROR(Add(worker, 1'000'000));
@@ -625,6 +638,75 @@ TEST_F(CoordinatorTest, RunUntilGoesOnWhereTheLastOneStopped) {
   const int64_t before = Counter();
   ASSERT_TRUE(coordinator().RunUntil(36, kCountsExamples, kNumbers(30)).ok());
   EXPECT_EQ(Counter(), before + 435) << "other data came between: a pass from the beginning";
+}
+
+const LoopOptions kAtOnce{/*observer=*/{}, /*timeout=*/absl::ZeroDuration()};
+
+TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
+  Start(1, 2);
+  gate().Close();
+  const absl::Status late =
+      coordinator().RunEpoch(kAtOnce, kCountsExamplesAtGate, kNumbers(100)).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("test/counts_examples_at_gate"));
+  gate().Open();
+  ASSERT_TRUE(coordinator().Join().ok());
+  const int64_t steps = coordinator().step(), counted = Counter();
+  EXPECT_EQ(coordinator().epoch(), 0);
+  EXPECT_LE(steps, 2 * 4) << "the loop went on after its timeout";
+  const auto metrics = coordinator().RunEpoch(kCountsExamplesAtGate, kNumbers(100));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 100) << "the pass begins again";
+  EXPECT_EQ(Counter() - counted, 99 * 100 / 2);
+  EXPECT_EQ(coordinator().epoch(), 1);
+}
+
+TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
+  Start(1, 2);
+  gate().Close();
+  EXPECT_EQ(
+      coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
+      absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(2);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(
+        coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
+        absl::StatusCode::kDeadlineExceeded)
+        << "its steps still run";
+  }
+  EXPECT_EQ(cluster_->Sizes().at("runs"), 1) << "no loop begins before the first is over";
+  gate().Open();
+  ASSERT_TRUE(coordinator().RunUntil(10, kCountsExamplesAtGate, kNumbers(30)).ok());
+  EXPECT_EQ(coordinator().step(), 10);
+  EXPECT_EQ(Counter(), 435) << "each element once";
+  EXPECT_TRUE(coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).ok())
+      << "what is done needs no time";
+}
+
+TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
+  Start(1, 1);
+  gate().Close();
+  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(1);
+  gate().Open();
+  EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).ok());
+  EXPECT_EQ(Counter(), 435);
+}
+
+TEST_F(CoordinatorTest, AJoinBehindALoopThatTimedOutRaisesItsErrorAndNoOtherCallDoes) {
+  Start(1, 1);
+  gate().Close();
+  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(1);
+  EXPECT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  gate().Open();
+  EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_TRUE(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).ok());
 }
 
 TEST_F(CoordinatorTest, WithPolicyOffEveryWorkerSeesEverything) {
