@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -144,7 +145,15 @@ class RemoteValue<void> {
 class PerWorkerDataset {
  public:
   // For implementers of Coordinator. REQUIRES: `make` is thread-safe and does not block.
-  explicit PerWorkerDataset(std::function<Iterator()> make) : make_(std::move(make)) {}
+  PerWorkerDataset(BoundDataSource source, std::shared_ptr<Strategy> strategy,
+                   std::function<Iterator()> make)
+      : source_(std::move(source)), strategy_(std::move(strategy)), make_(std::move(make)) {}
+  // The dtype and shape of each leaf of an element, by path, as Dataset::ElementSpec: TensorFlow's
+  // element_spec. An element is what one replica gets. Calls the source's function in this process,
+  // as worker 0 of one; no pass begins and no worker reads. Where only the data can tell, the first
+  // element is read here, so the files must be readable here, too. Blocks. Errors: those of the
+  // source and of Dataset::ElementSpec.
+  absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec() const;
   // Begins a new pass over the data; two iterators do not share a position. Does not block: each
   // worker opens the source when the coordinator tells it to, and again when it reconnects. The
   // iterator keeps its position when a step fails and the queue is cancelled. Errors of the source,
@@ -154,6 +163,8 @@ class PerWorkerDataset {
   Iterator MakeIterator() const { return make_(); }
 
  private:
+  BoundDataSource source_;
+  std::shared_ptr<Strategy> strategy_;
   std::function<Iterator()> make_;
 };
 

@@ -409,8 +409,9 @@ class ImmediateCoordinator : public Coordinator {
   absl::Status Export(absl::string_view, const ExportOptions&) override {
     return absl::FailedPreconditionError("no checkpoints here");
   }
-  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
-    return PerWorkerDataset([this] { return Iterator(PerWorkerHandle{++iterators_}); });
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override {
+    return PerWorkerDataset(source, {&environment_.strategy(), [](Strategy*) {}},
+                            [this] { return Iterator(PerWorkerHandle{++iterators_}); });
   }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view, int64_t, const Metrics&) override {

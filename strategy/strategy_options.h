@@ -1,4 +1,4 @@
-// How a job cuts and places its variables.
+// How a job cuts and places its variables, and how the replicas of a worker communicate.
 #ifndef DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
 #define DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
 
@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "partitioners/partitioner.h"
+#include "strategy/per_replica.h"
 
 namespace divvy {
 
@@ -24,6 +25,11 @@ struct StrategyOptions {
   // block. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
+  // How the replicas of a worker combine values, where a call's own options do not say otherwise
+  // (MergeOptions). Its timeout holds for every collective, ApplyGradients and MergeCall among
+  // them. Each task reads it from its own process' program, so with Connect the workers' program
+  // sets it.
+  CommunicationOptions communication = {};
   // Not OK: these options cannot be used, and starting the job with them returns this error.
   absl::Status problem = {};
 };

@@ -250,7 +250,8 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
                                          std::shared_ptr<const ClusterResolver> resolver,
                                          int replicas, ProgressSink* sink,
                                          absl::Duration report_every,
-                                         ExportVariablesFunction export_variables)
+                                         ExportVariablesFunction export_variables,
+                                         const CommunicationOptions& communication)
     : core_(std::move(core)),
       sink_(sink),
       report_every_(report_every),
@@ -260,6 +261,7 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
   parts.executor = &executor;
   parts.resolver = std::move(resolver);
   parts.replica_devices.assign(replicas, Device{});
+  parts.communication = communication;
   strategy_ = std::make_shared<Strategy>(std::move(parts));
 }
 
@@ -356,6 +358,7 @@ absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(
   RETURN_IF_ERROR(core_->CheckArgs(source.args(), absl::StrCat("data source ", source.name())));
   const bool leased = options.policy == AutoShardPolicy::kLease;
   return PerWorkerDataset(
+      source, strategy_,
       [core = core_, name = std::string(source.name()), args = source.args(), leased] {
         const ResourceId id = core->MakeIterator(name, args, leased);
         return Iterator(std::shared_ptr<const PerWorkerHandle>(

@@ -106,12 +106,14 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
  public:
   // `replicas`: replicas of each worker, for the strategy's figures. `sink`: receives progress; may
   // be null. `report_every`: how often a LoopObserver is called. `export_variables`: implements
-  // Export in a job without checkpoints; if it is empty, such an Export is refused. REQUIRES:
+  // Export in a job without checkpoints; if it is empty, such an Export is refused.
+  // `communication`: StrategyOptions::communication. REQUIRES:
   // `executor` and `sink` outlive this.
   BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor,
                       std::shared_ptr<const ClusterResolver> resolver, int replicas,
                       ProgressSink* sink, absl::Duration report_every = absl::Seconds(5),
-                      ExportVariablesFunction export_variables = nullptr);
+                      ExportVariablesFunction export_variables = nullptr,
+                      const CommunicationOptions& communication = {});
 
   // Blocks until the cluster can run steps, or the program has to choose its state (RestoreLatest).
   // The error is the one that ended the job before that.

@@ -222,6 +222,13 @@ const DataSource kBrokenData("test/broken", BrokenData);
 
 // ---- the cluster ----
 
+constexpr int64_t kBytesPerPack = 1234;
+
+absl::StatusOr<int64_t> BytesPerPack(WorkerContext& worker) {
+  return worker.strategy().parts().communication.bytes_per_pack;
+}
+const Step kReadsBytesPerPack("test/bytes_per_pack", BytesPerPack, StepKind::kReadOnly);
+
 class CoordinatorTest : public ::testing::Test {
  protected:
   void Start(int ps, int workers, int replicas = 1) {
@@ -230,6 +237,7 @@ class CoordinatorTest : public ::testing::Test {
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
     setup.coordinator.core.durability = durability_;
+    setup.options.strategy.communication.bytes_per_pack = kBytesPerPack;
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
@@ -752,6 +760,28 @@ TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
   EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+}
+
+TEST_F(CoordinatorTest, CommunicationOptionsOfTheStrategyReachTheWorkers) {
+  Start(1, 1);
+  EXPECT_EQ(coordinator().strategy().parts().communication.bytes_per_pack, kBytesPerPack);
+  EXPECT_EQ(*coordinator().Schedule(kReadsBytesPerPack)->Fetch(), kBytesPerPack);
+}
+
+TEST_F(CoordinatorTest, TheElementSpecOfPerWorkerDataIsToldBeforeAnythingIsRead) {
+  Start(1, 1, /*replicas=*/2);
+  for (const BoundDataSource& source : {kNumbers(10), kGlobalNumbers(10)}) {
+    // In a scope too, as a program has it.
+    const StrategyScope scope = coordinator().strategy().Scope();
+    const auto specs = coordinator().CreatePerWorkerDataset(source)->ElementSpec();
+    ASSERT_TRUE(specs.ok()) << specs.status();
+    ASSERT_EQ(specs->size(), 1);
+    EXPECT_EQ(specs->at("x").dtype, DType::kInt64);
+    EXPECT_EQ(specs->at("x").shape, Shape({-1})) << source.name();
+  }
+  EXPECT_EQ(coordinator().CreatePerWorkerDataset(kBrokenData())->ElementSpec().status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(cluster_->Sizes().at("iterators"), 0);
 }
 
 TEST_F(CoordinatorTest, AnIteratorIsAnArgumentOfSchedule) {

@@ -30,6 +30,8 @@ struct WorkerSurroundings {
   CoordinatorClient* coordinator = nullptr;
   // The cluster as a step asks for it, without this worker's GPUs.
   std::unique_ptr<ClusterResolver> resolver;
+  // StrategyOptions::communication of the program.
+  CommunicationOptions communication;
 };
 
 // Starts the core: it registers at once. options: replicas, seed and build are filled in.

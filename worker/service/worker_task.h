@@ -32,6 +32,8 @@ struct WorkerTaskOptions {
   int blas_threads = 0;
   // That share the cores of its machine; 0: WorkersOnHostOf.
   int workers_per_host = 0;
+  // StrategyOptions::communication of the program.
+  CommunicationOptions communication = {};
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;
