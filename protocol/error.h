@@ -47,12 +47,8 @@ enum class Reason : uint8_t {
   kUnknownShard,
   // Internal: cannot happen
   kBadCommit,
-  // ResourceExhausted with retry_after: wait and send again; never final
-  kOverloaded,
   // ResourceExhausted at CreateShards: the create fails, and its message names the flag
   kMemoryLimit,
-  // Unavailable, to the coordinator's own user
-  kWorkerLost,
   // Unavailable, to the coordinator's own user
   kPsLost,
   // Unavailable: the attempts of a step are used up
@@ -98,7 +94,6 @@ struct ErrorDetail {
   EntryId entry;      // the entry that was refused
   bool user = false;  // made by a step function: never taken for a worker's or a ps' failure,
                       // whatever its code
-  absl::Duration retry_after;  // zero: the sender's own backoff
 };
 
 // All functions here are pure and thread-safe.
@@ -122,7 +117,7 @@ inline Reason ReasonOf(const absl::Status& status) { return DetailOf(status).rea
 absl::Status MarkUser(const absl::Status& status);
 
 // Whether sending the same request again may help: true for Unavailable, DeadlineExceeded, Aborted
-// without a typed reason, and kOverloaded. Always false for an error that a step function made. Use
+// without a typed reason. Always false for an error that a step function made. Use
 // it for answers to calls between the roles, not for errors that a program gets (kPsLost, ...):
 // those are not retried.
 bool IsTransient(const absl::Status& status);

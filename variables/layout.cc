@@ -210,10 +210,4 @@ std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
   return Received(version_ + 1, std::move(variables));
 }
 
-std::shared_ptr<const Layout> Layout::Without(VariableId id) const {
-  std::map<VariableId, VariableLayout> variables = variables_;
-  variables.erase(id);
-  return Received(version_ + 1, std::move(variables));
-}
-
 }  // namespace divvy

@@ -79,8 +79,6 @@ class Layout {
 
   // The next version, with `variable` added or (same id) replaced.
   std::shared_ptr<const Layout> With(VariableLayout variable) const;
-  // The next version, without it; also where there is no such variable.
-  std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:
   uint64_t version_ = 0;

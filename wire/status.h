@@ -12,7 +12,7 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. The detail (reason, the user's mark, retry_after ...) survives; the text is
+// Pure, thread-safe. The detail (reason, the user's mark ...) survives; the text is
 // escaped and cut (text.h) on both ways.
 v1::Status ToProto(const absl::Status& status);
 // The status that was sent, OK among them. Internal, never OK, for what cannot be one: an unknown

@@ -56,10 +56,10 @@ class CheckpointMaker {
   struct Cut {
     JobState state;
     int num_ps = 0;
-    // The last one of a job that ends.
-    bool is_final = false;
-    // The last one of a process that ends, with nothing in flight.
-    bool is_last = false;
+    // The job ends, and this is its last one.
+    bool ends_job = false;
+    // The process was asked to end and nothing is in flight; the job goes on in another process.
+    bool ends_process = false;
     // A resize waits for it.
     bool is_for_resize = false;
     // The next entry id at the cut. A higher one later means that something has happened since.

@@ -25,8 +25,7 @@ enum class PsAnswer : uint8_t {
 // for it, and a pull waits.
 //
 //   switch (JudgePsAnswer(reply.status())) {
-//     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same
-//     request);
+//     case PsAnswer::kSendAgain: PostAfter(backoff.Next(), send the same request);
 inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   if (status.ok()) return PsAnswer::kDone;
   switch (ReasonOf(status)) {
@@ -41,13 +40,6 @@ inline PsAnswer JudgePsAnswer(const absl::Status& status) {
     case Reason::kInvalid: return PsAnswer::kRefused;
     default: return PsAnswer::kSendAgain;
   }
-}
-
-// How long to wait before sending again: what the ps asked for, else the backoff's.
-inline absl::Duration WaitBefore(const absl::Status& status, Backoff& backoff) {
-  const absl::Duration asked = DetailOf(status).retry_after;
-  const absl::Duration own = backoff.Next();
-  return asked > absl::ZeroDuration() ? asked : own;
 }
 
 }  // namespace divvy

@@ -1445,7 +1445,7 @@ TEST_F(WorkerCoreTest, AQueuedStepIsCancelledAtOnceAndAnUnknownOneIsNothing) {
 
 TEST_F(WorkerCoreTest, ACommitIsSentAgainUntilItIsAnsweredAndNotReportedBefore) {
   ps_[1].RefuseCommits(
-      {absl::UnavailableError("broken stream"), MakeError(Reason::kOverloaded, "full"),
+      {absl::UnavailableError("broken stream"), MakeError(Reason::kNotAttached, "new"),
        MakeError(Reason::kNotReady, "loading"), MakeError(Reason::kWrongIncarnation, "new"),
        absl::InternalError("transport")});
   Attach();
@@ -1807,7 +1807,9 @@ TEST_F(NeedSlotsTest, AStepThatWaitsForSlotsObeysCancel) {
 }
 
 TEST_F(NeedSlotsTest, AVariableThatIsGoneFailsTheStepBeforeAnythingIsSent) {
-  end_->Tell(LayoutUpdate{layout_->Without(VariableId(1))});
+  std::map<VariableId, VariableLayout> rest = layout_->variables();
+  rest.erase(VariableId(1));
+  end_->Tell(LayoutUpdate{Layout::Received(layout_->version() + 1, std::move(rest))});
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
   EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kNotFound);
