@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -443,13 +444,11 @@ TEST(InitializerTest, WhatIsMadeOnTheCoordinatorDoesNotTravel) {
 // ---- calls --------------------------------------------------------------------------------------
 
 TEST(MessagesTest, EveryRequestNeedsItsFence) {
-  ExpectRefused(v1::PsAttachRequest(), "fence: is missing");
-  ExpectRefused(v1::LoadRequest(), "fence: is missing");
-  ExpectRefused(v1::SyncRequest(), "fence: is missing");
-  ExpectRefused(v1::CreateShardsRequest(), "fence: is missing");
-  ExpectRefused(v1::DeleteShardsRequest(), "fence: is missing");
-  ExpectRefused(v1::ShutdownRequest(), "fence: is missing");
-  ExpectRefused(v1::WorkerAttachRequest(), "fence: is missing");
+  // A task that registers is not attached yet, and has none.
+#define DIVVY_EXPECT_FENCE(Type) \
+  if (!std::is_same_v<Type, RegisterRequest>) ExpectRefused(v1::Type(), "fence: is missing");
+  DIVVY_WIRE_REQUESTS(DIVVY_EXPECT_FENCE)
+#undef DIVVY_EXPECT_FENCE
 }
 
 TEST(MessagesTest, AnAbsentProtocolRangeMeansVersionOne) {
