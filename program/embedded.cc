@@ -165,7 +165,8 @@ absl::Status EmbeddedCluster::StartWorker(int index) {
       BuildWorker(std::move(options), replica_devices_[index],
                   {executor_, network_, network_.coordinator().get(),
                    EmbeddedClusterResolver(setup_.options.num_ps, setup_.options.num_workers,
-                                           std::string(RoleName(Role::kWorker)), index)},
+                                           std::string(RoleName(Role::kWorker)), index),
+                   setup_.options.strategy.communication},
                   [this](int exit_code, const std::string& why) { OnWorkerExit(exit_code, why); }));
   network_.Add(Address(Role::kWorker, index), workers_[index].core);
   return absl::OkStatus();

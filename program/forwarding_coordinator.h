@@ -23,7 +23,9 @@ class ForwardingCoordinator : public Base {
   absl::StatusOr<bool> Done() override { return coordinator_.Done(); }
   int64_t epoch() const override { return coordinator_.epoch(); }
   int64_t step() const override { return coordinator_.step(); }
-  absl::StatusOr<int64_t> RestoreLatest() override { return coordinator_.RestoreLatest(); }
+  absl::StatusOr<int64_t> RestoreLatest(absl::Duration timeout) override {
+    return coordinator_.RestoreLatest(timeout);
+  }
   void SetProgramState(std::string bytes) override {
     coordinator_.SetProgramState(std::move(bytes));
   }

@@ -139,9 +139,9 @@ int RunEmbedded(const RegisteredProgram& program) {
 
 // ---- a worker -----------------------------------------------------------------------------------
 
-int RunWorker(const TaskOptions& task) {
+int RunWorker(const TaskOptions& task, const RegisteredProgram& program) {
   Termination termination;
-  const auto worker = WorkerTask::Start(WorkerOptionsFromFlags(task),
+  const auto worker = WorkerTask::Start(WorkerOptionsFromFlags(task, program.options),
                                         [&termination](int exit_code, std::string why) {
                                           termination.Request(exit_code, std::move(why));
                                         });
@@ -230,7 +230,7 @@ int Play(const TaskOptions& task) {
   const absl::StatusOr<const RegisteredProgram*> program = FindProgram();
   if (!program.ok()) return RefuseToStart(program.status());
   switch (task.role) {
-    case Role::kWorker: return RunWorker(task);
+    case Role::kWorker: return RunWorker(task, **program);
     case Role::kChief: return RunChief(task, **program);
     default: return RunEvaluator(**program);
   }

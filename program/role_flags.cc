@@ -147,7 +147,7 @@ EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy) {
   return options;
 }
 
-WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
+WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy) {
   WorkerTaskOptions options;
   options.task = task;
   options.core = WorkerLimitsFromFlags();
@@ -161,6 +161,7 @@ WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task) {
                   GpuMathFromFlags()};
   options.blas_threads = absl::GetFlag(FLAGS_blas_threads);
   options.workers_per_host = absl::GetFlag(FLAGS_workers_per_host);
+  options.communication = strategy.communication;
   return options;
 }
 

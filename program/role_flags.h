@@ -15,7 +15,7 @@ namespace divvy {
 // may read environment variables, but block on nothing.
 EmbeddedSetup EmbeddedSetupFromFlags(const StrategyOptions& strategy);
 EvaluatorOptions EvaluatorOptionsFromFlags(const StrategyOptions& strategy);
-WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task);
+WorkerTaskOptions WorkerOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy);
 ChiefTaskOptions ChiefOptionsFromFlags(const TaskOptions& task, const StrategyOptions& strategy);
 // InvalidArgument for flags that a cluster in one process would accept without effect: all at once,
 // each with its reason.

@@ -126,7 +126,10 @@ TEST_F(RoleFlagsTest, ATaskIsMadeOfTheSameOptionsAsItsRoleInOneProcess) {
   Set("seed", "8");
   Set("job_name", "mine");
   const EmbeddedSetup embedded = EmbeddedSetupFromFlags({});
-  const WorkerTaskOptions worker = WorkerOptionsFromFlags({});
+  StrategyOptions strategy;
+  strategy.communication.bytes_per_pack = 9;
+  const WorkerTaskOptions worker = WorkerOptionsFromFlags({}, strategy);
+  EXPECT_EQ(worker.communication.bytes_per_pack, 9);
   EXPECT_TRUE(worker.core.check_numerics && embedded.worker.check_numerics);
   EXPECT_EQ(worker.core.pulls.row_cache_staleness, 6);
   EXPECT_EQ(embedded.worker.pulls.row_cache_staleness, 6);

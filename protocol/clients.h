@@ -5,9 +5,9 @@
 // - They are thread-safe and never block.
 // - `done` is called exactly once. It is never called from within the call, and never while the
 //   implementation holds a lock.
-// - `done`, and the methods of a StreamListener, run on the Executor or on a thread of the transport
-//   that has just read the message. They must not block, and must not destroy a Dialer or wait for
-//   one. They may destroy clients and connections.
+// - `done`, and the methods of a StreamListener, run on the Executor or on the thread of the
+//   transport that has just read the message. They must not block, and must not destroy a Dialer or
+//   wait for one. They may destroy clients and connections.
 // - Over a network, `done` is called by the call's deadline at the latest (DeadlineExceeded).
 //   Within one process it is called when the receiver answers.
 // - A request may arrive late, twice, or although its call failed. Receivers are made for that.

@@ -19,7 +19,7 @@ constexpr char kExitCodeUrl[] = "divvy/exit_code";
 // The payload: these fields in this order, little-endian, without the zero bytes at the end. So a
 // refusal that names no entry fits into the 15 bytes that a Cord stores inline.
 constexpr size_t kReasonAt = 0, kRoleAt = 1, kUserAt = 2, kIndexAt = 3, kEpochAt = 7, kEntryAt = 15,
-                 kRetryAfterAt = 23, kEncodedBytes = 31;
+                 kEncodedBytes = 23;
 
 void Put(uint64_t value, size_t at, size_t bytes, std::string& out) {
   for (size_t i = 0; i < bytes; ++i) out[at + i] = static_cast<char>(value >> (8 * i));
@@ -40,7 +40,6 @@ std::string Encode(const ErrorDetail& detail) {
   Put(static_cast<uint32_t>(detail.index), kIndexAt, 4, out);
   Put(detail.epoch.value(), kEpochAt, 8, out);
   Put(detail.entry.value(), kEntryAt, 8, out);
-  Put(static_cast<uint64_t>(absl::ToInt64Nanoseconds(detail.retry_after)), kRetryAfterAt, 8, out);
   out.resize(out.find_last_not_of('\0') + 1);
   return out;
 }
@@ -61,7 +60,6 @@ ErrorDetail Decode(std::string in) {
   detail.index = static_cast<int32_t>(Get(in, kIndexAt, 4));
   detail.epoch = Epoch(Get(in, kEpochAt, 8));
   detail.entry = EntryId(Get(in, kEntryAt, 8));
-  detail.retry_after = absl::Nanoseconds(static_cast<int64_t>(Get(in, kRetryAfterAt, 8)));
   return detail;
 }
 
@@ -87,9 +85,7 @@ ReasonRow RowOf(Reason reason) {
     case Reason::kStepClosed: return {"STEP_CLOSED", absl::StatusCode::kAborted};
     case Reason::kUnknownShard: return {"UNKNOWN_SHARD", absl::StatusCode::kInternal};
     case Reason::kBadCommit: return {"BAD_COMMIT", absl::StatusCode::kInternal};
-    case Reason::kOverloaded: return {"OVERLOADED", absl::StatusCode::kResourceExhausted};
     case Reason::kMemoryLimit: return {"MEMORY_LIMIT", absl::StatusCode::kResourceExhausted};
-    case Reason::kWorkerLost: return {"WORKER_LOST", absl::StatusCode::kUnavailable};
     case Reason::kPsLost: return {"PS_LOST", absl::StatusCode::kUnavailable};
     case Reason::kStepGaveUp: return {"STEP_GAVE_UP", absl::StatusCode::kUnavailable};
     case Reason::kBatchCancelled: return {"BATCH_CANCELLED", absl::StatusCode::kCancelled};
@@ -166,7 +162,6 @@ bool IsTransient(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded: return true;
     case absl::StatusCode::kAborted: return detail.reason == Reason::kNone;
-    case absl::StatusCode::kResourceExhausted: return detail.reason == Reason::kOverloaded;
     default: return false;
   }
 }
@@ -181,7 +176,6 @@ std::optional<int> ExitCodeOf(Reason reason) {
     case Reason::kMemoryLimit: return exit_codes::kResources;
     case Reason::kStaleEpoch:
     case Reason::kSecondCoordinator:
-    case Reason::kWorkerLost:
     case Reason::kPsLost:
     case Reason::kDeviceLost: return exit_codes::kTryAgain;
     // A step that gave up would end each worker that runs it.

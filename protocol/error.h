@@ -46,12 +46,8 @@ enum class Reason : uint8_t {
   kUnknownShard,
   // Internal: a commit does not fit its shards. A bug; never expected
   kBadCommit,
-  // ResourceExhausted with retry_after: wait that long and send again; never final
-  kOverloaded,
   // ResourceExhausted at CreateShards: the create fails, and its message names the flag
   kMemoryLimit,
-  // Unavailable, for the program: a worker is lost
-  kWorkerLost,
   // Unavailable, for the program: a parameter server and its values are lost
   kPsLost,
   // Unavailable: the attempts of a step are used up
@@ -101,8 +97,6 @@ struct ErrorDetail {
   // A step function made the error. It is never taken for a failure of a worker or ps, whatever its
   // code is.
   bool user = false;
-  // How long to wait before a retry. Zero: the sender uses its own backoff.
-  absl::Duration retry_after;
 };
 
 // All functions here are pure and thread-safe.
@@ -126,9 +120,9 @@ inline Reason ReasonOf(const absl::Status& status) { return DetailOf(status).rea
 absl::Status MarkUser(const absl::Status& status);
 
 // Whether sending the same request again may help: true for Unavailable, DeadlineExceeded, Aborted
-// without a typed reason, and kOverloaded. Always false for an error that a step function made. Use
-// it for answers to calls between the roles, not for errors that a program gets (kPsLost, ...):
-// those are not retried.
+// without a typed reason. Always false for an error that a step function made. Use it for answers
+// to calls between the roles, not for errors that a program gets (kPsLost, ...): those are not
+// retried.
 bool IsTransient(const absl::Status& status);
 
 // The exit code of a process that ends for this reason; nullopt if no process ends for it. 77 and

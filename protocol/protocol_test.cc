@@ -24,20 +24,18 @@ namespace {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(ErrorTest, DetailsTravelWithTheStatus) {
-  ErrorDetail detail{
-      Reason::kOverloaded,    Role::kPs, -2, Epoch(0x123456789abcull), EntryId(~uint64_t{0}), true,
-      absl::Milliseconds(250)};
+  ErrorDetail detail{Reason::kMemoryLimit,  Role::kPs, -2, Epoch(0x123456789abcull),
+                     EntryId(~uint64_t{0}), true};
   const absl::Status status = MakeError(detail, "wait");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), "wait");
   const ErrorDetail back = DetailOf(status);
-  EXPECT_EQ(back.reason, Reason::kOverloaded);
+  EXPECT_EQ(back.reason, Reason::kMemoryLimit);
   EXPECT_EQ(back.role, Role::kPs);
   EXPECT_EQ(back.index, -2);
   EXPECT_EQ(back.epoch, detail.epoch);
   EXPECT_EQ(back.entry, detail.entry);
   EXPECT_TRUE(back.user);
-  EXPECT_EQ(back.retry_after, absl::Milliseconds(250));
 }
 
 TEST(ErrorTest, CodesSayWhatTheCallerShouldDo) {
@@ -54,9 +52,7 @@ TEST(ErrorTest, CodesSayWhatTheCallerShouldDo) {
       {Reason::kStepClosed, absl::StatusCode::kAborted},
       {Reason::kUnknownShard, absl::StatusCode::kInternal},
       {Reason::kBadCommit, absl::StatusCode::kInternal},
-      {Reason::kOverloaded, absl::StatusCode::kResourceExhausted},
       {Reason::kMemoryLimit, absl::StatusCode::kResourceExhausted},
-      {Reason::kWorkerLost, absl::StatusCode::kUnavailable},
       {Reason::kPsLost, absl::StatusCode::kUnavailable},
       {Reason::kStepGaveUp, absl::StatusCode::kUnavailable},
       {Reason::kBatchCancelled, absl::StatusCode::kCancelled},
@@ -135,7 +131,6 @@ TEST(ErrorTest, TransientIsWhatTheSameRequestMayOvercome) {
   EXPECT_TRUE(IsTransient(absl::DeadlineExceededError("")));
   EXPECT_TRUE(IsTransient(absl::AbortedError("")));
   EXPECT_TRUE(IsTransient(MakeError(Reason::kNotReady, "")));
-  EXPECT_TRUE(IsTransient(MakeError(Reason::kOverloaded, "")));
   EXPECT_FALSE(IsTransient(MakeError(Reason::kSessionFenced, "")));
   EXPECT_FALSE(IsTransient(MakeError(Reason::kMemoryLimit, "")));
   EXPECT_FALSE(IsTransient(absl::ResourceExhaustedError("")));

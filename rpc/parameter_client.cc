@@ -37,17 +37,7 @@ class RpcParameterClient : public Sends<RpcParameterClient, ParameterClient> {
   }
 
  private:
-  static auto WayOf(const PsAttachRequest&) { return UnaryWay(&Async::Attach, kAttachDeadline); }
-  static auto WayOf(const LoadRequest&) { return UnaryWay(&Async::Load, kLoadDeadline); }
-  static auto WayOf(const SyncRequest&) { return UnaryWay(&Async::Sync, kSyncDeadline); }
-  static auto WayOf(const SnapshotRequest&) { return UnaryWay(&Async::Snapshot, kCallDeadline); }
-  static auto WayOf(const CreateShardsRequest&) {
-    return UnaryWay(&Async::CreateShards, kCreateDeadline);
-  }
-  static auto WayOf(const DeleteShardsRequest&) {
-    return UnaryWay(&Async::DeleteShards, kCallDeadline);
-  }
-  static auto WayOf(const ShutdownRequest&) { return UnaryWay(&Async::Shutdown, kCallDeadline); }
+  DIVVY_PARAMETER_SERVER_CALLS(DIVVY_UNARY_WAY)
 
   const CallEnvironment environment_;
   const std::shared_ptr<v1::ParameterServer::Stub> stub_;

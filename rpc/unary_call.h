@@ -18,6 +18,7 @@
 #include "rpc/open_calls.h"
 #include "rpc/status.h"
 #include "rpc/time.h"
+#include "rpc/unary_calls.h"
 #include "wire/messages.h"
 
 namespace divvy {
@@ -70,6 +71,11 @@ template <typename Async, typename ProtoRequest, typename ProtoReply>
 UnaryWay(void (Async::*)(grpc::ClientContext*, const ProtoRequest*, ProtoReply*,
                          std::function<void(grpc::Status)>),
          absl::Duration) -> UnaryWay<Async, ProtoRequest, ProtoReply>;
+
+// Defines WayOf(request) for a call of rpc/unary_calls.h, in a class that calls the service's
+// async_interface Async.
+#define DIVVY_UNARY_WAY(Service, Method, Request, Reply, deadline) \
+  static auto WayOf(const Request&) { return UnaryWay(&Async::Method, deadline); }
 
 // Calls stub.async()->*method with `request`. Then `done` runs once with the reply, as a task of
 // the Executor, never from within this call. Holds `stub` until then. Thread-safe; does not block.

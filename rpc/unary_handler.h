@@ -15,6 +15,7 @@
 #include "protocol/error.h"
 #include "rpc/authorization.h"
 #include "rpc/status.h"
+#include "rpc/unary_calls.h"
 #include "wire/messages.h"
 
 namespace divvy {
@@ -88,6 +89,14 @@ grpc::ServerUnaryReactor* HandleUnary(absl::string_view name, grpc::CallbackServ
   });
   return reactor;
 }
+
+// Defines the method of a service that is a call of rpc/unary_calls.h, in a class with a member
+// `core_`, an OnceSet.
+#define DIVVY_HANDLE_UNARY(Service, Method, Request, Reply, deadline)                       \
+  grpc::ServerUnaryReactor* Method(grpc::CallbackServerContext* context,                    \
+                                   const v1::Request* request, v1::Reply* reply) override { \
+    return HandleUnary(#Service "." #Method, context, core_, *request, *reply);             \
+  }
 
 }  // namespace divvy
 

@@ -25,10 +25,7 @@ class RpcWorkerClient : public Sends<RpcWorkerClient, WorkerClient> {
   }
 
  private:
-  static auto WayOf(const WorkerAttachRequest&) {
-    return UnaryWay(&Async::Attach, kAttachDeadline);
-  }
-  static auto WayOf(const ShutdownRequest&) { return UnaryWay(&Async::Shutdown, kCallDeadline); }
+  DIVVY_WORKER_CALLS(DIVVY_UNARY_WAY)
 
   const CallEnvironment environment_;
   const std::shared_ptr<v1::Worker::Stub> stub_;

@@ -1019,6 +1019,53 @@ TEST(CommunicationOptionsTest, OfTwoTheLaterOverridesWhereItIsNotTheDefault) {
   EXPECT_EQ(changed.implementation, CommunicationOptions::Implementation::kNccl);
 }
 
+// The strategy's replicas with these options, as a program gives them to its strategy.
+Strategy With(const CommunicationOptions& communication, TestStrategy& strategy) {
+  StrategyParts parts = strategy->parts();
+  parts.communication = communication;
+  return Strategy(std::move(parts));
+}
+
+TEST(CommunicationOptionsTest, OfTheStrategyHoldForEveryCollectiveThatSaysNothingElse) {
+  using Call = std::function<absl::Status(ReplicaContext&)>;
+  const std::vector<Call> calls = {
+      [](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1).status(); },
+      [](ReplicaContext& replica) { return replica.AllGather(Floats({1}), 0).status(); },
+      [](ReplicaContext& replica) { return replica.ApplyGradients(Gradients()); },
+  };
+  for (const Call& call : calls) {
+    ReplicaStrategy replicas(2);
+    Strategy strategy = With({0, absl::Milliseconds(1)}, replicas);
+    Done told;
+    EXPECT_EQ(strategy
+                  .Run([&](ReplicaContext& replica) -> absl::Status {
+                    const int id = replica.replica_id_in_sync_group();
+                    if (id == 1) told.Await();
+                    const absl::Status status = call(replica);
+                    if (id == 0) told.Set();
+                    return status;
+                  })
+                  .status()
+                  .code(),
+              absl::StatusCode::kDeadlineExceeded);
+  }
+  ReplicaStrategy replicas(2);
+  EXPECT_THAT(With({-1}, replicas)
+                  .Run([](ReplicaContext& replica) { return replica.AllReduce(ReduceOp::kSum, 1); })
+                  .status()
+                  .message(),
+              HasSubstr("bytes_per_pack"));
+}
+
+TEST(CommunicationOptionsTest, OfACallOverrideTheStrategys) {
+  ReplicaStrategy replicas(2);
+  Strategy strategy = With({-1, absl::ZeroDuration()}, replicas);
+  const auto reduce = [](ReplicaContext& replica) {
+    return replica.AllReduce(ReduceOp::kSum, 1, {/*bytes_per_pack=*/7, absl::Hours(1)});
+  };
+  EXPECT_THAT(strategy.Run(reduce)->values(), ElementsAre(2, 2));
+}
+
 TEST(CommunicationOptionsTest, NeedNotAgreeAndChangeNoResult) {
   ReplicaStrategy strategy(2);
   const auto reduce = [](ReplicaContext& replica) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,14 @@ namespace divvy {
 // steps, waits for the steps in flight, and returns the merged metrics. It calls the observer until
 // it returns.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
+
+// How RunEpoch and RunUntil wait.
+struct LoopOptions {
+  // Empty: no observer.
+  LoopObserver observer = {};
+  // The longest time that the call may take.
+  absl::Duration timeout = absl::InfiniteDuration();
+};
 
 // The state of a scheduled step. The last three states are final.
 //   kNotReady   the step waits, runs, or is run again
@@ -75,8 +84,7 @@ struct StepLoop {
   // RunUntil: repeat passes over the data until this many training steps are committed. None: one
   // pass.
   std::optional<int64_t> last_step;
-  // Empty: no observer.
-  LoopObserver observer = {};
+  LoopOptions options = {};
 };
 
 }  // namespace internal
@@ -139,7 +147,15 @@ class RemoteValue<void> {
 class PerWorkerDataset {
  public:
   // For implementers of Coordinator. REQUIRES: `make` is thread-safe and does not block.
-  explicit PerWorkerDataset(std::function<Iterator()> make) : make_(std::move(make)) {}
+  PerWorkerDataset(BoundDataSource source, std::shared_ptr<Strategy> strategy,
+                   std::function<Iterator()> make)
+      : source_(std::move(source)), strategy_(std::move(strategy)), make_(std::move(make)) {}
+  // The dtype and shape of each leaf of an element, by path, as Dataset::ElementSpec: TensorFlow's
+  // element_spec. An element is what one replica gets. Calls the source's function in this process,
+  // as worker 0 of one; no pass begins and no worker reads. If only the data can tell, the first
+  // element is read here, so the files must be readable here, too. Blocks. Errors: those of the
+  // source and of Dataset::ElementSpec.
+  absl::StatusOr<std::map<std::string, TensorSpec>> ElementSpec() const;
   // Begins a new pass over the data; two iterators do not share a position. Does not block: each
   // worker opens the source when the coordinator asks for it, and again when it reconnects. The
   // iterator keeps its position when a step fails and the queue is cancelled. Errors of the source,
@@ -149,6 +165,8 @@ class PerWorkerDataset {
   Iterator MakeIterator() const { return make_(); }
 
  private:
+  BoundDataSource source_;
+  std::shared_ptr<Strategy> strategy_;
   std::function<Iterator()> make_;
 };
 
@@ -261,7 +279,7 @@ class Coordinator {
   absl::StatusOr<Metrics> RunEpoch(const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
-    return RunEpoch(LoopObserver(), step, data, args...);
+    return RunEpoch(LoopOptions(), step, data, args...);
   }
   // As described above. Also InvalidArgument: a read-only step, since read-only steps have no
   // numbers.
@@ -269,12 +287,22 @@ class Coordinator {
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
-    return RunUntil(LoopObserver(), last_step, step, data, args...);
+    return RunUntil(LoopOptions(), last_step, step, data, args...);
   }
-  // The same loops with an observer. A RunEpoch that its observer ended early does not count as an
-  // epoch.
+  // The same loops with an observer and a timeout. A RunEpoch that its observer ended early does
+  // not count as an epoch.
+  //
+  //   coordinator.RunEpoch({/*observer=*/{}, /*timeout=*/absl::Minutes(5)}, kTrain, kClicks(day));
+  //
+  // The call first writes the initial values of variables that were just created, and then blocks
+  // for at most `options.timeout`. DeadlineExceeded: the loop is not over. It starts no more steps,
+  // its metrics are lost, and it does not count as an epoch. Its running steps continue. Those that
+  // succeed are committed and count in step(). Join waits for them. The next loop also waits for
+  // them before it begins, within its own timeout. The next call returns an error of such a step.
+  // After a timeout, RunEpoch begins its pass again from the beginning, and RunUntil continues
+  // where the loop was interrupted.
   template <typename... Args>
-  absl::StatusOr<Metrics> RunEpoch(LoopObserver observer,
+  absl::StatusOr<Metrics> RunEpoch(LoopOptions options,
                                    const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
@@ -283,10 +311,10 @@ class Coordinator {
                      data,
                      {NestCodec<std::decay_t<Args>>::Encode(args)...},
                      std::nullopt,
-                     std::move(observer)});
+                     std::move(options)});
   }
   template <typename... Args>
-  absl::StatusOr<Metrics> RunUntil(LoopObserver observer, int64_t last_step,
+  absl::StatusOr<Metrics> RunUntil(LoopOptions options, int64_t last_step,
                                    const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
                                    const internal::Parameter<Args>&... args) {
@@ -298,7 +326,7 @@ class Coordinator {
                      data,
                      {NestCodec<std::decay_t<Args>>::Encode(args)...},
                      last_step,
-                     std::move(observer)});
+                     std::move(options)});
   }
   // Completed RunEpoch calls of training steps. Start a loop at this number, not at 0: a program
   // may run more than once in the life of its job. Does not block.
@@ -308,7 +336,8 @@ class Coordinator {
 
   // Resumes the job from the newest saved state. Call it after creating the variables and before
   // reading or writing one or running a step that uses one. Nothing is restored unless the program
-  // calls this. Blocks.
+  // calls this. Blocks for at most `timeout`, and then writes the initial values of variables
+  // that the state lacks.
   //
   // The state comes from the parameter servers if an earlier coordinator was killed, left a
   // complete state there, and --state_dir was kept. Otherwise it comes from the newest intact
@@ -324,8 +353,10 @@ class Coordinator {
   // and nothing is restored); or it has none of the created variables, so it belongs to another
   // model; or a variable has already been used. The log lists variables that are only in the state
   // and variables that are only in the program. DataLoss: there are checkpoints, but all of them
-  // are damaged.
-  virtual absl::StatusOr<int64_t> RestoreLatest() = 0;
+  // are damaged. DeadlineExceeded: the state is not loaded yet. It is still being loaded, and every
+  // use of a variable waits for it. Call again to wait for it and to learn whether it fits.
+  virtual absl::StatusOr<int64_t> RestoreLatest(
+      absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Sets bytes of the program's own, which every later checkpoint contains. They are also written
   // to --state_dir before another step begins. That write takes about 0.2 ms, so call this once per
   // round or epoch, not per step. program_state() returns the bytes that were set last. After
@@ -346,7 +377,7 @@ class Coordinator {
   virtual absl::StatusOr<std::string> SaveCheckpoint(
       absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Writes the variables and their optimizer slots for use by other programs, without Divvy's own
-  // bookkeeping. Blocks; training continues.
+  // bookkeeping. Blocks for at most `options.timeout`, as SaveCheckpoint does; training continues.
   //
   // The values come from a checkpoint that this call makes. A job without --checkpoint_dir reads
   // the variables directly instead. Then slots are left out, which the log says, and if steps are
@@ -369,6 +400,9 @@ class Coordinator {
   //   AlreadyExists       `path` is the --checkpoint_dir itself
   //   ResourceExhausted   a disk is full or broken
   //   DataLoss            the checkpoint was damaged right after it was written
+  //   DeadlineExceeded    not complete within `options.timeout`. What existed under the name
+  //                       remains. The checkpoint is still being made. If the program calls again
+  //                       before it is complete, the call waits for it
   //   others              the file system's, with the file's name. What existed under the name
   //                       remains; export again when the cause is fixed
   virtual absl::Status Export(absl::string_view path, const ExportOptions& options) = 0;

@@ -71,6 +71,8 @@ absl::Status ReplicaContext::WrongSize(int size) const {
 
 absl::Status ReplicaContext::MeetOthers(absl::string_view instead,
                                         internal::Rendezvous::Arrival arrival) {
+  if (arrival.timeout == absl::InfiniteDuration())
+    arrival.timeout = strategy_.parts().communication.timeout;
   const std::string call = arrival.call;
   const TraceRange range(call.c_str());
   RETURN_IF_ERROR(internal::CheckReplica(*this, arrival.call, instead));
@@ -93,20 +95,21 @@ absl::StatusOr<PerReplica<T>> Each(absl::StatusOr<std::vector<T>> values) {
 
 }  // namespace
 
-// This replica takes part even if its value or options are an error. So its later calls still match
-// the other replicas' calls.
 absl::StatusOr<Nest> ReplicaContext::AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value,
                                                    const CommunicationOptions& options) {
+  return MeetToReduce(absl::StrCat("AllReduce ", ReduceOpName(op)), op, std::move(value), options);
+}
+
+// This replica takes part even if its value or options are an error. So its later calls still match
+// the other replicas' calls.
+absl::StatusOr<Nest> ReplicaContext::MeetToReduce(std::string call, ReduceOp op,
+                                                  absl::StatusOr<Nest> value,
+                                                  const CommunicationOptions& of_call) {
+  const CommunicationOptions options = MergeOptions(strategy_.parts().communication, of_call);
   if (options.bytes_per_pack < 0) {
     value = absl::InvalidArgumentError(absl::StrCat(
         "AllReduce: bytes_per_pack must not be negative, not ", options.bytes_per_pack));
   }
-  return MeetToReduce(absl::StrCat("AllReduce ", ReduceOpName(op)), op, std::move(value), options);
-}
-
-absl::StatusOr<Nest> ReplicaContext::MeetToReduce(std::string call, ReduceOp op,
-                                                  absl::StatusOr<Nest> value,
-                                                  const CommunicationOptions& options) {
   const auto reduce = [&](const PerReplica<Nest>& values) -> absl::StatusOr<PerReplica<Nest>> {
     if (values.size() == 1) return values;
     return Each(internal::AllReduceNests(op, values.values(), options));

@@ -103,7 +103,8 @@ class ReplicaContext : public VariableReader {
   //                       replica gets this error, which names two of them
   //   FailedPrecondition  another replica returned without making the call; or the context was made
   //                       by hand and there are several replicas
-  //   DeadlineExceeded    CommunicationOptions::timeout has passed
+  //   DeadlineExceeded    CommunicationOptions::timeout has passed, the call's or else the one in
+  //                       StrategyOptions::communication
   //   others              the error with which another replica failed, or its argument's own error
   //                       (a failed Nest, Var or Gradients), which every replica gets
   //
@@ -249,7 +250,7 @@ class ReplicaContext : public VariableReader {
   absl::StatusOr<Nest> AllReduceNest(ReduceOp op, absl::StatusOr<Nest> value,
                                      const CommunicationOptions& options);
   absl::StatusOr<Nest> MeetToReduce(std::string call, ReduceOp op, absl::StatusOr<Nest> value,
-                                    const CommunicationOptions& options);
+                                    const CommunicationOptions& of_call);
   absl::StatusOr<Nest> AllGatherNest(Nest value, int axis);
   Var Recorded(ReduceOp op, const CommunicationOptions& options,
                const absl::StatusOr<Nest>& reduced, const Var& value);

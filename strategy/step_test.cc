@@ -400,7 +400,7 @@ class ImmediateCoordinator : public Coordinator {
   absl::StatusOr<bool> Done() override { return true; }
   int64_t epoch() const override { return 0; }
   int64_t step() const override { return 0; }
-  absl::StatusOr<int64_t> RestoreLatest() override { return 0; }
+  absl::StatusOr<int64_t> RestoreLatest(absl::Duration) override { return 0; }
   void SetProgramState(std::string) override {}
   std::string program_state() const override { return ""; }
   int64_t durable_steps() const override { return 0; }
@@ -410,8 +410,9 @@ class ImmediateCoordinator : public Coordinator {
   absl::Status Export(absl::string_view, const ExportOptions&) override {
     return absl::FailedPreconditionError("no checkpoints here");
   }
-  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource&) override {
-    return PerWorkerDataset([this] { return Iterator(PerWorkerHandle{++iterators_}); });
+  absl::StatusOr<PerWorkerDataset> CreatePerWorkerDataset(const BoundDataSource& source) override {
+    return PerWorkerDataset(source, {&environment_.strategy(), [](Strategy*) {}},
+                            [this] { return Iterator(PerWorkerHandle{++iterators_}); });
   }
   void SetLearningRateScale(double) override {}
   absl::Status Report(absl::string_view, int64_t, const Metrics&) override {
@@ -440,7 +441,7 @@ class ImmediateCoordinator : public Coordinator {
   // This test does not train.
   class NoSupport : public internal::TrainerSupport {
    public:
-    absl::StatusOr<int64_t> RestoreUnlessBegun() override { return 0; }
+    absl::StatusOr<int64_t> RestoreUnlessBegun(absl::Duration) override { return 0; }
     int64_t TakeRestoredEpochs(int64_t) override { return 0; }
     int64_t TakeRestoredSteps(int64_t) override { return 0; }
     void SetGoal(int64_t) override {}

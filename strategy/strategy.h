@@ -51,6 +51,8 @@ struct StrategyParts {
   uint64_t seed = 0;
   // The worker's objects. Null: the strategy makes its own.
   std::shared_ptr<LocalObjects> locals;
+  // StrategyOptions::communication.
+  CommunicationOptions communication = {};
 };
 
 namespace internal {

@@ -1,4 +1,4 @@
-// How a job cuts and places its variables.
+// How a job cuts and places its variables, and how the replicas of a worker communicate.
 #ifndef DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
 #define DIVVY_STRATEGY_STRATEGY_OPTIONS_H_
 
@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "partitioners/partitioner.h"
+#include "strategy/per_replica.h"
 
 namespace divvy {
 
@@ -24,6 +25,10 @@ struct StrategyOptions {
   // block. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
+  // How the replicas of a worker combine values. A call's own options override it (MergeOptions).
+  // Its timeout holds for every collective, including ApplyGradients and MergeCall. Each task reads
+  // it from the program of its own process, so with Connect the workers' program sets it.
+  CommunicationOptions communication = {};
   // Not OK: these options cannot be used, and starting the job with them returns this error.
   absl::Status problem = {};
 };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace divvy {
 
@@ -18,8 +19,9 @@ class TrainerSupport {
  public:
   virtual ~TrainerSupport() = default;
   // Calls RestoreLatest, unless the program has already called it or has begun to use the
-  // variables. Returns the number of steps restored. Blocks. Errors: RestoreLatest's.
-  virtual absl::StatusOr<int64_t> RestoreUnlessBegun() = 0;
+  // variables. Returns the number of steps restored. Blocks for at most `timeout`. Errors:
+  // RestoreLatest's.
+  virtual absl::StatusOr<int64_t> RestoreUnlessBegun(absl::Duration timeout) = 0;
   // Call TakeRestoredEpochs and TakeRestoredSteps after RestoreUnlessBegun. They return how many of
   // the program's next `at_most` RunEpochs of training steps, or next `at_most` training steps, the
   // restored state already contains. Each epoch and each step is returned once, so a restarted

@@ -101,9 +101,11 @@ absl::Status CheckSecurity(const TaskOptions& options) {
                        {std::string(RoleName(options.role)), absl::StrCat(options.index)});
 }
 
-absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(
-    const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-    std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls) {
+absl::StatusOr<std::unique_ptr<TaskServer>> TaskServer::Start(const TaskOptions& options,
+                                                              std::vector<grpc::Service*> services,
+                                                              GenericServiceHook* hook,
+                                                              StatusOfTask status,
+                                                              std::optional<OperatorCalls> calls) {
   ServerOptions server;
   server.address = BindAddress(options);
   server.tls = options.tls;

@@ -12,11 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/cluster_config.h"
-#include "proto/divvy.pb.h"
 #include "protocol/role.h"
+#include "rpc/admin_service.h"
 #include "rpc/credentials.h"
 #include "rpc/server.h"
-#include "task/admin_service.h"
 
 namespace divvy {
 
@@ -66,10 +65,10 @@ class TaskServer {
   // Starts to listen. First raises the process's limit of open files and logs it; no more than
   // three quarters of that limit become connections. Errors as Server::Start. REQUIRES:
   // CheckSecurity returned OK; services and hook outlive the server; `status` and `calls` are as
-  // AdminService requires.
+  // rpc/admin_service.h requires.
   static absl::StatusOr<std::unique_ptr<TaskServer>> Start(
       const TaskOptions& options, std::vector<grpc::Service*> services, GenericServiceHook* hook,
-      std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls = std::nullopt);
+      StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt);
 
   // The address at which others reach this task: its address in the cluster, else the one it
   // listens on.
@@ -77,13 +76,13 @@ class TaskServer {
   // 0: there is no health address.
   int health_port() const { return server_->health_port(); }
   // The status of the task in one line, for the log.
-  std::string StatusText() const { return admin_.status().ShortDebugString(); }
+  std::string StatusText() const { return admin_.StatusText(); }
   // See Server::SetServing and Server::Shutdown; Shutdown blocks.
   void SetServing(bool serving) { server_->SetServing(serving); }
   void Shutdown(absl::Duration grace) { server_->Shutdown(grace); }
 
  private:
-  TaskServer(std::function<v1::TaskStatus()> status, std::optional<OperatorCalls> calls)
+  TaskServer(StatusOfTask status, std::optional<OperatorCalls> calls)
       : admin_(std::move(status), std::move(calls)) {}
 
   AdminService admin_;

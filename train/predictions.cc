@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "protocol/error.h"
 
@@ -89,11 +90,12 @@ absl::StatusOr<Outputs> DecodeOutputs(const Nest& nest) {
 class OrderedPredictions {
  public:
   OrderedPredictions(Coordinator& coordinator, const Model& model, Iterator elements,
-                     const TakeOutputs& take)
+                     const TakeOutputs& take, absl::Duration end)
       : coordinator_(coordinator),
         model_(model),
         elements_(std::move(elements)),
         take_(take),
+        end_(end),
         most_in_flight_(static_cast<size_t>(4 * NumWorkers(coordinator.strategy()))),
         most_early_(static_cast<size_t>(128 * NumWorkers(coordinator.strategy()) *
                                         coordinator.strategy().num_replicas_in_sync())) {}
@@ -102,7 +104,7 @@ class OrderedPredictions {
     while (true) {
       RETURN_IF_ERROR(Schedule());
       if (in_flight_.empty()) break;
-      const absl::StatusOr<Nest> given = in_flight_.front().Fetch();
+      const absl::StatusOr<Nest> given = in_flight_.front().Fetch(internal::Left(end_));
       in_flight_.pop_front();
       if (IsEndOfData(given.status())) {
         ended_ = true;
@@ -160,6 +162,7 @@ class OrderedPredictions {
   const Model& model_;
   const Iterator elements_;
   const TakeOutputs& take_;
+  const absl::Duration end_;
   const size_t most_in_flight_, most_early_;
   std::deque<RemoteValue<Nest>> in_flight_;  // in the order in which they were scheduled
   std::map<int64_t, Outputs> early_;         // by position
@@ -198,25 +201,27 @@ absl::StatusOr<Tensor> JoinRows(const std::string& name, const std::vector<Outpu
 }  // namespace
 
 absl::Status Predict(Coordinator& coordinator, const Model& model, const BoundDataSource& data,
-                     const TakeOutputs& take) {
+                     const TakeOutputs& take, absl::Duration timeout) {
+  const absl::Duration end = Clock::Real().Elapsed() + timeout;
   RETURN_IF_ERROR(CheckLeased(data));
   ASSIGN_OR_RETURN(const PerWorkerDataset dataset, coordinator.CreatePerWorkerDataset(kNumbered(
                                                        std::string(data.name()), data.args())));
   const absl::Status status =
-      OrderedPredictions(coordinator, model, dataset.MakeIterator(), take).Run();
+      OrderedPredictions(coordinator, model, dataset.MakeIterator(), take, end).Run();
   // Waits for the running steps and discards their error, so that the program's next call does not
   // raise it.
-  if (!status.ok()) coordinator.Join().IgnoreError();
+  if (!status.ok()) coordinator.Join(internal::Left(end)).IgnoreError();
   return status;
 }
 
 absl::StatusOr<Outputs> Predict(Coordinator& coordinator, const Model& model,
-                                const BoundDataSource& data) {
+                                const BoundDataSource& data, absl::Duration timeout) {
   std::vector<Outputs> parts;
-  RETURN_IF_ERROR(Predict(coordinator, model, data, [&parts](int64_t, const Outputs& outputs) {
+  const TakeOutputs take = [&parts](int64_t, const Outputs& outputs) {
     parts.push_back(outputs);
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(Predict(coordinator, model, data, take, timeout));
   return internal::JoinOutputs(parts);
 }
 

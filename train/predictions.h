@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "data/dataset.h"
 #include "strategy/coordinator.h"
 #include "tensor/tensor.h"
@@ -26,7 +27,8 @@ using TakeOutputs = std::function<absl::Status(int64_t first, const Outputs& out
 // Runs the model over data with the variables that the coordinator has: Keras' model.predict. Use
 // it in an Evaluator's score, or in a program that has created the variables itself. (A Trainer
 // would create and restore them.) Order, memory and errors are those of Trainer::Predict. Also
-// NotFound: a variable of the model does not exist. Both functions block, and change no variable.
+// NotFound: a variable of the model does not exist. Both functions block for at most `timeout`, and
+// change no variable.
 //
 //   absl::Status Evaluate(Evaluator& evaluator) {
 //     return evaluator.Watch([](Coordinator& restored) -> absl::Status {
@@ -35,12 +37,13 @@ using TakeOutputs = std::function<absl::Status(int64_t first, const Outputs& out
 //     });
 //   }
 absl::Status Predict(Coordinator& coordinator, const Model& model, const BoundDataSource& data,
-                     const TakeOutputs& take);
+                     const TakeOutputs& take, absl::Duration timeout = absl::InfiniteDuration());
 // Returns all outputs, with the rows of all batches concatenated, for results that fit into memory.
 // Empty if the data has no element. Also InvalidArgument: batches whose outputs differ in names, in
 // dtypes or in the shape of a row.
 absl::StatusOr<Outputs> Predict(Coordinator& coordinator, const Model& model,
-                                const BoundDataSource& data);
+                                const BoundDataSource& data,
+                                absl::Duration timeout = absl::InfiniteDuration());
 
 namespace internal {
 // Concatenates the rows of all parts. Empty if there are no parts. InvalidArgument: parts that

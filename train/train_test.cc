@@ -538,8 +538,9 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   absl::StatusOr<bool> Done() override { return true; }
   int64_t epoch() const override { return epoch_; }
   int64_t step() const override { return step_; }
-  absl::StatusOr<int64_t> RestoreLatest() override {
+  absl::StatusOr<int64_t> RestoreLatest(absl::Duration timeout) override {
     ++restores_;
+    timeouts_.push_back(timeout);
     return step_;
   }
   // As if the program had trained `steps` steps without a Trainer.
@@ -548,7 +549,9 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   void Saved(int64_t epochs, int64_t steps) {
     epoch_ = restored_epochs_ = epochs, step_ = restored_steps_ = steps;
   }
-  absl::StatusOr<int64_t> RestoreUnlessBegun() override { return RestoreLatest(); }
+  absl::StatusOr<int64_t> RestoreUnlessBegun(absl::Duration timeout) override {
+    return RestoreLatest(timeout);
+  }
   int64_t TakeRestoredEpochs(int64_t at_most) override { return Take(restored_epochs_, at_most); }
   int64_t TakeRestoredSteps(int64_t at_most) override { return Take(restored_steps_, at_most); }
   void SetProgramState(std::string) override {}
@@ -582,6 +585,9 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   bool exports_ = true;
   int64_t goal_ = 0;
   int restores_ = 0;
+  std::vector<absl::Duration> timeouts_;  // of RestoreLatest and of loops
+  // The loop with this number, from 0, ends with DeadlineExceeded.
+  std::optional<size_t> late_loop_;
   std::string event_directory_;
   bool reports_in_time_ = true;  // false: loops end before their first report
   TestStrategy strategy_{1};
@@ -598,6 +604,11 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
   }
   internal::TrainerSupport& trainer_support() override { return *this; }
   absl::StatusOr<Metrics> RunSteps(const internal::StepLoop& loop) override {
+    timeouts_.push_back(loop.options.timeout);
+    if (late_loop_ && (*late_loop_)-- == 0) {
+      late_loop_.reset();
+      return absl::DeadlineExceededError("in the middle of the loop");
+    }
     if (loop.data.name() == "scripted") {
       Metrics next = script_.front();
       script_.pop_front();
@@ -630,7 +641,7 @@ class InlineCoordinator : public Coordinator, public internal::TrainerSupport {
       ASSIGN_OR_RETURN(const Metrics metrics, NestCodec<Metrics>::Decode(result));
       RETURN_IF_ERROR(Merge(metrics, merged));
       step_ += trains ? 1 : 0;
-      stopped_ = reports_in_time_ && loop.observer && !loop.observer(metrics);
+      stopped_ = reports_in_time_ && loop.options.observer && !loop.options.observer(metrics);
     }
     return absl::OkStatus();
   }
@@ -657,6 +668,16 @@ class TrainerTest : public ::testing::Test {
   Trainer trainer_{coordinator_, kRegression, Sgd{0.02}};
 };
 
+// The epoch and the step at the end of each epoch.
+class EpochEnds : public Callback {
+ public:
+  absl::Status OnEpochEnd(TrainingRun& run) override {
+    ends_.push_back({run.epoch(), run.step()});
+    return absl::OkStatus();
+  }
+  std::vector<std::pair<int, int64_t>> ends_;
+};
+
 TEST_F(TrainerTest, FitTrainsValidatesAndReports) {
   FitOptions options;
   options.epochs = 2;
@@ -680,6 +701,42 @@ TEST_F(TrainerTest, FitCalledAgainGoesOn) {
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_LT(second->at("loss"), first->at("loss"));
   EXPECT_EQ(40, coordinator_.epoch());
+}
+
+TEST_F(TrainerTest, AFitThatTimesOutKeepsCompleteEpochsAndIsCalledAgainForTheRest) {
+  FitOptions options;
+  options.epochs = 3;
+  options.validation = kData;
+  options.timeout = absl::Hours(1);
+  const auto ends = std::make_shared<EpochEnds>();
+  options.callbacks = {ends};
+  coordinator_.late_loop_ = 2;  // the second epoch's
+  EXPECT_EQ(trainer_.Fit(kData, options).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(coordinator_.epoch(), 1);
+  options.epochs = 2;
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  EXPECT_EQ(coordinator_.epoch(), 3);
+  EXPECT_THAT(ends->ends_, ElementsAre(Pair(1, 2), Pair(2, 4), Pair(3, 6)));
+}
+
+TEST_F(TrainerTest, EachCallOfAFitGetsTheTimeThatIsLeft) {
+  FitOptions options;
+  options.epochs = 2;
+  options.validation = kData;
+  options.timeout = absl::Hours(1);
+  ASSERT_TRUE(trainer_.Fit(kData, options).ok());
+  ASSERT_EQ(coordinator_.timeouts_.size(), 5u) << "the restore, and two loops for each epoch";
+  absl::Duration most = options.timeout;
+  for (const absl::Duration timeout : coordinator_.timeouts_) {
+    EXPECT_LE(timeout, std::exchange(most, timeout));
+    EXPECT_GT(timeout, absl::ZeroDuration());
+  }
+  coordinator_.timeouts_.clear();
+  ASSERT_TRUE(trainer_.Evaluate(kData, absl::Minutes(1)).ok());
+  ASSERT_TRUE(trainer_.Evaluate(kData).ok());
+  ASSERT_EQ(coordinator_.timeouts_.size(), 2u);
+  EXPECT_LE(coordinator_.timeouts_[0], absl::Minutes(1));
+  EXPECT_EQ(coordinator_.timeouts_[1], absl::InfiniteDuration());
 }
 
 TEST_F(TrainerTest, StepsPerEpochCountsSteps) {
@@ -708,16 +765,6 @@ TEST_F(TrainerTest, AProgramThatRunsAgainLeavesOutTheEpochsThatItsCheckpointHold
   EXPECT_EQ(coordinator_.goal_, 1);
   EXPECT_EQ(coordinator_.restores_, 1);
 }
-
-// The epoch and the step at the end of each epoch.
-class EpochEnds : public Callback {
- public:
-  absl::Status OnEpochEnd(TrainingRun& run) override {
-    ends_.push_back({run.epoch(), run.step()});
-    return absl::OkStatus();
-  }
-  std::vector<std::pair<int, int64_t>> ends_;
-};
 
 TEST_F(TrainerTest, CountedStepsGoOnInTheMiddleOfAnEpoch) {
   coordinator_.Saved(/*epochs=*/0, /*steps=*/5);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "strategy/trainer_support.h"
@@ -56,7 +57,7 @@ Trainer::Trainer(Coordinator& coordinator, const Model& model, Optimizer optimiz
     : coordinator_(coordinator), model_(model), optimizer_(std::move(optimizer)) {}
 
 // Creates the variables and restores them, once.
-absl::Status Trainer::Prepare() {
+absl::Status Trainer::Prepare(absl::Duration end) {
   RETURN_IF_ERROR(model_.status());
   std::vector<VariableSpec> variables = model_.variables();
   for (; num_created_ < variables.size(); ++num_created_) {
@@ -68,7 +69,8 @@ absl::Status Trainer::Prepare() {
     RETURN_IF_ERROR(coordinator_.strategy().CreateVariable(spec));
   }
   if (restored_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t steps, internal::SupportOf(coordinator_).RestoreUnlessBegun());
+  ASSIGN_OR_RETURN(const int64_t steps,
+                   internal::SupportOf(coordinator_).RestoreUnlessBegun(internal::Left(end)));
   restored_ = true;
   in_an_epoch_ = steps > 0;
   return absl::OkStatus();
@@ -86,11 +88,13 @@ Trainer::Behind Trainer::TakeWhatIsBehind(const FitOptions& options) {
 }
 
 absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const FitOptions& options,
-                                            int64_t steps_behind, TrainingRun& run) {
+                                            int64_t steps_behind, absl::Duration end,
+                                            TrainingRun& run) {
   absl::Status told;
-  LoopObserver observer;
+  LoopOptions loop;
+  loop.timeout = internal::Left(end);
   if (!options.callbacks.empty()) {
-    observer = [&](const Metrics& recent) {
+    loop.observer = [&](const Metrics& recent) {
       if (!told.ok() || run.stopped()) return false;
       Append("", recent, run.metrics_);
       told = Tell(options, &Callback::OnReport, run);
@@ -101,10 +105,10 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
   const int64_t last_step =
       coordinator_.step() + options.steps_per_epoch.value_or(0) - steps_behind;
   absl::StatusOr<Metrics> metrics =
-      options.steps_per_epoch ? coordinator_.RunUntil(std::move(observer), last_step, step, data,
-                                                      model_.name(), options.clip_norm)
-                              : coordinator_.RunEpoch(std::move(observer), step, data,
-                                                      model_.name(), options.clip_norm);
+      options.steps_per_epoch
+          ? coordinator_.RunUntil(std::move(loop), last_step, step, data, model_.name(),
+                                  options.clip_norm)
+          : coordinator_.RunEpoch(std::move(loop), step, data, model_.name(), options.clip_norm);
   RETURN_IF_ERROR(told);
   const bool rest_may_be_empty = std::exchange(in_an_epoch_, false);
   if (metrics.ok() && !run.stopped() && !rest_may_be_empty)
@@ -112,26 +116,28 @@ absl::StatusOr<Metrics> Trainer::TrainEpoch(const BoundDataSource& data, const F
   return metrics;
 }
 
-absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data) {
+absl::StatusOr<Metrics> Trainer::EvaluateEpoch(const BoundDataSource& data, absl::Duration end) {
   ASSIGN_OR_RETURN(Metrics metrics,
-                   coordinator_.RunEpoch(model_.evaluate_step(), data, model_.name()));
+                   coordinator_.RunEpoch({/*observer=*/{}, internal::Left(end)},
+                                         model_.evaluate_step(), data, model_.name()));
   RETURN_IF_ERROR(CheckExamplesSeen(metrics, data));
   return metrics;
 }
 
-absl::Status Trainer::ValidateEpoch(const FitOptions& options, TrainingRun& run) {
+absl::Status Trainer::ValidateEpoch(const FitOptions& options, absl::Duration end,
+                                    TrainingRun& run) {
   if (!options.validation) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation));
+  ASSIGN_OR_RETURN(const Metrics validated, EvaluateEpoch(*options.validation, end));
   Append(absl::StrCat(kValidation, "/"), validated, run.metrics_);
   return coordinator_.Report(kValidation, coordinator_.step(), validated);
 }
 
 absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& options,
-                               int64_t steps_behind, TrainingRun& run) {
-  ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, steps_behind, run));
+                               int64_t steps_behind, absl::Duration end, TrainingRun& run) {
+  ASSIGN_OR_RETURN(const Metrics trained, TrainEpoch(data, options, steps_behind, end, run));
   Append("", trained, run.metrics_);
   if (run.stopped()) return absl::OkStatus();  // in the middle of the epoch
-  RETURN_IF_ERROR(ValidateEpoch(options, run));
+  RETURN_IF_ERROR(ValidateEpoch(options, end, run));
   run.epoch_ = ++epochs_;
   // The checkpoint already contained the whole epoch, so there are no metrics.
   if (trained.empty()) return absl::OkStatus();
@@ -140,9 +146,10 @@ absl::Status Trainer::FitEpoch(const BoundDataSource& data, const FitOptions& op
 
 absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource& data,
                                                            const FitOptions& options) {
+  const absl::Duration end = Clock::Real().Elapsed() + options.timeout;
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Validate(optimizer_));
-  RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(Prepare(end));
   const Behind behind = TakeWhatIsBehind(options);
   epochs_ += behind.epochs;
   internal::SupportOf(coordinator_).SetGoal(options.epochs - behind.epochs);
@@ -151,31 +158,36 @@ absl::StatusOr<std::map<std::string, double>> Trainer::Fit(const BoundDataSource
   RETURN_IF_ERROR(Tell(options, &Callback::OnFitBegin, run));
   int64_t steps_behind = behind.steps;
   for (int epoch = behind.epochs; epoch < options.epochs && !run.stopped(); ++epoch) {
-    RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), run));
+    RETURN_IF_ERROR(FitEpoch(data, options, std::exchange(steps_behind, 0), end, run));
   }
   // Nothing was left to train, so Fit only validates.
-  if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, run));
+  if (behind.epochs == options.epochs) RETURN_IF_ERROR(ValidateEpoch(options, end, run));
   if (run.stopped())
     DIVVY_LOG(INFO) << "training ended after " << epochs_ << " epochs: " << *run.stop_reason_;
   return run.metrics_;
 }
 
-absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataSource& data) {
-  RETURN_IF_ERROR(Prepare());
-  ASSIGN_OR_RETURN(const Metrics metrics, EvaluateEpoch(data));
+absl::StatusOr<std::map<std::string, double>> Trainer::Evaluate(const BoundDataSource& data,
+                                                                absl::Duration timeout) {
+  const absl::Duration end = Clock::Real().Elapsed() + timeout;
+  RETURN_IF_ERROR(Prepare(end));
+  ASSIGN_OR_RETURN(const Metrics metrics, EvaluateEpoch(data, end));
   std::map<std::string, double> values;
   Append("", metrics, values);
   return values;
 }
 
-absl::Status Trainer::Predict(const BoundDataSource& data, const TakeOutputs& take) {
-  RETURN_IF_ERROR(Prepare());
-  return divvy::Predict(coordinator_, model_, data, take);
+absl::Status Trainer::Predict(const BoundDataSource& data, const TakeOutputs& take,
+                              absl::Duration timeout) {
+  const absl::Duration end = Clock::Real().Elapsed() + timeout;
+  RETURN_IF_ERROR(Prepare(end));
+  return divvy::Predict(coordinator_, model_, data, take, internal::Left(end));
 }
 
-absl::StatusOr<Outputs> Trainer::Predict(const BoundDataSource& data) {
-  RETURN_IF_ERROR(Prepare());
-  return divvy::Predict(coordinator_, model_, data);
+absl::StatusOr<Outputs> Trainer::Predict(const BoundDataSource& data, absl::Duration timeout) {
+  const absl::Duration end = Clock::Real().Elapsed() + timeout;
+  RETURN_IF_ERROR(Prepare(end));
+  return divvy::Predict(coordinator_, model_, data, internal::Left(end));
 }
 
 }  // namespace divvy

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "data/dataset.h"
 #include "optimizers/optimizer.h"
 #include "strategy/coordinator.h"
@@ -38,6 +39,8 @@ struct FitOptions {
   // together; larger gradients are scaled down to it (tf.clip_by_global_norm). A gradient that is
   // not finite then fails the step with InvalidArgument, which names a variable.
   std::optional<double> clip_norm = {};
+  // The longest time that Fit may take. A callback is not interrupted.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 // Trains a model: creates its variables, resumes from the newest checkpoint, trains, validates,
@@ -72,6 +75,9 @@ class Trainer {
   //
   //   InvalidArgument  invalid options, all at once; or a source without a single example
   //   AlreadyExists    the program has already created a variable of the model
+  //   DeadlineExceeded options.timeout passed first. The complete epochs count. The epoch that was
+  //                    running does not count, but its steps that succeeded keep their effect (as
+  //                    RunEpoch says). Call Fit again for the remaining epochs
   //   others           errors of RestoreLatest, the first error of a step (as RunEpoch), or a
   //                    callback's error
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
@@ -80,26 +86,32 @@ class Trainer {
   // errors of WarmStart::Apply. REQUIRES: Fit and Evaluate have not been called yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // Makes one pass over the data with the current variables, and returns the metrics. Changes no
-  // variable. Blocks. Creates and restores the variables as Fit does. Errors: as Fit.
-  absl::StatusOr<std::map<std::string, double>> Evaluate(const BoundDataSource& data);
+  // variable. Blocks for at most `timeout`. Creates and restores the variables as Fit does. Errors:
+  // as Fit.
+  absl::StatusOr<std::map<std::string, double>> Evaluate(
+      const BoundDataSource& data, absl::Duration timeout = absl::InfiniteDuration());
 
   // Runs the model over data, which needs no labels, and passes ModelOutput::outputs to `take`,
   // batch by batch, on this thread. `take` gets each element once, in the order of the data (so do
-  // not shuffle), with any number of workers and whatever tasks are lost. Blocks. Changes no
-  // variable; creates and restores the variables as Fit does.
+  // not shuffle), with any number of workers and whatever tasks are lost. Blocks for at most
+  // `timeout`, and for what `take` does. Changes no variable; creates and restores the variables as
+  // Fit does.
   //
   // Memory: results that are early are kept until their turn, about 128 batches at most for each
   // replica of each worker. A restarted program predicts from the beginning again. REQUIRES:
   // nothing else is scheduled meanwhile. InvalidArgument: a source that is not leased, or a model
-  // without outputs. Otherwise the first error of a step, or of `take`, which ends the call.
+  // without outputs. DeadlineExceeded: `take` has got a part of the outputs. Another call begins
+  // from the beginning. Otherwise the first error of a step, or of `take`, which ends the call.
   //
   //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) {
   //     return file.Append(first, outputs.at("probability"));
   //   });
-  absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take);
+  absl::Status Predict(const BoundDataSource& data, const TakeOutputs& take,
+                       absl::Duration timeout = absl::InfiniteDuration());
   // Returns all outputs, with the rows of all batches concatenated, for results that fit into
   // memory. Empty if the data has no element.
-  absl::StatusOr<Outputs> Predict(const BoundDataSource& data);
+  absl::StatusOr<Outputs> Predict(const BoundDataSource& data,
+                                  absl::Duration timeout = absl::InfiniteDuration());
 
  private:
   // The part of a Fit that a restored checkpoint already contains.
@@ -108,14 +120,15 @@ class Trainer {
     // The steps of the next, partial epoch, if epochs are measured in steps.
     int64_t steps = 0;
   };
-  absl::Status Prepare();
+  // `end`, here and below: the time of Clock::Real() at which the call's timeout ends.
+  absl::Status Prepare(absl::Duration end);
   Behind TakeWhatIsBehind(const FitOptions& options);
   absl::Status FitEpoch(const BoundDataSource& data, const FitOptions& options,
-                        int64_t steps_behind, TrainingRun& run);
+                        int64_t steps_behind, absl::Duration end, TrainingRun& run);
   absl::StatusOr<Metrics> TrainEpoch(const BoundDataSource& data, const FitOptions& options,
-                                     int64_t steps_behind, TrainingRun& run);
-  absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data);
-  absl::Status ValidateEpoch(const FitOptions& options, TrainingRun& run);
+                                     int64_t steps_behind, absl::Duration end, TrainingRun& run);
+  absl::StatusOr<Metrics> EvaluateEpoch(const BoundDataSource& data, absl::Duration end);
+  absl::Status ValidateEpoch(const FitOptions& options, absl::Duration end, TrainingRun& run);
 
   Coordinator& coordinator_;
   const Model model_;

@@ -233,11 +233,4 @@ std::shared_ptr<const Layout> Layout::With(VariableLayout variable) const {
   return next;
 }
 
-std::shared_ptr<const Layout> Layout::Without(VariableId id) const {
-  auto next = std::make_shared<Layout>(*this);
-  ++next->version_;
-  next->Erase(id);
-  return next;
-}
-
 }  // namespace divvy

@@ -47,9 +47,6 @@ class Layout {
 
   // The next version, with `variable` added, or replaced if its id exists.
   std::shared_ptr<const Layout> With(VariableLayout variable) const;
-  // The next version, without the variable. There is a next version even if the variable does not
-  // exist.
-  std::shared_ptr<const Layout> Without(VariableId id) const;
 
  private:
   void Put(VariableLayout variable);

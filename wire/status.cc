@@ -29,9 +29,7 @@ constexpr EnumTable<Reason, v1::Reason, static_cast<size_t>(kLastReason) + 1> kR
     {Reason::kStepClosed, v1::STEP_CLOSED},
     {Reason::kUnknownShard, v1::UNKNOWN_SHARD},
     {Reason::kBadCommit, v1::BAD_COMMIT},
-    {Reason::kOverloaded, v1::OVERLOADED},
     {Reason::kMemoryLimit, v1::MEMORY_LIMIT},
-    {Reason::kWorkerLost, v1::WORKER_LOST},
     {Reason::kPsLost, v1::PS_LOST},
     {Reason::kStepGaveUp, v1::STEP_GAVE_UP},
     {Reason::kBatchCancelled, v1::BATCH_CANCELLED},
@@ -53,8 +51,7 @@ constexpr EnumTable<Role, v1::Job, 3> kJobs = {
 
 bool IsEmpty(const ErrorDetail& detail) {
   return detail.reason == Reason::kNone && !detail.role && detail.index == 0 &&
-         detail.epoch.value() == 0 && detail.entry.value() == 0 && !detail.user &&
-         detail.retry_after == absl::ZeroDuration();
+         detail.epoch.value() == 0 && detail.entry.value() == 0 && !detail.user;
 }
 
 absl::Status Undecodable(absl::string_view why, absl::string_view message) {
@@ -82,7 +79,6 @@ v1::ErrorDetail ToProto(const ErrorDetail& detail) {
   out.set_epoch(detail.epoch.value());
   out.set_entry(detail.entry.value());
   out.set_user(detail.user);
-  out.set_retry_after_ns(absl::ToInt64Nanoseconds(detail.retry_after));
   return out;
 }
 
@@ -93,12 +89,10 @@ absl::StatusOr<ErrorDetail> FromProto(const v1::ErrorDetail& detail) {
     DIVVY_WIRE_READ_ENUM(out.role, detail, job);
   }
   RETURN_IF_ERROR(CheckNotNegative("index", detail.index()));
-  RETURN_IF_ERROR(CheckNotNegative("retry_after_ns", detail.retry_after_ns()));
   out.index = detail.index();
   out.epoch = Epoch(detail.epoch());
   out.entry = EntryId(detail.entry());
   out.user = detail.user();
-  out.retry_after = absl::Nanoseconds(detail.retry_after_ns());
   return out;
 }
 

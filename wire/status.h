@@ -12,8 +12,8 @@
 
 namespace divvy::wire {
 
-// Pure, thread-safe. The detail (reason, the mark of a step's error, retry_after ...) is preserved.
-// The text is escaped and cut (text.h), by the sender and by the receiver.
+// Pure, thread-safe. The detail (reason, the mark of a step's error ...) is preserved. The text is
+// escaped and cut (text.h), by the sender and by the receiver.
 v1::Status ToProto(const absl::Status& status);
 // Returns the status that was sent; it may be OK. A message that is no valid status (an unknown
 // code, or a detail that cannot be decoded) gives Internal.

@@ -283,6 +283,7 @@ absl::Status BundleCatalog::Export(CheckpointId checkpoint, const std::string& p
   }
   ExchangeOptions options;
   options.slots = wanted.slots;
+  options.timeout = wanted.timeout;
   options.from = PathOf(checkpoint.name());
   options.to = is_bundle ? absl::StrCat(path, "/", name) : path;
   options.format = is_bundle ? ExchangeFormat::kBundle : ExchangeFormat::kSafetensors;

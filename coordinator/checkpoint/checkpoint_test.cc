@@ -322,6 +322,14 @@ TEST_F(JobExportTest, TheDirectoryOfTheCheckpointsIsRefusedByWhateverNameAndStay
   EXPECT_EQ(*files_.ListDirectory("/job1"), before);
 }
 
+TEST_F(JobExportTest, ATimeoutLeavesNoFile) {
+  const auto catalog = Job("/job1", 1, first_, "aa");
+  const ExportOptions options{/*slots=*/true, /*timeout=*/absl::ZeroDuration()};
+  for (const char* path : {"/out", "/out/model.safetensors"})
+    EXPECT_EQ(catalog->Export(first_, path, options).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(*files_.ListDirectory("/out"), IsEmpty());
+}
+
 TEST_F(JobExportTest, ADiskThatFailsIsSaidAsTheDisks) {
   const auto catalog = Job("/job1", 1, first_, "aa");
   for (const char* file : {"data", "index", "checkpoint"}) {

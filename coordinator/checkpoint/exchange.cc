@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/status_macros.h"
@@ -270,7 +271,13 @@ absl::Status OfDisk(const absl::Status& written) {
 }
 
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExchangeOptions& options) {
+  const absl::Duration end = Clock::Real().Elapsed() + options.timeout;
   ASSIGN_OR_RETURN(Source source, SourceOfBundle(files, options.from, options.slots));
+  source.read = [end, read = std::move(source.read)](const std::string& name, int64_t begin,
+                                                     int64_t to, absl::Span<char> out) {
+    if (Clock::Real().Elapsed() < end) return read(name, begin, to, out);
+    return absl::DeadlineExceededError("the export is not complete in time");
+  };
   return Written(std::move(source), [&](const Source& from) {
     return options.format == ExchangeFormat::kBundle ? ToBundle(files, from, options.to)
                                                      : ToSafetensors(files, from, options);

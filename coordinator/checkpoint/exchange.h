@@ -45,6 +45,8 @@ struct ExchangeOptions {
   Existing existing = Existing::kKept;
   // Whether the slots of optimizers are exported, too.
   bool slots = true;
+  // ExportOptions::timeout.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
 // The error of a write to a device. A DataLoss becomes Reason::kDisk: the device failed, and the
@@ -58,7 +60,8 @@ absl::Status OfDisk(const absl::Status& written);
 //
 // Errors: those of OpenCheckpoint, WriteShardedSafetensors and WriteBundleIndex. AlreadyExists: the
 // target exists and is kept. Reason::kDisk (protocol/error.h): the target's device failed.
-// DataLoss: the checkpoint is damaged.
+// DataLoss: the checkpoint is damaged. DeadlineExceeded: it took longer than `timeout`; an existing
+// target is unchanged.
 absl::StatusOr<Exchanged> ExportCheckpoint(FileSystem& files, const ExchangeOptions& options);
 
 // Exports the variables of a running job to `path`. "NAME.safetensors" is replaced atomically. For

@@ -27,11 +27,6 @@ absl::Status CheckStored(const StoredJob& stored) {
     case StateRow::Held::kFirstValues:
       return Refused("the first values of a variable were still being written");
   }
-  for (const VariableRow& row : stored.variables) {
-    if (row.state != VariableRow::State::kLive)
-      return Refused(
-          absl::StrCat("variable \"", row.layout.spec.name, "\" was being made or deleted"));
-  }
   return absl::OkStatus();
 }
 

@@ -19,7 +19,6 @@ VariableRow Row(uint32_t id, const std::string& name, std::vector<int> ps) {
   row.layout.spec.shape = Shape{static_cast<int64_t>(ps.size())};
   for (size_t i = 0; i <= ps.size(); ++i) row.layout.offsets.push_back(static_cast<int64_t>(i));
   row.layout.ps = std::move(ps);
-  row.state = VariableRow::State::kLive;
   return row;
 }
 
@@ -215,11 +214,6 @@ TEST_F(AdoptionTest, AStoreThatDoesNotSayWhichPassIsUnderWayAndFirstValuesAreNot
   EXPECT_THAT(WhyNot(), HasSubstr("leased data"));
   stored_.state->held = StateRow::Held::kFirstValues;
   EXPECT_THAT(WhyNot(), HasSubstr("first values"));
-}
-
-TEST_F(AdoptionTest, AVariableThatIsNotLiveIsAChangeUnderWay) {
-  stored_.variables[0].state = VariableRow::State::kCreating;
-  EXPECT_THAT(WhyNot(), HasSubstr("\"table\" was being made or deleted"));
 }
 
 TEST_F(AdoptionTest, FewerServersThanTheVariablesLieOnAdoptNothing) {

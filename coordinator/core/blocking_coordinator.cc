@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/completion.h"
 #include "base/exit_codes.h"
 #include "base/log.h"
@@ -17,23 +18,24 @@ namespace {
 
 // Returns a completion for the core. An abandoned core destroys the completion without calling it.
 // The waiting thread then gets an error, so no thread waits for ever.
-template <typename T>
-std::function<void(T)> AnswerTo(std::shared_ptr<Completion<T>> completion) {
-  const std::shared_ptr<Completion<T>> answered(
-      completion.get(), [completion](Completion<T>* dropped) {
-        dropped->Set(
-            T(absl::FailedPreconditionError("the coordinator is gone: keep it alive until the "
-                                            "last call of a variable, strategy or dataset")));
-      });
-  return [answered](T value) { answered->Set(std::move(value)); };
+template <typename Answered>
+auto AnswerTo(std::shared_ptr<Answered> completion) {
+  const std::shared_ptr<Answered> answered(completion.get(), [completion](Answered* dropped) {
+    dropped->Set(absl::FailedPreconditionError(
+        "the coordinator is gone: keep it alive until the last call of a variable, strategy or "
+        "dataset"));
+  });
+  return [answered](auto value) { answered->Set(std::move(value)); };
 }
 
 // Calls `start` with a completion, and returns the value that the completion gets. Blocks.
+// DeadlineExceeded: the completion gets no value within `timeout`.
 template <typename T, typename Start>
-T WaitFor(Start start) {
+T WaitFor(Start start, absl::Duration timeout = absl::InfiniteDuration()) {
   auto completion = std::make_shared<Completion<T>>();
   start(AnswerTo(completion));
-  return *completion->Wait();
+  std::optional<T> value = completion->Wait(timeout);
+  return value ? *std::move(value) : T(absl::DeadlineExceededError("no answer came in time"));
 }
 
 class ScheduledResult : public internal::RemoteResult {
@@ -250,7 +252,8 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
                                          std::shared_ptr<const ClusterResolver> resolver,
                                          int replicas, ProgressSink* sink,
                                          absl::Duration report_every,
-                                         ExportVariablesFunction export_variables)
+                                         ExportVariablesFunction export_variables,
+                                         const CommunicationOptions& communication)
     : core_(std::move(core)),
       sink_(sink),
       report_every_(report_every),
@@ -260,16 +263,12 @@ BlockingCoordinator::BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, 
   parts.executor = &executor;
   parts.resolver = std::move(resolver);
   parts.replica_devices.assign(replicas, Device{});
+  parts.communication = communication;
   strategy_ = std::make_shared<Strategy>(std::move(parts));
 }
 
 absl::Status BlockingCoordinator::WaitUntilReady() {
   return WaitFor<absl::Status>([&](StatusCallback done) { core_->WhenRunning(std::move(done)); });
-}
-
-absl::Status BlockingCoordinator::TakeLateError() {
-  MutexLock lock(mu_);
-  return std::exchange(late_error_, absl::OkStatus());
 }
 
 absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::ScheduleStep(
@@ -290,7 +289,7 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
 
 absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinator::Queue(
     absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once) {
-  RETURN_IF_ERROR(TakeLateError());
+  RETURN_IF_ERROR(late_error_->Take());
   RETURN_IF_ERROR(StepRegistry::Get(name).status());
   RETURN_IF_ERROR(store_->WriteInitialValues());
   ASSIGN_OR_RETURN(args, internal::MoveTo(args, Device{}));
@@ -303,61 +302,56 @@ absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> BlockingCoordinato
   return std::shared_ptr<const internal::RemoteResult>(std::move(result));
 }
 
-std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::TakeGivenUpJoin() {
+void BlockingCoordinator::StepsWait::Set(const absl::Status& status) {
+  MutexLock lock(mu_);
+  if (status_) return;
+  // Another call has returned the error that cancelled a loop's steps.
+  if (given_up_ && ReasonOf(status) != Reason::kBatchCancelled) late_error_->Set(status);
+  status_ = given_up_ ? absl::OkStatus() : status;
+  arrived_.NotifyAll();
+}
+
+std::optional<absl::Status> BlockingCoordinator::StepsWait::Wait(absl::Duration timeout) {
+  MutexLock lock(mu_);
+  arrived_.WaitFor(mu_, timeout, [this]() DIVVY_REQUIRES(mu_) { return status_.has_value(); });
+  given_up_ |= !status_.has_value();
+  return status_;
+}
+
+bool BlockingCoordinator::StepsWait::IsAnswered(absl::Duration within) {
+  MutexLock lock(mu_);
+  arrived_.WaitFor(mu_, within, [this]() DIVVY_REQUIRES(mu_) { return status_.has_value(); });
+  return status_.has_value();
+}
+
+std::shared_ptr<BlockingCoordinator::StepsWait> BlockingCoordinator::TakeGivenUpJoin() {
   MutexLock lock(mu_);
   while (!given_up_joins_.empty()) {
-    std::shared_ptr<JoinWait> join = std::move(given_up_joins_.back());
+    std::shared_ptr<StepsWait> join = std::move(given_up_joins_.back());
     given_up_joins_.pop_back();
-    MutexLock join_lock(join->mu);
-    // This Join was answered after its caller stopped waiting. An error is in late_error_.
-    if (join->status) continue;
-    join->given_up = false;
-    return join;
+    // An answered Join is of no use here: new steps may have been scheduled since. An error of it
+    // is in late_error_.
+    if (!join->IsAnswered()) return join;
   }
   return nullptr;
 }
 
-std::shared_ptr<BlockingCoordinator::JoinWait> BlockingCoordinator::BeginJoin() {
-  auto join = std::make_shared<JoinWait>();
-  core_->Join([this, core = core_, join](absl::Status status) {
-    bool is_late = false;
-    {
-      MutexLock lock(join->mu);
-      is_late = join->given_up && !status.ok();
-      join->status = status;
-      join->arrived.NotifyAll();
-    }
-    if (!is_late) return;
-    MutexLock lock(mu_);
-    if (late_error_.ok()) late_error_ = std::move(status);
-  });
-  return join;
-}
-
-std::optional<absl::Status> BlockingCoordinator::WaitForJoin(JoinWait& join,
-                                                             absl::Duration timeout) {
-  MutexLock lock(join.mu);
-  join.arrived.WaitFor(join.mu, timeout,
-                       [&]() DIVVY_REQUIRES(join.mu) { return join.status.has_value(); });
-  join.given_up = !join.status.has_value();
-  return join.status;
-}
-
 absl::Status BlockingCoordinator::Join(absl::Duration timeout) {
-  RETURN_IF_ERROR(TakeLateError());
-  std::shared_ptr<JoinWait> join = TakeGivenUpJoin();
-  if (join == nullptr) join = BeginJoin();
-  const std::optional<absl::Status> status = WaitForJoin(*join, timeout);
-  // The core gives the error of a step to the oldest Join. If the caller of that Join has stopped
-  // waiting, this call returns the error from late_error_.
-  if (status) return status->ok() ? TakeLateError() : *status;
+  RETURN_IF_ERROR(late_error_->Take());
+  std::shared_ptr<StepsWait> join = TakeGivenUpJoin();
+  if (join == nullptr) {
+    join = std::make_shared<StepsWait>(late_error_);
+    core_->Join(AnswerTo(join));
+  }
+  if (const std::optional<absl::Status> status = join->Wait(timeout))
+    return status->ok() ? late_error_->Take() : *status;
   MutexLock lock(mu_);
   given_up_joins_.push_back(std::move(join));
   return absl::DeadlineExceededError("Join: steps are still queued or running; call it again");
 }
 
 absl::StatusOr<bool> BlockingCoordinator::Done() {
-  RETURN_IF_ERROR(TakeLateError());
+  RETURN_IF_ERROR(late_error_->Take());
   return WaitFor<absl::StatusOr<bool>>(
       [&](ResultCallback<bool> done) { core_->Done(std::move(done)); });
 }
@@ -368,6 +362,7 @@ absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(
   RETURN_IF_ERROR(core_->CheckArgs(source.args(), absl::StrCat("data source ", source.name())));
   const bool leased = options.policy == AutoShardPolicy::kLease;
   return PerWorkerDataset(
+      source, strategy_,
       [core = core_, name = std::string(source.name()), args = source.args(), leased] {
         const ResourceId id = core->MakeIterator(name, args, leased);
         return Iterator(std::shared_ptr<const PerWorkerHandle>(
@@ -378,11 +373,43 @@ absl::StatusOr<PerWorkerDataset> BlockingCoordinator::CreatePerWorkerDataset(
       });
 }
 
+absl::Status BlockingCoordinator::WaitForGivenUpLoops(absl::Duration end) {
+  std::vector<std::shared_ptr<StepsWait>> loops;
+  {
+    MutexLock lock(mu_);
+    loops = given_up_loops_;
+  }
+  for (const std::shared_ptr<StepsWait>& loop : loops) {
+    if (!loop->Wait(internal::Left(end)))
+      return absl::DeadlineExceededError(
+          "steps of an earlier loop, which was interrupted by its timeout, still run: call again");
+  }
+  {
+    MutexLock lock(mu_);
+    given_up_loops_.erase(std::remove_if(given_up_loops_.begin(), given_up_loops_.end(),
+                                         [](const auto& loop) { return loop->IsAnswered(); }),
+                          given_up_loops_.end());
+  }
+  return late_error_->Take();
+}
+
+std::optional<absl::Status> BlockingCoordinator::WaitForLoop(StepsWait& wait, uint64_t token,
+                                                             const std::function<bool()>& goes_on,
+                                                             absl::Duration end) {
+  while (goes_on && internal::Left(end) > report_every_ && !wait.IsAnswered(report_every_)) {
+    if (!goes_on()) core_->StopRun(token);
+  }
+  return wait.Wait(internal::Left(end));
+}
+
 absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& loop) {
-  RETURN_IF_ERROR(TakeLateError());
+  const absl::Duration end = Clock::Real().Elapsed() + loop.options.timeout;
+  RETURN_IF_ERROR(late_error_->Take());
   RETURN_IF_ERROR(StepRegistry::Get(loop.step).status());
   ASSIGN_OR_RETURN(const InputOptions options, DataSourceRegistry::Options(loop.data.name()));
   RETURN_IF_ERROR(store_->WriteInitialValues());
+  // This loop cannot continue the pass of an earlier loop until that loop is over.
+  RETURN_IF_ERROR(WaitForGivenUpLoops(end));
   RunRequest request;
   request.step = {loop.step, Nest(loop.args), loop.kind == StepKind::kReadOnly};
   request.source = std::string(loop.data.name());
@@ -397,36 +424,57 @@ absl::StatusOr<Metrics> BlockingCoordinator::RunSteps(const internal::StepLoop& 
     if (metrics.ok() && sink != nullptr) sink->OnStep(*metrics);
     merged->Add(metrics);
   };
-  auto done = std::make_shared<Completion<absl::Status>>();
-  core_->Run(request, merge, AnswerTo(done));
-  std::optional<absl::Status> status;
-  while (!(status = done->Wait(loop.observer ? report_every_ : absl::InfiniteDuration()))) {
-    if (!loop.observer(merged->TakeRecent())) core_->StopRun(request.token);
-  }
+  auto wait = std::make_shared<StepsWait>(late_error_);
+  core_->Run(request, merge, AnswerTo(wait));
+  std::function<bool()> observer;
+  if (loop.options.observer) observer = [&] { return loop.options.observer(merged->TakeRecent()); };
+  const std::optional<absl::Status> status = WaitForLoop(*wait, request.token, observer, end);
   if (sink_ != nullptr) sink_->OnLoopEnd();
+  if (!status) {
+    core_->StopRun(request.token);
+    MutexLock lock(mu_);
+    given_up_loops_.push_back(std::move(wait));
+    return absl::DeadlineExceededError(
+        absl::StrCat("the loop of ", loop.step, " over ", loop.data.name(), " is not over after ",
+                     absl::FormatDuration(loop.options.timeout), "; it makes no more steps"));
+  }
   RETURN_IF_ERROR(*status);
   return merged->All();
 }
 
-absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest() {
-  const auto steps = WaitFor<absl::StatusOr<int64_t>>(
-      [&](ResultCallback<int64_t> done) { core_->RestoreLatest(std::move(done)); });
-  RETURN_IF_ERROR(steps.status());
+absl::StatusOr<int64_t> BlockingCoordinator::Restore(absl::Duration timeout) {
+  const auto steps = restore_.Wait(
+      timeout, [this](auto done) { core_->RestoreLatest(AnswerTo(std::move(done))); });
+  if (!steps) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the state is not restored after ", absl::FormatDuration(timeout),
+                     "; it is still being loaded: call again to wait for it"));
+  }
+  RETURN_IF_ERROR(steps->status());
   RETURN_IF_ERROR(store_->WriteInitialValues());
-  MutexLock lock(mu_);
-  asked_to_restore_ = true;
+  return *steps;
+}
+
+absl::StatusOr<int64_t> BlockingCoordinator::RestoreLatest(absl::Duration timeout) {
+  absl::StatusOr<int64_t> steps = Restore(timeout);
+  // The program has also asked for a restore that continues after its timeout.
+  if (steps.ok() || absl::IsDeadlineExceeded(steps.status())) {
+    MutexLock lock(mu_);
+    asked_to_restore_ = true;
+  }
   return steps;
 }
 
-absl::StatusOr<int64_t> BlockingCoordinator::RestoreUnlessBegun() {
+absl::StatusOr<int64_t> BlockingCoordinator::RestoreUnlessBegun(absl::Duration timeout) {
   {
     MutexLock lock(mu_);
     if (asked_to_restore_) return 0;
   }
   if (core_->HasStartedFresh()) return 0;
-  RETURN_IF_ERROR(RestoreLatest().status());
+  RETURN_IF_ERROR(Restore(timeout).status());
   const CoordinatorCore::Restored restored = core_->restored();
   MutexLock lock(mu_);
+  asked_to_restore_ = true;
   restored_epochs_ = restored.epochs;
   restored_steps_ = restored.steps;
   return restored.steps;
@@ -452,26 +500,14 @@ int64_t BlockingCoordinator::TakeRestoredSteps(int64_t at_most) {
   return TakeFrom(restored_steps_, at_most);
 }
 
-std::shared_ptr<BlockingCoordinator::SaveWait> BlockingCoordinator::TakeGivenUpSave() {
-  MutexLock lock(mu_);
-  const std::shared_ptr<SaveWait> save = std::exchange(given_up_save_, nullptr);
-  return save != nullptr && !save->Peek() ? save : nullptr;
-}
-
 absl::StatusOr<CheckpointId> BlockingCoordinator::Save(absl::Duration timeout) {
   RETURN_IF_ERROR(store_->WriteInitialValues());
-  std::shared_ptr<SaveWait> save = TakeGivenUpSave();
-  if (save == nullptr) {
-    save = std::make_shared<SaveWait>();
-    core_->SaveCheckpoint(AnswerTo(save));
-  }
-  const std::optional<absl::StatusOr<CheckpointId>> saved = save->Wait(timeout);
+  const auto saved =
+      save_.Wait(timeout, [this](auto done) { core_->SaveCheckpoint(AnswerTo(std::move(done))); });
   if (saved) return *saved;
-  MutexLock lock(mu_);
-  given_up_save_ = std::move(save);
   return absl::DeadlineExceededError(
       absl::StrCat("the checkpoint is not complete after ", absl::FormatDuration(timeout),
-                   "; it is still being made: call SaveCheckpoint again to wait for it"));
+                   "; it is still being made: call again to wait for it"));
 }
 
 absl::StatusOr<std::string> BlockingCoordinator::SaveCheckpoint(absl::Duration timeout) {
@@ -485,13 +521,17 @@ absl::Status BlockingCoordinator::Export(absl::string_view path, const ExportOpt
         "Export: no path; give NAME.safetensors, or a directory for TensorFlow's format");
   if (core_->checkpoints() == nullptr && export_variables_ != nullptr)
     return ExportByReading(std::string(path), options);
-  ASSIGN_OR_RETURN(const CheckpointId saved, Save(absl::InfiniteDuration()));
-  return core_->checkpoints()->Export(saved, std::string(path), options);
+  const absl::Duration end = Clock::Real().Elapsed() + options.timeout;
+  ASSIGN_OR_RETURN(const CheckpointId saved, Save(options.timeout));
+  ExportOptions rest = options;
+  rest.timeout = internal::Left(end);
+  return core_->checkpoints()->Export(saved, std::string(path), rest);
 }
 
 absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
                                                   const ExportOptions& options) {
   RETURN_IF_ERROR(store_->WriteInitialValues());
+  const absl::Duration until = Clock::Real().Elapsed() + options.timeout;
   const std::shared_ptr<const Layout> layout = core_->layout();
   LiveVariables live{core_->job(), core_->step(), {}, {}};
   bool has_slots = false;
@@ -499,8 +539,8 @@ absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
     live.variables.push_back(variable.spec);
     has_slots |= !variable.slots.empty();
   }
-  live.read = [this](const VariableSpec& variable, int64_t begin,
-                     int64_t end) -> absl::StatusOr<Tensor> {
+  live.read = [this, until](const VariableSpec& variable, int64_t begin,
+                            int64_t end) -> absl::StatusOr<Tensor> {
     VariableRead read{variable.name, std::nullopt};
     if (end - begin < variable.shape.rows()) {
       std::vector<int64_t> ids(static_cast<size_t>(end - begin));
@@ -510,7 +550,8 @@ absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
     ASSIGN_OR_RETURN(std::vector<Tensor> values, WaitFor<absl::StatusOr<std::vector<Tensor>>>(
                                                      [&](ResultCallback<std::vector<Tensor>> done) {
                                                        core_->Read({read}, std::move(done));
-                                                     }));
+                                                     },
+                                                     internal::Left(until)));
     return std::move(values[0]);
   };
   RETURN_IF_ERROR(export_variables_(live, path));

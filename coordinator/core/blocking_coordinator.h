@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/completion.h"
@@ -65,6 +68,35 @@ class DirectVariableStore : public VariableStore {
   std::vector<std::shared_ptr<InitialValue>> waiting_ DIVVY_GUARDED_BY(mu_);
 };
 
+// A call of the core that continues after its caller's timeout. The next caller waits for the same
+// call. Thread-safe.
+template <typename T>
+class ContinuedCall {
+ public:
+  // Calls `start` with a completion, unless an earlier call has no answer yet; then waits for that
+  // one. Nullopt: no answer within `timeout`.
+  std::optional<T> Wait(absl::Duration timeout,
+                        const std::function<void(std::shared_ptr<Completion<T>>)>& start) {
+    std::shared_ptr<Completion<T>> call = TakeGivenUp();
+    if (call == nullptr) start(call = std::make_shared<Completion<T>>());
+    std::optional<T> value = call->Wait(timeout);
+    if (value) return value;
+    MutexLock lock(mu_);
+    given_up_ = std::move(call);
+    return std::nullopt;
+  }
+
+ private:
+  std::shared_ptr<Completion<T>> TakeGivenUp() {
+    MutexLock lock(mu_);
+    std::shared_ptr<Completion<T>> call = std::exchange(given_up_, nullptr);
+    return call != nullptr && !call->Peek() ? call : nullptr;
+  }
+
+  Mutex mu_;
+  std::shared_ptr<Completion<T>> given_up_ DIVVY_GUARDED_BY(mu_);
+};
+
 // The coordinator that a program calls. strategy/coordinator.h documents the overridden calls, when
 // they block and what they return.
 //
@@ -74,12 +106,13 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
  public:
   // `replicas`: replicas of each worker, for the strategy's figures. `sink`: receives progress; may
   // be null. `report_every`: how often a LoopObserver is called. `export_variables`: implements
-  // Export in a job without checkpoints; if it is empty, such an Export is refused. REQUIRES:
-  // `executor` and `sink` outlive this.
+  // Export in a job without checkpoints; if it is empty, such an Export is refused.
+  // `communication`: StrategyOptions::communication. REQUIRES: `executor` and `sink` outlive this.
   BlockingCoordinator(std::shared_ptr<CoordinatorCore> core, Executor& executor,
                       std::shared_ptr<const ClusterResolver> resolver, int replicas,
                       ProgressSink* sink, absl::Duration report_every = absl::Seconds(5),
-                      ExportVariablesFunction export_variables = nullptr);
+                      ExportVariablesFunction export_variables = nullptr,
+                      const CommunicationOptions& communication = {});
 
   // Blocks until the cluster can run steps, or the program has to choose its state (RestoreLatest).
   // An error is the one that has ended the job.
@@ -92,8 +125,8 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   absl::StatusOr<bool> Done() override;
   int64_t epoch() const override { return core_->epoch(); }
   int64_t step() const override { return core_->step(); }
-  absl::StatusOr<int64_t> RestoreLatest() override;
-  absl::StatusOr<int64_t> RestoreUnlessBegun() override;
+  absl::StatusOr<int64_t> RestoreLatest(absl::Duration timeout = absl::InfiniteDuration()) override;
+  absl::StatusOr<int64_t> RestoreUnlessBegun(absl::Duration timeout) override;
   int64_t TakeRestoredEpochs(int64_t at_most) override;
   int64_t TakeRestoredSteps(int64_t at_most) override;
   void SetProgramState(std::string bytes) override { core_->SetProgramState(std::move(bytes)); }
@@ -129,34 +162,60 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   internal::TrainerSupport& trainer_support() override { return *this; }
 
  private:
-  // One Join of the core, shared with the caller that waits for it.
-  struct JoinWait {
-    Mutex mu;
-    CondVar arrived;
-    std::optional<absl::Status> status DIVVY_GUARDED_BY(mu);
-    // The caller's timeout has passed, and no caller waits for it now.
-    bool given_up DIVVY_GUARDED_BY(mu) = false;
+  // The error of a step for which no caller waited any more. Thread-safe.
+  class LateError {
+   public:
+    void Set(const absl::Status& error) {
+      MutexLock lock(mu_);
+      error_.Update(error);
+    }
+    absl::Status Take() {
+      MutexLock lock(mu_);
+      return std::exchange(error_, absl::OkStatus());
+    }
+
+   private:
+    Mutex mu_;
+    absl::Status error_ DIVVY_GUARDED_BY(mu_);
+  };
+  // One Join or Run of the core, shared with the caller that waits for it. Thread-safe.
+  class StepsWait {
+   public:
+    explicit StepsWait(std::shared_ptr<LateError> late_error)
+        : late_error_(std::move(late_error)) {}
+    // The first status counts.
+    void Set(const absl::Status& status);
+    // Nullopt: no answer within `timeout`. From then on an error goes to the LateError, and a later
+    // Wait returns OK in its place.
+    std::optional<absl::Status> Wait(absl::Duration timeout);
+    // Waits for at most `within`. Does not change where an error goes.
+    bool IsAnswered(absl::Duration within = absl::ZeroDuration());
+
+   private:
+    const std::shared_ptr<LateError> late_error_;
+    Mutex mu_;  // before the LateError's
+    CondVar arrived_;
+    std::optional<absl::Status> status_ DIVVY_GUARDED_BY(mu_);
+    bool given_up_ DIVVY_GUARDED_BY(mu_) = false;
   };
   // Queues a step, and blocks while max_queued_steps steps wait.
   absl::StatusOr<std::shared_ptr<const internal::RemoteResult>> Queue(
       absl::string_view name, StepKind kind, Nest args, std::optional<StepNumber> once);
   // A join that no caller waits for and that has no answer yet. Null: there is no such join.
-  std::shared_ptr<JoinWait> TakeGivenUpJoin();
-  // Calls the core's Join.
-  std::shared_ptr<JoinWait> BeginJoin();
-  // Nullopt: no answer within `timeout`; the join is then given up.
-  static std::optional<absl::Status> WaitForJoin(JoinWait& join, absl::Duration timeout);
-  using SaveWait = Completion<absl::StatusOr<CheckpointId>>;
-  // A checkpoint that no caller waits for and that is not complete. Null: there is no such
-  // checkpoint.
-  std::shared_ptr<SaveWait> TakeGivenUpSave();
+  std::shared_ptr<StepsWait> TakeGivenUpJoin();
+  // Waits for the running steps of loops whose callers timed out. DeadlineExceeded: at `end`, a
+  // time of Clock::Real(), some still run.
+  absl::Status WaitForGivenUpLoops(absl::Duration end);
+  // Waits for the loop `token`. Calls `goes_on`, unless it is empty, every report interval, and
+  // stops the loop when `goes_on` returns false. Nullopt: the loop is not over at `end`.
+  std::optional<absl::Status> WaitForLoop(StepsWait& wait, uint64_t token,
+                                          const std::function<bool()>& goes_on, absl::Duration end);
+  absl::StatusOr<int64_t> Restore(absl::Duration timeout);
   // Makes a checkpoint and waits for it. If an earlier call has stopped waiting for a checkpoint,
   // waits for that checkpoint instead.
   absl::StatusOr<CheckpointId> Save(absl::Duration timeout);
   // Exports without a checkpoint, by reading the variables. Slots are not exported.
   absl::Status ExportByReading(const std::string& path, const ExportOptions& options);
-  // Returns, once, the error that a Join received after its caller had stopped waiting.
-  absl::Status TakeLateError();
 
   const std::shared_ptr<CoordinatorCore> core_;
   ProgressSink* const sink_;
@@ -166,12 +225,14 @@ class BlockingCoordinator : public Coordinator, public internal::TrainerSupport 
   std::atomic<uint64_t> last_run_{0};
   std::shared_ptr<DirectVariableStore> store_;
   std::shared_ptr<Strategy> strategy_;
+  const std::shared_ptr<LateError> late_error_ = std::make_shared<LateError>();
+  ContinuedCall<absl::StatusOr<CheckpointId>> save_;
+  ContinuedCall<absl::StatusOr<int64_t>> restore_;
   Mutex mu_;
-  absl::Status late_error_ DIVVY_GUARDED_BY(mu_);
   // Joins whose callers timed out. The next Join reuses one, so a program that polls Join for days
   // does not add one per call.
-  std::vector<std::shared_ptr<JoinWait>> given_up_joins_ DIVVY_GUARDED_BY(mu_);
-  std::shared_ptr<SaveWait> given_up_save_ DIVVY_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<StepsWait>> given_up_joins_ DIVVY_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<StepsWait>> given_up_loops_ DIVVY_GUARDED_BY(mu_);
   bool asked_to_restore_ DIVVY_GUARDED_BY(mu_) = false;
   // The epochs and steps that a restore has brought and that no Take call has returned yet.
   int64_t restored_epochs_ DIVVY_GUARDED_BY(mu_) = 0, restored_steps_ DIVVY_GUARDED_BY(mu_) = 0;

@@ -170,8 +170,8 @@ void CheckpointMaker::OnCommitted(CheckpointId id, const absl::Status& committed
   durable_steps_ = run.cut.state.finished_steps;
   host_.MoveBase(run.cut.state);
   for (const SaveCallback& done : run.saves) outbox_.Add([done, id] { done(id); });
-  if (run.cut.is_final) final_wanted_ = false;
-  last_saved_ |= run.cut.is_last;
+  if (run.cut.ends_job) final_wanted_ = false;
+  last_saved_ |= run.cut.ends_process;
   StartSchedule();
   StoreChange change;
   change.put_checkpoints = {{id, CheckpointRow::State::kCommitted, durable_steps_, run.bytes}};

@@ -57,9 +57,10 @@ class CheckpointMaker {
     JobState state;
     int num_ps = 0;
     // The final checkpoint of a job that ends.
-    bool is_final = false;
-    // The last checkpoint of a process that was asked to end. Nothing is in flight.
-    bool is_last = false;
+    bool ends_job = false;
+    // The last checkpoint of a process that was asked to end. Nothing is in flight. The job goes on
+    // in another process.
+    bool ends_process = false;
     // A resize waits for the checkpoint.
     bool is_for_resize = false;
     // The next entry id at the cut. A higher one later means that something has happened since.

@@ -142,8 +142,8 @@ CheckpointMaker::Cut CoordinatorCore::CutNow(CheckpointId id) {
   state.data = passes_.PassesNow(steps_.OpenLeases());
   state.program_state = stored_.program_state();
   cut.num_ps = servers_.size();
-  cut.is_final = phase_.Is(Phase::kEnding);
-  cut.is_last = IsDraining() && steps_.in_flight() == 0;
+  cut.ends_job = phase_.Is(Phase::kEnding);
+  cut.ends_process = IsDraining() && steps_.in_flight() == 0;
   cut.is_for_resize = ResizeIsQuiet();
   cut.next_id = ids_.next();
   return cut;

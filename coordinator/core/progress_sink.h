@@ -20,7 +20,8 @@ class ProgressSink {
   virtual void OnLoopBegin(const Layout& layout, StepKind kind) = 0;
   // A step of the loop has finished. Called once for each step, however many attempts it took.
   virtual void OnStep(const Metrics& metrics) = 0;
-  // The loop is over, successfully or not.
+  // The loop is over, successfully or not. After a timeout, OnStep may still be called for its
+  // running steps.
   virtual void OnLoopEnd() = 0;
   // The program reports `metrics` of training step `step` under the name `run`.
   virtual void OnReport(const std::string& run, int64_t step, const Metrics& metrics) = 0;

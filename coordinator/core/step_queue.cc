@@ -39,7 +39,6 @@ absl::Status OfStep(const absl::Status& error) {
     case Reason::kUnknownShard:
     case Reason::kBadCommit:
     case Reason::kMemoryLimit:
-    case Reason::kOverloaded:
     case Reason::kInputAborted:
     case Reason::kEndOfData: return error;
     default: {

@@ -46,16 +46,13 @@ struct JobRow {
 };
 
 // A variable of the layout. The row is written when every ps has made its shards, before the
-// program or a worker hears of the variable. kCreating and kDeleting mark a change under way. No
-// coordinator of this version leaves such a row behind, and an adoption with such a row is refused.
+// program or a worker hears of the variable.
 struct VariableRow {
-  enum class State : uint8_t { kCreating, kLive, kDeleting };
   // With its placement and its optimizers' slots.
   VariableLayout layout;
   // Makes its first values. An initializer that is not EvaluatedPerRow is stored as Zeros, because
   // its values are a direct write of their own.
   Initializer initializer = Zeros();
-  State state = State::kCreating;
 };
 
 // A checkpoint. The row is written before its first file. If the row and the checkpoint's directory

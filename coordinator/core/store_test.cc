@@ -12,10 +12,10 @@ namespace {
 
 using ::testing::ElementsAre;
 
-VariableRow Variable(uint32_t id, VariableRow::State state) {
+VariableRow Variable(uint32_t id, int64_t rows = 1) {
   VariableRow row;
   row.layout.id = VariableId(id);
-  row.state = state;
+  row.layout.spec.shape = Shape{rows};
   return row;
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> CheckpointNames(const StoredJob& job) {
 TEST(StoreChangeTest, RowsRiseByIdWhateverTheOrderTheyArePutIn) {
   StoredJob job;
   Apply({{},
-         {Variable(5, {}), Variable(2, {}), Variable(9, {})},
+         {Variable(5), Variable(2), Variable(9)},
          {},
          {Checkpoint(2, 1, 0), Checkpoint(1, 7, 0), Checkpoint(2, 0, 0)}},
         job);
@@ -48,22 +48,17 @@ TEST(StoreChangeTest, RowsRiseByIdWhateverTheOrderTheyArePutIn) {
 
 TEST(StoreChangeTest, APutReplacesTheRowOfItsIdAndLeavesOthers) {
   StoredJob job;
-  Apply({{},
-         {Variable(1, VariableRow::State::kCreating), Variable(2, VariableRow::State::kCreating)},
-         {},
-         {Checkpoint(1, 1, 10)}},
-        job);
-  Apply({{}, {Variable(2, VariableRow::State::kLive)}, {}, {Checkpoint(1, 1, 20)}}, job);
-  EXPECT_EQ(job.variables[0].state, VariableRow::State::kCreating);
-  EXPECT_EQ(job.variables[1].state, VariableRow::State::kLive);
+  Apply({{}, {Variable(1), Variable(2)}, {}, {Checkpoint(1, 1, 10)}}, job);
+  Apply({{}, {Variable(2, /*rows=*/5)}, {}, {Checkpoint(1, 1, 20)}}, job);
+  EXPECT_EQ(job.variables[0].layout.rows(), 1);
+  EXPECT_EQ(job.variables[1].layout.rows(), 5);
   ASSERT_EQ(job.checkpoints.size(), 1u);
   EXPECT_EQ(job.checkpoints[0].finished_steps, 20);
 }
 
 TEST(StoreChangeTest, DeletingTakesTheRowAndNothingElseIfItIsNotThere) {
   StoredJob job;
-  Apply({{}, {Variable(1, {}), Variable(2, {})}, {}, {Checkpoint(1, 1, 0), Checkpoint(1, 2, 0)}},
-        job);
+  Apply({{}, {Variable(1), Variable(2)}, {}, {Checkpoint(1, 1, 0), Checkpoint(1, 2, 0)}}, job);
   Apply({{}, {}, {VariableId(1), VariableId(7)}, {}, {{Epoch(1), 2}, {Epoch(2), 1}}}, job);
   EXPECT_THAT(VariableIds(job), ElementsAre(2));
   EXPECT_THAT(CheckpointNames(job), ElementsAre("ckpt-1-1"));
@@ -74,17 +69,17 @@ TEST(StoreChangeTest, TheJobsRowStaysUnlessItIsPut) {
   JobRow row;
   row.epoch = Epoch(4);
   Apply({row}, job);
-  Apply({{}, {Variable(1, {})}}, job);
+  Apply({{}, {Variable(1)}}, job);
   EXPECT_EQ(job.job.epoch, Epoch(4));
 }
 
 TEST(MemoryStoreTest, KeepsWhatItIsGivenForTheNextWhoLoads) {
   SimExecutor world(1);
   StoredJob before;
-  Apply({{}, {Variable(1, {})}}, before);
+  Apply({{}, {Variable(1)}}, before);
   MemoryStore store(world, before);
   bool done = false;
-  store.Put({{}, {Variable(2, {})}}, [&done](absl::Status status) { done = status.ok(); });
+  store.Put({{}, {Variable(2)}}, [&done](absl::Status status) { done = status.ok(); });
   EXPECT_FALSE(done) << "Put must not call the completion itself";
   world.RunUntilIdle();
   EXPECT_TRUE(done);

@@ -47,7 +47,7 @@ StoreChange StoredState::Whole(const Layout& layout) {
   change.state = RowNow(layout);
   std::set<VariableId> gone = std::exchange(rows_, {});
   for (const auto& [id, variable] : layout.variables()) {
-    change.put_variables.push_back({variable, Zeros(), VariableRow::State::kLive});
+    change.put_variables.push_back({variable, Zeros()});
     rows_.insert(id);
     gone.erase(id);
   }
@@ -60,7 +60,7 @@ StoreChange StoredState::Whole(const Layout& layout) {
 StoreChange StoredState::With(const VariableLayout& variable, const Layout& layout) {
   StoreChange change;
   change.state = RowNow(layout);
-  change.put_variables = {{variable, Zeros(), VariableRow::State::kLive}};
+  change.put_variables = {{variable, Zeros()}};
   rows_.insert(variable.id);
   return change;
 }

@@ -39,8 +39,7 @@ class StoredStateTest : public StepsTest<FakeStepHost> {
 
   static StoredJob Before() {
     StoredJob before;
-    before.variables = {{Variable(1, "one"), Zeros(), VariableRow::State::kLive},
-                        {Variable(2, "two"), Zeros(), VariableRow::State::kLive}};
+    before.variables = {{Variable(1, "one"), Zeros()}, {Variable(2, "two"), Zeros()}};
     return before;
   }
   static JobRow Row() {

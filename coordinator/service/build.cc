@@ -27,7 +27,8 @@ absl::StatusOr<BuiltCoordinator> BuildCoordinator(CoordinatorSetup setup, Execut
       setup.report.value_or(ReportOptions()).report_every,
       [](const LiveVariables& live, const std::string& path) {
         return ExportVariables(FileSystem::Real(), live, path);
-      });
+      },
+      setup.strategy.communication);
   return built;
 }
 

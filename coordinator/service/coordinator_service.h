@@ -5,6 +5,7 @@
 #include "base/once_set.h"
 #include "coordinator/core/coordinator_core.h"
 #include "proto/divvy.grpc.pb.h"
+#include "rpc/unary_handler.h"
 
 namespace divvy {
 
@@ -16,9 +17,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   // REQUIRES: `core` outlives the server that this service is registered with.
   explicit CoordinatorService(const OnceSet<CoordinatorCore>& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
-                                     const v1::RegisterRequest* request,
-                                     v1::RegisterReply* reply) override;
+  DIVVY_COORDINATOR_CALLS(DIVVY_HANDLE_UNARY)
 
  private:
   const OnceSet<CoordinatorCore>& core_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/mutex.h"
+#include "coordinator/store/store_rows.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -47,7 +48,6 @@ VariableRow SomeVariable(uint32_t id, const std::string& name) {
   row.layout.slots = {{"m", SlotSpec::Kind::kValues, 0.f}, {"t", SlotSpec::Kind::kRowCounts, 0.f}};
   row.layout.slot_optimizers = {"Adam", "Adam"};
   row.initializer = RandomUniform{-1, 1, 7};
-  row.state = VariableRow::State::kLive;
   return row;
 }
 
@@ -165,7 +165,6 @@ TEST_F(SqliteStoreTest, VariablesAndCheckpointsAreThereAfterOpeningAgain) {
   EXPECT_EQ(a.layout.SlotName(1), "a/Adam/t");
   ASSERT_TRUE(std::holds_alternative<RandomUniform>(a.initializer));
   EXPECT_EQ(std::get<RandomUniform>(a.initializer).seed, 7u);
-  EXPECT_EQ(a.state, VariableRow::State::kLive);
   EXPECT_EQ(stored->variables[1].layout.id, VariableId(7));
   EXPECT_TRUE(std::holds_alternative<Constant>(stored->variables[1].initializer));
   ASSERT_EQ(stored->checkpoints.size(), 2u);
@@ -203,6 +202,16 @@ TEST_F(SqliteStoreTest, WhatIsToldToBeDoneIsInTheFileItself) {
   ASSERT_TRUE(copied.ok()) << copied.status();
   EXPECT_EQ((*copied)->Load()->job.epoch, Epoch(7));
   EXPECT_EQ((*copied)->Load()->variables.size(), 1u);
+}
+
+TEST(StoreRowsTest, AVariableWithAStateThatIsWrittenNoMoreIsRefused) {
+  SqlRow row = Encode(SomeVariable(3, "a"));
+  EXPECT_TRUE(DecodeVariable(row).ok());
+  for (const int64_t state : {0, 2}) {
+    row[2] = state;
+    EXPECT_EQ(DecodeVariable(row).status(),
+              absl::InvalidArgumentError(absl::StrCat("column state has no value ", state)));
+  }
 }
 
 TEST_F(SqliteStoreTest, TheFirstVersionsFileIsTakenOver) {

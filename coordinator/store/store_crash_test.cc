@@ -213,7 +213,7 @@ TEST_F(StoreCrashTest, AFullDiskRefusesChangesWithoutEffectAndTakesOthersWhenThe
       last = disk.writes() < last;
       disk.SetFault(Fault::kNone, 0, 0);
       EXPECT_TRUE(ContentOf(*(*store)->Load()) == ContentOf(expected));
-      const StoreChange more = {{}, {VariableOf(50, VariableRow::State::kLive, 500)}};
+      const StoreChange more = {{}, {VariableOf(50, 500)}};
       EXPECT_TRUE(PutInline(**store, more).ok());
       Apply(more, expected);
       store->reset();
@@ -233,8 +233,7 @@ TEST_F(StoreCrashTest, AFullDiskSaysWhichAndWhatToDo) {
   ASSERT_TRUE(store.ok()) << store.status();
   disk.SetFault(Fault::kFull, disk.writes() + 1, 1000);
   // The change is larger than the log, which cannot grow.
-  const absl::Status full =
-      PutInline(**store, {{}, {VariableOf(1, VariableRow::State::kLive, 30'000)}});
+  const absl::Status full = PutInline(**store, {{}, {VariableOf(1, 30'000)}});
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()),
               AllOf(HasSubstr(file()), HasSubstr("Make room on the disk of --state_dir")));
@@ -289,15 +288,13 @@ TEST_F(FlipTest, ABitFlippedAtAnyByteOfASmallStoresFileIsFoundOrHarmless) {
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
-    const StoreChange all = {
-        JobOfEpoch(9),
-        {VariableOf(1, VariableRow::State::kLive, 30), VariableOf(2, VariableRow::State::kCreating),
-         VariableOf(3, VariableRow::State::kLive)},
-        {},
-        {CheckpointOf(1, CheckpointRow::State::kCommitted),
-         CheckpointOf(2, CheckpointRow::State::kWriting)},
-        {},
-        StateRowOf(StateRow::Held::kLeasedData, 300, "round 3")};
+    const StoreChange all = {JobOfEpoch(9),
+                             {VariableOf(1, 30), VariableOf(2), VariableOf(3)},
+                             {},
+                             {CheckpointOf(1, CheckpointRow::State::kCommitted),
+                              CheckpointOf(2, CheckpointRow::State::kWriting)},
+                             {},
+                             StateRowOf(StateRow::Held::kLeasedData, 300, "round 3")};
     ASSERT_TRUE(PutInline(**store, all).ok());
     Apply(all, job);
     states_.push_back(ContentOf(job));

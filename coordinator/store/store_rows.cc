@@ -57,6 +57,9 @@ struct AppendValue {
 };
 
 // SQLite's integers are signed. Unsigned values keep their bits.
+// The state of every variable. The first versions had two more, 0 and 2, for changes under way.
+constexpr int64_t kLive = 1;
+
 int64_t Signed(uint64_t value) { return static_cast<int64_t>(value); }
 
 // Takes the columns of a row one after another.
@@ -80,6 +83,11 @@ class Columns {
     ASSIGN_OR_RETURN(const uint64_t value, Number());
     if (value > static_cast<uint64_t>(last)) return Refused(absl::StrCat("has no value ", value));
     return static_cast<Enum>(value);
+  }
+  // A column that has one value only.
+  absl::Status Only(int64_t value) {
+    ASSIGN_OR_RETURN(const int64_t found, Next<int64_t>());
+    return found == value ? absl::OkStatus() : Refused(absl::StrCat("has no value ", found));
   }
   // The value that is stored as a message of type `Wire`.
   template <typename Wire>
@@ -184,7 +192,7 @@ absl::StatusOr<JobRow> DecodeJob(absl::Span<const SqlValue> values) {
 
 SqlRow Encode(const VariableRow& row) {
   const Initializer& initializer = EvaluatedPerRow(row.initializer) ? row.initializer : Zeros();
-  return {Signed(row.layout.id.value()), row.layout.spec.name, static_cast<int64_t>(row.state),
+  return {Signed(row.layout.id.value()), row.layout.spec.name, kLive,
           Blob{wire::ToProto(row.layout).SerializeAsString()},
           Blob{wire::ToProto(initializer).SerializeAsString()}};
 }
@@ -194,7 +202,7 @@ absl::StatusOr<VariableRow> DecodeVariable(absl::Span<const SqlValue> values) {
   VariableRow row;
   ASSIGN_OR_RETURN(const uint64_t id, columns.Number());
   ASSIGN_OR_RETURN(const std::string name, columns.Next<std::string>());
-  ASSIGN_OR_RETURN(row.state, columns.State(VariableRow::State::kDeleting));
+  RETURN_IF_ERROR(columns.Only(kLive));
   ASSIGN_OR_RETURN(row.layout, columns.Message<v1::VariableLayout>());
   ASSIGN_OR_RETURN(row.initializer, columns.Message<v1::Initializer>());
   if (row.layout.id.value() != id || row.layout.spec.name != name)

@@ -5,6 +5,7 @@
 #include "base/once_set.h"
 #include "proto/divvy.grpc.pb.h"
 #include "ps_server/core/parameter_server_core.h"
+#include "rpc/unary_handler.h"
 
 namespace divvy {
 
@@ -15,25 +16,7 @@ class PsService : public v1::ParameterServer::CallbackService {
   // REQUIRES: `core` outlives the server that this is registered with.
   explicit PsService(const OnceSet<ParameterServerCore>& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
-                                   const v1::PsAttachRequest* request,
-                                   v1::PsAttachReply* reply) override;
-  grpc::ServerUnaryReactor* Load(grpc::CallbackServerContext* context,
-                                 const v1::LoadRequest* request, v1::LoadReply* reply) override;
-  grpc::ServerUnaryReactor* Snapshot(grpc::CallbackServerContext* context,
-                                     const v1::SnapshotRequest* request,
-                                     v1::SnapshotReply* reply) override;
-  grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* context,
-                                 const v1::SyncRequest* request, v1::SyncReply* reply) override;
-  grpc::ServerUnaryReactor* CreateShards(grpc::CallbackServerContext* context,
-                                         const v1::CreateShardsRequest* request,
-                                         v1::LayoutReply* reply) override;
-  grpc::ServerUnaryReactor* DeleteShards(grpc::CallbackServerContext* context,
-                                         const v1::DeleteShardsRequest* request,
-                                         v1::LayoutReply* reply) override;
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
-                                     const v1::ShutdownRequest* request,
-                                     v1::ShutdownReply* reply) override;
+  DIVVY_PARAMETER_SERVER_CALLS(DIVVY_HANDLE_UNARY)
 
  private:
   const OnceSet<ParameterServerCore>& core_;

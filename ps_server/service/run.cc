@@ -9,8 +9,6 @@
 #include "task/task_end.h"
 #include "task/task_flags.h"
 
-constexpr int64_t kCommitBufferBytes = int64_t{512} << 20;
-
 #define DIVVY_PS_FLAG(type, name, value, users, why_not_embedded, meaning) \
   ABSL_FLAG(type, name, value, meaning);
 #include "task/flags.inc"
@@ -21,7 +19,8 @@ ParameterServerOptions PsLimitsFromFlags() {
   ParameterServerOptions options;
   if (const int64_t limit = absl::GetFlag(FLAGS_memory_limit_bytes); limit != 0)
     options.memory_limit_bytes = limit;
-  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes); most != kCommitBufferBytes)
+  if (const int64_t most = absl::GetFlag(FLAGS_commit_buffer_bytes);
+      most != PsTaskOptions().commit_buffer_bytes)
     options.max_commit_bytes = most / 2;
   options.snapshot_buffer_bytes = absl::GetFlag(FLAGS_snapshot_buffer_bytes);
   return options;

@@ -144,6 +144,49 @@ TEST_F(CheckpointTest, ATimeoutEndsTheWaitAndNotTheCheckpoint) {
   EXPECT_EQ(coordinator.durable_steps(), 3);
 }
 
+class RestoreTimeoutTest : public CheckpointTest {
+ protected:
+  // A second cluster after one that has saved 3 steps. Nothing can be loaded before HealPs(1).
+  void SetUp() override {
+    {
+      const auto first = *Start(2);
+      ASSERT_TRUE(Create(first->coordinator()).ok());
+      ASSERT_TRUE(RunSteps(first->coordinator(), 3).ok());
+      ASSERT_TRUE(first->coordinator().SaveCheckpoint().ok());
+    }
+    cluster_ = *Start(2);
+    ASSERT_TRUE(Create(cluster_->coordinator()).ok());
+    cluster_->CutPs(1);
+  }
+  std::unique_ptr<EmbeddedCluster> cluster_;
+};
+
+TEST_F(RestoreTimeoutTest, ATimeoutEndsTheWaitAndNotTheRestore) {
+  Coordinator& coordinator = cluster_->coordinator();
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status early = coordinator.RestoreLatest(absl::ZeroDuration()).status();
+    EXPECT_EQ(early.code(), absl::StatusCode::kDeadlineExceeded) << early;
+    EXPECT_THAT(std::string(early.message()), HasSubstr("call again"));
+  }
+  cluster_->HealPs(1);
+  const auto steps = coordinator.RestoreLatest();
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_EQ(*steps, 3);
+  EXPECT_EQ(*ValueOf(coordinator, "count").scalar<int64_t>(), 3);
+  EXPECT_EQ(*internal::SupportOf(coordinator).RestoreUnlessBegun(absl::InfiniteDuration()), 0)
+      << "the program counts itself";
+}
+
+TEST_F(RestoreTimeoutTest, OfATrainerIsTakenUpByItsNextCall) {
+  internal::TrainerSupport& support = internal::SupportOf(cluster_->coordinator());
+  EXPECT_EQ(support.RestoreUnlessBegun(absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(support.TakeRestoredSteps(10), 0);
+  cluster_->HealPs(1);
+  EXPECT_EQ(*support.RestoreUnlessBegun(absl::InfiniteDuration()), 3);
+  EXPECT_EQ(support.TakeRestoredSteps(10), 3);
+}
+
 TEST_F(CheckpointTest, WhereThereIsNoneTheJobBeginsAtNothing) {
   const auto cluster = *Start(2);
   ASSERT_TRUE(Create(cluster->coordinator()).ok());
@@ -495,7 +538,7 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
     Coordinator& coordinator = cluster->coordinator();
     ASSERT_TRUE(Create(coordinator, {kVisits}).ok());
     ASSERT_TRUE(coordinator.RunEpoch(kVisit, kSource()).ok());
-    EXPECT_EQ(*internal::SupportOf(coordinator).RestoreUnlessBegun(), 0);
+    EXPECT_EQ(*internal::SupportOf(coordinator).RestoreUnlessBegun(absl::InfiniteDuration()), 0);
     EXPECT_EQ(internal::SupportOf(coordinator).TakeRestoredEpochs(5), 0)
         << "these steps were done in this life of the program";
     ASSERT_TRUE(coordinator.SaveCheckpoint().ok());
@@ -503,13 +546,16 @@ TEST_F(PositionTest, OnlyWhatWasRestoredForATrainerIsBehindIt) {
   {
     const auto cluster = *Start(1);
     ASSERT_TRUE(Create(cluster->coordinator(), {kVisits}).ok());
-    EXPECT_EQ(*internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(), 14);
+    EXPECT_EQ(
+        *internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(absl::InfiniteDuration()),
+        14);
     EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 1);
     EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 0) << "told once";
     EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredSteps(5), 5);
   }
   const auto cluster = Begin(1);
-  EXPECT_EQ(*internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(), 0)
+  EXPECT_EQ(
+      *internal::SupportOf(cluster->coordinator()).RestoreUnlessBegun(absl::InfiniteDuration()), 0)
       << "a program that restores by itself counts by itself";
   EXPECT_EQ(internal::SupportOf(cluster->coordinator()).TakeRestoredEpochs(5), 0);
 }
@@ -606,6 +652,34 @@ TEST_F(ExportTest, TheSlotsMayBeLeftOut) {
   const std::string name = absl::StrCat(to_, "/towers.safetensors");
   ASSERT_EQ(coordinator.Export(name, options), absl::OkStatus());
   EXPECT_THAT(NamesIn(name), UnorderedElementsAre("table", "basis", "count"));
+}
+
+TEST_F(ExportTest, ATimeoutLeavesWhatWasThereAndTheNextCallWaitsForItsCheckpoint) {
+  Coordinator& coordinator = cluster_->coordinator();
+  const std::string name = absl::StrCat(to_, "/towers.safetensors");
+  ASSERT_EQ(coordinator.Export(name), absl::OkStatus());
+  const std::string before = *FileSystem::Real().ReadFile(name);
+  ASSERT_TRUE(RunSteps(coordinator, 1).ok());
+  cluster_->CutPs(1);
+  ExportOptions options;
+  options.timeout = absl::Milliseconds(20);
+  EXPECT_EQ(coordinator.Export(name, options).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(*FileSystem::Real().ReadFile(name), before);
+  cluster_->HealPs(1);
+  options.timeout = absl::Hours(1);
+  ASSERT_EQ(coordinator.Export(name, options), absl::OkStatus());
+  EXPECT_NE(*FileSystem::Real().ReadFile(name), before);
+}
+
+TEST(NoCheckpointsTest, AnExportThatTimesOutLeavesNoFile) {
+  const auto cluster = *EmbeddedCluster::Start({});
+  Coordinator& coordinator = cluster->coordinator();
+  ASSERT_TRUE(coordinator.strategy().CreateVariable(kCount).ok());
+  const std::string to = absl::StrCat(::testing::TempDir(), "/timed_out");
+  const ExportOptions options{/*slots=*/true, /*timeout=*/absl::ZeroDuration()};
+  for (const std::string& name : {to, absl::StrCat(to, "/model.safetensors")})
+    EXPECT_EQ(coordinator.Export(name, options).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(*FileSystem::Real().ListDirectory(to), ::testing::IsEmpty());
 }
 
 TEST(NoCheckpointsTest, WithoutADirectorySaveCheckpointNamesTheFlag) {

@@ -134,6 +134,19 @@ absl::StatusOr<Metrics> CountsExamples(WorkerContext& worker, Iterator batches) 
 }
 const Step kCountsExamples("test/counts_examples", CountsExamples);
 
+absl::StatusOr<Metrics> CountsExamplesAtGate(WorkerContext& worker, Iterator batches) {
+  gate().Pass();
+  return CountsExamples(worker, batches);
+}
+const Step kCountsExamplesAtGate("test/counts_examples_at_gate", CountsExamplesAtGate);
+
+absl::StatusOr<Metrics> FailsAtGateWithData(WorkerContext& worker, Iterator batches) {
+  RETURN_IF_ERROR(worker.Next(batches).status());
+  gate().Pass();
+  return absl::InvalidArgumentError("behind the gate");
+}
+const Step kFailsAtGateWithData("test/fails_at_gate_with_data", FailsAtGateWithData);
+
 // Adds to the counter, then to a row outside the table.
 absl::Status ScattersOutside(WorkerContext& worker) {
   RETURN_IF_ERROR(Add(worker, 1'000'000));
@@ -209,6 +222,13 @@ const DataSource kBrokenData("test/broken", BrokenData);
 
 // ---- the cluster ----
 
+constexpr int64_t kBytesPerPack = 1234;
+
+absl::StatusOr<int64_t> BytesPerPack(WorkerContext& worker) {
+  return worker.strategy().parts().communication.bytes_per_pack;
+}
+const Step kReadsBytesPerPack("test/bytes_per_pack", BytesPerPack, StepKind::kReadOnly);
+
 class CoordinatorTest : public ::testing::Test {
  protected:
   void Start(int ps, int workers, int replicas = 1) {
@@ -217,6 +237,7 @@ class CoordinatorTest : public ::testing::Test {
     setup.options.num_workers = workers;
     setup.options.replicas_per_worker = replicas;
     setup.coordinator.core.durability = durability_;
+    setup.options.strategy.communication.bytes_per_pack = kBytesPerPack;
     auto cluster = EmbeddedCluster::Start(setup);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
@@ -626,6 +647,75 @@ TEST_F(CoordinatorTest, RunUntilGoesOnWhereTheLastOneStopped) {
   EXPECT_EQ(Counter(), before + 435) << "other data came between: a pass from the beginning";
 }
 
+const LoopOptions kAtOnce{/*observer=*/{}, /*timeout=*/absl::ZeroDuration()};
+
+TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
+  Start(1, 2);
+  gate().Close();
+  const absl::Status late =
+      coordinator().RunEpoch(kAtOnce, kCountsExamplesAtGate, kNumbers(100)).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("test/counts_examples_at_gate"));
+  gate().Open();
+  ASSERT_TRUE(coordinator().Join().ok());
+  const int64_t steps = coordinator().step(), counted = Counter();
+  EXPECT_EQ(coordinator().epoch(), 0);
+  EXPECT_LE(steps, 2 * 4) << "the loop went on after its timeout";
+  const auto metrics = coordinator().RunEpoch(kCountsExamplesAtGate, kNumbers(100));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->at("x").count(), 100) << "the pass begins again";
+  EXPECT_EQ(Counter() - counted, 99 * 100 / 2);
+  EXPECT_EQ(coordinator().epoch(), 1);
+}
+
+TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
+  Start(1, 2);
+  gate().Close();
+  EXPECT_EQ(
+      coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
+      absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(2);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(
+        coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
+        absl::StatusCode::kDeadlineExceeded)
+        << "its steps still run";
+  }
+  EXPECT_EQ(cluster_->Sizes().at("runs"), 1) << "no loop begins before the first is over";
+  gate().Open();
+  ASSERT_TRUE(coordinator().RunUntil(10, kCountsExamplesAtGate, kNumbers(30)).ok());
+  EXPECT_EQ(coordinator().step(), 10);
+  EXPECT_EQ(Counter(), 435) << "each element once";
+  EXPECT_TRUE(coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).ok())
+      << "what is done needs no time";
+}
+
+TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
+  Start(1, 1);
+  gate().Close();
+  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(1);
+  gate().Open();
+  EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).ok());
+  EXPECT_EQ(Counter(), 435);
+}
+
+TEST_F(CoordinatorTest, AJoinBehindALoopThatTimedOutRaisesItsErrorAndNoOtherCallDoes) {
+  Start(1, 1);
+  gate().Close();
+  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate().AwaitWaiting(1);
+  EXPECT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  gate().Open();
+  EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(coordinator().Join().ok());
+  EXPECT_TRUE(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).ok());
+}
+
 TEST_F(CoordinatorTest, WithPolicyOffEveryWorkerSeesEverything) {
   Start(1, 2);
   const auto metrics = coordinator().RunEpoch(kCountsExamples, kNumbersForEach(30));
@@ -669,6 +759,28 @@ TEST_F(CoordinatorTest, ABrokenSourceIsTheErrorOfTheStepsThatUseIt) {
   EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kBrokenData()).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_TRUE(coordinator().Schedule(kAdd, 1)->Fetch().ok());
+}
+
+TEST_F(CoordinatorTest, CommunicationOptionsOfTheStrategyReachTheWorkers) {
+  Start(1, 1);
+  EXPECT_EQ(coordinator().strategy().parts().communication.bytes_per_pack, kBytesPerPack);
+  EXPECT_EQ(*coordinator().Schedule(kReadsBytesPerPack)->Fetch(), kBytesPerPack);
+}
+
+TEST_F(CoordinatorTest, TheElementSpecOfPerWorkerDataIsToldBeforeAnythingIsRead) {
+  Start(1, 1, /*replicas=*/2);
+  for (const BoundDataSource& source : {kNumbers(10), kGlobalNumbers(10)}) {
+    // In a scope too, as a program has it.
+    const StrategyScope scope = coordinator().strategy().Scope();
+    const auto specs = coordinator().CreatePerWorkerDataset(source)->ElementSpec();
+    ASSERT_TRUE(specs.ok()) << specs.status();
+    ASSERT_EQ(specs->size(), 1);
+    EXPECT_EQ(specs->at("x").dtype, DType::kInt64);
+    EXPECT_EQ(specs->at("x").shape, Shape({-1})) << source.name();
+  }
+  EXPECT_EQ(coordinator().CreatePerWorkerDataset(kBrokenData())->ElementSpec().status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(cluster_->Sizes().at("iterators"), 0);
 }
 
 TEST_F(CoordinatorTest, AnIteratorIsAnArgumentOfSchedule) {

@@ -209,6 +209,24 @@ TEST_F(TrainingTest, PredictionsAreGivenOnceThoughAWorkerDies) {
   ExpectPredictions(coordinator(), 7000, *joined);
 }
 
+TEST_F(TrainingTest, APredictionThatTimesOutIsMadeFromTheBeginningByTheNextCall) {
+  Start(1, 2, 1);
+  int calls = 0;
+  const auto take = [&calls](int64_t, const Outputs&) {
+    ++calls;
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(trainer_->Evaluate(kRecords(100), absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(trainer_->Evaluate(kRecords(100)).ok());
+  EXPECT_EQ(trainer_->Predict(kUnlabelled(1000), take, absl::ZeroDuration()).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(calls, 0);
+  const auto outputs = trainer_->Predict(kUnlabelled(1000), absl::Hours(1));
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ExpectPredictions(coordinator(), 1000, *outputs);
+}
+
 TEST_F(TrainingTest, APredictionThatCannotBeMadeSaysWhyAndTheNextOneCan) {
   Start(1, 2, 1);
   int calls = 0;

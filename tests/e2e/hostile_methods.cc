@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "rpc/unary_calls.h"
 #include "wire/data_frames.h"
 #include "wire/messages.h"
 #include "wire/testing/conversion.h"
@@ -44,18 +45,14 @@ const std::vector<Method>& Methods() {
                   {"admin"},
                   valid};
   };
+#define DIVVY_METHOD_OF_PS(Service, Name, Request, Reply, deadline) \
+  ps(#Name, &RandomBytes<Request>),
   static const auto* const methods = new std::vector<Method>{
       {kRegister, {Role::kChief}, {"worker", "ps"}, &RandomBytes<RegisterRequest>},
       {"/divvy.v1.Worker/Attach", {Role::kWorker}, {"chief"}, &RandomBytes<WorkerAttachRequest>},
       {kSteps, {Role::kWorker}, {"chief"}, &RandomBytes<StreamFrame<ToWorker>>},
       {"/divvy.v1.Worker/Shutdown", {Role::kWorker}, {"chief"}, &RandomBytes<ShutdownRequest>},
-      ps("Attach", &RandomBytes<PsAttachRequest>),
-      ps("Load", &RandomBytes<LoadRequest>),
-      ps("Sync", &RandomBytes<SyncRequest>),
-      ps("Snapshot", &RandomBytes<SnapshotRequest>),
-      ps("CreateShards", &RandomBytes<CreateShardsRequest>),
-      ps("DeleteShards", &RandomBytes<DeleteShardsRequest>),
-      ps("Shutdown", &RandomBytes<ShutdownRequest>),
+      DIVVY_PARAMETER_SERVER_CALLS(DIVVY_METHOD_OF_PS)  // each with its comma
       {kGetStatus, {Role::kChief, Role::kPs, Role::kWorker}, {"admin", "chief"}, &Nothing},
       admin("RequestCheckpoint", &OfNobody),
       admin("Drain", &OfNobody),
@@ -63,6 +60,7 @@ const std::vector<Method>& Methods() {
       {kPull, {Role::kPs}, {"chief", "worker"}, &FrameOf<PullRequest>},
       {kCommit, {Role::kPs}, {"chief", "worker"}, &FrameOf<CommitRequest>},
   };
+#undef DIVVY_METHOD_OF_PS
   return *methods;
 }
 

@@ -9,7 +9,7 @@
 #include "base/testing/fuzz.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/divvy.grpc.pb.h"
-#include "task/admin_service.h"
+#include "rpc/admin_service.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/raw_server.h"
 

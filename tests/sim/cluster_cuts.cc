@@ -40,9 +40,6 @@ void Cluster::RememberLeftBehind(const StoredJob& stored, bool simple) {
   // The store does not know this lineage yet.
   if (stored.state->held != StateRow::Held::kAll || stored.state->state.lineage != truth.lineage)
     return;
-  for (const VariableRow& row : stored.variables) {
-    if (row.state != VariableRow::State::kLive) return;
-  }
   left_behind_ = {truth.ps, truth.lineage, stored.state->state.layout->version()};
 }
 

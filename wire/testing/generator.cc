@@ -63,7 +63,6 @@ void Generator::Fill(ErrorDetail& out) {
   out.epoch = MakeId<Epoch>();
   out.entry = MakeId<EntryId>();
   out.user = Chance();
-  out.retry_after = absl::Nanoseconds(Count());
 }
 
 void Generator::Fill(absl::Status& out) {

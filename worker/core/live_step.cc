@@ -452,8 +452,7 @@ void WorkerCore::OnCommitReply(const std::weak_ptr<Session>& session, EntryId st
       break;
     case PsAnswer::kSessionOver: SessionOver(reply.status()); break;
     case PsAnswer::kSendAgain:
-      outbox_.Add([this, weak = weak_from_this(), session, step, ps,
-                   wait = WaitBefore(reply.status(), commit.backoff)] {
+      outbox_.Add([this, weak = weak_from_this(), session, step, ps, wait = commit.backoff.Next()] {
         executor_.PostAfter(wait, [weak, session, step, ps] {
           if (const auto core = weak.lock()) core->SendCommitAgain(session, step, ps);
         });

@@ -27,8 +27,7 @@ enum class PsAnswer : uint8_t {
 // because of it, and a pull waits, so the request is sent again.
 //
 //   switch (JudgePsAnswer(reply.status())) {
-//     case PsAnswer::kSendAgain: PostAfter(WaitBefore(reply.status(), backoff), send the same
-//     request);
+//     case PsAnswer::kSendAgain: PostAfter(backoff.Next(), send the same request);
 inline PsAnswer JudgePsAnswer(const absl::Status& status) {
   if (status.ok()) return PsAnswer::kDone;
   switch (ReasonOf(status)) {
@@ -43,14 +42,6 @@ inline PsAnswer JudgePsAnswer(const absl::Status& status) {
     case Reason::kInvalid: return PsAnswer::kRefused;
     default: return PsAnswer::kSendAgain;
   }
-}
-
-// The wait before the request is sent again: the ps' retry_after if it gave one, else the backoff's
-// next wait.
-inline absl::Duration WaitBefore(const absl::Status& status, Backoff& backoff) {
-  const absl::Duration asked = DetailOf(status).retry_after;
-  const absl::Duration own = backoff.Next();
-  return asked > absl::ZeroDuration() ? asked : own;
 }
 
 }  // namespace divvy

@@ -414,7 +414,7 @@ void WorkerTransaction::OnReply(uint64_t id, int ps, absl::StatusOr<PullReply> r
       if (fetch.asked.empty()) Complete(id);
       return;
     case PsAnswer::kSendAgain: {
-      const absl::Duration wait = WaitBefore(reply.status(), fetch.asked.at(ps).backoff);
+      const absl::Duration wait = fetch.asked.at(ps).backoff.Next();
       outbox_.Add([this, self = shared_from_this(), wait, id, ps] {
         executor_.PostAfter(wait, [weak = weak_from_this(), id, ps] {
           if (const auto self = weak.lock()) self->SendAgain(id, ps);

@@ -41,7 +41,6 @@ StagedWrite WriteRows(std::string variable, WriteOp op, Tensor ids, Tensor rows)
 TEST(JudgePsAnswerTest, TellsWhatToDoAboutEachReason) {
   const auto judge = [](Reason reason) { return JudgePsAnswer(MakeError(reason, "x")); };
   EXPECT_EQ(JudgePsAnswer(absl::OkStatus()), PsAnswer::kDone);
-  EXPECT_EQ(judge(Reason::kOverloaded), PsAnswer::kSendAgain);
   EXPECT_EQ(judge(Reason::kNotReady), PsAnswer::kSendAgain);
   EXPECT_EQ(judge(Reason::kNotAttached), PsAnswer::kSendAgain);
   EXPECT_EQ(judge(Reason::kWrongIncarnation), PsAnswer::kSendAgain);
@@ -57,15 +56,6 @@ TEST(JudgePsAnswerTest, AFaultOfTheWayIsNeverFinalWhateverItsCode) {
   EXPECT_EQ(JudgePsAnswer(absl::UnavailableError("reset")), PsAnswer::kSendAgain);
   EXPECT_EQ(JudgePsAnswer(absl::DeadlineExceededError("slow")), PsAnswer::kSendAgain);
   EXPECT_EQ(JudgePsAnswer(absl::InternalError("transport")), PsAnswer::kSendAgain);
-}
-
-TEST(JudgePsAnswerTest, WaitsAsLongAsAnOverloadedPsAsks) {
-  Backoff backoff(1);
-  ErrorDetail detail;
-  detail.reason = Reason::kOverloaded;
-  detail.retry_after = absl::Seconds(7);
-  EXPECT_EQ(WaitBefore(MakeError(detail, "full"), backoff), absl::Seconds(7));
-  EXPECT_LT(WaitBefore(absl::UnavailableError("gone"), backoff), absl::Seconds(1));
 }
 
 // ---- ReadSets -----------------------------------------------------------------------------------
@@ -476,7 +466,7 @@ TEST_F(WorkerTransactionTest, ARefusalNamesItsPsAlsoWhereThePsDoesNot) {
 
 TEST_F(WorkerTransactionTest, APsThatCannotBeReachedIsWaitedForAndAskedAgain) {
   ps_[1].RefusePulls({absl::UnavailableError("connection refused"),
-                      MakeError(Reason::kOverloaded, "full"),
+                      MakeError(Reason::kNotReady, "loading"),
                       MakeError(Reason::kWrongIncarnation, "new")});
   const Answer answer = Begin({{"w", std::nullopt}});
   executor_.RunFor(absl::Milliseconds(50));

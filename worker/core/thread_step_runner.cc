@@ -258,6 +258,7 @@ class ThreadStepEnvironment : public StepEnvironment {
     parts.step = step_.number;
     parts.seed = step_.call.seed;
     parts.locals = locals;
+    parts.communication = step_.options.communication;
     return parts;
   }
 

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "cluster/cluster_resolver.h"
 #include "strategy/local_objects.h"
+#include "strategy/per_replica.h"
 #include "strategy/variable_store.h"
 #include "worker/core/data_input_opener.h"
 #include "worker/core/step_runner.h"
@@ -25,6 +26,8 @@ struct ThreadStepRunnerOptions {
   std::vector<Device> replica_devices = {Device{}};
   // The source of the step's Strategy for questions about the cluster; may be null.
   std::shared_ptr<const ClusterResolver> resolver;
+  // StrategyOptions::communication.
+  CommunicationOptions communication = {};
 };
 
 // The StepRunner of a worker: finds the function in the StepRegistry and calls it with a Strategy

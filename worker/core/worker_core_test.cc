@@ -1445,7 +1445,7 @@ TEST_F(WorkerCoreTest, AQueuedStepIsCancelledAtOnceAndAnUnknownOneIsNothing) {
 
 TEST_F(WorkerCoreTest, ACommitIsSentAgainUntilItIsAnsweredAndNotReportedBefore) {
   ps_[1].RefuseCommits(
-      {absl::UnavailableError("broken stream"), MakeError(Reason::kOverloaded, "full"),
+      {absl::UnavailableError("broken stream"), MakeError(Reason::kNotAttached, "new"),
        MakeError(Reason::kNotReady, "loading"), MakeError(Reason::kWrongIncarnation, "new"),
        absl::InternalError("transport")});
   Attach();
@@ -1810,7 +1810,10 @@ TEST_F(NeedSlotsTest, AStepThatWaitsForSlotsObeysCancel) {
 }
 
 TEST_F(NeedSlotsTest, AVariableThatIsGoneFailsTheStepBeforeAnythingIsSent) {
-  end_->Tell(LayoutUpdate{layout_->Without(VariableId(1))});
+  std::map<VariableId, VariableLayout> rest;
+  for (const auto& [id, variable] : layout_->variables())
+    if (id != VariableId(1)) rest.emplace(id, variable);
+  end_->Tell(LayoutUpdate{Layout::Received(layout_->version() + 1, std::move(rest))});
   Run();
   EXPECT_EQ(OnlyReport().outcome, StepOutcome::kFailed);
   EXPECT_EQ(OnlyReport().error.code(), absl::StatusCode::kNotFound);

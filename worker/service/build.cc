@@ -21,6 +21,7 @@ absl::StatusOr<BuiltWorker> BuildWorker(WorkerOptions options,
   runner.replica_devices = replica_devices;
   runner.resolver =
       WithAccelerators(std::move(surroundings.resolver), AcceleratorsAmong(replica_devices));
+  runner.communication = surroundings.communication;
   built.runner = std::make_unique<ThreadStepRunner>(std::move(runner), executor, *built.inputs);
   options.replicas = static_cast<int>(replica_devices.size());
   options.seed = EntropySeed();

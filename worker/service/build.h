@@ -30,6 +30,8 @@ struct WorkerSurroundings {
   CoordinatorClient* coordinator = nullptr;
   // The cluster for a step's questions, without this worker's GPUs.
   std::unique_ptr<ClusterResolver> resolver;
+  // StrategyOptions::communication of the program.
+  CommunicationOptions communication;
 };
 
 // Builds the parts and starts the core, which registers at once. `options`: replicas, seed and

@@ -4,6 +4,7 @@
 
 #include "base/once_set.h"
 #include "proto/divvy.grpc.pb.h"
+#include "rpc/unary_handler.h"
 #include "worker/core/worker_core.h"
 
 namespace divvy {
@@ -16,12 +17,7 @@ class WorkerService : public v1::Worker::CallbackService {
   WorkerService(const OnceSet<WorkerCore>& core, Executor& executor)
       : core_(core), executor_(executor) {}
 
-  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
-                                   const v1::WorkerAttachRequest* request,
-                                   v1::WorkerAttachReply* reply) override;
-  grpc::ServerUnaryReactor* Shutdown(grpc::CallbackServerContext* context,
-                                     const v1::ShutdownRequest* request,
-                                     v1::ShutdownReply* reply) override;
+  DIVVY_WORKER_CALLS(DIVVY_HANDLE_UNARY)
   grpc::ServerBidiReactor<v1::ToWorkerFrame, v1::FromWorkerFrame>* Steps(
       grpc::CallbackServerContext* context) override;
 

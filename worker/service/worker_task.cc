@@ -100,10 +100,11 @@ absl::Status WorkerTask::StartCore(OnExit on_exit) {
     coordinator_ = dialer_.Coordinator(chief);
   WorkerOptions options = options_.core;
   options.address = server_->address();
-  ASSIGN_OR_RETURN(parts_, BuildWorker(std::move(options), replica_devices_,
-                                       {executor_, dialer_, coordinator_.get(),
-                                        ClusterConfigResolver(options_.task.cluster)},
-                                       std::move(on_exit)));
+  ASSIGN_OR_RETURN(
+      parts_, BuildWorker(std::move(options), replica_devices_,
+                          {executor_, dialer_, coordinator_.get(),
+                           ClusterConfigResolver(options_.task.cluster), options_.communication},
+                          std::move(on_exit)));
   core_.Set(std::move(parts_.core));
   if (CoordinatorAddress(options_.task.cluster).empty()) {
     WarnOfNoCoordinator(executor_, options_.task.name(), [this] {

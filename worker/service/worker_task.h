@@ -33,6 +33,8 @@ struct WorkerTaskOptions {
   int blas_threads = 0;
   // Number of workers that share the cores of this machine. 0: WorkersOnHostOf.
   int workers_per_host = 0;
+  // StrategyOptions::communication of the program.
+  CommunicationOptions communication = {};
 
   // InvalidArgument with every problem at once.
   absl::Status Validate() const;

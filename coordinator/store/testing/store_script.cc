@@ -31,14 +31,13 @@ JobRow JobOfEpoch(uint64_t epoch) {
   return row;
 }
 
-VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards) {
+VariableRow VariableOf(uint32_t id, int shards) {
   VariableRow row;
   row.layout.id = VariableId(id);
   row.layout.spec.name = absl::StrCat("variable", id);
   row.layout.spec.shape = Shape{shards, 4};
   row.layout.ps.assign(shards, 0);
   for (int i = 0; i <= shards; ++i) row.layout.offsets.push_back(i);
-  row.state = state;
   return row;
 }
 
@@ -58,24 +57,17 @@ CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state) {
 }
 
 std::vector<StoreChange> StoreScript() {
-  constexpr auto kCreating = VariableRow::State::kCreating;
-  constexpr auto kLive = VariableRow::State::kLive;
   constexpr auto kWriting = CheckpointRow::State::kWriting;
   constexpr auto kCommitted = CheckpointRow::State::kCommitted;
   std::vector<StoreChange> script(10);
   script[0].job = JobOfEpoch(1);
-  script[1] = {JobOfEpoch(2), {VariableOf(1, kCreating), VariableOf(2, kCreating, 3000)}};
-  script[2].put_variables = {VariableOf(1, kLive), VariableOf(2, kLive, 3000)};
+  script[1] = {JobOfEpoch(2), {VariableOf(1), VariableOf(2, 2999)}};
+  script[2].put_variables = {VariableOf(1, 2), VariableOf(2, 3000)};
   script[3] = {JobOfEpoch(3), {}, {}, {CheckpointOf(1, kWriting)}};
-  script[4] = {
-      {}, {VariableOf(3, kCreating, 2000)}, {VariableId(2)}, {CheckpointOf(1, kCommitted)}};
-  script[5] = {{},
-               {VariableOf(1, VariableRow::State::kDeleting)},
-               {},
-               {CheckpointOf(2, kCommitted)},
-               {{Epoch(2), 1}}};
+  script[4] = {{}, {VariableOf(3, 2000)}, {VariableId(2)}, {CheckpointOf(1, kCommitted)}};
+  script[5] = {{}, {VariableOf(1, 3)}, {}, {CheckpointOf(2, kCommitted)}, {{Epoch(2), 1}}};
   script[6].deleted_variables = {VariableId(1), VariableId(3)};
-  script[7] = {JobOfEpoch(4), {VariableOf(4, kLive)}};
+  script[7] = {JobOfEpoch(4), {VariableOf(4)}};
   script[7].state = StateRowOf(StateRow::Held::kAll, 0, "");
   // This row does not fit into a page.
   script[8].state = StateRowOf(StateRow::Held::kLeasedData, 100, std::string(9000, 's'));

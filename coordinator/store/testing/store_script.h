@@ -40,7 +40,7 @@ StoreContent ContentOf(const StoredJob& stored);
 // Sample rows.
 JobRow JobOfEpoch(uint64_t epoch);
 // With some 1000 shards or more, its row is larger than a page.
-VariableRow VariableOf(uint32_t id, VariableRow::State state, int shards = 1);
+VariableRow VariableOf(uint32_t id, int shards = 1);
 StateRow StateRowOf(StateRow::Held held, int64_t finished_steps, std::string program_state);
 CheckpointRow CheckpointOf(uint64_t serial, CheckpointRow::State state);
 

@@ -1,4 +1,4 @@
-#include "task/admin_service.h"
+#include "rpc/admin_service.h"
 
 #include <memory>
 #include <utility>

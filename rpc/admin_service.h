@@ -1,9 +1,10 @@
 // The gRPC service Admin: the status of every task, and operator requests to a coordinator.
-#ifndef DIVVY_TASK_ADMIN_SERVICE_H_
-#define DIVVY_TASK_ADMIN_SERVICE_H_
+#ifndef DIVVY_RPC_ADMIN_SERVICE_H_
+#define DIVVY_RPC_ADMIN_SERVICE_H_
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "proto/divvy.grpc.pb.h"
@@ -11,6 +12,9 @@
 #include "protocol/ids.h"
 
 namespace divvy {
+
+// Returns the status of the task. REQUIRES: thread-safe, and does not block.
+using StatusOfTask = std::function<v1::TaskStatus()>;
 
 // The operator requests of a coordinator. REQUIRES: the functions are thread-safe and do not block.
 // Each calls its callback once, or destroys it; the caller then gets Unavailable.
@@ -32,13 +36,12 @@ struct OperatorCalls {
 // method blocks.
 class AdminService : public v1::Admin::CallbackService {
  public:
-  // No `calls`: the task is not a coordinator. REQUIRES: `status` is thread-safe and does not
-  // block.
-  explicit AdminService(std::function<v1::TaskStatus()> status,
-                        std::optional<OperatorCalls> calls = std::nullopt)
+  // No `calls`: the task is not a coordinator.
+  explicit AdminService(StatusOfTask status, std::optional<OperatorCalls> calls = std::nullopt)
       : status_(std::move(status)), calls_(std::move(calls)) {}
 
-  v1::TaskStatus status() const { return status_(); }
+  // The status in one line, for the log.
+  std::string StatusText() const { return status_().ShortDebugString(); }
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::TaskStatus* reply) override;
@@ -56,10 +59,10 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Operate(absl::string_view name, grpc::CallbackServerContext* context,
                                     const Request& request, Reply& reply, const Call& call);
 
-  const std::function<v1::TaskStatus()> status_;
+  const StatusOfTask status_;
   const std::optional<OperatorCalls> calls_;
 };
 
 }  // namespace divvy
 
-#endif  // DIVVY_TASK_ADMIN_SERVICE_H_
+#endif  // DIVVY_RPC_ADMIN_SERVICE_H_
