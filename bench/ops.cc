@@ -212,7 +212,7 @@ void Reductions() {
             return SoftmaxCrossEntropy(v[0], labels);
           });
   Streams("SigmoidCrossEntropy", {x},
-          [labels = RandomTensor({kRows, kWidth})](const std::vector<Var>& v) {
+          [labels = Square(x).Value().value()](const std::vector<Var>& v) {
             return SigmoidCrossEntropy(v[0], labels);
           });
 }

@@ -153,8 +153,9 @@ DIVVY_HOST_DEVICE inline float LogOf(float x) {
   const float low = r * w * p - count * 2.12194440e-4f - 0.5f * w;
   const float log = (r + low) + count * 0.693359375f;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const float of_zero = x == 0.0f ? -kInfinity : log;
-  const float of_negative = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : of_zero;
+  const float of_negative = x < 0.0f ? kNaN : of_zero;
   return x < kInfinity ? of_negative : x;  // NaN and infinity stay
 }
 DIVVY_HOST_DEVICE inline double LogOf(double x) { return std::log(x); }
