@@ -20,6 +20,15 @@ bool AreAlike(absl::Span<const RowRef> refs) {
          });
 }
 
+// Whether a row takes little beside what a block takes by itself.
+bool HasSmallRows(const Block& block) {
+  constexpr size_t kSmallBytes = 4096;
+  if (block.layout() == nullptr) return false;
+  size_t bytes = 0;
+  for (const BlockLayout::Leaf& leaf : block.layout()->leaves()) bytes += leaf.row_bytes;
+  return bytes <= kSmallBytes;
+}
+
 // Copies rows of a size that the compiler knows: one load and one store each.
 template <size_t kBytes>
 void GatherFixed(absl::Span<const RowRef> refs, size_t leaf, char* to) {
@@ -108,19 +117,42 @@ absl::StatusOr<Nest> Gather(absl::Span<const RowRef> refs) {
 // not null.
 void CollectColumns(const Nest& rows, std::vector<Block::Column>& columns) {
   if (rows.kind() == Nest::Kind::kTensor) {
-    columns.push_back({static_cast<const char*>(rows.tensor()->data())});
+    Block::Column& column = columns.emplace_back();
+    column.tensor = *rows.tensor();
+    column.values = column.tensor.data_as<char>();
   } else if (IsSparseIds(rows)) {
     const Nest::Dict& dict = *rows.dict();
-    Block::Column column{static_cast<const char*>(dict.at("ids").tensor()->data()),
-                         dict.at("row_splits").tensor()->data_as<int64_t>()};
+    Block::Column& column = columns.emplace_back();
+    column.tensor = *dict.at("ids").tensor();
+    column.values = column.tensor.data_as<char>();
+    column.splits = dict.at("row_splits").tensor()->data_as<int64_t>();
     const auto weights = dict.find("weights");
-    if (weights != dict.end()) column.weights = weights->second.tensor()->data_as<float>();
-    columns.push_back(column);
+    if (weights == dict.end()) return;
+    column.weights_tensor = *weights->second.tensor();
+    column.weights = column.weights_tensor.data_as<float>();
   } else if (rows.dict() != nullptr) {
     for (const auto& entry : *rows.dict()) CollectColumns(entry.second, columns);
   } else {
     for (const Nest& child : *rows.list()) CollectColumns(child, columns);
   }
+}
+
+// Row `row` of a leaf; shares its buffer.
+absl::StatusOr<Nest> LeafOfRow(const Block::Column& column, const BlockLayout::Leaf& spec,
+                               int64_t row) {
+  if (!spec.is_sparse) {
+    ASSIGN_OR_RETURN(const Tensor slice, column.tensor.Rows(row, row + 1));
+    ASSIGN_OR_RETURN(Tensor element, slice.Reshape(spec.row_shape));
+    return Nest(std::move(element));
+  }
+  const int64_t begin = column.splits[row], end = column.splits[row + 1];
+  SparseIds ids;
+  ids.row_splits = Tensor::Vector<int64_t>({0, end - begin});
+  ASSIGN_OR_RETURN(ids.ids, column.tensor.Rows(begin, end));
+  if (spec.has_weights) {
+    ASSIGN_OR_RETURN(ids.weights, column.weights_tensor.Rows(begin, end));
+  }
+  return Nest(std::move(ids));
 }
 
 }  // namespace
@@ -226,7 +258,14 @@ std::shared_ptr<const Block> Block::OfElement(Nest element) {
 
 absl::StatusOr<Nest> Block::Row(int64_t row) const {
   if (is_element_) return rows_;
-  return RowOf(rows_, row);
+  if (layout_ == nullptr) return RowOf(rows_, row);
+  std::vector<Nest> leaves;
+  leaves.reserve(columns_.size());
+  for (size_t leaf = 0; leaf < columns_.size(); ++leaf) {
+    ASSIGN_OR_RETURN(Nest of_row, LeafOfRow(columns_[leaf], layout_->leaves()[leaf], row));
+    leaves.push_back(std::move(of_row));
+  }
+  return layout_->Assemble(std::move(leaves));
 }
 
 // ---- RowList
@@ -263,7 +302,8 @@ absl::Status RowList::Tidy(Tail tail) {
   const absl::Span<const RowRef> added = refs().subspan(tidy_refs_);
   if (added.empty() || (tail == Tail::kIfLong && added.size() < kLong)) return absl::OkStatus();
   const bool is_sparse = kept_rows_ - tidy_kept_rows_ > 2 * static_cast<int64_t>(added.size());
-  const bool is_cut_small = (owners_.size() - tidy_owners_) * kRowsOfOwner > added.size();
+  const bool is_cut_small = (owners_.size() - tidy_owners_) * kRowsOfOwner > added.size() &&
+                            HasSmallRows(*added[0].block);
   if ((is_sparse || is_cut_small) && added.size() > 1 && AreAlike(added)) {
     const std::shared_ptr<const BlockLayout> layout = added[0].block->layout();
     ASSIGN_OR_RETURN(Nest rows, Gather(added));

@@ -70,11 +70,13 @@ class Block {
   // Null: its rows cannot be gathered.
   const std::shared_ptr<const BlockLayout>& layout() const { return layout_; }
 
-  // The memory of a leaf.
+  // A leaf, and its memory.
   struct Column {
     const char* values = nullptr;     // of a tensor; of SparseIds the ids
     const int64_t* splits = nullptr;  // of SparseIds
     const float* weights = nullptr;   // of SparseIds with weights
+    Tensor tensor;                    // or the ids
+    Tensor weights_tensor;            // of SparseIds with weights
   };
   // One for each leaf of the layout.
   const std::vector<Column>& columns() const { return columns_; }

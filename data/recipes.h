@@ -118,9 +118,11 @@ Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> lo
 Recipe IdxRecipe(std::string images, std::string labels);
 Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 
+// csv_source.cc
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
+
 // text_sources.cc
 Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels);
-Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
 Recipe CriteoRecipe(std::string files);
 
 // tfrecord_source.cc
