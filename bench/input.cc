@@ -180,6 +180,10 @@ void Records(const std::string& directory) {
                              [](absl::string_view record) { return Nest(std::string(record)); });
   };
   Reader("tfrecord, its bytes", directory, example, bytes, Batching::kImpossible);
+  Reader("tfrecord, features", directory, example, [](const std::string& file) {
+    return Dataset::TfRecord(file,
+                             {{"dense", DType::kFloat32, {13}}, {"ids", DType::kInt64, {26}}});
+  });
   Reader("tfrecord, ParseExample", directory, example, [](const std::string& file) {
     return Dataset::TfRecord(file, [](absl::string_view record) {
       return ParseExample(record, {{"dense", DType::kFloat32, {13}}, {"ids", DType::kInt64, {26}}});

@@ -128,6 +128,7 @@ Recipe CriteoRecipe(std::string files);
 // tfrecord_source.cc
 using ParseRecord = std::function<absl::StatusOr<Nest>(absl::string_view record)>;
 Recipe TfRecordRecipe(std::string files, ParseRecord parse);
+Recipe ExampleRecipe(std::string files, std::vector<ExampleFeature> features);
 
 // map.cc
 using MapFn = std::function<absl::StatusOr<Nest>(const Nest&)>;
