@@ -284,6 +284,8 @@ TEST_F(BlocksOfFilesTest, ErrorsKeepTheirPlacesAndWords) {
       // A batch is bad if one of its elements is.
       EXPECT_EQ(Told(source.Batch(10), environment_),
                 Told(OneByOne(source).Batch(10), environment_));
+      EXPECT_EQ(Told(source.Shard(7, 2).Batch(3), environment_),
+                Told(OneByOne(source).Shard(7, 2).Batch(3), environment_));
       EXPECT_EQ(Told(source.IgnoreErrors(3).HoldOut(3, 1), environment_),
                 Told(OneByOne(source).IgnoreErrors(3).HoldOut(3, 1), environment_));
     }

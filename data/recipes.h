@@ -34,6 +34,8 @@ class PositionedIterator : public DatasetIterator {
   // past the end. An error is that of element `position`. Does not depend on Seek and does not
   // change what Next returns. REQUIRES: position >= 0, most >= 1.
   absl::Status RowsAt(int64_t position, int64_t most, RowList& rows);
+  // As RowsAt for elements position, position + step, ... REQUIRES: step >= 1
+  absl::Status EveryRowAt(int64_t position, int64_t step, int64_t most, RowList& rows);
 
  protected:
   // The element at `position`. Cheap if `position` is one more than in the previous call. Every
@@ -41,6 +43,10 @@ class PositionedIterator : public DatasetIterator {
   virtual Element At(int64_t position) = 0;
   // As RowsAt. The default adds one element, as At returns it.
   virtual absl::Status Rows(int64_t position, int64_t most, RowList& rows);
+  // As EveryRowAt, with a step above 1. The default adds one element, as Rows does.
+  virtual absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) {
+    return Rows(position, 1, rows);
+  }
   // The size, if it is known before Next has reached the end.
   virtual std::optional<int64_t> KnownSize() { return std::nullopt; }
 
@@ -62,28 +68,33 @@ class RowIterator : public PositionedIterator {
   RowList one_;
 };
 
-// A RowIterator that makes blocks of consecutive elements, and keeps the last one. A block has as
-// many rows as are asked for, and more from one to the next as long as the elements are read in
-// order, up to kMostRows.
+// An iterator that makes blocks of consecutive elements, or of every so many-th, and keeps the last
+// one. A block has as many rows as are asked for, and more from one to the next as long as the
+// elements are read in order, up to kMostRows.
 class BlockIterator : public PositionedIterator {
  public:
   static constexpr int64_t kMostRows = 4096;
 
  protected:
-  // A block of the elements from `position` on: some, but at most `most`. Null: `position` is past
-  // the end. An error is that of element `position`.
-  virtual absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t most) = 0;
+  // A block of the elements position, position + step, ...: some, but at most `most`. Null:
+  // `position` is past the end. An error is that of element `position`.
+  virtual absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t step,
+                                                               int64_t most) = 0;
 
   Element At(int64_t position) final;
-  absl::Status Rows(int64_t position, int64_t most, RowList& rows) final;
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) final {
+    return EveryRow(position, 1, most, rows);
+  }
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) final;
 
  private:
   // Makes the element at `position` one of block_, or block_ null at the end.
-  absl::Status Load(int64_t position, int64_t most);
+  absl::Status Load(int64_t position, int64_t step, int64_t most);
 
   std::shared_ptr<const Block> block_;
   int64_t first_ = 0;  // the position of the first row of block_
-  int64_t end_ = 0;    // the position after the last block
+  int64_t step_ = 1;   // from each row to the next
+  int64_t end_ = 0;    // the position of the row that would follow the last block
   int64_t rows_ahead_ = 1;
 };
 
@@ -96,6 +107,8 @@ class Source {
   Element At(int64_t position);
   // As PositionedIterator::RowsAt.
   absl::Status Rows(int64_t position, int64_t most, RowList& rows);
+  // As PositionedIterator::EveryRowAt.
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows);
   std::optional<int64_t> size() { return iterator_->size(); }
 
  private:

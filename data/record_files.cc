@@ -33,7 +33,8 @@ class RecordFilesIterator : public BlockIterator {
     TextPosition at;
   };
 
-  absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t most) override {
+  absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t step,
+                                                       int64_t most) override {
     if (size_ && position >= *size_) return nullptr;
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(JumpTowards(position));
@@ -48,7 +49,7 @@ class RecordFilesIterator : public BlockIterator {
                             names_[file_], ", ", file_ + 1, " of ", names_.size(), " files,");
       });
     }
-    return ReadSome(most);
+    return ReadSome(step, most);
   }
 
   std::optional<int64_t> KnownSize() override { return size_; }
@@ -120,10 +121,10 @@ class RecordFilesIterator : public BlockIterator {
     return true;
   }
 
-  // Reads the next records of one file; null at the end of all files.
-  absl::StatusOr<std::shared_ptr<const Block>> ReadSome(int64_t most) {
+  // Reads the next records of one file, each `step`-th; null at the end of all files.
+  absl::StatusOr<std::shared_ptr<const Block>> ReadSome(int64_t step, int64_t most) {
     while (true) {
-      ASSIGN_OR_RETURN(std::shared_ptr<const Block> block, ReadRows(most));
+      ASSIGN_OR_RETURN(std::shared_ptr<const Block> block, ReadRows(step, most));
       if (block != nullptr) return block;
       LeaveMark();
       Element element = reader_->Read(text_, at_);
@@ -135,12 +136,23 @@ class RecordFilesIterator : public BlockIterator {
     }
   }
 
+  // Skips `count` records. False: this file has no more.
+  bool SkipInFile(int64_t count) {
+    for (; count > 0; --count) {
+      LeaveMark();
+      if (!reader_->Skip(text_, at_)) return false;
+      ++next_;
+    }
+    return true;
+  }
+
   // Reads good records into columns. Null: the next is bad, or there is none in this file, or the
   // reader makes no columns.
-  absl::StatusOr<std::shared_ptr<const Block>> ReadRows(int64_t most) {
+  absl::StatusOr<std::shared_ptr<const Block>> ReadRows(int64_t step, int64_t most) {
     const int64_t room = reader_->BeginRows(most, text_.size() - at_.offset);
     int64_t rows = 0;
     for (; rows < room; ++rows) {
+      if (rows > 0 && !SkipInFile(step - 1)) break;
       TextPosition behind = at_;
       if (!reader_->ReadRow(text_, behind, rows)) break;
       LeaveMark();

@@ -54,6 +54,13 @@ class RowsIterator : public RowIterator {
     return absl::OkStatus();
   }
 
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) override {
+    RETURN_IF_ERROR(Load());
+    for (; most > 0 && position < block_->count(); --most, position += step)
+      rows.Add(block_, position, 1, 0);
+    return absl::OkStatus();
+  }
+
   std::optional<int64_t> KnownSize() override {
     return Load().ok() ? std::optional<int64_t>(block_->count()) : std::nullopt;
   }

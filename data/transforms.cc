@@ -177,9 +177,10 @@ class IgnoreErrorsIterator : public RowIterator {
 
 // The positions of the source that are selected.
 struct Choice {
-  // Increasing in its argument. nullopt: past every end.
+  // Increasing in its argument, by `step` each time if that is not 0. nullopt: past every end.
   std::function<std::optional<int64_t>(int64_t position)> in_source;
   std::function<int64_t(int64_t source_size)> size;
+  int64_t step = 0;
 };
 
 class ChoiceIterator : public RowIterator {
@@ -194,10 +195,8 @@ class ChoiceIterator : public RowIterator {
     int64_t wanted = std::min(most, BlockIterator::kMostRows);
     std::optional<int64_t> last;
     while (!(last = LastOf(position, wanted))) wanted /= 2;
-    // Where few are selected, each is read alone, so that the source may skip the others.
-    constexpr int64_t kReadForEach = 8;
-    if (*last - *first >= kReadForEach * wanted) return source_.Rows(*first, 1, rows);
-    if (*last - *first == wanted - 1) return source_.Rows(*first, wanted, rows);
+    if (choice_.step > 0) return source_.EveryRow(*first, choice_.step, wanted, rows);
+    // HoldOut leaves out at most every second.
     auto run = std::make_shared<RowList>();
     RETURN_IF_ERROR(source_.Rows(*first, *last - *first + 1, *run));
     const int64_t end = *first + static_cast<int64_t>(run->size());
@@ -424,7 +423,7 @@ Recipe RepeatRecipe(Recipe source, int64_t times) {
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
   const Choice choice{
       [=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
-      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }};
+      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }, num_shards};
   return ChoiceRecipe(std::move(source), choice, WorkerShare{num_shards, index});
 }
 
@@ -446,13 +445,15 @@ Recipe TakeRecipe(Recipe source, int64_t n) {
                       {[=](int64_t position) {
                          return position < n ? std::optional<int64_t>(position) : std::nullopt;
                        },
-                       [=](int64_t source_size) { return std::min(source_size, n); }});
+                       [=](int64_t source_size) { return std::min(source_size, n); },
+                       /*step=*/1});
 }
 
 Recipe SkipRecipe(Recipe source, int64_t n) {
   return ChoiceRecipe(std::move(source),
                       {[=](int64_t position) { return MultiplyAdd(1, position, n); },
-                       [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); }});
+                       [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); },
+                       /*step=*/1});
 }
 
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder) {
