@@ -13,6 +13,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -29,32 +30,40 @@ namespace {
 constexpr int64_t kRecords = 20'000;
 constexpr int kRounds = 5;
 
+// Reads one pass of elements or batches.
 void ReadAll(const Dataset& dataset) {
   const auto iterator = dataset.Iterate();
-  int64_t records = 0;
   while (true) {
     const auto element = iterator->Next();
     DIVVY_CHECK(element.ok());
     if (!element->has_value()) break;
-    ++records;
   }
-  DIVVY_CHECK(records == kRecords);
 }
 
-// Compares reading the records of `dataset` with reading the bytes of `files`, its files.
-void Measure(const std::string& name, const std::vector<std::string>& files,
-             const Dataset& dataset) {
+// The records of `dataset` beside reading the bytes of `files`, which it reads: one by one, in
+// batches, and in batches of shuffled records, if they can be batched.
+enum class Batching { kPossible, kImpossible };
+void Measure(const std::string& name, const std::vector<std::string>& files, const Dataset& dataset,
+             Batching batching = Batching::kPossible) {
   uint64_t bytes = 0;
   for (const std::string& file : files) bytes += FileSystem::Real().Stat(file).value().size_bytes;
   const auto read_bytes = [&files] {
     for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().ReadFile(file).ok());
   };
   const Contender ceiling{absl::StrCat("reading its ", bytes >> 20, " MiB"), read_bytes};
-  const Comparison comparison =
-      Compare({name, [&] { ReadAll(dataset); }}, ceiling, kRecords, kRounds);
+  constexpr int64_t kBatch = 512, kWindow = 10'000;
+  const Dataset batches = dataset.Batch(kBatch);
+  const Dataset shuffled = dataset.Shuffle(kWindow, /*seed=*/1).Batch(kBatch);
+  std::vector<Contender> figures = {{name, [&] { ReadAll(dataset); }}};
+  if (batching == Batching::kPossible) {
+    figures.push_back({absl::StrCat(name, ", batched"), [&] { ReadAll(batches); }});
+    figures.push_back({absl::StrCat(name, ", shuffled and batched"), [&] { ReadAll(shuffled); }});
+  }
   const Unit unit{"k records/s", 1e3};
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit)
-                                        : Print(comparison, unit);
+  for (const Comparison& comparison : CompareAll(figures, ceiling, kRecords, kRounds)) {
+    absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit)
+                                          : Print(comparison, unit);
+  }
   for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
 }
 
@@ -69,12 +78,13 @@ std::string WriteFile(const std::string& directory, const std::string& name,
 // `read(file)`.
 template <typename MakeRecord, typename Read>
 void Reader(const std::string& name, const std::string& directory, const MakeRecord& make_record,
-            const Read& read) {
+            const Read& read, Batching batching = Batching::kPossible) {
   Random random(1);
   std::string bytes;
   for (int64_t i = 0; i < kRecords; ++i) bytes += make_record(random);
-  const std::string file = WriteFile(directory, name, bytes);
-  Measure(name, {file}, read(file));
+  const std::string file =
+      WriteFile(directory, absl::StrReplaceAll(name, {{" ", "_"}, {",", ""}}), bytes);
+  Measure(name, {file}, read(file), batching);
 }
 
 template <typename Make>
@@ -88,8 +98,18 @@ void Texts(const std::string& directory) {
   const auto csv = [](Random& random) {
     return Joined(40, ",", [&](int) { return absl::StrCat(random.Below(1000)); }) + "\n";
   };
-  Reader("csv", directory, csv, [](const std::string& file) {
+  Reader("csv, 40 numbers", directory, csv, [](const std::string& file) {
     return Dataset::Csv(file, {{"x", DType::kFloat32, 0, /*width=*/40}});
+  });
+  const auto ratings = [](Random& random) {
+    return absl::StrCat(1 + random.Below(943), "\t", 1 + random.Below(1682), "\t",
+                        1 + random.Below(5), "\t", 880'000'000 + random.Below(10'000'000), "\n");
+  };
+  Reader("csv, ratings", directory, ratings, [](const std::string& file) {
+    CsvColumn user{"user", DType::kInt64}, item{"item", DType::kInt64};
+    user.below = 944;
+    item.below = 1683;
+    return Dataset::Csv(file, {user, item, {"rating"}, {"time", DType::kInt64}}, '\t');
   });
   const auto libsvm = [](Random& random) {
     return absl::StrCat(
@@ -131,6 +151,21 @@ void Images(const std::string& directory) {
   Measure("idx, 28 x 28", files, Dataset::Idx(files[0], files[1]));
 }
 
+void Tensors() {
+  Random random(1);
+  std::vector<int64_t> users, items;
+  std::vector<float> ratings;
+  for (int64_t i = 0; i < kRecords; ++i) {
+    users.push_back(static_cast<int64_t>(random.Below(944)));
+    items.push_back(static_cast<int64_t>(random.Below(1683)));
+    ratings.push_back(static_cast<float>(random.Below(5)));
+  }
+  Measure("tensors", {},
+          Dataset::FromTensorSlices({{"user", Nest(Tensor::Vector<int64_t>(users))},
+                                     {"item", Nest(Tensor::Vector<int64_t>(items))},
+                                     {"rating", Nest(Tensor::Vector<float>(ratings))}}));
+}
+
 void Records(const std::string& directory) {
   const auto example = [](Random& random) {
     std::vector<float> dense(13);
@@ -141,9 +176,14 @@ void Records(const std::string& directory) {
     AppendTfRecord(WriteExample({{"dense", dense}, {"ids", ids}}), file);
     return file;
   };
-  Reader("tfrecord, its bytes", directory, example, [](const std::string& file) {
+  const auto bytes = [](const std::string& file) {
     return Dataset::TfRecord(file,
                              [](absl::string_view record) { return Nest(std::string(record)); });
+  };
+  Reader("tfrecord, its bytes", directory, example, bytes, Batching::kImpossible);
+  Reader("tfrecord, features", directory, example, [](const std::string& file) {
+    return Dataset::TfRecord(file,
+                             {{"dense", DType::kFloat32, {13}}, {"ids", DType::kInt64, {26}}});
   });
   Reader("tfrecord, ParseExample", directory, example, [](const std::string& file) {
     return Dataset::TfRecord(file, [](absl::string_view record) {
@@ -160,6 +200,7 @@ int main(int argc, char** argv) {
   const std::string directory = arguments.size() > 1 ? arguments[1] : ".";
   divvy::bench::Texts(directory);
   divvy::bench::Images(directory);
+  divvy::bench::Tensors();
   divvy::bench::Records(directory);
   if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
 }

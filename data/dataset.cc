@@ -104,6 +104,10 @@ Dataset Dataset::TfRecord(std::string files,
   return Dataset(TfRecordRecipe(std::move(files), std::move(parse)));
 }
 
+Dataset Dataset::TfRecord(std::string files, std::vector<ExampleFeature> features) {
+  return Dataset(ExampleRecipe(std::move(files), std::move(features)));
+}
+
 Dataset Dataset::Generator(
     std::function<absl::StatusOr<std::optional<Nest>>(int64_t index)> element, int64_t size) {
   if (size < -1)

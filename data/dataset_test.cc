@@ -265,6 +265,11 @@ TEST(ShuffleTest, DependsOnTheSeedAlone) {
             Ints(two_windows.begin() + 10, two_windows.end()));
 }
 
+// Jobs resume by position: the order must be the same in every version.
+TEST(ShuffleTest, TheOrderOfASeedNeverChanges) {
+  EXPECT_EQ(Values(Count(10).Shuffle(4, 7)), Ints({3, 2, 1, 0, 6, 7, 4, 5, 8, 9}));
+}
+
 TEST(ShuffleTest, EveryOrderOfASmallWindowComes) {
   std::set<Ints> orders;
   for (uint64_t seed = 0; seed < 200; ++seed) orders.insert(Values(Count(4).Shuffle(4, seed)));

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "data/block.h"
 #include "data/dataset.h"
 
 namespace divvy::data_internal {
@@ -29,10 +30,23 @@ class PositionedIterator : public DatasetIterator {
   absl::Status Seek(int64_t position) final;
   std::optional<int64_t> size() final;
 
+  // Adds the elements from `position` on to `rows`: some, but at most `most`. None: `position` is
+  // past the end. An error is that of element `position`. Does not depend on Seek and does not
+  // change what Next returns. REQUIRES: position >= 0, most >= 1.
+  absl::Status RowsAt(int64_t position, int64_t most, RowList& rows);
+  // As RowsAt for elements position, position + step, ... REQUIRES: step >= 1
+  absl::Status EveryRowAt(int64_t position, int64_t step, int64_t most, RowList& rows);
+
  protected:
   // The element at `position`. Cheap if `position` is one more than in the previous call. Every
   // position past the end is nullopt too.
   virtual Element At(int64_t position) = 0;
+  // As RowsAt. The default adds one element, as At returns it.
+  virtual absl::Status Rows(int64_t position, int64_t most, RowList& rows);
+  // As EveryRowAt, with a step above 1. The default adds one element, as Rows does.
+  virtual absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) {
+    return Rows(position, 1, rows);
+  }
   // The size, if it is known before Next has reached the end.
   virtual std::optional<int64_t> KnownSize() { return std::nullopt; }
 
@@ -43,18 +57,64 @@ class PositionedIterator : public DatasetIterator {
   std::optional<int64_t> learnt_size_;
 };
 
-// The iterator of the dataset from which another dataset is made. At(p) seeks only if necessary.
+// A PositionedIterator that passes on rows of blocks, and makes an element of its own of one only
+// where Next asks for it.
+class RowIterator : public PositionedIterator {
+ protected:
+  Element At(int64_t position) final;
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override = 0;
+
+ private:
+  RowList one_;
+};
+
+// An iterator that makes blocks of consecutive elements, or of every so many-th, and keeps the last
+// one. A block has as many rows as are asked for, and more from one to the next as long as the
+// elements are read in order, up to kMostRows.
+class BlockIterator : public PositionedIterator {
+ public:
+  static constexpr int64_t kMostRows = 4096;
+
+ protected:
+  // A block of the elements position, position + step, ...: some, but at most `most`. Null:
+  // `position` is past the end. An error is that of element `position`.
+  virtual absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t step,
+                                                               int64_t most) = 0;
+
+  Element At(int64_t position) final;
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) final {
+    return EveryRow(position, 1, most, rows);
+  }
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) final;
+
+ private:
+  // Makes the element at `position` one of block_, or block_ null at the end.
+  absl::Status Load(int64_t position, int64_t step, int64_t most);
+
+  std::shared_ptr<const Block> block_;
+  int64_t first_ = 0;  // the position of the first row of block_
+  int64_t step_ = 1;   // from each row to the next
+  int64_t end_ = 0;    // the position of the row that would follow the last block
+  int64_t rows_ahead_ = 1;
+};
+
+// The iterator of the dataset from which another one is made. At(p) seeks only if necessary.
 class Source {
  public:
   Source(const Recipe& recipe, const DataEnvironment& environment)
-      : iterator_(recipe->Iterate(environment)) {}
+      : iterator_(recipe->Iterate(environment)),
+        positioned_(dynamic_cast<PositionedIterator*>(iterator_.get())) {}
   Element At(int64_t position);
+  // As PositionedIterator::RowsAt.
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows);
+  // As PositionedIterator::EveryRowAt.
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows);
   std::optional<int64_t> size() { return iterator_->size(); }
 
  private:
   std::unique_ptr<DatasetIterator> iterator_;
-  // The position of the element that iterator_->Next() returns next. nullopt after an error or the
-  // end.
+  PositionedIterator* positioned_;  // iterator_, or null if it is of another kind
+  // The position of the next Next; nullopt after an error.
   std::optional<int64_t> position_ = 0;
 };
 
@@ -71,14 +131,17 @@ Recipe RowsRecipe(std::function<absl::StatusOr<Nest>(const DataEnvironment&)> lo
 Recipe IdxRecipe(std::string images, std::string labels);
 Recipe GeneratorRecipe(std::function<Element(int64_t)> element, int64_t size);
 
+// csv_source.cc
+Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
+
 // text_sources.cc
 Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels);
-Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator);
 Recipe CriteoRecipe(std::string files);
 
 // tfrecord_source.cc
 using ParseRecord = std::function<absl::StatusOr<Nest>(absl::string_view record)>;
 Recipe TfRecordRecipe(std::string files, ParseRecord parse);
+Recipe ExampleRecipe(std::string files, std::vector<ExampleFeature> features);
 
 // map.cc
 using MapFn = std::function<absl::StatusOr<Nest>(const Nest&)>;

@@ -14,9 +14,9 @@
 namespace divvy::data_internal {
 namespace {
 
-// Records are numbered as they are read. Every kMarkDistance-th record leaves a mark, from which a
-// seek reads forward.
-class RecordFilesIterator : public PositionedIterator {
+// Records are numbered as they are read. Every kMarkDistance-th one leaves a mark, from which later
+// records can be reached again.
+class RecordFilesIterator : public BlockIterator {
  public:
   RecordFilesIterator(std::string pattern, WorkerShare share, std::unique_ptr<RecordReader> reader,
                       const DataEnvironment& environment)
@@ -33,8 +33,9 @@ class RecordFilesIterator : public PositionedIterator {
     TextPosition at;
   };
 
-  Element At(int64_t position) override {
-    if (size_ && position >= *size_) return std::nullopt;
+  absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t step,
+                                                       int64_t most) override {
+    if (size_ && position >= *size_) return nullptr;
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(JumpTowards(position));
     // Skipping a line takes less time than reading the clock.
@@ -42,14 +43,14 @@ class RecordFilesIterator : public PositionedIterator {
     Progress progress(clock_, kTicksPerLook);
     while (next_ < position) {
       ASSIGN_OR_RETURN(const bool skipped, SkipOne());
-      if (!skipped) return std::nullopt;
+      if (!skipped) return nullptr;
       progress.Tick([&] {
         return absl::StrCat("skipped ", next_, " records on the way to record ", position,
                             ", now at ", names_[file_], " (file ", file_ + 1, " of ", names_.size(),
                             "),");
       });
     }
-    return ReadOne();
+    return ReadSome(step, most);
   }
 
   std::optional<int64_t> KnownSize() override { return size_; }
@@ -120,16 +121,49 @@ class RecordFilesIterator : public PositionedIterator {
     return true;
   }
 
-  Element ReadOne() {
-    LeaveMark();
+  // Reads the next records of one file, each `step`-th; null at the end of all files.
+  absl::StatusOr<std::shared_ptr<const Block>> ReadSome(int64_t step, int64_t most) {
     while (true) {
+      ASSIGN_OR_RETURN(std::shared_ptr<const Block> block, ReadRows(step, most));
+      if (block != nullptr) return block;
+      LeaveMark();
       Element element = reader_->Read(text_, at_);
       if (!element.ok() || element->has_value()) ++next_;
       if (!element.ok()) return WithContext(element.status(), names_[file_]);
-      if (element->has_value()) return element;
+      if (element->has_value()) return Block::OfElement(**std::move(element));
       ASSIGN_OR_RETURN(const bool more, NextFile());
-      if (!more) return std::nullopt;
+      if (!more) return nullptr;
     }
+  }
+
+  // Skips `count` records. False: this file has no more.
+  bool SkipInFile(int64_t count) {
+    for (; count > 0; --count) {
+      LeaveMark();
+      if (!reader_->Skip(text_, at_)) return false;
+      ++next_;
+    }
+    return true;
+  }
+
+  // Reads good records into columns. Null: the next is bad, or there is none in this file, or the
+  // reader makes no columns.
+  absl::StatusOr<std::shared_ptr<const Block>> ReadRows(int64_t step, int64_t most) {
+    const int64_t room = reader_->BeginRows(most, text_.size() - at_.offset);
+    int64_t rows = 0;
+    for (; rows < room; ++rows) {
+      if (rows > 0 && !SkipInFile(step - 1)) break;
+      TextPosition behind = at_;
+      if (!reader_->ReadRow(text_, behind, rows)) break;
+      LeaveMark();
+      at_ = behind;
+      ++next_;
+    }
+    if (rows == 0) return nullptr;
+    ASSIGN_OR_RETURN(Nest columns, reader_->EndRows(rows));
+    std::shared_ptr<const Block> block = Block::OfRows(std::move(columns), rows, layout_);
+    layout_ = block->layout();
+    return block;
   }
 
   FileSystem& files_;
@@ -145,6 +179,7 @@ class RecordFilesIterator : public PositionedIterator {
   int64_t next_ = 0;
   std::vector<Mark> marks_;  // marks_[i]: of record i * kMarkDistance
   std::optional<int64_t> size_;
+  std::shared_ptr<const BlockLayout> layout_;  // of the last block
 };
 
 class RecordFiles : public DescribedRecipe {

@@ -32,6 +32,22 @@ class RecordReader {
   // Reads the next record. nullopt: there is none. An error names its place in the file; `at` is
   // then past the bad record.
   virtual Element Read(absl::string_view file, TextPosition& at) = 0;
+
+  // Many records as rows of columns, for readers whose elements are alike:
+  //
+  //   rows = 0, most = reader.BeginRows(1000, bytes left in the file)
+  //   while rows < most and reader.ReadRow(file, at, rows): ++rows
+  //   reader.EndRows(rows)
+
+  // Begins new columns for up to `most` rows, and returns how many it takes. 0: none.
+  virtual int64_t BeginRows(int64_t most, size_t bytes_left) { return 0; }
+  // Reads the next record into row `row` of the columns. False: it is bad, or there is none: Read
+  // tells, from the same position on. `at` is then unspecified. REQUIRES: BeginRows returned more.
+  virtual bool ReadRow(absl::string_view file, TextPosition& at, int64_t row) { return false; }
+  // The first `rows` rows: RowOf(them, i) is what Read returns for record i. REQUIRES: rows >= 1.
+  virtual absl::StatusOr<Nest> EndRows(int64_t rows) {
+    return absl::InternalError("this reader makes no rows");
+  }
 };
 
 // The records of the files of the pattern `files` (ExpandFiles), numbered in the order of the files

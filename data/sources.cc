@@ -1,4 +1,5 @@
 // Datasets made from values, functions and arrays in files.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,35 +40,42 @@ class Failure : public DatasetRecipe {
 
 using LoadFn = std::function<absl::StatusOr<Nest>(const DataEnvironment&)>;
 
-class RowsIterator : public PositionedIterator {
+// One block, which shares the tensors.
+class RowsIterator : public RowIterator {
  public:
   RowsIterator(LoadFn load, const DataEnvironment& environment)
       : load_(std::move(load)), environment_(environment) {}
 
  private:
-  Element At(int64_t position) override {
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
     RETURN_IF_ERROR(Load());
-    if (position >= count_) return std::nullopt;
-    ASSIGN_OR_RETURN(Nest row, RowOf(*rows_, position));
-    return row;
+    const int64_t left = block_->count() - position;
+    if (left > 0) rows.Add(block_, position, std::min({most, left, BlockIterator::kMostRows}), 0);
+    return absl::OkStatus();
+  }
+
+  absl::Status EveryRow(int64_t position, int64_t step, int64_t most, RowList& rows) override {
+    RETURN_IF_ERROR(Load());
+    for (; most > 0 && position < block_->count(); --most, position += step)
+      rows.Add(block_, position, 1, 0);
+    return absl::OkStatus();
   }
 
   std::optional<int64_t> KnownSize() override {
-    return Load().ok() ? std::optional<int64_t>(count_) : std::nullopt;
+    return Load().ok() ? std::optional<int64_t>(block_->count()) : std::nullopt;
   }
 
   absl::Status Load() {
-    if (rows_) return absl::OkStatus();
+    if (block_ != nullptr) return absl::OkStatus();
     ASSIGN_OR_RETURN(Nest rows, load_(environment_));
-    ASSIGN_OR_RETURN(count_, NumRows(rows));
-    rows_ = std::move(rows);
+    ASSIGN_OR_RETURN(const int64_t count, NumRows(rows));
+    block_ = Block::OfRows(std::move(rows), count, nullptr);
     return absl::OkStatus();
   }
 
   const LoadFn load_;
   const DataEnvironment environment_;
-  std::optional<Nest> rows_;
-  int64_t count_ = 0;
+  std::shared_ptr<const Block> block_;
 };
 
 class Rows : public DatasetRecipe {

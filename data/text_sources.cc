@@ -1,17 +1,17 @@
-// Datasets read from text, with one record reader for each format.
+// Datasets read from libsvm files and from the logs of Criteo.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "data/record_files.h"
+#include "data/text_columns.h"
 #include "formats/csv.h"
 #include "formats/libsvm.h"
 #include "formats/text.h"
@@ -43,14 +43,6 @@ absl::StatusOr<float> LabelAs(LibsvmLabels labels, float written) {
   return written;
 }
 
-// The error for a value that is outside the bound of its column, or of Libsvm's ids.
-absl::Status NotBelow(absl::string_view what, int64_t value, int64_t below,
-                      absl::string_view bound) {
-  return absl::DataLossError(absl::StrCat(what, value, " is not in [0, ", below,
-                                          "): correct the line, or make ", bound,
-                                          ", and its table, larger"));
-}
-
 class LibsvmReader : public RecordReader {
  public:
   LibsvmReader(int64_t below, LibsvmLabels labels) : below_(below), labels_(labels) {}
@@ -75,6 +67,44 @@ class LibsvmReader : public RecordReader {
     }
   }
 
+  int64_t BeginRows(int64_t most, size_t bytes_left) override {
+    ids_.clear();
+    weights_.clear();
+    labels_of_rows_.clear();
+    splits_ = {0};
+    // Lines of one file have about the same length, or so it was in the last block.
+    constexpr size_t kLeastLine = 2;
+    return RowsInBlock(most, bytes_left, kLeastLine, bytes_of_row_);
+  }
+
+  bool ReadRow(absl::string_view text, TextPosition& at, int64_t) override {
+    absl::string_view line;
+    while (TakeLine(text, at, &line)) {
+      const absl::StatusOr<bool> is_row = ReadLibsvmLine(line, row_);
+      if (!is_row.ok()) return false;
+      if (!*is_row) continue;
+      if (!Check().ok()) return false;
+      ids_.insert(ids_.end(), row_.ids.begin(), row_.ids.end());
+      weights_.insert(weights_.end(), row_.values.begin(), row_.values.end());
+      splits_.push_back(static_cast<int64_t>(ids_.size()));
+      labels_of_rows_.push_back(row_.label);
+      return true;
+    }
+    return false;
+  }
+
+  absl::StatusOr<Nest> EndRows(int64_t rows) override {
+    const int64_t ids = static_cast<int64_t>(ids_.size());
+    constexpr size_t kBytesOfId = sizeof(int64_t) + sizeof(float);
+    bytes_of_row_ = sizeof(int64_t) + kBytesOfId * static_cast<size_t>(ids / rows);
+    SparseIds features;
+    ASSIGN_OR_RETURN(features.ids, Tensor::Copy<int64_t>({ids}, ids_));
+    ASSIGN_OR_RETURN(features.row_splits, Tensor::Copy<int64_t>({rows + 1}, splits_));
+    ASSIGN_OR_RETURN(features.weights, Tensor::Copy<float>({ids}, weights_));
+    ASSIGN_OR_RETURN(Tensor labels, Tensor::Copy<float>({rows}, labels_of_rows_));
+    return Nest{{"features", Nest(std::move(features))}, {"label", Nest(std::move(labels))}};
+  }
+
  private:
   absl::Status Check() {
     ASSIGN_OR_RETURN(row_.label, LabelAs(labels_, row_.label));
@@ -96,205 +126,10 @@ class LibsvmReader : public RecordReader {
   const int64_t below_;  // 0: no bound
   const LibsvmLabels labels_;
   LibsvmRow row_;
-};
-
-// ---- CSV
-
-// The number in a field.
-template <typename T>
-absl::StatusOr<T> ParseField(absl::string_view text) {
-  if constexpr (std::is_same_v<T, bool>) {
-    if (text == "1" || absl::EqualsIgnoreCase(text, "true")) return true;
-    if (text == "0" || absl::EqualsIgnoreCase(text, "false")) return false;
-    return absl::DataLossError(
-        absl::StrCat(QuoteForMessage(text), " is none of 0, 1, true, false"));
-  } else if constexpr (std::is_same_v<T, float>) {
-    return ParseFloat(text);
-  } else if constexpr (std::is_same_v<T, double>) {
-    return ParseDouble(text);
-  } else if constexpr (std::is_integral_v<T>) {
-    ASSIGN_OR_RETURN(const int64_t value, ParseInt64(text));
-    if (value >= std::numeric_limits<T>::min() && value <= std::numeric_limits<T>::max())
-      return static_cast<T>(value);
-    return absl::DataLossError(
-        absl::StrCat(value, " does not fit into ", DTypeName(DTypeOf<T>::value)));
-  } else {
-    ASSIGN_OR_RETURN(const float value, ParseFloat(text));
-    return T::FromFloat(value);
-  }
-}
-
-// The number in a field of a column that has a bound.
-template <typename T>
-absl::StatusOr<T> ParseBelow(int64_t below, absl::string_view text) {
-  ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
-  if (value >= 0 && static_cast<int64_t>(value) < below) return value;
-  return NotBelow("", static_cast<int64_t>(value), below, "the column's bound");
-}
-
-// The number in a field of a column with NotFinite::kRefused.
-template <typename T>
-absl::StatusOr<T> ParseFinite(absl::string_view text) {
-  ASSIGN_OR_RETURN(const T value, ParseField<T>(text));
-  bool finite = true;
-  if constexpr (std::is_floating_point_v<T>) {
-    finite = std::isfinite(value);
-  } else if constexpr (!std::is_integral_v<T>) {
-    finite = std::isfinite(value.ToFloat());
-  }
-  if (finite) return value;
-  return absl::DataLossError(
-      absl::StrCat(QuoteForMessage(text),
-                   " is not finite: correct the line, skip it (IgnoreErrors), or give the "
-                   "column CsvColumn::NotFinite::kTaken"));
-}
-
-// A tensor with one element for each field; a scalar if there is only one field.
-template <typename T, typename Parse>
-absl::StatusOr<Tensor> FieldsToTensor(absl::Span<const std::string> fields, const Parse& parse) {
-  const Shape shape = fields.size() == 1 ? Shape() : Shape{static_cast<int64_t>(fields.size())};
-  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<T>::value, shape));
-  T* to = tensor.fresh_data<T>();
-  for (const std::string& field : fields) {
-    ASSIGN_OR_RETURN(*to, parse(field));
-    ++to;
-  }
-  return tensor;
-}
-
-absl::StatusOr<Tensor> ReadColumn(const CsvColumn& column, absl::Span<const std::string> fields) {
-  if (column.hash_buckets > 0) {
-    const uint64_t buckets = static_cast<uint64_t>(column.hash_buckets);
-    return FieldsToTensor<int64_t>(fields,
-                                   [buckets](absl::string_view text) -> absl::StatusOr<int64_t> {
-                                     return static_cast<int64_t>(HashText(text) % buckets);
-                                   });
-  }
-  return DispatchDType(
-      column.dtype,
-      [&column, fields](auto type) {
-        using T = decltype(type);
-        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-          if (column.below > 0)
-            return FieldsToTensor<T>(fields, [&column](absl::string_view text) {
-              return ParseBelow<T>(column.below, text);
-            });
-        }
-        if (column.not_finite == CsvColumn::NotFinite::kRefused)
-          return FieldsToTensor<T>(fields, ParseFinite<T>);
-        return FieldsToTensor<T>(fields, ParseField<T>);
-      },
-      absl::StatusOr<Tensor>(absl::InvalidArgumentError(
-          absl::StrCat(DTypeName(column.dtype), " cannot be read from text"))));
-}
-
-class CsvReader : public RecordReader {
- public:
-  CsvReader(std::vector<CsvColumn> columns, char separator)
-      : columns_(std::move(columns)), separator_(separator) {}
-
-  // The first record is a header if it has all names.
-  absl::Status Begin(absl::string_view text, TextPosition& at) override {
-    at = StartOfText(text);
-    TextPosition behind = at;
-    first_line_ = -1;
-    PlaceByPosition();
-    const absl::StatusOr<bool> first = ReadCsvRecord(text, behind, record_, separator_);
-    if (!first.ok() || !*first) return absl::OkStatus();  // Read returns the error
-    first_line_ = record_.line;
-    if (!HeaderHasAllNames()) return absl::OkStatus();
-    at = behind;
-    first_line_ = -1;
-    return PlaceByName();
-  }
-
-  bool Skip(absl::string_view text, TextPosition& at) override {
-    const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record_, separator_);
-    return !got.ok() || *got;
-  }
-
-  Element Read(absl::string_view text, TextPosition& at) override {
-    ASSIGN_OR_RETURN(const bool got, ReadCsvRecord(text, at, record_, separator_));
-    if (!got) return std::nullopt;
-    absl::StatusOr<Nest> element = ToNest();
-    if (element.ok()) return *std::move(element);
-    return WithContext(element.status(), absl::StrCat("line ", record_.line));
-  }
-
- private:
-  size_t FieldNamed(absl::string_view name) const {
-    return static_cast<size_t>(std::find(record_.fields.begin(), record_.fields.end(), name) -
-                               record_.fields.begin());
-  }
-
-  bool HeaderHasAllNames() const {
-    return std::all_of(columns_.begin(), columns_.end(), [this](const CsvColumn& column) {
-      return FieldNamed(column.name) < record_.fields.size();
-    });
-  }
-
-  void PlaceByPosition() {
-    first_fields_.clear();
-    num_fields_ = 0;
-    for (const CsvColumn& column : columns_) {
-      first_fields_.push_back(num_fields_);
-      num_fields_ += static_cast<size_t>(column.width);
-    }
-  }
-
-  absl::Status PlaceByName() {
-    num_fields_ = record_.fields.size();
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      first_fields_[i] = FieldNamed(columns_[i].name);
-      if (first_fields_[i] + static_cast<size_t>(columns_[i].width) > num_fields_) {
-        return absl::DataLossError(
-            absl::StrCat("line ", record_.line, ": column \"", columns_[i].name, "\" has ",
-                         columns_[i].width, " fields, but the header has only ",
-                         num_fields_ - first_fields_[i], " from its name on"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Nest> ToNest() const {
-    if (record_.fields.size() != num_fields_) {
-      const std::string hint = HeaderHint();
-      return absl::DataLossError(
-          absl::StrCat("has ", record_.fields.size(), " fields, wanted ", num_fields_,
-                       hint.empty() ? absl::StrCat(": ", ColumnNames()) : hint));
-    }
-    Nest::Dict element;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      const auto fields = absl::MakeConstSpan(record_.fields)
-                              .subspan(first_fields_[i], static_cast<size_t>(columns_[i].width));
-      absl::StatusOr<Tensor> value = ReadColumn(columns_[i], fields);
-      if (!value.ok())
-        return absl::Status(value.status().code(),
-                            absl::StrCat("column \"", columns_[i].name,
-                                         "\": ", value.status().message(), HeaderHint()));
-      element.emplace(columns_[i].name, *std::move(value));
-    }
-    return Nest(std::move(element));
-  }
-
-  // A header that lacks a name looks like an unreadable first line.
-  std::string HeaderHint() const {
-    if (record_.line != first_line_) return "";
-    return absl::StrCat("; if this is a header, it must have all of ", ColumnNames());
-  }
-
-  std::string ColumnNames() const {
-    return absl::StrJoin(columns_, ", ", [](std::string* out, const CsvColumn& column) {
-      absl::StrAppend(out, column.name);
-    });
-  }
-
-  const std::vector<CsvColumn> columns_;
-  const char separator_;
-  std::vector<size_t> first_fields_;  // of each column
-  size_t num_fields_ = 0;             // that each record must have
-  int64_t first_line_ = -1;           // of the file's first record, if it is no header
-  CsvRecord record_;
+  // Rows of columns.
+  std::vector<int64_t> ids_, splits_;
+  std::vector<float> weights_, labels_of_rows_;
+  size_t bytes_of_row_ = 256;  // on average, of the last block
 };
 
 // ---- Criteo's logs
@@ -331,13 +166,54 @@ class CriteoReader : public RecordReader {
     }
   }
 
+  int64_t BeginRows(int64_t most, size_t bytes_left) override {
+    const int64_t rows = RowsInBlock(most, bytes_left, kFields, kRowBytes);
+    const bool begun = label_.Begin(DType::kFloat32, {}, rows).ok() &&
+                       dense_.Begin(DType::kFloat32, {static_cast<int64_t>(kCounts)}, rows).ok() &&
+                       sparse_.Begin(DType::kInt64, {static_cast<int64_t>(kCategories)}, rows).ok();
+    return begun ? rows : 0;
+  }
+
+  bool ReadRow(absl::string_view text, TextPosition& at, int64_t row) override {
+    // A line with a quote, which has no meaning here, is not plain CSV: Read takes it.
+    std::array<absl::string_view, kFields> fields;
+    if (!ReadPlainCsvRecord(text, at, absl::MakeSpan(fields), separator_)) return false;
+    float* const label = label_.row_as<float>(row);
+    if (!TryParseFloat(fields[0], label) || (*label != 0 && *label != 1)) return false;
+    float* const dense = dense_.row_as<float>(row);
+    for (size_t i = 0; i < kCounts; ++i) {
+      const absl::string_view count = fields[1 + i];
+      dense[i] = 0;
+      if (!count.empty() && (!TryParseFloat(count, &dense[i]) || !std::isfinite(dense[i])))
+        return false;
+    }
+    int64_t* const sparse = sparse_.row_as<int64_t>(row);
+    for (size_t i = 0; i < kCategories; ++i) sparse[i] = Category(fields[1 + kCounts + i]);
+    return true;
+  }
+
+  absl::StatusOr<Nest> EndRows(int64_t rows) override {
+    ASSIGN_OR_RETURN(Tensor label, label_.End(rows));
+    ASSIGN_OR_RETURN(Tensor dense, dense_.End(rows));
+    ASSIGN_OR_RETURN(Tensor sparse, sparse_.End(rows));
+    return Nest{{"label", Nest(std::move(label))},
+                {"dense", Nest(std::move(dense))},
+                {"sparse", Nest(std::move(sparse))}};
+  }
+
  private:
   static constexpr size_t kCounts = 13;
   static constexpr size_t kCategories = 26;
+  static constexpr size_t kFields = 1 + kCounts + kCategories;
+  static constexpr size_t kRowBytes = (1 + kCounts) * sizeof(float) + kCategories * sizeof(int64_t);
+
+  static int64_t Category(absl::string_view field) {
+    return static_cast<int64_t>(HashText(field) >> 1);
+  }
 
   absl::StatusOr<Nest> ToNest(absl::string_view line) const {
     const std::vector<absl::string_view> fields = absl::StrSplit(line, separator_);
-    if (fields.size() != 1 + kCounts + kCategories) {
+    if (fields.size() != kFields) {
       return absl::DataLossError(absl::StrCat(
           "has ", fields.size(), " fields separated by ", separator_ == '\t' ? "tabs" : "commas",
           ", wanted a label, ", kCounts, " counts and ", kCategories, " categories"));
@@ -352,14 +228,14 @@ class CriteoReader : public RecordReader {
       dense.push_back(count);
     }
     std::vector<int64_t> sparse;
-    for (size_t i = 1 + kCounts; i < fields.size(); ++i)
-      sparse.push_back(static_cast<int64_t>(HashText(fields[i]) >> 1));
+    for (size_t i = 1 + kCounts; i < fields.size(); ++i) sparse.push_back(Category(fields[i]));
     return Nest{{"label", Nest(Tensor::Scalar<float>(label))},
                 {"dense", Nest(Tensor::Vector<float>(dense))},
                 {"sparse", Nest(Tensor::Vector<int64_t>(sparse))}};
   }
 
   char separator_ = '\t';  // of the file
+  GrowingColumn label_, dense_, sparse_;
 };
 
 }  // namespace
@@ -367,12 +243,6 @@ class CriteoReader : public RecordReader {
 Recipe LibsvmRecipe(std::string files, int64_t below, LibsvmLabels labels) {
   return RecordFilesRecipe(
       std::move(files), [below, labels] { return std::make_unique<LibsvmReader>(below, labels); });
-}
-
-Recipe CsvRecipe(std::string files, std::vector<CsvColumn> columns, char separator) {
-  return RecordFilesRecipe(std::move(files), [columns = std::move(columns), separator] {
-    return std::make_unique<CsvReader>(columns, separator);
-  });
 }
 
 Recipe CriteoRecipe(std::string files) {

@@ -1,10 +1,16 @@
 // Datasets of TFRecord files.
+#include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/guarded.h"
 #include "base/status_macros.h"
+#include "data/parse_example.h"
 #include "data/record_files.h"
+#include "data/text_columns.h"
+#include "formats/example.h"
 #include "formats/tfrecord.h"
 
 namespace divvy::data_internal {
@@ -53,11 +59,91 @@ class TfRecordReader : public RecordReader {
   const ParseRecord parse_;
 };
 
+// Records that are Examples with the same features.
+class ExampleReader : public TfRecordReader {
+ public:
+  explicit ExampleReader(const std::vector<ExampleFeature>& features)
+      : TfRecordReader(
+            [features](absl::string_view record) { return ParseExample(record, features); }),
+        features_(features),
+        rows_(ColumnsOf(features)),
+        growing_(features.size()),
+        to_(features.size()) {
+    for (const ExampleFeature& feature : features_)
+      row_bytes_ +=
+          HasColumn(feature)
+              ? static_cast<size_t>(feature.shape.num_elements() * DTypeSize(feature.dtype))
+              : 0;
+    std::set<std::string> names;
+    for (const ExampleFeature& feature : features_)
+      has_columns_ &= HasColumn(feature) && names.insert(feature.name).second;
+  }
+
+  int64_t BeginRows(int64_t most, size_t bytes_left) override {
+    constexpr size_t kLeastRecord = 16;  // its frame
+    if (!has_columns_ || features_.empty()) return 0;
+    const int64_t rows = RowsInBlock(most, bytes_left, kLeastRecord, row_bytes_);
+    for (size_t i = 0; i < features_.size(); ++i) {
+      if (!growing_[i].Begin(features_[i].dtype, features_[i].shape, rows).ok()) return 0;
+    }
+    return rows;
+  }
+
+  bool ReadRow(absl::string_view file, TextPosition& at, int64_t row) override {
+    const auto record = ReadTfRecord(file, at.offset);
+    ++at.line;
+    if (!record.ok() || !record->has_value() || (*record)->size() > kMaxRecordBytes) return false;
+    for (size_t i = 0; i < to_.size(); ++i) to_[i] = growing_[i].row(row);
+    return rows_.Read(**record, to_);
+  }
+
+  absl::StatusOr<Nest> EndRows(int64_t rows) override {
+    Nest::Dict dict;
+    for (size_t i = 0; i < features_.size(); ++i) {
+      ASSIGN_OR_RETURN(Tensor column, growing_[i].End(rows));
+      dict.emplace(features_[i].name, std::move(column));
+    }
+    return Nest(std::move(dict));
+  }
+
+ private:
+  // Whether every record has the same number of numbers.
+  static bool HasColumn(const ExampleFeature& feature) {
+    return (feature.dtype == DType::kFloat32 || feature.dtype == DType::kInt64) &&
+           feature.shape.status().ok() && feature.shape.rank() < Shape::kMaxRank &&
+           feature.shape.num_elements() >= 0;
+  }
+
+  static std::vector<ExampleColumn> ColumnsOf(const std::vector<ExampleFeature>& features) {
+    std::vector<ExampleColumn> columns;
+    for (const ExampleFeature& feature : features)
+      columns.push_back({feature.name,
+                         feature.dtype == DType::kInt64 ? ExampleColumn::Type::kInt64
+                                                        : ExampleColumn::Type::kFloat,
+                         static_cast<size_t>(std::max<int64_t>(feature.shape.num_elements(), 0))});
+    return columns;
+  }
+
+  const std::vector<ExampleFeature> features_;
+  ExampleRowReader rows_;
+  bool has_columns_ = true;
+  size_t row_bytes_ = 0;
+  // One for each feature.
+  std::vector<GrowingColumn> growing_;
+  std::vector<char*> to_;
+};
+
 }  // namespace
 
 Recipe TfRecordRecipe(std::string files, ParseRecord parse) {
   return RecordFilesRecipe(std::move(files), [parse = std::move(parse)] {
     return std::make_unique<TfRecordReader>(parse);
+  });
+}
+
+Recipe ExampleRecipe(std::string files, std::vector<ExampleFeature> features) {
+  return RecordFilesRecipe(std::move(files), [features = std::move(features)] {
+    return std::make_unique<ExampleReader>(features);
   });
 }
 

@@ -37,63 +37,100 @@ bool IsOfAnElement(const absl::Status& error) {
 
 using FilterFn = std::function<absl::StatusOr<bool>(const Nest&)>;
 
-class FilterIterator : public PositionedIterator {
+class FilterIterator : public RowIterator {
  public:
   FilterIterator(Source source, const DataEnvironment& environment, FilterFn keep)
       : source_(std::move(source)), clock_(ClockOf(environment)), keep_(std::move(keep)) {}
 
  private:
-  Element At(int64_t position) override {
-    if (position < kept_) kept_ = source_position_ = 0;
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
+    if (position < kept_) {
+      kept_ = source_position_ = 0;
+      ahead_.reset();
+    }
     Progress progress(clock_);
-    while (true) {
-      Element element = source_.At(source_position_);
-      if (element.ok() && !element->has_value()) return element;
-      const absl::StatusOr<bool> keep = Keeps(element);
+    for (int64_t added = 0; added < most;) {
+      const absl::Status read = ReadAhead(most);
+      if (read.ok() && ahead_ == nullptr) return absl::OkStatus();  // the end
+      const absl::StatusOr<bool> keep = read.ok() ? Keeps(Current()) : read;
+      if (!keep.ok() && added > 0) return absl::OkStatus();  // the error is the next element's
       if (!keep.ok() && (kept_ == position || !IsOfAnElement(keep.status()))) return keep.status();
-      ++source_position_;
       // A bad element counts as kept, so that a Seek past it works.
-      if (keep.value_or(true) && kept_++ == position) return element;
+      if (keep.value_or(true) && kept_++ >= position) {
+        rows.Add(ahead_, ahead_->kept_rows(), absl::MakeConstSpan(&Current(), 1));
+        ++added;
+      }
+      ++source_position_;
       progress.Tick([&] {
         return absl::StrCat("Filter has read ", source_position_, " elements and kept ", kept_,
                             " on the way to element ", position);
       });
     }
+    return absl::OkStatus();
   }
 
-  absl::StatusOr<bool> Keeps(const Element& element) const {
-    RETURN_IF_ERROR(element.status());
+  // Makes the source's element at source_position_ one of ahead_, or ahead_ null at the end.
+  absl::Status ReadAhead(int64_t most) {
+    if (ahead_ != nullptr && source_position_ < ahead_first_ + static_cast<int64_t>(ahead_->size()))
+      return absl::OkStatus();
+    ahead_.reset();
+    auto ahead = std::make_shared<RowList>();
+    RETURN_IF_ERROR(source_.Rows(source_position_, most, *ahead));
+    if (ahead->empty()) return absl::OkStatus();
+    ahead_ = std::move(ahead);
+    ahead_first_ = source_position_;
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: ahead_ is not null
+  const RowRef& Current() const {
+    return ahead_->refs()[static_cast<size_t>(source_position_ - ahead_first_)];
+  }
+
+  absl::StatusOr<bool> Keeps(const RowRef& ref) const {
+    ASSIGN_OR_RETURN(const Nest element, ref.block->Row(ref.row));
     return internal::Guarded<absl::StatusOr<bool>>("a Filter function",
-                                                   [&] { return keep_(**element); });
+                                                   [&] { return keep_(element); });
   }
 
   Source source_;
   const Clock& clock_;
   const FilterFn keep_;
-  int64_t source_position_ = 0;  // of the next element to read
-  int64_t kept_ = 0;             // elements kept so far
+  int64_t source_position_ = 0;           // the next to be looked at
+  int64_t kept_ = 0;                      // how many before it were kept
+  std::shared_ptr<const RowList> ahead_;  // elements of the source
+  int64_t ahead_first_ = 0;               // the position of the first of them
 };
 
 // ---- IgnoreErrors
 
-class IgnoreErrorsIterator : public PositionedIterator {
+class IgnoreErrorsIterator : public RowIterator {
  public:
   IgnoreErrorsIterator(Source source, const DataEnvironment& environment, int64_t limit)
       : source_(std::move(source)), clock_(ClockOf(environment)), limit_(limit) {}
 
  private:
-  Element At(int64_t position) override {
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
     if (position < given_) given_ = source_position_ = ignored_ = 0;
     Progress progress(clock_);
     while (true) {
-      Element element = source_.At(source_position_);
-      if (element.ok()) {
-        if (!element->has_value()) return AtEnd();
-        ++source_position_;
-        if (given_++ == position) return element;
-      } else {
-        RETURN_IF_ERROR(Ignore(element.status()));
+      // Elements before `position` are read, since some may be bad, and dropped.
+      RowList passed;
+      RowList& to = given_ < position ? passed : rows;
+      const size_t had = to.size();
+      const absl::Status read =
+          source_.Rows(source_position_, given_ < position ? position - given_ : most, to);
+      const int64_t count = static_cast<int64_t>(to.size() - had);
+      if (!read.ok()) {
+        RETURN_IF_ERROR(Ignore(read));
+      } else if (count == 0) {
+        TellOfEnd();
+        return absl::OkStatus();
       }
+      const bool given = count > 0 && given_ >= position;
+      source_position_ += count;
+      given_ += count;
+      if (given) return absl::OkStatus();
       progress.Tick([&] {
         return absl::StrCat("IgnoreErrors has read ", source_position_,
                             " elements on the way to element ", position);
@@ -119,12 +156,11 @@ class IgnoreErrorsIterator : public PositionedIterator {
     return absl::OkStatus();
   }
 
-  Element AtEnd() {
+  void TellOfEnd() {
     if (ignored_ > 0 && !end_told_)
       DIVVY_LOG(WARNING) << "data: skipped " << ignored_ << " bad elements in a pass of "
                          << source_position_;
     end_told_ = true;
-    return std::nullopt;
   }
 
   Source source_;
@@ -142,22 +178,43 @@ class IgnoreErrorsIterator : public PositionedIterator {
 
 // The positions of the source that are selected.
 struct Choice {
-  // Increasing in its argument. nullopt: past every end.
+  // Increasing in its argument, by `step` each time if that is not 0. nullopt: past every end.
   std::function<std::optional<int64_t>(int64_t position)> in_source;
   std::function<int64_t(int64_t source_size)> size;
+  int64_t step = 0;
 };
 
-class ChoiceIterator : public PositionedIterator {
+class ChoiceIterator : public RowIterator {
  public:
   ChoiceIterator(Source source, Choice choice)
       : source_(std::move(source)), choice_(std::move(choice)) {}
 
  private:
-  Element At(int64_t position) override {
-    const std::optional<int64_t> in_source = choice_.in_source(position);
-    if (!in_source) return std::nullopt;
-    return source_.At(*in_source);
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
+    const std::optional<int64_t> first = choice_.in_source(position);
+    if (!first) return absl::OkStatus();
+    int64_t wanted = std::min(most, BlockIterator::kMostRows);
+    std::optional<int64_t> last;
+    while (!(last = LastOf(position, wanted))) wanted /= 2;
+    if (choice_.step > 0) return source_.EveryRow(*first, choice_.step, wanted, rows);
+    // HoldOut leaves out at most every second.
+    auto run = std::make_shared<RowList>();
+    RETURN_IF_ERROR(source_.Rows(*first, *last - *first + 1, *run));
+    const int64_t end = *first + static_cast<int64_t>(run->size());
+    std::vector<RowRef> selected;
+    for (std::optional<int64_t> at = first; at && *at < end;
+         at = choice_.in_source(position + static_cast<int64_t>(selected.size())))
+      selected.push_back(run->refs()[static_cast<size_t>(*at - *first)]);
+    if (!selected.empty()) rows.Add(run, run->kept_rows(), selected);
+    return absl::OkStatus();
   }
+
+  // The source's position of the last of `count` elements from `position` on. REQUIRES: count >= 1
+  std::optional<int64_t> LastOf(int64_t position, int64_t count) const {
+    const std::optional<int64_t> last = MultiplyAdd(1, position, count - 1);
+    return last ? choice_.in_source(*last) : std::nullopt;
+  }
+
   std::optional<int64_t> KnownSize() override {
     const std::optional<int64_t> source_size = source_.size();
     if (!source_size) return std::nullopt;
@@ -181,24 +238,26 @@ int64_t ShardSize(int64_t size, int64_t num_shards, int64_t index) {
 
 // ---- Repeat
 
-class RepeatIterator : public PositionedIterator {
+class RepeatIterator : public RowIterator {
  public:
   RepeatIterator(Source source, const DataEnvironment& environment, int64_t times)
       : source_(std::move(source)), clock_(ClockOf(environment)), times_(times) {}
 
  private:
-  Element At(int64_t position) override {
-    if (times_ == 0) return std::nullopt;
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
+    if (times_ == 0) return absl::OkStatus();
     if (!std::exchange(asked_, true)) pass_ = source_.size();
     if (!pass_) {
-      // The length of a pass is unknown until the first pass has ended. size() before each element
-      // would interrupt a source that prefetches.
-      Element element = source_.At(position);
-      if (!element.ok() || element->has_value()) return element;
+      // The length of a pass is unknown until one has ended. Asking before each element would
+      // interrupt a source that reads ahead.
+      const size_t had = rows.size();
+      RETURN_IF_ERROR(source_.Rows(position, most, rows));
+      if (rows.size() > had) return absl::OkStatus();
       RETURN_IF_ERROR(MeasurePass());
     }
-    if (*pass_ == 0 || (times_ > 0 && position / *pass_ >= times_)) return std::nullopt;
-    return source_.At(position % *pass_);
+    if (*pass_ == 0 || (times_ > 0 && position / *pass_ >= times_)) return absl::OkStatus();
+    const int64_t in_pass = position % *pass_;
+    return source_.Rows(in_pass, std::min(most, *pass_ - in_pass), rows);
   }
 
   std::optional<int64_t> KnownSize() override {
@@ -211,11 +270,13 @@ class RepeatIterator : public PositionedIterator {
   absl::Status MeasurePass() {
     pass_ = source_.size();
     Progress progress(clock_);
-    for (int64_t position = 0; !pass_; ++position) {
-      ASSIGN_OR_RETURN(const std::optional<Nest> element, source_.At(position));
-      if (!element) pass_ = position;
+    for (int64_t position = 0; !pass_;) {
+      RowList rows;
+      RETURN_IF_ERROR(source_.Rows(position, BlockIterator::kMostRows, rows));
+      position += static_cast<int64_t>(rows.size());
+      if (rows.empty()) pass_ = position;
       progress.Tick(
-          [&] { return absl::StrCat("Repeat has counted ", position + 1, " elements of a pass"); });
+          [&] { return absl::StrCat("Repeat has counted ", position, " elements of a pass"); });
     }
     return absl::OkStatus();
   }
@@ -231,53 +292,64 @@ class RepeatIterator : public PositionedIterator {
 
 // ---- Shuffle
 
-class ShuffleIterator : public PositionedIterator {
+class ShuffleIterator : public RowIterator {
  public:
   ShuffleIterator(Source source, const DataEnvironment& environment, int64_t window, uint64_t seed)
       : source_(std::move(source)), clock_(ClockOf(environment)), window_(window), seed_(seed) {}
 
  private:
-  Element At(int64_t position) override {
+  absl::Status Rows(int64_t position, int64_t most, RowList& rows) override {
     RETURN_IF_ERROR(Load(position / window_));
     const int64_t place = position % window_;
-    if (place >= static_cast<int64_t>(elements_.size())) return std::nullopt;
-    return elements_[static_cast<size_t>(place)];
+    const int64_t left = static_cast<int64_t>(loaded_->size()) - place;
+    if (left <= 0) return absl::OkStatus();
+    rows.Add(loaded_, loaded_->kept_rows(),
+             loaded_->refs().subspan(static_cast<size_t>(place),
+                                     static_cast<size_t>(std::min(left, most))));
+    return absl::OkStatus();
   }
 
   std::optional<int64_t> KnownSize() override { return source_.size(); }
 
   // Loads window `number` and permutes it.
   absl::Status Load(int64_t number) {
-    if (loaded_ == number) return absl::OkStatus();
+    if (loaded_ != nullptr && number_ == number) return absl::OkStatus();
     loaded_.reset();
-    elements_.clear();
     Progress progress(clock_);
-    for (int64_t place = 0; place < window_; ++place) {
-      ASSIGN_OR_RETURN(std::optional<Nest> element, source_.At(number * window_ + place));
-      if (!element) break;
-      elements_.push_back(*std::move(element));
+    auto window = std::make_shared<RowList>();
+    while (true) {
+      const int64_t have = static_cast<int64_t>(window->size());
+      if (have == window_) break;
+      RETURN_IF_ERROR(source_.Rows(number * window_ + have, window_ - have, *window));
+      if (static_cast<int64_t>(window->size()) == have) break;
+      RETURN_IF_ERROR(window->Tidy(RowList::Tail::kIfLong));
       progress.Tick([&] {
-        return absl::StrCat("Shuffle has read ", place + 1, " elements of its window of ", window_);
+        return absl::StrCat("Shuffle has read ", window->size(), " elements of its window of ",
+                            window_);
       });
     }
-    Permute(MixSeeds(seed_, static_cast<uint64_t>(number)));
-    loaded_ = number;
+    RETURN_IF_ERROR(window->Tidy(RowList::Tail::kAny));
+    Permute(MixSeeds(seed_, static_cast<uint64_t>(number)), *window);
+    loaded_ = std::move(window);
+    number_ = number;
     return absl::OkStatus();
   }
 
-  // The Fisher-Yates shuffle. The last window may be shorter; the permutation has its length.
-  void Permute(uint64_t seed) {
+  // The Fisher-Yates shuffle. The last window may be shorter, and then has a permutation of its own
+  // length.
+  static void Permute(uint64_t seed, RowList& window) {
     Random random(seed);
-    for (size_t left = elements_.size(); left > 1; --left)
-      std::swap(elements_[left - 1], elements_[random.Below(left)]);
+    RowRef* const elements = window.mutable_refs();
+    for (size_t left = window.size(); left > 1; --left)
+      std::swap(elements[left - 1], elements[random.Below(left)]);
   }
 
   Source source_;
   const Clock& clock_;
   const int64_t window_;
   const uint64_t seed_;
-  std::optional<int64_t> loaded_;  // number of the window in elements_
-  std::vector<Nest> elements_;
+  std::shared_ptr<const RowList> loaded_;  // a permuted window; null: none
+  int64_t number_ = 0;                     // its number
 };
 
 // ---- Batch
@@ -291,15 +363,19 @@ class BatchIterator : public PositionedIterator {
   Element At(int64_t position) override {
     const std::optional<int64_t> first = MultiplyAdd(position, size_, 0);
     if (!first || !MultiplyAdd(1, *first, size_)) return std::nullopt;
-    std::vector<Nest> rows;
-    for (int64_t i = 0; i < size_; ++i) {
-      ASSIGN_OR_RETURN(std::optional<Nest> row, source_.At(*first + i));
-      if (!row) break;
-      rows.push_back(*std::move(row));
+    RowList rows;
+    while (true) {
+      const int64_t have = static_cast<int64_t>(rows.size());
+      if (have == size_) break;
+      RETURN_IF_ERROR(source_.Rows(*first + have, size_ - have, rows));
+      if (static_cast<int64_t>(rows.size()) == have) break;
+      // A few rows of one window of Shuffle must not keep it in memory beside the next one.
+      if (static_cast<int64_t>(rows.size()) < size_)
+        RETURN_IF_ERROR(rows.Tidy(RowList::Tail::kAny));
     }
     if (rows.empty() || (drop_remainder_ && static_cast<int64_t>(rows.size()) < size_))
       return std::nullopt;
-    ASSIGN_OR_RETURN(Nest batch, StackRows(rows));
+    ASSIGN_OR_RETURN(Nest batch, StackRefs(rows.refs()));
     return batch;
   }
 
@@ -350,7 +426,7 @@ Recipe RepeatRecipe(Recipe source, int64_t times) {
 Recipe ShardRecipe(Recipe source, int64_t num_shards, int64_t index) {
   const Choice choice{
       [=](int64_t position) { return MultiplyAdd(position, num_shards, index); },
-      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }};
+      [=](int64_t source_size) { return ShardSize(source_size, num_shards, index); }, num_shards};
   return ChoiceRecipe(std::move(source), choice, WorkerShare{num_shards, index});
 }
 
@@ -372,13 +448,15 @@ Recipe TakeRecipe(Recipe source, int64_t n) {
                       {[=](int64_t position) {
                          return position < n ? std::optional<int64_t>(position) : std::nullopt;
                        },
-                       [=](int64_t source_size) { return std::min(source_size, n); }});
+                       [=](int64_t source_size) { return std::min(source_size, n); },
+                       /*step=*/1});
 }
 
 Recipe SkipRecipe(Recipe source, int64_t n) {
   return ChoiceRecipe(std::move(source),
                       {[=](int64_t position) { return MultiplyAdd(1, position, n); },
-                       [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); }});
+                       [=](int64_t source_size) { return std::max<int64_t>(source_size - n, 0); },
+                       /*step=*/1});
 }
 
 Recipe BatchRecipe(Recipe source, int64_t size, bool drop_remainder) {

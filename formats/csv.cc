@@ -1,6 +1,11 @@
 #include "formats/csv.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -100,13 +105,103 @@ class RecordReader {
 
 // Skips empty lines. False: the end of the text.
 bool SkipEmptyLines(absl::string_view text, TextPosition& at) {
+  const bool begins_a_line_end =
+      at.offset < text.size() && (text[at.offset] == '\n' || text[at.offset] == '\r');
+  if (!begins_a_line_end) return at.offset < text.size();
   TextPosition next = at;
   absl::string_view line;
   while (TakeLine(text, next, &line) && line.empty()) at = next;
   return at.offset < text.size();
 }
 
+// Finds the bytes that end a plain field: a separator, a quote or LF.
+class FieldEnds {
+ public:
+  // From `begin` on.
+  FieldEnds(const char* begin, const char* end, char separator)
+      : block_(begin), end_(end), separator_(separator) {
+    Load();
+  }
+
+  // The next of these bytes; the end if there is none.
+  const char* Next() {
+    while (found_ == 0) {
+      if (end_ - block_ <= kBlock) return end_;
+      block_ += kBlock;
+      Load();
+    }
+    const char* const next = block_ + __builtin_ctz(found_);
+    found_ &= found_ - 1;
+    return next;
+  }
+
+ private:
+  static constexpr ptrdiff_t kBlock = 16;
+
+  // Sets a bit of found_ for each of these bytes in the block.
+  void Load() {
+    found_ = 0;
+#ifdef __SSE2__
+    if (end_ - block_ >= kBlock) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block_));
+      const __m128i is_end =
+          _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(separator_)),
+                                    _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'))),
+                       _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\n')));
+      found_ = static_cast<uint32_t>(_mm_movemask_epi8(is_end));
+      return;
+    }
+#endif
+    const ptrdiff_t count = std::min(end_ - block_, kBlock);
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      const char c = block_[i];
+      if (c == separator_ || c == '"' || c == '\n') found_ |= uint32_t{1} << i;
+    }
+  }
+
+  const char* block_;
+  const char* const end_;
+  const char separator_;
+  uint32_t found_ = 0;
+};
+
 }  // namespace
+
+bool ReadPlainCsvRecord(absl::string_view text, TextPosition& at,
+                        absl::Span<absl::string_view> fields, char separator) {
+  TextPosition start = at;
+  if (!SkipEmptyLines(text, start)) return false;
+  const char* begin = text.data() + start.offset;
+  const char* const text_end = text.data() + text.size();
+  FieldEnds ends(begin, text_end, separator);
+  const size_t last = fields.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    const char* const end = ends.Next();
+    if (end == text_end || *end != separator) return false;
+    fields[i] = absl::string_view(begin, static_cast<size_t>(end - begin));
+    begin = end + 1;
+  }
+  const char* const end = ends.Next();
+  if (end != text_end && *end != '\n') return false;
+  fields[last] = absl::string_view(begin, static_cast<size_t>(end - begin));
+  if (!fields[last].empty() && fields[last].back() == '\r') fields[last].remove_suffix(1);
+  at.line = start.line + 1;
+  at.offset = static_cast<size_t>(end - text.data()) + (end == text_end ? 0 : 1);
+  return true;
+}
+
+bool SkipCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator) {
+  if (!SkipEmptyLines(text, at)) return false;
+  TextPosition next = at;
+  absl::string_view line;
+  TakeLine(text, next, &line);
+  if (std::memchr(line.data(), '"', line.size()) == nullptr) {
+    at = next;
+    return true;
+  }
+  const absl::StatusOr<bool> got = ReadCsvRecord(text, at, record, separator);
+  return !got.ok() || *got;
+}
 
 absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record,
                                    char separator) {

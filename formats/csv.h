@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "formats/text.h"
 
 namespace divvy {
@@ -37,6 +38,16 @@ struct CsvRecord {
 // REQUIRES: `separator` is neither a quote nor a line end.
 absl::StatusOr<bool> ReadCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record,
                                    char separator = ',');
+
+// Reads the record at `at`, if it has no quote and fields.size() fields, and moves `at` past it.
+// The fields borrow the text's memory. False: any other record, or the end of the text; `at` is
+// unchanged, and ReadCsvRecord tells what it is. Pure. REQUIRES: as ReadCsvRecord; fields is not
+// empty.
+bool ReadPlainCsvRecord(absl::string_view text, TextPosition& at,
+                        absl::Span<absl::string_view> fields, char separator);
+
+// Skips the record at `at`, good or bad, as ReadCsvRecord does. False: the end of the text. Pure.
+bool SkipCsvRecord(absl::string_view text, TextPosition& at, CsvRecord& record, char separator);
 
 }  // namespace divvy
 

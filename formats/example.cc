@@ -1,5 +1,7 @@
 #include "formats/example.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,6 +95,61 @@ absl::Status ReadEntry(const ProtobufRecord& record, absl::string_view message,
   return absl::OkStatus();
 }
 
+// ---- rows
+
+// Reads a field of bytes with this number from the front of `message`. False: something else is
+// there.
+bool TakeBytesField(uint64_t number, absl::string_view& message, absl::string_view* bytes) {
+  if (message.size() < 2 || static_cast<uint8_t>(message[0]) != (number << 3 | 2)) return false;
+  size_t at = 1, length = 0;
+  for (int shift = 0;; shift += 7) {
+    constexpr int kMostShift = 28;  // longer lengths are left to ReadExample
+    if (at == message.size() || shift > kMostShift) return false;
+    const uint8_t byte = static_cast<uint8_t>(message[at++]);
+    length |= static_cast<size_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) break;
+  }
+  if (length > message.size() - at) return false;
+  *bytes = message.substr(at, length);
+  message.remove_prefix(at + length);
+  return true;
+}
+
+// Reads `count` varints, which are all of `bytes`.
+bool ReadVarints(absl::string_view bytes, size_t count, char* to) {
+  const char* p = bytes.data();
+  const char* const end = p + bytes.size();
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      if (p == end || shift >= 64) return false;
+      const uint8_t byte = static_cast<uint8_t>(*p++);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    std::memcpy(to + i * sizeof(value), &value, sizeof(value));
+  }
+  return p == end;
+}
+
+bool ReadFloats(absl::string_view bytes, size_t count, char* to) {
+  if (bytes.size() != count * sizeof(float)) return false;
+  for (size_t i = 0; i < count; ++i) {
+    const float value = LoadLittleEndian<float>(bytes.substr(i * sizeof(float)));
+    std::memcpy(to + i * sizeof(value), &value, sizeof(value));
+  }
+  return true;
+}
+
+// Reads a Feature that is one packed list.
+bool ReadColumn(absl::string_view feature, const ExampleColumn& column, char* to) {
+  const bool is_float = column.type == ExampleColumn::Type::kFloat;
+  absl::string_view list, packed;
+  if (!TakeBytesField(is_float ? 2 : 3, feature, &list) || !feature.empty()) return false;
+  if (!TakeBytesField(1, list, &packed) || !list.empty()) return false;
+  return is_float ? ReadFloats(packed, column.count, to) : ReadVarints(packed, column.count, to);
+}
+
 // ---- writing
 
 struct FeatureWriter {
@@ -141,6 +198,50 @@ absl::StatusOr<Features> ReadExample(absl::string_view bytes) {
                : absl::OkStatus();
   }));
   return features;
+}
+
+ExampleRowReader::ExampleRowReader(std::vector<ExampleColumn> columns)
+    : columns_(std::move(columns)), seen_(columns_.size()) {}
+
+bool ExampleRowReader::Read(absl::string_view record, absl::Span<char* const> to) {
+  seen_.assign(columns_.size(), false);
+  absl::string_view features;
+  if (!TakeBytesField(1, record, &features) || !record.empty()) return false;
+  return ReadFeatures(features, to) && std::find(seen_.begin(), seen_.end(), false) == seen_.end();
+}
+
+bool ExampleRowReader::ReadFeatures(absl::string_view features, absl::Span<char* const> to) {
+  for (size_t place = 0; !features.empty(); ++place) {
+    absl::string_view entry;
+    if (!TakeBytesField(1, features, &entry) || !ReadEntry(entry, place, to)) return false;
+  }
+  return true;
+}
+
+bool ExampleRowReader::ReadEntry(absl::string_view entry, size_t place,
+                                 absl::Span<char* const> to) {
+  absl::string_view name, feature;
+  if (!TakeBytesField(1, entry, &name) || !TakeBytesField(2, entry, &feature) || !entry.empty())
+    return false;
+  const std::optional<size_t> column = ColumnOf(name, place);
+  if (column) {
+    if (seen_[*column]) return false;
+    seen_[*column] = true;
+    return ReadColumn(feature, columns_[*column], to[*column]);
+  }
+  // Nobody wants it, but a record that is damaged here is bad.
+  ExampleValues values;
+  return ReadFeature({kKind, feature}, feature, values).ok();
+}
+
+std::optional<size_t> ExampleRowReader::ColumnOf(absl::string_view name, size_t place) {
+  if (place >= last_.size()) last_.resize(place + 1, columns_.size());
+  if (last_[place] < columns_.size() && columns_[last_[place]].name == name) return last_[place];
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [name](const ExampleColumn& c) { return c.name == name; });
+  if (found == columns_.end()) return std::nullopt;
+  last_[place] = static_cast<size_t>(found - columns_.begin());
+  return last_[place];
 }
 
 std::string WriteExample(const Features& features) {

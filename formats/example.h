@@ -15,12 +15,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace divvy {
 
@@ -33,6 +35,36 @@ using ExampleValues = std::variant<std::monostate, std::vector<absl::string_view
 // protobuf, the last of repeated entries wins, and lists of one type are concatenated. DataLoss,
 // with the offset in the record: the record is not in protobuf's wire format, or is truncated.
 absl::StatusOr<std::map<absl::string_view, ExampleValues>> ReadExample(absl::string_view record);
+
+// A feature of which every record has the same number of values.
+struct ExampleColumn {
+  std::string name;
+  enum class Type { kFloat, kInt64 } type = Type::kFloat;
+  size_t count = 1;
+};
+
+// Reads the same features of many records into memory of the caller. Not thread-safe.
+class ExampleRowReader {
+ public:
+  // REQUIRES: the names are unique.
+  explicit ExampleRowReader(std::vector<ExampleColumn> columns);
+  // Writes the values of column i to to[i], as float or int64_t. False: the record is bad, or a
+  // feature is not as its column says, or it is encoded in an unusual way (values that are not
+  // packed, or in several parts): ReadExample tells. The memory is unspecified then. REQUIRES:
+  // to[i] has room for the values of column i, at any alignment.
+  bool Read(absl::string_view record, absl::Span<char* const> to);
+
+ private:
+  bool ReadFeatures(absl::string_view features, absl::Span<char* const> to);
+  bool ReadEntry(absl::string_view entry, size_t place, absl::Span<char* const> to);
+  // The column of the entry at `place` of a record. nullopt: it is none.
+  std::optional<size_t> ColumnOf(absl::string_view name, size_t place);
+
+  const std::vector<ExampleColumn> columns_;
+  // The column of each place in the last record: most records have the same order.
+  std::vector<size_t> last_;
+  std::vector<bool> seen_;  // of the columns, in this record
+};
 
 // The inverse of ReadExample: the bytes that TensorFlow writes. Features are in the order of their
 // names, and numbers are packed. Pure.

@@ -2,7 +2,10 @@
 // and that no bytes crash them.
 #include <zlib.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <limits>
@@ -10,7 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "base/crc32c.h"
 #include "base/random.h"
@@ -68,6 +74,49 @@ TEST(ParseNumberTest, TakesTheWholeTextOrNothing) {
   for (const char* bad : {"", " 1", "1\t", "1,5", "--1", "1e39"})
     EXPECT_EQ(ParseFloat(bad).status().code(), absl::StatusCode::kDataLoss) << bad;
   EXPECT_FALSE(ParseDouble("1e999").ok());
+}
+
+TEST(ParseNumberTest, IsTheNearestNumberInEveryNotation) {
+  constexpr uint64_t kSeed = 11;
+  std::cout << "seed " << kSeed << "\n";
+  Random random(kSeed);
+  const std::string alphabet = "0123456789.-+e";
+  for (int i = 0; i < 300'000; ++i) {
+    std::string text;
+    if (random.Chance(0.7)) {
+      const uint64_t digits = random.Below(21);
+      const uint64_t point = random.Below(22);
+      if (random.Chance(0.3)) text += '-';
+      for (uint64_t at = 0; at < digits; ++at) {
+        if (at == point) text += '.';
+        text += static_cast<char>('0' + random.Below(10));
+      }
+    } else if (random.Chance(0.5)) {
+      // In the middle between two floats, or a little above it.
+      const double middle = static_cast<double>(1 + 2 * random.Below(1 << 24)) / (1 << 25);
+      text = absl::StrFormat("%.25g%s", middle, random.Chance(0.5) ? "1" : "");
+    } else {
+      for (uint64_t at = 0; at < random.Below(6); ++at)
+        text += alphabet[random.Below(alphabet.size())];
+    }
+    float number = 0, nearest = 0;
+    double wide = 0, nearest_wide = 0;
+    int64_t whole = 0, nearest_whole = 0;
+    const bool is_float = absl::SimpleAtof(text, &nearest) && std::isfinite(nearest);
+    const bool is_whole = absl::SimpleAtoi(text, &nearest_whole);
+    ASSERT_EQ(TryParseFloat(text, &number), is_float) << text;
+    ASSERT_EQ(TryParseDouble(text, &wide),
+              absl::SimpleAtod(text, &nearest_wide) && std::isfinite(nearest_wide))
+        << text;
+    ASSERT_EQ(TryParseInt64(text, &whole), is_whole) << text;
+    if (is_float) {
+      ASSERT_EQ(number, nearest) << text;
+      ASSERT_EQ(std::signbit(number), std::signbit(nearest)) << text;
+      ASSERT_EQ(number, std::strtof(text.c_str(), nullptr)) << text;
+      ASSERT_EQ(wide, std::strtod(text.c_str(), nullptr)) << text;
+    }
+    ASSERT_EQ(whole, is_whole ? nearest_whole : whole) << text;
+  }
 }
 
 TEST(ParseNumberTest, QuotesTheHeadOfWhatItRefuses) {
@@ -143,6 +192,43 @@ TEST(CsvTest, ARecordHasAMillionFieldsAtMost) {
   EXPECT_EQ(read.status().message(), "line 1: the record has more than 1048576 fields");
   EXPECT_TRUE(*ReadCsvRecord(text, at, record));
   EXPECT_EQ(record.fields.size(), 2u);
+}
+
+TEST(CsvTest, APlainRecordIsReadAndSkippedAsAnyOther) {
+  constexpr uint64_t kSeed = 12;
+  std::cout << "seed " << kSeed << "\n";
+  Random random(kSeed);
+  const std::string alphabet = "abc,,,\r\n\n\"";
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    for (uint64_t left = random.Below(60); left > 0; --left)
+      text += alphabet[random.Below(alphabet.size() - (round % 2 == 0 ? 1 : 0))];
+    TextPosition at;
+    CsvRecord record, skipped;
+    while (true) {
+      TextPosition plain_at = at, skip_at = at;
+      const auto read = ReadCsvRecord(text, at, record);
+      const bool any = !read.ok() || *read;
+      ASSERT_EQ(SkipCsvRecord(text, skip_at, skipped, ','), any);
+      if (!any) break;
+      ASSERT_EQ(skip_at.offset, at.offset);
+      ASSERT_TRUE(skip_at.line == at.line || at.offset == text.size()) << text;
+      std::vector<absl::string_view> fields(read.ok() ? record.fields.size() : 2);
+      const size_t before = plain_at.offset;
+      if (ReadPlainCsvRecord(text, plain_at, absl::MakeSpan(fields), ',')) {
+        ASSERT_TRUE(read.ok()) << text;
+        ASSERT_TRUE(std::equal(fields.begin(), fields.end(), record.fields.begin())) << text;
+        ASSERT_EQ(plain_at.offset, at.offset);
+        ASSERT_TRUE(plain_at.line == at.line || at.offset == text.size()) << text;
+        fields.emplace_back();
+        plain_at.offset = before;
+        ASSERT_FALSE(ReadPlainCsvRecord(text, plain_at, absl::MakeSpan(fields), ','));
+        ASSERT_EQ(plain_at.offset, before);
+      } else {
+        ASSERT_TRUE(absl::StrContains(text.substr(before), '"')) << text;
+      }
+    }
+  }
 }
 
 TEST(CsvTest, ACallerCanGoOnBehindABadLine) {

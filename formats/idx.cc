@@ -81,8 +81,12 @@ absl::StatusOr<Tensor> ParseElements(const IdxHead& head, absl::string_view byte
   }
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(DTypeOf<Kept>::value, shape));
   Kept* to = tensor.fresh_data<Kept>();
-  for (size_t i = 0; i < wanted; ++i)
-    to[i] = LoadBigEndian<Stored>(elements.data() + i * sizeof(Stored));
+  if constexpr (sizeof(Stored) == 1) {
+    if (wanted > 0) std::memcpy(to, elements.data(), wanted);
+  } else {
+    for (size_t i = 0; i < wanted; ++i)
+      to[i] = LoadBigEndian<Stored>(elements.data() + i * sizeof(Stored));
+  }
   return tensor;
 }
 

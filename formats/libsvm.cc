@@ -1,6 +1,7 @@
 #include "formats/libsvm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -16,8 +17,11 @@ constexpr absl::string_view kRankingGroup = "qid:";
 
 // Removes the next field from the front of `line`. Empty: nothing is left.
 absl::string_view TakeField(absl::string_view& line) {
-  const size_t begin = std::min(line.find_first_not_of(kSpaces), line.size());
-  const size_t end = std::min(line.find_first_of(kSpaces, begin), line.size());
+  const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
+  size_t begin = 0;
+  while (begin < line.size() && is_space(line[begin])) ++begin;
+  size_t end = begin;
+  while (end < line.size() && !is_space(line[end])) ++end;
   const absl::string_view field = line.substr(begin, end - begin);
   line.remove_prefix(end);
   return field;
@@ -27,9 +31,13 @@ absl::Status AddFeature(absl::string_view field, LibsvmRow& row) {
   const size_t colon = field.find(':');
   if (colon == absl::string_view::npos)
     return absl::DataLossError(absl::StrCat(QuoteForMessage(field), " is not \"id:value\""));
-  ASSIGN_OR_RETURN(const int64_t id, ParseInt64(field.substr(0, colon)));
+  const absl::string_view id_text = field.substr(0, colon), value_text = field.substr(colon + 1);
+  int64_t id = 0;
+  float value = 0;
+  if (!TryParseInt64(id_text, &id)) return ParseInt64(id_text).status();
   if (id < 0) return absl::DataLossError(absl::StrCat("the id ", id, " is negative"));
-  ASSIGN_OR_RETURN(const float value, ParseFiniteFloat(field.substr(colon + 1)));
+  if (!TryParseFloat(value_text, &value) || !std::isfinite(value))
+    return ParseFiniteFloat(value_text).status();
   row.ids.push_back(id);
   row.values.push_back(value);
   return absl::OkStatus();

@@ -1,5 +1,7 @@
 // Fuzzes CSV and lines of libsvm with any bytes. Reading must end, and what is accepted must keep
 // the readers' promises. The first byte is the separator of CSV.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -17,7 +19,17 @@ void TryCsv(absl::string_view text, char separator) {
   CsvRecord record;
   while (true) {
     const size_t before = at.offset;
+    TextPosition plain_at = at, skip_at = at;
+    std::array<absl::string_view, 3> fields;
+    const bool is_plain = ReadPlainCsvRecord(text, plain_at, absl::MakeSpan(fields), separator);
+    const bool skipped = SkipCsvRecord(text, skip_at, record, separator);
     const auto read = ReadCsvRecord(text, at, record, separator);
+    fuzz::Require(skipped == (!read.ok() || *read) && (!skipped || skip_at.offset == at.offset),
+                  "skipped is not read");
+    fuzz::Require(!is_plain || (read.ok() && *read && plain_at.offset == at.offset &&
+                                std::equal(fields.begin(), fields.end(), record.fields.begin(),
+                                           record.fields.end())),
+                  "a plain record that is none");
     fuzz::Require(at.offset <= text.size(), "the position leaves the text");
     if (read.ok() && !*read) return;
     fuzz::Require(at.offset > before, "reading does not go on");
