@@ -232,12 +232,12 @@ TEST(RequestCheckTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
   ReceiverState own;
   own.role = Role::kPs;
   own.index = 2;
-  EXPECT_TRUE(CheckProtocol({1, 1}, own).ok());
+  EXPECT_TRUE(CheckProtocol(kOwnProtocol, own).ok());
   EXPECT_TRUE(CheckProtocol({0, 7}, own).ok());
-  const absl::Status refused = CheckProtocol({2, 4}, own);
+  const absl::Status refused = CheckProtocol({3, 4}, own);
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch);
   EXPECT_EQ(refused.message(),
-            "ps 2: it speaks protocol version 1, and the other side version 2 to 4. Run the same "
+            "ps 2: it speaks protocol version 2, and the other side version 3 to 4. Run the same "
             "release of Divvy in every task");
 }
 

@@ -2147,7 +2147,7 @@ TEST_F(ProgramFlagsTest, ThatItCannotTakeRefuseTheAttachUntilItCan) {
 
 TEST_F(WorkerCoreTest, AnotherVersionIsRefusedAtAttach) {
   WorkerAttachRequest request = AttachRequest(1);
-  request.protocol = {2, 2};
+  request.protocol = {3, 3};
   EXPECT_EQ(ReasonOf(TryAttach(request).status()), Reason::kVersionMismatch);
 }
 
