@@ -48,7 +48,7 @@ DIVVY_HOST_DEVICE inline float ExpOf(float x) {
   std::memcpy(&zero, &kRounder, sizeof(zero));
   const auto n = static_cast<int32_t>(bits - zero);
   // In two steps, because 2^n may be out of float's range where the result is not.
-  const int32_t half = n / 2;
+  const int32_t half = n >> 1;
   return p * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
 DIVVY_HOST_DEVICE inline double ExpOf(double x) { return std::exp(x); }
