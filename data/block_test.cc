@@ -2,7 +2,9 @@
 // one returns.
 #include "data/block.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "base/testing/in_memory_file_system.h"
 #include "data/dataset.h"
 #include "data/stacking.h"
@@ -290,6 +293,65 @@ TEST_F(BlocksOfFilesTest, ErrorsKeepTheirPlacesAndWords) {
                 Told(OneByOne(source).IgnoreErrors(3).HoldOut(3, 1), environment_));
     }
   }
+}
+
+// ---- MapBatches
+
+// Negates "numbers", of a batch or of one element.
+absl::StatusOr<Nest> Negated(const Nest& nest) {
+  ASSIGN_OR_RETURN(Tensor numbers, nest["numbers"].tensor());
+  ASSIGN_OR_RETURN(const absl::Span<int64_t> values, numbers.mutable_values<int64_t>());
+  for (int64_t& value : values) value = -value;
+  return Nest{{"negated", Nest(numbers)}, {"pairs", nest["pairs"]}};
+}
+
+TEST(MapBatchesTest, YieldsWhatMapYieldsAndAnyPositionCanBeSought) {
+  const Dataset source = Dataset::FromTensorSlices(Numbers(0, 100));
+  for (const auto& change : std::vector<std::function<Dataset(const Dataset&)>>{
+           [](const Dataset& d) { return d; }, [](const Dataset& d) { return d.Shard(7, 3); },
+           [](const Dataset& d) { return d.Shuffle(30, 1).Batch(8); }}) {
+    const Dataset a = change(source.MapBatches(Negated, 16)), b = change(source.Map(Negated));
+    const std::vector<Nest> got = PlainPass(a), wanted = PlainPass(b);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(BitwiseEqual(got[i], wanted[i])) << i;
+    ExpectEveryPositionCanBeSought(a, 5);
+  }
+}
+
+TEST(MapBatchesTest, GivesNoMoreRowsThanAskedForAndWantsAsManyBack) {
+  const Dataset source = Dataset::FromTensorSlices(Numbers(0, 100));
+  int64_t most = 0;
+  const Dataset counted = source.MapBatches(
+      [&most](const Nest& batch) -> absl::StatusOr<Nest> {
+        most = std::max(most, batch["numbers"].tensor()->shape().dim(0));
+        return batch;
+      },
+      10);
+  EXPECT_EQ(PlainPass(counted.Batch(64)).size(), 2u);
+  EXPECT_EQ(most, 10);
+  const auto fewer =
+      source.MapBatches([](const Nest&) -> absl::StatusOr<Nest> { return Numbers(0, 1); }, 10)
+          .Batch(5)
+          .Iterate()
+          ->Next();
+  EXPECT_EQ(fewer.status(), absl::InvalidArgumentError(
+                                "a MapBatches function got 5 rows and returned 1: it must return a "
+                                "row for each. To drop some, use Filter"));
+  EXPECT_EQ(source.MapBatches(Negated, 0).Iterate()->Next().status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(BlocksOfFilesTest, ABadLineEndsABatchOfMapBatchesAndKeepsItsPlace) {
+  Write("a", "1\n2\nx\n4\n");
+  const Dataset lines =
+      Dataset::Csv("a", {{"numbers", DType::kInt64}})
+          .MapBatches([](const Nest& batch) -> absl::StatusOr<Nest> { return batch; });
+  EXPECT_EQ(Told(lines, environment_),
+            (std::vector<std::string>{"good", "good",
+                                      "a: line 3: column \"numbers\": \"x\" is not an integer of "
+                                      "64 bits",
+                                      "good"}));
+  EXPECT_EQ(PlainPass(lines.IgnoreErrors(1).Batch(3), environment_).size(), 1u);
 }
 
 }  // namespace

@@ -123,6 +123,12 @@ Dataset Dataset::Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
   return Dataset(MapRecipe(recipe_, std::move(fn), parallel_calls));
 }
 
+Dataset Dataset::MapBatches(std::function<absl::StatusOr<Nest>(const Nest& batch)> fn,
+                            int64_t rows) const {
+  if (rows < 1) return Refused("MapBatches of ", rows, " rows: there must be at least 1");
+  return Dataset(MapBatchesRecipe(recipe_, std::move(fn), rows));
+}
+
 Dataset Dataset::Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const {
   return Dataset(FilterRecipe(recipe_, std::move(keep)));
 }

@@ -147,6 +147,9 @@ class DatasetRecipe {
 // Files of records are given as a name, a glob (wildcards in the last part of the path) or "name@N"
 // (name-00000-of-0000N and so on), and are read in name order. Any file may be compressed with gzip
 // or zlib; the first bytes decide, not the name. A file is held in memory while it is read.
+//
+// Elements of readers of files and of FromTensorSlices travel as rows of columns: up to Batch an
+// element has no tensors of its own, unless Next, Map or a Filter function wants it.
 class Dataset {
  public:
   explicit Dataset(std::shared_ptr<const DatasetRecipe> recipe) : recipe_(std::move(recipe)) {}
@@ -198,6 +201,16 @@ class Dataset {
   // calls `fn`. The order is kept. Up to `parallel_calls` elements are prefetched.
   Dataset Map(std::function<absl::StatusOr<Nest>(const Nest&)> fn,
               int64_t parallel_calls = 1) const;
+  // Replaces many elements at once: `fn` gets up to `rows` consecutive elements as one batch, as
+  // Batch stacks them, and returns as many rows, which become the elements. Takes less time than
+  // Map where `fn` does little with each element. REQUIRES: each row of the result depends on its
+  // own row only, since which elements are together may differ from call to call. An error of `fn`
+  // is that of the first element of its batch. InvalidArgument: rows that cannot be stacked, or
+  // another number of rows than `fn` was given.
+  //
+  //   ratings.MapBatches([](const Nest& batch) -> absl::StatusOr<Nest> {...}).Shuffle(10'000, seed)
+  Dataset MapBatches(std::function<absl::StatusOr<Nest>(const Nest& batch)> fn,
+                     int64_t rows = 1024) const;
   // Keeps the elements for which `keep` returns true.
   Dataset Filter(std::function<absl::StatusOr<bool>(const Nest&)> keep) const;
   // Skips up to `limit` elements of a pass that are DataLoss or InvalidArgument: bad lines and

@@ -1,21 +1,25 @@
-// Map, with one or several calls at once. Only the iterator reads the source, one element after
-// another. With several calls, the function runs on the environment's executor. Elements are
-// returned in the source's order.
+// Map, with one or several calls at once, and MapBatches. Only the iterator reads the source, one
+// element after another. With several calls, the function runs on the environment's executor.
+// Elements are returned in the source's order.
+#include <algorithm>
 #include <deque>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 #include "base/executor.h"
 #include "base/guarded.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "data/stacking.h"
 #include "data/transform.h"
 
 namespace divvy::data_internal {
 namespace {
 
-Element Apply(const MapFn& fn, const Nest& element) {
-  ASSIGN_OR_RETURN(Nest mapped, internal::Guarded<absl::StatusOr<Nest>>(
-                                    "a Map function", [&] { return fn(element); }));
+Element Apply(const MapFn& fn, const Nest& element, absl::string_view what = "a Map function") {
+  ASSIGN_OR_RETURN(Nest mapped,
+                   internal::Guarded<absl::StatusOr<Nest>>(what, [&] { return fn(element); }));
   RETURN_IF_ERROR(mapped.status());
   return mapped;
 }
@@ -118,7 +122,52 @@ class MapIterator : public PositionedIterator {
   std::optional<Element> end_;
 };
 
+class MapBatchesIterator : public BlockIterator {
+ public:
+  MapBatchesIterator(Source source, MapFn fn, int64_t rows)
+      : source_(std::move(source)), fn_(std::move(fn)), rows_(rows) {}
+
+ private:
+  absl::StatusOr<std::shared_ptr<const Block>> BlockAt(int64_t position, int64_t step,
+                                                       int64_t most) override {
+    const int64_t wanted = std::min(most, rows_);
+    RowList rows;
+    while (static_cast<int64_t>(rows.size()) < wanted) {
+      const int64_t have = static_cast<int64_t>(rows.size());
+      const absl::Status read = source_.EveryRow(position + have * step, step, wanted - have, rows);
+      // A bad element ends the batch before it.
+      if (!read.ok() && have == 0) return read;
+      if (static_cast<int64_t>(rows.size()) == have) break;
+    }
+    if (rows.empty()) return nullptr;
+    const int64_t count = static_cast<int64_t>(rows.size());
+    ASSIGN_OR_RETURN(const Nest batch, StackRefs(rows.refs()));
+    ASSIGN_OR_RETURN(std::optional<Nest> mapped, Apply(fn_, batch, "a MapBatches function"));
+    ASSIGN_OR_RETURN(const int64_t mapped_rows, NumRows(*mapped));
+    if (mapped_rows != count)
+      return absl::InvalidArgumentError(
+          absl::StrCat("a MapBatches function got ", count, " rows and returned ", mapped_rows,
+                       ": it must return a row for each. To drop some, use Filter"));
+    auto block = Block::OfRows(*std::move(mapped), count, layout_);
+    layout_ = block->layout();
+    return block;
+  }
+
+  std::optional<int64_t> KnownSize() override { return source_.size(); }
+
+  Source source_;
+  const MapFn fn_;
+  const int64_t rows_;
+  std::shared_ptr<const BlockLayout> layout_;  // of the last block
+};
+
 }  // namespace
+
+Recipe MapBatchesRecipe(Recipe source, MapFn fn, int64_t rows) {
+  TransformRules rules;
+  rules.keeps_all = true;
+  return MakeTransform<MapBatchesIterator>(std::move(source), rules, std::move(fn), rows);
+}
 
 Recipe MapRecipe(Recipe source, MapFn fn, int64_t parallel_calls) {
   TransformRules rules;

@@ -146,6 +146,7 @@ Recipe ExampleRecipe(std::string files, std::vector<ExampleFeature> features);
 // map.cc
 using MapFn = std::function<absl::StatusOr<Nest>(const Nest&)>;
 Recipe MapRecipe(Recipe source, MapFn fn, int64_t parallel_calls);
+Recipe MapBatchesRecipe(Recipe source, MapFn fn, int64_t rows);
 
 // transforms.cc. `source` is the recipe of the dataset the method is called on.
 Recipe FilterRecipe(Recipe source, std::function<absl::StatusOr<bool>(const Nest&)> keep);
