@@ -415,9 +415,9 @@ TEST(DistributeDatasetTest, APolicyOfItsOwnIsTakenOnlyWhereTheSourceHasNone) {
   EXPECT_THAT(Shown(*Open(kByData(), ContextOf(1, 2), with(AutoShardPolicy::kData))),
               ElementsAre("1 3"));
   EXPECT_THAT(Open(kLeased(), ContextOf(1, 2), with(AutoShardPolicy::kData)).status(),
-              IsInvalid("give it to the DataSource"));
+              IsInvalid("set the policy in the DataSource's options"));
   EXPECT_THAT(Open(kByData(), ContextOf(1, 2), with(AutoShardPolicy::kOff)).status(),
-              IsInvalid("give it to the DataSource"));
+              IsInvalid("set the policy in the DataSource's options"));
   EXPECT_THAT(Open(kLeased(), ContextOf(1, 2), with(AutoShardPolicy::kHint)).status(),
               IsInvalid("Dataset::Shard"));
 }

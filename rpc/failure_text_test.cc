@@ -50,7 +50,7 @@ TEST(FailureTextTest, AConnectionThatIsNotMadeIsSaidWithItsCause) {
       << "a verifier's words";
   for (const char* cause :
        {"it wants a certificate and got none",
-        "as many connections open as it takes (--max_connections)", "its log says which"}) {
+        "--max_connections of its connections are open", "Its log has the reason"}) {
     EXPECT_THAT(ConnectFailure(failed + "Socket closed"), testing::HasSubstr(cause));
   }
   EXPECT_EQ(ConnectFailure(failed + "something new"), failed + "something new");

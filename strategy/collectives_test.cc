@@ -1093,8 +1093,8 @@ TEST(CommunicationOptionsTest, WhoHasWaitedForItsTimeoutIsToldWhoHasNotCome) {
   EXPECT_FALSE(strategy->Run(reduce).ok());
   EXPECT_EQ(statuses[1],
             absl::DeadlineExceededError("replica 1 has waited 1ms in AllReduce SUM (collective "
-                                        "call 1 of this Run) for replica 0, 2, and given it "
-                                        "up for all; raise the timeout if they are only slow"));
+                                        "call 1 of this Run) for replica 0, 2, so the call fails "
+                                        "on all replicas; raise the timeout if they are only slow"));
   EXPECT_EQ(statuses[0], statuses[1]);
   EXPECT_EQ(statuses[2], statuses[1]);
 }

@@ -118,7 +118,7 @@ TEST_F(SummaryWriterTest, ARunCannotLeaveTheDirectory) {
     const absl::Status status = summaries.Scalars(run, 1, {{"loss", 1}});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << run;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("cannot be called \"", run, "\"")));
+                HasSubstr(absl::StrCat("cannot be named \"", run, "\"")));
   }
 }
 

@@ -86,7 +86,7 @@ TEST(WarmStartTest, AnotherShapeOrDtypeIsToldWithBoth) {
               HasSubstr("variable \"t/float32\" is float32 [4, 3], and \"t/float32\" in "
                         "tests/golden/bundle/single is float32 [3, 4]"));
   EXPECT_TRUE(absl::IsInvalidArgument(dtype)) << dtype;
-  EXPECT_THAT(std::string(dtype.message()), HasSubstr("is float64 [5]: declare it so"));
+  EXPECT_THAT(std::string(dtype.message()), HasSubstr("is float64 [5]: declare the variable so"));
 }
 
 TEST(WarmStartTest, TypesThatNoVariableHasAreRefused) {
@@ -146,7 +146,7 @@ TEST_F(OwnFilesTest, ADirectoryThatDoesNotSayItsNewestIsToldWithTheFix) {
   const absl::Status missing = Open("/models").status();
   EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
   EXPECT_THAT(std::string(missing.message()),
-              HasSubstr("give the prefix of a checkpoint, as /models/ckpt-3-17"));
+              HasSubstr("give the prefix of a checkpoint, such as /models/ckpt-3-17"));
   ASSERT_TRUE(files_.ReplaceFile("/models/checkpoint", "nothing\n").ok());
   EXPECT_TRUE(absl::IsDataLoss(Open("/models").status()));
 }
