@@ -374,10 +374,10 @@ TEST(ArgumentsTest, WhatCannotBeIsRefusedByTheIterator) {
       {Dataset::Csv("f", {{"a", DType::kInt64, -1}}), "-1 hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kInt64, 0, 1, /*below=*/-1}}), "has below = -1"},
       {Dataset::Csv("f", {{"a", DType::kFloat32, 0, 1, /*below=*/5}}),
-       "integers that are not hashed"},
+       "only integers without hash_buckets"},
       {Dataset::Csv("f", {{"a", DType::kInt64, 7, 1, /*below=*/5}}),
-       "integers that are not hashed"},
-      {Dataset::Libsvm(""), "has no name"},
+       "only integers without hash_buckets"},
+      {Dataset::Libsvm(""), "is empty"},
       {Count(3).Batch(0).Shuffle(2, 1).Take(1), "Batch of 0"},
   };
   for (const auto& [dataset, message] : cases) {

@@ -116,12 +116,12 @@ TEST_F(BundleCatalogTest, ACheckpointThatIsNoFileIsPassedOver) {
 TEST_F(BundleCatalogTest, WhatAnotherVersionHasWrittenIsToldFromDamage) {
   const auto catalog = Open();
   ASSERT_EQ(catalog->Commit(StateOf(kJob, 1), {}), absl::OkStatus());
-  WriteOther("ckpt-1-2", "later than we know", 2);
+  WriteOther("ckpt-1-2", "later than we know", 3);
   absl::Status refused = catalog->Newest(std::nullopt).status();
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch) << refused;
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("/ckpt/ckpt-1-2 was written by another version of Divvy, this is 0.1.0: it "
-                        "has format 2, and only 1 is read"));
+                        "has format 3, and 1 to 2 are read"));
   WriteOther("ckpt-1-3", "no state at all", 1);
   refused = catalog->Newest(std::nullopt).status();
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch) << refused;

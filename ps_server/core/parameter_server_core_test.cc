@@ -1036,7 +1036,7 @@ TEST(DrainTest, WaitsForNobodyWhoDoesNotSync) {
 
 TEST(ProtocolRangeTest, AnotherVersionIsRefusedAtAttach) {
   Server ps;
-  const auto refused = ps.Done(ps.Send(PsAttachRequest{ps.fence(), {2, 3}}));
+  const auto refused = ps.Done(ps.Send(PsAttachRequest{ps.fence(), {3, 4}}));
   EXPECT_EQ(ReasonOf(refused->one().status()), Reason::kVersionMismatch);
   EXPECT_EQ(ps.core->Inspect().epoch, Epoch(0));
 }

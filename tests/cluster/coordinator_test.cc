@@ -674,7 +674,7 @@ TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
   EXPECT_EQ(
       coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
       absl::StatusCode::kDeadlineExceeded);
-  gate().AwaitWaiting(2);
+  gate().AwaitWaiting(1);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(
         coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
