@@ -253,7 +253,7 @@ uint64_t FirstSeedThatFails(Rule rule, SimConfig (*config)(uint64_t seed) = Roug
                             absl::string_view invariant = "") {
   SetRuleBroken(rule, true);
   uint64_t found = 0;
-  for (uint64_t seed = 1; seed <= 60 && found == 0; ++seed) {
+  for (uint64_t seed = 1; seed <= 300 && found == 0; ++seed) {
     if (const SimResult result = RunSimulation(config(seed));
         !result.violation.ok() && absl::StartsWith(result.violation.message(), invariant)) {
       found = seed;
