@@ -541,6 +541,9 @@ absl::Status BlockingCoordinator::ExportByReading(const std::string& path,
   }
   live.read = [this, until](const VariableSpec& variable, int64_t begin,
                             int64_t end) -> absl::StatusOr<Tensor> {
+    // A value that is there at once would end the wait in time.
+    if (internal::Left(until) <= absl::ZeroDuration())
+      return absl::DeadlineExceededError("Export: its timeout passed before all values were read");
     VariableRead read{variable.name, std::nullopt};
     if (end - begin < variable.shape.rows()) {
       std::vector<int64_t> ids(static_cast<size_t>(end - begin));

@@ -16,6 +16,7 @@ VariableRow Variable(uint32_t id, int64_t rows = 1) {
   VariableRow row;
   row.layout.id = VariableId(id);
   row.layout.spec.shape = Shape{rows};
+  row.layout.offsets = {0, rows};
   return row;
 }
 
