@@ -401,7 +401,10 @@ TEST(LayoutTest, TheVersionAndTheHashOfTheSenderAreKept) {
 }
 
 TEST(LayoutTest, TheFormerHashIsTakenToo) {
-  const std::shared_ptr<const Layout> sent = Layout::Empty()->With(Weights());
+  VariableLayout second = Weights();  // of one variable both hashes are the same
+  second.id = VariableId(1000);
+  second.spec.name = "second";
+  const std::shared_ptr<const Layout> sent = Layout::Empty()->With(Weights())->With(second);
   v1::Layout message = ToProto(sent);
   ASSERT_NE(sent->FormerHash(), sent->hash());
   message.set_hash(sent->FormerHash());
