@@ -132,11 +132,10 @@ DIVVY_HOST_DEVICE inline float LogOf(float x) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
   const bool denormal = x < kSmallestNormal;
   const float scaled = denormal ? x * 16777216.0f : x;
-  int32_t bits;
+  uint32_t bits;  // unsigned: the differences wrap for a negative x
   std::memcpy(&bits, &scaled, sizeof(bits));
-  const int32_t above = bits - 0x3F3504F3;  // sqrt(1/2)
-  const int32_t n = above >> 23;
-  const int32_t reduced_bits = bits - (n << 23);
+  const int32_t n = static_cast<int32_t>(bits - 0x3F3504F3u) >> 23;  // of sqrt(1/2)
+  const uint32_t reduced_bits = bits - (static_cast<uint32_t>(n) << 23);
   float reduced;
   std::memcpy(&reduced, &reduced_bits, sizeof(reduced));
   const float r = reduced - 1.0f, w = r * r;

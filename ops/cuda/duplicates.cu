@@ -116,14 +116,20 @@ void CountBefore(Stream stream, const Sorted& sorted, int64_t* before) {
   });
 }
 
-// Writes the unique ids to `unique`, and their number to unique[n].
+// Writes the unique ids to `unique`, zeros behind them, and the number of unique ids to unique[n].
+// The host copies all of it at once, because it does not know their number yet.
 void WriteIds(Stream stream, const Sorted& sorted, const int64_t* before, int64_t* unique) {
   ForEach(stream, sorted.windows(), [=] DIVVY_BODY(int64_t window) {
+    const int64_t all = before[sorted.windows()];
     int64_t at = before[window];
     for (int64_t i = window * kWindow; i < sorted.end_of(window); ++i) {
-      if (sorted.begins(i)) unique[at++] = sorted.entries[i].id;
+      if (sorted.begins(i)) {
+        unique[at++] = sorted.entries[i].id;
+      } else {
+        unique[all + i - at] = 0;
+      }
     }
-    if (window == 0) unique[sorted.n] = before[sorted.windows()];
+    if (window == 0) unique[sorted.n] = all;
   });
 }
 

@@ -402,15 +402,16 @@ absl::StatusOr<std::vector<double>> GpuBackend::SumsOfSquares(
       static_cast<double*>(transfers_.Allocate(device, sums.size() * sizeof(double)));
   if (there == nullptr) return DeviceError(device, cuda::kOutOfMemory);
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!IsEmpty(values[i])) math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
+    if (IsEmpty(values[i])) {
+      math_.Zero(device, there + i, sizeof(double));
+    } else {
+      math_.SumOfSquares(device, ArrayOf(values[i]), there + i);
+    }
   }
   const cuda::Transfers::Look look(transfers_, device);
   const char* const error = math_.CopyOut(device, sums.data(), there, sums.size() * sizeof(double));
   transfers_.Free(device, there);
   if (error != nullptr) return DeviceError(device, error);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (IsEmpty(values[i])) sums[i] = 0;  // no kernel has written there
-  }
   return sums;
 }
 

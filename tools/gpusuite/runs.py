@@ -95,7 +95,9 @@ class Suite:
                                environment or self.environment)
         run = Run(name, "ok" if code == 0 else "failed", code, output, time.monotonic() - began)
         if code == 124:
-            run.failed.append("stopped after %.0f s" % run.seconds)
+            ended = self.left_s() <= 0
+            run.failed.append("stopped after %.0f s%s" % (
+                run.seconds, ", when the budget ended (--budget_s)" if ended else ""))
         return run
 
     def done(self, run):
