@@ -234,12 +234,7 @@ class CsvReader : public RecordReader {
   }
 
   absl::StatusOr<Nest> EndRows(int64_t rows) override {
-    Nest::Dict dict;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      ASSIGN_OR_RETURN(Tensor column, growing_[i].End(rows));
-      dict.emplace(columns_[i].name, std::move(column));
-    }
-    return Nest(std::move(dict));
+    return EndColumns(columns_, growing_, rows);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "tensor/nest.h"
 #include "tensor/tensor.h"
 
 namespace divvy::data_internal {
@@ -68,6 +69,19 @@ class GrowingColumn {
   char* data_ = nullptr;
   size_t row_bytes_ = 0;
 };
+
+// Ends each column after its first `rows` rows. Returns them by the names of `named`, a vector of
+// CsvColumn or ExampleFeature of the same length. Errors: as GrowingColumn::End.
+template <typename Named>
+absl::StatusOr<Nest> EndColumns(const std::vector<Named>& named,
+                                std::vector<GrowingColumn>& growing, int64_t rows) {
+  Nest::Dict dict;
+  for (size_t i = 0; i < named.size(); ++i) {
+    ASSIGN_OR_RETURN(Tensor column, growing[i].End(rows));
+    dict.emplace(named[i].name, std::move(column));
+  }
+  return Nest(std::move(dict));
+}
 
 }  // namespace divvy::data_internal
 

@@ -98,12 +98,7 @@ class ExampleReader : public TfRecordReader {
   }
 
   absl::StatusOr<Nest> EndRows(int64_t rows) override {
-    Nest::Dict dict;
-    for (size_t i = 0; i < features_.size(); ++i) {
-      ASSIGN_OR_RETURN(Tensor column, growing_[i].End(rows));
-      dict.emplace(features_[i].name, std::move(column));
-    }
-    return Nest(std::move(dict));
+    return EndColumns(features_, growing_, rows);
   }
 
  private:

@@ -52,8 +52,12 @@ class FrameQueue {
   }
   // Drops what waits.
   void Clear() { waiting_.clear(); }
-  // The other side has said that it reads several frames in one message.
-  void OtherReadsMore() { other_reads_more_ = true; }
+  // A message of the other side: its first one, a resume, says whether it reads several frames in
+  // one message.
+  template <typename Message>
+  void OnRead(const Message& message) {
+    if (message.resume()) other_reads_more_ = message.reads_more();
+  }
 
  private:
   std::deque<Frame> waiting_;

@@ -22,6 +22,12 @@ StreamFrame<FromWorker> Numbered(uint64_t number) {
   return frame;
 }
 Frame Encoded(uint64_t number) { return wire::ToProto(Numbered(number)); }
+v1::ToWorkerFrame ResumeOfOther(bool reads_more) {
+  v1::ToWorkerFrame frame;
+  frame.set_resume(true);
+  frame.set_reads_more(reads_more);
+  return frame;
+}
 
 std::vector<uint64_t> NumbersIn(const Frame& message) {
   std::vector<uint64_t> numbers{message.number()};
@@ -31,7 +37,7 @@ std::vector<uint64_t> NumbersIn(const Frame& message) {
 
 TEST(FrameQueueTest, FramesThatComeWhileOneIsWrittenTravelTogether) {
   FrameQueue<Frame> queue;
-  queue.OtherReadsMore();
+  queue.OnRead(ResumeOfOther(true));
   ASSERT_NE(queue.Add(Encoded(1)), nullptr) << "nothing is being written";
   EXPECT_EQ(queue.Add(Encoded(2)), nullptr);
   EXPECT_EQ(queue.Add(Encoded(3)), nullptr);
@@ -44,6 +50,7 @@ TEST(FrameQueueTest, FramesThatComeWhileOneIsWrittenTravelTogether) {
 
 TEST(FrameQueueTest, APeerThatDoesNotReadSeveralGetsThemOneByOne) {
   FrameQueue<Frame> queue;
+  queue.OnRead(ResumeOfOther(false));
   for (uint64_t number = 1; number <= 3; ++number) queue.Add(Encoded(number));
   EXPECT_EQ(NumbersIn(*queue.Next()), std::vector<uint64_t>{2});
   EXPECT_EQ(NumbersIn(*queue.Next()), std::vector<uint64_t>{3});
@@ -52,7 +59,7 @@ TEST(FrameQueueTest, APeerThatDoesNotReadSeveralGetsThemOneByOne) {
 
 TEST(FrameQueueTest, AMessageHasALimitOfFramesAndOfBytes) {
   FrameQueue<Frame> queue;
-  queue.OtherReadsMore();
+  queue.OnRead(ResumeOfOther(true));
   for (uint64_t number = 0; number <= 100; ++number) queue.Add(Encoded(number));
   EXPECT_EQ(NumbersIn(*queue.Next()).size(), static_cast<size_t>(FrameQueue<Frame>::kMostFrames));
   EXPECT_EQ(NumbersIn(*queue.Next()).size(), 100u - FrameQueue<Frame>::kMostFrames);

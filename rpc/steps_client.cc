@@ -136,7 +136,7 @@ class StepsCall : public grpc::ClientBidiReactor<v1::ToWorkerFrame, v1::FromWork
   // dropped.
   bool Admit(const v1::FromWorkerFrame& message) {
     MutexLock lock(mu_);
-    if (message.resume() && message.reads_more()) outgoing_.OtherReadsMore();
+    outgoing_.OnRead(message);
     return !closed_;
   }
 

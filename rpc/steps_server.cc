@@ -97,7 +97,7 @@ class ServedSteps : public Reactor {
   // A message was read. False: the worker has closed, and does not get it.
   bool Admit(const v1::ToWorkerFrame& message) {
     MutexLock lock(mu_);
-    if (message.resume() && message.reads_more()) outgoing_.OtherReadsMore();
+    outgoing_.OnRead(message);
     return !closed_;
   }
 

@@ -177,6 +177,9 @@ TEST(StatusTest, EveryReasonAndJobHasItsOwnNumber) {
     detail.reason = static_cast<Reason>(reason);
     const int number = ToProto(detail).reason();
     EXPECT_TRUE(v1::Reason_IsValid(number)) << reason;
+    const auto read = FromProto(ToProto(detail));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->reason, detail.reason);
     numbers.insert(number);
   }
   EXPECT_EQ(numbers.size(), static_cast<size_t>(v1::Reason_descriptor()->value_count()))

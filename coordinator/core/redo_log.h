@@ -60,9 +60,9 @@ class RedoLog {
     // The entry's own number. 0: it has not finished.
     uint64_t finished = 0;
     // Null while the step is open, and for a write.
-    std::shared_ptr<const Step> step;
+    std::shared_ptr<const Step> step = nullptr;
     // Null for a step.
-    std::shared_ptr<const Write> write;
+    std::shared_ptr<const Write> write = nullptr;
   };
 
   // REQUIRES: max_bytes > 0.

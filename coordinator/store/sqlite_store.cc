@@ -166,13 +166,17 @@ absl::Status InTransaction(SqliteDatabase& database, Body body) {
 
 // ---- the schema ----
 
+absl::Status WriteVersion(SqliteDatabase& database) {
+  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+}
+
 absl::Status MakeSchema(SqliteDatabase& database) {
   for (const StoreTable* const* table = Tables(); *table != nullptr; ++table)
     RETURN_IF_ERROR(database.Run((*table)->create));
   RETURN_IF_ERROR(database.Run(kCreateSeal));
   RETURN_IF_ERROR(WriteSeal(database, {}));
   RETURN_IF_ERROR(database.Run(absl::StrCat("PRAGMA application_id = ", kApplicationId)));
-  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+  return WriteVersion(database);
 }
 
 // Schema 1 was a table `job` without checksums, next_serial and the other tables.
@@ -191,13 +195,13 @@ absl::Status MigrateFrom1(SqliteDatabase& database) {
 // without a row of `state` nothing is adopted.
 absl::Status MigrateFrom2(SqliteDatabase& database) {
   RETURN_IF_ERROR(database.Run(StateTable().create));
-  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+  return WriteVersion(database);
 }
 
 // Schema 3 had the former hash of the layout in its row of `state`, which is read as well
 // (Layout::FormerHash).
 absl::Status MigrateFrom3(SqliteDatabase& database) {
-  return database.Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion)).status();
+  return WriteVersion(database);
 }
 
 // Makes sure that the file is a store of this version. An empty file, or a store of an older
