@@ -51,8 +51,8 @@ struct LogOptions {
 // Sets how entries are written from now on. A process calls it once, at start.
 void SetLogOptions(LogOptions options);
 
-// Passes entries to `sink` instead of stderr, whatever the options say. Returns the former sink;
-// nullptr stands for stderr in both directions. The sink is called without a lock, possibly from
+// Passes entries to `sink` instead of stderr, whatever the options say. Returns the former sink.
+// nullptr means stderr, as the argument and as the result. The sink is called without a lock, possibly from
 // several threads at once.
 using LogSink = std::function<void(const LogEntry&)>;
 LogSink SetLogSink(LogSink sink);

@@ -191,7 +191,7 @@ absl::StatusOr<StrategyScope> StrategyExtended::ColocateVarsWith(const Variable&
   if (!shard && shards > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("ColocateVarsWith: ", name, " has ", shards,
-                     " shards, on several parameter servers: name one of them"));
+                     " shards, on several parameter servers: name one shard"));
   }
   if (shard && (*shard < 0 || *shard >= shards)) {
     return absl::InvalidArgumentError(absl::StrCat("ColocateVarsWith: ", name, " has ", shards,

@@ -97,6 +97,12 @@ absl::Status WaitAtGate(WorkerContext& worker, int64_t amount) {
 }
 const Step kWaitAtGate("test/wait_at_gate", WaitAtGate);
 
+absl::Status PassGate(WorkerContext& worker) {
+  gate().Pass();
+  return absl::OkStatus();
+}
+const Step kPassGate("test/pass_gate", PassGate, StepKind::kReadOnly);
+
 absl::Status FailAtGate(WorkerContext& worker, std::string message) {
   gate().Pass();
   return absl::InvalidArgumentError(message);
@@ -244,6 +250,16 @@ class CoordinatorTest : public ::testing::Test {
     ASSERT_TRUE(coordinator().strategy().CreateVariable(kCounter).ok());
   }
   void TearDown() override { gate().Open(); }
+  // Closes the gate when each of `workers` workers is ready: a step that is scheduled next is sent
+  // at once.
+  void CloseGateBeforeReadyWorkers(int workers) {
+    gate().Close();
+    for (int i = 0; i < workers; ++i) ASSERT_TRUE(coordinator().Schedule(kPassGate).ok());
+    gate().AwaitWaiting(workers);
+    gate().Open();
+    ASSERT_TRUE(coordinator().Join().ok());
+    gate().Close();
+  }
   Coordinator& coordinator() { return cluster_->coordinator(); }
   int64_t Counter() {
     return *coordinator().strategy().FindVariable("counter")->Read()->scalar<int64_t>();
@@ -651,7 +667,7 @@ const LoopOptions kAtOnce{/*observer=*/{}, /*timeout=*/absl::ZeroDuration()};
 
 TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
   Start(1, 2);
-  gate().Close();
+  CloseGateBeforeReadyWorkers(2);
   const absl::Status late =
       coordinator().RunEpoch(kAtOnce, kCountsExamplesAtGate, kNumbers(100)).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
@@ -670,11 +686,11 @@ TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
 
 TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
   Start(1, 2);
-  gate().Close();
+  CloseGateBeforeReadyWorkers(2);
   EXPECT_EQ(
       coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
       absl::StatusCode::kDeadlineExceeded);
-  gate().AwaitWaiting(1);
+  gate().AwaitWaiting(2);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(
         coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
@@ -692,7 +708,7 @@ TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
 
 TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
   Start(1, 1);
-  gate().Close();
+  CloseGateBeforeReadyWorkers(1);
   EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
   gate().AwaitWaiting(1);
@@ -705,7 +721,7 @@ TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
 
 TEST_F(CoordinatorTest, AJoinBehindALoopThatTimedOutRaisesItsErrorAndNoOtherCallDoes) {
   Start(1, 1);
-  gate().Close();
+  CloseGateBeforeReadyWorkers(1);
   EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
   gate().AwaitWaiting(1);

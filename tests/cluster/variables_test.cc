@@ -170,7 +170,7 @@ TEST_F(VariablesTest, AreColocatedWithAShardOfOneThatIsCut) {
   const absl::Status refused = strategy().extended().ColocateVarsWith(*cut).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("has 2 shards, on several parameter servers: name one of them"));
+              HasSubstr("has 2 shards, on several parameter servers: name one shard"));
   const absl::StatusOr<StrategyScope> beside = strategy().extended().ColocateVarsWith(*cut, 1);
   ASSERT_TRUE(beside.ok()) << beside.status();
   EXPECT_THAT(OffsetsOf({"beside", {9}}), ElementsAre(0, 9));  // never cut
