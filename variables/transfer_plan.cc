@@ -74,11 +74,23 @@ struct Bucket {
 };
 std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const int64_t> ids) {
   std::map<int, Bucket> buckets;
+  const size_t share = ids.size() / static_cast<size_t>(variable.num_shards());
+  Bucket* bucket = nullptr;
+  int64_t first = 0, end = 0;  // the rows of `bucket`, which is often the next id's too
   for (size_t i = 0; i < ids.size(); ++i) {
-    const int part = variable.PartOf(ids[i]);
-    Bucket& bucket = buckets[part];
-    bucket.local_ids.push_back(ids[i] - variable.offsets[part]);
-    bucket.positions.push_back(static_cast<int64_t>(i));
+    if (ids[i] < first || ids[i] >= end) {
+      const int part = variable.PartOf(ids[i]);
+      const auto [at, is_new] = buckets.try_emplace(part);
+      bucket = &at->second;
+      if (is_new) {
+        bucket->local_ids.reserve(share);
+        bucket->positions.reserve(share);
+      }
+      first = variable.offsets[part];
+      end = variable.offsets[part + 1];
+    }
+    bucket->local_ids.push_back(ids[i] - first);
+    bucket->positions.push_back(static_cast<int64_t>(i));
   }
   return buckets;
 }

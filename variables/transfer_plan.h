@@ -151,8 +151,8 @@ class PullPlan {
     int64_t row_bytes = 0;
     std::vector<Piece> pieces;
     bool whole = true;
-    // The reply is the value, without a copy.
-    bool IsOneShard() const { return whole && pieces.size() == 1; }
+    // The reply is the value, without a copy. Rows of one shard come in the order of the ids.
+    bool IsOneShard() const { return pieces.size() == 1; }
   };
   void AddWhole(const VariableLayout& variable);
   void AddRows(const VariableLayout& variable, const Tensor& ids);

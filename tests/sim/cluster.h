@@ -81,8 +81,19 @@ inline const Shape& AssignedShape() {
 // A session, and the state of the parameter servers during it.
 using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
+// Each reading is 1 ms after the one before it, so that a slice of a checkpoint takes time to write.
+class TickingClock : public Clock {
+ public:
+  absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(1); }
+  absl::Time WallTime() const override { return absl::UnixEpoch() + elapsed_; }
+
+ private:
+  mutable absl::Duration elapsed_;
+};
+
 // One life of a process. It is kept until the end of the run, because late tasks refer to it.
 struct Process {
+  TickingClock slice_clock;  // of a parameter server
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
   std::shared_ptr<CoordinatorClient> coordinator;

@@ -35,6 +35,7 @@ void Cluster::StartPs(int index, const std::string& address) {
     options.checkpoint_files = process->checkpoint_files.get();
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
+    options.clock = &process->slice_clock;
   }
   // Several blocks for each shard, so that pulls, fences and crashes fall between them, unless all
   // of a transfer is handled at once, as a live server does with small shards.
