@@ -81,7 +81,8 @@ inline const Shape& AssignedShape() {
 // A session, and the state of the parameter servers during it.
 using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
-// Each reading is 1 ms after the one before it, so that a slice of a checkpoint takes time to write.
+// Each reading is 1 ms after the one before it, so that a slice of a checkpoint takes time to
+// write.
 class TickingClock : public Clock {
  public:
   absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(1); }
