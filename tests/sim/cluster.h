@@ -131,7 +131,6 @@ struct Process {
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
-  int64_t rows_reused = 0;          // in its session, at the last check
   // Values of "assigned", by row, in this session and under this state of the servers: `replaced`
   // by a finished step of the session, and `to_be_replaced` by a step that is not reported yet.
   using Replaced = std::set<std::pair<int64_t, int64_t>>;

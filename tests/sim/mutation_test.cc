@@ -107,12 +107,12 @@ SimConfig WithALossAtTheEnd(uint64_t seed) {
   return config;
 }
 
-// Workers with a row cache, whose steps read rows.
+// Steps that read rows.
 SimConfig WithRows(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.changing_steps = false;
-  config.row_cache_bytes = 100'000;
-  config.row_cache_staleness = 4;
+  config.reads_rows = true;
+  config.pipeline_depth = 1;
   return config;
 }
 
@@ -250,7 +250,7 @@ SimConfig WithPipelines(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.pipeline_depth = 2;
   config.assigning_steps = true;
-  config.row_cache_bytes = config.row_cache_staleness = 0;
+  config.reads_rows = false;
   config.rounds = 8;
   return config;
 }
@@ -298,7 +298,7 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok())
           << "seed " << seed
-          << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
+          << " of adoptions, ends, rows, cells, resizes, and deaths: " << result.violation;
     }
   }
 }
@@ -405,9 +405,6 @@ TEST(MutationTest, AStepThatRunsBesideAnAssignOfItsOwnWorkerIsFound) {
 }
 TEST(MutationTest, AStepThatMissesMoreThanTheDepthAllowsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kDepthCountsCommits, WithPipelines, "X9: "), 0u);
-}
-TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) {
-  EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u);
 }
 
 }  // namespace
