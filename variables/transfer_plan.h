@@ -149,8 +149,8 @@ class PullPlan {
     Shape shape;
     int64_t row_bytes = 0;
     std::vector<Piece> pieces;
-    // row reads: the result rows of each row that is pulled. None for a whole read, and for ids that
-    // rise: they are pulled as they stand.
+    // row reads: the result rows of each row that is pulled. None for a whole read, and for ids
+    // that rise: they are pulled as they stand.
     std::optional<RowGroups> groups;
     // The reply is the value, without a copy.
     bool IsOneShard() const { return pieces.size() == 1 && !groups; }

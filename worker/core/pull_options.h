@@ -32,9 +32,9 @@ struct PullOptions {
   //   missed a write, the step is run again.
   //
   // A commit in flight counts as one of the d steps. The next training step runs meanwhile, and
-  // commits after the committing step has been reported. In three cases the next step waits instead:
-  // the committing step assigns a variable; the next step's function is known to assign a variable
-  // of the commit; it is the first run of that function.
+  // commits after the committing step has been reported. In three cases the next step waits
+  // instead: the committing step assigns a variable; the next step's function is known to assign a
+  // variable of the commit; it is the first run of that function.
   //
   // If a replica has a GPU, the batches of leased data for these d - 1 steps are also read and
   // copied to it in advance. Each step gets the same elements as without prefetching.
