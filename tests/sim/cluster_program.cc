@@ -388,7 +388,7 @@ void Cluster::EndRound() {
 void Cluster::AssignAtRest() {
   if (!faults_stopped_)
     CutForAWhile(chief_address(), PsAddressOf(static_cast<int>(random_.Below(num_ps_))),
-                 absl::Milliseconds(20));
+                 absl::Milliseconds(100));
   beside_.AssignCells();
 }
 

@@ -116,7 +116,7 @@ struct SimConfig {
   int pipeline_depth = 1;
   // X9 lets a step miss this many steps of its own worker; unset: as many as pipeline_depth allows.
   std::optional<int> may_miss;
-  // Steps also read rows, some of them twice in one read. REQUIRES: pipeline_depth is 1.
+  // Steps also read rows, some of them twice in one read, if pipeline_depth is 1.
   bool reads_rows = false;
   // Steps also assign rows of one more variable, or all of it.
   bool assigning_steps = false;
