@@ -44,8 +44,6 @@ enum class Rule {
   kCheckpointAfterAdopting,
   // A job counts as complete only when every server has answered a Sync that follows the last step.
   kSyncBeforeComplete,
-  // A worker drops the rows that a step writes from its row cache before it sends the commits.
-  kForgetWhatItWrites,
   // While a write of the program is applied, no open step commits. So the write comes before all of
   // their commits or after all of them.
   kWritesHoldCommits,

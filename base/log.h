@@ -52,8 +52,8 @@ struct LogOptions {
 void SetLogOptions(LogOptions options);
 
 // Passes entries to `sink` instead of stderr, whatever the options say. Returns the former sink.
-// nullptr means stderr, as the argument and as the result. The sink is called without a lock, possibly from
-// several threads at once.
+// nullptr means stderr, as the argument and as the result. The sink is called without a lock,
+// possibly from several threads at once.
 using LogSink = std::function<void(const LogEntry&)>;
 LogSink SetLogSink(LogSink sink);
 

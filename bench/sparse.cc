@@ -7,11 +7,6 @@
 // scattered over the table like hashed ids). A worker requests a row once, however often a batch
 // names it, so ids are drawn until 4,096 are different. The ceiling, which takes turns with that: a
 // dense variable of as many rows, through the same client.
-//
-// The second part compares lookups with and without a row cache: a worker's steps look up such
-// requests through its transaction, 16 ids an example. The cache keeps the rows of the last 20
-// steps in 64 MiB (--row_cache_bytes, --row_cache_staleness). One table is not trained. Of the
-// other table each step trains the rows that it looks up, so the cache can keep nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -28,7 +23,6 @@
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/executor.h"
-#include "base/metrics.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -36,9 +30,6 @@
 #include "bench/rounds.h"
 #include "protocol/clients.h"
 #include "rpc/dialer.h"
-#include "variables/layout.h"
-#include "worker/core/row_cache.h"
-#include "worker/core/step_transaction.h"
 
 ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
@@ -53,8 +44,6 @@ constexpr uint32_t kTable = 1, kDense = 2;
 // Different requests, used in turn. Together they have more rows than the processor's caches hold.
 constexpr int kBatches = 32;
 constexpr int kOutstanding = 2;
-constexpr int kIdsOfAnExample = 16, kStaleness = 20;
-constexpr int64_t kCacheBytes = int64_t{64} << 20;
 
 // ---- ids ----------------------------------------------------------------------------------------
 
@@ -153,95 +142,6 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
   return window.Wait();
 }
 
-// ---- the row cache ------------------------------------------------------------------------------
-
-// A worker's steps over the table.
-class Lookups {
- public:
-  Lookups(Parameters& parameters, std::shared_ptr<ParameterClient> ps, Executor& executor)
-      : parameters_(parameters), executor_(executor) {
-    auto links = std::make_shared<SessionLinks>();
-    links->fence = parameters.fence();
-    links->ps[0] = {std::move(ps), parameters.fence().target, 0};
-    links_ = std::move(links);
-    VariableLayout table;
-    table.id = VariableId(kTable);
-    table.spec.name = "table";
-    table.spec.shape = {kTableRows, kWidth};
-    table.offsets = {0, kTableRows};
-    table.ps = {0};
-    layout_ = Layout::Empty()->With(std::move(table));
-  }
-
-  absl::Status Run(const std::vector<Tensor>& batches, RowCache* cache, bool train) {
-    const std::shared_ptr<RowCache> rows(std::shared_ptr<void>(), cache);
-    for (int i = 0; i < absl::GetFlag(FLAGS_requests); ++i)
-      RETURN_IF_ERROR(Step(batches[next_++ % batches.size()], rows, train));
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Step(const Tensor& ids, const std::shared_ptr<RowCache>& rows, bool train) {
-    if (rows != nullptr) rows->BeginStep();
-    const auto transaction = std::make_shared<WorkerTransaction>(
-        WorkerTransaction::Options{links_, layout_, false, false, 1, {}, rows}, executor_,
-        Clock::Real());
-    Window window(1);
-    window.Enter();
-    transaction->Pull({{"table", ids}}, [&window](absl::StatusOr<std::vector<Tensor>> values) {
-      window.Leave(values.status());
-    });
-    RETURN_IF_ERROR(window.Wait());
-    transaction->Finish();
-    if (!train) return absl::OkStatus();
-    if (rows != nullptr) rows->Drop(VariableId(kTable), ids);
-    parameters_.Push(ids, window);
-    return window.Wait();
-  }
-
-  Parameters& parameters_;
-  Executor& executor_;
-  std::shared_ptr<const SessionLinks> links_;
-  std::shared_ptr<const Layout> layout_;
-  size_t next_ = 0;  // the next batch
-};
-
-absl::Status MeasureCache(Lookups& lookups, const std::string& ids,
-                          const std::vector<Tensor>& batches) {
-  for (const bool train : {false, true}) {
-    absl::Status status;
-    MetricsRegistry registry;
-    RowCacheMetrics metrics(registry, 0);
-    RowCache cache(kCacheBytes, kStaleness, metrics);
-    const std::string name = absl::StrCat(train ? "trained" : "looked up", ", ", ids, ", kept for ",
-                                          kStaleness, " steps");
-    const Contender figure{name, [&] { status.Update(lookups.Run(batches, &cache, train)); }};
-    const Contender without{"none kept",
-                            [&] { status.Update(lookups.Run(batches, nullptr, train)); }};
-    const double examples =
-        static_cast<double>(kIds) / kIdsOfAnExample * absl::GetFlag(FLAGS_requests);
-    const Comparison comparison = Compare(figure, without, examples, absl::GetFlag(FLAGS_rounds));
-    RETURN_IF_ERROR(status);
-    const RowCacheStats stats = cache.stats();
-    const double hit_rate = static_cast<double>(stats.hits) /
-                            static_cast<double>(std::max<int64_t>(1, stats.hits + stats.misses));
-    if (absl::GetFlag(FLAGS_format) == "json") {
-      absl::PrintF(
-          "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"examples_per_s\": %.0f, "
-          "\"without_cache\": %.0f, \"ratio\": %.3f, \"hit_rate\": "
-          "%.3f}\n",
-          train ? "cached, trained" : "cached", ids, comparison.rate, comparison.ceiling_rate,
-          comparison.ratio, hit_rate);
-    } else {
-      Print(comparison, {"k examples/s", 1e3});
-      absl::PrintF("  hit rate %.3f, %.1f MB kept, %d evictions\n", hit_rate,
-                   static_cast<double>(stats.bytes) / 1e6, stats.evictions);
-    }
-    std::fflush(stdout);
-  }
-  return absl::OkStatus();
-}
-
 // ---- figures ------------------------------------------------------------------------------------
 
 void Report(const std::string& what, const std::string& ids, const Comparison& comparison) {
@@ -282,10 +182,7 @@ absl::Status Run() {
   Parameters parameters(client);
   RETURN_IF_ERROR(parameters.Prepare());
   RETURN_IF_ERROR(Measure(parameters, "uniform", Batches(UniformId)));
-  RETURN_IF_ERROR(Measure(parameters, "Zipf", Batches(ZipfId)));
-  Lookups lookups(parameters, client, executor);
-  RETURN_IF_ERROR(MeasureCache(lookups, "uniform", Batches(UniformId)));
-  return MeasureCache(lookups, "Zipf", Batches(ZipfId));
+  return Measure(parameters, "Zipf", Batches(ZipfId));
 }
 
 int Main() {

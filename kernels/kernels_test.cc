@@ -171,6 +171,31 @@ TEST(GroupByIdTest, GivesTheSumsOfAMap) {
   }
 }
 
+TEST(GroupByIdTest, ManyIdsOfAnyRangeAreInTheOrderOfAStableSort) {
+  Random random(20261126);
+  for (const uint64_t range :
+       {uint64_t{1}, uint64_t{3}, uint64_t{5'000}, uint64_t{1} << 33, ~uint64_t{0}}) {
+    for (const size_t count : {511, 512, 3'000}) {
+      std::vector<int64_t> ids(count);
+      const uint64_t first = random.Next();
+      for (int64_t& id : ids)
+        id = static_cast<int64_t>(range == ~uint64_t{0} ? random.Next()
+                                                        : (first >> 8) + random.Below(range));
+      std::map<int64_t, std::vector<int64_t>> expected;
+      for (size_t i = 0; i < count; ++i) expected[ids[i]].push_back(static_cast<int64_t>(i));
+      const RowGroups groups = GroupById(ids);
+      ASSERT_EQ(groups.ids.size(), expected.size());
+      size_t at = 0, group = 0;
+      for (const auto& [id, places] : expected) {
+        EXPECT_EQ(groups.ids[group], id);
+        EXPECT_EQ(groups.splits[group++], static_cast<int64_t>(at));
+        for (const int64_t place : places) EXPECT_EQ(groups.rows[at++], place);
+      }
+      EXPECT_EQ(groups.splits.back(), static_cast<int64_t>(count));
+    }
+  }
+}
+
 TEST(GroupByIdTest, TakesNoIdsAndRowsWithoutElements) {
   EXPECT_EQ(GroupById({}).splits, std::vector<int64_t>{0});
   const RowGroups groups = GroupById({2, 1, 2});

@@ -46,8 +46,6 @@ WorkerOptions WorkerLimitsFromFlags() {
   WorkerOptions options;
   options.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   options.pulls.pipeline_depth = absl::GetFlag(FLAGS_pipeline_depth);
-  options.pulls.row_cache_bytes = absl::GetFlag(FLAGS_row_cache_bytes);
-  options.pulls.row_cache_staleness = absl::GetFlag(FLAGS_row_cache_staleness);
   return options;
 }
 

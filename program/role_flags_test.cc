@@ -101,7 +101,6 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   Set("snapshot_buffer_bytes", "3000");
   Set("check_numerics", "true");
   Set("pipeline_depth", "3");
-  Set("row_cache_bytes", "4000");
   Set("keep", "5");
   const EmbeddedSetup setup = EmbeddedSetupFromFlags({});
   EXPECT_EQ(setup.coordinator.core.watchdog, absl::Seconds(7));
@@ -114,14 +113,13 @@ TEST_F(RoleFlagsTest, AClusterInOneProcessObeysTheOthers) {
   EXPECT_EQ(setup.ps.snapshot_buffer_bytes, 3000);
   EXPECT_TRUE(setup.worker.check_numerics);
   EXPECT_EQ(setup.worker.pulls.pipeline_depth, 3);
-  EXPECT_EQ(setup.worker.pulls.row_cache_bytes, 4000);
   EXPECT_EQ(setup.coordinator.core.keep_checkpoints, 5);
 }
 
 // The flags of a role mean the same for a process and for a part of an embedded cluster.
 TEST_F(RoleFlagsTest, ATaskIsMadeOfTheSameOptionsAsItsRoleInOneProcess) {
   Set("check_numerics", "true");
-  Set("row_cache_staleness", "6");
+  Set("pipeline_depth", "2");
   Set("watchdog", "7s");
   Set("seed", "8");
   Set("job_name", "mine");
@@ -131,8 +129,8 @@ TEST_F(RoleFlagsTest, ATaskIsMadeOfTheSameOptionsAsItsRoleInOneProcess) {
   const WorkerTaskOptions worker = WorkerOptionsFromFlags({}, strategy);
   EXPECT_EQ(worker.communication.bytes_per_pack, 9);
   EXPECT_TRUE(worker.core.check_numerics && embedded.worker.check_numerics);
-  EXPECT_EQ(worker.core.pulls.row_cache_staleness, 6);
-  EXPECT_EQ(embedded.worker.pulls.row_cache_staleness, 6);
+  EXPECT_EQ(worker.core.pulls.pipeline_depth, 2);
+  EXPECT_EQ(embedded.worker.pulls.pipeline_depth, 2);
   const ChiefTaskOptions chief = ChiefOptionsFromFlags({}, {});
   for (const CoordinatorOptions& core : {chief.setup.core, embedded.coordinator.core}) {
     EXPECT_EQ(core.watchdog, absl::Seconds(7));

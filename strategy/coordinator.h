@@ -35,15 +35,16 @@ namespace divvy {
 // is empty if no step finished in between. The steps keep running during the call.
 //
 // Return true to continue. Return false to end the loop early: the loop then schedules no more
-// steps, waits for the steps in flight, and returns the merged metrics. It calls the observer until
-// it returns.
+// steps, waits for the steps in flight, and returns the merged metrics. It may call the observer
+// until then.
 using LoopObserver = std::function<bool(const Metrics& recent)>;
 
 // How RunEpoch and RunUntil wait.
 struct LoopOptions {
   // Empty: no observer.
   LoopObserver observer = {};
-  // The longest time that the call may take.
+  // The longest wait, after the initial values of new variables have been written. Writing them has
+  // no limit.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
@@ -103,11 +104,13 @@ class RemoteValue {
   // Blocks until the step has ended, but at most for `timeout`, and returns the step's result. May
   // be called repeatedly. An error of another step is not raised here; Schedule, Join, Done and
   // Run* raise it.
-  //   DeadlineExceeded  not ready within `timeout`; call again
+  //   DeadlineExceeded  if state() is kNotReady: `timeout` has passed; call again. Otherwise the
+  //   step
+  //                     was given up, because it ran longer than --step_deadline
   //   Cancelled         another step's error cancelled this one; schedule it again if it is still
   //                     wanted
   //   OutOfRange        with IsEndOfData: the step reached the end of its data
-  //   Unavailable       with a Reason: the job has ended
+  //   Unavailable       the job has ended, or the step lost too many workers (--max_step_attempts)
   //   others            the error that the step's function returned, with its own code; the message
   //                     begins with the step's name, its number and its worker
   absl::StatusOr<T> Fetch(absl::Duration timeout = absl::InfiniteDuration()) const {
@@ -185,10 +188,10 @@ class PerWorkerDataset {
 // the error; a call that is already blocked finds it at once. That call cancels the queued steps,
 // waits for the running ones (which may still succeed) and returns the error. After this nothing
 // runs, the coordinator can be used again, and the error is not raised a second time. The end of a
-// step's data is not an error here.
+// step's data is an error only in Fetch.
 //
-//   Unavailable  if the message names a parameter server, the job has ended and every later call
-//                returns this error; return from the program, which may be started again
+//   Unavailable  the job has ended, and every later call returns this error; or a step was given up
+//                after --max_step_attempts. Return from the program, which may be started again
 //   Cancelled    the process was asked to end (--drain_timeout); return from the program
 //
 // After the coordinator is destroyed, calls on variables return FailedPrecondition. So does Fetch
@@ -214,8 +217,9 @@ class Coordinator {
   // size_t for an int64_t). An Iterator argument refers to the iterator of the worker that executes
   // the step.
   //
-  // Blocks only while the queue is full: 262,144 steps wait, not counting those that run. It never
-  // waits for another thread's Join.
+  // Blocks while the queue is full: 262,144 steps wait, not counting those that run. If an earlier
+  // step has failed, it blocks until the running steps have ended, and returns that step's error.
+  // Another thread may wait in Join meanwhile.
   //
   // NotFound: the step is not registered in this process. InvalidArgument: the arguments exceed the
   // size limit of a message. Any other error is that of an earlier step, and this step was not
@@ -258,7 +262,8 @@ class Coordinator {
   // Blocks until no step is queued or running, including steps that other threads schedule
   // meanwhile. When it returns OK, all steps are committed. Returns at once if nothing was
   // scheduled. DeadlineExceeded: steps remain after `timeout`; nothing is cancelled, so call again.
-  // Any other error is the first error of a step.
+  // Any other error is the first error of a step. A step that ran longer than --step_deadline also
+  // returns DeadlineExceeded; after that error Done() is true.
   virtual absl::Status Join(absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Whether no step is queued or running. Returns without blocking, unless a step has failed: then
   // it blocks until the running steps have ended, and returns that error.
@@ -281,8 +286,8 @@ class Coordinator {
                                    const internal::Parameter<Args>&... args) {
     return RunEpoch(LoopOptions(), step, data, args...);
   }
-  // As described above. Also InvalidArgument: a read-only step, since read-only steps have no
-  // numbers.
+  // As described above. Also InvalidArgument: a read-only step, because RunUntil counts training
+  // steps.
   template <typename... Args>
   absl::StatusOr<Metrics> RunUntil(int64_t last_step, const Step<Metrics(Iterator, Args...)>& step,
                                    const BoundDataSource& data,
@@ -298,7 +303,8 @@ class Coordinator {
   // for at most `options.timeout`. DeadlineExceeded: the loop is not over. It starts no more steps,
   // its metrics are lost, and it does not count as an epoch. Its running steps continue. Those that
   // succeed are committed and count in step(). Join waits for them. The next loop also waits for
-  // them before it begins, within its own timeout. The next call returns an error of such a step.
+  // them before it begins, within its own timeout. The next call of Schedule, Join, Done or Run*
+  // returns an error of such a step.
   // After a timeout, RunEpoch begins its pass again from the beginning, and RunUntil continues
   // where the loop was interrupted.
   template <typename... Args>
@@ -335,9 +341,8 @@ class Coordinator {
   virtual int64_t step() const = 0;
 
   // Resumes the job from the newest saved state. Call it after creating the variables and before
-  // reading or writing one or running a step that uses one. Nothing is restored unless the program
-  // calls this. Blocks for at most `timeout`, and then writes the initial values of variables
-  // that the state lacks.
+  // any of them is used. Nothing is restored unless the program calls this. Blocks for at most
+  // `timeout`, and then writes the initial values of variables that the state lacks.
   //
   // The state comes from the parameter servers if an earlier coordinator was killed, left a
   // complete state there, and --state_dir was kept. Otherwise it comes from the newest intact
@@ -355,6 +360,7 @@ class Coordinator {
   // and variables that are only in the program. DataLoss: there are checkpoints, but all of them
   // are damaged. DeadlineExceeded: the state is not loaded yet. It is still being loaded, and every
   // use of a variable waits for it. Call again to wait for it and to learn whether it fits.
+  // Unavailable, Cancelled: as for Schedule; return from the program.
   virtual absl::StatusOr<int64_t> RestoreLatest(
       absl::Duration timeout = absl::InfiniteDuration()) = 0;
   // Sets bytes of the program's own, which every later checkpoint contains. They are also written
@@ -363,7 +369,8 @@ class Coordinator {
   // RestoreLatest these are the bytes that belong to the restored state.
   virtual void SetProgramState(std::string bytes) = 0;
   virtual std::string program_state() const = 0;
-  // Training steps that a checkpoint covers. These steps survive the loss of every process.
+  // The training steps that the newest checkpoint covers; 0 if there is none. They survive the loss
+  // of every process. Does not block.
   virtual int64_t durable_steps() const = 0;
   // Makes a checkpoint: one consistent cut over all parameter servers, at some moment between call
   // and return. Training continues meanwhile. Returns the checkpoint's name in --checkpoint_dir.
@@ -416,7 +423,7 @@ class Coordinator {
   // Multiplies every optimizer's learning rate by `scale`, for steps that start after this call.
   // The factor is 1 whenever the program starts. A step that is run again keeps its earlier factor.
   // Does not block. A value that is not finite is ignored: the old factor remains, and the next
-  // call raises InvalidArgument as it would for a failed step.
+  // call of Schedule, Join, Done or Run* returns InvalidArgument, as it would for a failed step.
   virtual void SetLearningRateScale(double scale) = 0;
   // Adds figures that no step returned, such as the program's own evaluation, to the log and to
   // TensorBoard's sub-run `run` at `step`. Does not block. InvalidArgument: `run` is empty or not

@@ -33,7 +33,7 @@ struct VariableInfo;
 //                                      {ids, updates, /*num_rows=*/1000}));
 //
 // The meaning of a call depends on where it is made:
-//   coordinator, or scope   applied at once to all shards; the call returns when that is done
+//   the program             applied at once to all shards; the call returns when that is done
 //   step function           staged as part of the step's one commit; the step's own reads see its
 //                           assigns
 //   replica function        assigns are collectives: the spec's aggregation combines the replicas'
@@ -46,14 +46,18 @@ struct VariableInfo;
 // FailedPrecondition and names both jobs.
 //
 // Shapes are checked completely before anything is sent. All calls may block. If a parameter server
-// is unreachable, a call waits for up to --ps_timeout and then returns Unavailable.
+// does not answer, a call of the program waits for up to --ps_timeout and then returns Unavailable
+// (return from the program). A call in a step waits until the server answers, or until the step is
+// cancelled.
 //
 // In a replica function, values are read to the replica's device; elsewhere to the CPU. Values to
 // write may be on any device. A read is not a snapshot: if steps commit meanwhile, some blocks of
 // rows may already include a commit and others not.
 //
-// Errors of all calls: those of the corresponding method of VariableStore
-// (strategy/variable_store.h). InvalidArgument names the variable and both shapes.
+// Errors of all calls, none of which has written anything. InvalidArgument: as below; it names the
+// variable and both shapes. Cancelled: the step or the process is to end; return soon.
+// FailedPrecondition: a read or a write of a variable after its gradient in the same step, a write
+// in a read-only step, or a step that has ended.
 class Variable {
  public:
   // For Strategy and its implementers. REQUIRES: neither is null.
@@ -62,7 +66,7 @@ class Variable {
 
   // The variable's description, without initializer and partitioner. Does not block.
   const VariableSpec& spec() const;
-  // The first row of each shard, and the end: [num_shards + 1].
+  // The first row of each shard, and the end: [num_shards + 1]. Of a scalar: {0, 1}.
   absl::Span<const int64_t> shard_offsets() const;
   // The parameter server of each shard, [num_shards], at the time when the handle was made.
   // Resizing the job moves shards; FindVariable returns a handle with the new servers.
@@ -71,7 +75,7 @@ class Variable {
 
   // Reads the whole variable, in its shape. The whole value is sent, whatever its size.
   absl::StatusOr<Tensor> Read() const;
-  // Reads rows start, start + step, ... up to but without stop, by all of Python's rules.
+  // Reads rows start, start + step, ... up to, but not including, stop, by all of Python's rules.
   // (TensorFlow's containers differ if start is out of range and |step| > 1.) Only these rows are
   // sent. InvalidArgument: step 0, or a variable of rank 0.
   absl::StatusOr<Tensor> Slice(std::optional<int64_t> start, std::optional<int64_t> stop,
@@ -97,9 +101,9 @@ class Variable {
   // the last one and the other ops apply each. Integers wrap around, and dividing them by 0 gives
   // 0. kMin and kMax leave an element unchanged if either value is NaN.
   enum class Scatter { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
-  // Applies `op` to the given rows. Ids are int64 or int32. InvalidArgument: another dtype or row
-  // shape, an id outside the variable, a num_rows that differs from the variable's, or arithmetic
-  // on bool.
+  // Applies `op` to the given rows: ids [n], rows [n] + row shape. Ids are int64 or int32.
+  // InvalidArgument: another dtype or row shape, an id outside the variable, a num_rows that
+  // differs from the variable's, or arithmetic on bool.
   absl::Status ScatterRows(Scatter op, const IndexedSlices& rows) const;
 
  private:

@@ -68,13 +68,14 @@ class Trainer {
   // contains all epochs, Fit only validates. To resume in this way, a restarted program must make
   // the same calls as before, and measure epochs either in passes over the data or in
   // steps_per_epoch, not both. If the program has called RestoreLatest itself, Fit skips nothing
-  // and trains for options.epochs; the program must subtract the epochs that are done.
+  // and trains for options.epochs: set them to the epochs that remain.
   //
   // Counting. Metrics count each step once, however many attempts it took. Validation counts each
   // record once, with any number of workers and replicas, if its source is leased (the default).
   //
   //   InvalidArgument  invalid options, all at once; or a source without a single example
-  //   AlreadyExists    the program has already created a variable of the model
+  //   AlreadyExists    the program has already created a variable of the model; let the Trainer
+  //                    create them
   //   DeadlineExceeded options.timeout passed first. The complete epochs count. The epoch that was
   //                    running does not count, but its steps that succeeded keep their effect (as
   //                    RunEpoch says). Call Fit again for the remaining epochs
@@ -82,8 +83,9 @@ class Trainer {
   //                    callback's error
   absl::StatusOr<std::map<std::string, double>> Fit(const BoundDataSource& data,
                                                     const FitOptions& options = {});
-  // Initializes the variables whose names match with their values in a checkpoint. Fit returns the
-  // errors of WarmStart::Apply. REQUIRES: Fit and Evaluate have not been called yet.
+  // Each variable whose name matches begins with the checkpoint's value, unless Fit restores it
+  // from this job's own checkpoint. Fit returns the errors of WarmStart::Apply. REQUIRES: Fit and
+  // Evaluate have not been called yet.
   void StartFrom(WarmStart warm_start) { warm_start_ = std::move(warm_start); }
   // Makes one pass over the data with the current variables, and returns the metrics. Changes no
   // variable. Blocks for at most `timeout`. Creates and restores the variables as Fit does. Errors:
@@ -93,15 +95,16 @@ class Trainer {
 
   // Runs the model over data, which needs no labels, and passes ModelOutput::outputs to `take`,
   // batch by batch, on this thread. `take` gets each element once, in the order of the data (so do
-  // not shuffle), with any number of workers and whatever tasks are lost. Blocks for at most
+  // not shuffle), with any number of workers and whatever tasks are lost; its first argument is the
+  // number of elements before them. Blocks for at most
   // `timeout`, and for what `take` does. Changes no variable; creates and restores the variables as
   // Fit does.
   //
   // Memory: results that are early are kept until their turn, about 128 batches at most for each
   // replica of each worker. A restarted program predicts from the beginning again. REQUIRES:
   // nothing else is scheduled meanwhile. InvalidArgument: a source that is not leased, or a model
-  // without outputs. DeadlineExceeded: `take` has got a part of the outputs. Another call begins
-  // from the beginning. Otherwise the first error of a step, or of `take`, which ends the call.
+  // without outputs. DeadlineExceeded: `take` has got a part of the outputs. Another call passes
+  // all of them again. Otherwise the first error of a step, or of `take`, which ends the call.
   //
   //   trainer.Predict(kClicks("day-9"), [&](int64_t first, const Outputs& outputs) {
   //     return file.Append(first, outputs.at("probability"));

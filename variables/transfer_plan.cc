@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/duplicates.h"
 
 namespace divvy {
 namespace {
@@ -74,16 +73,28 @@ struct Bucket {
 };
 std::map<int, Bucket> Buckets(const VariableLayout& variable, absl::Span<const int64_t> ids) {
   std::map<int, Bucket> buckets;
+  const size_t share = ids.size() / static_cast<size_t>(variable.num_shards());
+  Bucket* bucket = nullptr;
+  int64_t first = 0, end = 0;  // the rows of `bucket`, which is often the next id's too
   for (size_t i = 0; i < ids.size(); ++i) {
-    const int part = variable.PartOf(ids[i]);
-    Bucket& bucket = buckets[part];
-    bucket.local_ids.push_back(ids[i] - variable.offsets[part]);
-    bucket.positions.push_back(static_cast<int64_t>(i));
+    if (ids[i] < first || ids[i] >= end) {
+      const int part = variable.PartOf(ids[i]);
+      const auto [at, is_new] = buckets.try_emplace(part);
+      bucket = &at->second;
+      if (is_new) {
+        bucket->local_ids.reserve(share);
+        bucket->positions.reserve(share);
+      }
+      first = variable.offsets[part];
+      end = variable.offsets[part + 1];
+    }
+    bucket->local_ids.push_back(ids[i] - first);
+    bucket->positions.push_back(static_cast<int64_t>(i));
   }
   return buckets;
 }
 
-bool StrictlyRises(const std::vector<int64_t>& values) {
+bool StrictlyRises(absl::Span<const int64_t> values) {
   return std::adjacent_find(values.begin(), values.end(), std::greater_equal<int64_t>()) ==
          values.end();
 }
@@ -309,15 +320,13 @@ size_t PullPlan::AddPart(int ps, PullPart part) {
 }
 
 void PullPlan::AddWhole(const VariableLayout& variable) {
-  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, true};
+  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, {}};
   for (int part = 0; part < variable.num_shards(); ++part) {
     const int ps = variable.ps[part];
     const int64_t bytes = variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype);
     target.pieces.push_back(
-        {ps,
-         AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes}),
-         variable.offsets[part],
-         {}});
+        {ps, AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes}),
+         variable.offsets[part]});
   }
   targets_.push_back(std::move(target));
 }
@@ -327,13 +336,19 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
                 variable.spec.shape.WithRowsOf(ids.shape().dims()),
                 RowBytes(variable.spec),
                 {},
-                false};
-  for (auto& [part, bucket] : Buckets(variable, *ids.values<int64_t>())) {
+                {}};
+  absl::Span<const int64_t> rows = *ids.values<int64_t>();
+  if (!StrictlyRises(rows)) {
+    target.groups = GroupById(rows);
+    rows = target.groups->ids;
+  }
+  // The rows rise, so each part has those that follow the rows of the part before it.
+  for (const auto& [part, bucket] : Buckets(variable, rows)) {
     const int ps = variable.ps[part];
     const int64_t bytes = static_cast<int64_t>(bucket.local_ids.size()) * RowBytes(variable.spec);
     const size_t index = AddPart(
         ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids), bytes});
-    target.pieces.push_back({ps, index, 0, std::move(bucket.positions)});
+    target.pieces.push_back({ps, index, bucket.positions.front()});
   }
   targets_.push_back(std::move(target));
 }
@@ -344,6 +359,15 @@ absl::Status BadAnswer(int ps, absl::string_view how) {
   return absl::InvalidArgumentError(
       absl::StrCat("ps ", ps, " answered a pull ", how,
                    ": run the same version of Divvy in every task, and start that process again"));
+}
+
+// Copies the rows of the groups from `first` on to all their places in `out`.
+void Spread(const RowGroups& groups, int64_t first, const char* in, int64_t bytes,
+            int64_t row_bytes, char* out) {
+  for (int64_t at = 0, group = first; at < bytes; at += row_bytes, ++group) {
+    for (int64_t i = groups.splits[group]; i < groups.splits[group + 1]; ++i)
+      std::memcpy(out + groups.rows[i] * row_bytes, in + at, static_cast<size_t>(row_bytes));
+  }
 }
 
 }  // namespace
@@ -360,23 +384,20 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
       return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
     const char* const in = values.data_as<char>();
     char* const out = result.fresh_data<char>();
-    if (target.whole) {
-      const int64_t first_byte = piece.first_row * target.row_bytes;
-      const int64_t end_byte = i + 1 < target.pieces.size()
-                                   ? target.pieces[i + 1].first_row * target.row_bytes
-                                   : result.size_bytes();
-      // A smaller reply would leave old memory contents in the result.
-      if (values.size_bytes() != end_byte - first_byte)
-        return BadAnswer(piece.ps, "with another number of rows");
-      if (values.size_bytes() > 0) std::memcpy(out + first_byte, in, values.size_bytes());
+    const int64_t row_bytes = target.row_bytes, first_byte = piece.first_row * row_bytes;
+    const int64_t pulled_bytes = target.groups
+                                     ? static_cast<int64_t>(target.groups->ids.size()) * row_bytes
+                                     : result.size_bytes();
+    const int64_t end_byte =
+        i + 1 < target.pieces.size() ? target.pieces[i + 1].first_row * row_bytes : pulled_bytes;
+    // A smaller reply would leave old memory contents in the result.
+    if (values.size_bytes() != end_byte - first_byte)
+      return BadAnswer(piece.ps, "with another number of rows");
+    if (values.size_bytes() == 0) continue;
+    if (target.groups) {
+      Spread(*target.groups, piece.first_row, in, end_byte - first_byte, row_bytes, out);
     } else {
-      if (values.size_bytes() != static_cast<int64_t>(piece.positions.size()) * target.row_bytes) {
-        return BadAnswer(piece.ps, "with another number of rows");
-      }
-      for (size_t i = 0; i < piece.positions.size() && target.row_bytes > 0; ++i) {
-        std::memcpy(out + piece.positions[i] * target.row_bytes, in + i * target.row_bytes,
-                    target.row_bytes);
-      }
+      std::memcpy(out + first_byte, in, static_cast<size_t>(values.size_bytes()));
     }
   }
   return absl::OkStatus();

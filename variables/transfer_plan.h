@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/duplicates.h"
 #include "kernels/write_op.h"
 #include "variables/layout.h"
 #include "variables/shard_transfer.h"
@@ -140,19 +141,19 @@ class PullPlan {
     int ps = 0;
     // an index into parts_[ps]
     size_t part = 0;
-    // whole reads: the part's first row in the result
+    // the part's first row among all rows that the read pulls
     int64_t first_row = 0;
-    // row reads: the result row of each row of the part
-    std::vector<int64_t> positions;
   };
   struct Target {
     DType dtype;
     Shape shape;
     int64_t row_bytes = 0;
     std::vector<Piece> pieces;
-    bool whole = true;
+    // row reads: the result rows of each row that is pulled. None for a whole read, and for ids
+    // that rise: they are pulled as they stand.
+    std::optional<RowGroups> groups;
     // The reply is the value, without a copy.
-    bool IsOneShard() const { return whole && pieces.size() == 1; }
+    bool IsOneShard() const { return pieces.size() == 1 && !groups; }
   };
   void AddWhole(const VariableLayout& variable);
   void AddRows(const VariableLayout& variable, const Tensor& ids);

@@ -244,15 +244,56 @@ TEST(PullPlanTest, GivesRowsInTheOrderAskedAndInTheShapeOfTheIds) {
   const Tensor ids = *Ids({3, 0, 3, 1}).Reshape(Shape{2, 2});
   const PullPlan plan(*layout, {VariableRead{"w", ids}});
   std::map<int, PullReply> replies;
-  // rows 0 and 1, in the order of the request
   replies[0].parts.push_back({Matrix(2, 2, {0, 1, 2, 3}), 1, false});
-  // row 3, twice
-  replies[1].parts.push_back({Matrix(2, 2, {6, 7, 6, 7}), 1, false});
+  replies[1].parts.push_back({Matrix(1, 2, {6, 7}), 1, false});
   EXPECT_EQ(IdsOf(*plan.parts().at(0)[0].rows), std::vector<int64_t>({0, 1}));
-  EXPECT_EQ(IdsOf(*plan.parts().at(1)[0].rows), std::vector<int64_t>({1, 1}));
+  EXPECT_EQ(IdsOf(*plan.parts().at(1)[0].rows), std::vector<int64_t>({1})) << "row 3, once";
   const std::vector<Tensor> values = *plan.Assemble(replies);
   EXPECT_EQ(values[0].shape(), (Shape{2, 2, 2}));
   EXPECT_EQ(Flat(values[0]), Values({6, 7, 0, 1, 6, 7, 2, 3}));
+}
+
+TEST(PullPlanTest, RowsOfRisingIdsAreNotCopiedWhereOneShardHasThem) {
+  const auto layout = Layout::Empty()->With(Cut(1, "w", 4, 2, {0, 1}));
+  const PullPlan plan(*layout, {VariableRead{"w", *Ids({2, 3}).Reshape(Shape{1, 2})}});
+  const Tensor sent = Matrix(2, 2, {4, 5, 6, 7});
+  std::map<int, PullReply> replies;
+  replies[1].parts.push_back({sent, 1, false});
+  const std::vector<Tensor> values = *plan.Assemble(replies);
+  EXPECT_EQ(values[0].data(), sent.data());
+  EXPECT_EQ(values[0].shape(), (Shape{1, 2, 2}));
+  EXPECT_EQ(plan.copied_bytes(), 0);
+}
+
+TEST(PullPlanTest, AnyIdsGetTheirRowsAndEachRowTravelsOnce) {
+  Random random(20261126);
+  for (int turn = 0; turn < 300; ++turn) {
+    const int64_t rows = 1 + static_cast<int64_t>(random.Below(40));
+    std::vector<int> servers(1 + random.Below(std::min<uint64_t>(4, rows)));
+    for (size_t i = 0; i < servers.size(); ++i) servers[i] = static_cast<int>(i);
+    const auto layout = Layout::Empty()->With(Cut(1, "w", rows, 1, servers));
+    std::vector<int64_t> ids(random.Below(30));
+    for (int64_t& id : ids) id = static_cast<int64_t>(random.Below(rows));
+    if (random.Chance(0.3)) std::sort(ids.begin(), ids.end());
+    const PullPlan plan(*layout,
+                        {VariableRead{"w", Tensor::Vector<int64_t>(absl::MakeConstSpan(ids))}});
+    std::map<int, PullReply> replies;
+    size_t pulled = 0;
+    for (const auto& [ps, parts] : plan.parts()) {
+      for (const PullPart& part : parts) {
+        const std::vector<int64_t> local = IdsOf(*part.rows);
+        pulled += local.size();
+        std::vector<float> values;
+        for (const int64_t row : local)
+          values.push_back(static_cast<float>(layout->Find("w")->offsets[part.shard.part] + row));
+        replies[ps].parts.push_back(
+            {*Tensor::Copy<float>({static_cast<int64_t>(values.size()), 1}, values), 1, false});
+      }
+    }
+    EXPECT_EQ(pulled, std::set<int64_t>(ids.begin(), ids.end()).size());
+    EXPECT_EQ(Flat((*plan.Assemble(replies))[0]), Values(ids.begin(), ids.end()))
+        << "turn " << turn;
+  }
 }
 
 TEST(PullPlanTest, AsksOnlyTheServersThatHoldARowAskedFor) {

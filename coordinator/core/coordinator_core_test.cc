@@ -693,7 +693,7 @@ TEST_F(CoordinatorCoreTest, SlotsThatAPsRefusesFailTheStepThatNeedsThemWithItsWo
 
 // The first step of each worker asks for the slots of every variable. With 40 workers and 100
 // variables the coordinator once ran out of stack.
-TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
+TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnceAndToldTogether) {
   constexpr int kVariables = 100, kRequests = 200;
   Start(1, 1);
   std::vector<std::pair<std::string, Optimizer>> missing;
@@ -701,13 +701,17 @@ TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnce) {
     ASSERT_TRUE(Create({absl::StrCat("v", i), {4}})->status.ok());
     missing.emplace_back(absl::StrCat("v", i), Adam{0.001});
   }
+  EXPECT_LT(workers_[0]->layouts, kVariables / 4) << "as many as pings, not as variables";
   Schedule("train");
   log_.clear();
+  workers_[0]->layouts = 0;
   for (int i = 0; i < kRequests; ++i)
     workers_[0]->Say(NeedSlots{workers_[0]->dispatched[0].step, missing});
   world_.RunFor(absl::Seconds(2));
   EXPECT_TRUE(core_->layout()->Find("v99")->SlotsFor(Adam{0.001}).has_value());
   EXPECT_EQ(std::count(log_.begin(), log_.end(), "ps 0 CreateShards"), kVariables);
+  EXPECT_GE(workers_[0]->layouts, 1);
+  EXPECT_LT(workers_[0]->layouts, kVariables / 4);
 }
 
 TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirst) {

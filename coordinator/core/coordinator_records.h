@@ -146,6 +146,8 @@ struct Worker {
   // The Sync that introduces the session. Once every ps has acknowledged it, the worker is kReady.
   uint64_t join_seq = 0;
   std::unique_ptr<WorkerStream> stream;
+  // The layout has changed since it was sent on `stream`.
+  bool layout_is_old = false;
   std::shared_ptr<StreamConnection<ToWorker>> connection;
   // Distinguishes the listener of this connection from those of older connections.
   uint64_t connection_number = 0;

@@ -152,8 +152,10 @@ void LayoutChanges::Settle(Work work) {
     plan_.Apply(work.change, work.next, job.variable ? job.variable->spec.name : "",
                 job.variable ? job.variable->with : std::nullopt);
     host_.OnShardsMade(plan_.layout()->version(), work.change.shards);
-    workers_.SendToAll(LayoutUpdate{plan_.layout()});
+    workers_.SendSoon(plan_.layout());
   }
+  // Steps wait for slots. The slots that a step wants are usually made one after another.
+  if (job.slots && (jobs_.empty() || !jobs_.front().slots)) workers_.SendLayout();
   Answer(std::move(job), work.refusal);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/breakable.h"
@@ -21,12 +22,26 @@ constexpr absl::Duration kAboutToServe = absl::Seconds(30);
 
 void WorkerSet::Send(Worker& worker, ToWorker message) {
   if (closed_ || worker.stream == nullptr) return;
+  const bool is_layout = std::holds_alternative<LayoutUpdate>(message);
+  if (std::exchange(worker.layout_is_old, false) && !is_layout)
+    Send(worker, LayoutUpdate{layout_});
   if (auto frame = worker.stream->Send(std::move(message)))
     outbox_.Add([to = worker.connection, frame = *std::move(frame)] { to->Send(frame); });
 }
 
 void WorkerSet::SendToAll(const ToWorker& message) {
   for (auto& [index, worker] : workers_) Send(worker, message);
+}
+
+void WorkerSet::SendSoon(std::shared_ptr<const Layout> layout) {
+  layout_ = std::move(layout);
+  for (auto& [index, worker] : workers_) worker.layout_is_old = true;
+}
+
+void WorkerSet::SendLayout() {
+  for (auto& [index, worker] : workers_) {
+    if (worker.layout_is_old) Send(worker, LayoutUpdate{layout_});
+  }
 }
 
 // ---- who gets steps ----

@@ -22,6 +22,7 @@
 #include "coordinator/core/coordinator_options.h"
 #include "coordinator/core/coordinator_records.h"
 #include "protocol/messages.h"
+#include "variables/layout.h"
 
 namespace divvy {
 
@@ -47,6 +48,12 @@ class WorkerSet {
   // Sends on the worker's Steps stream. Does nothing if the worker has no session.
   void Send(Worker& worker, ToWorker message);
   void SendToAll(const ToWorker& message);
+  // Sends the layout to every worker, to each before the next other message that it gets (a Ping
+  // comes at the latest). Variables are usually created one after another, and then one message
+  // tells of all of them.
+  void SendSoon(std::shared_ptr<const Layout> layout);
+  // Sends now what SendSoon has put off.
+  void SendLayout();
   // From now on nothing is sent to any worker.
   void Close() { closed_ = true; }
 
@@ -141,6 +148,7 @@ class WorkerSet {
   }
 
   std::map<int, Worker> workers_;
+  std::shared_ptr<const Layout> layout_;
   int num_joining_ = 0;
   std::set<std::pair<int, int>> by_load_;
   bool closed_ = false;

@@ -218,8 +218,8 @@ class DeviceMath {
   virtual void ScatterAddRows(int device, const int64_t* ids, const Array& rows,
                               const Array& y) = 0;
   // Writes to `unique` the distinct ids among the n ids, rising, then zeros, and to unique[n] their
-  // number. Row i of `sums`, which has the shape of `rows`, is the sum of the rows with id unique[i],
-  // added in the order in which they stand.
+  // number. Row i of `sums`, which has the shape of `rows`, is the sum of the rows with id
+  // unique[i], added in the order in which they stand.
   virtual void SumDuplicates(int device, const int64_t* ids, const Array& rows, int64_t* unique,
                              const Array& sums) = 0;
   virtual void LowerTriangles(int device, const Array& x, const Array& y) = 0;

@@ -3,8 +3,8 @@
 //
 //   Snapshot   1. mark: freeze all shards as they are now; nothing is copied
 //              2. a chain of background tasks, one for each slice: read the slice (the copies of
-//                 pages that commits have changed since, else the live bytes), and append it to the
-//                 file
+//                 pages that commits have changed since, else the live bytes), append it to the
+//                 file, and pause if commits come
 //              3. finish: sync the file, and answer all waiting requests with the list of slices
 //   Load       1. clear everything, and allocate all shards
 //              2. a chain of blocking tasks, one for each slice: read the slice
@@ -81,7 +81,8 @@ void ParameterServerCore::BeginSnapshot(const SnapshotRequest& request) {
   DropSnapshot();
   snapshot_ = std::make_shared<SnapshotRun>(request, *shards_.table(), options_.slice_bytes);
   HitFailpoint(Failpoint::kSnapshotMarked);
-  WriteSlice(snapshot_);
+  snapshot_->applied_seq = applied_.applied_seq();
+  WriteSliceAfter(absl::ZeroDuration(), snapshot_);
 }
 
 // Nobody needs the part any more.
@@ -95,29 +96,52 @@ void ParameterServerCore::DropSnapshot() {
   outbox_.Add([dropped = std::exchange(snapshot_, nullptr)] {});  // freed outside the lock
 }
 
-// Only the writing runs with background priority. A thread that may not get the processor holds no
-// lock of the core, and a block's lock only while it copies the block.
-void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
-  outbox_.Add([this, run] {
-    executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {
+void ParameterServerCore::WriteSliceAfter(absl::Duration pause,
+                                          const std::shared_ptr<SnapshotRun>& run) {
+  outbox_.Add([this, pause, run] {
+    if (pause <= absl::ZeroDuration()) return WriteSlice(run);
+    executor_.PostAfter(pause, [weak = weak_from_this(), weak_run = std::weak_ptr(run)] {
       const auto self = weak.lock();
-      if (self == nullptr || run->dropped) return;
-      const absl::Status status = run->WriteNext(*options_.checkpoint_files);
-      executor_.Post([weak, run, status] {
-        if (const auto alive = weak.lock()) alive->OnSliceWritten(run, status);
-      });
+      if (const auto still = weak_run.lock(); self != nullptr && still != nullptr)
+        self->WriteSlice(still);
     });
   });
 }
 
+// Only the writing runs with background priority. A thread that may not get the processor holds no
+// lock of the core, and a block's lock only while it copies the block.
+void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
+  executor_.PostBackground("snapshot", [this, weak = weak_from_this(), run] {
+    const auto self = weak.lock();
+    if (self == nullptr || run->dropped) return;
+    const absl::Duration began = options_.clock->Elapsed();
+    const absl::Status status = run->WriteNext(*options_.checkpoint_files);
+    const absl::Duration took = options_.clock->Elapsed() - began;
+    executor_.Post([weak, run, status, took] {
+      if (const auto alive = weak.lock()) alive->OnSliceWritten(run, status, took);
+    });
+  });
+}
+
+// How long the writer pauses after a slice that took so long: not at all if nobody commits.
+absl::Duration ParameterServerCore::PauseAfter(SnapshotRun& run, absl::Duration took) const {
+  const uint64_t before = std::exchange(run.applied_seq, applied_.applied_seq());
+  const bool commits_come = before != run.applied_seq || !commits_.is_idle();
+  if (!commits_come || !MayStart() || run.paused >= options_.snapshot_pacing)
+    return absl::ZeroDuration();
+  const absl::Duration pause = took * (1 / options_.snapshot_share - 1);
+  run.paused += pause;
+  return pause;
+}
+
 void ParameterServerCore::OnSliceWritten(const std::shared_ptr<SnapshotRun>& run,
-                                         const absl::Status& status) {
+                                         const absl::Status& status, absl::Duration took) {
   CoreLock lock(mu_, outbox_);
   if (snapshot_ != run) return;
   run->told_bytes = run->written_bytes;
   if (!status.ok()) run->error = Refusal(Reason::kDisk, status.message());
   if (status.ok() && !run->finished()) {
-    WriteSlice(run);
+    WriteSliceAfter(PauseAfter(*run, took), run);
   } else {
     run->over = true;
     AnswerSnapshot(*run);

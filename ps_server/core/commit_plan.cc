@@ -159,26 +159,32 @@ absl::Status CommitPlan::AddSlots(const ShardTable& shards, const Shard& shard, 
   return absl::OkStatus();
 }
 
-std::set<int64_t> CommitPlan::BlocksOf(const Target& target) {
-  std::set<int64_t> touched;
+std::map<int64_t, int64_t> CommitPlan::RowsByBlock(const Target& target) {
+  std::map<int64_t, int64_t> touched;
   const Blocks& blocks = target.shard->blocks();
+  const auto add = [&](int64_t block, int64_t rows) {
+    touched.try_emplace(touched.end(), block, 0)->second += rows;
+  };
   for (const Op& op : target.ops) {
-    if (op.part.rows) {
-      for (int64_t row : RowsOf(op.part)) touched.insert(touched.end(), blocks.BlockOf(row));
-    } else {
-      for (int64_t block = 0; block < blocks.count(); ++block) touched.insert(touched.end(), block);
+    if (!op.part.rows) {
+      for (int64_t block = 0; block < blocks.count(); ++block)
+        add(block, blocks.end_row(block) - blocks.first_row(block));
+      continue;
     }
+    const absl::Span<const int64_t> rows = RowsOf(op.part);
+    const auto row_at = [&](size_t i) { return op.order.empty() ? rows[i] : rows[op.order[i]]; };
+    blocks.ForEachBlock(rows.size(), row_at, [&](int64_t block, size_t begin, size_t end) {
+      add(block, static_cast<int64_t>(end - begin));
+    });
   }
   return touched;
 }
 
 void CommitPlan::CutIntoBlocks() {
   for (const auto& [key, target] : targets_) {
-    const Blocks& blocks = target.shard->blocks();
-    for (int64_t block : BlocksOf(target)) {
+    for (const auto& [block, rows] : RowsByBlock(target)) {
       pieces_.emplace_back(&target, block);
-      units_.AddPiece((blocks.end_row(block) - blocks.first_row(block)) *
-                      target.shard->row_bytes());
+      units_.AddPiece(rows * target.shard->row_bytes());
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -59,7 +58,7 @@ class CommitPlan {
     CommitPart part;
     // Slots of a gradient.
     std::vector<Shard*> slots;
-    // Of a scatter: positions in `rows`, sorted by block; in the given order within a block.
+    // Of a scatter: positions in `rows`, sorted by row; in the given order of one row.
     std::vector<int64_t> order;
   };
   struct Target {
@@ -70,7 +69,8 @@ class CommitPlan {
   absl::Status AddPart(CommitPart part, const ShardTable& shards);
   absl::Status AddSlots(const ShardTable& shards, const Shard& shard, Op& op);
   void CutIntoBlocks();
-  static std::set<int64_t> BlocksOf(const Target& target);
+  // The blocks that a target's operations touch, each with the number of rows that they touch.
+  static std::map<int64_t, int64_t> RowsByBlock(const Target& target);
   static void Keep(FrozenShards& frozen, const Target& target, int64_t block);
   static void ApplyOp(const Op& op, Shard& shard, int64_t block);
   static void ApplyRows(const Op& op, Shard& shard, int64_t block);

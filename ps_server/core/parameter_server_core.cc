@@ -33,6 +33,9 @@ absl::Status ParameterServerOptions::Validate() const {
   if (drain_notice <= absl::ZeroDuration()) problems.push_back("drain_notice must be above 0");
   if (slice_bytes <= 0)
     problems.push_back(absl::StrCat("slice_bytes is ", slice_bytes, ", and must be above 0"));
+  if (!(snapshot_share > 0 && snapshot_share <= 1))
+    problems.push_back(absl::StrCat("snapshot_share is ", snapshot_share,
+                                    ", and must be above 0 and at most 1"));
   if (snapshot_buffer_bytes <= 0)
     problems.push_back(
         absl::StrCat("snapshot_buffer_bytes is ", snapshot_buffer_bytes, ", and must be above 0"));

@@ -53,6 +53,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/outbox.h"
@@ -113,7 +114,15 @@ struct ParameterServerOptions {
   CheckpointFiles* checkpoint_files = nullptr;
   // How many bytes of a checkpoint's tensors are written or read at a time; the buffer of a reader
   // is this large. > 0.
-  int64_t slice_bytes = 64 << 20;
+  int64_t slice_bytes = 16 << 20;
+  // The share of the time in which a checkpoint is written while commits are applied. After each
+  // slice the writer pauses accordingly, so that steps keep their speed. It does not pause while
+  // commits wait for snapshot_buffer_bytes, nor after snapshot_pacing of writing one checkpoint. In
+  // (0, 1].
+  double snapshot_share = 0.1;
+  absl::Duration snapshot_pacing = absl::Seconds(30);
+  // Times the writing of slices. REQUIRES: outlives the core and its tasks.
+  Clock* clock = &Clock::Real();
   // The memory for copies of the rows that commits change while a checkpoint is written. No commit
   // begins at or above this limit, so the copies of one commit may exceed it. > 0.
   int64_t snapshot_buffer_bytes = int64_t{1} << 30;
@@ -326,8 +335,12 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   absl::Status CheckSnapshot(const SnapshotRequest& request) const DIVVY_REQUIRES(mu_);
   void BeginSnapshot(const SnapshotRequest& request) DIVVY_REQUIRES(mu_);
   void DropSnapshot() DIVVY_REQUIRES(mu_);
-  void WriteSlice(const std::shared_ptr<SnapshotRun>& run) DIVVY_REQUIRES(mu_);
-  void OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status);
+  void WriteSliceAfter(absl::Duration pause, const std::shared_ptr<SnapshotRun>& run)
+      DIVVY_REQUIRES(mu_);
+  void WriteSlice(const std::shared_ptr<SnapshotRun>& run);
+  absl::Duration PauseAfter(SnapshotRun& run, absl::Duration took) const DIVVY_REQUIRES(mu_);
+  void OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status,
+                      absl::Duration took);
   void AnswerSnapshot(SnapshotRun& run) DIVVY_REQUIRES(mu_);
   void LoadCheckpoint(LoadRequest request, ResultCallback<LoadReply> done) DIVVY_REQUIRES(mu_);
   absl::Status BeginLoading(LoadRequest request) DIVVY_REQUIRES(mu_);

@@ -1336,6 +1336,47 @@ TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
   EXPECT_EQ(ps_->Sum(1), 40);
 }
 
+// Each reading is 5 ms after the one before it.
+class TickingClock : public Clock {
+ public:
+  absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(5); }
+  absl::Time WallTime() const override { return absl::UnixEpoch(); }
+
+ private:
+  mutable absl::Duration elapsed_;
+};
+
+TEST_F(CheckpointTest, TheWriterPausesWhileCommitsComeAndOnlySoLong) {
+  TickingClock clock;
+  ParameterServerOptions options = Options();
+  options.clock = &clock;
+  options.snapshot_share = 0.1;
+  options.snapshot_pacing = absl::Milliseconds(100);
+  ps_ = std::make_unique<Server>(3, options);
+  ps_->BeginWithRows(12);
+  uint64_t entry = 0;
+  bool commits = false;
+  std::vector<int64_t> times;  // of the slices, in ms
+  std::function<void()> on_slice = [&] {
+    files_.while_appending = on_slice;
+    times.push_back(absl::ToInt64Milliseconds(ps_->executor.clock().Elapsed()));
+    if (commits) ps_->SendCommit(++entry, {ps_->AddOne(12)});
+  };
+  files_.while_appending = on_slice;
+  Save(kFirst);
+  ASSERT_EQ(times.size(), 6u);
+  EXPECT_EQ(times.back(), times.front()) << "nobody commits";
+  times.clear();
+  commits = true;
+  Save(kSecond);
+  ASSERT_EQ(times.size(), 6u);
+  for (size_t i = 1; i < times.size(); ++i) times[i] -= times[0];
+  times[0] = 0;
+  EXPECT_EQ(times, (std::vector<int64_t>{0, 45, 90, 135, 135, 135}))
+      << "5 ms are a tenth of the time, until it has paused for 100 ms";
+  files_.while_appending = nullptr;
+}
+
 // Each commit alone may begin, because nothing is kept yet. Both at once would keep twice the
 // bound.
 TEST_F(CheckpointTest, CommitsThatRunAtOnceShareTheMemoryOfCopies) {

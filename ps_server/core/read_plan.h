@@ -43,7 +43,7 @@ class ReadPlan {
     PullPart asked;
     std::shared_ptr<Shard> shard;
     Tensor values;               // the values read; complete after all units
-    std::vector<int64_t> order;  // positions in the requested rows, sorted by block
+    std::vector<int64_t> order;  // positions in the requested rows, sorted by row
     char* to = nullptr;          // buffer of `values`
   };
   std::vector<Part>& parts() { return parts_; }
@@ -52,10 +52,17 @@ class ReadPlan {
   explicit ReadPlan(int64_t unit_bytes) : units_(unit_bytes) {}
   absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard);
   void CutIntoBlocks(size_t index);
-  static void ReadBlock(const Part& part, int64_t block);
+  // What is copied under one block's lock.
+  struct Piece {
+    size_t part = 0;
+    int64_t block = 0;
+    // For a part with rows: the positions order[begin] to order[end].
+    size_t begin = 0, end = 0;
+  };
+  static void ReadBlock(const Part& part, const Piece& piece);
 
   std::vector<Part> parts_;
-  std::vector<std::pair<size_t, int64_t>> pieces_;  // index of the part, block
+  std::vector<Piece> pieces_;
   UnitList units_;
 };
 

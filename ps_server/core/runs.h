@@ -72,6 +72,8 @@ struct ParameterServerCore::SnapshotRun {
   std::vector<ResultCallback<SnapshotReply>> waiting;
   int64_t told_bytes = 0;
   int64_t expected_bytes = 0;  // upper bound of the copies that running commits may still cause
+  uint64_t applied_seq = 0;    // commits applied when the last slice had been written
+  absl::Duration paused;       // so far
   bool over = false;
   absl::Status error;
 };

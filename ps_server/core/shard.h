@@ -35,9 +35,20 @@ class Blocks {
   int64_t end_row(int64_t block) const { return std::min(rows_, (block + 1) * rows_per_block_); }
   Mutex& lock(int64_t block) const { return locks_[static_cast<size_t>(block)]; }
 
-  // The positions in `rows`, sorted by block. Positions within a block keep their order, so
-  // occurrences of the same row keep theirs. REQUIRES: each row is in [0, rows()).
+  // The positions in `rows`, sorted by row, and so by block. Occurrences of the same row keep their
+  // order. REQUIRES: each row is in [0, rows()).
   std::vector<int64_t> OrderByBlock(absl::Span<const int64_t> rows) const;
+  // Calls visit(block, begin, end) for each block that holds some of `n` rows in rising order:
+  // row_at(i) lies in it for i in [begin, end).
+  template <typename RowAt, typename Visit>
+  void ForEachBlock(size_t n, const RowAt& row_at, const Visit& visit) const {
+    for (size_t i = 0; i < n;) {
+      const size_t begin = i;
+      const int64_t block = BlockOf(row_at(i)), end = end_row(block);
+      while (i < n && row_at(i) < end) ++i;
+      visit(block, begin, i);
+    }
+  }
   // The part of `order` (from OrderByBlock) that belongs to `block`.
   absl::Span<const int64_t> PositionsIn(int64_t block, absl::Span<const int64_t> rows,
                                         absl::Span<const int64_t> order) const;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,10 @@ class Gate {
     ++waiting_;
     changed_.NotifyAll();
     changed_.Wait(mu_, [this] { return open_; });
+  }
+  bool IsWaitedFor() {
+    MutexLock lock(mu_);
+    return waiting_ > 0;
   }
   void AwaitWaiting(int count) {
     MutexLock lock(mu_);
@@ -96,12 +101,6 @@ absl::Status WaitAtGate(WorkerContext& worker, int64_t amount) {
   return Add(worker, amount);
 }
 const Step kWaitAtGate("test/wait_at_gate", WaitAtGate);
-
-absl::Status PassGate(WorkerContext& worker) {
-  gate().Pass();
-  return absl::OkStatus();
-}
-const Step kPassGate("test/pass_gate", PassGate, StepKind::kReadOnly);
 
 absl::Status FailAtGate(WorkerContext& worker, std::string message) {
   gate().Pass();
@@ -250,15 +249,12 @@ class CoordinatorTest : public ::testing::Test {
     ASSERT_TRUE(coordinator().strategy().CreateVariable(kCounter).ok());
   }
   void TearDown() override { gate().Open(); }
-  // Closes the gate when each of `workers` workers is ready: a step that is scheduled next is sent
-  // at once.
-  void CloseGateBeforeReadyWorkers(int workers) {
+  // Closes the gate, and repeats a call of a loop that times out until a step of it waits there. A
+  // loop may time out before its first step has begun.
+  void TimeOutAtGate(const std::function<absl::Status(const LoopOptions&)>& run) {
     gate().Close();
-    for (int i = 0; i < workers; ++i) ASSERT_TRUE(coordinator().Schedule(kPassGate).ok());
-    gate().AwaitWaiting(workers);
-    gate().Open();
-    ASSERT_TRUE(coordinator().Join().ok());
-    gate().Close();
+    do ASSERT_EQ(run({{}, absl::Milliseconds(20)}).code(), absl::StatusCode::kDeadlineExceeded);
+    while (!gate().IsWaitedFor());
   }
   Coordinator& coordinator() { return cluster_->coordinator(); }
   int64_t Counter() {
@@ -667,10 +663,10 @@ const LoopOptions kAtOnce{/*observer=*/{}, /*timeout=*/absl::ZeroDuration()};
 
 TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
   Start(1, 2);
-  CloseGateBeforeReadyWorkers(2);
-  const absl::Status late =
-      coordinator().RunEpoch(kAtOnce, kCountsExamplesAtGate, kNumbers(100)).status();
-  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  absl::Status late;
+  TimeOutAtGate([&](const LoopOptions& options) {
+    return late = coordinator().RunEpoch(options, kCountsExamplesAtGate, kNumbers(100)).status();
+  });
   EXPECT_THAT(std::string(late.message()), HasSubstr("test/counts_examples_at_gate"));
   gate().Open();
   ASSERT_TRUE(coordinator().Join().ok());
@@ -686,11 +682,9 @@ TEST_F(CoordinatorTest, ARunEpochThatTimesOutCountsAsNoEpochAndIsRunAgain) {
 
 TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
   Start(1, 2);
-  CloseGateBeforeReadyWorkers(2);
-  EXPECT_EQ(
-      coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
-      absl::StatusCode::kDeadlineExceeded);
-  gate().AwaitWaiting(2);
+  TimeOutAtGate([&](const LoopOptions& options) {
+    return coordinator().RunUntil(options, 10, kCountsExamplesAtGate, kNumbers(30)).status();
+  });
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(
         coordinator().RunUntil(kAtOnce, 10, kCountsExamplesAtGate, kNumbers(30)).status().code(),
@@ -708,10 +702,9 @@ TEST_F(CoordinatorTest, ARunUntilThatTimesOutGoesOnWhereItWasInterrupted) {
 
 TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
   Start(1, 1);
-  CloseGateBeforeReadyWorkers(1);
-  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
-  gate().AwaitWaiting(1);
+  TimeOutAtGate([&](const LoopOptions& options) {
+    return coordinator().RunEpoch(options, kFailsAtGateWithData, kNumbers(30)).status();
+  });
   gate().Open();
   EXPECT_EQ(coordinator().RunEpoch(kCountsExamples, kNumbers(30)).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -721,10 +714,9 @@ TEST_F(CoordinatorTest, TheErrorOfALoopThatTimedOutIsRaisedOnceByALaterCall) {
 
 TEST_F(CoordinatorTest, AJoinBehindALoopThatTimedOutRaisesItsErrorAndNoOtherCallDoes) {
   Start(1, 1);
-  CloseGateBeforeReadyWorkers(1);
-  EXPECT_EQ(coordinator().RunEpoch(kAtOnce, kFailsAtGateWithData, kNumbers(30)).status().code(),
-            absl::StatusCode::kDeadlineExceeded);
-  gate().AwaitWaiting(1);
+  TimeOutAtGate([&](const LoopOptions& options) {
+    return coordinator().RunEpoch(options, kFailsAtGateWithData, kNumbers(30)).status();
+  });
   EXPECT_EQ(coordinator().Join(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
   gate().Open();
   EXPECT_EQ(coordinator().Join().code(), absl::StatusCode::kInvalidArgument);

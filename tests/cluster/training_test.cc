@@ -221,7 +221,7 @@ TEST_F(TrainingTest, APredictionThatTimesOutIsMadeFromTheBeginningByTheNextCall)
   ASSERT_TRUE(trainer_->Evaluate(kRecords(100)).ok());
   EXPECT_EQ(trainer_->Predict(kUnlabelled(1000), take, absl::ZeroDuration()).code(),
             absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(calls, 0);
+  EXPECT_LT(calls, 1000 / 7) << "it took all of the outputs";
   const auto outputs = trainer_->Predict(kUnlabelled(1000), absl::Hours(1));
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ExpectPredictions(coordinator(), 1000, *outputs);

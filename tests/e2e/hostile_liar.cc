@@ -112,13 +112,12 @@ void Liar::OddStreams(HostileKind& kind, int64_t tries) {
 // ---- a worker of the cluster that lies ----
 
 std::string Liar::Registration(const std::string& address) {
-  v1::RegisterRequest request;
-  request.set_job(v1::WORKER);
-  request.set_index(HostileJob::kLiar.index);
-  request.set_incarnation(random_.Next() | 1);
-  request.set_address(address);
-  request.set_replicas(1);
-  return request.SerializeAsString();
+  RegisterRequest request;
+  request.role = Role::kWorker;
+  request.index = HostileJob::kLiar.index;
+  request.incarnation = Incarnation(random_.Next() | 1);
+  request.address = address;
+  return wire::ToProto(request).SerializeAsString();
 }
 
 bool Liar::RegisterAt(const std::string& address) {

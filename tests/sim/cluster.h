@@ -81,8 +81,20 @@ inline const Shape& AssignedShape() {
 // A session, and the state of the parameter servers during it.
 using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
+// Each reading is 1 ms after the one before it, so that a slice of a checkpoint takes time to
+// write.
+class TickingClock : public Clock {
+ public:
+  absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(1); }
+  absl::Time WallTime() const override { return absl::UnixEpoch() + elapsed_; }
+
+ private:
+  mutable absl::Duration elapsed_;
+};
+
 // One life of a process. It is kept until the end of the run, because late tasks refer to it.
 struct Process {
+  TickingClock slice_clock;  // of a parameter server
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
   std::shared_ptr<CoordinatorClient> coordinator;
@@ -119,7 +131,6 @@ struct Process {
   using Rows = std::map<std::pair<int, int64_t>, int64_t>;
   Rows seen;
   std::map<EntryId, Rows> written;  // what `seen` becomes when this step has finished
-  int64_t rows_reused = 0;          // in its session, at the last check
   // Values of "assigned", by row, in this session and under this state of the servers: `replaced`
   // by a finished step of the session, and `to_be_replaced` by a step that is not reported yet.
   using Replaced = std::set<std::pair<int64_t, int64_t>>;

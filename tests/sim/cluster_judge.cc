@@ -37,8 +37,6 @@ void Cluster::CheckAlways() {
       const WorkerSnapshot worker = process->worker->Inspect();
       for (const EntryId step : worker.ahead)
         pulled_ahead_.emplace(process.get(), worker.session, step);
-      const int64_t before = std::exchange(process->rows_reused, worker.rows.later_hits);
-      result_.rows_reused += process->rows_reused - (process->rows_reused < before ? 0 : before);
       if (!worker.attached || worker.epoch != seen.epoch || worker.job != seen.job) continue;
       // A coordinator that has lost its store may use the epochs of its predecessor again, on other
       // servers.

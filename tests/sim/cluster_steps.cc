@@ -164,9 +164,7 @@ void Cluster::ReadWhole(Process& process, int64_t tag, int variable,
 // state that may be read, and at least what this session has read or written before.
 script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable,
                                    std::vector<int64_t> ids, size_t nth) {
-  const std::vector<int64_t> floor =
-      BegunBefore(process, config_.rows_may_miss.value_or(config_.row_cache_staleness))
-          .finished[variable];
+  const std::vector<int64_t> floor = BegunBefore(process, 0).finished[variable];
   return {[this, &process, tag, variable, ids = std::move(ids), floor, nth,
            session = process.session](const script::Reads& reads) {
     if (reads.size() != nth || process.session != session) return std::vector<StagedWrite>();
@@ -181,8 +179,8 @@ script::Compute Cluster::CheckRows(Process& process, int64_t tag, int variable,
       if (value < seen)
         Violation("X11", absl::StrCat("step ", tag, " read ", value, " after its session has read ",
                                       seen, " (v", variable, ", row ", ids[i], ")"));
-      // A read-only step does not read the rows that its worker keeps for training steps.
-      if (!IsReadOnly(tag)) seen = std::max(seen, value);
+      seen = std::max(seen, value);
+      ++result_.rows_read;
     }
     return std::vector<StagedWrite>();
   }};
@@ -332,7 +330,7 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (random.Chance(0.5) && JudgesReads() && !of_the_past && !two_worlds) {
     ReadWhole(process, tag, static_cast<int>(random.Below(config_.num_variables)), moves);
   }
-  const bool reads_rows = config_.row_cache_bytes > 0 && JudgesReads() && !two_worlds;
+  const bool reads_rows = config_.reads_rows && JudgesReads() && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
   if (config_.assigning_steps)
     ReadAssigned(process, runner, call,

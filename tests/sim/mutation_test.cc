@@ -107,12 +107,12 @@ SimConfig WithALossAtTheEnd(uint64_t seed) {
   return config;
 }
 
-// Workers with a row cache, whose steps read rows.
+// Steps that read rows.
 SimConfig WithRows(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.changing_steps = false;
-  config.row_cache_bytes = 100'000;
-  config.row_cache_staleness = 4;
+  config.reads_rows = true;
+  config.pipeline_depth = 1;
   return config;
 }
 
@@ -144,6 +144,13 @@ SimConfig WithOrderedSteps(uint64_t seed) {
 SimConfig WithAssigns(uint64_t seed) {
   SimConfig config = WithOrderedSteps(seed);
   config.beside = true;
+  return config;
+}
+
+// In addition many messages are late, so that a write is still on its way when a step commits.
+SimConfig WithLateWrites(uint64_t seed) {
+  SimConfig config = WithAssigns(seed);
+  config.slow = 0.3;
   return config;
 }
 
@@ -243,7 +250,7 @@ SimConfig WithPipelines(uint64_t seed) {
   SimConfig config = Rough(seed);
   config.pipeline_depth = 2;
   config.assigning_steps = true;
-  config.row_cache_bytes = config.row_cache_staleness = 0;
+  config.reads_rows = false;
   config.rounds = 8;
   return config;
 }
@@ -286,12 +293,12 @@ TEST(MutationTest, WithAllRulesInPlaceTheSeedsPass) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const auto config :
          {WithAdoptions, WithAdoptionsAndRewinds, WithALossAtTheEnd, WithRows, WithCells,
-          WithOrderedSteps, WithAssigns, WithReaders, WithOwnData, WithResizes,
+          WithOrderedSteps, WithAssigns, WithLateWrites, WithReaders, WithOwnData, WithResizes,
           WithDeathsWhileLoading, WithPipelines, WithLostDevices, WithLiar, WithRefusals}) {
       const SimResult result = RunSimulation(config(seed));
       EXPECT_TRUE(result.violation.ok())
           << "seed " << seed
-          << " of adoptions, ends, kept rows, cells, resizes, and deaths: " << result.violation;
+          << " of adoptions, ends, rows, cells, resizes, and deaths: " << result.violation;
     }
   }
 }
@@ -351,7 +358,7 @@ TEST(MutationTest, AWriteOfTheProgramThatStepsCommitBesideIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kWritesHoldCommits, WithAssigns, "X9: cell"), 0u);
 }
 TEST(MutationTest, AStepThatIsDispatchedBesideAWriteFromBeforeItIsFound) {
-  EXPECT_NE(FirstSeedThatFails(Rule::kStepsWaitForWrites, WithAssigns, "X9: cell"), 0u);
+  EXPECT_NE(FirstSeedThatFails(Rule::kStepsWaitForWrites, WithLateWrites, "X9: cell"), 0u);
 }
 TEST(MutationTest, AResizeFromACheckpointThatLacksWhatWasCreatedSinceIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kResizeFromAWholeCut, WithResizes), 0u);
@@ -398,9 +405,6 @@ TEST(MutationTest, AStepThatRunsBesideAnAssignOfItsOwnWorkerIsFound) {
 }
 TEST(MutationTest, AStepThatMissesMoreThanTheDepthAllowsIsFound) {
   EXPECT_NE(FirstSeedThatFails(Rule::kDepthCountsCommits, WithPipelines, "X9: "), 0u);
-}
-TEST(MutationTest, AWorkerThatReadsKeptRowsWhichItHasWrittenIsFound) {
-  EXPECT_NE(FirstSeedThatFails(Rule::kForgetWhatItWrites, WithRows, "X11: "), 0u);
 }
 
 }  // namespace

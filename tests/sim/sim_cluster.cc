@@ -35,6 +35,7 @@ void Cluster::StartPs(int index, const std::string& address) {
     options.checkpoint_files = process->checkpoint_files.get();
     options.slice_bytes = 32;
     options.snapshot_buffer_bytes = 64;
+    options.clock = &process->slice_clock;
   }
   // Several blocks for each shard, so that pulls, fences and crashes fall between them, unless all
   // of a transfer is handled at once, as a live server does with small shards.
@@ -80,7 +81,7 @@ void Cluster::StartWorker(int index, int life) {
   // With 0, every commit is planned and every pull assembled on the executor, while other events
   // happen.
   if (config_.seed % 2 == 0) options.at_once_bytes = 0;
-  options.pulls = {config_.pipeline_depth, config_.row_cache_bytes, config_.row_cache_staleness};
+  options.pulls = {config_.pipeline_depth};
   const bool is_other = config_.other_replicas && !faults_stopped_ &&
                         Random(MixSeeds(config_.seed, 5000 + 100 * life + index)).Chance(0.4);
   options.replicas = process->replicas = is_other ? config_.replicas + 1 : config_.replicas;

@@ -116,11 +116,8 @@ struct SimConfig {
   int pipeline_depth = 1;
   // X9 lets a step miss this many steps of its own worker; unset: as many as pipeline_depth allows.
   std::optional<int> may_miss;
-  // --row_cache_bytes of the workers. If it is not 0, steps also read rows.
-  int64_t row_cache_bytes = 0;
-  int row_cache_staleness = 0;
-  // X9 lets a read of rows miss this many steps; unset: row_cache_staleness.
-  std::optional<int> rows_may_miss;
+  // Steps also read rows, some of them twice in one read. REQUIRES: pipeline_depth is 1.
+  bool reads_rows = false;
   // Steps also assign rows of one more variable, or all of it.
   bool assigning_steps = false;
   // Steps also change rows of integers by operations that do not commute.
@@ -215,7 +212,7 @@ struct SimResult {
   // Commits that a worker gave up because it heard nothing of them for too long.
   int64_t commits_given_up = 0;
   // Rows that a step read from the row cache, which an earlier step had pulled.
-  int64_t rows_reused = 0;
+  int64_t rows_read = 0;
   // Rows that were replaced by the assign of a step that had read them.
   int64_t rows_replaced = 0;
   // 1: a liar made the job rewind more often than the default of --max_recoveries. The rest of the

@@ -150,10 +150,7 @@ SimConfig ConfigOf(uint64_t seed) {
   config.lose_at_worst = config.replay && config.restart_ps && random.Chance(0.2);
   config.store_faults = config.kill_coordinator && random.Chance(0.3);
   if (random.Chance(0.3)) config.pipeline_depth = 2 + static_cast<int>(random.Below(2));
-  if (random.Chance(0.3)) {
-    config.row_cache_bytes = 200 + static_cast<int64_t>(random.Below(4'000));
-    config.row_cache_staleness = static_cast<int>(random.Below(5));
-  }
+  config.reads_rows = config.pipeline_depth == 1 && random.Chance(0.3);
   config.assigning_steps = random.Chance(0.3);
   DrawProgram(config);
   DrawLimits(config);

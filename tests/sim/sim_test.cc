@@ -128,18 +128,17 @@ TEST(SimPipelineTest, AStepThatMissesMoreThanItMayIsFound) {
   }
 }
 
-TEST(SimRowCacheTest, ARowIsNoOlderThanTheStalenessAllowsAndNeverOlderThanItsOwnWorkersWrites) {
-  int64_t reused = 0;
+TEST(SimRowsTest, ARowIsNoOlderThanWhatHadFinishedAndThanWhatItsSessionHasReadOrWritten) {
+  int64_t read = 0;
   for (uint64_t seed = 1; seed <= 80; ++seed) {
     SimConfig config = ConfigOf(seed);
-    config.row_cache_bytes = seed % 3 == 0 ? 1'000 : 100'000;
-    config.row_cache_staleness = static_cast<int>(seed % 4);
+    config.reads_rows = true;
+    config.pipeline_depth = 1;
     const SimResult result = RunSimulation(config);
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ", staleness "
-                                       << config.row_cache_staleness << ": " << result.violation;
-    reused += result.rows_reused;
+    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
+    read += result.rows_read;
   }
-  EXPECT_GT(reused, 100);
+  EXPECT_GT(read, 100);
 }
 
 TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyOfItReadsAgain) {
@@ -201,37 +200,6 @@ TEST(SimLoopsTest, LoopsToAStepOverOwnDataAndBesideEachOtherReadWhatIsTheirsThou
   EXPECT_GT(own, 20);
   EXPECT_GT(handled, 20);
   EXPECT_GT(late, 30);
-}
-
-// A row that was read during a replay is older than what the program has seen finished.
-TEST(SimRowCacheTest, NoRowThatWasReadInAReplayOutlivesIt) {
-  int64_t rewinds = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    SimConfig config = ConfigOf(seed);
-    config.kill_ps = config.restart_ps = config.replay = true;
-    config.changing_steps = config.kill_coordinator = config.duplicates = false;
-    config.redo_log_bytes = 256 << 20;
-    config.fault_rate = 0.1;
-    config.num_workers = 3;
-    config.row_cache_bytes = 100'000;
-    config.row_cache_staleness = 4;
-    const SimResult result = RunSimulation(config);
-    ASSERT_TRUE(result.violation.ok()) << "seed " << seed << ": " << result.violation;
-    rewinds += result.rewinds;
-  }
-  EXPECT_GT(rewinds, 20);
-}
-
-TEST(SimRowCacheTest, ARowThatIsOlderThanItMayBeIsFound) {
-  std::string found;
-  for (uint64_t seed = 1; seed <= 60 && found.empty(); ++seed) {
-    SimConfig config = ConfigOf(seed);
-    config.row_cache_bytes = 100'000;
-    config.row_cache_staleness = 3;
-    config.rows_may_miss = 0;
-    found = std::string(RunSimulation(config).violation.message());
-  }
-  EXPECT_TRUE(absl::StartsWith(found, "X9: ") && absl::StrContains(found, ", row ")) << found;
 }
 
 TEST(SimDeviceTest, ALostGpuCostsAWorkerAndNotTheJob) {

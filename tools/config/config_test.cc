@@ -243,7 +243,6 @@ TEST(ComposeFileTest, EachFlagGoesToTheTasksThatReadIt) {
                      "--min_workers=1",
                      "--notf32",
                      "--pipeline_depth=2",
-                     "--row_cache_bytes=9",
                      "--pull_buffer_bytes=8",
                      "--snapshot_buffer_bytes",
                      "7",
@@ -263,11 +262,11 @@ TEST(ComposeFileTest, EachFlagGoesToTheTasksThatReadIt) {
       CommandIn(file, "worker-0"),
       HasSubstr(
           R"("--tls_ca=/certs/ca.pem", "--check_numerics", "--replicas_per_worker", "2", "-orphan_timeout=5m", )"
-          R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9", "--health_address=0.0.0.0:1"])"));
+          R"("--notf32", "--pipeline_depth=2", "--health_address=0.0.0.0:1"])"));
   EXPECT_EQ(
       CommandIn(file, "evaluator-0"),
       R"(    command: ["--checkpoint_dir=/checkpoints", "--check_numerics", "--epochs=3", "--replicas_per_worker", "2", )"
-      R"("--notf32", "--pipeline_depth=2", "--row_cache_bytes=9"])");
+      R"("--notf32", "--pipeline_depth=2"])");
 }
 
 TEST(ComposeFileTest, ChiefAndParameterServersShareAVolumeForCheckpoints) {

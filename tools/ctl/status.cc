@@ -96,15 +96,6 @@ std::string DevicesOf(const v1::WorkerStatus& worker) {
   return worker.devices_size() == 1 ? ", on the CPU" : "";
 }
 
-// Empty if the worker keeps no rows.
-std::string KeptRows(const v1::WorkerStatus& worker) {
-  const int64_t rows = worker.row_hits() + worker.row_misses();
-  if (rows == 0) return "";
-  return absl::StrFormat(", %.1f %% of %d rows kept, in %s MiB",
-                         100.0 * static_cast<double>(worker.row_hits()) / static_cast<double>(rows),
-                         rows, Mebibytes(worker.row_bytes()));
-}
-
 // The function of the running step and, for a training step, its number in the job. The step's id
 // is not shown, because it leaps when a job is started again.
 std::string LiveStep(const v1::WorkerStatus& worker) {
@@ -138,7 +129,7 @@ std::string Figures(const v1::TaskStatus& status) {
               ? "idle"
               : absl::StrCat(worker.committing() ? "commits " : "runs ", LiveStep(worker));
       return absl::StrCat(worker.reported(), " steps reported, ", live, ", ", worker.queued(),
-                          " queued", KeptRows(worker), DevicesOf(worker));
+                          " queued", DevicesOf(worker));
     }
     default: return "";
   }

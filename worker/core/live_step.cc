@@ -77,12 +77,10 @@ void WorkerCore::StartNext() {
 // additions of the previous one, as it may miss those of other workers. It must not miss an assign,
 // and it must not assign a variable of which it has missed an addition. The variables that a
 // function assigns are known from its last runs, so its first run waits. CheckAssigned catches an
-// assign that the last runs did not show. With a row cache the next step waits, because a row that
-// was read without the previous step's writes must not be kept for later steps.
+// assign that the last runs did not show.
 bool WorkerCore::MayBegin(const Dispatch& next) const {
   if (!session_->committing) return true;
-  if (options_.pulls.pipeline_depth == 1 || !next.ordinal || session_->rows != nullptr)
-    return false;
+  if (options_.pulls.pipeline_depth == 1 || !next.ordinal) return false;
   const std::vector<StagedWrite>& writes = session_->committing->record.writes;
   if (!RuleHolds(Rule::kAssignsAreNotMissed)) return true;
   return Assigned(writes).empty() &&
@@ -103,9 +101,7 @@ std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& d
                                      options_.check_numerics,
                                      MixSeeds(options_.seed, dispatch.step.value()),
                                      {},
-                                     {},
                                      options_.at_once_bytes};
-  if (!options.read_only) options.rows = session_->rows;
   options.on_session_over = [weak = weak_from_this(),
                              session = std::weak_ptr<Session>(session_)](const absl::Status& why) {
     if (const auto core = weak.lock()) core->OnSessionOver(session, why);
@@ -115,7 +111,6 @@ std::shared_ptr<WorkerTransaction> WorkerCore::OpenTransaction(const Dispatch& d
 
 void WorkerCore::StartStep(QueuedStep next) {
   Dispatch dispatch = std::move(next.dispatch);
-  if (session_->rows != nullptr) session_->rows->BeginStep();
   const std::weak_ptr<WorkerCore> weak = weak_from_this();
   const std::weak_ptr<Session> session = session_;
   const auto transaction = next.ahead != nullptr ? next.ahead : OpenTransaction(dispatch);
@@ -202,22 +197,7 @@ void WorkerCore::DropPrefetched() {
   for (QueuedStep& step : session_->queue) DropPrefetched(step);
 }
 
-void WorkerCore::ForgetReads() {
-  DropPrefetched();
-  if (session_->rows != nullptr) outbox_.Add([forgotten = session_->rows->Clear()] {});
-}
-
-// The row cache keeps no rows of a variable that steps assign. Otherwise a step that reads a stale
-// row and then assigns it would undo an assign of another worker or of the program. Other rows that
-// the step writes are dropped when its commit is planned.
-void WorkerCore::KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) {
-  if (session_->rows == nullptr || !RuleHolds(Rule::kForgetWhatItWrites)) return;
-  for (const StagedWrite& write : writes) {
-    if (!Assigns(write)) continue;
-    assigned_rows_.insert(write.variable);
-    session_->rows->NeverKeep(session_->layout->Find(write.variable)->id);
-  }
-}
+void WorkerCore::ForgetReads() { DropPrefetched(); }
 
 // An assigned value may have been made from the old value. A step that reads the older value and
 // then assigns would lose the assign, so its prefetched values are dropped. Additions and gradients
@@ -368,8 +348,7 @@ void WorkerCore::PlanLiveCommit() {
   LiveStep& live = *session_->live;
   auto work = std::make_shared<const CommitWork>(CommitWork{
       session_->layout, session_->links, live.record.writes, live.dispatch.ordinal.value_or(0),
-      live.dispatch.learning_rate_scale, options_.check_numerics,
-      RuleHolds(Rule::kForgetWhatItWrites) ? session_->rows : nullptr});
+      live.dispatch.learning_rate_scale, options_.check_numerics});
   if (PlanningBytes(work->writes) < options_.at_once_bytes) {
     live.plan = PlanCommit(*work);
     return BeginCommit();
@@ -405,7 +384,6 @@ void WorkerCore::BeginCommit() {
     live.state = WorkerSnapshot::Step::kHeld;
     return HitFailpoint(Failpoint::kStepHeld);
   }
-  KeepNoRowsOfAssigned(live.record.writes);
   std::map<int, std::vector<CommitPart>> parts = *std::move(live.plan->parts);
   for (auto& [ps, part] : parts) {
     CommitRequest request{

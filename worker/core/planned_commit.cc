@@ -62,19 +62,6 @@ absl::Status CheckParts(const CommitWork& work, const Parts& parts) {
   return absl::OkStatus();
 }
 
-// The worker's next steps must see this step's writes. With a row cache no step of the session runs
-// between the end of this step's function and its commit, so no row is cached again before the
-// commit.
-void ForgetRows(const CommitWork& work) {
-  if (work.rows == nullptr) return;
-  for (const StagedWrite& write : work.writes) {
-    const VariableId variable = work.layout->Find(write.variable)->id;
-    // Rows of assigned variables are not kept at all (WorkerCore::KeepNoRowsOfAssigned).
-    if (Assigns(write)) continue;
-    write.ids ? work.rows->Drop(variable, *write.ids) : work.rows->Drop(variable);
-  }
-}
-
 // One plan, made by several threads.
 class Planning : public std::enable_shared_from_this<Planning> {
  public:
@@ -84,7 +71,6 @@ class Planning : public std::enable_shared_from_this<Planning> {
 
   void Run() {
     if (absl::Status gone = CheckWrites(*work_); !gone.ok()) return Finish(std::move(gone));
-    ForgetRows(*work_);
     planner_ = std::make_unique<CommitPlanner>(*work_->layout, work_->writes, work_->ordinal,
                                                work_->learning_rate_scale);
     if (planner_->units() == 0) return Finish(TakeParts());
@@ -126,7 +112,6 @@ bool Assigns(const StagedWrite& write) {
 PlannedCommit PlanCommit(const CommitWork& work) {
   const auto plan = [&work]() -> absl::StatusOr<Parts> {
     RETURN_IF_ERROR(CheckWrites(work));
-    ForgetRows(work);
     Parts parts = PlanCommits(*work.layout, work.writes, work.ordinal, work.learning_rate_scale);
     RETURN_IF_ERROR(CheckParts(work, parts));
     return parts;

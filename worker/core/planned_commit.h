@@ -16,7 +16,6 @@
 #include "protocol/messages.h"
 #include "variables/layout.h"
 #include "variables/transfer_plan.h"
-#include "worker/core/row_cache.h"
 #include "worker/core/step_transaction.h"
 
 namespace divvy {
@@ -31,8 +30,6 @@ struct CommitWork {
   // Check the sums of gradient rows with equal ids, too: finite rows may have a sum that is not
   // finite.
   bool check_numerics = false;
-  // The row cache, which drops the written rows. Null: there is none.
-  std::shared_ptr<RowCache> rows;
 };
 
 struct PlannedCommit {

@@ -32,23 +32,13 @@ struct PullOptions {
   //   missed a write, the step is run again.
   //
   // A commit in flight counts as one of the d steps. The next training step runs meanwhile, and
-  // commits after the committing step has been reported. In four cases the next step waits instead:
-  // the committing step assigns a variable; the next step's function is known to assign a variable
-  // of the commit; it is the first run of that function; there is a row cache (below).
+  // commits after the committing step has been reported. In three cases the next step waits
+  // instead: the committing step assigns a variable; the next step's function is known to assign a
+  // variable of the commit; it is the first run of that function.
   //
   // If a replica has a GPU, the batches of leased data for these d - 1 steps are also read and
   // copied to it in advance. Each step gets the same elements as without prefetching.
   int pipeline_depth = 1;
-
-  // Memory of the row cache, which keeps rows that training steps have pulled by id. 0: no cache.
-  //
-  // A row is used by the step that pulled it, and by the next row_cache_staleness steps of this
-  // worker, without asking the parameter server. These steps miss writes that other workers or the
-  // program make to the row meanwhile. They never miss a write of their own worker. The cache keeps
-  // no rows of a variable that a step of this worker has assigned. Read-only steps do not use it.
-  int64_t row_cache_bytes = 0;
-  // Number of steps for which a row is used again after the step that pulled it.
-  int row_cache_staleness = 0;
 
   // Every invalid value, each with the name of its flag. Empty: the options are valid.
   std::vector<std::string> Problems() const {
@@ -57,17 +47,6 @@ struct PullOptions {
       problems.push_back(absl::StrCat("--pipeline_depth is ", pipeline_depth,
                                       ", wanted 1 (one step after another) to ",
                                       kMaxPipelineDepth));
-    }
-    if (row_cache_bytes < 0)
-      problems.push_back(
-          absl::StrCat("--row_cache_bytes is ", row_cache_bytes, ", wanted at least 0"));
-    if (row_cache_staleness < 0)
-      problems.push_back(
-          absl::StrCat("--row_cache_staleness is ", row_cache_staleness, ", wanted at least 0"));
-    if (row_cache_staleness > 0 && row_cache_bytes == 0) {
-      problems.push_back(
-          absl::StrCat("--row_cache_staleness is ", row_cache_staleness,
-                       ", and there is no cache: give it memory with --row_cache_bytes"));
     }
     return problems;
   }

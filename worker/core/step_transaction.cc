@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -58,11 +56,6 @@ absl::Status CheckFinite(const StagedWrite& write) {
       "high"));
 }
 
-WorkerTransaction::Options WithoutRows(WorkerTransaction::Options options) {
-  options.rows = nullptr;
-  return options;
-}
-
 }  // namespace
 
 Fence SessionLinks::FenceFor(int index) const {
@@ -72,10 +65,7 @@ Fence SessionLinks::FenceFor(int index) const {
 }
 
 WorkerTransaction::WorkerTransaction(Options options, Executor& executor, Clock& clock)
-    : options_(WithoutRows(options)),
-      executor_(executor),
-      clock_(clock),
-      rows_(std::move(options.rows)) {}
+    : options_(std::move(options)), executor_(executor), clock_(clock) {}
 
 // ---- called by the step -------------------------------------------------------------------------
 
@@ -120,7 +110,6 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads,
     waiters_[id] = waiter;
     waiter->reads = std::move(reads);
     waiter->own.resize(waiter->reads.size());
-    waiter->gaps.resize(waiter->reads.size());
     waiter->base.resize(waiter->reads.size());
     // One more than the reads, so that the waiter does not finish before all reads have been added.
     waiter->missing = waiter->reads.size() + 1;
@@ -135,7 +124,7 @@ void WorkerTransaction::Pull(std::vector<VariableRead> reads,
 }
 
 // Decides where the value of read `index` comes from: the step's own assign, a whole variable that
-// is here or in flight, the row cache, or a message.
+// is here or in flight, or a message.
 void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) {
   Waiter& waiter = *waiters_.at(waiter_id);
   const VariableRead& read = waiter.reads[index];
@@ -147,86 +136,14 @@ void WorkerTransaction::AddRead(uint64_t waiter_id, size_t index, Fetch& fetch) 
   } else if (!read.ids || PulledAhead(read.variable)) {
     WantWhole(read.variable, Place{waiter_id, index}, fetch);
   } else {
-    WantRows({waiter_id, index}, fetch);
+    fetch.reads.push_back(read);
+    fetch.places.push_back(Place{waiter_id, index});
   }
 }
 
-// With a row cache, the cache's rule counts instead: a step misses no write of its own worker to a
-// row.
 bool WorkerTransaction::PulledAhead(const std::string& variable) const {
   const auto whole = whole_.find(variable);
-  return whole != whole_.end() && whole->second.ahead && rows_ == nullptr;
-}
-
-// The missing ids, each once, in the order of their first places.
-std::vector<int64_t> WorkerTransaction::Missing(const Tensor& ids, const RowCache::Found& found,
-                                                MissingRows& gaps) {
-  std::vector<int64_t> missing;
-  absl::flat_hash_map<int64_t, int64_t> row_of;
-  for (const int64_t place : found.missing) {
-    const auto [row, is_first] =
-        row_of.emplace(ids.data_as<int64_t>()[place], static_cast<int64_t>(missing.size()));
-    if (is_first) missing.push_back(row->first);
-    gaps.rows.push_back(row->second);
-  }
-  gaps.places = found.missing;
-  return missing;
-}
-
-// Fills the missing rows of `gaps.values`, which nobody else has seen, with the pulled rows.
-Tensor WorkerTransaction::Filled(MissingRows gaps, const Tensor& rows) {
-  const int64_t row_bytes = rows.size_bytes() / rows.shape().dim(0);
-  for (size_t i = 0; i < gaps.places.size() && row_bytes > 0; ++i) {
-    std::memcpy(gaps.values.fresh_data<char>() + gaps.places[i] * row_bytes,
-                rows.data_as<char>() + gaps.rows[i] * row_bytes, static_cast<size_t>(row_bytes));
-  }
-  return std::move(gaps.values);
-}
-
-// Pulls only the rows that are not in the row cache, and each row once. If there is no memory for
-// the lookup, all rows are pulled; then the pull reports the lack of memory.
-void WorkerTransaction::WantRows(Place place, Fetch& fetch) {
-  Waiter& waiter = *waiters_.at(place.waiter);
-  VariableRead wanted = waiter.reads[place.index];
-  const int64_t count = wanted.ids->shape().num_elements();
-  const VariableLayout& variable = *options_.layout->Find(wanted.variable);
-  absl::StatusOr<RowCache::Found> found;
-  if (rows_ != nullptr && count > 0 && (found = rows_->Find(variable, *wanted.ids)).ok()) {
-    RememberKept(variable, *found);
-    if (found->missing.empty()) {
-      waiter.base[place.index] = std::move(found->values);
-      --waiter.missing;
-      return;
-    }
-    MissingRows gaps;
-    const std::vector<int64_t> missing = Missing(*wanted.ids, *found, gaps);
-    if (static_cast<int64_t>(missing.size()) < count) {
-      wanted.ids = Tensor::Vector<int64_t>(absl::MakeConstSpan(missing));
-      gaps.values = std::move(found->values);
-      waiter.gaps[place.index] = std::move(gaps);
-    }
-  }
-  fetch.reads.push_back(std::move(wanted));
-  fetch.places.push_back(place);
-}
-
-// A kept row is as old as its pull, even if other rows of the shard are newer.
-void WorkerTransaction::RememberKept(const VariableLayout& variable, const RowCache::Found& found) {
-  for (const auto& [part, version] : found.oldest) {
-    const auto [pulled, is_first] = record_.pulled.emplace(ShardKey{variable.id, 0, part}, version);
-    pulled->second = std::min(pulled->second, version);
-  }
-}
-
-void WorkerTransaction::KeepRows(const Fetch& fetch) {
-  if (rows_ == nullptr) return;
-  for (const auto& [ps, parts] : fetch.plan.parts()) {
-    const PullReply& reply = fetch.replies.at(ps);
-    for (size_t i = 0; i < parts.size() && i < reply.parts.size(); ++i) {
-      if (parts[i].rows)
-        rows_->Keep(*options_.layout->Find(parts[i].shard.variable), parts[i], reply.parts[i]);
-    }
-  }
+  return whole != whole_.end() && whole->second.ahead;
 }
 
 void WorkerTransaction::WantWhole(const std::string& variable, std::optional<Place> place,
@@ -340,8 +257,6 @@ void WorkerTransaction::Close(Phase phase, const absl::Status& status) {
   NoteWaiting();
   take_ahead_ = nullptr;
   own_.clear();
-  // If the session is over, this is the last reference, and all kept rows are freed.
-  outbox_.Add([rows = std::exchange(rows_, nullptr)] {});
   while (!waiters_.empty()) Answer(waiters_.begin()->first, status);
 }
 
@@ -456,7 +371,6 @@ void WorkerTransaction::OnAssembled(uint64_t id, absl::StatusOr<std::vector<Tens
 void WorkerTransaction::Deliver(uint64_t id, const absl::StatusOr<std::vector<Tensor>>& values) {
   if (!values.ok()) return FailFetch(id, values.status());
   const std::shared_ptr<const Fetch> fetch = std::move(fetches_.extract(id).mapped());
-  KeepRows(*fetch);
   std::vector<WholeValue> ahead;
   for (size_t i = 0; i < fetch->reads.size(); ++i) {
     if (fetch->places[i]) {
@@ -508,8 +422,7 @@ void WorkerTransaction::DeliverWhole(Place place, const Tensor& value) {
 void WorkerTransaction::Deliver(Place place, const Tensor& value) {
   const auto waiter = waiters_.find(place.waiter);
   if (waiter == waiters_.end()) return;  // answered with an error
-  MissingRows& gaps = waiter->second->gaps[place.index];
-  waiter->second->base[place.index] = gaps.places.empty() ? value : Filled(std::move(gaps), value);
+  waiter->second->base[place.index] = value;
   if (--waiter->second->missing == 0) FinishWaiter(place.waiter);
 }
 

@@ -22,7 +22,6 @@
 #include "protocol/clients.h"
 #include "protocol/messages.h"
 #include "variables/transfer_plan.h"
-#include "worker/core/row_cache.h"
 #include "worker/core/step_runner.h"
 
 namespace divvy {
@@ -81,9 +80,6 @@ class WorkerTransaction : public StepTransaction,
     // Called with the error of a ps that says that the session is over. Called without a lock,
     // perhaps more than once.
     std::function<void(absl::Status)> on_session_over;
-    // The row cache: rows that are read by id are looked up in it, and pulled rows are kept in it.
-    // Released when the step is over. Null: every row is pulled.
-    std::shared_ptr<RowCache> rows = nullptr;
     // Values of fewer bytes are assembled at once, under the lock; larger ones on another thread.
     int64_t at_once_bytes = 256 << 10;
   };
@@ -97,7 +93,7 @@ class WorkerTransaction : public StepTransaction,
   bool cancelled() const override;
 
   // Begins to pull these variables whole. Unknown variables are left out. `ahead` means that the
-  // step has not begun. Then, unless there is a row cache, reads by id of one of these variables
+  // step has not begun. Then reads by id of one of these variables
   // are also served from the prefetched value, so that the step sees one value of the variable.
   void Prefetch(const std::vector<std::string>& variables, bool ahead = false);
   // Calls `take` with the prefetched values that have arrived, and later with those that arrive
@@ -114,19 +110,9 @@ class WorkerTransaction : public StepTransaction,
 
  private:
   enum class Phase : uint8_t { kOpen, kFinished, kCancelled };
-  // A read of rows of which only a part is pulled: some rows are in the row cache, or an id is
-  // named twice.
-  struct MissingRows {
-    // The result, with the rows of the row cache filled in.
-    Tensor values;
-    // The places in `values` without a row, and for each place the number of its row among the
-    // pulled rows.
-    std::vector<int64_t> places, rows;
-  };
   struct Waiter {  // one Pull
     std::vector<VariableRead> reads;
     std::vector<std::vector<StagedWrite>> own;  // for each read: the step's own writes before it
-    std::vector<MissingRows> gaps;              // for each read
     std::vector<Tensor> base;
     size_t missing = 0;
     ResultCallback<std::vector<Tensor>> done;
@@ -168,13 +154,6 @@ class WorkerTransaction : public StepTransaction,
   void WantWhole(const std::string& variable, std::optional<Place> place, Fetch& fetch)
       DIVVY_REQUIRES(mu_);
   bool PulledAhead(const std::string& variable) const DIVVY_REQUIRES(mu_);
-  static std::vector<int64_t> Missing(const Tensor& ids, const RowCache::Found& found,
-                                      MissingRows& gaps);
-  static Tensor Filled(MissingRows gaps, const Tensor& rows);
-  void WantRows(Place place, Fetch& fetch) DIVVY_REQUIRES(mu_);
-  void RememberKept(const VariableLayout& variable, const RowCache::Found& found)
-      DIVVY_REQUIRES(mu_);
-  void KeepRows(const Fetch& fetch) DIVVY_REQUIRES(mu_);
   void Begin(Fetch fetch);
   void Send(uint64_t fetch, int ps) DIVVY_REQUIRES(mu_);
   void SendAgain(uint64_t fetch, int ps);
@@ -199,9 +178,6 @@ class WorkerTransaction : public StepTransaction,
   Outbox outbox_;
   mutable Mutex mu_;
   Phase phase_ DIVVY_GUARDED_BY(mu_) = Phase::kOpen;
-  // Null after Finish or Cancel, because a step may hold the transaction as long as its worker
-  // lives.
-  std::shared_ptr<RowCache> rows_ DIVVY_GUARDED_BY(mu_);
   uint64_t next_id_ DIVVY_GUARDED_BY(mu_) = 1;
   // A waiter with nothing missing is not changed any more: its results are being made, perhaps
   // without the lock.

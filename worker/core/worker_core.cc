@@ -81,7 +81,6 @@ WorkerCore::WorkerCore(WorkerOptions options, Executor& executor, Clock& clock, 
       inputs_(inputs),
       dialer_(dialer),
       on_exit_(std::move(on_exit)),
-      row_cache_metrics_(MetricsRegistry::Default(), options_.index),
       last_contact_(clock.Elapsed()) {}
 
 WorkerCore::~WorkerCore() { Abandon(); }
@@ -295,14 +294,6 @@ void WorkerCore::BeginSession(WorkerAttachRequest request) {
   session_->layout = std::move(request.layout);
   session_->job_seed = request.job_seed;
   session_->last_heard = clock_.Elapsed();
-  const PullOptions& pulls = options_.pulls;
-  if (pulls.row_cache_bytes > 0)
-    session_->rows = std::make_shared<RowCache>(pulls.row_cache_bytes, pulls.row_cache_staleness,
-                                                row_cache_metrics_);
-  for (const std::string& name : assigned_rows_) {
-    const VariableLayout* const variable = session_->layout->Find(name);
-    if (variable != nullptr) session_->rows->NeverKeep(variable->id);
-  }
   RegisterIfWanted();  // stops registering
 }
 
@@ -314,7 +305,6 @@ void WorkerCore::EndSession() {
   const std::shared_ptr<Session> session = std::exchange(session_, nullptr);
   if (session->live)
     outbox_.Add([transaction = session->live->transaction] { transaction->Cancel(); });
-  outbox_.Add([rows = session->rows] {});  // the rows are freed without the lock
   for (const ResourceId iterator : session->resources)
     outbox_.Add([this, iterator] { inputs_.Close(iterator); });
   const auto node = session->connection ? connections_.extract(*session->connection)
@@ -550,20 +540,7 @@ void WorkerCore::Handle(Release message) {
 // ---- for status pages and tests -----------------------------------------------------------------
 
 WorkerSnapshot WorkerCore::Inspect() const {
-  std::shared_ptr<const RowCache> rows;
-  WorkerSnapshot snapshot;
-  {
-    MutexLock lock(mu_);
-    snapshot = InspectLocked();
-    if (session_ != nullptr) rows = session_->rows;
-  }
-  // Taken without the core's lock, because a step may hold the cache's lock while it looks up a
-  // million rows.
-  if (rows != nullptr) snapshot.rows = rows->stats();
-  return snapshot;
-}
-
-WorkerSnapshot WorkerCore::InspectLocked() const {
+  MutexLock lock(mu_);
   WorkerSnapshot snapshot;
   snapshot.job = known_.job;
   snapshot.epoch = known_.epoch;

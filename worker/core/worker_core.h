@@ -57,7 +57,6 @@
 #include "worker/core/planned_commit.h"
 #include "worker/core/pull_options.h"
 #include "worker/core/read_set.h"
-#include "worker/core/row_cache.h"
 #include "worker/core/step_runner.h"
 #include "worker/core/step_transaction.h"
 
@@ -154,7 +153,6 @@ struct WorkerSnapshot {
   // The ps that have not answered a commit of `committing`.
   std::vector<int> unanswered;
   std::set<ResourceId> resources;
-  RowCacheStats rows;         // of this session's row cache, if there is one
   size_t unacknowledged = 0;  // sent messages of the Steps stream
   int64_t reported = 0;       // steps, in the life of this process
 };
@@ -278,8 +276,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
     // The step whose commits are in flight. Only one step commits at a time, so meanwhile the live
     // step runs or is kBehind.
     std::optional<LiveStep> committing;
-    // null: there is no row cache
-    std::shared_ptr<RowCache> rows;
     std::set<ResourceId> resources;
     std::optional<uint64_t> hold;  // number of the Hold; no commit begins before its Release
     bool hold_answered = false;
@@ -345,7 +341,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   void DropPrefetched(QueuedStep& step) DIVVY_REQUIRES(mu_);
   void DropPrefetched() DIVVY_REQUIRES(mu_);
   void ForgetReads() DIVVY_REQUIRES(mu_);
-  void KeepNoRowsOfAssigned(const std::vector<StagedWrite>& writes) DIVVY_REQUIRES(mu_);
   void AgePrefetched(const LiveStep& ended) DIVVY_REQUIRES(mu_);
   void CancelLive() DIVVY_REQUIRES(mu_);
   void OnFunctionDone(const std::weak_ptr<Session>& session, EntryId step, StepRecord record,
@@ -372,7 +367,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   }
   void ReportStep(std::optional<LiveStep>& ended, StepOutcome outcome, absl::Status error)
       DIVVY_REQUIRES(mu_);
-  WorkerSnapshot InspectLocked() const DIVVY_REQUIRES(mu_);
   // The live step, or the committing one, if it is `step` of `session`; else null. So a late event
   // of another step is dropped.
   LiveStep* Live(const std::weak_ptr<Session>& session, EntryId step) DIVVY_REQUIRES(mu_);
@@ -409,10 +403,6 @@ class WorkerCore : public StepsAcceptor, public std::enable_shared_from_this<Wor
   std::map<uint64_t, std::shared_ptr<StreamConnection<FromWorker>>> connections_
       DIVVY_GUARDED_BY(mu_);
   uint64_t next_connection_ DIVVY_GUARDED_BY(mu_) = 1;
-  RowCacheMetrics row_cache_metrics_;
-  // Variables that a step has assigned, in part or whole, in the life of this process. The row
-  // cache keeps none of their rows.
-  std::set<std::string> assigned_rows_ DIVVY_GUARDED_BY(mu_);
   ReadSets read_sets_ DIVVY_GUARDED_BY(mu_);
   // Time of the coordinator's last message to this worker.
   absl::Duration last_contact_ DIVVY_GUARDED_BY(mu_);

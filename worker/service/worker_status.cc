@@ -32,9 +32,6 @@ v1::TaskStatus WorkerTaskStatus(const WorkerOptions& options, const WorkerSnapsh
   if (snapshot.live_ordinal) worker.set_live_ordinal(*snapshot.live_ordinal);
   worker.set_committing(snapshot.step == WorkerSnapshot::Step::kCommitting ||
                         snapshot.step == WorkerSnapshot::Step::kBehind);
-  worker.set_row_hits(snapshot.rows.hits);
-  worker.set_row_misses(snapshot.rows.misses);
-  worker.set_row_bytes(snapshot.rows.bytes);
   for (const DeviceDescription& device : devices) {
     v1::WorkerStatus::Device& row = *worker.add_devices();
     row.set_device(device.device);

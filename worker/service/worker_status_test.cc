@@ -32,16 +32,5 @@ TEST(WorkerStatusTest, TellsWhereEachReplicaComputes) {
   EXPECT_EQ(status.worker().devices(1).ShortDebugString(), R"(device: "CPU:0")");
 }
 
-TEST(WorkerStatusTest, TellsWhatKeepingRowsSaves) {
-  WorkerSnapshot snapshot;
-  snapshot.rows.hits = 90;
-  snapshot.rows.misses = 10;
-  snapshot.rows.bytes = 4096;
-  const v1::WorkerStatus worker = WorkerTaskStatus(WorkerOptions(), snapshot, {}).worker();
-  EXPECT_EQ(worker.row_hits(), 90);
-  EXPECT_EQ(worker.row_misses(), 10);
-  EXPECT_EQ(worker.row_bytes(), 4096);
-}
-
 }  // namespace
 }  // namespace divvy
