@@ -6,7 +6,6 @@
 // bytes to and from a third process, by requests and replies, with as many requests in flight.
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/executor.h"
 #include "base/process.h"
 #include "base/status_macros.h"
@@ -25,9 +23,7 @@
 #include "protocol/clients.h"
 #include "rpc/dialer.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(std::string, only, "", "name of the only line to measure; empty: all lines");
-ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "bytes that one run moves");
 ABSL_FLAG(std::string, role, "", "set by the benchmark for its child processes: ps or tcp");
 
@@ -101,24 +97,6 @@ class Parameters {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// The processor time per GB of both processes of a contender.
-struct CpuMeter {
-  const Child& other;
-  double seconds = 0;
-  int runs = 0;
-  std::function<void()> Measuring(std::function<void()> run) {
-    return [this, run = std::move(run)] {
-      const double before = OwnCpuSeconds() + other.CpuSeconds();
-      run();
-      // The first run warms up.
-      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;
-    };
-  }
-  double PerGb(double bytes_a_run) const {
-    return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9;
-  }
-};
-
 struct Workload {
   std::string name;
   int64_t bytes = 0;
@@ -139,35 +117,23 @@ absl::Status RunOnce(Transport& transport, const Workload& work) {
   return absl::OkStatus();
 }
 
-void Report(const Workload& work, const Comparison& comparison, double cpu, double raw_cpu) {
-  if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF(
-        "{\"bench\": \"pull_push\", \"what\": \"%s\", \"bytes\": %d, \"outstanding\": %d, "
-        "\"gb_per_s\": %.3f, \"raw_tcp_gb_per_s\": %.3f, \"ratio\": %.3f, "
-        "\"cpu_s_per_gb\": %.3f, \"raw_tcp_cpu_s_per_gb\": %.3f}\n",
-        work.name, work.bytes, work.outstanding, comparison.rate / 1e9,
-        comparison.ceiling_rate / 1e9, comparison.ratio, cpu, raw_cpu);
-    std::fflush(stdout);
-  } else {
-    Print(comparison, {"GB/s", 1e9});
-    absl::PrintF("%-24s %9.2f CPU-s a GB   %-27s %9.2f CPU-s a GB\n", "", cpu, "", raw_cpu);
-  }
-}
-
 absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const Child& raw,
                      const Workload& work) {
   absl::Status status;
-  CpuMeter cpu{ps}, raw_cpu{raw};
+  CpuMeter cpu([&] { return OwnCpuSeconds() + ps.CpuSeconds(); }),
+      raw_cpu([&] { return OwnCpuSeconds() + raw.CpuSeconds(); });
   const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
   if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name)
     return absl::OkStatus();
-  const Contender figure{name, cpu.Measuring([&] { status.Update(RunOnce(parameters, work)); })};
+  const Contender figure{name, cpu.Metered([&] { status.Update(RunOnce(parameters, work)); })};
   const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"),
-                          raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
+                          raw_cpu.Metered([&] { status.Update(RunOnce(tcp, work)); })};
   const double bytes = static_cast<double>(absl::GetFlag(FLAGS_run_bytes));
-  const Comparison comparison = Compare(figure, ceiling, bytes, absl::GetFlag(FLAGS_rounds));
+  const Comparison comparison = Compare(figure, ceiling, bytes);
   RETURN_IF_ERROR(status);
-  Report(work, comparison, cpu.PerGb(bytes), raw_cpu.PerGb(bytes));
+  Show("pull_push", comparison, {"GB/s", 1e9},
+       {{"cpu_s_per_gb", cpu.SecondsPerRun() / bytes * 1e9},
+        {"ceiling_cpu_s_per_gb", raw_cpu.SecondsPerRun() / bytes * 1e9}});
   return absl::OkStatus();
 }
 
