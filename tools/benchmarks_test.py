@@ -83,15 +83,22 @@ class BenchmarksTest(unittest.TestCase):
         self.assertEqual(self.run_tool(), 0, self.errors)
         rows = self.rows()
         self.assertEqual(rows[0], ["figure", "rate", "beside", "its rate", "ratio"])
-        self.assertEqual(rows[2], ["ops: Relu", "0.6 GB/s", "memcpy", "1", "0.60"])
+        self.assertEqual(rows[2], ["ops: Relu", "0.6 GB/s", "memcpy", "1", "0.6"])
         self.assertEqual(rows[4], ["store: changes", "0.25 GB/s", "memcpy", "1", "0.25"])
         self.assertRegex(self.output, r"(?m)^ops: alone +5 /s +[0-9.]+ +[0-9]+$")
         self.assertEqual(self.read("fake/ops.flags"), "--format=json\n" * 3)
         self.assertEqual(self.read("bazel.log").splitlines()[0], "build //bench:ops //bench:store")
 
-    def test_quick_is_one_round_with_less_work(self):
+    def test_quick_is_two_rounds_with_less_work(self):
         self.assertEqual(self.run_tool("--quick"), 0, self.errors)
-        self.assertEqual(self.read("fake/store.flags"), "--format=json --rounds=2\n")
+        self.assertEqual(self.read("fake/store.flags"), "--format=json --rounds=2\n" * 2)
+
+    def test_a_variant_is_its_benchmark_with_a_flag(self):
+        self.add_bench("pull_push", "pull", 0.5)
+        self.assertEqual(self.run_tool("--rounds=1", only="^pull_push"), 0, self.errors)
+        self.assertEqual(self.read("fake/pull_push.flags"),
+                         "--format=json\n--format=json --tls\n")
+        self.assertEqual(self.read("bazel.log").splitlines()[0], "build //bench:pull_push")
 
     def test_only_runs_the_benchmarks_whose_figures_match(self):
         self.hold(ops_Relu=0.6)
@@ -190,7 +197,7 @@ class BenchmarksTest(unittest.TestCase):
                                        only="^(input|peers)"), 0, self.errors)
         self.assertIn("absent: tensorflow", self.errors)
         self.assertIn(["peers: %s beside pandas" % CSV, "300 k records/s", "pandas 3.1", "200",
-                       "1.50"], self.rows())
+                       "1.5"], self.rows())
         self.assertEqual(list(json.loads(self.read("bench/baseline.json"))), ["input: " + CSV])
 
     def test_a_peer_that_does_not_exist_is_an_error(self):
