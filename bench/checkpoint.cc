@@ -25,6 +25,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -39,9 +40,7 @@
 #include "strategy/step.h"
 
 ABSL_FLAG(int64_t, mb, 256, "size of the large variable, in units of 1e6 bytes");
-ABSL_FLAG(int, rounds, 5, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int, rows, 16, "rows of the large variable that a step writes to");
-ABSL_FLAG(std::string, format, "table", "table or json");
 
 namespace divvy::bench {
 namespace {
@@ -99,24 +98,6 @@ void AtOnce(Executor& executor, int n, const std::function<void(int)>& body) {
   state->over.Wait(state->mu, [&state] { return state->left == 0; });
 }
 
-// The processor time of a contender, over all its runs.
-class Processor {
- public:
-  std::function<void()> Metered(std::function<void()> run) {
-    return [this, run = std::move(run)] {
-      const double before = OwnCpuSeconds();
-      run();
-      seconds_ += OwnCpuSeconds() - before;
-      ++runs_;
-    };
-  }
-  double SecondsPerGigabyte() const { return runs_ == 0 ? 0 : seconds_ / runs_ / (Bytes() / 1e9); }
-
- private:
-  double seconds_ = 0;
-  int runs_ = 0;
-};
-
 class Bench {
  public:
   explicit Bench(const std::string& directory)
@@ -148,8 +129,6 @@ class Bench {
   absl::Status MeasureTraining(EmbeddedCluster& cluster);
   absl::StatusOr<double> StepsPerSecond(Coordinator& coordinator,
                                         const std::function<bool()>& enough);
-  void Show(const Comparison& comparison, const Unit& unit, const Processor& figure,
-            const Processor& ceiling) const;
 
   const std::string directory_;
   ThreadPoolExecutor executor_;
@@ -210,25 +189,23 @@ void Bench::LeaveTheCache() const {
   }
 }
 
-void Bench::Show(const Comparison& comparison, const Unit& unit, const Processor& figure,
-                 const Processor& ceiling) const {
-  if (absl::GetFlag(FLAGS_format) == "json") return PrintJson("checkpoint", comparison, unit);
-  Print(comparison, unit);
-  std::printf("  processor: %.2f s a GB, %.2f s\n", figure.SecondsPerGigabyte(),
-              ceiling.SecondsPerGigabyte());
+void ShowThroughput(const Comparison& comparison, const CpuMeter& figure, const CpuMeter& ceiling) {
+  Show("checkpoint", comparison, {"MB/s", 1e6},
+       {{"cpu_s_per_gb", figure.SecondsPerRun() / Bytes() * 1e9},
+        {"ceiling_cpu_s_per_gb", ceiling.SecondsPerRun() / Bytes() * 1e9}});
 }
 
 void Bench::MeasureWriting(Coordinator& coordinator) {
-  Processor figure, ceiling;
+  CpuMeter figure, ceiling;
   const Contender save{"writing",
                        figure.Metered([&] { DIVVY_CHECK(coordinator.SaveCheckpoint().ok()); })};
   const Contender plain{"two files, written and synced", ceiling.Metered([this] { WritePlain(); }),
                         [this] { PrepareToWrite(); }};
-  Show(Compare(save, plain, Bytes(), absl::GetFlag(FLAGS_rounds)), {"MB/s", 1e6}, figure, ceiling);
+  ShowThroughput(Compare(save, plain, Bytes()), figure, ceiling);
 }
 
 absl::Status Bench::MeasureRestoring() {
-  Processor figure, ceiling;
+  CpuMeter figure, ceiling;
   absl::Status status;
   std::unique_ptr<EmbeddedCluster> cluster;
   const auto prepare = [&] {
@@ -245,9 +222,9 @@ absl::Status Bench::MeasureRestoring() {
                           prepare};
   const Contender plain{"two files, read", ceiling.Metered([this] { ReadPlain(); }),
                         [this] { LeaveTheCache(); }};
-  const Comparison comparison = Compare(restore, plain, Bytes(), absl::GetFlag(FLAGS_rounds));
+  const Comparison comparison = Compare(restore, plain, Bytes());
   RETURN_IF_ERROR(status);
-  Show(comparison, {"MB/s", 1e6}, figure, ceiling);
+  ShowThroughput(comparison, figure, ceiling);
   return absl::OkStatus();
 }
 
@@ -272,7 +249,7 @@ absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
   Coordinator& coordinator = cluster.coordinator();
   absl::Duration takes = absl::Seconds(1);
   std::vector<double> before, meanwhile, ratios;
-  for (int round = 0; round <= absl::GetFlag(FLAGS_rounds); ++round) {
+  for (int round = 0; round <= Rounds(); ++round) {
     const absl::Duration end = Clock::Real().Elapsed() + takes;
     ASSIGN_OR_RETURN(const double calm,
                      StepsPerSecond(coordinator, [end] { return Clock::Real().Elapsed() >= end; }));
@@ -291,13 +268,9 @@ absl::Status Bench::MeasureTraining(EmbeddedCluster& cluster) {
   const Comparison comparison{"steps meanwhile", "steps without a checkpoint",
                               Median(meanwhile), Median(before),
                               Median(ratios),    meanwhile};
-  const bool json = absl::GetFlag(FLAGS_format) == "json";
-  json ? PrintJson("checkpoint", comparison, {"/s"}) : Print(comparison, {"/s"});
-  const double hold = absl::ToDoubleMilliseconds(cluster.coordinator().Snapshot().longest_hold);
-  std::printf(json ? "{\"bench\": \"checkpoint\", \"what\": \"longest hold\", \"unit\": \"ms\", "
-                     "\"rate\": %.3g}\n"
-                   : "  commits were held for %.1f ms at most\n",
-              hold);
+  Show("checkpoint", comparison, {"/s"},
+       {{"longest_hold_ms",
+         absl::ToDoubleMilliseconds(cluster.coordinator().Snapshot().longest_hold)}});
   return absl::OkStatus();
 }
 
@@ -316,11 +289,9 @@ absl::Status Bench::Run() {
 
 int main(int argc, char** argv) {
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  if (absl::GetFlag(FLAGS_format) != "json") {
-    std::printf("%lld MB over %d parameter servers, %d cores; medians of %d rounds in turns\n",
-                static_cast<long long>(absl::GetFlag(FLAGS_mb)), divvy::bench::kServers,
-                divvy::NumCores(), absl::GetFlag(FLAGS_rounds));
-  }
+  divvy::bench::ShowText(absl::StrFormat(
+      "%d MB over %d parameter servers, %d cores; medians of %d rounds in turns",
+      absl::GetFlag(FLAGS_mb), divvy::bench::kServers, divvy::NumCores(), divvy::bench::Rounds()));
   const absl::Status run = divvy::bench::Bench(arguments.size() > 1 ? arguments[1] : ".").Run();
   if (!run.ok()) std::fprintf(stderr, "%s\n", run.ToString().c_str());
   return run.ok() ? EXIT_SUCCESS : EXIT_FAILURE;

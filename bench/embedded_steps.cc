@@ -1,4 +1,4 @@
-// bazel run //bench:embedded_steps
+// bazel run //bench:embedded_steps [-- --format=json]
 //
 // Steps that do nothing, through the embedded coordinator and workers: the total cost of
 // scheduling, dispatch, the step's thread, the commit's bookkeeping and the report. The ceiling is
@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -22,7 +24,6 @@ namespace divvy::bench {
 namespace {
 
 constexpr int kSteps = 5'000;
-constexpr int kRounds = 7;
 
 absl::Status DoNothing(WorkerContext& worker) { return absl::OkStatus(); }
 const Step kNothing("bench/nothing", DoNothing);
@@ -82,26 +83,29 @@ absl::Status Measure(int workers) {
       [&] { status.Update(RunSteps(*coordinator)); }};
   const Contender ceiling{absl::StrCat("tasks posted and awaited by ", workers),
                           [&] { PostAndWaitOnThreads(executor, workers); }};
-  const Comparison comparison = Compare(figure, ceiling, kSteps, kRounds);
+  const Comparison comparison = Compare(figure, ceiling, kSteps);
   RETURN_IF_ERROR(status);
-  Print(comparison, {"per s"});
+  Show("embedded_steps", comparison, {"/s"});
   return absl::OkStatus();
 }
 
 int Main() {
-  std::printf("%d steps a run, %d cores; medians of %d rounds in turns\n", kSteps, NumCores(),
-              kRounds);
+  ShowText(absl::StrFormat("%d steps a run, %d cores; medians of %d rounds in turns", kSteps,
+                           NumCores(), Rounds()));
   for (const int workers : {1, 2}) {
     if (const absl::Status status = Measure(workers); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.ToString().c_str());
       return EXIT_FAILURE;
     }
   }
-  PrintPeakMemory();
+  ShowPeakMemory();
   return EXIT_SUCCESS;
 }
 
 }  // namespace
 }  // namespace divvy::bench
 
-int main() { return divvy::bench::Main(); }
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::bench::Main();
+}

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,13 +21,10 @@
 #include "formats/example.h"
 #include "formats/tfrecord.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
-
 namespace divvy::bench {
 namespace {
 
 constexpr int64_t kRecords = 20'000;
-constexpr int kRounds = 5;
 
 // Reads one pass of elements or batches.
 void ReadAll(const Dataset& dataset) {
@@ -40,7 +36,7 @@ void ReadAll(const Dataset& dataset) {
   }
 }
 
-// The records of `dataset` beside reading the bytes of `files`, which it reads: one by one, in
+// The records of `dataset`, beside reading the bytes of `files` if it reads any: one by one, in
 // batches, and in batches of shuffled records, if they can be batched.
 enum class Batching { kPossible, kImpossible };
 void Measure(const std::string& name, const std::vector<std::string>& files, const Dataset& dataset,
@@ -59,11 +55,13 @@ void Measure(const std::string& name, const std::vector<std::string>& files, con
     figures.push_back({absl::StrCat(name, ", batched"), [&] { ReadAll(batches); }});
     figures.push_back({absl::StrCat(name, ", shuffled and batched"), [&] { ReadAll(shuffled); }});
   }
-  const Unit unit{"k records/s", 1e3};
-  for (const Comparison& comparison : CompareAll(figures, ceiling, kRecords, kRounds)) {
-    absl::GetFlag(FLAGS_format) == "json" ? PrintJson("input", comparison, unit)
-                                          : Print(comparison, unit);
+  std::vector<Comparison> comparisons;
+  if (files.empty()) {
+    for (const Contender& figure : figures) comparisons.push_back(MeasureAlone(figure, kRecords));
+  } else {
+    comparisons = CompareAll(figures, ceiling, kRecords);
   }
+  for (const Comparison& comparison : comparisons) Show("input", comparison, {"k records/s", 1e3});
   for (const std::string& file : files) DIVVY_CHECK(FileSystem::Real().Remove(file).ok());
 }
 
@@ -202,5 +200,5 @@ int main(int argc, char** argv) {
   divvy::bench::Images(directory);
   divvy::bench::Tensors();
   divvy::bench::Records(directory);
-  if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
+  divvy::bench::ShowPeakMemory();
 }

@@ -5,7 +5,6 @@
 // of this machine, run by `divvyctl launch`. The cost of a step should depend on its bytes, not on
 // the number of variables. The ceiling, which takes turns with the steps: a plain TCP socket
 // between two threads of the coordinator's process that moves the same bytes in both directions.
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,15 +12,12 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/executor.h"
 #include "base/status_macros.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
 #include "divvy.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "rounds; every contender runs once in each");
 ABSL_FLAG(int, steps, 20, "steps of one run");
 
 namespace divvy::bench {
@@ -102,22 +98,6 @@ absl::Status MoveBytes(RawTcp& tcp) {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-void Report(int64_t count, const Comparison& comparison, const Comparison& one) {
-  const double ms = 1e3 / comparison.rate, ceiling_ms = 1e3 / comparison.ceiling_rate,
-               of_one = TimesAsFast(comparison, one);
-  if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF(
-        "{\"bench\": \"many_vars\", \"bytes\": %d, \"variables\": %d, \"step_ms\": %.2f, "
-        "\"raw_tcp_ms\": %.2f, \"ratio\": %.3f, \"times_one\": %.3f}\n",
-        kBytes, count, ms, ceiling_ms, comparison.ratio, of_one);
-  } else {
-    absl::PrintF(
-        "16 MB in %3d variables  %8.2f ms a step   raw TCP %8.2f ms   %.2f of it   %.2f x the time "
-        "of one variable\n",
-        count, ms, ceiling_ms, comparison.ratio, of_one);
-  }
-}
-
 absl::Status Train(Coordinator& coordinator) {
   for (const int64_t count : kCounts) {
     for (const VariableSpec& variable : Variables(count))
@@ -130,15 +110,17 @@ absl::Status Train(Coordinator& coordinator) {
   absl::Status status;
   std::vector<Contender> figures;
   for (const int64_t count : kCounts)
-    figures.push_back(
-        {absl::StrCat(count), [&, count] { status.Update(RunSteps(coordinator, count)); }});
+    figures.push_back({absl::StrCat("16 MB in ", count, count == 1 ? " variable" : " variables"),
+                       [&, count] { status.Update(RunSteps(coordinator, count)); }});
   const Contender ceiling{"raw TCP", [&] { status.Update(MoveBytes(*tcp)); }};
   const std::vector<Comparison> comparisons =
-      CompareAll(figures, ceiling, absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
+      CompareAll(figures, ceiling, absl::GetFlag(FLAGS_steps));
   RETURN_IF_ERROR(status);
-  for (size_t i = 0; i < comparisons.size(); ++i)
-    Report(kCounts[i], comparisons[i], comparisons[0]);
-  std::fflush(stdout);
+  for (const Comparison& comparison : comparisons) {
+    Show("many_vars", comparison, {"steps/s"},
+         {{"step_ms", 1e3 / comparison.rate},
+          {"times_one_variable", TimesAsFast(comparison, comparisons[0])}});
+  }
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// bazel run //bench:mlp
+// bazel run //bench:mlp [-- --format=json]
 //
 // Examples a second of mnist_mlp's model (784-512-10, Adam, batches of 64), embedded with one
 // worker and data in memory, beside the same arithmetic written straight down (bench/direct_mlp.h):
@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/flags/parse.h"
+#include "absl/strings/str_format.h"
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "bench/mlp_work.h"
@@ -19,8 +21,6 @@
 
 namespace divvy::bench {
 namespace {
-
-constexpr int kRounds = 7;
 
 absl::Status Measure() {
   PrepareMlpImages();
@@ -43,19 +43,21 @@ absl::Status Measure() {
   const Contender ceiling{"the same arithmetic on OpenBLAS",
                           [&] { direct_loss = TrainMlpDirectly(direct, NumCores()); }};
   const std::vector<Comparison> comparisons =
-      CompareAll({figure, one_thread}, ceiling, kMlpExamples, kRounds);
+      CompareAll({figure, one_thread}, ceiling, kMlpExamples);
   RETURN_IF_ERROR(status);
-  for (const Comparison& comparison : comparisons) Print(comparison, {"examples/s"});
-  std::printf("embedded, of one thread directly: %.2f\n",
-              TimesAsFast(comparisons[1], comparisons[0]));
-  std::printf("loss after %d epochs: %.4f, directly %.4f\n", kRounds + 1, loss, direct_loss);
-  PrintPeakMemory();
+  Show("mlp", comparisons[0], {"examples/s"},
+       {{"of_one_thread", TimesAsFast(comparisons[1], comparisons[0])},
+        {"loss", loss},
+        {"ceiling_loss", direct_loss}});
+  Show("mlp", comparisons[1], {"examples/s"});
+  ShowPeakMemory();
   return absl::OkStatus();
 }
 
 int Main() {
-  std::printf("%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns\n",
-              kMlpPixels, kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch, NumCores(), kRounds);
+  ShowText(absl::StrFormat(
+      "%d-%d-%d, Adam, %d batches of %d a run, %d cores; medians of %d rounds in turns", kMlpPixels,
+      kMlpHidden, kMlpClasses, kMlpBatches, kMlpBatch, NumCores(), Rounds()));
   const absl::Status status = Measure();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -64,4 +66,7 @@ int Main() {
 }  // namespace
 }  // namespace divvy::bench
 
-int main() { return divvy::bench::Main(); }
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return divvy::bench::Main();
+}

@@ -1,4 +1,4 @@
-// bazel run //bench:ops [-- --threads=N --only=TEXT --format=json]
+// bazel run //bench:ops [-- --threads=N --only=TEXT --rounds=R --format=json]
 //
 // Each operation, forth and back through a tape, on one core (or N): those that stream beside
 // memcpy of the bytes that they read and write, products and convolutions beside one matrix product
@@ -24,14 +24,12 @@
 #include "ops/ops.h"
 #include "ops/variable_reader.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, threads, 1, "threads of an operation; what it is held against has one");
 ABSL_FLAG(std::string, only, "", "what the names of the operations to measure contain");
 
 namespace divvy::bench {
 namespace {
 
-constexpr int kRounds = 9;
 constexpr int64_t kRows = 2048, kWidth = 1024;  // 8 MiB: larger than the caches near a core
 
 std::vector<float> RandomValues(int64_t size) {
@@ -88,11 +86,6 @@ int64_t BytesOf(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-void Report(const Comparison& comparison, const Unit& unit) {
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("ops", comparison, unit)
-                                        : Print(comparison, unit);
-}
-
 // A forward pass moves (reads and writes) the leaves and the result. A backward pass moves about as
 // many bytes again.
 void Streams(const std::string& name, const std::vector<Tensor>& leaves, const Function& function) {
@@ -108,7 +101,7 @@ void Streams(const std::string& name, const std::vector<Tensor>& leaves, const F
                          [&] { std::memcpy(to.data(), from.data(), moved / 2); }};
     const Contender run{absl::StrCat(name, back ? ", and back" : ""),
                         [&] { RunOnce(function, leaves, back); }};
-    Report(Compare(run, copy, static_cast<double>(moved), kRounds), {"GB/s", 1e9});
+    Show("ops", Compare(run, copy, static_cast<double>(moved)), {"GB/s", 1e9});
   }
 }
 
@@ -129,8 +122,8 @@ void Multiplies(const std::string& name, const std::vector<Tensor>& leaves, int6
     };
     const Contender run{absl::StrCat(name, back ? ", and back" : ""),
                         [&] { RunOnce(function, leaves, back); }};
-    Report(Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide, kRounds),
-           {"GFLOP/s", 1e9});
+    Show("ops", Compare(run, {"one product as large", multiply}, 2.0 * m * kSide * kSide),
+         {"GFLOP/s", 1e9});
   }
 }
 
@@ -192,7 +185,8 @@ void Fused() {
       const Contender fused{absl::StrCat(name, back ? ", and back" : ""),
                             [&] { RunOnce(one, leaves, back); }};
       const Contender parted{"as two operations", [&] { RunOnce(two, leaves, back); }};
-      Report(Compare(fused, parted, units, 5 * kRounds), unit);
+      // The difference is small, so more rounds.
+      Show("ops", Compare(fused, parted, units, 5 * Rounds()), unit);
     }
   };
   compare("A sum and Relu in one", sums, sum(AddThenRelu), sum(ReluOfSum), kRows * kWidth,
@@ -256,5 +250,5 @@ int main(int argc, char** argv) {
   divvy::bench::Reductions();
   divvy::bench::Movements();
   divvy::bench::Products();
-  if (absl::GetFlag(FLAGS_format) != "json") divvy::bench::PrintPeakMemory();
+  divvy::bench::ShowPeakMemory();
 }

@@ -1,13 +1,14 @@
-// bazel run //bench:optimizers
+// bazel run //bench:optimizers [-- --format=json]
 //
 // Elements that each optimizer applies in a second on one core, dense and sparse, compared with
 // memcpy of as many bytes as the optimizer reads and writes, because memory limits these loops. The
 // parameter and its slots are larger than the caches.
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "absl/flags/parse.h"
+#include "absl/strings/str_format.h"
 #include "base/random.h"
 #include "bench/rounds.h"
 #include "optimizers/apply.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr int64_t kRows = 1 << 17, kWidth = 64;
 constexpr int64_t kRowsOfSparse = kRows / 4;  // every fourth row on average
-constexpr int kRounds = 15;
 
 std::vector<float> RandomValues(int64_t size, uint64_t seed) {
   Random random(seed);
@@ -104,14 +104,14 @@ void Measure(const Optimizer& optimizer, const std::vector<float>& gradient,
   Parameter parameter(optimizer);
   Copy copy(parameter.BytesMovedPerRow());
   const std::string name(OptimizerName(optimizer));
-  const Unit unit{"M elements/s", 1e6};
-  Print(Compare({name + ", dense", [&] { parameter.Dense(gradient); }},
-                {"memcpy of the same bytes", [&] { copy.Dense(); }}, kRows * kWidth, kRounds),
-        unit);
-  Print(Compare({name + ", sparse", [&] { parameter.Sparse(rows, sparse_gradient); }},
-                {"memcpy of the same rows", [&] { copy.Sparse(rows); }}, kRowsOfSparse * kWidth,
-                kRounds),
-        unit);
+  const Comparison dense =
+      Compare({name + ", dense", [&] { parameter.Dense(gradient); }},
+              {"memcpy of the same bytes", [&] { copy.Dense(); }}, kRows * kWidth);
+  const Comparison sparse =
+      Compare({name + ", sparse", [&] { parameter.Sparse(rows, sparse_gradient); }},
+              {"memcpy of the same rows", [&] { copy.Sparse(rows); }}, kRowsOfSparse * kWidth);
+  for (const Comparison& comparison : {dense, sparse})
+    Show("optimizers", comparison, {"M elements/s", 1e6});
 }
 
 void MeasureAll() {
@@ -119,21 +119,22 @@ void MeasureAll() {
   const std::vector<float> gradient = RandomValues(kRows * kWidth, 2),
                            sparse_gradient = RandomValues(kRowsOfSparse * kWidth, 2);
   const std::vector<int64_t> rows = SparseRows();
-  std::printf(
-      "%lld rows of %lld elements, one thread; sparse: %lld of the rows; medians of %d rounds in "
-      "turns\n",
-      static_cast<long long>(kRows), static_cast<long long>(kWidth),
-      static_cast<long long>(kRowsOfSparse), kRounds);
+  ShowText(absl::StrFormat(
+      "%d rows of %d elements, one thread; sparse: %d of the rows; medians of %d rounds in turns",
+      kRows, kWidth, kRowsOfSparse, Rounds()));
   for (const Optimizer& optimizer :
        {Optimizer(Sgd{0.01}), Optimizer(Momentum{0.01}), Optimizer(Adagrad{0.01}),
         Optimizer(RowwiseAdagrad{0.01}), Optimizer(Adam{0.01}), Optimizer(RmsProp{0.01}),
         Optimizer(Ftrl{0.01})}) {
     Measure(optimizer, gradient, rows, sparse_gradient);
   }
-  PrintPeakMemory();
+  ShowPeakMemory();
 }
 
 }  // namespace
 }  // namespace divvy::bench
 
-int main() { divvy::bench::MeasureAll(); }
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  divvy::bench::MeasureAll();
+}

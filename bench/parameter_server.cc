@@ -18,12 +18,14 @@ namespace {
 // The target incarnation is the one that Attach reports.
 constexpr Fence kFence{JobId(1), Epoch(1), Incarnation(2), kCoordinatorSession, Incarnation()};
 
-[[noreturn]] void Exec(const std::string& role, const int* in, const int* out) {
+[[noreturn]] void Exec(const std::string& role, const std::string& flag, const int* in,
+                       const int* out) {
   dup2(in[0], STDIN_FILENO);
   dup2(out[1], STDOUT_FILENO);
   close(in[1]);
   close(out[0]);
-  execl("/proc/self/exe", "bench", absl::StrCat("--role=", role).c_str(), nullptr);
+  execl("/proc/self/exe", "bench", absl::StrCat("--role=", role).c_str(),
+        flag.empty() ? nullptr : flag.c_str(), nullptr);
   std::_Exit(EXIT_FAILURE);
 }
 
@@ -33,13 +35,14 @@ double Seconds(const timespec& time) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role) {
+absl::StatusOr<std::unique_ptr<Child>> Child::Start(const std::string& role,
+                                                    const std::string& flag) {
   int in[2], out[2];
   if (pipe(in) != 0 || pipe(out) != 0)
     return absl::UnavailableError("cannot make a pipe to a child process");
   const pid_t pid = fork();
   if (pid < 0) return absl::UnavailableError("cannot fork a child process");
-  if (pid == 0) Exec(role, in, out);
+  if (pid == 0) Exec(role, flag, in, out);
   close(in[0]);
   close(out[1]);
   std::unique_ptr<Child> child(new Child(pid, in[1]));
@@ -70,9 +73,10 @@ void TellPort(int port) {
   std::fflush(stdout);
 }
 
-absl::Status ServeParameters() {
+absl::Status ServeParameters(const std::optional<TlsFiles>& tls) {
   PsTaskOptions options;
   options.task.role = Role::kPs;
+  options.task.tls = tls;
   ASSIGN_OR_RETURN(const std::unique_ptr<PsTask> task,
                    PsTask::Start(options, [](int, const std::string&) {}));
   int port = 0;

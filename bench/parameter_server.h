@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,14 +15,16 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "protocol/clients.h"
+#include "rpc/credentials.h"
 
 namespace divvy::bench {
 
-// This program in another process, with --role=ROLE. The process ends when this object is
-// destroyed. It reports its port by TellPort.
+// This program in another process, with --role=ROLE and, unless it is empty, `flag`. The process
+// ends when this object is destroyed. It reports its port by TellPort.
 class Child {
  public:
-  static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role);
+  static absl::StatusOr<std::unique_ptr<Child>> Start(const std::string& role,
+                                                      const std::string& flag = "");
   ~Child();
   int port() const { return port_; }
   double CpuSeconds() const;
@@ -36,7 +39,7 @@ class Child {
 void TellPort(int port);
 
 // Runs the parameter server in a child, until the parent process has ended.
-absl::Status ServeParameters();
+absl::Status ServeParameters(const std::optional<TlsFiles>& tls = std::nullopt);
 
 // Limits the number of calls in flight, and waits for all replies. Thread-safe.
 class Window {

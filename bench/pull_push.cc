@@ -1,34 +1,41 @@
-// bazel run //bench:pull_push [-- --format=json --only="push, 1 MB"]
+// bazel run //bench:pull_push [-- --tls --format=json --only="push, 1 MB"]
 //
 // Variables of 16 MB and 1 MB are pulled from a parameter server in another process, and their
 // gradients are pushed and applied with SGD, through a worker's client, the data streams and the
 // whole server. The ceiling, which takes turns with that: a plain TCP socket that moves the same
-// bytes to and from a third process, by requests and replies, with as many requests in flight.
+// bytes to and from a third process, by requests and replies, with as many requests in flight. With
+// --tls both use mutual TLS.
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/executor.h"
+#include "base/file_system.h"
 #include "base/process.h"
 #include "base/status_macros.h"
 #include "bench/parameter_server.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
 #include "protocol/clients.h"
+#include "rpc/certificates.h"
+#include "rpc/credentials.h"
 #include "rpc/dialer.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(std::string, only, "", "name of the only line to measure; empty: all lines");
-ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int64_t, run_bytes, int64_t{1} << 30, "bytes that one run moves");
+ABSL_FLAG(bool, tls, false, "mutual TLS, also for the ceiling");
+ABSL_FLAG(std::string, certificates, "",
+          "set by the benchmark for its child processes: the directory of the PEM files; empty: no "
+          "TLS");
 ABSL_FLAG(std::string, role, "", "set by the benchmark for its child processes: ps or tcp");
 
 namespace divvy::bench {
@@ -36,6 +43,45 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{16} << 20;
 constexpr int64_t kSizes[] = {kLargest, int64_t{1} << 20};
+
+// ---- certificates -------------------------------------------------------------------------------
+
+// The PEM files of one task in the directory.
+TlsFiles FilesOf(const std::string& directory, const std::string& role) {
+  const auto path = [&](const std::string& name) { return absl::StrCat(directory, "/", name); };
+  return {path(role + ".pem"), path(role + ".key"), path("ca.pem")};
+}
+
+// A directory with the files of the parameter server and of its caller, removed at the end.
+class Certificates {
+ public:
+  ~Certificates() {
+    std::error_code ignored;
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+  }
+  absl::Status Make() {
+    char directory[] = "/tmp/divvy_bench.XXXXXX";
+    if (mkdtemp(directory) == nullptr)
+      return absl::UnavailableError("cannot make a directory in /tmp");
+    directory_ = directory;
+    ASSIGN_OR_RETURN(const CertifiedKey ca, MakeAuthority("bench", absl::Hours(24)));
+    for (const std::string role : {"ps", "chief"}) {
+      const TlsFiles files = FilesOf(directory_, role);
+      ASSIGN_OR_RETURN(
+          const CertifiedKey made,
+          IssueCertificate(
+              ca, {absl::StrCat("spiffe://bench/", role, "/0"), {"127.0.0.1"}, absl::Hours(24)}));
+      RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(files.ca, ca.certificate));
+      RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(files.cert, made.certificate));
+      RETURN_IF_ERROR(FileSystem::Real().ReplaceFile(files.key, made.key));
+    }
+    return absl::OkStatus();
+  }
+  const std::string& directory() const { return directory_; }
+
+ private:
+  std::string directory_;
+};
 
 // ---- requests -----------------------------------------------------------------------------------
 
@@ -101,24 +147,6 @@ class Parameters {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// The processor time per GB of both processes of a contender.
-struct CpuMeter {
-  const Child& other;
-  double seconds = 0;
-  int runs = 0;
-  std::function<void()> Measuring(std::function<void()> run) {
-    return [this, run = std::move(run)] {
-      const double before = OwnCpuSeconds() + other.CpuSeconds();
-      run();
-      // The first run warms up.
-      if (runs++ > 0) seconds += OwnCpuSeconds() + other.CpuSeconds() - before;
-    };
-  }
-  double PerGb(double bytes_a_run) const {
-    return seconds / (static_cast<double>(runs - 1) * bytes_a_run) * 1e9;
-  }
-};
-
 struct Workload {
   std::string name;
   int64_t bytes = 0;
@@ -139,44 +167,42 @@ absl::Status RunOnce(Transport& transport, const Workload& work) {
   return absl::OkStatus();
 }
 
-void Report(const Workload& work, const Comparison& comparison, double cpu, double raw_cpu) {
-  if (absl::GetFlag(FLAGS_format) == "json") {
-    absl::PrintF(
-        "{\"bench\": \"pull_push\", \"what\": \"%s\", \"bytes\": %d, \"outstanding\": %d, "
-        "\"gb_per_s\": %.3f, \"raw_tcp_gb_per_s\": %.3f, \"ratio\": %.3f, "
-        "\"cpu_s_per_gb\": %.3f, \"raw_tcp_cpu_s_per_gb\": %.3f}\n",
-        work.name, work.bytes, work.outstanding, comparison.rate / 1e9,
-        comparison.ceiling_rate / 1e9, comparison.ratio, cpu, raw_cpu);
-    std::fflush(stdout);
-  } else {
-    Print(comparison, {"GB/s", 1e9});
-    absl::PrintF("%-24s %9.2f CPU-s a GB   %-27s %9.2f CPU-s a GB\n", "", cpu, "", raw_cpu);
-  }
-}
-
 absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const Child& raw,
                      const Workload& work) {
   absl::Status status;
-  CpuMeter cpu{ps}, raw_cpu{raw};
+  CpuMeter cpu([&] { return OwnCpuSeconds() + ps.CpuSeconds(); }),
+      raw_cpu([&] { return OwnCpuSeconds() + raw.CpuSeconds(); });
+  const bool tls = absl::GetFlag(FLAGS_tls);
   const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
   if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name)
     return absl::OkStatus();
-  const Contender figure{name, cpu.Measuring([&] { status.Update(RunOnce(parameters, work)); })};
-  const Contender ceiling{absl::StrCat("raw TCP, ", work.outstanding, " outstanding"),
-                          raw_cpu.Measuring([&] { status.Update(RunOnce(tcp, work)); })};
+  const Contender figure{name, cpu.Metered([&] { status.Update(RunOnce(parameters, work)); })};
+  const Contender ceiling{
+      absl::StrCat(tls ? "raw TLS, " : "raw TCP, ", work.outstanding, " outstanding"),
+      raw_cpu.Metered([&] { status.Update(RunOnce(tcp, work)); })};
   const double bytes = static_cast<double>(absl::GetFlag(FLAGS_run_bytes));
-  const Comparison comparison = Compare(figure, ceiling, bytes, absl::GetFlag(FLAGS_rounds));
+  const Comparison comparison = Compare(figure, ceiling, bytes);
   RETURN_IF_ERROR(status);
-  Report(work, comparison, cpu.PerGb(bytes), raw_cpu.PerGb(bytes));
+  Show(tls ? "pull_push_tls" : "pull_push", comparison, {"GB/s", 1e9},
+       {{"cpu_s_per_gb", cpu.SecondsPerRun() / bytes * 1e9},
+        {"ceiling_cpu_s_per_gb", raw_cpu.SecondsPerRun() / bytes * 1e9}});
   return absl::OkStatus();
 }
 
 absl::Status Run() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Child> raw, Child::Start("tcp"));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps"));
-  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(raw->port(), kLargest));
+  Certificates certificates;
+  std::optional<TlsFiles> tls;
+  std::string flag;
+  if (absl::GetFlag(FLAGS_tls)) {
+    RETURN_IF_ERROR(certificates.Make());
+    tls = FilesOf(certificates.directory(), "chief");
+    flag = absl::StrCat("--certificates=", certificates.directory());
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Child> raw, Child::Start("tcp", flag));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps", flag));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(raw->port(), kLargest, tls));
   ThreadPoolExecutor executor(NumCores());
-  RpcDialer dialer(executor, std::nullopt);
+  RpcDialer dialer(executor, tls);
   Parameters parameters(dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port())));
   RETURN_IF_ERROR(parameters.Prepare());
   for (const int64_t bytes : kSizes) {
@@ -188,16 +214,19 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-absl::Status ServeRawTcp() {
+absl::Status ServeRawTcp(const std::optional<TlsFiles>& tls) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RawTcpServer> server, RawTcpServer::Listen());
   TellPort(server->port());
-  return server->Serve(kLargest);
+  return server->Serve(kLargest, tls);
 }
 
 int Main() {
   const std::string role = absl::GetFlag(FLAGS_role);
-  const absl::Status status = role == "ps"    ? ServeParameters()
-                              : role == "tcp" ? ServeRawTcp()
+  const std::string certificates = absl::GetFlag(FLAGS_certificates);
+  std::optional<TlsFiles> tls;
+  if (!certificates.empty()) tls = FilesOf(certificates, "ps");
+  const absl::Status status = role == "ps"    ? ServeParameters(tls)
+                              : role == "tcp" ? ServeRawTcp(tls)
                                               : Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,15 +1,19 @@
-// The throughput of a plain TCP socket between two processes of this machine: the ceiling of every
-// transport over TCP.
+// The throughput of a TCP socket between two processes of this machine, plain or with mutual TLS:
+// the ceiling of every transport over TCP.
 #ifndef DIVVY_BENCH_RAW_TCP_H_
 #define DIVVY_BENCH_RAW_TCP_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rpc/credentials.h"
 
 namespace divvy::bench {
+
+class Wire;  // a connection
 
 // The server's end of the socket. Thread-safe.
 class RawTcpServer {
@@ -20,8 +24,8 @@ class RawTcpServer {
 
   int port() const { return port_; }
   // Waits for a connection, and serves it until it ends. Unavailable: Stop was called before a
-  // client connected.
-  absl::Status Serve(int64_t largest_bytes);
+  // client connected, or TLS refused the client.
+  absl::Status Serve(int64_t largest_bytes, const std::optional<TlsFiles>& tls = std::nullopt);
   // Ends a Serve that waits for its connection, and every later Serve. A Serve with a connection
   // continues.
   void Stop();
@@ -37,7 +41,8 @@ class RawTcpServer {
 // read; the reply to a pull is the requested bytes. Not thread-safe; every method blocks.
 class RawTcp {
  public:
-  static absl::StatusOr<std::unique_ptr<RawTcp>> Connect(int port, int64_t largest_bytes);
+  static absl::StatusOr<std::unique_ptr<RawTcp>> Connect(
+      int port, int64_t largest_bytes, const std::optional<TlsFiles>& tls = std::nullopt);
   ~RawTcp();
 
   // Make `count` transfers of `bytes` each, with at most `outstanding` (1 or 2) in flight.
@@ -45,9 +50,9 @@ class RawTcp {
   absl::Status Pull(int64_t bytes, int count, int outstanding);
 
  private:
-  RawTcp(int socket, int64_t largest_bytes);
+  RawTcp(std::unique_ptr<Wire> wire, int64_t largest_bytes);
 
-  const int socket_;
+  const std::unique_ptr<Wire> wire_;
   std::vector<std::vector<char>> buffers_;
 };
 

@@ -3,12 +3,22 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/process.h"
+
+ABSL_FLAG(std::string, format, "table", "table or json");
+ABSL_FLAG(int, rounds, 7, "rounds; every contender runs once in each");
 
 namespace divvy::bench {
 namespace {
@@ -20,19 +30,67 @@ double SecondsOf(const Contender& contender) {
   return absl::ToDoubleSeconds(Clock::Real().Elapsed() - began);
 }
 
+double Quantile(std::vector<double> values, double q) {
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+bool IsJson() { return absl::GetFlag(FLAGS_format) == "json"; }
+
+// Counts in full, other numbers with four digits.
+std::string Number(double value) {
+  return value == std::floor(value) ? absl::StrFormat("%.0f", value)
+                                    : absl::StrFormat("%.4g", value);
+}
+
+void PrintRow(const Comparison& comparison, const Unit& unit, const Extras& extras) {
+  absl::PrintF("%-24s %9.1f %s", comparison.figure, comparison.rate / unit.scale, unit.name);
+  if (!comparison.ceiling.empty()) {
+    absl::PrintF("   %-32s %9.1f %s   %.2f of it", comparison.ceiling,
+                 comparison.ceiling_rate / unit.scale, unit.name, comparison.ratio);
+  }
+  absl::PrintF("\n");
+  if (extras.empty()) return;
+  absl::PrintF("  %s\n", absl::StrJoin(extras, ", ", [](std::string* out, const auto& extra) {
+                 absl::StrAppend(out, extra.first, " ", Number(extra.second));
+               }));
+}
+
+void PrintObject(const std::string& bench, const Comparison& comparison, const Unit& unit,
+                 const Extras& extras) {
+  absl::PrintF("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rate\": %.4g", bench,
+               comparison.figure, unit.name, comparison.rate / unit.scale);
+  if (!comparison.ceiling.empty()) {
+    absl::PrintF(", \"ceiling\": \"%s\", \"ceiling_rate\": %.4g, \"ratio\": %.4g",
+                 comparison.ceiling, comparison.ceiling_rate / unit.scale, comparison.ratio);
+  }
+  for (const auto& [name, value] : extras) absl::PrintF(", \"%s\": %s", name, Number(value));
+  absl::PrintF("}\n");
+}
+
 }  // namespace
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+int Rounds() { return std::max(1, absl::GetFlag(FLAGS_rounds)); }
+
+double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
 
 double OwnCpuSeconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
+
+std::function<void()> CpuMeter::Metered(std::function<void()> run) {
+  return [this, run = std::move(run)] {
+    const double before = now_();
+    run();
+    if (runs_++ > 0) seconds_ += now_() - before;
+  };
+}
+
+double CpuMeter::SecondsPerRun() const { return seconds_ / std::max(1, runs_ - 1); }
 
 std::vector<Comparison> CompareAll(const std::vector<Contender>& figures, const Contender& ceiling,
                                    double units, int rounds) {
@@ -67,6 +125,22 @@ Comparison MeasureAlone(const Contender& figure, double units, int rounds) {
   return alone;
 }
 
+Comparison CompareLatencies(const Contender& figure, const Contender& ceiling, int calls,
+                            Extras& extras) {
+  std::vector<double> times, ceiling_times;
+  for (int round = 0; round <= Rounds(); ++round) {
+    if (round == 1) times.clear(), ceiling_times.clear();  // round 0 warms up
+    for (int i = 0; i < calls; ++i) times.push_back(SecondsOf(figure));
+    for (int i = 0; i < calls; ++i) ceiling_times.push_back(SecondsOf(ceiling));
+  }
+  const double p50 = Median(times), ceiling_p50 = Median(ceiling_times);
+  extras.insert(extras.end(), {{"p50_us", 1e6 * p50},
+                               {"p99_us", 1e6 * Quantile(times, 0.99)},
+                               {"ceiling_p50_us", 1e6 * ceiling_p50},
+                               {"ceiling_p99_us", 1e6 * Quantile(ceiling_times, 0.99)}});
+  return {figure.name, ceiling.name, 1 / p50, 1 / ceiling_p50, ceiling_p50 / p50};
+}
+
 double TimesAsFast(const Comparison& a, const Comparison& b) {
   std::vector<double> ratios;
   for (size_t round = 0; round < a.rates.size(); ++round)
@@ -74,34 +148,19 @@ double TimesAsFast(const Comparison& a, const Comparison& b) {
   return Median(ratios);
 }
 
-void Print(const Comparison& comparison, const Unit& unit) {
-  if (comparison.ceiling.empty()) {
-    std::printf("%-24s %9.1f %s\n", comparison.figure.c_str(), comparison.rate / unit.scale,
-                unit.name.c_str());
-    std::fflush(stdout);
-    return;
-  }
-  std::printf("%-24s %9.1f %s   %-32s %9.1f %s   %.2f of it\n", comparison.figure.c_str(),
-              comparison.rate / unit.scale, unit.name.c_str(), comparison.ceiling.c_str(),
-              comparison.ceiling_rate / unit.scale, unit.name.c_str(), comparison.ratio);
+void Show(const std::string& bench, const Comparison& comparison, const Unit& unit,
+          const Extras& extras) {
+  IsJson() ? PrintObject(bench, comparison, unit, extras) : PrintRow(comparison, unit, extras);
   std::fflush(stdout);
 }
 
-void PrintJson(const std::string& bench, const Comparison& comparison, const Unit& unit) {
-  std::printf("{\"bench\": \"%s\", \"what\": \"%s\", \"unit\": \"%s\", \"rate\": %.4g",
-              bench.c_str(), comparison.figure.c_str(), unit.name.c_str(),
-              comparison.rate / unit.scale);
-  if (!comparison.ceiling.empty()) {
-    std::printf(", \"ceiling\": \"%s\", \"ceiling_rate\": %.4g, \"ratio\": %.3f",
-                comparison.ceiling.c_str(), comparison.ceiling_rate / unit.scale, comparison.ratio);
-  }
-  std::printf("}\n");
-  std::fflush(stdout);
+void ShowText(const std::string& line) {
+  if (!IsJson()) absl::PrintF("%s\n", line);
 }
 
-void PrintPeakMemory() {
-  std::printf("peak memory of the process: %.1f MB\n",
-              static_cast<double>(PeakMemoryBytes()) / 1e6);
+void ShowPeakMemory() {
+  ShowText(absl::StrFormat("peak memory of the process: %.1f MB",
+                           static_cast<double>(PeakMemoryBytes()) / 1e6));
 }
 
 }  // namespace divvy::bench

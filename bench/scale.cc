@@ -20,14 +20,13 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/testing/sim_executor.h"
+#include "bench/rounds.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/store.h"
 #include "protocol/clients.h"
 #include "protocol/resumable_stream.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, steps, 20'000, "steps of each cluster");
 ABSL_FLAG(int, variables, 10'000, "variables that are created");
 
@@ -245,26 +244,28 @@ std::pair<double, double> CreateVariables(int count) {
   return cost;
 }
 
+// Shows how often a call that costs `us` fits into a second, beside one that costs `ceiling_us`.
+void ShowCost(const std::string& what, double us, const std::string& ceiling, double ceiling_us,
+              const Extras& extras = {}) {
+  Show("scale", {what, ceiling, 1e6 / us, 1e6 / ceiling_us, ceiling_us / us}, {"per CPU-s"},
+       extras);
+}
+
 void Run() {
-  const bool json = absl::GetFlag(FLAGS_format) == "json";
-  if (!json)
-    absl::PrintF("%8s %8s %14s %14s %18s %14s\n", "ps", "workers", "Schedule us", "a step us",
-                 "longest task ms", "a round ms");
+  std::string smallest;
+  Costs least;
   for (const auto& [ps, workers] :
        std::vector<std::pair<int, int>>{{1, 2}, {1, 100}, {100, 2}, {10, 1'000}, {100, 1'000}}) {
-    const Costs c = Measure(ps, workers);
-    absl::PrintF(json ? "{\"bench\": \"scale\", \"ps\": %d, \"workers\": %d, \"schedule_us\": "
-                        "%.2f, \"step_us\": %.2f, \"longest_task_ms\": %.2f, \"round_ms\": %.2f}\n"
-                      : "%8d %8d %14.2f %14.2f %18.2f %14.2f\n",
-                 ps, workers, c.schedule_us, c.step_us, c.longest_tick_ms, c.round_ms);
+    const Costs costs = Measure(ps, workers);
+    if (smallest.empty()) least = costs;
+    const std::string cluster = absl::StrCat(ps, " ps, ", workers, " workers");
+    ShowCost("Schedule, " + cluster, costs.schedule_us, smallest, least.schedule_us);
+    ShowCost("a step, " + cluster, costs.step_us, smallest, least.step_us,
+             {{"longest_task_ms", costs.longest_tick_ms}, {"round_ms", costs.round_ms}});
+    if (smallest.empty()) smallest = cluster;
   }
-  const int variables = absl::GetFlag(FLAGS_variables);
-  const auto [first, last] = CreateVariables(variables);
-  absl::PrintF(json ? "{\"bench\": \"scale\", \"variables\": %d, \"create_first_us\": %.1f, "
-                      "\"create_last_us\": %.1f}\n"
-                    : "%d variables created one after another: %.0f us each in the first tenth, "
-                      "%.0f us in the last\n",
-               variables, first, last);
+  const auto [first, last] = CreateVariables(absl::GetFlag(FLAGS_variables));
+  ShowCost("creating the last tenth of the variables", last, "the first tenth", first);
 }
 
 }  // namespace

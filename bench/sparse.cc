@@ -20,7 +20,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/process.h"
@@ -31,8 +30,6 @@
 #include "protocol/clients.h"
 #include "rpc/dialer.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int, requests, 300, "requests of one run");
 ABSL_FLAG(std::string, role, "", "set by the benchmark for its child process: ps");
 
@@ -144,17 +141,6 @@ absl::Status RunOnce(Parameters& parameters, What what, const std::vector<Tensor
 
 // ---- figures ------------------------------------------------------------------------------------
 
-void Report(const std::string& what, const std::string& ids, const Comparison& comparison) {
-  constexpr double kRowBytes = kWidth * sizeof(float);
-  if (absl::GetFlag(FLAGS_format) != "json") return Print(comparison, {"k rows/s", 1e3});
-  absl::PrintF(
-      "{\"bench\": \"sparse\", \"what\": \"%s\", \"ids\": \"%s\", \"rows_per_s\": %.0f, "
-      "\"gb_per_s\": %.3f, \"dense_gb_per_s\": %.3f, \"ratio\": %.3f}\n",
-      what, ids, comparison.rate, comparison.rate * kRowBytes / 1e9,
-      comparison.ceiling_rate * kRowBytes / 1e9, comparison.ratio);
-  std::fflush(stdout);
-}
-
 absl::Status Measure(Parameters& parameters, const std::string& ids,
                      const std::vector<Tensor>& batches) {
   for (const auto& [what, name] : {std::pair(What::kPull, "pull"), std::pair(What::kPush, "push"),
@@ -166,9 +152,10 @@ absl::Status Measure(Parameters& parameters, const std::string& ids,
                             [&, what = what] { status.Update(RunOnce(parameters, what, {})); }};
     const double rows = static_cast<double>(kIds) * absl::GetFlag(FLAGS_requests) *
                         (what == What::kPullThenPush ? 2 : 1);
-    const Comparison comparison = Compare(figure, ceiling, rows, absl::GetFlag(FLAGS_rounds));
+    const Comparison comparison = Compare(figure, ceiling, rows);
     RETURN_IF_ERROR(status);
-    Report(name, ids, comparison);
+    Show("sparse", comparison, {"k rows/s", 1e3},
+         {{"gb_per_s", comparison.rate * kWidth * sizeof(float) / 1e9}});
   }
   return absl::OkStatus();
 }

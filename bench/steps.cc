@@ -5,27 +5,22 @@
 // workers. The ceiling, which the coordinator's process measures in turn with the steps: unary gRPC
 // calls that do almost nothing (Admin.GetStatus of ps 0), one at a time and 32 at a time.
 #include <algorithm>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "bench/rounds.h"
 #include "divvy.h"
 #include "grpc/support/time.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/divvy.grpc.pb.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
 ABSL_FLAG(int, steps, 5000, "steps of a run");
 ABSL_FLAG(int, latencies, 500, "latencies of single steps measured in a run");
-ABSL_FLAG(int, rounds, 5, "rounds; every contender runs once in each");
 
 namespace divvy::bench {
 namespace {
@@ -43,18 +38,6 @@ absl::Status Count(WorkerContext& worker) {
   return counter.AssignAdd(Tensor::Scalar<int64_t>(1));
 }
 const Step kCount("bench/count", Count);
-
-// The samples of one contender: rates, or latencies of single calls.
-struct Samples {
-  std::vector<double> rates;      // per second, one for each round
-  std::vector<double> latencies;  // microseconds, of all rounds
-};
-
-double Quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
-}
 
 // ---- the ceiling: gRPC calls that do almost nothing ---------------------------------------------
 
@@ -125,24 +108,6 @@ class EmptyCalls {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-using Work = std::function<absl::Status()>;
-
-absl::Status MeasureRate(const Work& work, int units, Samples& samples) {
-  const absl::Duration begin = Clock::Real().Elapsed();
-  RETURN_IF_ERROR(work());
-  samples.rates.push_back(units / absl::ToDoubleSeconds(Clock::Real().Elapsed() - begin));
-  return absl::OkStatus();
-}
-
-absl::Status MeasureLatencies(const Work& one, Samples& samples) {
-  for (int i = 0; i < absl::GetFlag(FLAGS_latencies); ++i) {
-    const absl::Duration begin = Clock::Real().Elapsed();
-    RETURN_IF_ERROR(one());
-    samples.latencies.push_back(absl::ToDoubleMicroseconds(Clock::Real().Elapsed() - begin));
-  }
-  return absl::OkStatus();
-}
-
 template <typename StepType>
 absl::Status ScheduleMany(Coordinator& coordinator, const StepType& step, int count) {
   for (int i = 0; i < count; ++i) RETURN_IF_ERROR(coordinator.Schedule(step).status());
@@ -154,46 +119,26 @@ absl::Status FetchOne(Coordinator& coordinator) {
   return value.Fetch().status();
 }
 
-struct Results {
-  Samples empty, counter, single, call, calls;
-};
-
-absl::Status Round(Coordinator& coordinator, EmptyCalls& calls, Results& results) {
+// The figures of a cluster with so many workers.
+absl::Status Measure(Coordinator& coordinator, EmptyCalls& calls, const std::string& workers) {
   const int steps = absl::GetFlag(FLAGS_steps);
-  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kNothing, steps); }, steps,
-                              results.empty));
-  RETURN_IF_ERROR(MeasureRate([&] { return calls.Many(steps); }, steps, results.calls));
-  RETURN_IF_ERROR(MeasureRate([&] { return ScheduleMany(coordinator, kCount, steps); }, steps,
-                              results.counter));
-  RETURN_IF_ERROR(MeasureLatencies([&] { return FetchOne(coordinator); }, results.single));
-  return MeasureLatencies([&] { return calls.One(); }, results.call);
-}
-
-void PrintTable(int workers, const Results& r) {
-  const double calls = Quantile(r.calls.rates, 0.5), call = Quantile(r.call.latencies, 0.5);
-  absl::PrintF("workers %d, %d steps a run; medians of %d rounds in turns\n", workers,
-               absl::GetFlag(FLAGS_steps), absl::GetFlag(FLAGS_rounds));
-  absl::PrintF(
-      "  empty steps              %9.0f per s     %.2f of unary calls, 32 at a time (%.0f per s)\n",
-      Quantile(r.empty.rates, 0.5), Quantile(r.empty.rates, 0.5) / calls, calls);
-  absl::PrintF("  counter steps            %9.0f per s     %.2f of the same\n",
-               Quantile(r.counter.rates, 0.5), Quantile(r.counter.rates, 0.5) / calls);
-  absl::PrintF("  one step and its value   %9.0f us p50    %.0f us p99     %.2f x a unary call\n",
-               Quantile(r.single.latencies, 0.5), Quantile(r.single.latencies, 0.99),
-               Quantile(r.single.latencies, 0.5) / call);
-  absl::PrintF("  a unary call             %9.0f us p50    %.0f us p99\n", call,
-               Quantile(r.call.latencies, 0.99));
-}
-
-void PrintJson(int workers, const Results& r) {
-  absl::PrintF(
-      "{\"bench\": \"steps\", \"workers\": %d, \"empty_steps_per_s\": %.0f, "
-      "\"counter_steps_per_s\": %.0f, \"calls_per_s\": %.0f, \"step_p50_us\": %.1f, "
-      "\"step_p99_us\": %.1f, \"call_p50_us\": %.1f, \"call_p99_us\": %.1f}\n",
-      workers, Quantile(r.empty.rates, 0.5), Quantile(r.counter.rates, 0.5),
-      Quantile(r.calls.rates, 0.5), Quantile(r.single.latencies, 0.5),
-      Quantile(r.single.latencies, 0.99), Quantile(r.call.latencies, 0.5),
-      Quantile(r.call.latencies, 0.99));
+  absl::Status status;
+  const std::vector<Contender> many = {
+      {"empty steps, " + workers,
+       [&] { status.Update(ScheduleMany(coordinator, kNothing, steps)); }},
+      {"counter steps, " + workers,
+       [&] { status.Update(ScheduleMany(coordinator, kCount, steps)); }}};
+  const Contender many_calls{"unary calls, 32 at a time",
+                             [&] { status.Update(calls.Many(steps)); }};
+  for (const Comparison& comparison : CompareAll(many, many_calls, steps))
+    Show("steps", comparison, {"/s"});
+  Extras extras;
+  const Comparison single = CompareLatencies(
+      {"a step and its value, " + workers, [&] { status.Update(FetchOne(coordinator)); }},
+      {"a unary call", [&] { status.Update(calls.One()); }}, absl::GetFlag(FLAGS_latencies),
+      extras);
+  Show("steps", single, {"/s"}, extras);
+  return status;
 }
 
 absl::Status Train(Coordinator& coordinator) {
@@ -202,17 +147,10 @@ absl::Status Train(Coordinator& coordinator) {
                    coordinator.strategy().cluster_resolver()->master("ps", 0));
   const size_t scheme = ps.find("://");
   EmptyCalls calls(scheme == std::string::npos ? ps : ps.substr(scheme + 3));
-  Results warm_up, results;
-  RETURN_IF_ERROR(Round(coordinator, calls, warm_up));
-  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i)
-    RETURN_IF_ERROR(Round(coordinator, calls, results));
   ASSIGN_OR_RETURN(const ClusterSpec cluster,
                    coordinator.strategy().cluster_resolver()->cluster_spec());
   const int workers = cluster.num_tasks("worker");
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson(workers, results)
-                                        : PrintTable(workers, results);
-  std::fflush(stdout);
-  return absl::OkStatus();
+  return Measure(coordinator, calls, absl::StrCat(workers, workers == 1 ? " worker" : " workers"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ import re
 import sys
 
 USAGE = re.compile(r'^launch *\| usage: (.+): ([0-9.]+) s of CPU time, ([0-9.]+) MB at most$', re.M)
-EXAMPLES = re.compile(r'^chief *\| (?:([0-9]+) examples trained|\{.*"examples": ([0-9]+))', re.M)
+EXAMPLES = re.compile(r'^chief *\| .*\bexamples_trained"?:? ([0-9]+)', re.M)
 
 
 def main():
@@ -19,7 +19,7 @@ def main():
   examples = EXAMPLES.search(log)
   cost = None
   if examples:
-    cost = 1000 * sum(used['processor_s'] for name, used in tasks.items() if name != 'chief') / int(examples[1] or examples[2])
+    cost = 1000 * sum(used['processor_s'] for name, used in tasks.items() if name != 'chief') / int(examples[1])
   if '--format=json' in sys.argv:
     print(json.dumps({'usage': tasks, 'processor_s_per_1000_examples': cost and round(cost, 4)}))
     return

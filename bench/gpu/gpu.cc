@@ -34,8 +34,6 @@
 #include "ops/variable_reader.h"
 #include "tensor/device_memory.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 7, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int, times, 50, "repetitions in a round; short operations are repeated more often");
 ABSL_FLAG(int64_t, largest, 4096,
           "the largest product, width and batch; lower it on devices that the host simulates");
@@ -45,10 +43,7 @@ namespace {
 
 constexpr Device kGpu{Device::Kind::kGpu, 0};
 
-void Report(const Comparison& comparison, const Unit& unit) {
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu", comparison, unit)
-                                        : Print(comparison, unit);
-}
+void Report(const Comparison& comparison, const Unit& unit) { Show("gpu", comparison, unit); }
 
 // Reports a figure without a ceiling.
 void ReportFigure(const std::string& what, double value, const std::string& unit) {
@@ -95,10 +90,7 @@ void Synchronize(DeviceCeilings* ceilings) {
 // If `ceilings` is null, only the figure runs.
 void MeasureAndReport(DeviceCeilings* ceilings, const Contender& figure, const Contender& ceiling,
                       double units, const Unit& unit) {
-  const int rounds = absl::GetFlag(FLAGS_rounds);
-  Report(ceilings != nullptr ? Compare(figure, ceiling, units, rounds)
-                             : MeasureAlone(figure, units, rounds),
-         unit);
+  Report(ceilings != nullptr ? Compare(figure, ceiling, units) : MeasureAlone(figure, units), unit);
   CheckFailures();
 }
 
@@ -241,7 +233,7 @@ void MeasureOverlap() {
            compute();
          });
        }},
-      times, absl::GetFlag(FLAGS_rounds));
+      times, Rounds());
   std::vector<double> hidden;
   for (size_t i = 0; i < alone[0].rates.size(); ++i) {
     hidden.push_back(
@@ -303,9 +295,8 @@ void MeasureCosts(DeviceCeilings* ceilings) {
 }
 
 int Main() {
-  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_times) < 1 ||
-      absl::GetFlag(FLAGS_largest) < 1) {
-    std::fprintf(stderr, "--rounds, --times and --largest must be at least 1\n");
+  if (absl::GetFlag(FLAGS_times) < 1 || absl::GetFlag(FLAGS_largest) < 1) {
+    std::fprintf(stderr, "--times and --largest must be at least 1\n");
     return exit_codes::kUsage;
   }
   const absl::StatusOr<Gpus> gpus = OpenGpus({{GpuChoice::Kind::kAll, {}}});
@@ -316,9 +307,7 @@ int Main() {
   std::string why;
   const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());
-  if (absl::GetFlag(FLAGS_format) != "json")
-    std::printf("%s; medians of %d rounds in turns\n", gpus->names[0].c_str(),
-                absl::GetFlag(FLAGS_rounds));
+  ShowText(absl::StrCat(gpus->names[0], "; medians of ", Rounds(), " rounds in turns"));
   MeasureCosts(ceilings.get());
   MeasureOverlap();
   MeasureProducts(ceilings.get());

@@ -20,8 +20,6 @@
 #include "divvy.h"
 #include "ops/cuda/gpus.h"
 
-ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, rounds, 5, "rounds; figure and ceiling run once in each");
 ABSL_FLAG(int64_t, steps, 500,
           "steps of a pass; a round measures one pass, so use enough steps to make the beginning "
           "and the end of a pass negligible");
@@ -31,19 +29,11 @@ ABSL_FLAG(int64_t, largest, 4096, "the largest batch; lower it on devices that t
 namespace divvy::bench {
 namespace {
 
-void Report(const Comparison& comparison) {
-  const Unit unit{"examples/s"};
-  absl::GetFlag(FLAGS_format) == "json" ? PrintJson("gpu_train", comparison, unit)
-                                        : Print(comparison, unit);
-}
-
-void ReportMemory(const std::string& name, int64_t bytes) {
-  const char* const format = absl::GetFlag(FLAGS_format) == "json"
-                                 ? "{\"bench\": \"gpu_train\", \"what\": \"device memory, %s\", "
-                                   "\"unit\": \"MB\", \"rate\": %.1f}\n"
-                                 : "  device memory, %s: %.1f MB at most\n";
-  std::printf(format, name.c_str(), static_cast<double>(bytes) / 1e6);
-  std::fflush(stdout);
+void ShowMemory(const std::string& name, int64_t bytes) {
+  Comparison memory;
+  memory.figure = "device memory, " + name;
+  memory.rate = static_cast<double>(bytes);
+  Show("gpu_train", memory, {"MB", 1e6});
 }
 
 // Resets the peak, so that it does not include the memory of earlier works.
@@ -60,26 +50,25 @@ absl::Status Measure(Trainer& trainer, DeviceCeilings* ceilings, const TrainWork
   absl::Status status;
   const Contender figure{work.name, [&] { status.Update(trainer.Fit(work.data).status()); }};
   if (ceilings == nullptr) {
-    const Comparison alone = MeasureAlone(figure, examples, absl::GetFlag(FLAGS_rounds));
+    const Comparison alone = MeasureAlone(figure, examples);
     RETURN_IF_ERROR(status);
-    Report(alone);
+    Show("gpu_train", alone, {"examples/s"});
     return absl::OkStatus();
   }
   ForgetMemory(*ceilings);
   const Contender ceiling{
       "its products by cuBLAS alone",
       [&] { ceilings->Multiply(Precision::kFloat32, work.products, static_cast<int>(steps)); }};
-  const Comparison comparison = Compare(figure, ceiling, examples, absl::GetFlag(FLAGS_rounds));
+  const Comparison comparison = Compare(figure, ceiling, examples);
   RETURN_IF_ERROR(status);
-  Report(comparison);
-  if (const std::optional<int64_t> bytes = ceilings->TakePeakBytes())
-    ReportMemory(work.name, *bytes);
+  Show("gpu_train", comparison, {"examples/s"});
+  if (const std::optional<int64_t> bytes = ceilings->TakePeakBytes()) ShowMemory(work.name, *bytes);
   return absl::OkStatus();
 }
 
 absl::Status Train(Coordinator& coordinator) {
-  if (absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1)
-    return absl::InvalidArgumentError("--steps and --rounds must be at least 1");
+  if (absl::GetFlag(FLAGS_steps) < 1)
+    return absl::InvalidArgumentError("--steps must be at least 1");
   std::string why;
   const std::unique_ptr<DeviceCeilings> ceilings = DeviceCeilings::Open(why);
   if (ceilings == nullptr) std::fprintf(stderr, "measured without a ceiling: %s\n", why.c_str());

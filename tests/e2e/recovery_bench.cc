@@ -176,10 +176,11 @@ void PrintServers(const std::vector<PsLoss>& losses) {
     seconds.push_back(loss.seconds), reads.push_back(loss.read_seconds);
   if (absl::GetFlag(FLAGS_format) == "json") {
     absl::PrintF(
-        "{\"bench\": \"recovery\", \"loss\": \"ps\", \"p50_s\": %.3f, \"most_s\": %.3f, "
-        "\"checkpoint_mb\": %.0f, \"read_p50_s\": %.3f}\n",
-        Median(seconds), *std::max_element(seconds.begin(), seconds.end()), losses[0].megabytes,
-        Median(reads));
+        "{\"bench\": \"recovery\", \"what\": \"a ps killed\", \"unit\": \"/s\", \"rate\": %.3f, "
+        "\"ceiling\": \"reading its checkpoint\", \"ceiling_rate\": %.3f, \"ratio\": %.3f, "
+        "\"most_s\": %.3f, \"checkpoint_mb\": %.0f}\n",
+        1 / Median(seconds), 1 / Median(reads), Median(reads) / Median(seconds),
+        *std::max_element(seconds.begin(), seconds.end()), losses[0].megabytes);
     return;
   }
   absl::PrintF(
@@ -193,8 +194,10 @@ void PrintWorkers(const std::vector<double>& seconds) {
   const double most = *std::max_element(seconds.begin(), seconds.end());
   if (absl::GetFlag(FLAGS_format) == "json") {
     absl::PrintF(
-        "{\"bench\": \"recovery\", \"loss\": \"worker\", \"p50_s\": %.3f, \"most_s\": %.3f}\n",
-        Median(seconds), most);
+        "{\"bench\": \"recovery\", \"what\": \"a worker killed\", \"unit\": \"/s\", \"rate\": "
+        "%.3f, "
+        "\"most_s\": %.3f}\n",
+        1 / Median(seconds), most);
     return;
   }
   absl::PrintF(
@@ -205,7 +208,8 @@ void PrintWorkers(const std::vector<double>& seconds) {
 void PrintRates(const Rates& rates) {
   if (absl::GetFlag(FLAGS_format) == "json") {
     absl::PrintF(
-        "{\"bench\": \"recovery\", \"steps_per_s_replay\": %.0f, \"steps_per_s_checkpoint\": %.0f, "
+        "{\"bench\": \"recovery\", \"what\": \"steps at durability replay\", \"unit\": \"/s\", "
+        "\"rate\": %.0f, \"ceiling\": \"at durability checkpoint\", \"ceiling_rate\": %.0f, "
         "\"ratio\": %.3f}\n",
         Median(rates.replay), Median(rates.checkpoint), Median(rates.ratios));
     return;
