@@ -207,7 +207,7 @@ TEST(WorkerOptionsTest, ReportsEveryProblemAtOnce) {
   options.index = -1;
   options.replicas = 0;
   options.at_once_bytes = -1;
-  options.pulls = {0, -1, -1};
+  options.pulls = {0};
   options.drain_timeout = absl::ZeroDuration();
   const absl::Status status = options.Validate();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
