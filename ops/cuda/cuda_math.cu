@@ -243,6 +243,7 @@ class CudaMath : public KernelMath {
     auto* const moved = static_cast<Fault*>(Allocate(device, sizeof(Fault)));
     Fault taken;
     if (moved == nullptr) return taken;
+    Zero(device, moved, sizeof(Fault));  // the host copies its padding too
     Fault* const from = fault(device);
     ForEach(Use(device), 1, [=] DIVVY_BODY(int64_t) {
       *moved = *from;
