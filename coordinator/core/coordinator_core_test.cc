@@ -714,6 +714,20 @@ TEST_F(CoordinatorCoreTest, SlotsThatManyWorkersAskForAreCreatedOnceAndToldToget
   EXPECT_LT(workers_[0]->layouts, kVariables / 4);
 }
 
+// Pings, which would bring the layout too, come once a second.
+TEST_F(CoordinatorCoreTest, AStepIsToldOfItsSlotsAtOnce) {
+  Start(1, 1);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Create({absl::StrCat("v", i), {4}})->status.ok());
+  Schedule("train");
+  for (int i = 0; i < 5; ++i) {
+    const int layouts = workers_[0]->layouts;
+    workers_[0]->Say(
+        NeedSlots{workers_[0]->dispatched[0].step, {{absl::StrCat("v", i), Adam{0.001}}}});
+    world_.RunFor(absl::Milliseconds(100));
+    EXPECT_GT(workers_[0]->layouts, layouts) << i;
+  }
+}
+
 TEST_F(CoordinatorCoreTest, AGradientThatTheProgramAppliesItselfGetsItsSlotsFirst) {
   Start(1, 1);
   ASSERT_TRUE(Create({"x", {4}})->status.ok());

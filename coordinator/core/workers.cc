@@ -203,6 +203,7 @@ void CoordinatorCore::OnWorkerAttached(int index, uint64_t attempt, SessionId se
   worker.session = session;
   workers_.SetJoining(worker);
   worker.stream = std::make_unique<WorkerStream>(session);
+  worker.layout_is_old = false;  // told below
   worker.last_heard = clock_.Elapsed();
   worker.pong = Pong();
   passes_.ForgetReadings(index);

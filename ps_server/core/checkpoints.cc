@@ -12,6 +12,8 @@
 //
 // Each task ends early if its run is no longer the current one: another epoch has begun, or another
 // checkpoint was asked for.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
@@ -98,14 +100,27 @@ void ParameterServerCore::DropSnapshot() {
 
 void ParameterServerCore::WriteSliceAfter(absl::Duration pause,
                                           const std::shared_ptr<SnapshotRun>& run) {
+  run->is_pausing = true;
+  if (pause <= absl::ZeroDuration()) return EndPause(*run);
   outbox_.Add([this, pause, run] {
-    if (pause <= absl::ZeroDuration()) return WriteSlice(run);
     executor_.PostAfter(pause, [weak = weak_from_this(), weak_run = std::weak_ptr(run)] {
       const auto self = weak.lock();
-      if (const auto still = weak_run.lock(); self != nullptr && still != nullptr)
-        self->WriteSlice(still);
+      const auto still = weak_run.lock();
+      if (self != nullptr && still != nullptr) self->OnPauseOver(*still);
     });
   });
+}
+
+void ParameterServerCore::OnPauseOver(SnapshotRun& run) {
+  CoreLock lock(mu_, outbox_);
+  EndPause(run);
+}
+
+// The timer may come after the pause was cut short, even in the next pause. Only the first of them
+// goes on writing.
+void ParameterServerCore::EndPause(SnapshotRun& run) {
+  if (std::exchange(run.is_pausing, false))
+    outbox_.Add([this, still = run.shared_from_this()] { WriteSlice(still); });
 }
 
 // Only the writing runs with background priority. A thread that may not get the processor holds no
@@ -123,13 +138,14 @@ void ParameterServerCore::WriteSlice(const std::shared_ptr<SnapshotRun>& run) {
   });
 }
 
-// How long the writer pauses after a slice that took so long: not at all if nobody commits.
+// How long the writer pauses after a slice that took so long: not at all if nobody commits, or if
+// commits wait for the memory that writing frees.
 absl::Duration ParameterServerCore::PauseAfter(SnapshotRun& run, absl::Duration took) const {
   const uint64_t before = std::exchange(run.applied_seq, applied_.applied_seq());
   const bool commits_come = before != run.applied_seq || !commits_.is_idle();
-  if (!commits_come || !MayStart() || run.paused >= options_.snapshot_pacing)
-    return absl::ZeroDuration();
-  const absl::Duration pause = took * (1 / options_.snapshot_share - 1);
+  if (!commits_come || commits_.has_ready()) return absl::ZeroDuration();
+  const absl::Duration pause =
+      std::min(took * (1 / options_.snapshot_share - 1), options_.snapshot_pacing - run.paused);
   run.paused += pause;
   return pause;
 }

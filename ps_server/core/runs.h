@@ -53,7 +53,7 @@ struct ParameterServerCore::CreateRun {
 
 // This server's part of a checkpoint, while it is written and until another one is requested. Only
 // one blocking task at a time uses the fields above `Under the core's lock`.
-struct ParameterServerCore::SnapshotRun {
+struct ParameterServerCore::SnapshotRun : std::enable_shared_from_this<SnapshotRun> {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
       : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
   // Writes the next slice. The last one completes the file.
@@ -74,6 +74,7 @@ struct ParameterServerCore::SnapshotRun {
   int64_t expected_bytes = 0;  // upper bound of the copies that running commits may still cause
   uint64_t applied_seq = 0;    // commits applied when the last slice had been written
   absl::Duration paused;       // so far
+  bool is_pausing = false;     // the next slice has not been begun
   bool over = false;
   absl::Status error;
 };

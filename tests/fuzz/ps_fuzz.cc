@@ -32,6 +32,7 @@ class Run {
     checkpoint_files_ = MakeBundleFiles(files_, "/checkpoints");
     options.checkpoint_files = checkpoint_files_.get();
     options.slice_bytes = 32;
+    options.clock = &executor_.clock();
     options.snapshot_buffer_bytes = 64;
     core_ = *ParameterServerCore::Start(options, executor_, nullptr,
                                         [this](int, const std::string&) { exited_ = true; });

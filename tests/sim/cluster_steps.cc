@@ -330,8 +330,9 @@ std::vector<script::Move> Cluster::Body(Process& process, const StepCall& call) 
   if (random.Chance(0.5) && JudgesReads() && !of_the_past && !two_worlds) {
     ReadWhole(process, tag, static_cast<int>(random.Below(config_.num_variables)), moves);
   }
-  const bool reads_rows =
-      config_.reads_rows && config_.pipeline_depth == 1 && JudgesReads() && !two_worlds;
+  const bool reads_rows = config_.reads_rows &&
+                          (config_.pipeline_depth == 1 || config_.rows_at_any_depth) &&
+                          JudgesReads() && !two_worlds;
   if (reads_rows) ReadRows(process, call, /*check=*/!of_the_past, moves);
   if (config_.assigning_steps)
     ReadAssigned(process, runner, call,

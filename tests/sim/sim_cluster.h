@@ -118,6 +118,8 @@ struct SimConfig {
   std::optional<int> may_miss;
   // Steps also read rows, some of them twice in one read, if pipeline_depth is 1.
   bool reads_rows = false;
+  // X9 and X11 judge these rows at every depth, by the rule for depth 1.
+  bool rows_at_any_depth = false;
   // Steps also assign rows of one more variable, or all of it.
   bool assigning_steps = false;
   // Steps also change rows of integers by operations that do not commute.
@@ -211,7 +213,7 @@ struct SimResult {
   int64_t waits = 0;
   // Commits that a worker gave up because it heard nothing of them for too long.
   int64_t commits_given_up = 0;
-  // Rows that a step read from the row cache, which an earlier step had pulled.
+  // Rows that were read and judged.
   int64_t rows_read = 0;
   // Rows that were replaced by the assign of a step that had read them.
   int64_t rows_replaced = 0;

@@ -141,6 +141,17 @@ TEST(SimRowsTest, ARowIsNoOlderThanWhatHadFinishedAndThanWhatItsSessionHasReadOr
   EXPECT_GT(read, 100);
 }
 
+TEST(SimRowsTest, ARowThatIsOlderThanItMayBeIsFound) {
+  std::string found;
+  for (uint64_t seed = 1; seed <= 60 && found.empty(); ++seed) {
+    SimConfig config = ConfigOf(seed);
+    config.reads_rows = config.rows_at_any_depth = true;
+    config.pipeline_depth = 3;
+    found = std::string(RunSimulation(config).violation.message());
+  }
+  EXPECT_TRUE(absl::StrContains(found, ", row ")) << found;
+}
+
 TEST(SimAssignTest, WhatStepsAssignIsThereOnceAndWhatTheirSessionReplacedNobodyOfItReadsAgain) {
   int64_t replaced = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {

@@ -52,8 +52,7 @@ struct StepRecord {
   std::vector<StagedWrite> writes;
   // Variables that the function read whole.
   std::set<std::string> read_whole;
-  // The version of each shard at the step's first read of it. If the row cache gave rows of the
-  // shard: the least version at which one of them was pulled, if that is less.
+  // The version of each shard at the step's first read of it.
   std::map<ShardKey, uint64_t> pulled;
 };
 
