@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/base/casts.h"
 #include "base/random.h"
 #include "base/vector_level.h"
 #include "gtest/gtest.h"
@@ -571,11 +571,9 @@ std::vector<float> AnyNumbers(Random& random, size_t count) {
 // The bits, except that one NaN is as good as another: IEEE 754 leaves open which operand's NaN an
 // operation returns, and compilers exchange operands.
 std::vector<uint32_t> BitsOf(const std::vector<float>& numbers) {
-  std::vector<uint32_t> bits(numbers.size());
-  std::memcpy(bits.data(), numbers.data(), numbers.size() * sizeof(float));
-  for (size_t i = 0; i < bits.size(); ++i) {
-    if (std::isnan(numbers[i])) bits[i] = 0x7FC00000;
-  }
+  std::vector<uint32_t> bits;
+  for (const float number : numbers)
+    bits.push_back(std::isnan(number) ? 0x7FC00000u : absl::bit_cast<uint32_t>(number));
   return bits;
 }
 

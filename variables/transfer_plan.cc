@@ -343,12 +343,17 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
     rows = target.groups->ids;
   }
   // The rows rise, so each part has those that follow the rows of the part before it.
-  for (const auto& [part, bucket] : Buckets(variable, rows)) {
-    const int ps = variable.ps[part];
-    const int64_t bytes = static_cast<int64_t>(bucket.local_ids.size()) * RowBytes(variable.spec);
-    const size_t index = AddPart(
-        ps, {{variable.id, 0, static_cast<uint16_t>(part)}, Int64Vector(bucket.local_ids), bytes});
-    target.pieces.push_back({ps, index, bucket.positions.front()});
+  for (auto begin = rows.begin(); begin != rows.end();) {
+    const int part = variable.PartOf(*begin), ps = variable.ps[part];
+    const auto end = std::lower_bound(begin, rows.end(), variable.offsets[part + 1]);
+    std::vector<int64_t> local_ids(begin, end);
+    for (int64_t& id : local_ids) id -= variable.offsets[part];
+    const size_t index =
+        AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)},
+                     Int64Vector(local_ids),
+                     static_cast<int64_t>(local_ids.size()) * RowBytes(variable.spec)});
+    target.pieces.push_back({ps, index, begin - rows.begin()});
+    begin = end;
   }
   targets_.push_back(std::move(target));
 }

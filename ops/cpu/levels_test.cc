@@ -78,7 +78,7 @@ const Shape kShapes[] = {{1}, {0}, {7}, {3, 61}, {37, 250}, {131, 1027}, {2, 700
 class LevelsTest : public ::testing::TestWithParam<bool> {
  protected:
   Random random_{kSeed};
-  const CpuBackend backend_;
+  const CpuBackend backend_{};
 };
 INSTANTIATE_TEST_SUITE_P(OrdinaryAndOdd, LevelsTest, ::testing::Bool());
 

@@ -101,26 +101,25 @@ void ParameterServerCore::DropSnapshot() {
 void ParameterServerCore::WriteSliceAfter(absl::Duration pause,
                                           const std::shared_ptr<SnapshotRun>& run) {
   run->is_pausing = true;
-  if (pause <= absl::ZeroDuration()) return EndPause(*run);
+  if (pause <= absl::ZeroDuration()) return EndPause(run);
   outbox_.Add([this, pause, run] {
     executor_.PostAfter(pause, [weak = weak_from_this(), weak_run = std::weak_ptr(run)] {
       const auto self = weak.lock();
       const auto still = weak_run.lock();
-      if (self != nullptr && still != nullptr) self->OnPauseOver(*still);
+      if (self != nullptr && still != nullptr) self->OnPauseOver(still);
     });
   });
 }
 
-void ParameterServerCore::OnPauseOver(SnapshotRun& run) {
+void ParameterServerCore::OnPauseOver(const std::shared_ptr<SnapshotRun>& run) {
   CoreLock lock(mu_, outbox_);
   EndPause(run);
 }
 
 // The timer may come after the pause was cut short, even in the next pause. Only the first of them
 // goes on writing.
-void ParameterServerCore::EndPause(SnapshotRun& run) {
-  if (std::exchange(run.is_pausing, false))
-    outbox_.Add([this, still = run.shared_from_this()] { WriteSlice(still); });
+void ParameterServerCore::EndPause(const std::shared_ptr<SnapshotRun>& run) {
+  if (std::exchange(run->is_pausing, false)) outbox_.Add([this, run] { WriteSlice(run); });
 }
 
 // Only the writing runs with background priority. A thread that may not get the processor holds no

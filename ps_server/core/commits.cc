@@ -132,7 +132,7 @@ bool ParameterServerCore::MayStart() const {
 void ParameterServerCore::StartNext() {
   while (commits_.has_ready() && MayStart()) StartOrRefuse(*commits_.TakeReady());
   // These wait for memory that the writing of the next slice frees.
-  if (commits_.has_ready() && snapshot_ != nullptr) EndPause(*snapshot_);
+  if (commits_.has_ready() && snapshot_ != nullptr) EndPause(snapshot_);
 }
 
 void ParameterServerCore::StartOrRefuse(const std::shared_ptr<CommitRun>& run) {

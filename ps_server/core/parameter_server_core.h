@@ -337,8 +337,8 @@ class ParameterServerCore : public std::enable_shared_from_this<ParameterServerC
   void DropSnapshot() DIVVY_REQUIRES(mu_);
   void WriteSliceAfter(absl::Duration pause, const std::shared_ptr<SnapshotRun>& run)
       DIVVY_REQUIRES(mu_);
-  void OnPauseOver(SnapshotRun& run);
-  void EndPause(SnapshotRun& run) DIVVY_REQUIRES(mu_);
+  void OnPauseOver(const std::shared_ptr<SnapshotRun>& run);
+  void EndPause(const std::shared_ptr<SnapshotRun>& run) DIVVY_REQUIRES(mu_);
   void WriteSlice(const std::shared_ptr<SnapshotRun>& run);
   absl::Duration PauseAfter(SnapshotRun& run, absl::Duration took) const DIVVY_REQUIRES(mu_);
   void OnSliceWritten(const std::shared_ptr<SnapshotRun>& run, const absl::Status& status,

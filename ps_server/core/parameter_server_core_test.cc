@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
+#include "base/testing/ticking_clock.h"
 #include "gtest/gtest.h"
 #include "protocol/error.h"
 #include "protocol/testing/fake_coordinator.h"
@@ -1338,18 +1339,8 @@ TEST_F(CheckpointTest, CommitsWaitForTheMemoryOfCopiesAndGoOn) {
   EXPECT_EQ(ps_->Sum(1), 40);
 }
 
-// Each reading is 5 ms after the one before it.
-class TickingClock : public Clock {
- public:
-  absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(5); }
-  absl::Time WallTime() const override { return absl::UnixEpoch(); }
-
- private:
-  mutable absl::Duration elapsed_;
-};
-
 TEST_F(CheckpointTest, TheWriterPausesWhileCommitsComeAndOnlySoLong) {
-  TickingClock clock;
+  TickingClock clock(absl::Milliseconds(5));
   ParameterServerOptions options = Options();
   options.clock = &clock;
   options.snapshot_share = 0.1;
@@ -1380,7 +1371,7 @@ TEST_F(CheckpointTest, TheWriterPausesWhileCommitsComeAndOnlySoLong) {
 }
 
 TEST_F(CheckpointTest, APauseEndsWhenACommitWaitsForTheMemoryOfCopies) {
-  TickingClock clock;
+  TickingClock clock(absl::Milliseconds(5));
   ParameterServerOptions options = Options();
   options.clock = &clock;
   options.snapshot_buffer_bytes = 1;

@@ -53,7 +53,7 @@ struct ParameterServerCore::CreateRun {
 
 // This server's part of a checkpoint, while it is written and until another one is requested. Only
 // one blocking task at a time uses the fields above `Under the core's lock`.
-struct ParameterServerCore::SnapshotRun : std::enable_shared_from_this<SnapshotRun> {
+struct ParameterServerCore::SnapshotRun {
   SnapshotRun(SnapshotRequest request, const ShardTable& shards, int64_t slice_bytes)
       : request(std::move(request)), frozen(std::make_shared<FrozenShards>(shards, slice_bytes)) {}
   // Writes the next slice. The last one completes the file.

@@ -35,6 +35,7 @@
 #include "absl/strings/str_format.h"
 #include "base/random.h"
 #include "base/testing/in_memory_file_system.h"
+#include "base/testing/ticking_clock.h"
 #include "coordinator/checkpoint/bundle_catalog.h"
 #include "coordinator/core/coordinator_core.h"
 #include "coordinator/core/step_rules.h"
@@ -81,20 +82,10 @@ inline const Shape& AssignedShape() {
 // A session, and the state of the parameter servers during it.
 using ServersState = std::tuple<Epoch, SessionId, Epoch, int64_t, CoordinatorSnapshot::Phase>;
 
-// Each reading is 1 ms after the one before it, so that a slice of a checkpoint takes time to
-// write.
-class TickingClock : public Clock {
- public:
-  absl::Duration Elapsed() const override { return elapsed_ += absl::Milliseconds(1); }
-  absl::Time WallTime() const override { return absl::UnixEpoch() + elapsed_; }
-
- private:
-  mutable absl::Duration elapsed_;
-};
-
 // One life of a process. It is kept until the end of the run, because late tasks refer to it.
 struct Process {
-  TickingClock slice_clock;  // of a parameter server
+  // Makes a slice of a parameter server's checkpoint take time to write.
+  TickingClock slice_clock{absl::Milliseconds(1)};
   std::shared_ptr<Node> node;
   std::unique_ptr<SimDialer> dialer;
   std::shared_ptr<CoordinatorClient> coordinator;

@@ -14,8 +14,8 @@ namespace divvy {
 struct PullOptions {
   static constexpr int kMaxPipelineDepth = 3;
 
-  // How many steps of this worker may overlap, from 1 to kMaxPipelineDepth. A coordinator queues at
-  // most two steps at a worker, so more than 3 cannot overlap.
+  // How many steps of this worker may overlap, from 1 to kMaxPipelineDepth. Beside the running step
+  // only two wait at a worker, unless they are very short. A greater depth would not help.
   //
   // Depth 1: a step's pulls are sent when the step begins, and the step sees all writes of the
   // earlier steps of this worker.
