@@ -39,13 +39,15 @@ void CoordinatorCore::StoreAdoption() {
   // kAll is true of the held layout, because it does not have the variables that the program has
   // only declared.
   change.state->held = StateRow::Held::kAll;
-  PutThen(std::move(change),
-          [epoch = stored_.row().epoch](CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
-            if (!core.phase_.Is(Phase::kLoading) || !core.origin_.is_adopting() ||
-                core.stored_.row().epoch != epoch)
-              return;
-            for (Ps& ps : core.servers_) core.LoadPs(ps);
-          });
+  StateRow row = *change.state;
+  PutThen(std::move(change), [epoch = stored_.row().epoch, row = std::move(row)](
+                                 CoordinatorCore& core) DIVVY_REQUIRES(core.mu_) {
+    if (!core.phase_.Is(Phase::kLoading) || !core.origin_.is_adopting() ||
+        core.stored_.row().epoch != epoch)
+      return;
+    core.origin_.NoteStored(row);
+    for (Ps& ps : core.servers_) core.LoadPs(ps);
+  });
 }
 
 // A server has restarted, and other servers may already serve what they hold. A new epoch begins,

@@ -32,6 +32,9 @@ class StateOrigin {
 
   // ---- the available states ----
 
+  // The store now has this row, of a state that is being adopted. Servers that have been told of
+  // the adoption no longer report what the former row needs.
+  void NoteStored(StateRow row) { stored_.state = std::move(row); }
   // All servers have reported what they hold.
   void NoteHeld(const std::vector<PsAttachReply>& replies) {
     held_ = WhatServersHold(replies, stored_);
@@ -95,7 +98,7 @@ class StateOrigin {
   std::vector<RestoreCallback> TakeWaiters() { return std::exchange(waiters_, {}); }
 
  private:
-  const StoredJob stored_;
+  StoredJob stored_;
   std::optional<JobState> found_;
   absl::StatusOr<JobState> held_ =
       absl::FailedPreconditionError("the parameter servers have not reported what they hold yet");

@@ -82,6 +82,28 @@ TEST_F(StateOriginTest, AnAdoptionIsUnsavedUntilACheckpointIsCommitted) {
   EXPECT_FALSE(origin.is_unsaved());
 }
 
+TEST_F(StateOriginTest, OrdinalsThatAnAdoptionHasStoredAreNotGivenAgainAfterItIsTakenBack) {
+  stored_.state->state.next_ordinal = 50;
+  stored_.state->state.finished_steps = 50;
+  // Two steps are open, so the ordinals 0 to 51 were given.
+  for (PsAttachReply& reply : replies_)
+    reply.horizon = {EntryId(60), {EntryId(58), EntryId(59)}, 50};
+  StateOrigin origin(stored_, std::nullopt);
+  origin.NoteHeld(replies_);
+  ASSERT_TRUE(origin.held().ok()) << origin.held().status();
+  EXPECT_EQ(origin.held()->next_ordinal, 52);
+  StateRow row = *stored_.state;
+  row.state = *origin.held();
+  row.state.layout = stored_.state->state.layout;
+  origin.NoteStored(row);
+  origin.TakeBack();
+  // One server was told of the adoption. Its horizon is the newest, and closes both steps.
+  replies_[0].horizon = {EntryId(70), {}, 50};
+  origin.NoteHeld(replies_);
+  ASSERT_TRUE(origin.held().ok()) << origin.held().status();
+  EXPECT_EQ(origin.held()->next_ordinal, 52);
+}
+
 TEST_F(StateOriginTest, AChoiceThatIsTakenBackIsOpenAgainAndWaitersStay) {
   StateOrigin origin(stored_, std::nullopt);
   origin.Await([](const absl::StatusOr<int64_t>&) {});
