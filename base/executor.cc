@@ -149,7 +149,7 @@ ThreadPoolExecutor::ThreadPoolExecutor(int num_threads) : state_(std::make_uniqu
 }
 
 void ThreadPoolExecutor::TrimMemory() {
-  MemoryPool::Process().Trim(kKeptUnused);
+  MemoryPool::TrimAll(kKeptUnused);
   PostAfter(kKeptUnused, [this] { TrimMemory(); });
 }
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/size_class.h"
@@ -38,9 +39,52 @@ void Unmap(void* data, size_t size) {
   if (munmap(data, size) != 0) madvise(data, size, MADV_DONTNEED);
 }
 
+class PrivateSource : public MemoryPool::Source {
+ public:
+  void* Map(size_t size) override { return divvy::Map(size); }
+  void Unmap(void* data, size_t size) override { divvy::Unmap(data, size); }
+};
+
+// Every pool of this process.
+struct Pools {
+  Mutex mu;
+  std::set<MemoryPool*> all DIVVY_GUARDED_BY(mu);
+  static Pools& Get() {
+    static Pools& pools = *new Pools;
+    return pools;
+  }
+};
+
 size_t ClassOf(size_t bytes) { return MappedSize(SizeClass(bytes, MemoryPool::kSmallest, 8)); }
 
 }  // namespace
+
+MemoryPool::Source& MemoryPool::Source::Private() {
+  static Source& source = *new PrivateSource;
+  return source;
+}
+
+MemoryPool::MemoryPool(size_t limit_bytes, const Clock& clock, Source& source)
+    : limit_bytes_(limit_bytes), clock_(clock), source_(source) {
+  Pools& pools = Pools::Get();
+  MutexLock lock(pools.mu);
+  pools.all.insert(this);
+}
+
+MemoryPool::~MemoryPool() {
+  {
+    Pools& pools = Pools::Get();
+    MutexLock lock(pools.mu);
+    pools.all.erase(this);
+  }
+  Trim(absl::ZeroDuration());
+}
+
+void MemoryPool::TrimAll(absl::Duration unused) {
+  Pools& pools = Pools::Get();
+  MutexLock lock(pools.mu);
+  for (MemoryPool* const pool : pools.all) pool->Trim(unused);
+}
 
 MemoryPool& MemoryPool::Process() {
   static MemoryPool& pool = *new MemoryPool(kProcessLimit, Clock::Real());
@@ -59,9 +103,9 @@ void* MemoryPool::Take(size_t bytes) {
       return data;
     }
   }
-  if (void* const data = Map(size)) return data;
+  if (void* const data = source_.Map(size)) return data;
   Trim(absl::ZeroDuration());
-  return Map(size);
+  return source_.Map(size);
 }
 
 void MemoryPool::Return(void* data, size_t bytes) {
@@ -75,7 +119,7 @@ void MemoryPool::Return(void* data, size_t bytes) {
       return;
     }
   }
-  Unmap(data, size);
+  source_.Unmap(data, size);
 }
 
 void MemoryPool::Trim(absl::Duration unused) {
@@ -92,7 +136,7 @@ void MemoryPool::Trim(absl::Duration unused) {
       blocks.erase(blocks.begin(), end);
     }
   }
-  for (const auto& [data, size] : unmapped) Unmap(data, size);
+  for (const auto& [data, size] : unmapped) source_.Unmap(data, size);
 }
 
 size_t MemoryPool::kept_bytes() const {

@@ -1,4 +1,4 @@
-// A cache of large blocks of host memory.
+// A cache of large blocks of memory.
 #ifndef DIVVY_BASE_MEMORY_POOL_H_
 #define DIVVY_BASE_MEMORY_POOL_H_
 
@@ -25,14 +25,29 @@ class MemoryPool {
   // Use the C library for smaller blocks: a process may have only some 65,000 mappings.
   static constexpr size_t kSmallest = 128 << 10;
 
-  // Keeps at most `limit_bytes` bytes that nobody has taken. REQUIRES: `clock` outlives it.
-  MemoryPool(size_t limit_bytes, const Clock& clock) : limit_bytes_(limit_bytes), clock_(clock) {}
-  ~MemoryPool() { Trim(absl::ZeroDuration()); }
+  // Where new blocks come from. Thread-safe.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    // Memory of `size` bytes, a multiple of 4 KiB, aligned to 4 KiB or more. Null: there is none.
+    virtual void* Map(size_t size) = 0;
+    // REQUIRES: `data` came from Map(size), and nobody uses it any more.
+    virtual void Unmap(void* data, size_t size) = 0;
+    // Memory of this process alone, straight from the kernel.
+    static Source& Private();
+  };
+
+  // Keeps at most `limit_bytes` bytes that nobody has taken. REQUIRES: `clock` and `source` outlive
+  // it.
+  MemoryPool(size_t limit_bytes, const Clock& clock, Source& source = Source::Private());
+  ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  // The pool of this process, which keeps 256 MiB; never destroyed. ThreadPoolExecutor trims it.
+  // The pool of this process, which keeps 256 MiB; never destroyed.
   static MemoryPool& Process();
+  // Trims every pool of this process. ThreadPoolExecutor calls it once a second.
+  static void TrimAll(absl::Duration unused);
 
   // Memory of at least `bytes` bytes with unspecified contents, aligned to 64 bytes or more. Null:
   // there is no memory. REQUIRES: bytes >= kSmallest.
@@ -52,6 +67,7 @@ class MemoryPool {
 
   const size_t limit_bytes_;
   const Clock& clock_;
+  Source& source_;
   mutable Mutex mu_;
   size_t kept_bytes_ DIVVY_GUARDED_BY(mu_) = 0;
   // By class; the block returned last is at the back, and is taken first: a cache may hold it yet.

@@ -4,7 +4,8 @@
 // gradients are pushed and applied with SGD, through a worker's client, the data streams and the
 // whole server. The ceiling, which takes turns with that: a plain TCP socket that moves the same
 // bytes to and from a third process, by requests and replies, with as many requests in flight. With
-// --tls both use mutual TLS.
+// --tls both use mutual TLS. The lines "one host" have --local_path=auto, the others
+// --local_path=off.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -88,7 +89,12 @@ class Certificates {
 // The variables on a parameter server, and a worker's requests.
 class Parameters {
  public:
-  explicit Parameters(std::shared_ptr<ParameterClient> ps) : ps_(std::move(ps)) {}
+  // `travels` moves every payload through the network, `shares` in shared memory.
+  Parameters(std::shared_ptr<ParameterClient> travels, std::shared_ptr<ParameterClient> shares)
+      : travels_(std::move(travels)), shares_(std::move(shares)), ps_(travels_) {}
+
+  // Whether payloads lie in shared memory from now on.
+  void Share(bool shares) { ps_ = shares ? shares_ : travels_; }
 
   absl::Status Prepare() {
     std::vector<ShardSpec> shards;
@@ -106,7 +112,7 @@ class Parameters {
     Window window(outstanding);
     for (int i = 0; i < count; ++i) {
       window.Enter();
-      ps_->Call({fence_, {{KeyOf(bytes), std::nullopt}}},
+      ps_->Call({fence_, {{KeyOf(bytes), std::nullopt, bytes}}},
                 [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
@@ -139,7 +145,8 @@ class Parameters {
     return request;
   }
 
-  const std::shared_ptr<ParameterClient> ps_;
+  const std::shared_ptr<ParameterClient> travels_, shares_;
+  std::shared_ptr<ParameterClient> ps_;
   Fence fence_;
   Tensor gradients_[2];
   uint64_t entry_ = 0;
@@ -152,6 +159,7 @@ struct Workload {
   int64_t bytes = 0;
   int outstanding = 0;
   bool pull = false, push = false;
+  bool one_host = false;
 };
 
 template <typename Transport>
@@ -173,9 +181,11 @@ absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const
   CpuMeter cpu([&] { return OwnCpuSeconds() + ps.CpuSeconds(); }),
       raw_cpu([&] { return OwnCpuSeconds() + raw.CpuSeconds(); });
   const bool tls = absl::GetFlag(FLAGS_tls);
-  const std::string name = absl::StrCat(work.name, ", ", work.bytes >> 20, " MB");
+  const std::string name =
+      absl::StrCat(work.name, ", ", work.bytes >> 20, " MB", work.one_host ? ", one host" : "");
   if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name)
     return absl::OkStatus();
+  parameters.Share(work.one_host);
   const Contender figure{name, cpu.Metered([&] { status.Update(RunOnce(parameters, work)); })};
   const Contender ceiling{
       absl::StrCat(tls ? "raw TLS, " : "raw TCP, ", work.outstanding, " outstanding"),
@@ -202,14 +212,17 @@ absl::Status Run() {
   ASSIGN_OR_RETURN(const std::unique_ptr<Child> ps, Child::Start("ps", flag));
   ASSIGN_OR_RETURN(const std::unique_ptr<RawTcp> tcp, RawTcp::Connect(raw->port(), kLargest, tls));
   ThreadPoolExecutor executor(NumCores());
-  RpcDialer dialer(executor, tls);
-  Parameters parameters(dialer.ParameterServer(absl::StrCat("127.0.0.1:", ps->port())));
+  RpcDialer travels(executor, tls, /*shares_memory=*/false), shares(executor, tls);
+  const std::string address = absl::StrCat("127.0.0.1:", ps->port());
+  Parameters parameters(travels.ParameterServer(address), shares.ParameterServer(address));
   RETURN_IF_ERROR(parameters.Prepare());
-  for (const int64_t bytes : kSizes) {
-    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"pull", bytes, 2, true, false}));
-    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, {"push", bytes, 2, false, true}));
-    RETURN_IF_ERROR(
-        Measure(parameters, *ps, *tcp, *raw, {"pull, then push", bytes, 1, true, true}));
+  for (const bool one_host : {false, true}) {
+    for (const int64_t bytes : kSizes) {
+      for (const Workload& work : {Workload{"pull", bytes, 2, true, false, one_host},
+                                   Workload{"push", bytes, 2, false, true, one_host},
+                                   Workload{"pull, then push", bytes, 1, true, true, one_host}})
+        RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, work));
+    }
   }
   return absl::OkStatus();
 }

@@ -299,10 +299,21 @@ struct LayoutReply {
   uint64_t layout_version = 0;
 };
 
+// Memory for the values of a pull. For one thread.
+class PullTarget {
+ public:
+  virtual ~PullTarget() = default;
+  // The memory for the values of the next part, in the order of the parts. ResourceExhausted: there
+  // is no room for them.
+  virtual absl::StatusOr<Tensor> Next(DType dtype, Shape shape) = 0;
+};
 struct PullRequest {
   Fence fence;
   // Each shard is read whole by at most one part.
   std::vector<PullPart> parts;
+  // Where the ps puts the values. Null: into memory of its own. Not sent: each end of a connection
+  // has its own target, or none.
+  std::shared_ptr<PullTarget> target = nullptr;
 };
 // All writes of one entry to one ps. The ps applies all of them or none, and each entry id once,
 // however often the request arrives and from whichever worker.

@@ -16,6 +16,10 @@
 
 namespace divvy {
 
+// The metadata of a data stream by which its two ends agree on shared memory (proto/divvy.proto,
+// "Data streams").
+constexpr char kMemoryMetadata[] = "divvy-memory";
+
 // The transfers that one end of a stream still has to send, as a queue of messages. The slices of a
 // message borrow the memory of the tensors, and keep the tensors alive until gRPC has released
 // them. Not thread-safe.

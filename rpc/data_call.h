@@ -66,6 +66,10 @@ class DataCall : public std::enable_shared_from_this<DataCall> {
   static void Happened(void* tag, bool ok);
 
   const grpc::GenericServerContext& context() const { return context_; }
+  // Sent with the first message. REQUIRES: called before that.
+  void AddInitialMetadata(const char* key, const std::string& value) {
+    context_.AddInitialMetadata(key, value);
+  }
 
   // Runs `effect` after the earlier ones, either within this call or soon afterwards. Thread-safe.
   // REQUIRES: the caller holds the call (a locked weak pointer), or is itself an effect.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory_pool.h"
+#include "base/shared_pool.h"
 #include "base/status_macros.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "protocol/error.h"
@@ -21,6 +23,9 @@ namespace divvy {
 class Exchange {
  public:
   virtual ~Exchange() = default;
+  // Prepares for a stream with this shared memory; null: with none. Called before ToSend, again if
+  // that stream could not take the exchange.
+  virtual void PlaceIn(SharedPool* memory) = 0;
   virtual wire::OutgoingTransfer ToSend(uint64_t id) const = 0;
   // Handles the next message of the reply. True: it was the last one. An error: the reply is
   // invalid.
@@ -36,6 +41,53 @@ namespace {
 
 // The payload of a reply that the thread of the stream hands over itself.
 constexpr int64_t kAtOnceBytes = 64 << 10;
+// A smaller payload takes less time on the socket than the pages of a block cost.
+constexpr int64_t kLeastSharedBytes = MemoryPool::kSmallest;
+// The addresses of a stream's shared memory, and how much of it is kept while nobody uses it.
+constexpr size_t kSharedBytes = size_t{16} << 30, kKeptSharedBytes = size_t{256} << 20;
+
+using SharedBlock = std::shared_ptr<SharedPool::Block>;
+
+// The room for what lies in shared memory on behalf of a request; 0: unknown.
+int64_t RoomFor(const PullRequest& request) {
+  int64_t room = 0;
+  for (const PullPart& part : request.parts) {
+    if (part.reply_bytes < 0) return 0;
+    room += wire::Region::RoomFor(part.reply_bytes);
+  }
+  return room;
+}
+int64_t RoomFor(const CommitRequest& request) {
+  return wire::Region::RoomFor(wire::PayloadOf(request));
+}
+
+std::shared_ptr<wire::Region> RegionOf(const SharedBlock& block) {
+  return std::make_shared<wire::Region>(block->data(), static_cast<int64_t>(block->size()), block);
+}
+v1::Region ToProto(const SharedPool::Block& block) {
+  v1::Region region;
+  region.set_offset(block.offset());
+  region.set_bytes(block.size());
+  return region;
+}
+
+// A pull's values will lie in the block. A commit's payload lies there from now on.
+void Fill(const SharedBlock&, const PullRequest&) {}
+void Fill(const SharedBlock& block, const CommitRequest& request) {
+  RegionOf(block)->Fill(wire::PayloadOf(request));
+}
+void NameBlock(const SharedPool::Block& block, const PullRequest&,
+               wire::OutgoingTransfer& transfer) {
+  *transfer.header.mutable_pull()->mutable_reply() = ToProto(block);
+}
+void NameBlock(const SharedPool::Block& block, const CommitRequest&,
+               wire::OutgoingTransfer& transfer) {
+  *transfer.header.mutable_commit()->mutable_payload() = ToProto(block);
+  transfer.payload.clear();
+}
+
+bool IsInRegion(const v1::PullReplyHeader& header) { return header.in_region(); }
+bool IsInRegion(const v1::CommitReplyHeader&) { return false; }
 
 absl::Status DoesNotFit(absl::string_view why) {
   return MakeError(Reason::kInvalid,
@@ -55,8 +107,15 @@ class TypedExchange : public Exchange {
   TypedExchange(Request request, ResultCallback<Reply> done)
       : request_(std::move(request)), done_(std::move(done)) {}
 
+  void PlaceIn(SharedPool* memory) override {
+    const int64_t room = memory == nullptr ? 0 : RoomFor(request_);
+    block_ = room < kLeastSharedBytes ? nullptr : memory->Take(static_cast<size_t>(room));
+    if (block_ != nullptr) divvy::Fill(block_, request_);
+  }
   wire::OutgoingTransfer ToSend(uint64_t id) const override {
-    return wire::ToTransfer(id, request_);
+    wire::OutgoingTransfer transfer = wire::ToTransfer(id, request_);
+    if (block_ != nullptr) NameBlock(*block_, request_, transfer);
+    return transfer;
   }
 
   absl::StatusOr<bool> OnMessage(const IncomingMessage& message) override {
@@ -73,7 +132,11 @@ class TypedExchange : public Exchange {
     if (payload_bytes_ <= kAtOnceBytes) return done_(*std::move(reply_));
     Post(executor, *std::move(reply_));
   }
-  void Fail(Executor& executor, const absl::Status& why) override { Post(executor, why); }
+  void Fail(Executor& executor, const absl::Status& why) override {
+    // The server may still be at work in it.
+    if (block_ != nullptr) block_->Abandon();
+    Post(executor, why);
+  }
 
  private:
   template <typename Header>
@@ -84,8 +147,12 @@ class TypedExchange : public Exchange {
       reply_ = refusal;
       return absl::OkStatus();
     }
+    if (IsInRegion(header)) {
+      if (block_ == nullptr) return DoesNotFit("its values lie in a region that does not exist");
+      filler_ = wire::PayloadFiller(RegionOf(block_));
+    }
     reply_ = wire::FromHeader(header, request_, filler_);
-    payload_bytes_ = filler_.left();
+    payload_bytes_ = IsInRegion(header) ? static_cast<int64_t>(block_->size()) : filler_.left();
     return reply_->status();
   }
 
@@ -96,6 +163,8 @@ class TypedExchange : public Exchange {
 
   const Request request_;
   ResultCallback<Reply> done_;
+  // The shared memory of this exchange. Null: there is none.
+  SharedBlock block_;
   wire::PayloadFiller filler_;
   int64_t payload_bytes_ = 0;
   std::optional<absl::StatusOr<Reply>> reply_;
@@ -126,6 +195,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     };
     watch_ = SilenceWatch::Start(executor_, options_.silence, cancel, owed);
     if (!options_.open->Begin({self, &context_})) return OnBegunTooLate(std::move(first));
+    OfferMemory();
     grpc::GenericStub(channel).PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(),
                                                         this);
     // Writes begin outside of gRPC's callbacks.
@@ -144,6 +214,12 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     return true;
   }
 
+  // The memory that the server has opened. Null: none.
+  std::shared_ptr<SharedPool> memory() const {
+    MutexLock lock(mu_);
+    return memory_is_open_ ? memory_ : nullptr;
+  }
+
   // Ends the stream. Requests without a reply get this error once gRPC has ended the call.
   void Break(const absl::Status& why) {
     {
@@ -153,6 +229,12 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
     context_.TryCancel();
   }
 
+  void OnReadInitialMetadataDone(bool ok) override {
+    const bool is_open = ok && context_.GetServerInitialMetadata().count(kMemoryMetadata) > 0;
+    MutexLock lock(mu_);
+    memory_is_open_ = is_open && memory_ != nullptr;
+    if (!memory_is_open_) memory_ = nullptr;
+  }
   void OnReadDone(bool ok) override {
     if (!ok) return End();
     watch_->Heard();
@@ -182,6 +264,17 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   }
 
  private:
+  // Before the call begins. Without memory the stream works as well.
+  void OfferMemory() {
+    if (!options_.shares_memory) return;
+    absl::StatusOr<std::shared_ptr<SharedPool>> memory =
+        SharedPool::Create(kSharedBytes, kKeptSharedBytes);
+    if (!memory.ok()) return;
+    context_.AddMetadata(kMemoryMetadata, (*memory)->name());
+    MutexLock lock(mu_);
+    memory_ = *std::move(memory);
+  }
+
   absl::Status OnMessage() {
     ASSIGN_OR_RETURN(const IncomingMessage message, FromBuffer(incoming_));
     // Only the callbacks for reads take exchanges out. They run one at a time, and OnDone comes
@@ -274,7 +367,10 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   std::shared_ptr<DataStream> self_;
   std::shared_ptr<SilenceWatch> watch_;
   grpc::ByteBuffer incoming_;
-  Mutex mu_;
+  mutable Mutex mu_;
+  // Offered to the server. Null: there is none, or the server cannot open it.
+  std::shared_ptr<SharedPool> memory_ DIVVY_GUARDED_BY(mu_);
+  bool memory_is_open_ DIVVY_GUARDED_BY(mu_) = false;
   std::deque<std::unique_ptr<Exchange>> waiting_ DIVVY_GUARDED_BY(mu_);
   // sent, or being sent
   std::map<uint64_t, std::unique_ptr<Exchange>> open_ DIVVY_GUARDED_BY(mu_);
@@ -318,9 +414,19 @@ DataClient::~DataClient() {
 void DataClient::Submit(Kind kind, std::unique_ptr<Exchange> exchange) {
   const char* const method = kind == Kind::kPulls ? "/divvy.v1.ParameterServerData/Pull"
                                                   : "/divvy.v1.ParameterServerData/Commit";
+  std::shared_ptr<DataStream> placed;
+  {
+    MutexLock lock(mu_);
+    placed = StreamOf(kind);
+  }
+  // Without the lock, because it may copy many bytes.
+  const std::shared_ptr<SharedPool> memory = placed == nullptr ? nullptr : placed->memory();
+  exchange->PlaceIn(memory.get());
   MutexLock lock(mu_);
-  std::shared_ptr<DataStream>& stream = kind == Kind::kPulls ? pulls_ : commits_;
+  std::shared_ptr<DataStream>& stream = StreamOf(kind);
+  if (stream != placed) exchange->PlaceIn(nullptr);
   if (stream != nullptr && stream->Submit(exchange)) return;
+  exchange->PlaceIn(nullptr);
   stream = std::make_shared<DataStream>(executor_, options_);
   stream->Start(stream, channel_, method, std::move(exchange));
 }

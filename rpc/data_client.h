@@ -23,6 +23,8 @@ struct DataClientOptions {
   absl::Duration silence = absl::Seconds(10);
   // Transfers in flight on one stream. Others wait for their turn.
   int outstanding = 2;
+  // Whether large payloads lie in shared memory, if the parameter server runs on this machine.
+  bool shares_memory = true;
   // Counts the client's streams as open calls. After open->CancelAndWait() has returned, the
   // executor may be destroyed. Null: the client makes its own, and its destructor calls
   // CancelAndWait.
@@ -43,6 +45,11 @@ class Exchange;
 // not write to them before. Thread-safe; no method blocks. Destroying the last handle cancels the
 // requests in flight.
 //
+// If the parameter server runs on this machine and can open memory of this process, payloads of at
+// least 128 KiB do not travel. A commit is copied into shared memory, within the call. The values
+// of a pull lie in shared memory for as long as their tensors live. A stream whose shared memory
+// has no room sends as if there were none.
+//
 // `done` is called exactly once. A reply with a payload of at most 64 KiB is handed over on gRPC's
 // thread that reads the stream, every other outcome as a task of the executor. REQUIRES: `done`
 // does not block, and does not destroy the last handle of a client whose DataClientOptions::open
@@ -62,6 +69,10 @@ class DataClient {
   enum class Kind : uint8_t { kPulls, kCommits };
   // Submits to the stream of this kind, or to a new one if it is broken or not yet open.
   void Submit(Kind kind, std::unique_ptr<Exchange> exchange);
+
+  std::shared_ptr<DataStream>& StreamOf(Kind kind) DIVVY_REQUIRES(mu_) {
+    return kind == Kind::kPulls ? pulls_ : commits_;
+  }
 
   const std::shared_ptr<grpc::Channel> channel_;
   Executor& executor_;

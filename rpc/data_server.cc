@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/process.h"
+#include "base/shared_memory.h"
 #include "base/status_macros.h"
 #include "protocol/error.h"
 #include "rpc/active_calls.h"
@@ -86,17 +87,59 @@ constexpr absl::string_view MethodOf(const PullRequest&) { return "ParameterServ
 constexpr absl::string_view MethodOf(const CommitRequest&) { return "ParameterServerData.Commit"; }
 
 int64_t ReplyBytes(DataHandler& handler, const PullRequest& request) {
-  return handler.ReplyBytes(request);
+  return request.target != nullptr ? 0 : handler.ReplyBytes(request);
 }
 int64_t ReplyBytes(DataHandler&, const CommitRequest&) { return 0; }
+
+// The region that a request names. Null: none.
+const v1::Region* RegionOf(const v1::PullRequestHeader& header) {
+  return header.has_reply() ? &header.reply() : nullptr;
+}
+const v1::Region* RegionOf(const v1::CommitBegin& header) {
+  return header.has_payload() ? &header.payload() : nullptr;
+}
+
+// What the transfer needs of this server's memory.
+absl::StatusOr<int64_t> BytesToReserve(const v1::PullRequestHeader& header) {
+  return wire::PayloadBytes(header);
+}
+absl::StatusOr<int64_t> BytesToReserve(const v1::CommitBegin& header) {
+  ASSIGN_OR_RETURN(const int64_t all, wire::PayloadBytes(header));
+  return header.has_payload() ? wire::RowsBytes(header) : all;
+}
+
+absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header,
+                                       std::shared_ptr<wire::Region> region,
+                                       wire::PayloadFiller& filler) {
+  ASSIGN_OR_RETURN(PullRequest request, wire::FromHeader(header, filler));
+  request.target = std::move(region);
+  return request;
+}
+absl::StatusOr<CommitRequest> FromHeader(const v1::CommitBegin& header,
+                                         std::shared_ptr<wire::Region> region,
+                                         wire::PayloadFiller& filler) {
+  if (region != nullptr) filler = wire::PayloadFiller(std::move(region));
+  return wire::FromHeader(header, filler);
+}
+
+// Leaves the payload where it is, if that is the region.
+void LeaveIn(const wire::Region& region, const absl::StatusOr<PullReply>& reply,
+             wire::OutgoingTransfer& transfer) {
+  if (!reply.ok() || !region.Holds(transfer.payload)) return;
+  transfer.payload.clear();
+  transfer.header.mutable_pull_reply()->set_in_region(true);
+}
+void LeaveIn(const wire::Region&, const absl::StatusOr<CommitReply>&, wire::OutgoingTransfer&) {}
 
 // One stream. Each transfer passes these steps: header, memory, payload, memory for the reply, call
 // of the handler, reply.
 template <typename Request, typename Reply>
 class Receiver : public MessageReceiver {
  public:
-  Receiver(DataCall& call, std::shared_ptr<DataEnvironment> environment)
-      : call_(call), environment_(std::move(environment)) {}
+  // `memory` is the client's; null: it shares none.
+  Receiver(DataCall& call, std::shared_ptr<DataEnvironment> environment,
+           std::shared_ptr<SharedMemory> memory)
+      : call_(call), environment_(std::move(environment)), memory_(std::move(memory)) {}
 
   absl::Status OnMessage(IncomingMessage message) override {
     const uint64_t id = message.header.request_id();
@@ -145,6 +188,8 @@ class Receiver : public MessageReceiver {
     const std::shared_ptr<Reservation> memory, reply_memory;
     bool granted = false;
     Request request;
+    // The client's memory for this transfer. Null: none.
+    std::shared_ptr<wire::Region> region;
     wire::PayloadFiller filler;
   };
 
@@ -153,7 +198,7 @@ class Receiver : public MessageReceiver {
         std::make_unique<Arriving>(first.header.request_id(), std::move(first), environment_);
     const auto& header = *HeaderOf(arriving_->first.header, Request());
     if (const absl::Status allowed = MayCome(header.fence()); !allowed.ok()) return Refuse(allowed);
-    const absl::StatusOr<int64_t> bytes = wire::PayloadBytes(header);
+    const absl::StatusOr<int64_t> bytes = BytesToReserve(header);
     if (!bytes.ok()) return Refuse(bytes.status());
     const bool is_large = header.parts_size() > kManyParts;
     if (*bytes == 0 && !is_large) return OnGranted(absl::OkStatus());
@@ -209,12 +254,30 @@ class Receiver : public MessageReceiver {
   }
 
   absl::Status Fill(const IncomingMessage& first) {
-    absl::StatusOr<Request> request =
-        wire::FromHeader(*HeaderOf(first.header, Request()), arriving_->filler);
+    const auto& header = *HeaderOf(first.header, Request());
+    absl::StatusOr<std::shared_ptr<wire::Region>> region = Find(RegionOf(header));
+    if (!region.ok()) return Refuse(region.status());
+    absl::StatusOr<Request> request = FromHeader(header, *region, arriving_->filler);
     if (!request.ok()) return Refuse(request.status());
+    arriving_->region = *std::move(region);
     arriving_->granted = true;
     arriving_->request = *std::move(request);
     return Take(first);
+  }
+
+  absl::StatusOr<std::shared_ptr<wire::Region>> Find(const v1::Region* named) const {
+    if (named == nullptr) return nullptr;
+    if (memory_ == nullptr)
+      return MakeError(Reason::kInvalid, "a region of memory that is not shared");
+    if (named->offset() % wire::Region::kAlignment != 0 || named->offset() > memory_->size() ||
+        named->bytes() > memory_->size() - named->offset()) {
+      return MakeError(
+          Reason::kInvalid,
+          absl::StrCat("a region of ", named->bytes(), " bytes from byte ", named->offset(),
+                       " of shared memory that has ", memory_->size()));
+    }
+    return std::make_shared<wire::Region>(memory_->data() + named->offset(),
+                                          static_cast<int64_t>(named->bytes()), memory_);
   }
 
   absl::Status Take(const IncomingMessage& message) {
@@ -245,17 +308,17 @@ class Receiver : public MessageReceiver {
     if (found == waiting_.end()) return;
     std::unique_ptr<Arriving> whole = std::move(found->second);
     waiting_.erase(found);
-    status.ok() ? Ask(std::move(whole)) : Answer(id, status, nullptr);
+    status.ok() ? Ask(std::move(whole)) : Answer(id, status, nullptr, nullptr);
   }
 
   void Ask(std::unique_ptr<Arriving> whole) {
     const auto done = [weak = call_.weak_from_this(), this, environment = environment_,
-                       id = whole->id, memory = whole->memory,
-                       reply_memory = whole->reply_memory](absl::StatusOr<Reply> reply) {
+                       id = whole->id, memory = whole->memory, reply_memory = whole->reply_memory,
+                       region = whole->region](absl::StatusOr<Reply> reply) {
       if (!environment->answers.Enter()) return;
       if (const auto call = weak.lock())
-        call->Do([this, id, reply = std::move(reply), reply_memory] {
-          Answer(id, reply, reply_memory);
+        call->Do([this, id, reply = std::move(reply), reply_memory, region] {
+          Answer(id, reply, reply_memory, region);
         });
       memory->Release();
       environment->answers.Leave();
@@ -267,14 +330,16 @@ class Receiver : public MessageReceiver {
   absl::Status Refuse(const absl::Status& why) {
     refused_ = arriving_->id;
     arriving_ = nullptr;
-    Answer(refused_, why, nullptr);
+    Answer(refused_, why, nullptr, nullptr);
     return absl::OkStatus();
   }
 
   // Holds the reply's memory until the reply is sent.
-  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply,
-              std::shared_ptr<Reservation> memory) {
-    call_.Send(wire::ToTransfer(id, reply), [this, memory = std::move(memory)] { --outstanding_; });
+  void Answer(uint64_t id, const absl::StatusOr<Reply>& reply, std::shared_ptr<Reservation> memory,
+              const std::shared_ptr<wire::Region>& region) {
+    wire::OutgoingTransfer transfer = wire::ToTransfer(id, reply);
+    if (region != nullptr) LeaveIn(*region, reply, transfer);
+    call_.Send(std::move(transfer), [this, memory = std::move(memory)] { --outstanding_; });
   }
 
   // The number of a request that waits for memory, its own or its reply's. 0: none waits.
@@ -297,6 +362,7 @@ class Receiver : public MessageReceiver {
 
   DataCall& call_;
   const std::shared_ptr<DataEnvironment> environment_;
+  const std::shared_ptr<SharedMemory> memory_;
   std::unique_ptr<Arriving> arriving_;
   // Requests that have arrived and wait for memory for their reply.
   std::map<uint64_t, std::unique_ptr<Arriving>> waiting_;
@@ -349,9 +415,26 @@ class DataServer::Queue {
     }
     RETURN_IF_ERROR(
         Authorize(*call.context().auth_context(), absl::StrCat("ParameterServerData.", method)));
-    if (method == "Pull")
-      return std::make_unique<Receiver<PullRequest, PullReply>>(call, environment);
-    return std::make_unique<Receiver<CommitRequest, CommitReply>>(call, environment);
+    const bool is_pull = method == "Pull";
+    std::shared_ptr<SharedMemory> memory =
+        environment->options.shares_memory ? OpenMemory(call, is_pull) : nullptr;
+    if (is_pull)
+      return std::make_unique<Receiver<PullRequest, PullReply>>(call, environment,
+                                                                std::move(memory));
+    return std::make_unique<Receiver<CommitRequest, CommitReply>>(call, environment,
+                                                                  std::move(memory));
+  }
+  // The memory that the client offers. Null: none that can be opened here.
+  static std::shared_ptr<SharedMemory> OpenMemory(DataCall& call, bool writes) {
+    const auto& metadata = call.context().client_metadata();
+    const auto name = metadata.find(kMemoryMetadata);
+    if (name == metadata.end()) return nullptr;
+    absl::StatusOr<std::shared_ptr<SharedMemory>> memory =
+        SharedMemory::Open(absl::string_view(name->second.data(), name->second.size()),
+                           writes ? SharedMemory::Access::kWrite : SharedMemory::Access::kRead);
+    if (!memory.ok()) return nullptr;
+    call.AddInitialMetadata(kMemoryMetadata, "open");
+    return *std::move(memory);
   }
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;

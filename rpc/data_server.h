@@ -69,6 +69,8 @@ struct DataServerOptions {
   // Bytes of payload a second. A peer that owes payload and sends less counts as having sent
   // nothing.
   int64_t least_rate = 64 << 10;
+  // Whether payloads may lie in memory of a client that runs on this machine.
+  bool shares_memory = true;
 };
 
 struct DataEnvironment;
@@ -87,6 +89,10 @@ struct DataEnvironment;
 //   or a payload message without payload                   the stream ends with INVALID
 //   an unknown method                                      UNIMPLEMENTED
 //   a certificate that may not make the call               NOT_AUTHORIZED
+//
+// A client of this machine may offer shared memory (proto/divvy.proto, "Data streams"). The payload
+// of a request that names a region of it lies there. Only its rows are copied, and only they are
+// reserved. A region that is not within the memory is INVALID, and the stream continues.
 //
 // When a stream breaks, the reservation of an incomplete transfer is released. Complete transfers
 // are still carried out, and their answers are dropped. Thread-safe. As GenericServiceHook

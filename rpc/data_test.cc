@@ -24,6 +24,7 @@
 #include "rpc/data_server.h"
 #include "rpc/server.h"
 #include "rpc/silence_watch.h"
+#include "rpc/testing/data_streams.h"
 #include "rpc/transport.h"
 #include "wire/data_frames.h"
 
@@ -33,183 +34,19 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kPull[] = "/divvy.v1.ParameterServerData/Pull",
-               kCommit[] = "/divvy.v1.ParameterServerData/Commit";
-constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
-// the limit of a test that will fail
-constexpr absl::Duration kPatience = absl::Seconds(60);
-
-// Events of other threads, in order.
-template <typename T>
-class Happenings {
- public:
-  void Add(T value) {
-    MutexLock lock(mu_);
-    values_.push_back(std::move(value));
-    added_.NotifyAll();
-  }
-  // Waits for the next event.
-  T Take() {
-    MutexLock lock(mu_);
-    const bool came =
-        added_.WaitFor(mu_, kPatience, [this]() DIVVY_REQUIRES(mu_) { return !values_.empty(); });
-    if (!came) {
-      ADD_FAILURE() << "nothing happened";
-      // The test would hang.
-      std::abort();
-    }
-    T value = std::move(values_.front());
-    values_.pop_front();
-    return value;
-  }
-  size_t size() {
-    MutexLock lock(mu_);
-    return values_.size();
-  }
-
- private:
-  Mutex mu_;
-  CondVar added_;
-  std::deque<T> values_ DIVVY_GUARDED_BY(mu_);
-};
-
-template <typename T>
-using Shared = std::shared_ptr<Happenings<T>>;
-template <typename T>
-Shared<T> MakeShared() {
-  return std::make_shared<Happenings<T>>();
-}
-
-// A handler controlled by the test: it keeps the calls, and answers when the test says so.
-class FakeHandler : public DataHandler {
- public:
-  template <typename Request, typename Reply>
-  struct Asked {
-    Request request;
-    ResultCallback<Reply> done;
-  };
-  struct Reservation {
-    uint64_t ticket = 0;
-    int64_t bytes = 0;
-    std::function<void(absl::Status)> granted;
-    DataMemory of = DataMemory::kRequest;
-    DataClaim claim;
-  };
-
-  void Call(PullRequest request, ResultCallback<PullReply> done) override {
-    pulls.Add({std::move(request), std::move(done)});
-  }
-  void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
-    if (commits_at_once)
-      return done(CommitReply{false, 1, std::vector<uint64_t>(request.parts.size(), 1)});
-    commits.Add({std::move(request), std::move(done)});
-  }
-  int64_t ReplyBytes(const PullRequest&) override { return reply_bytes; }
-  absl::Status Admit(DataMethod, const Fence& fence, std::optional<int>) override {
-    return fence.session == kFence.session ? absl::OkStatus()
-                                           : MakeError(Reason::kSessionFenced, "no such session");
-  }
-  uint64_t Reserve(DataClaim claim, std::function<void(absl::Status)> granted) override {
-    const uint64_t ticket = Next();
-    if (grants_at_once)
-      granted(claim.bytes <= limit ? absl::OkStatus() : MakeError(Reason::kInvalid, "too large"));
-    else
-      reservations.Add({ticket, claim.bytes, std::move(granted), claim.of, claim});
-    return ticket;
-  }
-  void Release(DataMemory, uint64_t ticket) override { released.Add(ticket); }
-
-  std::atomic<bool> grants_at_once{true}, commits_at_once{false};
-  int64_t limit = int64_t{1} << 30;
-  std::atomic<int64_t> reply_bytes{0};
-  Happenings<Asked<PullRequest, PullReply>> pulls;
-  Happenings<Asked<CommitRequest, CommitReply>> commits;
-  Happenings<Reservation> reservations;
-  Happenings<uint64_t> released;
-
- private:
-  uint64_t Next() {
-    MutexLock lock(mu_);
-    return ++last_;
-  }
-  Mutex mu_;
-  uint64_t last_ DIVVY_GUARDED_BY(mu_) = 0;
-};
-
-class DataTest : public ::testing::Test {
+// Payloads that travel. Those that lie in shared memory have their own test.
+class DataTest : public DataStreamsTest {
  protected:
-  DataTest() { Serve(0); }
-  ~DataTest() override {
-    client_ = nullptr;
-    server_ = nullptr;
-    executor_.Stop();
-  }
-
+  DataTest() : DataStreamsTest(Without(DataServerOptions())) {}
   void Serve(int port, DataServerOptions options = {}, ServerOptions server = {}) {
-    server_ = nullptr;
-    data_ = std::make_unique<DataServer>(handler_, options);
-    server.address = absl::StrCat("127.0.0.1:", port);
-    auto started = Server::Start(server, {}, data_.get());
-    ASSERT_TRUE(started.ok()) << started.status();
-    server_ = *std::move(started);
-    channel_ = Connect();
-    client_ = DataClient::Create(channel_, executor_, {});
-  }
-  std::shared_ptr<grpc::Channel> Connect() {
-    return MakeChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                       grpc::InsecureChannelCredentials());
+    DataStreamsTest::Serve(port, Without(options), server);
   }
 
-  Shared<absl::StatusOr<PullReply>> SendPull(PullRequest request = {kFence, {}}) {
-    auto answer = MakeShared<absl::StatusOr<PullReply>>();
-    client_->Call(std::move(request),
-                  [answer](absl::StatusOr<PullReply> reply) { answer->Add(std::move(reply)); });
-    return answer;
+ private:
+  static DataServerOptions Without(DataServerOptions options) {
+    options.shares_memory = false;
+    return options;
   }
-  Shared<absl::StatusOr<CommitReply>> SendCommit(CommitRequest request) {
-    return SendCommit(*client_, std::move(request));
-  }
-  static Shared<absl::StatusOr<CommitReply>> SendCommit(DataClient& client, CommitRequest request) {
-    auto answer = MakeShared<absl::StatusOr<CommitReply>>();
-    client.Call(std::move(request),
-                [answer](absl::StatusOr<CommitReply> reply) { answer->Add(std::move(reply)); });
-    return answer;
-  }
-  // A whole round: a client sends a commit, the handler answers OK, and the client gets the answer.
-  void ExpectCommitWorks() {
-    const auto answer = SendCommit(CommitOf(9, {Filled(10)}));
-    handler_.commits.Take().done(CommitReply{false, 77, {1}});
-    const absl::StatusOr<CommitReply> reply = answer->Take();
-    ASSERT_TRUE(reply.ok()) << reply.status();
-    EXPECT_EQ(reply->applied_seq, 77u);
-  }
-
-  // Values that differ by position.
-  static Tensor Filled(int64_t elements, float first = 1) {
-    Tensor tensor = *Tensor::Uninitialized(DType::kFloat32, {elements});
-    for (int64_t i = 0; i < elements; ++i)
-      tensor.fresh_data<float>()[i] = first + static_cast<float>(i);
-    return tensor;
-  }
-  static CommitRequest CommitOf(uint64_t entry, const std::vector<Tensor>& values) {
-    CommitRequest request;
-    request.fence = kFence;
-    request.entry = EntryId(entry);
-    for (const Tensor& value : values) {
-      CommitPart part;
-      part.shard = {VariableId(static_cast<uint32_t>(request.parts.size() + 1)), 0, 0};
-      part.values = value;
-      request.parts.push_back(std::move(part));
-    }
-    return request;
-  }
-
-  FakeHandler handler_;
-  ThreadPoolExecutor executor_{2};
-  std::unique_ptr<DataServer> data_;
-  std::unique_ptr<Server> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::shared_ptr<DataClient> client_;
 };
 
 // ---- values -------------------------------------------------------------------------------------
@@ -691,93 +528,6 @@ TEST(SilenceWatchTest, TimeInWhichNothingIsOwedDoesNotCount) {
 }
 
 // ---- hostile peers ------------------------------------------------------------------------------
-
-grpc::ByteBuffer BufferOf(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-// A stream whose every byte the test chooses. Each method blocks until its operation has ended.
-class RawStream {
- public:
-  RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method)
-      : call_(grpc::GenericStub(channel).PrepareCall(&context_, method, &queue_)) {
-    call_->StartCall(&call_);
-    Await();
-  }
-  ~RawStream() {
-    if (!finished_) {
-      context_.TryCancel();
-      Finish();
-    }
-    queue_.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) {
-    }
-  }
-  bool Write(const std::string& bytes) {
-    call_->Write(BufferOf(bytes), &call_);
-    return Await();
-  }
-  bool Read(grpc::ByteBuffer* message) {
-    call_->Read(message, &call_);
-    return Await();
-  }
-  // The next message. Empty: there is none.
-  std::string ReadBytes() {
-    grpc::ByteBuffer message;
-    std::vector<grpc::Slice> slices;
-    std::string bytes;
-    if (!Read(&message) || !message.Dump(&slices).ok()) return bytes;
-    for (const grpc::Slice& slice : slices)
-      bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    return bytes;
-  }
-  // Reads until the stream ends.
-  grpc::Status Finish() {
-    grpc::ByteBuffer message;
-    while (Read(&message)) {
-    }
-    grpc::Status status;
-    call_->Finish(&status, &call_);
-    Await();
-    finished_ = true;
-    return status;
-  }
-
- private:
-  bool Await() {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue_.Next(&tag, &ok) && ok;
-  }
-
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>> call_;
-  bool finished_ = false;
-};
-
-std::string Front(const v1::FrameHeader& header) { return wire::EncodeHeader(header); }
-
-v1::FrameHeader PullHeader(uint64_t id) {
-  return wire::ToTransfer(id, PullRequest{kFence, {}}).header;
-}
-v1::FrameHeader DataHeader(uint64_t id) {
-  v1::FrameHeader header;
-  header.set_request_id(id);
-  header.mutable_data();
-  return header;
-}
-v1::FrameHeader CommitHeader(uint64_t id, int64_t elements) {
-  CommitRequest request;
-  request.fence = kFence;
-  request.entry = EntryId(1);
-  request.parts.emplace_back();
-  request.parts[0].values = *Tensor::Zeros(DType::kFloat32, {elements});
-  return wire::ToTransfer(id, request).header;
-}
 
 TEST_F(DataTest, BytesThatAreNoMessageEndTheStreamWithInvalid) {
   const std::vector<std::string> garbage = {

@@ -8,8 +8,11 @@
 
 namespace divvy {
 
-RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls)
-    : executor_(executor), open_(std::make_shared<OpenCalls>()), identity_(tls) {}
+RpcDialer::RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls, bool shares_memory)
+    : executor_(executor),
+      open_(std::make_shared<OpenCalls>()),
+      identity_(tls),
+      shares_memory_(shares_memory) {}
 
 RpcDialer::~RpcDialer() { Close(); }
 
@@ -27,12 +30,14 @@ std::shared_ptr<ParameterClient> ParameterClientOf(
 }  // namespace
 
 std::shared_ptr<ParameterClient> RpcDialer::ParameterServer(const std::string& address) {
-  return ParameterClientOf({executor_, open_, address}, identity_.For(RoleName(Role::kPs)));
+  return ParameterClientOf({executor_, open_, address, shares_memory_},
+                           identity_.For(RoleName(Role::kPs)));
 }
 
 std::shared_ptr<ParameterClient> RpcDialer::ParameterServerAt(const std::string& address,
                                                               int index) {
-  return ParameterClientOf({executor_, open_, address}, identity_.For(RoleName(Role::kPs), index));
+  return ParameterClientOf({executor_, open_, address, shares_memory_},
+                           identity_.For(RoleName(Role::kPs), index));
 }
 
 std::shared_ptr<WorkerClient> RpcDialer::Worker(const std::string& address) {

@@ -24,9 +24,9 @@ namespace divvy {
 // clients may outlive the dialer; their calls then return Cancelled.
 class RpcDialer : public Dialer {
  public:
-  // No `tls`: plaintext. REQUIRES: `executor` outlives this object and the clients' last calls;
-  // `tls` has passed CheckTlsFiles.
-  RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls);
+  // No `tls`: plaintext. `shares_memory`: see DataClientOptions. REQUIRES: `executor` outlives this
+  // object and the clients' last calls; `tls` has passed CheckTlsFiles.
+  RpcDialer(Executor& executor, const std::optional<TlsFiles>& tls, bool shares_memory = true);
   ~RpcDialer() override;  // Close()
   // Cancels all calls in flight, including data streams, and blocks until the last call has posted
   // its answer to the executor. Later calls of the clients return Cancelled.
@@ -45,6 +45,7 @@ class RpcDialer : public Dialer {
   Executor& executor_;
   const std::shared_ptr<OpenCalls> open_;
   const ChannelIdentity identity_;
+  const bool shares_memory_;
 };
 
 }  // namespace divvy

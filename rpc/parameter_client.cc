@@ -12,6 +12,7 @@ DataClientOptions DataOptions(const CallEnvironment& environment) {
   DataClientOptions options;
   options.open = environment.open;
   options.address = environment.address;
+  options.shares_memory = environment.shares_memory;
   return options;
 }
 

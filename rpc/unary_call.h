@@ -56,6 +56,8 @@ struct CallEnvironment {
   std::shared_ptr<OpenCalls> open;
   // The address of the called task, for error texts.
   std::string address;
+  // See DataClientOptions.
+  bool shares_memory = true;
 };
 
 // The stub method that sends a request, and its deadline.

@@ -76,6 +76,7 @@ absl::StatusOr<TaskOptions> TaskOptionsOf(ClusterConfig cluster) {
   options.health_address = absl::GetFlag(FLAGS_health_address);
   options.rpc_memory_bytes = absl::GetFlag(FLAGS_rpc_memory_bytes);
   options.max_connections = absl::GetFlag(FLAGS_max_connections);
+  options.shares_memory = absl::GetFlag(FLAGS_local_path) != LocalPath::kOff;
   return options;
 }
 
@@ -92,6 +93,14 @@ bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string*) {
 }
 
 std::string AbslUnparseFlag(const DirectoryFlag& flag) { return flag.name.value_or(""); }
+
+bool AbslParseFlag(absl::string_view text, LocalPath* path, std::string* error) {
+  *error = "wanted auto or off";
+  *path = text == "off" ? LocalPath::kOff : LocalPath::kAuto;
+  return text == "auto" || text == "off";
+}
+
+std::string AbslUnparseFlag(LocalPath path) { return path == LocalPath::kOff ? "off" : "auto"; }
 
 std::string OrFromEnvironment(const DirectoryFlag& flag, const char* variable) {
   return flag.name ? *flag.name : FromEnvironment(variable).value_or("");

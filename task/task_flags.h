@@ -2,6 +2,7 @@
 #ifndef DIVVY_TASK_TASK_FLAGS_H_
 #define DIVVY_TASK_TASK_FLAGS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -36,6 +37,15 @@ struct DirectoryFlag {
 // For Abseil's flags; every text is valid.
 bool AbslParseFlag(absl::string_view text, DirectoryFlag* flag, std::string* error);
 std::string AbslUnparseFlag(const DirectoryFlag& flag);
+
+// How payloads get from one task to another of the same machine.
+enum class LocalPath : uint8_t {
+  kAuto,  // in shared memory, where both tasks can reach it
+  kOff,   // through the network
+};
+// For Abseil's flags: "auto" or "off".
+bool AbslParseFlag(absl::string_view text, LocalPath* path, std::string* error);
+std::string AbslUnparseFlag(LocalPath path);
 
 // The value of the flag, or the environment variable's value if the flag was not given. A launcher
 // of many tasks sets the variable for all of them. Empty: neither is set.

@@ -32,6 +32,9 @@ struct TaskOptions {
   std::string health_address;
   // None: plaintext, and all addresses must be on loopback.
   std::optional<TlsFiles> tls;
+  // Whether payloads may lie in memory that this task shares with others of this machine
+  // (rpc/data_client.h, --local_path).
+  bool shares_memory = true;
   // See ServerOptions::memory_bytes.
   int64_t rpc_memory_bytes = int64_t{1} << 30;
   // See ServerOptions::max_connections. 0: MostConnections decides.

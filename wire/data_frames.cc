@@ -35,7 +35,7 @@ int64_t BytesOf(const std::vector<Tensor>& tensors) {
 
 absl::StatusOr<Tensor> AddRows(int64_t rows, PayloadFiller& filler) {
   RETURN_IF_ERROR(CheckNotNegative("rows", rows));
-  return filler.Add(DType::kInt64, Shape({rows}));
+  return filler.AddChecked(DType::kInt64, Shape({rows}));
 }
 
 absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, PayloadFiller& filler) {
@@ -156,12 +156,9 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request) {
     ToProto(part.values.shape(), out.mutable_shape());
     if (part.optimizer) *out.mutable_optimizer() = ToProto(*part.optimizer);
     out.set_slots(std::string(part.slots.begin(), part.slots.end()));
-    if (part.rows) {
-      out.set_rows(part.rows->shape().num_elements());
-      transfer.payload.push_back(*part.rows);
-    }
-    transfer.payload.push_back(part.values);
+    if (part.rows) out.set_rows(part.rows->shape().num_elements());
   }
+  transfer.payload = PayloadOf(request);
   header.set_total_bytes(BytesOf(transfer.payload));
   return transfer;
 }
@@ -176,6 +173,15 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitRepl
   header.set_applied_seq(reply->applied_seq);
   header.mutable_versions()->Add(reply->versions.begin(), reply->versions.end());
   return transfer;
+}
+
+std::vector<Tensor> PayloadOf(const CommitRequest& request) {
+  std::vector<Tensor> payload;
+  for (const CommitPart& part : request.parts) {
+    if (part.rows) payload.push_back(*part.rows);
+    payload.push_back(part.values);
+  }
+  return payload;
 }
 
 OutgoingTransfer ToWaiting(uint64_t request_id) {
@@ -296,13 +302,36 @@ absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
   return bytes;
 }
 
+absl::StatusOr<int64_t> RowsBytes(const v1::CommitBegin& header) {
+  RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
+  int64_t bytes = 0;
+  for (const v1::CommitBegin::Part& part : header.parts())
+    RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+  return bytes;
+}
+
 absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {
+  if (region_ != nullptr)
+    return dtype == DType::kBool ? AddChecked(dtype, std::move(shape))
+                                 : region_->Next(dtype, std::move(shape));
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(dtype, std::move(shape)));
   if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_))
     return Invalid("parts", "are larger than can be counted");
   const auto size = static_cast<size_t>(tensor.size_bytes());
   if (size > 0) holes_.push_back({tensor.fresh_data<char>(), size, dtype == DType::kBool});
   return tensor;
+}
+
+absl::StatusOr<Tensor> PayloadFiller::AddChecked(DType dtype, Shape shape) {
+  if (region_ == nullptr) return Add(dtype, std::move(shape));
+  ASSIGN_OR_RETURN(const Tensor there, region_->Next(dtype, std::move(shape)));
+  ASSIGN_OR_RETURN(Tensor here, Tensor::Uninitialized(dtype, there.shape()));
+  const auto size = static_cast<size_t>(there.size_bytes());
+  if (size == 0) return here;
+  std::memcpy(here.fresh_data<char>(), there.data(), size);
+  if (dtype == DType::kBool)
+    RETURN_IF_ERROR(CheckBools(absl::string_view(here.data_as<char>(), size)));
+  return here;
 }
 
 absl::Status PayloadFiller::Take(absl::string_view bytes) {

@@ -5,13 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/divvy.pb.h"
 #include "protocol/messages.h"
+#include "wire/region.h"
 
 namespace divvy::wire {
 
@@ -31,6 +34,8 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<PullReply>& reply);
 OutgoingTransfer ToTransfer(uint64_t request_id, const CommitRequest& request);
 OutgoingTransfer ToTransfer(uint64_t request_id, const absl::StatusOr<CommitReply>& reply);
+// The tensors of a request's payload, in their order.
+std::vector<Tensor> PayloadOf(const CommitRequest& request);
 // Not a reply: it tells the client that its request waits for memory.
 OutgoingTransfer ToWaiting(uint64_t request_id);
 
@@ -40,7 +45,6 @@ constexpr int64_t kMessageBytes = int64_t{2} << 20;
 
 // Cuts a transfer into messages: first the header with the beginning of the payload, then the rest
 // of the payload. Not thread-safe.
-// Not thread-safe.
 //
 //   for (MessageCutter cutter(transfer); !cutter.done();) Send(cutter.Next());
 class MessageCutter {
@@ -100,13 +104,26 @@ absl::Status CheckHeader(absl::string_view header);
 absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header);
 absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header);
 
+// The size of the payload's rows alone, which a receiver copies even if the payload lies in a
+// region. Errors as above.
+absl::StatusOr<int64_t> RowsBytes(const v1::CommitBegin& header);
+
 // Fills the tensors that a header announced with the bytes of a payload. Not thread-safe. REQUIRES:
 // the tensors live until the last byte has arrived.
 class PayloadFiller {
  public:
-  // Allocates the next tensor of the payload. ResourceExhausted: no memory. InvalidArgument: the
-  // sum of the tensors' sizes overflows.
+  // The payload arrives by Take.
+  PayloadFiller() = default;
+  // The payload lies in `region`, and nothing is left to take.
+  explicit PayloadFiller(std::shared_ptr<Region> region) : region_(std::move(region)) {}
+
+  // The next tensor of the payload: allocated, or in the region. ResourceExhausted: no memory, or
+  // the region ends before it. InvalidArgument: the sum of the tensors' sizes overflows, or a bool
+  // of the region is neither 0 nor 1.
   absl::StatusOr<Tensor> Add(DType dtype, Shape shape);
+  // As Add, for numbers that are checked before they are used. They are copied out of the region,
+  // whose other process could still change them.
+  absl::StatusOr<Tensor> AddChecked(DType dtype, Shape shape);
   // Takes the next bytes. InvalidArgument: more bytes than left(), or a bool that is neither 0 nor
   // 1.
   absl::Status Take(absl::string_view bytes);
@@ -118,6 +135,8 @@ class PayloadFiller {
     size_t size;
     bool bools;
   };
+  // Null: the payload arrives by Take.
+  std::shared_ptr<Region> region_;
   // No hole is empty.
   std::vector<Hole> holes_;
   // the hole that is being filled

@@ -106,10 +106,13 @@ class EveryMember {
   static void IsFilledIn(const AnyStatus*) {}
 
  private:
+  // Memory of one end of a connection; not sent.
+  template <typename T>
+  static constexpr bool kIsLocal = std::is_same_v<std::decay_t<T>, std::shared_ptr<PullTarget>>;
   template <typename T, typename Members, size_t... I>
   static void IsFilledIn(std::index_sequence<I...>) {
     const T none{};
-    bool filled[sizeof...(I)] = {};
+    bool filled[] = {kIsLocal<std::tuple_element_t<I, Members>>...};
     for (uint64_t seed = 1; seed <= 200; ++seed) {
       const T value = Generator(seed).Make<T>();
       ((filled[I] |= !Same::Of(std::get<I>(MembersOf(value)), std::get<I>(MembersOf(none)))), ...);

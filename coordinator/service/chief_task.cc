@@ -58,7 +58,7 @@ ChiefTask::ChiefTask(const ChiefTaskOptions& options)
     : options_(options),
       executor_(std::max(2, NumCores())),
       service_(core_),
-      dialer_(executor_, options.task.tls) {}
+      dialer_(executor_, options.task.tls, options.task.shares_memory) {}
 
 ChiefTask::~ChiefTask() {
   if (const auto core = core_.Get()) core->Abandon();

@@ -88,25 +88,26 @@ absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const 
 }
 
 absl::StatusOr<ReadPlan> ReadPlan::Make(std::vector<PullPart> parts, const ShardTable& shards,
-                                        int64_t most_bytes, int64_t unit_bytes) {
+                                        int64_t most_bytes, int64_t unit_bytes,
+                                        PullTarget* target) {
   RETURN_IF_ERROR(Bytes(parts, shards, most_bytes).status());
   ReadPlan plan(unit_bytes);
   for (PullPart& part : parts) {
     const std::shared_ptr<Shard>& shard = shards.at(part.shard);
-    RETURN_IF_ERROR(plan.AddPart(std::move(part), shard));
+    RETURN_IF_ERROR(plan.AddPart(std::move(part), shard, target));
   }
   return plan;
 }
 
-absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard) {
+absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard, PullTarget* target) {
   Part part;
   part.shard = std::move(shard);
   if (asked.rows) RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   const ShardSpec& spec = part.shard->spec();
-  ASSIGN_OR_RETURN(
-      part.values,
-      Tensor::Uninitialized(
-          spec.dtype, asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape));
+  Shape shape = asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape;
+  ASSIGN_OR_RETURN(part.values, target != nullptr
+                                    ? target->Next(spec.dtype, std::move(shape))
+                                    : Tensor::Uninitialized(spec.dtype, std::move(shape)));
   part.to = part.values.fresh_data<char>();
   if (asked.rows) part.order = part.shard->blocks().OrderByBlock(RowsOf(asked));
   part.asked = std::move(asked);

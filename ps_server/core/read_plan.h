@@ -31,9 +31,11 @@ class ReadPlan {
   static absl::StatusOr<int64_t> Bytes(absl::Span<const PullPart> parts, const ShardTable& shards,
                                        int64_t most_bytes);
   // Plans the pull. Errors as Bytes. Also kInvalid: a row is out of range. ResourceExhausted
-  // without a Reason: no memory for the values.
+  // without a Reason: no memory for the values, or no room in `target`. `target` is used only
+  // within the call; null: the plan allocates memory.
   static absl::StatusOr<ReadPlan> Make(std::vector<PullPart> parts, const ShardTable& shards,
-                                       int64_t most_bytes, int64_t unit_bytes);
+                                       int64_t most_bytes, int64_t unit_bytes,
+                                       PullTarget* target = nullptr);
 
   const UnitList& units() const { return units_; }
   // Copies the blocks of one unit. REQUIRES: each unit is read once, in any order, on any thread.
@@ -50,7 +52,7 @@ class ReadPlan {
 
  private:
   explicit ReadPlan(int64_t unit_bytes) : units_(unit_bytes) {}
-  absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard);
+  absl::Status AddPart(PullPart asked, std::shared_ptr<Shard> shard, PullTarget* target);
   void CutIntoBlocks(size_t index);
   // What is copied under one block's lock.
   struct Piece {

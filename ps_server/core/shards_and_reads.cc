@@ -99,8 +99,9 @@ void ParameterServerCore::Call(PullRequest request, ResultCallback<PullReply> do
     if (!status.ok()) return Answer(done, std::move(status));
     shards = shards_.table();
   }
-  absl::StatusOr<ReadPlan> plan = ReadPlan::Make(std::move(request.parts), *shards,
-                                                 options_.max_pull_bytes, options_.block_bytes);
+  absl::StatusOr<ReadPlan> plan =
+      ReadPlan::Make(std::move(request.parts), *shards, options_.max_pull_bytes,
+                     options_.block_bytes, request.target.get());
   std::shared_ptr<ReadRun> run;
   {
     CoreLock lock(mu_, outbox_);

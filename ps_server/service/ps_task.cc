@@ -36,6 +36,16 @@ absl::Status PsTaskOptions::Validate() const {
                           : absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
+namespace {
+
+DataServerOptions DataOptions(const TaskOptions& task) {
+  DataServerOptions options;
+  options.shares_memory = task.shares_memory;
+  return options;
+}
+
+}  // namespace
+
 PsTask::PsTask(const PsTaskOptions& options)
     : options_(options),
       executor_(std::max(2, NumCores())),
@@ -45,8 +55,8 @@ PsTask::PsTask(const PsTaskOptions& options)
                MemoryBudget::Share::kHalf),
       service_(core_),
       data_(core_, commits_, replies_),
-      data_server_(data_),
-      dialer_(executor_, options.task.tls) {}
+      data_server_(data_, DataOptions(options.task)),
+      dialer_(executor_, options.task.tls, options.task.shares_memory) {}
 
 PsTask::~PsTask() {
   // Unfinished requests are dropped, as by a killed process.

@@ -81,7 +81,8 @@ class Chaos {
     cluster.num_ps = options_.num_ps;
     cluster.num_workers = options_.num_workers + (options_.liar ? 1 : 0);
     cluster.proxied = !options_.only_kills;
-    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=64",
+    // A counter is large enough for shared memory.
+    cluster.flags = {absl::StrCat("--stop_file=", stop_file_), "--round=100", "--elements=20000",
                      absl::StrCat("--counters=", 2 * options_.num_ps)};
     if (HasCheckpoints()) {
       cluster.flags.insert(cluster.flags.end(), {"--state_dir=" + directory_.state(),
@@ -112,9 +113,11 @@ class Chaos {
   absl::Status Start(TaskId task) {
     began_[ToString(task)] = Now();
     std::vector<std::string> flags = TlsFlags(absl::StrCat(RoleName(task.role), "-", task.index));
-    // Depths 1 (the default) to 3.
-    if (task.role == Role::kWorker)
+    // Depths 1 (the default) to 3, and payloads in shared memory and on the network.
+    if (task.role == Role::kWorker) {
       flags.push_back(absl::StrCat("--pipeline_depth=", 1 + task.index % 3));
+      flags.push_back(task.index % 2 == 0 ? "--local_path=auto" : "--local_path=off");
+    }
     return cluster_->Start(task, {std::move(flags), {}, ""});
   }
 

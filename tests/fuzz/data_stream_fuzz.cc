@@ -1,6 +1,7 @@
-// Sends any messages on a data stream, over a connection to a real server. The handler grants
-// memory and answers at once, later or never. The stream ends, all granted memory is released, and
-// the handler gets only transfers that were admitted and granted.
+// Sends any messages on a data stream, over a connection to a real server, with and without shared
+// memory. The handler grants memory and answers at once, later or never. The stream ends, all
+// granted memory is released, and the handler gets only transfers that were admitted and granted.
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,9 +10,11 @@
 
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
+#include "base/shared_memory.h"
 #include "base/testing/fuzz.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "protocol/error.h"
+#include "rpc/data_buffers.h"
 #include "rpc/data_server.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/raw_server.h"
@@ -23,6 +26,7 @@ namespace {
 
 constexpr Fence kFence{JobId(1), Epoch(2), Incarnation(3), SessionId(4), Incarnation(5)};
 constexpr int64_t kMostBytes = 1 << 20;  // in one transfer
+constexpr int64_t kSharedBytes = 64 << 10;
 
 bool MayCome(const Fence& fence) {
   return fence.job == kFence.job && fence.epoch == kFence.epoch && fence.session == kFence.session;
@@ -61,16 +65,22 @@ class Handler : public DataHandler {
   }
   void Call(PullRequest request, ResultCallback<PullReply> done) override {
     fuzz::Require(MayCome(request.fence), "the handler got a pull that was not admitted");
+    if (request.target != nullptr) WriteTo(*request.target);
     NowOrLater([done = std::move(done)] { done(MakeError(Reason::kNotReady, "later")); });
   }
   void Call(CommitRequest request, ResultCallback<CommitReply> done) override {
     fuzz::Require(MayCome(request.fence), "the handler got a commit that was not admitted");
     int64_t bytes = 0;
-    for (const CommitPart& part : request.parts)
+    for (const CommitPart& part : request.parts) {
       bytes += part.values.size_bytes() + (part.rows ? part.rows->size_bytes() : 0);
+      // Reads every byte, to find one that is not mapped.
+      fuzz::Require(part.values.size_bytes() == 0 || BitwiseEqual(part.values, Copy(part.values)),
+                    "a value changes while it is read");
+    }
     {
       MutexLock lock(mu_);
-      fuzz::Require(bytes <= granted_bytes_, "a commit of more bytes than were granted");
+      fuzz::Require(bytes <= granted_bytes_ + kSharedBytes,
+                    "a commit of more bytes than were granted and shared");
     }
     NowOrLater([done = std::move(done), parts = request.parts.size()] {
       done(CommitReply{false, 1, std::vector<uint64_t>(parts, 1)});
@@ -103,6 +113,18 @@ class Handler : public DataHandler {
   }
 
  private:
+  static void WriteTo(PullTarget& target) {
+    for (int64_t size = 1; size < 10'000; size *= 3) {
+      absl::StatusOr<Tensor> there = target.Next(DType::kInt8, {size});
+      if (!there.ok()) return;
+      std::memset(there->fresh_data<char>(), 1, static_cast<size_t>(size));
+    }
+  }
+  static Tensor Copy(const Tensor& values) {
+    Tensor copy = *Tensor::Uninitialized(values.dtype(), values.shape());
+    std::memcpy(copy.fresh_data<char>(), values.data(), static_cast<size_t>(values.size_bytes()));
+    return copy;
+  }
   void NowOrLater(std::function<void()> what) {
     {
       MutexLock lock(mu_);
@@ -124,6 +146,7 @@ struct World {
   Handler handler;
   DataServer data{handler, {/*threads=*/1}};
   fuzz::RawServer server{{}, &data};
+  std::shared_ptr<SharedMemory> memory = *SharedMemory::Create(kSharedBytes);
 };
 
 // ---- the sender
@@ -155,8 +178,10 @@ class Sender {
     auto request = choices_.Any<Request>();
     if (choices_.Often()) request.fence = kFence;
     const uint64_t id = choices_.Often() ? ++last_id_ : choices_.Below(5);
+    wire::OutgoingTransfer transfer = wire::ToTransfer(id, request);
+    if (!choices_.Often()) NameRegion(transfer);
     std::vector<std::string> messages = wire::testing::MessagesOf(
-        wire::ToTransfer(id, request), 1 + static_cast<int64_t>(choices_.Below(200)));
+        std::move(transfer), 1 + static_cast<int64_t>(choices_.Below(200)));
     const size_t odd = choices_.Number() % messages.size();
     if (!choices_.Often()) {
       messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(odd));
@@ -165,6 +190,16 @@ class Sender {
           static_cast<char>(choices_.Below(256));
     }
     for (std::string& message : messages) all_.push_back(std::move(message));
+  }
+  // A region within the memory, or anywhere.
+  void NameRegion(wire::OutgoingTransfer& transfer) {
+    v1::FrameHeader& header = transfer.header;
+    v1::Region& region = header.has_pull() ? *header.mutable_pull()->mutable_reply()
+                                           : *header.mutable_commit()->mutable_payload();
+    const bool within = choices_.Often();
+    region.set_offset(within ? 256 * choices_.Below(256) : choices_.Number());
+    region.set_bytes(within ? 32 * choices_.Below(256) : choices_.Number());
+    if (header.has_commit() && choices_.Often()) transfer.payload.clear();
   }
   std::string Payload() {
     v1::FrameHeader header;
@@ -194,6 +229,7 @@ void Try(absl::string_view bytes) {
   world.handler.DecideBy(decisions);
 
   grpc::ClientContext context;
+  if (choices.Often()) context.AddMetadata(kMemoryMetadata, world.memory->name());
   grpc::CompletionQueue queue;
   grpc::Status status;
   const auto call = grpc::GenericStub(world.server.channel())

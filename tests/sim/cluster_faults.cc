@@ -356,7 +356,12 @@ void Cluster::StopFaults() {
     network_.Kill(process->node->address);
     if (process->chief != nullptr) process->chief->Abandon();
   }
+  // The workers of a job whose store is lost refuse the new job. If all workers refused it, the
+  // coordinator would end and say so. A liar that serves it keeps it from ending, so the operator
+  // starts the workers that the live line names.
+  const bool operator_acts = config_.liar && lost_store_;
   for (int i = 0; i < config_.num_workers; ++i) {
+    if (operator_acts && LiveWorker(i) != nullptr) network_.Kill(workers_[i]->node->address);
     if (LiveWorker(i) == nullptr) StartWorker(i, ++newest_life_[i]);
   }
 }

@@ -52,7 +52,7 @@ WorkerTask::WorkerTask(const WorkerTaskOptions& options, std::vector<Device> rep
       replica_devices_(std::move(replica_devices)),
       executor_(std::max(2, NumCores())),
       service_(core_, executor_),
-      dialer_(executor_, options.task.tls) {}
+      dialer_(executor_, options.task.tls, options.task.shares_memory) {}
 
 WorkerTask::~WorkerTask() {
   if (const auto core = core_.Get()) core->Abandon();
