@@ -58,7 +58,7 @@
 
 namespace divvy::sim {
 
-constexpr absl::Duration kLongestRecovery = absl::Seconds(90);  // 40 s of them are ps_timeout
+constexpr absl::Duration kLongestRecovery = absl::Seconds(110);  // 60 s of them are ps_timeout
 constexpr absl::Duration kPatience = absl::Minutes(5), kDrainTimeout = absl::Seconds(25);
 
 constexpr char kCheckpoints[] = "/checkpoints";

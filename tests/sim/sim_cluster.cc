@@ -148,7 +148,8 @@ void Cluster::StartCoordinator(StoredJob stored) {
     options.ps_addresses.push_back(config_.learn_addresses ? "" : PsAddressOf(i));
   options.min_workers = 1;
   if (config_.other_replicas || config_.liar) options.replicas_per_worker = config_.replicas;
-  options.ps_timeout = absl::Seconds(40);  // longer than any cut link lasts
+  // Longer than all faults and the longest pause between two tries.
+  options.ps_timeout = absl::Seconds(60);
   if (config_.trace) options.watchdog = absl::Minutes(1);
   options.step_deadline = config_.step_deadline;
   options.id_block = config_.id_block;
