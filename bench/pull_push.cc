@@ -5,7 +5,8 @@
 // whole server. The ceiling, which takes turns with that: a plain TCP socket that moves the same
 // bytes to and from a third process, by requests and replies, with as many requests in flight. With
 // --tls both use mutual TLS. The lines "one host" have --local_path=auto, the others
-// --local_path=off.
+// --local_path=off. The lines "bfloat16" move the same parameters in that format, so their rate
+// counts the bytes that float32 would have.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -26,6 +27,7 @@
 #include "bench/parameter_server.h"
 #include "bench/raw_tcp.h"
 #include "bench/rounds.h"
+#include "kernels/bfloat16.h"
 #include "protocol/clients.h"
 #include "rpc/certificates.h"
 #include "rpc/credentials.h"
@@ -95,6 +97,8 @@ class Parameters {
 
   // Whether payloads lie in shared memory from now on.
   void Share(bool shares) { ps_ = shares ? shares_ : travels_; }
+  // Whether values travel as bfloat16 from now on.
+  void Round(bool rounded) { rounded_ = rounded; }
 
   absl::Status Prepare() {
     std::vector<ShardSpec> shards;
@@ -112,7 +116,7 @@ class Parameters {
     Window window(outstanding);
     for (int i = 0; i < count; ++i) {
       window.Enter();
-      ps_->Call({fence_, {{KeyOf(bytes), std::nullopt, bytes}}},
+      ps_->Call({fence_, {{KeyOf(bytes), std::nullopt, rounded_ ? bytes / 2 : bytes, rounded_}}},
                 [&](absl::StatusOr<PullReply> reply) { window.Leave(reply.status()); });
     }
     return window.Wait();
@@ -137,6 +141,12 @@ class Parameters {
     part.shard = KeyOf(bytes);
     part.op = WriteOp::kGradient;
     ASSIGN_OR_RETURN(part.values, gradients_[entry_ % 2].Rows(0, bytes / 4));
+    if (rounded_) {
+      ASSIGN_OR_RETURN(Tensor rounded,
+                       Tensor::Uninitialized(DType::kBFloat16, part.values.shape()));
+      ToBFloat16(part.values.data_as<float>(), bytes / 4, rounded.fresh_data<BFloat16Bits>());
+      part.values = std::move(rounded);
+    }
     part.optimizer = StepOf(Sgd{0.1}, 0);
     CommitRequest request;
     request.fence = fence_;
@@ -150,6 +160,7 @@ class Parameters {
   Fence fence_;
   Tensor gradients_[2];
   uint64_t entry_ = 0;
+  bool rounded_ = false;
 };
 
 // ---- measuring ----------------------------------------------------------------------------------
@@ -159,7 +170,7 @@ struct Workload {
   int64_t bytes = 0;
   int outstanding = 0;
   bool pull = false, push = false;
-  bool one_host = false;
+  bool one_host = false, rounded = false;
 };
 
 template <typename Transport>
@@ -182,10 +193,12 @@ absl::Status Measure(Parameters& parameters, const Child& ps, RawTcp& tcp, const
       raw_cpu([&] { return OwnCpuSeconds() + raw.CpuSeconds(); });
   const bool tls = absl::GetFlag(FLAGS_tls);
   const std::string name =
-      absl::StrCat(work.name, ", ", work.bytes >> 20, " MB", work.one_host ? ", one host" : "");
+      absl::StrCat(work.name, ", ", work.bytes >> 20, " MB", work.one_host ? ", one host" : "",
+                   work.rounded ? ", bfloat16" : "");
   if (const std::string only = absl::GetFlag(FLAGS_only); !only.empty() && only != name)
     return absl::OkStatus();
   parameters.Share(work.one_host);
+  parameters.Round(work.rounded);
   const Contender figure{name, cpu.Metered([&] { status.Update(RunOnce(parameters, work)); })};
   const Contender ceiling{
       absl::StrCat(tls ? "raw TLS, " : "raw TCP, ", work.outstanding, " outstanding"),
@@ -224,6 +237,9 @@ absl::Status Run() {
         RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, work));
     }
   }
+  for (const Workload& work : {Workload{"pull", kLargest, 2, true, false, false, true},
+                               Workload{"push", kLargest, 2, false, true, false, true}})
+    RETURN_IF_ERROR(Measure(parameters, *ps, *tcp, *raw, work));
   return absl::OkStatus();
 }
 

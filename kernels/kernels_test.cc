@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "base/random.h"
 #include "gtest/gtest.h"
+#include "kernels/bfloat16.h"
 #include "kernels/duplicates.h"
 #include "kernels/elements.h"
 
@@ -201,6 +203,64 @@ TEST(GroupByIdTest, TakesNoIdsAndRowsWithoutElements) {
   const RowGroups groups = GroupById({2, 1, 2});
   EXPECT_EQ(groups.ids, (std::vector<int64_t>{1, 2}));
   EXPECT_TRUE(Sums(groups, {}, 0).empty());
+}
+
+TEST(BFloat16Test, RoundsToNearestAndBackExactly) {
+  Random random(3);
+  std::vector<float> values = {0, -0.0f, 1, -1, 1e-45f, 3.4e38f, -3.4e38f};
+  for (int i = 0; i < 1000; ++i)
+    values.push_back(FloatFromBits(static_cast<uint32_t>(random.Next())));
+  std::vector<BFloat16Bits> rounded(values.size());
+  ToBFloat16(values.data(), static_cast<int64_t>(values.size()), rounded.data());
+  std::vector<float> back(values.size());
+  FromBFloat16(rounded.data(), static_cast<int64_t>(values.size()), back.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(rounded[i].bits, BFloat16Bits::FromFloat(values[i]).bits) << values[i];
+    EXPECT_EQ(BitsOfFloat(back[i]), uint32_t{rounded[i].bits} << 16);
+  }
+}
+
+TEST(BFloat16Test, AtRandomIsOneOfBothNeighboursAndRightOnAverage) {
+  constexpr int64_t kCount = 1 << 16;
+  for (const float value : {1.001f, -0.3f, 1e-20f, 1e30f}) {
+    const std::vector<float> values(kCount, value);
+    std::vector<BFloat16Bits> rounded(kCount);
+    ToBFloat16AtRandom(values.data(), kCount, 17, rounded.data());
+    const uint16_t toward_zero = static_cast<uint16_t>(BitsOfFloat(value) >> 16);
+    double sum = 0;
+    for (const BFloat16Bits each : rounded) {
+      ASSERT_LE(each.bits - toward_zero, 1);
+      sum += each.ToFloat();
+    }
+    EXPECT_NEAR(sum / kCount / value, 1, 1e-4) << value;
+  }
+}
+
+TEST(BFloat16Test, AtRandomHoldsWhatIsExactInfiniteOrNoNumber) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {
+      0, 1, -2, infinity, -infinity, FloatFromBits(0x7FFFFFFF), FloatFromBits(0xFF800001)};
+  std::vector<BFloat16Bits> rounded(values.size());
+  for (uint64_t key = 0; key < 100; ++key) {
+    ToBFloat16AtRandom(values.data(), static_cast<int64_t>(values.size()), key, rounded.data());
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(rounded[i].bits, BFloat16Bits::FromFloat(values[i]).bits) << values[i];
+  }
+}
+
+TEST(BFloat16Test, AtRandomFollowsFromTheKeyAlone) {
+  Random random(5);
+  std::vector<float> values(1003);
+  for (float& value : values) value = static_cast<float>(random.Uniform());
+  const auto rounded = [&](uint64_t key) {
+    std::vector<BFloat16Bits> out(values.size());
+    ToBFloat16AtRandom(values.data(), static_cast<int64_t>(values.size()), key, out.data());
+    std::vector<uint16_t> bits;
+    for (const BFloat16Bits each : out) bits.push_back(each.bits);
+    return bits;
+  };
+  EXPECT_EQ(rounded(1), rounded(1));
+  EXPECT_NE(rounded(1), rounded(2));
 }
 
 }  // namespace

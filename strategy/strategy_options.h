@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "partitioners/partitioner.h"
 #include "strategy/per_replica.h"
+#include "variables/variable_spec.h"
 
 namespace divvy {
 
@@ -25,6 +26,8 @@ struct StrategyOptions {
   // block. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
+  // The format of float32 variables whose spec has kExact, the default.
+  WireFormat wire = WireFormat::kExact;
   // How the replicas of a worker combine values. A call's own options override it (MergeOptions).
   // Its timeout holds for every collective, including ApplyGradients and MergeCall. Each task reads
   // it from the program of its own process, so with Connect the workers' program sets it.

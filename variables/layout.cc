@@ -97,6 +97,8 @@ void Add(const VariableLayout& variable, Canonical& out) {
   out.AddList(variable.spec.shape.dims());
   out.Add(static_cast<uint64_t>(variable.spec.dtype));
   out.Add(static_cast<uint64_t>(variable.spec.aggregation));
+  // A layout without other formats has the hash that it had before there were any.
+  if (variable.spec.wire != WireFormat::kExact) out.Add(static_cast<uint64_t>(variable.spec.wire));
   out.Add(uint64_t{variable.spec.optimizer.has_value()});
   if (variable.spec.optimizer) Add(*variable.spec.optimizer, out);
   out.AddList(absl::MakeConstSpan(variable.offsets));

@@ -23,6 +23,8 @@ struct PullPart {
   // The size of the reply's values, by the layout that the caller knows; not sent. A reply that
   // announces another size is refused before memory is allocated for it. -1: not known.
   int64_t reply_bytes = -1;
+  // Of a float32 shard: the values are wanted as bfloat16, rounded to nearest.
+  bool as_bfloat16 = false;
 };
 struct PullPartReply {
   // [rows, ...]: the rows that were requested
@@ -45,7 +47,8 @@ struct CommitPart {
   // int64 [n], local to the shard. Set for scatters and for sparse gradients, whose rows are unique
   // and rising.
   std::optional<Tensor> rows;
-  // the shard's shape, or [n, ...] if `rows` is set
+  // The shard's shape, or [n, ...] if `rows` is set. The shard's dtype; a gradient without rows may
+  // be bfloat16.
   Tensor values;
   // set for kGradient
   std::optional<OptimizerStep> optimizer;

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/half.h"
+#include "base/random.h"
 #include "base/status_macros.h"
+#include "kernels/bfloat16.h"
 
 namespace divvy {
 namespace {
@@ -106,6 +109,23 @@ Tensor TakeRows(const Tensor& rows, const std::vector<int64_t>& positions, const
   if (last - first + 1 == static_cast<int64_t>(positions.size()))
     return *rows.Rows(first, last + 1);
   return PackRows(rows, positions, variable, row_bytes);
+}
+
+bool IsRounded(const VariableLayout& variable, const StagedWrite& write) {
+  return variable.spec.wire != WireFormat::kExact && write.op == WriteOp::kGradient && !write.ids;
+}
+
+// The gradient as bfloat16. The whole one is rounded, so its bits do not depend on the cut.
+Tensor Rounded(const VariableSpec& spec, const Tensor& gradient, int64_t ordinal) {
+  Tensor rounded = *Tensor::Uninitialized(DType::kBFloat16, gradient.shape());
+  const int64_t count = gradient.shape().num_elements();
+  auto* const out = rounded.fresh_data<BFloat16Bits>();
+  if (spec.wire == WireFormat::kBFloat16)
+    ToBFloat16(gradient.data_as<float>(), count, out);
+  else
+    ToBFloat16AtRandom(gradient.data_as<float>(), count,
+                       MixSeeds(HashText(spec.name), static_cast<uint64_t>(ordinal)), out);
+  return rounded;
 }
 
 // Sums the rows of equal ids. Each sum is written in place: a commit of a gigabyte needs one more
@@ -210,7 +230,7 @@ CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite>
     if (write.ids) {
       AddSparse(variable, write, common);
     } else {
-      AddDense(variable, write, common);
+      AddDense(variable, write, common, ordinal);
     }
   }
 }
@@ -218,13 +238,15 @@ CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite>
 CommitPlanner::~CommitPlanner() = default;
 
 void CommitPlanner::AddDense(const VariableLayout& variable, const StagedWrite& write,
-                             const CommitPart& common) {
+                             const CommitPart& common, int64_t ordinal) {
+  const Tensor value =
+      IsRounded(variable, write) ? Rounded(variable.spec, write.value, ordinal) : write.value;
   for (int part = 0; part < variable.num_shards(); ++part) {
     CommitPart commit = common;
     commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
     commit.values = variable.spec.shape.rank() == 0
-                        ? write.value
-                        : *write.value.Rows(variable.offsets[part], variable.offsets[part + 1]);
+                        ? value
+                        : *value.Rows(variable.offsets[part], variable.offsets[part + 1]);
     commits_[variable.ps[part]].push_back(std::move(commit));
   }
 }
@@ -261,10 +283,12 @@ std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
   return std::move(planner).Take();
 }
 
-int64_t PlanningBytes(absl::Span<const StagedWrite> writes) {
+int64_t PlanningBytes(const Layout& layout, absl::Span<const StagedWrite> writes) {
   int64_t bytes = 0;
-  for (const StagedWrite& write : writes)
-    bytes += write.ids ? write.value.size_bytes() + write.ids->size_bytes() : 0;
+  for (const StagedWrite& write : writes) {
+    if (write.ids) bytes += write.value.size_bytes() + write.ids->size_bytes();
+    if (IsRounded(*layout.Find(write.variable), write)) bytes += write.value.size_bytes();
+  }
   return bytes;
 }
 
@@ -298,16 +322,18 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
       "into more shards, or write less in one step"));
 }
 
-PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads) {
+PullPlan::PullPlan(const Layout& layout, absl::Span<const VariableRead> reads, Rounding rounding) {
   // The index of the target. A shard is read whole at most once.
   std::map<VariableId, size_t> whole;
   for (const VariableRead& read : reads) {
     const VariableLayout& variable = *layout.Find(read.variable);
+    const bool rounded =
+        rounding == Rounding::kAsSpecified && variable.spec.wire != WireFormat::kExact;
     if (read.ids) {
-      AddRows(variable, *read.ids);
+      AddRows(variable, *read.ids, rounded);
     } else if (const auto [before, is_first] = whole.try_emplace(variable.id, targets_.size());
                is_first) {
-      AddWhole(variable);
+      AddWhole(variable, rounded);
     } else {
       targets_.push_back(Target(targets_[before->second]));
     }
@@ -319,24 +345,28 @@ size_t PullPlan::AddPart(int ps, PullPart part) {
   return parts_[ps].size() - 1;
 }
 
-void PullPlan::AddWhole(const VariableLayout& variable) {
-  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, {}};
+void PullPlan::AddWhole(const VariableLayout& variable, bool rounded) {
+  Target target{variable.spec.dtype, variable.spec.shape, RowBytes(variable.spec), {}, {}, rounded};
+  const int64_t element_bytes = DTypeSize(rounded ? DType::kBFloat16 : variable.spec.dtype);
   for (int part = 0; part < variable.num_shards(); ++part) {
     const int ps = variable.ps[part];
-    const int64_t bytes = variable.ShardShape(part).num_elements() * DTypeSize(variable.spec.dtype);
+    const int64_t bytes = variable.ShardShape(part).num_elements() * element_bytes;
     target.pieces.push_back(
-        {ps, AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes}),
+        {ps,
+         AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)}, std::nullopt, bytes, rounded}),
          variable.offsets[part]});
   }
   targets_.push_back(std::move(target));
 }
 
-void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
+void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids, bool rounded) {
   Target target{variable.spec.dtype,
                 variable.spec.shape.WithRowsOf(ids.shape().dims()),
                 RowBytes(variable.spec),
                 {},
-                {}};
+                {},
+                rounded};
+  const int64_t reply_row_bytes = rounded ? target.row_bytes / 2 : target.row_bytes;
   absl::Span<const int64_t> rows = *ids.values<int64_t>();
   if (!StrictlyRises(rows)) {
     target.groups = GroupById(rows);
@@ -348,10 +378,10 @@ void PullPlan::AddRows(const VariableLayout& variable, const Tensor& ids) {
     const auto end = std::lower_bound(begin, rows.end(), variable.offsets[part + 1]);
     std::vector<int64_t> local_ids(begin, end);
     for (int64_t& id : local_ids) id -= variable.offsets[part];
-    const size_t index =
-        AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)},
-                     Int64Vector(local_ids),
-                     static_cast<int64_t>(local_ids.size()) * RowBytes(variable.spec)});
+    const size_t index = AddPart(ps, {{variable.id, 0, static_cast<uint16_t>(part)},
+                                      Int64Vector(local_ids),
+                                      static_cast<int64_t>(local_ids.size()) * reply_row_bytes,
+                                      rounded});
     target.pieces.push_back({ps, index, begin - rows.begin()});
     begin = end;
   }
@@ -364,6 +394,13 @@ absl::Status BadAnswer(int ps, absl::string_view how) {
   return absl::InvalidArgumentError(
       absl::StrCat("ps ", ps, " answered a pull ", how,
                    ": run the same version of Divvy in every task, and start that process again"));
+}
+
+absl::StatusOr<Tensor> AsFloats(const Tensor& rounded) {
+  ASSIGN_OR_RETURN(Tensor floats, Tensor::Uninitialized(DType::kFloat32, rounded.shape()));
+  FromBFloat16(rounded.data_as<BFloat16Bits>(), rounded.shape().num_elements(),
+               floats.fresh_data<float>());
+  return floats;
 }
 
 // Copies the rows of the groups from `first` on to all their places in `out`.
@@ -384,9 +421,12 @@ absl::Status PullPlan::Fill(const Target& target, const std::map<int, PullReply>
     const auto reply = replies.find(piece.ps);
     if (reply == replies.end() || piece.part >= reply->second.parts.size())
       return BadAnswer(piece.ps, "in part");
-    const Tensor& values = reply->second.parts[piece.part].values;
-    if (values.dtype() != target.dtype)
+    Tensor values = reply->second.parts[piece.part].values;
+    if (values.dtype() != (target.rounded ? DType::kBFloat16 : target.dtype))
       return BadAnswer(piece.ps, absl::StrCat("with ", values.ToString()));
+    if (target.rounded) {
+      ASSIGN_OR_RETURN(values, AsFloats(values));
+    }
     const char* const in = values.data_as<char>();
     char* const out = result.fresh_data<char>();
     const int64_t row_bytes = target.row_bytes, first_byte = piece.first_row * row_bytes;

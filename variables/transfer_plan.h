@@ -73,16 +73,17 @@ std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout
                                                             absl::Span<const StagedWrite> writes);
 
 // Plans the commits: ps -> its parts, in the order of the writes. Sums the rows of a gradient by
-// id. A shard without any of the rows has no part. Evaluates the learning rate at `ordinal` and
-// scales it. A gigabyte of rows takes seconds, so do not call this under a lock that other threads
-// wait for (PlanningBytes). REQUIRES: CheckWrite is OK for each write, and the slots of every
-// optimizer are in the layout.
+// id. A shard without any of the rows has no part. Rounds
+// whole gradients as their variables' specs say (WireFormat); at random it draws by `ordinal`.
+// Evaluates the learning rate at `ordinal` and scales it. A gigabyte of rows takes seconds, so do
+// not call this under a lock that other threads wait for (PlanningBytes). REQUIRES: CheckWrite is
+// OK for each write, and the slots of every optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
                                                    absl::Span<const StagedWrite> writes,
                                                    int64_t ordinal, double learning_rate_scale);
-// The number of bytes that PlanCommits sorts, sums or copies for these writes. Whole values are cut
-// without a copy and count as 0.
-int64_t PlanningBytes(absl::Span<const StagedWrite> writes);
+// The number of bytes that PlanCommits sorts, sums, rounds or copies for these writes. Whole values
+// that are not rounded are cut without a copy and count as 0. REQUIRES: as PlanCommits.
+int64_t PlanningBytes(const Layout& layout, absl::Span<const StagedWrite> writes);
 
 // PlanCommits in units that may run at the same time. Each unit makes the rows of one shard. Only
 // Run is thread-safe.
@@ -102,7 +103,8 @@ class CommitPlanner {
 
  private:
   struct Unit;
-  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common);
+  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common,
+                int64_t ordinal);
   void AddSparse(const VariableLayout& variable, const StagedWrite& write,
                  const CommitPart& common);
 
@@ -122,9 +124,12 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
 // One pull for each ps, and the assembly of the replies into the requested values.
 class PullPlan {
  public:
+  // Whether values may be rounded as the variables' specs say (WireFormat).
+  enum class Rounding { kNever, kAsSpecified };
   PullPlan() = default;
   // REQUIRES: CheckRead is OK for each.
-  PullPlan(const Layout& layout, absl::Span<const VariableRead> reads);
+  PullPlan(const Layout& layout, absl::Span<const VariableRead> reads,
+           Rounding rounding = Rounding::kNever);
 
   // by ps
   const std::map<int, std::vector<PullPart>>& parts() const { return parts_; }
@@ -152,11 +157,13 @@ class PullPlan {
     // row reads: the result rows of each row that is pulled. None for a whole read, and for ids
     // that rise: they are pulled as they stand.
     std::optional<RowGroups> groups;
+    // Replies have bfloat16.
+    bool rounded = false;
     // The reply is the value, without a copy.
-    bool IsOneShard() const { return pieces.size() == 1 && !groups; }
+    bool IsOneShard() const { return pieces.size() == 1 && !groups && !rounded; }
   };
-  void AddWhole(const VariableLayout& variable);
-  void AddRows(const VariableLayout& variable, const Tensor& ids);
+  void AddWhole(const VariableLayout& variable, bool rounded);
+  void AddRows(const VariableLayout& variable, const Tensor& ids, bool rounded);
   size_t AddPart(int ps, PullPart part);
   absl::Status Fill(const Target& target, const std::map<int, PullReply>& replies,
                     Tensor& result) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "base/half.h"
 #include "base/random.h"
 #include "gtest/gtest.h"
 
@@ -229,7 +230,7 @@ TEST(PlanCommitsTest, UnitsOfAPlanRunInAnyOrder) {
   EXPECT_EQ(Flat(commits.at(0)[1].values), Values({4}));
   EXPECT_EQ(Flat(commits.at(1)[0].values), Values({4}));
   EXPECT_EQ(Flat(commits.at(1)[1].values), Values({9}));
-  EXPECT_EQ(PlanningBytes(writes), 4 * 4 + 4 * 8);
+  EXPECT_EQ(PlanningBytes(*layout, writes), 4 * 4 + 4 * 8);
 }
 
 TEST(PlanCommitsTest, NothingIsSentForAScatterOfNoRows) {
@@ -237,6 +238,99 @@ TEST(PlanCommitsTest, NothingIsSentForAScatterOfNoRows) {
   EXPECT_TRUE(
       PlanCommits(*layout, {WriteRows("w", WriteOp::kScatterAdd, Ids({}), Matrix(0, 1, {}))}, 0, 1)
           .empty());
+}
+
+// bfloat16 has the values 1 and 1 + 1/128, and none between them.
+constexpr float kBelow = 1, kBetween = 1 + 1.0f / 512, kAbove = 1 + 1.0f / 128;
+
+VariableLayout RoundedVariable(WireFormat wire) {
+  VariableLayout variable = Cut(1, "w", 6, 2, {0, 1}, Sgd{0.1});
+  variable.spec.wire = wire;
+  return variable;
+}
+Values Floats(const Tensor& rounded) {
+  Values floats;
+  for (int64_t i = 0; i < rounded.shape().num_elements(); ++i)
+    floats.push_back(rounded.data_as<BFloat16Bits>()[i].ToFloat());
+  return floats;
+}
+
+TEST(WireFormatTest, AWholeGradientIsRoundedAndNothingElseIsWritten) {
+  const auto layout = Layout::Empty()->With(RoundedVariable(WireFormat::kBFloat16));
+  const StagedWrite gradient = Write("w", WriteOp::kGradient, Matrix(6, 2, Values(12, kBetween)));
+  const auto commits = PlanCommits(*layout, {gradient}, 0, 1);
+  for (const int ps : {0, 1}) {
+    EXPECT_EQ(commits.at(ps)[0].values.dtype(), DType::kBFloat16);
+    EXPECT_EQ(commits.at(ps)[0].values.shape(), (Shape{3, 2}));
+    EXPECT_EQ(Floats(commits.at(ps)[0].values), Values(6, kBelow));
+  }
+  EXPECT_EQ(PlanningBytes(*layout, {gradient}), 6 * 2 * 4);
+  for (const StagedWrite& exact :
+       {Write("w", WriteOp::kAssign, Matrix(6, 2, Values(12, kBetween))),
+        Write("w", WriteOp::kAdd, Matrix(6, 2, Values(12, kBetween))),
+        WriteRows("w", WriteOp::kGradient, Ids({0, 1, 5}), Matrix(3, 2, Values(6, kBetween))),
+        WriteRows("w", WriteOp::kScatterAdd, Ids({0, 5}), Matrix(2, 2, Values(4, kBetween)))}) {
+    for (const auto& [ps, parts] : PlanCommits(*layout, {exact}, 0, 1))
+      EXPECT_EQ(Flat(parts[0].values)[0], kBetween) << WriteOpName(exact.op);
+  }
+}
+
+TEST(WireFormatTest, AtRandomFollowsFromTheOrdinalAndNotFromTheCut) {
+  constexpr int64_t kRows = 4096;
+  const auto committed = [&](std::vector<int> ps, int64_t ordinal) {
+    VariableLayout variable = Cut(1, "w", kRows, 2, std::move(ps), Sgd{0.1});
+    variable.spec.wire = WireFormat::kBFloat16Random;
+    const auto layout = Layout::Empty()->With(variable);
+    Values all;
+    for (const auto& [server, parts] : PlanCommits(
+             *layout,
+             {Write("w", WriteOp::kGradient, Matrix(kRows, 2, Values(kRows * 2, kBetween)))},
+             ordinal, 1)) {
+      const Values floats = Floats(parts[0].values);
+      all.insert(all.end(), floats.begin(), floats.end());
+    }
+    return all;
+  };
+  const Values once = committed({0}, 7);
+  EXPECT_EQ(once, committed({0, 1, 2}, 7));
+  EXPECT_NE(once, committed({0}, 8));
+  const auto above = std::count(once.begin(), once.end(), kAbove);
+  EXPECT_EQ(above + std::count(once.begin(), once.end(), kBelow), kRows * 2);
+  // A quarter on average.
+  EXPECT_NEAR(static_cast<double>(above) / (kRows * 2), 0.25, 0.03);
+}
+
+TEST(WireFormatTest, WhatAStepReadsComesRoundedAndWhatAProgramReadsDoesNot) {
+  const auto layout = Layout::Empty()
+                          ->With(RoundedVariable(WireFormat::kBFloat16Random))
+                          ->With(Cut(2, "one", 2, 2, {0}));
+  const std::vector<VariableRead> reads = {
+      {"w", std::nullopt}, {"w", Ids({4, 0, 4})}, {"one", std::nullopt}};
+  const PullPlan exact(*layout, reads), rounded(*layout, reads, PullPlan::Rounding::kAsSpecified);
+  std::map<int, PullReply> replies;
+  for (const auto& [ps, parts] : rounded.parts()) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const PullPart& part = parts[i];
+      EXPECT_FALSE(exact.parts().at(ps)[i].as_bfloat16);
+      EXPECT_EQ(part.as_bfloat16, part.shard.variable == VariableId(1));
+      EXPECT_EQ(part.reply_bytes * (part.as_bfloat16 ? 2 : 1), exact.parts().at(ps)[i].reply_bytes);
+      const int64_t rows = part.rows ? part.rows->shape().num_elements() : part.as_bfloat16 ? 3 : 2;
+      Tensor values = Matrix(rows, 2, Values(static_cast<size_t>(rows) * 2, 5));
+      if (part.as_bfloat16) {
+        values = *Tensor::Uninitialized(DType::kBFloat16, {rows, 2});
+        for (int64_t at = 0; at < rows * 2; ++at)
+          values.fresh_data<BFloat16Bits>()[at] =
+              BFloat16Bits::FromFloat(static_cast<float>(ps * 100 + at));
+      }
+      replies[ps].parts.push_back({values, 1, false});
+    }
+  }
+  const std::vector<Tensor> values = *rounded.Assemble(replies);
+  EXPECT_EQ(Flat(values[0]), Values({0, 1, 2, 3, 4, 5, 100, 101, 102, 103, 104, 105}));
+  EXPECT_EQ(Flat(values[1]), Values({100, 101, 0, 1, 100, 101}));
+  EXPECT_EQ(Flat(values[2]), Values(4, 5));
+  // Servers that answer with what was not asked for.
+  EXPECT_FALSE(exact.Assemble(replies).ok());
 }
 
 TEST(PullPlanTest, GivesRowsInTheOrderAskedAndInTheShapeOfTheIds) {

@@ -49,6 +49,11 @@ absl::Status CheckTypes(const VariableSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "dtype ", DTypeName(spec.dtype), " cannot be trained on parameter servers; use float32"));
   }
+  if (spec.wire != WireFormat::kExact && spec.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("only float32 travels as bfloat16, and the dtype is ", DTypeName(spec.dtype),
+                     ": leave `wire` out"));
+  }
   RETURN_IF_ERROR(Validate(spec.initializer, spec.shape, spec.dtype));
   if (!spec.optimizer) return absl::OkStatus();
   if (spec.dtype != DType::kFloat32) {

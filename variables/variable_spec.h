@@ -29,6 +29,19 @@ enum class VariableAggregation {
   kOnlyFirstReplica,
 };
 
+// How the values of a float32 variable travel between its parameter servers and workers. The
+// servers always keep float32.
+enum class WireFormat {
+  kExact,
+  // Half of the bytes. What a step reads is rounded to bfloat16, to nearest. A gradient without ids
+  // is rounded to bfloat16, too. Assigns, additions, scatters and gradients of rows travel as they
+  // are; so does what the program reads outside of steps, and so do checkpoints.
+  kBFloat16,
+  // As kBFloat16, but a gradient is rounded up or down at random, so that it is right on average.
+  // Every attempt of a step draws the same.
+  kBFloat16Random,
+};
+
 // The declaration of a variable. If it is `const` at namespace scope, it is the same in every
 // process: the coordinator creates the variable from it, and steps name the variable by it. A plain
 // value, registered nowhere: what counts for a job is the layout that its coordinator made.
@@ -49,12 +62,15 @@ struct VariableSpec {
   VariableAggregation aggregation = VariableAggregation::kNone;
   // used in place of the strategy's partitioner
   std::optional<Partitioner> partitioner = {};
+  // Other formats than kExact need a float32 variable.
+  WireFormat wire = WireFormat::kExact;
   operator absl::string_view() const { return name; }
 };
 
 // InvalidArgument, naming the variable and the fix: a bad name, an invalid or unknown shape, a
-// dtype that no variable can have, an initializer or optimizer that its own Validate refuses, or an
-// optimizer for a variable that is not float32. Pure.
+// dtype that no variable can have, a wire format that the dtype does not have, an initializer or
+// optimizer that its own Validate refuses, or an optimizer for a variable that is not float32.
+// Pure.
 absl::Status Validate(const VariableSpec& spec);
 
 }  // namespace divvy

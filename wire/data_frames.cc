@@ -44,6 +44,7 @@ absl::StatusOr<PullPart> PartFrom(const v1::PullRequestHeader::Part& from, Paylo
   if (from.has_rows()) {
     ASSIGN_OR_RETURN(part.rows, AddRows(from.rows(), filler));
   }
+  part.as_bfloat16 = from.as_bfloat16();
   return part;
 }
 
@@ -114,6 +115,7 @@ OutgoingTransfer ToTransfer(uint64_t request_id, const PullRequest& request) {
   for (const PullPart& part : request.parts) {
     v1::PullRequestHeader::Part& out = *header.add_parts();
     *out.mutable_shard() = ToProto(part.shard);
+    out.set_as_bfloat16(part.as_bfloat16);
     if (!part.rows) continue;
     out.set_rows(part.rows->shape().num_elements());
     transfer.payload.push_back(*part.rows);

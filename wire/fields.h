@@ -75,6 +75,12 @@ inline constexpr EnumTable<VariableAggregation, v1::Aggregation, 4> kAggregation
     {VariableAggregation::kMean, v1::AGGREGATION_MEAN},
     {VariableAggregation::kOnlyFirstReplica, v1::AGGREGATION_ONLY_FIRST_REPLICA},
 }};
+// Zero means kExact, for the same reason.
+inline constexpr EnumTable<WireFormat, v1::WireFormat, 3> kWireFormats = {{
+    {WireFormat::kExact, v1::WIRE_EXACT},
+    {WireFormat::kBFloat16, v1::WIRE_BFLOAT16},
+    {WireFormat::kBFloat16Random, v1::WIRE_BFLOAT16_RANDOM},
+}};
 inline constexpr EnumTable<SlotSpec::Kind, v1::SlotSpec::Kind, 3> kSlotKinds = {{
     {SlotSpec::Kind::kValues, v1::SlotSpec::SLOT_VALUES},
     {SlotSpec::Kind::kRowCounts, v1::SlotSpec::SLOT_ROW_COUNTS},
@@ -452,6 +458,7 @@ void Fields(Visitor& visit, VariableLayout& variable) {
   visit(F(dtype), spec.dtype);
   visit(F(shape), spec.shape, OfType{spec.dtype});
   visit(F(aggregation), spec.aggregation, kAggregations);
+  visit(F(wire), spec.wire, kWireFormats);
   visit(F(optimizer), spec.optimizer);
   visit.AfterReading([&spec] { return AsInvalid(Validate(spec)); });
   visit(F(offsets), variable.offsets);

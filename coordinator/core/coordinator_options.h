@@ -114,6 +114,8 @@ struct CoordinatorOptions {
   std::function<Partitioner(int num_ps)> partitioner;
   // How shards are placed on the servers.
   StrategyOptions::Placement placement = StrategyOptions::Placement::kRoundRobin;
+  // See StrategyOptions::wire.
+  WireFormat wire = WireFormat::kExact;
 
   // InvalidArgument that lists every problem. Pure.
   absl::Status Validate() const;

@@ -74,9 +74,10 @@ absl::Status CheckSize(const Layout& layout, const std::string& variable, int64_
 
 // The restored variable as the program now declares it. Missing slots are made when a step needs
 // them.
-VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared) {
+VariableLayout Claimed(VariableLayout variable, const VariableSpec& declared, WireFormat wire) {
   variable.spec.optimizer = declared.optimizer;
   variable.spec.aggregation = declared.aggregation;
+  variable.spec.wire = wire;
   return variable;
 }
 
@@ -103,6 +104,7 @@ absl::StatusOr<LayoutPlan::Change> LayoutPlan::PrepareIn(const Layout& layout,
   variable.spec = spec;
   variable.spec.initializer = Zeros();
   variable.spec.partitioner.reset();
+  variable.spec.wire = WireOf(spec);
   RETURN_IF_ERROR(with ? PlaceWith(*with, layout, variable) : CutAndPlace(spec, layout, change));
   for (int part = 0; part < variable.num_shards(); ++part)
     change.shards[variable.ps[part]].push_back(ShardSpecOf(variable, 0, part, spec.initializer));
@@ -117,8 +119,13 @@ std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(
   if (restored == nullptr || unclaimed_.count(spec.name) == 0) return std::nullopt;
   if (const absl::Status same = CheckSameVariable(spec, restored->spec); !same.ok()) return same;
   Change change;
-  change.variable = Claimed(*restored, spec);
+  change.variable = Claimed(*restored, spec, WireOf(spec));
   return change;
+}
+
+WireFormat LayoutPlan::WireOf(const VariableSpec& spec) const {
+  const bool own = spec.wire != WireFormat::kExact || spec.dtype != DType::kFloat32;
+  return own ? spec.wire : options_.wire;
 }
 
 absl::Status LayoutPlan::CheckSameVariable(const VariableSpec& declared,
@@ -313,7 +320,7 @@ absl::Status LayoutPlan::Adopt(std::shared_ptr<const Layout> held) {
     if (const VariableLayout* const old = layout->Find(declared.spec.name); old != nullptr) {
       RETURN_IF_ERROR(CheckSameVariable(declared.spec, old->spec));
       unclaimed.erase(declared.spec.name);
-      layout = layout->With(Claimed(*old, declared.spec));
+      layout = layout->With(Claimed(*old, declared.spec, WireOf(declared.spec)));
       continue;
     }
     ASSIGN_OR_RETURN(Change change, PrepareIn(*layout, declared.spec, declared.with, declared.id));

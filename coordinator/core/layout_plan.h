@@ -140,6 +140,8 @@ class LayoutPlan {
   std::optional<Colocation> ColocationOf(const std::string& variable, const Layout& layout) const;
   // The variable's spec with a partitioner that cuts it as it was cut before.
   VariableSpec WithSavedCut(const VariableLayout& saved, const Layout& layout) const;
+  // The variable's own format, or else the strategy's.
+  WireFormat WireOf(const VariableSpec& spec) const;
   // FailedPrecondition: the declared variable has another dtype or shape than the saved one.
   absl::Status CheckSameVariable(const VariableSpec& declared, const VariableSpec& saved) const;
 

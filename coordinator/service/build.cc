@@ -14,6 +14,7 @@ absl::StatusOr<BuiltCoordinator> BuildCoordinator(CoordinatorSetup setup, Execut
                                                   Dialer& dialer, Store& store) {
   setup.core.partitioner = setup.strategy.partitioner;
   setup.core.placement = setup.strategy.placement;
+  setup.core.wire = setup.strategy.wire;
   BuiltCoordinator built;
   ASSIGN_OR_RETURN(built.core, CoordinatorCore::Start(std::move(setup.core), executor,
                                                       Clock::Real(), dialer, store));

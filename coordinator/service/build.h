@@ -20,7 +20,7 @@ namespace divvy {
 
 // The inputs of BuildCoordinator.
 struct CoordinatorSetup {
-  // The partitioner and the placement are filled in from `strategy`.
+  // The partitioner, the placement and the wire format are filled in from `strategy`.
   CoordinatorOptions core;
   StrategyOptions strategy;
   // The cluster as the program sees it.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/bfloat16.h"
 #include "kernels/elements.h"
 #include "optimizers/apply.h"
 #include "optimizers/denormals.h"
@@ -68,7 +69,9 @@ absl::Status CheckRows(const CommitPart& part, const Shard& shard) {
 absl::Status CheckValues(const CommitPart& part, const Shard& shard) {
   const ShardSpec& spec = shard.spec();
   const Shape wanted = part.rows ? spec.shape.WithRows(part.rows->shape().dim(0)) : spec.shape;
-  if (part.values.dtype() != spec.dtype || part.values.shape() != wanted) {
+  const bool rounded = part.values.dtype() == DType::kBFloat16 && part.op == WriteOp::kGradient &&
+                       !part.rows && spec.dtype == DType::kFloat32;
+  if ((part.values.dtype() != spec.dtype && !rounded) || part.values.shape() != wanted) {
     return Bad(part, shard,
                absl::StrCat("values are ", part.values.ToString(), ", and must be ",
                             DTypeName(spec.dtype), " ", wanted.ToString()));
@@ -261,6 +264,12 @@ void CommitPlan::ApplyGradient(const Op& op, Shard& shard, int64_t block) {
     else
       view.slots[i].values = absl::MakeSpan(slot.row_as<float>(first),
                                             count * static_cast<size_t>(slot.row_elements()));
+  }
+  if (op.part.values.dtype() == DType::kBFloat16) {
+    std::vector<float> gradient(count * width);
+    FromBFloat16(op.part.values.data_as<BFloat16Bits>() + first * shard.row_elements(),
+                 static_cast<int64_t>(gradient.size()), gradient.data());
+    return ApplyDense(*op.part.optimizer, view, gradient);
   }
   const float* gradient = op.part.values.data_as<float>();
   if (!op.part.rows)

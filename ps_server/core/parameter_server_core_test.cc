@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/executor.h"
+#include "base/half.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
@@ -814,6 +815,48 @@ TEST(PullTest, GivesWholeShardsAndRowsInTheOrderAsked) {
   EXPECT_EQ(parts[2].values.shape(), (Shape{0, 2}));
   EXPECT_EQ(parts[0].version, 1u);
   EXPECT_FALSE(parts[0].torn);
+}
+
+TEST(PullTest, RoundsFloatsIfAskedToAndTakesAGradientThatIsRounded) {
+  Server ps(1, Server::SmallBlocks());
+  ps.Begin();
+  ASSERT_TRUE(ps.Done(ps.SendCreate({Spec(Key(1), Shape{5, 2}, DType::kFloat32, Constant{1}),
+                                     Spec(Key(2), Shape{5, 2})}))
+                  ->one()
+                  .ok());
+  const auto bits = [](float value) { return BFloat16Bits::FromFloat(value).bits; };
+  Tensor gradient = *Tensor::Uninitialized(DType::kBFloat16, {5, 2});
+  for (int i = 0; i < 10; ++i)
+    gradient.fresh_data<BFloat16Bits>()[i] = BFloat16Bits::FromFloat(static_cast<float>(i));
+  CommitPart part = Part(WriteOp::kGradient, Key(1), gradient);
+  part.optimizer = StepOf(Sgd{0.01}, 0);
+  EXPECT_EQ(ps.CommitReason(1, {part}), Reason::kNone);
+  const auto pull = ps.Done(ps.SendPull({{Key(1), {}},
+                                         {Key(1), {}, -1, /*as_bfloat16=*/true},
+                                         {Key(1), Tensor::Vector<int64_t>({4, 0, 4}), -1, true}}));
+  // A shard is named whole once.
+  EXPECT_EQ(pull->reason(), Reason::kInvalid);
+  const auto exact = ps.Done(ps.SendPull({{Key(1), {}}}));
+  const auto rounded = ps.Done(ps.SendPull(
+      {{Key(1), {}, -1, true}, {Key(1), Tensor::Vector<int64_t>({4, 0, 4}), -1, true}}));
+  ASSERT_TRUE(exact->one().ok());
+  ASSERT_TRUE(rounded->one().ok());
+  const std::vector<float> floats = ValuesOf<float>(exact->one()->parts[0].values);
+  const Tensor &whole = rounded->one()->parts[0].values, &rows = rounded->one()->parts[1].values;
+  EXPECT_EQ(whole.dtype(), DType::kBFloat16);
+  EXPECT_EQ(rows.shape(), (Shape{3, 2}));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FLOAT_EQ(floats[i], 1 - 0.01f * static_cast<float>(i));
+    EXPECT_EQ(whole.data_as<BFloat16Bits>()[i].bits, bits(floats[i]));
+  }
+  const std::vector<int> order = {8, 9, 0, 1, 8, 9};
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(rows.data_as<BFloat16Bits>()[i].bits, bits(floats[order[i]]));
+
+  EXPECT_EQ(ps.Done(ps.SendPull({{Key(2), {}, -1, true}}))->reason(), Reason::kInvalid);
+  part.rows = Tensor::Vector<int64_t>({0, 1, 2, 3, 4});
+  EXPECT_EQ(ps.CommitReason(2, {part}), Reason::kBadCommit);
+  EXPECT_EQ(ps.CommitReason(3, {Part(WriteOp::kAdd, Key(1), gradient)}), Reason::kBadCommit);
 }
 
 TEST(PullTest, RefusesUnknownShardsAndRowsOutside) {

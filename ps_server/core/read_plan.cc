@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/bfloat16.h"
 #include "protocol/error.h"
 
 namespace divvy {
@@ -21,8 +22,10 @@ absl::Status Invalid(const Shard& shard, absl::string_view why) {
   return MakeError(Reason::kInvalid, absl::StrCat("read of ", ShardText(shard.spec()), ": ", why));
 }
 
-absl::Status CheckRows(const PullPart& part, const Shard& shard) {
+absl::Status CheckPart(const PullPart& part, const Shard& shard) {
   const auto invalid = [&](absl::string_view why) { return Invalid(shard, why); };
+  if (part.as_bfloat16 && shard.spec().dtype != DType::kFloat32)
+    return invalid("only float32 is rounded to bfloat16");
   if (!part.rows) return absl::OkStatus();
   if (shard.spec().shape.rank() == 0) return invalid("a scalar has no rows");
   if (part.rows->dtype() != DType::kInt64 || part.rows->shape().rank() != 1 ||
@@ -47,6 +50,22 @@ void Prefetch(const char* row, size_t bytes) {
   for (size_t at = 0; at < std::min(bytes, kMostBytes); at += kLine) __builtin_prefetch(row + at);
 }
 
+DType ReplyDType(const PullPart& part, const Shard& shard) {
+  return part.as_bfloat16 ? DType::kBFloat16 : shard.spec().dtype;
+}
+int64_t RowBytesOf(const PullPart& part, const Shard& shard) {
+  return shard.row_elements() * DTypeSize(ReplyDType(part, shard));
+}
+
+// Copies `rows` rows, which lie one behind another.
+void CopyRows(const PullPart& part, const Shard& shard, const char* from, int64_t rows, char* to) {
+  if (!part.as_bfloat16)
+    std::memcpy(to, from, static_cast<size_t>(rows * shard.row_bytes()));
+  else
+    ToBFloat16(reinterpret_cast<const float*>(from), rows * shard.row_elements(),
+               reinterpret_cast<BFloat16Bits*>(to));
+}
+
 absl::StatusOr<const Shard*> Find(ShardKey key, const ShardTable& shards) {
   const auto found = shards.find(key);
   if (found != shards.end()) return found->second.get();
@@ -56,9 +75,10 @@ absl::StatusOr<const Shard*> Find(ShardKey key, const ShardTable& shards) {
 }
 
 absl::Status AddBytes(const PullPart& part, const Shard& shard, int64_t& bytes) {
-  int64_t more = shard.size_bytes();
-  bool overflows = part.rows && __builtin_mul_overflow(part.rows->shape().num_elements(),
-                                                       shard.row_bytes(), &more);
+  const int64_t row_bytes = RowBytesOf(part, shard);
+  int64_t more = shard.blocks().rows() * row_bytes;
+  bool overflows =
+      part.rows && __builtin_mul_overflow(part.rows->shape().num_elements(), row_bytes, &more);
   overflows = overflows || __builtin_add_overflow(bytes, more, &bytes);
   return overflows ? Invalid(shard, "more bytes are asked for than can be counted")
                    : absl::OkStatus();
@@ -72,7 +92,7 @@ absl::StatusOr<int64_t> ReadPlan::Bytes(absl::Span<const PullPart> parts, const 
   std::set<ShardKey> whole, named;
   for (const PullPart& part : parts) {
     ASSIGN_OR_RETURN(const Shard* const shard, Find(part.shard, shards));
-    RETURN_IF_ERROR(CheckRows(part, *shard));
+    RETURN_IF_ERROR(CheckPart(part, *shard));
     // A shard may be named whole only once. If it could be named repeatedly, a request of a few
     // bytes could ask for any amount of memory.
     if (!part.rows && !whole.insert(part.shard).second)
@@ -104,10 +124,10 @@ absl::Status ReadPlan::AddPart(PullPart asked, std::shared_ptr<Shard> shard, Pul
   part.shard = std::move(shard);
   if (asked.rows) RETURN_IF_ERROR(CheckRange(RowsOf(asked), *part.shard));
   const ShardSpec& spec = part.shard->spec();
+  const DType dtype = ReplyDType(asked, *part.shard);
   Shape shape = asked.rows ? spec.shape.WithRows(asked.rows->shape().dim(0)) : spec.shape;
-  ASSIGN_OR_RETURN(part.values, target != nullptr
-                                    ? target->Next(spec.dtype, std::move(shape))
-                                    : Tensor::Uninitialized(spec.dtype, std::move(shape)));
+  ASSIGN_OR_RETURN(part.values, target != nullptr ? target->Next(dtype, std::move(shape))
+                                                  : Tensor::Uninitialized(dtype, std::move(shape)));
   part.to = part.values.fresh_data<char>();
   if (asked.rows) part.order = part.shard->blocks().OrderByBlock(RowsOf(asked));
   part.asked = std::move(asked);
@@ -145,22 +165,22 @@ void ReadPlan::ReadBlock(const Part& part, const Piece& piece) {
   const Shard& shard = *part.shard;
   const int64_t block = piece.block;
   const Blocks& blocks = shard.blocks();
-  const size_t row_bytes = static_cast<size_t>(shard.row_bytes());
+  const int64_t row_bytes = RowBytesOf(part.asked, shard);
   if (row_bytes == 0) return;
   MutexLock lock(blocks.lock(block));
   if (!part.asked.rows) {
     const int64_t first = blocks.first_row(block);
-    std::memcpy(part.to + first * shard.row_bytes(), shard.row(first),
-                static_cast<size_t>(blocks.end_row(block) - first) * row_bytes);
-    return;
+    return CopyRows(part.asked, shard, shard.row(first), blocks.end_row(block) - first,
+                    part.to + first * row_bytes);
   }
   const absl::Span<const int64_t> rows = RowsOf(part.asked);
   for (size_t i = piece.begin; i < piece.end; ++i) {
     // The rows of a large table are in no cache.
     constexpr size_t kAhead = 8;
-    if (i + kAhead < piece.end) Prefetch(shard.row(rows[part.order[i + kAhead]]), row_bytes);
+    if (i + kAhead < piece.end)
+      Prefetch(shard.row(rows[part.order[i + kAhead]]), static_cast<size_t>(shard.row_bytes()));
     const int64_t position = part.order[i];
-    std::memcpy(part.to + position * shard.row_bytes(), shard.row(rows[position]), row_bytes);
+    CopyRows(part.asked, shard, shard.row(rows[position]), 1, part.to + position * row_bytes);
   }
 }
 

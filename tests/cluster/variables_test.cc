@@ -54,6 +54,22 @@ absl::StatusOr<Dataset> CreatesAVariable(const InputContext&) {
 }
 const DataSource kCreatesAVariable("variables_test/creates_a_variable", CreatesAVariable);
 
+// The first element of a variable, as the step sees it. Then a gradient of the value for each
+// element.
+absl::StatusOr<float> ReadAndDescend(WorkerContext& worker, std::string name, float value) {
+  ASSIGN_OR_RETURN(const Variable variable, worker.strategy().FindVariable(name));
+  ASSIGN_OR_RETURN(const Tensor seen, variable.Read());
+  const auto descend = [&](ReplicaContext& replica) -> absl::Status {
+    Gradients gradients;
+    gradients.Set(name, Tensor::Vector<float>(
+                            std::vector<float>(static_cast<size_t>(seen.shape().dim(0)), value)));
+    return replica.ApplyGradients(gradients);
+  };
+  RETURN_IF_ERROR(worker.strategy().Run(descend).status());
+  return seen.data_as<float>()[0];
+}
+const Step kReadAndDescend("variables_test/read_and_descend", ReadAndDescend);
+
 // ---- the cluster --------------------------------------------------------------------------------
 
 class VariablesTest : public testing::Test {
@@ -100,6 +116,39 @@ TEST_F(VariablesTest, AreCutByTheStrategysPartitionerUnlessTheirSpecHasItsOwn) {
   EXPECT_THAT(OffsetsOf({"fewer_rows", {3, 8}}), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(OffsetsOf({"scalar", {}}), ElementsAre(0, 1));
   EXPECT_THAT(OffsetsOf({"no_rows", {0, 4}}), ElementsAre(0, 0));
+}
+
+// bfloat16 has 1 and 1 + 1/128, and no number between them.
+constexpr float kBetween = 1 + 1.0f / 512;
+
+TEST_F(VariablesTest, ThatTravelAsBFloat16AreRoundedInStepsAlone) {
+  StrategyOptions strategy_options = InShards(2);
+  strategy_options.wire = WireFormat::kBFloat16;
+  Start(strategy_options);
+  VariableSpec spec{"by_the_strategy", {9}, Constant{kBetween}, Sgd{1.0}};
+  for (const WireFormat wire : {WireFormat::kExact, WireFormat::kBFloat16Random}) {
+    spec.wire = wire;
+    const absl::StatusOr<Variable> variable = strategy().CreateVariable(spec);
+    ASSERT_TRUE(variable.ok()) << variable.status();
+    EXPECT_EQ(ValuesOf(spec.name), std::vector<float>(9, kBetween));
+    auto seen = coordinator_->Schedule(kReadAndDescend, spec.name, kBetween);
+    ASSERT_TRUE(seen.ok()) << seen.status();
+    EXPECT_EQ(*seen->Fetch(), 1);
+    // The gradient was 1, or perhaps 1 + 1/128.
+    for (const float value : ValuesOf(spec.name)) {
+      EXPECT_TRUE(value == kBetween - 1 ||
+                  (wire == WireFormat::kBFloat16Random && value == kBetween - 1 - 1.0f / 128))
+          << value;
+    }
+    spec.name = "of_its_own";
+  }
+  const absl::StatusOr<Variable> count =
+      strategy().CreateVariable({"count", {3}, Zeros(), {}, DType::kInt64});
+  EXPECT_TRUE(count.ok()) << "others than float32 travel as they are: " << count.status();
+  VariableSpec wrong{"wrong", {3}, Zeros(), {}, DType::kInt64};
+  wrong.wire = WireFormat::kBFloat16;
+  EXPECT_THAT(std::string(strategy().CreateVariable(wrong).status().message()),
+              HasSubstr("only float32 travels as bfloat16"));
 }
 
 // The elements of a float32 tensor. Its shape is checked elsewhere.

@@ -215,6 +215,7 @@ void Generator::Fill(VariableLayout& out) {
   out.spec.dtype = kTrainable[Below(std::size(kTrainable))];
   out.spec.aggregation = static_cast<VariableAggregation>(Below(4));
   if (out.spec.dtype == DType::kFloat32 && Chance()) out.spec.optimizer = Make<Optimizer>();
+  if (out.spec.dtype == DType::kFloat32) out.spec.wire = static_cast<WireFormat>(Below(3));
   const int64_t rows = out.spec.shape.rows();
   out.offsets = {0, rows};
   if (rows > 1 && Chance()) out.offsets = {0, 1, rows};
@@ -272,6 +273,7 @@ void Generator::Fill(SavedSlice& out) {
 void Generator::Fill(PullPart& out) {
   Fill(out.shard);
   if (Chance()) out.rows = MakeTensor(DType::kInt64, {static_cast<int64_t>(Below(4))});
+  out.as_bfloat16 = Chance();
 }
 
 void Generator::Fill(PullRequest& out) {

@@ -35,14 +35,15 @@ class Same {
   }
   // PullPart::reply_bytes is not sent.
   static bool Of(const PullPart& a, const PullPart& b) {
-    const auto& [shard, rows, reply_bytes] = a;
+    const auto& [shard, rows, reply_bytes, as_bfloat16] = a;
     static_cast<void>(reply_bytes);
-    return Of(std::tie(shard, rows), std::tie(b.shard, b.rows));
+    return Of(std::tie(shard, rows, as_bfloat16), std::tie(b.shard, b.rows, b.as_bfloat16));
   }
   static bool Of(const VariableSpec& a, const VariableSpec& b) {
-    const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner] = a;
-    return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation),
-              std::tie(b.name, b.shape, b.initializer, b.optimizer, b.dtype, b.aggregation)) &&
+    const auto& [name, shape, initializer, optimizer, dtype, aggregation, partitioner, wire] = a;
+    return Of(std::tie(name, shape, initializer, optimizer, dtype, aggregation, wire),
+              std::tie(b.name, b.shape, b.initializer, b.optimizer, b.dtype, b.aggregation,
+                       b.wire)) &&
            partitioner.has_value() == b.partitioner.has_value();
   }
   static bool Of(const std::shared_ptr<const Layout>& a, const std::shared_ptr<const Layout>& b) {

@@ -349,7 +349,7 @@ void WorkerCore::PlanLiveCommit() {
   auto work = std::make_shared<const CommitWork>(CommitWork{
       session_->layout, session_->links, live.record.writes, live.dispatch.ordinal.value_or(0),
       live.dispatch.learning_rate_scale, options_.check_numerics});
-  if (PlanningBytes(work->writes) < options_.at_once_bytes) {
+  if (PlanningBytes(*work->layout, work->writes) < options_.at_once_bytes) {
     live.plan = PlanCommit(*work);
     return BeginCommit();
   }
