@@ -18,8 +18,7 @@ namespace divvy {
 // than the arithmetic that fills it (bench:ops, bench:pull_push).
 //
 // Blocks come in size classes, eight to each doubling, so less than a ninth of a block is unused.
-// Each block is a mapping of its own. From 2 MiB on it consists of huge pages if the kernel has
-// them. Thread-safe. A call may map or unmap memory, and does so without the lock.
+// Thread-safe. A call may map or unmap memory, and does so without the lock.
 class MemoryPool {
  public:
   // Use the C library for smaller blocks: a process may have only some 65,000 mappings.
@@ -33,7 +32,8 @@ class MemoryPool {
     virtual void* Map(size_t size) = 0;
     // REQUIRES: `data` came from Map(size), and nobody uses it any more.
     virtual void Unmap(void* data, size_t size) = 0;
-    // Memory of this process alone, straight from the kernel.
+    // Memory of this process alone, each block a mapping of its own. From 2 MiB on it consists of
+    // huge pages if the kernel has them.
     static Source& Private();
   };
 

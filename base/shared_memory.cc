@@ -1,8 +1,10 @@
 #include "base/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <array>
 #include <cstring>
@@ -73,9 +75,11 @@ absl::StatusOr<char*> MapShared(const Descriptor& descriptor, size_t bytes, int 
 absl::StatusOr<size_t> SizeOf(const Descriptor& descriptor) {
   struct stat about = {};
   // Only memory made by memfd_create has seals. One that may shrink could take pages away while
-  // they are read, which would end the reader.
+  // they are read, which would end the reader. So would huge pages when there are no more of them.
   const int seals = fcntl(descriptor.get(), F_GET_SEALS);
+  struct statfs where = {};
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(descriptor.get(), &about) != 0 ||
+      fstatfs(descriptor.get(), &where) != 0 || where.f_type != TMPFS_MAGIC ||
       about.st_uid != geteuid() || about.st_size < static_cast<off_t>(SharedMemory::kHeaderBytes)) {
     return absl::NotFoundError("it is no shared memory of this user");
   }
@@ -112,7 +116,8 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Open(absl::string_vi
   ASSIGN_OR_RETURN(const size_t size, SizeOf(descriptor));
   ASSIGN_OR_RETURN(char* const data,
                    MapShared(descriptor, size, writes ? PROT_READ | PROT_WRITE : PROT_READ));
-  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(descriptor), data, size, ""));
+  // The mapping needs no descriptor.
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(Descriptor(), data, size, ""));
   if (std::memcmp(data, &named.header, sizeof named.header) != 0)
     return absl::NotFoundError("its number is another one");
   return memory;

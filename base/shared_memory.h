@@ -46,7 +46,7 @@ class SharedMemory {
  private:
   SharedMemory(Descriptor descriptor, char* data, size_t size, std::string name);
 
-  const Descriptor descriptor_;
+  const Descriptor descriptor_;  // none for opened memory
   char* const data_;
   const size_t size_;
   const std::string name_;

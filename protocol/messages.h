@@ -55,7 +55,7 @@ struct ProtocolRange {
   uint32_t oldest = 1, newest = 1;
   bool Meets(ProtocolRange other) const { return oldest <= other.newest && other.oldest <= newest; }
 };
-constexpr ProtocolRange kOwnProtocol{2, 2};
+constexpr ProtocolRange kOwnProtocol{3, 3};
 
 // Role name -> index -> address: the cluster as one task knows it. The coordinator's own view may
 // be empty, and a ps may know only itself.

@@ -217,7 +217,7 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // The memory that the server has opened. Null: none.
   std::shared_ptr<SharedPool> memory() const {
     MutexLock lock(mu_);
-    return memory_is_open_ ? memory_ : nullptr;
+    return memory_is_open_ && !ended_ && why_.ok() ? memory_ : nullptr;
   }
 
   // Ends the stream. Requests without a reply get this error once gRPC has ended the call.
@@ -231,9 +231,10 @@ class DataStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 
   void OnReadInitialMetadataDone(bool ok) override {
     const bool is_open = ok && context_.GetServerInitialMetadata().count(kMemoryMetadata) > 0;
+    std::shared_ptr<SharedPool> declined;  // unmapped without the lock
     MutexLock lock(mu_);
     memory_is_open_ = is_open && memory_ != nullptr;
-    if (!memory_is_open_) memory_ = nullptr;
+    if (!memory_is_open_) declined = std::move(memory_);
   }
   void OnReadDone(bool ok) override {
     if (!ok) return End();

@@ -47,8 +47,8 @@ class Exchange;
 //
 // If the parameter server runs on this machine and can open memory of this process, payloads of at
 // least 128 KiB do not travel. A commit is copied into shared memory, within the call. The values
-// of a pull lie in shared memory for as long as their tensors live. A stream whose shared memory
-// has no room sends as if there were none.
+// of a pull lie in shared memory, and each tensor of at least 64 KiB keeps the memory of its whole
+// pull. A stream whose shared memory has no room sends as if there were none.
 //
 // `done` is called exactly once. A reply with a payload of at most 64 KiB is handed over on gRPC's
 // thread that reads the stream, every other outcome as a task of the executor. REQUIRES: `done`

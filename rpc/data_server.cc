@@ -104,8 +104,7 @@ absl::StatusOr<int64_t> BytesToReserve(const v1::PullRequestHeader& header) {
   return wire::PayloadBytes(header);
 }
 absl::StatusOr<int64_t> BytesToReserve(const v1::CommitBegin& header) {
-  ASSIGN_OR_RETURN(const int64_t all, wire::PayloadBytes(header));
-  return header.has_payload() ? wire::RowsBytes(header) : all;
+  return header.has_payload() ? wire::CopiedBytes(header) : wire::PayloadBytes(header);
 }
 
 absl::StatusOr<PullRequest> FromHeader(const v1::PullRequestHeader& header,

@@ -91,8 +91,9 @@ struct DataEnvironment;
 //   a certificate that may not make the call               NOT_AUTHORIZED
 //
 // A client of this machine may offer shared memory (proto/divvy.proto, "Data streams"). The payload
-// of a request that names a region of it lies there. Only its rows are copied, and only they are
-// reserved. A region that is not within the memory is INVALID, and the stream continues.
+// of a request that names a region of it lies there. Memory is reserved only for what is copied:
+// rows, bools, and small tensors. A region that is not within the memory is INVALID, and the stream
+// continues.
 //
 // When a stream breaks, the reservation of an incomplete transfer is released. Complete transfers
 // are still carried out, and their answers are dropped. Thread-safe. As GenericServiceHook

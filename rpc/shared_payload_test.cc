@@ -50,22 +50,25 @@ class SharedPayloadTest : public DataStreamsTest {
   }
   // Pulls and commits until both streams have their memory.
   void AwaitMemory() {
-    while (true) {
+    bool shares = false;
+    for (int tries = 0; !shares; ++tries) {
+      ASSERT_LT(tries, kMostTries) << "the server cannot open the client's memory";
       const auto answer = SendPull(PullOf({kLarge}));
       auto asked = handler_.pulls.Take();
       asked.done(Made(asked.request, {Filled(kLarge)}));
       ASSERT_TRUE(answer->Take().ok());
-      if (asked.request.target != nullptr) break;
+      shares = asked.request.target != nullptr;
     }
     // Too large for the server's memory, so it is refused as long as it travels.
     handler_.limit = 0;
     handler_.commits_at_once = true;
-    while (!SendCommit(CommitOf(1, {Filled(kLarge)}))->Take().ok()) {
-    }
+    for (int tries = 0; !SendCommit(CommitOf(1, {Filled(kLarge)}))->Take().ok(); ++tries)
+      ASSERT_LT(tries, kMostTries) << "the server cannot open the client's memory";
     handler_.commits_at_once = false;
     handler_.limit = int64_t{1} << 30;
   }
 
+  static constexpr int kMostTries = 1000;
   Random random_{7};
 };
 
@@ -119,6 +122,36 @@ TEST_F(SharedPayloadTest, OnlyRowsNeedTheServersMemory) {
   claim.granted(absl::OkStatus());
   handler_.commits.Take().done(CommitReply{false, 1, {1}});
   ASSERT_TRUE(committed->Take().ok());
+}
+
+TEST_F(SharedPayloadTest, BoolsAreCopiedAndNeedTheServersMemory) {
+  AwaitMemory();
+  handler_.grants_at_once = false;
+  const auto committed = SendCommit(CommitOf(3, {*Tensor::Zeros(DType::kBool, {kLarge})}));
+  const auto claim = handler_.reservations.Take();
+  EXPECT_EQ(claim.bytes, kLarge);
+  claim.granted(absl::OkStatus());
+  handler_.commits.Take().done(CommitReply{false, 1, {1}});
+  ASSERT_TRUE(committed->Take().ok());
+}
+
+TEST_F(SharedPayloadTest, ASmallTensorDoesNotKeepTheMemoryOfItsPull) {
+  AwaitMemory();
+  std::vector<Tensor> small;
+  const void* large = nullptr;
+  // The memory has 16 GiB of addresses, so a block that is not used again lies elsewhere.
+  for (int i = 0; i < 5; ++i) {
+    const auto pulled = SendPull(PullOf({100, kLarge}));
+    auto asked = handler_.pulls.Take();
+    asked.done(Made(asked.request, {Filled(100, static_cast<float>(i)), Filled(kLarge)}));
+    absl::StatusOr<PullReply> got = pulled->Take();
+    ASSERT_TRUE(got.ok()) << got.status();
+    small.push_back(got->parts[0].values);
+    if (i > 0) EXPECT_EQ(got->parts[1].values.data(), large);
+    large = got->parts[1].values.data();
+  }
+  for (size_t i = 0; i < small.size(); ++i)
+    EXPECT_TRUE(BitwiseEqual(small[i], Filled(100, static_cast<float>(i))));
 }
 
 TEST_F(SharedPayloadTest, ValuesThatLieElsewhereTravel) {

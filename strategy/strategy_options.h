@@ -26,8 +26,11 @@ struct StrategyOptions {
   // block. Empty: variables are not cut.
   std::function<Partitioner(int num_ps)> partitioner;
   enum class Placement { kRoundRobin, kBalanced } placement = Placement::kRoundRobin;
-  // The format of float32 variables whose spec has kExact, the default.
-  WireFormat wire = WireFormat::kExact;
+  // Returns the format of a float32 variable whose spec has kExact, the default. The coordinator
+  // calls it when a variable is created. It must not block. Empty: kExact.
+  //
+  //   options.wire = [](const VariableSpec&) { return WireFormat::kBFloat16; };
+  std::function<WireFormat(const VariableSpec& spec)> wire = {};
   // How the replicas of a worker combine values. A call's own options override it (MergeOptions).
   // Its timeout holds for every collective, including ApplyGradients and MergeCall. Each task reads
   // it from the program of its own process, so with Connect the workers' program sets it.

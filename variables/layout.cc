@@ -97,8 +97,6 @@ void Add(const VariableLayout& variable, Canonical& out) {
   out.AddList(variable.spec.shape.dims());
   out.Add(static_cast<uint64_t>(variable.spec.dtype));
   out.Add(static_cast<uint64_t>(variable.spec.aggregation));
-  // A layout without other formats has the hash that it had before there were any.
-  if (variable.spec.wire != WireFormat::kExact) out.Add(static_cast<uint64_t>(variable.spec.wire));
   out.Add(uint64_t{variable.spec.optimizer.has_value()});
   if (variable.spec.optimizer) Add(*variable.spec.optimizer, out);
   out.AddList(absl::MakeConstSpan(variable.offsets));
@@ -109,6 +107,11 @@ void Add(const VariableLayout& variable, Canonical& out) {
     out.Add(static_cast<uint64_t>(variable.slots[i].kind));
     out.AddNumber(variable.slots[i].initial_value);
   }
+  // Last, and with a name, so that a layout without it has the hash that it had before there was
+  // any.
+  if (variable.spec.wire == WireFormat::kExact) return;
+  out.Add(std::string("wire"));
+  out.Add(static_cast<uint64_t>(variable.spec.wire));
 }
 
 uint64_t HashOf(const VariableLayout& variable) {

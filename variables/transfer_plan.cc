@@ -217,7 +217,7 @@ struct CommitPlanner::Unit {
 };
 
 CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes,
-                             int64_t ordinal, double learning_rate_scale) {
+                             int64_t ordinal, double learning_rate_scale, Rounding rounding) {
   for (const StagedWrite& write : writes) {
     const VariableLayout& variable = *layout.Find(write.variable);
     CommitPart common;
@@ -230,17 +230,17 @@ CommitPlanner::CommitPlanner(const Layout& layout, absl::Span<const StagedWrite>
     if (write.ids) {
       AddSparse(variable, write, common);
     } else {
-      AddDense(variable, write, common, ordinal);
+      const bool rounded = rounding == Rounding::kAsSpecified && IsRounded(variable, write);
+      AddDense(variable, rounded ? Rounded(variable.spec, write.value, ordinal) : write.value,
+               common);
     }
   }
 }
 
 CommitPlanner::~CommitPlanner() = default;
 
-void CommitPlanner::AddDense(const VariableLayout& variable, const StagedWrite& write,
-                             const CommitPart& common, int64_t ordinal) {
-  const Tensor value =
-      IsRounded(variable, write) ? Rounded(variable.spec, write.value, ordinal) : write.value;
+void CommitPlanner::AddDense(const VariableLayout& variable, const Tensor& value,
+                             const CommitPart& common) {
   for (int part = 0; part < variable.num_shards(); ++part) {
     CommitPart commit = common;
     commit.shard = {variable.id, 0, static_cast<uint16_t>(part)};
@@ -277,8 +277,9 @@ std::map<int, std::vector<CommitPart>> CommitPlanner::Take() && { return std::mo
 
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
                                                    absl::Span<const StagedWrite> writes,
-                                                   int64_t ordinal, double learning_rate_scale) {
-  CommitPlanner planner(layout, writes, ordinal, learning_rate_scale);
+                                                   int64_t ordinal, double learning_rate_scale,
+                                                   Rounding rounding) {
+  CommitPlanner planner(layout, writes, ordinal, learning_rate_scale, rounding);
   for (size_t unit = 0; unit < planner.units(); ++unit) planner.Run(unit);
   return std::move(planner).Take();
 }
@@ -287,7 +288,9 @@ int64_t PlanningBytes(const Layout& layout, absl::Span<const StagedWrite> writes
   int64_t bytes = 0;
   for (const StagedWrite& write : writes) {
     if (write.ids) bytes += write.value.size_bytes() + write.ids->size_bytes();
-    if (IsRounded(*layout.Find(write.variable), write)) bytes += write.value.size_bytes();
+    // A variable that is gone is reported when the writes are planned.
+    const VariableLayout* const variable = layout.Find(write.variable);
+    if (variable != nullptr && IsRounded(*variable, write)) bytes += write.value.size_bytes();
   }
   return bytes;
 }

@@ -51,6 +51,9 @@ struct StagedWrite {
   std::optional<Optimizer> optimizer;
 };
 
+// Whether values may be rounded as the variables' specs say (WireFormat).
+enum class Rounding { kNever, kAsSpecified };
+
 // The size of one row of a variable, in bytes.
 int64_t RowBytes(const VariableSpec& spec);
 
@@ -73,16 +76,16 @@ std::vector<std::pair<std::string, Optimizer>> MissingSlots(const Layout& layout
                                                             absl::Span<const StagedWrite> writes);
 
 // Plans the commits: ps -> its parts, in the order of the writes. Sums the rows of a gradient by
-// id. A shard without any of the rows has no part. Rounds
-// whole gradients as their variables' specs say (WireFormat); at random it draws by `ordinal`.
-// Evaluates the learning rate at `ordinal` and scales it. A gigabyte of rows takes seconds, so do
-// not call this under a lock that other threads wait for (PlanningBytes). REQUIRES: CheckWrite is
-// OK for each write, and the slots of every optimizer are in the layout.
+// id. A shard without any of the rows has no part. Evaluates the learning rate at `ordinal` and
+// scales it. Whole gradients may be rounded; at random they are by `ordinal`. A gigabyte of rows
+// takes seconds, so do not call this under a lock that other threads wait for (PlanningBytes).
+// REQUIRES: CheckWrite is OK for each write, and the slots of every optimizer are in the layout.
 std::map<int, std::vector<CommitPart>> PlanCommits(const Layout& layout,
                                                    absl::Span<const StagedWrite> writes,
-                                                   int64_t ordinal, double learning_rate_scale);
-// The number of bytes that PlanCommits sorts, sums, rounds or copies for these writes. Whole values
-// that are not rounded are cut without a copy and count as 0. REQUIRES: as PlanCommits.
+                                                   int64_t ordinal, double learning_rate_scale,
+                                                   Rounding rounding = Rounding::kNever);
+// The number of bytes that PlanCommits sorts, sums, rounds (kAsSpecified) or copies for these
+// writes. Whole values that are not rounded are cut without a copy and count as 0.
 int64_t PlanningBytes(const Layout& layout, absl::Span<const StagedWrite> writes);
 
 // PlanCommits in units that may run at the same time. Each unit makes the rows of one shard. Only
@@ -91,7 +94,7 @@ class CommitPlanner {
  public:
   // REQUIRES: as PlanCommits; layout and writes outlive the planner.
   CommitPlanner(const Layout& layout, absl::Span<const StagedWrite> writes, int64_t ordinal,
-                double learning_rate_scale);
+                double learning_rate_scale, Rounding rounding = Rounding::kNever);
   ~CommitPlanner();
   CommitPlanner(const CommitPlanner&) = delete;
 
@@ -103,8 +106,7 @@ class CommitPlanner {
 
  private:
   struct Unit;
-  void AddDense(const VariableLayout& variable, const StagedWrite& write, const CommitPart& common,
-                int64_t ordinal);
+  void AddDense(const VariableLayout& variable, const Tensor& value, const CommitPart& common);
   void AddSparse(const VariableLayout& variable, const StagedWrite& write,
                  const CommitPart& common);
 
@@ -124,8 +126,6 @@ absl::Status CheckCommitSize(absl::Span<const CommitPart> parts, int ps, int64_t
 // One pull for each ps, and the assembly of the replies into the requested values.
 class PullPlan {
  public:
-  // Whether values may be rounded as the variables' specs say (WireFormat).
-  enum class Rounding { kNever, kAsSpecified };
   PullPlan() = default;
   // REQUIRES: CheckRead is OK for each.
   PullPlan(const Layout& layout, absl::Span<const VariableRead> reads,

@@ -258,7 +258,9 @@ Values Floats(const Tensor& rounded) {
 TEST(WireFormatTest, AWholeGradientIsRoundedAndNothingElseIsWritten) {
   const auto layout = Layout::Empty()->With(RoundedVariable(WireFormat::kBFloat16));
   const StagedWrite gradient = Write("w", WriteOp::kGradient, Matrix(6, 2, Values(12, kBetween)));
-  const auto commits = PlanCommits(*layout, {gradient}, 0, 1);
+  const auto commits = PlanCommits(*layout, {gradient}, 0, 1, Rounding::kAsSpecified);
+  EXPECT_EQ(Flat(PlanCommits(*layout, {gradient}, 0, 1).at(0)[0].values), Values(6, kBetween))
+      << "what the program writes";
   for (const int ps : {0, 1}) {
     EXPECT_EQ(commits.at(ps)[0].values.dtype(), DType::kBFloat16);
     EXPECT_EQ(commits.at(ps)[0].values.shape(), (Shape{3, 2}));
@@ -270,7 +272,7 @@ TEST(WireFormatTest, AWholeGradientIsRoundedAndNothingElseIsWritten) {
         Write("w", WriteOp::kAdd, Matrix(6, 2, Values(12, kBetween))),
         WriteRows("w", WriteOp::kGradient, Ids({0, 1, 5}), Matrix(3, 2, Values(6, kBetween))),
         WriteRows("w", WriteOp::kScatterAdd, Ids({0, 5}), Matrix(2, 2, Values(4, kBetween)))}) {
-    for (const auto& [ps, parts] : PlanCommits(*layout, {exact}, 0, 1))
+    for (const auto& [ps, parts] : PlanCommits(*layout, {exact}, 0, 1, Rounding::kAsSpecified))
       EXPECT_EQ(Flat(parts[0].values)[0], kBetween) << WriteOpName(exact.op);
   }
 }
@@ -285,7 +287,7 @@ TEST(WireFormatTest, AtRandomFollowsFromTheOrdinalAndNotFromTheCut) {
     for (const auto& [server, parts] : PlanCommits(
              *layout,
              {Write("w", WriteOp::kGradient, Matrix(kRows, 2, Values(kRows * 2, kBetween)))},
-             ordinal, 1)) {
+             ordinal, 1, Rounding::kAsSpecified)) {
       const Values floats = Floats(parts[0].values);
       all.insert(all.end(), floats.begin(), floats.end());
     }
@@ -306,7 +308,7 @@ TEST(WireFormatTest, WhatAStepReadsComesRoundedAndWhatAProgramReadsDoesNot) {
                           ->With(Cut(2, "one", 2, 2, {0}));
   const std::vector<VariableRead> reads = {
       {"w", std::nullopt}, {"w", Ids({4, 0, 4})}, {"one", std::nullopt}};
-  const PullPlan exact(*layout, reads), rounded(*layout, reads, PullPlan::Rounding::kAsSpecified);
+  const PullPlan exact(*layout, reads), rounded(*layout, reads, Rounding::kAsSpecified);
   std::map<int, PullReply> replies;
   for (const auto& [ps, parts] : rounded.parts()) {
     for (size_t i = 0; i < parts.size(); ++i) {

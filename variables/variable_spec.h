@@ -33,9 +33,11 @@ enum class VariableAggregation {
 // servers always keep float32.
 enum class WireFormat {
   kExact,
-  // Half of the bytes. What a step reads is rounded to bfloat16, to nearest. A gradient without ids
-  // is rounded to bfloat16, too. Assigns, additions, scatters and gradients of rows travel as they
-  // are; so does what the program reads outside of steps, and so do checkpoints.
+  // Half of the bytes. What a step reads is rounded to bfloat16, to nearest. So is a gradient
+  // without ids that a step applies. Assigns, additions, scatters and gradients of rows travel as
+  // they are; so does all that the program reads and writes outside of steps, and so do
+  // checkpoints. Do not use it for a variable that a step reads and assigns again, such as a count:
+  // each time it loses what bfloat16 cannot hold, and 256 + 1 stays 256.
   kBFloat16,
   // As kBFloat16, but a gradient is rounded up or down at random, so that it is right on average.
   // Every attempt of a step draws the same.

@@ -98,6 +98,10 @@ absl::Status AddTo(int64_t& bytes, int64_t count, int64_t size_each) {
   return overflow ? Invalid("parts", "are larger than can be counted") : absl::OkStatus();
 }
 
+// Whether a tensor of so many bytes is copied out of a region.
+constexpr int64_t kKeptInRegion = 64 << 10;
+bool IsCopied(DType dtype, int64_t bytes) { return dtype == DType::kBool || bytes < kKeptInRegion; }
+
 absl::Status AddRowsTo(int64_t& bytes, int64_t rows) {
   RETURN_IF_ERROR(CheckNotNegative("rows", rows));
   return AddTo(bytes, rows, DTypeSize(DType::kInt64));
@@ -304,18 +308,24 @@ absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header) {
   return bytes;
 }
 
-absl::StatusOr<int64_t> RowsBytes(const v1::CommitBegin& header) {
-  RETURN_IF_ERROR(CheckCount("parts", static_cast<size_t>(header.parts_size())));
+absl::StatusOr<int64_t> CopiedBytes(const v1::CommitBegin& header) {
+  RETURN_IF_ERROR(PayloadBytes(header).status());
   int64_t bytes = 0;
-  for (const v1::CommitBegin::Part& part : header.parts())
+  for (const v1::CommitBegin::Part& part : header.parts()) {
     RETURN_IF_ERROR(AddRowsTo(bytes, part.rows()));
+    ASSIGN_OR_RETURN(const DType dtype, FromProto(part.dtype()));
+    ASSIGN_OR_RETURN(const Shape shape, ShapeFromProto(part.shape(), dtype));
+    const int64_t size = shape.num_elements() * DTypeSize(dtype);
+    if (IsCopied(dtype, size)) RETURN_IF_ERROR(AddTo(bytes, size, 1));
+  }
   return bytes;
 }
 
 absl::StatusOr<Tensor> PayloadFiller::Add(DType dtype, Shape shape) {
   if (region_ != nullptr)
-    return dtype == DType::kBool ? AddChecked(dtype, std::move(shape))
-                                 : region_->Next(dtype, std::move(shape));
+    return IsCopied(dtype, shape.num_elements() * DTypeSize(dtype))
+               ? AddChecked(dtype, std::move(shape))
+               : region_->Next(dtype, std::move(shape));
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Uninitialized(dtype, std::move(shape)));
   if (__builtin_add_overflow(left_, tensor.size_bytes(), &left_))
     return Invalid("parts", "are larger than can be counted");

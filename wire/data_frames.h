@@ -104,9 +104,9 @@ absl::Status CheckHeader(absl::string_view header);
 absl::StatusOr<int64_t> PayloadBytes(const v1::PullRequestHeader& header);
 absl::StatusOr<int64_t> PayloadBytes(const v1::CommitBegin& header);
 
-// The size of the payload's rows alone, which a receiver copies even if the payload lies in a
-// region. Errors as above.
-absl::StatusOr<int64_t> RowsBytes(const v1::CommitBegin& header);
+// The size of what a receiver copies of a payload that lies in a region (PayloadFiller). Errors as
+// above.
+absl::StatusOr<int64_t> CopiedBytes(const v1::CommitBegin& header);
 
 // Fills the tensors that a header announced with the bytes of a payload. Not thread-safe. REQUIRES:
 // the tensors live until the last byte has arrived.
@@ -117,9 +117,10 @@ class PayloadFiller {
   // The payload lies in `region`, and nothing is left to take.
   explicit PayloadFiller(std::shared_ptr<Region> region) : region_(std::move(region)) {}
 
-  // The next tensor of the payload: allocated, or in the region. ResourceExhausted: no memory, or
-  // the region ends before it. InvalidArgument: the sum of the tensors' sizes overflows, or a bool
-  // of the region is neither 0 nor 1.
+  // The next tensor of the payload: allocated, or in the region. A tensor of a region is copied out
+  // of it if it is small, so that it does not keep the region's memory; or if it has bools, which
+  // are checked. ResourceExhausted: no memory, or the region ends before it. InvalidArgument: the
+  // sum of the tensors' sizes overflows, or a bool of the region is neither 0 nor 1.
   absl::StatusOr<Tensor> Add(DType dtype, Shape shape);
   // As Add, for numbers that are checked before they are used. They are copied out of the region,
   // whose other process could still change them.

@@ -115,7 +115,7 @@ struct CoordinatorOptions {
   // How shards are placed on the servers.
   StrategyOptions::Placement placement = StrategyOptions::Placement::kRoundRobin;
   // See StrategyOptions::wire.
-  WireFormat wire = WireFormat::kExact;
+  std::function<WireFormat(const VariableSpec& spec)> wire;
 
   // InvalidArgument that lists every problem. Pure.
   absl::Status Validate() const;

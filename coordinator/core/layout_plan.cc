@@ -125,7 +125,7 @@ std::optional<absl::StatusOr<LayoutPlan::Change>> LayoutPlan::ClaimRestored(
 
 WireFormat LayoutPlan::WireOf(const VariableSpec& spec) const {
   const bool own = spec.wire != WireFormat::kExact || spec.dtype != DType::kFloat32;
-  return own ? spec.wire : options_.wire;
+  return own || !options_.wire ? spec.wire : options_.wire(spec);
 }
 
 absl::Status LayoutPlan::CheckSameVariable(const VariableSpec& declared,

@@ -25,15 +25,16 @@ class StateOrigin {
  public:
   using RestoreCallback = ResultCallback<int64_t>;
 
-  // `stored`: the store's content when this life of the coordinator began. `found`: the newest
-  // checkpoint at that time.
+  // `stored`, `found`: the store's content and the newest checkpoint when this life of the
+  // coordinator began.
   StateOrigin(StoredJob stored, std::optional<JobState> found)
       : stored_(std::move(stored)), found_(std::move(found)) {}
 
   // ---- the available states ----
 
   // The store now has this row, of a state that is being adopted. Servers that have been told of
-  // the adoption no longer report what the former row needs.
+  // the adoption no longer report what the former row needs. If none was told, their horizons name
+  // the lost steps once more, and ordinals are left out twice, which does no harm.
   void NoteStored(StateRow row) { stored_.state = std::move(row); }
   // All servers have reported what they hold.
   void NoteHeld(const std::vector<PsAttachReply>& replies) {

@@ -123,7 +123,9 @@ constexpr float kBetween = 1 + 1.0f / 512;
 
 TEST_F(VariablesTest, ThatTravelAsBFloat16AreRoundedInStepsAlone) {
   StrategyOptions strategy_options = InShards(2);
-  strategy_options.wire = WireFormat::kBFloat16;
+  strategy_options.wire = [](const VariableSpec& spec) {
+    return spec.name == "exact" ? WireFormat::kExact : WireFormat::kBFloat16;
+  };
   Start(strategy_options);
   VariableSpec spec{"by_the_strategy", {9}, Constant{kBetween}, Sgd{1.0}};
   for (const WireFormat wire : {WireFormat::kExact, WireFormat::kBFloat16Random}) {
@@ -142,6 +144,11 @@ TEST_F(VariablesTest, ThatTravelAsBFloat16AreRoundedInStepsAlone) {
     }
     spec.name = "of_its_own";
   }
+  ASSERT_TRUE(strategy().CreateVariable({"exact", {9}, Constant{kBetween}, Sgd{1.0}}).ok());
+  auto seen = coordinator_->Schedule(kReadAndDescend, "exact", kBetween);
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  EXPECT_EQ(*seen->Fetch(), kBetween);
+  EXPECT_EQ(ValuesOf("exact"), std::vector<float>(9, 0));
   const absl::StatusOr<Variable> count =
       strategy().CreateVariable({"count", {3}, Zeros(), {}, DType::kInt64});
   EXPECT_TRUE(count.ok()) << "others than float32 travel as they are: " << count.status();

@@ -72,7 +72,7 @@ class Planning : public std::enable_shared_from_this<Planning> {
   void Run() {
     if (absl::Status gone = CheckWrites(*work_); !gone.ok()) return Finish(std::move(gone));
     planner_ = std::make_unique<CommitPlanner>(*work_->layout, work_->writes, work_->ordinal,
-                                               work_->learning_rate_scale);
+                                               work_->learning_rate_scale, Rounding::kAsSpecified);
     if (planner_->units() == 0) return Finish(TakeParts());
     for (size_t lane = 1; lane < std::min(kLanes, planner_->units()); ++lane) {
       executor_.PostBlocking("commit", [self = shared_from_this()] { self->RunUnits(); });
@@ -112,7 +112,8 @@ bool Assigns(const StagedWrite& write) {
 PlannedCommit PlanCommit(const CommitWork& work) {
   const auto plan = [&work]() -> absl::StatusOr<Parts> {
     RETURN_IF_ERROR(CheckWrites(work));
-    Parts parts = PlanCommits(*work.layout, work.writes, work.ordinal, work.learning_rate_scale);
+    Parts parts = PlanCommits(*work.layout, work.writes, work.ordinal, work.learning_rate_scale,
+                              Rounding::kAsSpecified);
     RETURN_IF_ERROR(CheckParts(work, parts));
     return parts;
   };

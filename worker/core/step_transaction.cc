@@ -282,7 +282,7 @@ void WorkerTransaction::NoteWaiting() {
 void WorkerTransaction::Begin(Fetch wanted) {
   if (wanted.reads.empty()) return;
   const auto fetch = std::make_shared<Fetch>(std::move(wanted));
-  fetch->plan = PullPlan(*options_.layout, fetch->reads, PullPlan::Rounding::kAsSpecified);
+  fetch->plan = PullPlan(*options_.layout, fetch->reads, Rounding::kAsSpecified);
   CoreLock lock(mu_, outbox_);
   if (phase_ != Phase::kOpen) return;
   const uint64_t id = next_id_++;
