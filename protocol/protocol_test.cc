@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/cord.h"
 #include "base/random.h"
 #include "base/testing/sim_executor.h"
@@ -234,11 +235,13 @@ TEST(RequestCheckTest, VersionsThatDoNotMeetAreRefusedNamingBoth) {
   own.index = 2;
   EXPECT_TRUE(CheckProtocol(kOwnProtocol, own).ok());
   EXPECT_TRUE(CheckProtocol({0, 7}, own).ok());
-  const absl::Status refused = CheckProtocol({3, 4}, own);
+  constexpr uint32_t kNext = kOwnProtocol.newest + 1;
+  const absl::Status refused = CheckProtocol({kNext, kNext + 1}, own);
   EXPECT_EQ(ReasonOf(refused), Reason::kVersionMismatch);
   EXPECT_EQ(refused.message(),
-            "ps 2: it speaks protocol version 2, and the other side version 3 to 4. Run the same "
-            "release of Divvy in every task");
+            absl::StrCat("ps 2: it speaks protocol version ", kOwnProtocol.newest,
+                         ", and the other side version ", kNext, " to ", kNext + 1,
+                         ". Run the same release of Divvy in every task"));
 }
 
 // ---- registration -------------------------------------------------------------------------------

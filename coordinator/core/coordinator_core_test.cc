@@ -1606,7 +1606,7 @@ TEST_F(RegisterTest, WhatCannotBeRightIsRefusedWithItsFix) {
   world_.RunFor(absl::Milliseconds(1));
   EXPECT_EQ(log.lines().size(), 1u) << "one line a minute";
   RegisterRequest newer = From(Role::kWorker, 0, 200, "worker0");
-  newer.protocol = {3, 4};
+  newer.protocol = {kOwnProtocol.newest + 1, kOwnProtocol.newest + 2};
   EXPECT_EQ(ReasonOf(Register(newer)), Reason::kVersionMismatch);
   RegisterRequest wider = From(Role::kWorker, 1, 201, "worker1");
   wider.replicas = 2;

@@ -1932,7 +1932,7 @@ TEST_F(ProgramFlagsTest, ThatItCannotTakeRefuseTheAttachUntilItCan) {
 
 TEST_F(WorkerCoreTest, AnotherVersionIsRefusedAtAttach) {
   WorkerAttachRequest request = AttachRequest(1);
-  request.protocol = {3, 3};
+  request.protocol = {kOwnProtocol.newest + 1, kOwnProtocol.newest + 1};
   EXPECT_EQ(ReasonOf(TryAttach(request).status()), Reason::kVersionMismatch);
 }
 
